@@ -1,0 +1,62 @@
+# Two environments: .venv has what the functions and their tests import, .venv-tools has SAM and the local AWS
+# (each pins another botocore). Both are made from the pinned requirements, with Python 3.13 and nothing else.
+
+PORT ?= 4566
+PYTHON ?= python3.13
+PIP = -m pip --disable-pip-version-check install --quiet --require-virtualenv
+
+.PHONY: demo test up down bench check lock clean
+.DELETE_ON_ERROR:
+
+demo: setup
+	@.venv/bin/python -m tests.local_aws.demo --port $(PORT)
+
+test: setup
+	.venv/bin/python -m pytest
+
+up: setup
+	@.venv/bin/python -m tests.local_aws.up --port $(PORT) $(if $(HOST),--host $(HOST))
+
+down:
+	@.venv/bin/python -m tests.local_aws.down
+
+bench: setup
+	@.venv/bin/python -m tests.benchmarks
+
+check: setup
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy layers/conditional_writes/conditional_writes layers/ledger/ledger functions/process_transactions/app.py
+	.venv-tools/bin/sam validate --lint
+
+# Pins anew what the requirements.in files ask for.
+lock: setup
+	for folder in layers/dependencies tests tests/local_aws; do \
+	  .venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.13 --no-header --no-emit-index-url \
+	    $$folder/requirements.in --output-file $$folder/requirements.txt || exit 1; \
+	done
+
+clean:
+	rm -rf .venv .venv-tools .aws-sam .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+.PHONY: setup
+setup: .venv/made .venv-tools/made
+
+.venv/made: tests/requirements.txt layers/dependencies/requirements.txt | python
+	@echo "Making .venv: what the functions and their tests import"
+	@$(PYTHON) -m venv --clear .venv
+	@.venv/bin/python $(PIP) -r tests/requirements.txt
+	@touch $@
+
+.venv-tools/made: tests/local_aws/requirements.txt | python
+	@echo "Making .venv-tools: SAM, and the local AWS"
+	@$(PYTHON) -m venv --clear .venv-tools
+	@.venv-tools/bin/python $(PIP) -r tests/local_aws/requirements.txt
+	@touch $@
+
+.PHONY: python
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))' 2>/dev/null || { \
+	  echo "Teller needs Python 3.13, the version its functions run on: '$(PYTHON)' isn't it." >&2; \
+	  echo "Install it (pyenv install 3.13, uv python install 3.13), or name it: make PYTHON=/path/to/python3.13" >&2; \
+	  exit 1; }

@@ -1,0 +1,62 @@
+"""Reads what plans start from: many items in one request, strongly consistent."""
+
+import random
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from conditional_writes.deadline import Deadline
+from conditional_writes.items import Item, Key, from_dynamodb, to_dynamodb
+from conditional_writes.loop import Observed
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+MAXIMUM_KEYS = 100
+"""Keys in one BatchGetItem: DynamoDB's limit."""
+
+
+def read(client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline) -> Observed:
+    """The items as they are now, None for each that isn't there; one request per 100 keys.
+
+    Raises DeadlinePassed when DynamoDB goes on leaving keys unprocessed until then.
+    """
+    observed: dict[Key, Item | None] = {}
+    unread = list(dict.fromkeys(keys))
+    cap_seconds = 0.05
+    while unread:
+        deadline.check("reading")
+        batch, later = unread[:MAXIMUM_KEYS], unread[MAXIMUM_KEYS:]
+        found, unprocessed = _read_batch(client, batch)
+        observed.update(found)
+        unread = unprocessed + later
+        if unprocessed:  # throttled, or more than 16 MB: DynamoDB asks for a pause
+            time.sleep(random.uniform(0, min(cap_seconds, max(0.0, deadline.remaining_seconds))))
+            cap_seconds *= 2
+    return observed
+
+
+def _read_batch(client: "DynamoDBClient", batch: list[Key]) -> tuple[dict[Key, Item | None], list[Key]]:
+    """What was found or is absent, and the keys that DynamoDB didn't get to: those aren't absent."""
+    tables: dict[str, Any] = {}
+    for wanted in batch:
+        table = tables.setdefault(wanted.table, {"Keys": [], "ConsistentRead": True})
+        table["Keys"].append(to_dynamodb(dict(wanted.attributes)))
+    response = client.batch_get_item(RequestItems=tables)
+    unprocessed = {
+        _key_of(table, from_dynamodb(attributes), batch)
+        for table, rest in response.get("UnprocessedKeys", {}).items()
+        for attributes in rest["Keys"]
+    }
+    found: dict[Key, Item | None] = {wanted: None for wanted in batch if wanted not in unprocessed}
+    for table, items in response["Responses"].items():
+        for attributes in items:
+            item = from_dynamodb(attributes)
+            found[_key_of(table, item, batch)] = item
+    return found, [wanted for wanted in batch if wanted in unprocessed]
+
+
+def _key_of(table: str, item: Item, batch: list[Key]) -> Key:
+    """The key among those asked for: its table's key attributes are theirs."""
+    names = next(wanted.attributes for wanted in batch if wanted.table == table)
+    return Key(table, tuple((name, item[name]) for name, _ in names))

@@ -1,0 +1,1 @@
+"""Accounts, transactions and their rules, on DynamoDB: knows nothing of queues or of Lambda."""

@@ -1,0 +1,46 @@
+"""An account, as the rules see it and as its item in the Accounts table."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+from conditional_writes import Item
+
+
+class AccountStatus(StrEnum):
+    OPEN = "OPEN"
+    CLOSED = "CLOSED"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """`overdraft_limit` is at most 0, and `balance` never below it. Every journal entry takes the next `version`."""
+
+    account_id: str
+    balance: Decimal
+    overdraft_limit: Decimal
+    currency: str
+    status: AccountStatus
+    version: int
+
+
+def account_item(account: Account) -> Item:
+    return {
+        "account_id": account.account_id,
+        "balance": account.balance,
+        "overdraft_limit": account.overdraft_limit,
+        "currency": account.currency,
+        "status": str(account.status),
+        "version": account.version,
+    }
+
+
+def account_from_item(item: Item) -> Account:
+    return Account(
+        account_id=item["account_id"],
+        balance=item["balance"],
+        overdraft_limit=item["overdraft_limit"],
+        currency=item["currency"],
+        status=AccountStatus(item["status"]),
+        version=int(item["version"]),
+    )

@@ -1,0 +1,93 @@
+"""A function of the application in this process, with the events that Lambda would give it."""
+
+import importlib.util
+import itertools
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+from tests.local_aws.server import PROJECT, Endpoint
+from tests.local_aws.tables import Tables
+
+
+@dataclass
+class Context:
+    """What Lambda gives a handler beside the event."""
+
+    timeout_seconds: float = 30
+    function_name: str = "process-transactions"
+    memory_limit_in_mb: int = 512
+    invoked_function_arn: str = "arn:aws:lambda:us-east-1:000000000000:function:process-transactions"
+    aws_request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    started: float = field(default_factory=time.monotonic)
+
+    def get_remaining_time_in_millis(self) -> int:
+        return max(0, int((self.started + self.timeout_seconds - time.monotonic()) * 1000))
+
+
+def load_function(name: str, endpoint: Endpoint, environment: Mapping[str, str]) -> ModuleType:
+    """The function's app.py, imported anew as a cold start would, its clients speaking to `endpoint`."""
+    path = PROJECT / "functions" / name / "app.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_{uuid.uuid4().hex}", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    # Powertools reads these two at each call, the rest is read at the import.
+    os.environ.update(POWERTOOLS_SERVICE_NAME="teller", POWERTOOLS_METRICS_NAMESPACE="Teller")
+    with mock.patch.dict(os.environ, endpoint.environment | environment):
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    return module
+
+
+def process_transactions(endpoint: Endpoint, tables: Tables, **variables: str) -> ModuleType:
+    queue = f"{endpoint.url}/000000000000"
+    return load_function(
+        "process_transactions",
+        endpoint,
+        {
+            "ACCOUNTS_TABLE": tables.accounts,
+            "JOURNAL_TABLE": tables.journal,
+            "QUEUE_URL": f"{queue}/transactions",
+            "DEAD_LETTER_QUEUE_URL": f"{queue}/dead-letters",
+            "MAX_RECEIVE_COUNT": "6",
+        }
+        | variables,
+    )
+
+
+_numbers = itertools.count(1)
+
+
+def record(message: object, receive_count: int = 1) -> dict[str, Any]:
+    """An SQS record as Lambda's event has it; `message` is the body, or what it says in JSON."""
+    number = next(_numbers)
+    return {
+        "messageId": f"message-{number}",
+        "receiptHandle": f"receipt-{number}",
+        "body": message if isinstance(message, str) else json.dumps(message),
+        "attributes": {
+            "ApproximateReceiveCount": str(receive_count),
+            "SentTimestamp": str(int(time.time() * 1000)),
+            "SenderId": "000000000000",
+            "ApproximateFirstReceiveTimestamp": str(int(time.time() * 1000)),
+        },
+        "messageAttributes": {},
+        "md5OfBody": "",
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:transactions",
+        "awsRegion": "us-east-1",
+    }
+
+
+def invoke(function: ModuleType, records: Iterable[dict[str, Any]], context: Context | None = None) -> set[str]:
+    """Message ids that go back to the queue."""
+    response = function.lambda_handler({"Records": list(records)}, context or Context())
+    return {failure["itemIdentifier"] for failure in response["batchItemFailures"]}

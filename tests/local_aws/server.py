@@ -1,0 +1,181 @@
+"""Starts and stops the engines: ministack (all of AWS that Teller uses), and Amazon's own DynamoDB Local."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tarfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import boto3
+from botocore.config import Config
+
+PROJECT = Path(__file__).parents[2]
+TOOLS = PROJECT / ".venv-tools" / "bin"
+CACHE = PROJECT / ".cache"
+REGION = "us-east-1"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a local AWS listens. Its root user's keys are "test" and "test"."""
+
+    url: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables with which any AWS SDK, the AWS CLI and SAM speak to it, and to nothing else."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_REGION": REGION,
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        }
+
+    def client(self, service: str, **config: object):  # noqa: ANN201 (a client of any service)
+        return boto3.client(
+            service,
+            endpoint_url=self.url,
+            region_name=REGION,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+            config=Config(retries={"mode": "standard", "total_max_attempts": 5}, **config),
+        )
+
+
+class LocalAwsError(Exception):
+    """The local AWS can't be had; the text says why, and what to do."""
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def ministack(port: int, log: Path, host: str = "127.0.0.1") -> tuple[Endpoint, subprocess.Popen[bytes]]:
+    """Starts ministack with IAM enforced, and waits until it answers. Stop it with `stop`."""
+    _check_free(port)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "POWERTOOLS_"))}
+    process = _start(
+        [TOOLS / "ministack"],
+        log,
+        environment
+        | {
+            "AUTH": "true",
+            "BIND_HOST": host,
+            "GATEWAY_PORT": str(port),
+            "MINISTACK_HOST": "127.0.0.1",
+            "LOG_LEVEL": "INFO",
+            "IOT_MTLS_ENABLED": "0",
+            "SFTP_ENABLED": "0",
+        },
+    )
+    endpoint = Endpoint(f"http://127.0.0.1:{port}")
+    _wait(f"{endpoint.url}/_ministack/health", process, log)
+    return endpoint, process
+
+
+def dynamodb_local(port: int, log: Path) -> tuple[Endpoint, subprocess.Popen[bytes]]:
+    """Starts Amazon's DynamoDB Local, in memory. Raises LocalAwsError where there is no Java or no npm."""
+    java = shutil.which("java")
+    if not java:
+        raise LocalAwsError("DynamoDB Local needs Java 17 or later: there is no `java` on the PATH")
+    home = _dynamodb_local_home()
+    arguments = [
+        java,
+        f"-Djava.library.path={home / 'DynamoDBLocal_lib'}",
+        "-jar",
+        home / "DynamoDBLocal.jar",
+        *("-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)),
+    ]
+    process = _start(arguments, log, dict(os.environ))
+    endpoint = Endpoint(f"http://127.0.0.1:{port}")
+    _wait(endpoint.url, process, log)
+    return endpoint, process
+
+
+@contextlib.contextmanager
+def running(started: tuple[Endpoint, subprocess.Popen[bytes]]) -> Iterator[Endpoint]:
+    endpoint, process = started
+    try:
+        yield endpoint
+    finally:
+        stop(process.pid)
+
+
+def stop(pid: int) -> None:
+    """Ends a server and the function processes that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGTERM)
+        for _ in range(50):
+            time.sleep(0.1)
+            os.killpg(pid, 0)
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _start(arguments: list[object], log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            [str(argument) for argument in arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _check_free(port: int) -> None:
+    with socket.socket() as probe:
+        if probe.connect_ex(("127.0.0.1", port)) == 0:
+            raise LocalAwsError(
+                f"port {port} is taken: `make down` ends a stack of Teller's, PORT=4567 uses another port"
+            )
+
+
+def _wait(url: str, process: subprocess.Popen[bytes], log: Path, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return
+        except urllib.error.HTTPError:
+            return  # it answers: DynamoDB Local has nothing to GET
+        except OSError:
+            time.sleep(0.1)
+    stop(process.pid)
+    raise LocalAwsError(f"{process.args[0]} did not start; its log, {log}, ends:\n{log.read_text()[-2000:]}")
+
+
+def _dynamodb_local_home() -> Path:
+    """Amazon's jar and its libraries, as Amplify's npm package carries them; fetched once."""
+    home = CACHE / "package" / "emulator"
+    if home.exists():
+        return home
+    npm = shutil.which("npm")
+    if not npm:
+        raise LocalAwsError("DynamoDB Local is fetched with npm: there is no `npm` on the PATH")
+    CACHE.mkdir(exist_ok=True)
+    packed = subprocess.run(
+        [npm, "pack", "--silent", "amplify-dynamodb-simulator@2.9.30"], cwd=CACHE, capture_output=True, text=True
+    )
+    if packed.returncode:
+        raise LocalAwsError(f"npm could not fetch DynamoDB Local: {packed.stderr.strip()[-500:]}")
+    archive = CACHE / packed.stdout.split()[-1]
+    with tarfile.open(archive) as tar:
+        tar.extractall(CACHE, filter="data")
+    archive.unlink()
+    return home
