@@ -46,6 +46,8 @@ setup: .venv/made .venv-tools/made
 	@echo "Making .venv: what the functions and their tests import"
 	@$(PYTHON) -m venv --clear .venv
 	@.venv/bin/python $(PIP) -r tests/requirements.txt
+	@printf '%s\n' '$(CURDIR)/layers/conditional_writes' '$(CURDIR)/layers/ledger' \
+	  > .venv/lib/python3.13/site-packages/layers.pth
 	@touch $@
 
 .venv-tools/made: tests/local_aws/requirements.txt | python

@@ -41,7 +41,7 @@ class Endpoint:
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         }
 
-    def client(self, service: str, **config: object):  # noqa: ANN201 (a client of any service)
+    def client(self, service: str, **config: object):
         return boto3.client(
             service,
             endpoint_url=self.url,
