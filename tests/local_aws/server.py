@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import tarfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -64,7 +65,7 @@ def free_port() -> int:
 
 def ministack(port: int, log: Path, host: str = "127.0.0.1") -> tuple[Endpoint, subprocess.Popen[bytes]]:
     """Starts ministack with IAM enforced, and waits until it answers. Stop it with `stop`."""
-    _check_free(port)
+    _check_free(host, port)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "POWERTOOLS_"))}
     process = _start(
         [TOOLS / "ministack"],
@@ -80,7 +81,7 @@ def ministack(port: int, log: Path, host: str = "127.0.0.1") -> tuple[Endpoint, 
             "SFTP_ENABLED": "0",
         },
     )
-    endpoint = Endpoint(f"http://127.0.0.1:{port}")
+    endpoint = Endpoint(f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}")
     _wait(f"{endpoint.url}/_ministack/health", process, log)
     return endpoint, process
 
@@ -107,6 +108,7 @@ def dynamodb_local(port: int, log: Path) -> tuple[Endpoint, subprocess.Popen[byt
 @contextlib.contextmanager
 def running(started: tuple[Endpoint, subprocess.Popen[bytes]]) -> Iterator[Endpoint]:
     endpoint, process = started
+    threading.Thread(target=process.wait, daemon=True).start()  # reaps it: `stop` sees then that it is gone
     try:
         yield endpoint
     finally:
@@ -136,9 +138,9 @@ def _start(arguments: list[object], log: Path, environment: dict[str, str]) -> s
         )
 
 
-def _check_free(port: int) -> None:
+def _check_free(host: str, port: int) -> None:
     with socket.socket() as probe:
-        if probe.connect_ex(("127.0.0.1", port)) == 0:
+        if probe.connect_ex((host, port)) == 0:
             raise LocalAwsError(
                 f"port {port} is taken: `make down` ends a stack of Teller's, PORT=4567 uses another port"
             )
@@ -170,7 +172,11 @@ def _dynamodb_local_home() -> Path:
         raise LocalAwsError("DynamoDB Local is fetched with npm: there is no `npm` on the PATH")
     CACHE.mkdir(exist_ok=True)
     packed = subprocess.run(
-        [npm, "pack", "--silent", "amplify-dynamodb-simulator@2.9.30"], cwd=CACHE, capture_output=True, text=True
+        [npm, "pack", "--silent", "amplify-dynamodb-simulator@2.9.30"],
+        cwd=CACHE,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if packed.returncode:
         raise LocalAwsError(f"npm could not fetch DynamoDB Local: {packed.stderr.strip()[-500:]}")

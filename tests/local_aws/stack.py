@@ -64,6 +64,7 @@ def _sam(*arguments: str, environment: dict[str, str] | None = None) -> None:
         env=os.environ | {"PATH": path, "SAM_CLI_TELEMETRY": "0"} | (environment or {}),
         capture_output=True,
         text=True,
+        check=False,
     )
     if finished.returncode:
         print(finished.stdout[-4000:], file=sys.stderr)

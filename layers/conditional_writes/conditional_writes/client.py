@@ -1,12 +1,19 @@
-"""The DynamoDB client, with its retries and timeouts chosen."""
+"""Clients with their retries and timeouts chosen, made as fast as a cold start deserves."""
 
-from typing import TYPE_CHECKING
+import functools
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, override
 
 import boto3
+import botocore.session
 from botocore.config import Config
+from botocore.loaders import JSONFileLoader, Loader
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
+    from types_boto3_sqs import SQSClient
 
 CONNECTIONS = 32
 """Requests in flight at most from one client; more threads than this would wait for a connection."""
@@ -20,8 +27,6 @@ CONFIG = Config(
     connect_timeout=1,
     read_timeout=2,
     max_pool_connections=CONNECTIONS,
-    # Requests are made by this library, not by hand: checking their shape again costs a fifth of the CPU time.
-    parameter_validation=False,
 )
 
 SLOWEST_CALL_SECONDS = 3 * (1 + 2) + 3
@@ -29,6 +34,37 @@ SLOWEST_CALL_SECONDS = 3 * (1 + 2) + 3
 
 
 def dynamodb_client() -> "DynamoDBClient":
-    """A client for the loop. Make it once, outside of the handler: it is thread-safe, and costs 30 ms to make."""
-    client: DynamoDBClient = boto3.client("dynamodb", config=CONFIG)
+    """A client for `write` and `read`. Make it once, outside of the handler: it is thread-safe, and slow to make."""
+    client: DynamoDBClient = _session().client("dynamodb", config=CONFIG)
     return client
+
+
+def sqs_client() -> "SQSClient":
+    client: SQSClient = _session().client("sqs", config=CONFIG)
+    return client
+
+
+@functools.cache
+def _session() -> boto3.Session:
+    session = botocore.session.get_session()
+    session.register_component("data_loader", _QuickLoader(file_loader=_QuickFileLoader()))
+    return boto3.Session(botocore_session=session)
+
+
+class _QuickLoader(Loader):
+    """Knows a service by its folder, where botocore looks into each of its 440 folders, twice: 6 ms of a cold start."""
+
+    @override
+    def list_available_services(self, type_name: str) -> list[str]:
+        paths = [path for path in self.search_paths if Path(path).is_dir()]
+        return sorted(name for path in paths for name in os.listdir(path))  # noqa: PTH208 (iterdir takes ten times longer)
+
+
+class _QuickFileLoader(JSONFileLoader):
+    """Reads botocore's models into dicts, where botocore makes OrderedDicts of 1.25 MB: 7 ms of a cold start."""
+
+    def _load_file(self, full_path: str, open_method: Any) -> Any:
+        if not Path(full_path).is_file():
+            return None
+        with open_method(full_path, "rb") as file:
+            return json.load(file)

@@ -2,8 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from botocore.exceptions import BotoCoreError, ClientError
@@ -19,8 +18,7 @@ MAXIMUM_ATTRIBUTES = 10
 MAXIMUM_REASON_CHARACTERS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(NamedTuple):
     """A record that can't be processed. `reason` is for a person: which field, and what was expected."""
 
     record: SQSRecord

@@ -1,15 +1,14 @@
 """How long there is to keep trying."""
 
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class DeadlinePassed(Exception):
     """No time is left for another attempt. Nothing of this plan was written: later, it can be tried again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
+class Deadline(NamedTuple):
     """A point in time, on the monotonic clock, after which no request is sent."""
 
     at: float

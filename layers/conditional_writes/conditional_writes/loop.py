@@ -4,8 +4,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
@@ -16,12 +15,13 @@ from conditional_writes.requests import MAXIMUM_WRITES, Put, Write, as_request
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
+LONGEST_PAUSE_SECONDS = 1.0
+
 type Observed = Mapping[Key, Item | None]
 """Items as they were last seen; None for one that wasn't there. A key that isn't in it was never looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan[Result]:
+class Plan[Result](NamedTuple):
     """What to write, and the result once it is written. Without writes there is nothing left to do.
 
     All the writes take effect together, or none does: at most 100.
@@ -31,8 +31,7 @@ class Plan[Result]:
     writes: Sequence[Write] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Written[Result]:
+class Written[Result](NamedTuple):
     """The result of the plan that took effect, and how often another writer was first."""
 
     result: Result
@@ -70,8 +69,7 @@ def write[Result](
     return Written(planned.result, conflicts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
+class _Refusal(NamedTuple):
     """A write that DynamoDB refused. `found` has the items whose condition failed: none where only the timing did."""
 
     found: Observed
@@ -144,6 +142,16 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Refusal | None:
 
 
 def _back_off(conflicts: int, request_seconds: float, deadline: Deadline) -> None:
-    """Waits up to a few times what the request took: full jitter."""
-    cap = request_seconds * min(2**conflicts, 16)
-    time.sleep(max(0.0, min(random.uniform(0, cap), deadline.remaining_seconds)))
+    """After a first conflict none; after a second in a row, full jitter over many times what the request took.
+
+    The loser of a conflict holds the newest item, and what it holds ages: sent at once, its next plan loses only to
+    one that is on its way already; sent after a pause, almost surely to all that was written meanwhile. So pauses that
+    start short and grow, the usual advice, keep everybody's item stale. Here one who lost twice steps aside for long
+    enough that others commit dozens of times, and the few that remain hand the item to each other without a pause.
+    What comes back is stale once: that write is refused, and stands in for the read that its next, immediate try needs.
+    Measured with 8 workers on one account: `make bench`.
+    """
+    if conflicts % 2:
+        return
+    longest = min(64 * request_seconds, LONGEST_PAUSE_SECONDS, max(0.0, deadline.remaining_seconds))
+    time.sleep(random.uniform(0, longest))

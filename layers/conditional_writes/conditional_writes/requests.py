@@ -1,7 +1,6 @@
 """The writes of a plan, as requests to DynamoDB."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from conditional_writes.conditions import Condition
 from conditional_writes.items import Item, Key, to_dynamodb
@@ -10,8 +9,7 @@ MAXIMUM_WRITES = 100
 """Items in one TransactWriteItems: DynamoDB's limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):
     """Puts the whole item, where the condition holds."""
 
     key: Key
@@ -19,8 +17,7 @@ class Put:
     condition: Condition
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(NamedTuple):
     """Sets these attributes and leaves all others as they are, where the condition holds."""
 
     key: Key

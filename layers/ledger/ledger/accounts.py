@@ -1,8 +1,9 @@
 """An account, as the rules see it and as its item in the Accounts table."""
 
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+
+from msgspec import Struct
 
 from conditional_writes import Item
 
@@ -12,8 +13,7 @@ class AccountStatus(StrEnum):
     CLOSED = "CLOSED"
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """`overdraft_limit` is at most 0, and `balance` never below it. Every journal entry takes the next `version`."""
 
     account_id: str

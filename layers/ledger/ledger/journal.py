@@ -1,18 +1,17 @@
 """A journal entry: a transaction's outcome for an account, and its idempotency record. Written once, never changed."""
 
 import json
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import STATUS_CONSTANTS, DataRecord
+from msgspec import Struct
 
 from conditional_writes import Item
 from ledger.messages import plain
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What became of a transaction. `replayed`: it was decided before, and this is the answer it got then.
 
     `status` is POSTED, or REJECTED with a `reason`; `amount` the effect on the balance; `posted_at` ISO 8601.
@@ -27,8 +26,7 @@ class Outcome:
     replayed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """`request` is the message in one spelling (`Message.request`), `payload_hash` Powertools' hash of it."""
 
     account_id: str

@@ -18,7 +18,8 @@ MAXIMUM_BODY_BYTES = 65_536
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 """At most 512 bytes in UTF-8; DynamoDB takes 1,024 in a sort key."""
-Currency = Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{3}\Z")]
+CURRENCY = r"^[A-Z]{3}\Z"
+Currency = Annotated[str, msgspec.Meta(pattern=CURRENCY)]
 Description = Annotated[str, msgspec.Meta(max_length=500)]
 MetadataName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 MetadataValue = Annotated[str, msgspec.Meta(max_length=256)]
@@ -129,7 +130,7 @@ def _exact(field: str, number: Decimal) -> Decimal:
         raise ValueError(f"{field}: {significant} digits, expected at most {EXACT.prec}")
     if number and (number.adjusted() > EXACT.Emax or int(exponent) < EXACT.Emin):
         raise ValueError(f"{field}: expected a number between 1E{EXACT.Emin} and 9.9E+{EXACT.Emax}")
-    return EXACT.normalize(number)
+    return Decimal(plain(number))
 
 
 def _exact_limit(limit: Decimal) -> Decimal:
@@ -154,9 +155,18 @@ def plain(number: Decimal) -> str:
     return format(EXACT.normalize(number), "f")
 
 
+_EXPECTATIONS = {
+    "Invalid decimal string": 'expected a decimal number, such as "-12.50"',
+    "Invalid RFC3339 encoded datetime": 'expected an ISO 8601 time with its offset, such as "2026-02-28T12:00:00Z"',
+    f"Expected `str` matching regex {CURRENCY!r}": 'expected three capital letters, such as "EUR"',
+}
+"""For a person, what msgspec says for a programmer."""
+
+
 def _sentence(error: str) -> str:
     """msgspec's "Expected `str`, got `int` - at `$.currency`" as "currency: expected `str`, got `int`"."""
     problem, _, path = error.partition(" - at `")
+    problem = _EXPECTATIONS.get(problem, problem)
     field = path.removesuffix("`").removeprefix("$.").replace("key` in `$.", "a name in ")
     if field:
         return problem if problem.startswith(f"{field}: ") else f"{field}: {problem[0].lower()}{problem[1:]}"

@@ -8,7 +8,6 @@ DynamoDB found instead.
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +16,8 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyVa
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 from aws_lambda_powertools.utilities.idempotency.serialization.custom_dict import CustomDictSerializer
 from botocore.exceptions import BotoCoreError, ClientError
+from msgspec import Struct
+from msgspec.structs import replace
 
 from conditional_writes import (
     MAXIMUM_WRITES,
@@ -64,21 +65,19 @@ class PayloadChanged(Exception):
     """The transaction id was used before on this account, with another payload; the text names what differs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """A message, and whether it was delivered before: then it may have been posted, and its entry is read too."""
 
     message: Message
     delivered_before: bool = False
 
 
-@dataclass(slots=True)
-class Posted:
+class Posted(Struct):
     """A result for each delivery, in their order; how often another writer was first; what each commit took."""
 
     results: list[Result]
     conflicts: int = 0
-    commit_milliseconds: list[float] = field(default_factory=list)
+    commit_milliseconds: list[float] = []
 
 
 def _as_replayed(outcome: Outcome, _: DataRecord) -> Outcome:
@@ -102,8 +101,7 @@ _outcomes = CustomDictSerializer(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Struct, frozen=True):
     """The two tables, and the way to them."""
 
     client: "DynamoDBClient"
@@ -181,7 +179,7 @@ class Ledger:
         """Folds the messages that fit one transaction: a pure function of what was observed."""
         fold = _Fold(dict(observed))
         for message in messages:
-            if fold.size_with(message) > MAXIMUM_WRITES:
+            if not fold.has_room([self._account_key(name) for name in message.account_ids]):
                 break
             fold.results.append(self._fold_one(fold, message, now))
         return Plan(fold, list(fold.writes.values()))
@@ -225,17 +223,17 @@ class Ledger:
         return outcome
 
 
-@dataclass(slots=True)
-class _Fold:
+class _Fold(Struct):
     """A commit in the making: items as they'll be afterwards, and the writes that make them so."""
 
     observed: dict[Key, Item | None]
-    writes: dict[Key, Write] = field(default_factory=dict)
-    results: list[Result] = field(default_factory=list)
+    writes: dict[Key, Write] = {}
+    results: list[Result] = []
 
-    def size_with(self, message: Message) -> int:
-        """Items in the transaction, at most, once this message is in it: an account and an entry for each side."""
-        return len(self.writes) + 2 * len(message.account_ids)
+    def has_room(self, account_keys: Sequence[Key]) -> bool:
+        """Whether a message for these accounts fits the transaction: an entry each, and those that are new in it."""
+        new_accounts = sum(account_key not in self.writes for account_key in account_keys)
+        return len(self.writes) + new_accounts + len(account_keys) <= MAXIMUM_WRITES
 
     def stage_account(self, account_key: Key, account: Account) -> None:
         """The whole item where it is new, else what changed: under the version it had when the fold began."""

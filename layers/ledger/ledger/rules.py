@@ -4,9 +4,11 @@ Every decision, a rejection too, is about one version of the account and makes t
 order is the account's whole story, and `decide` replays it.
 """
 
-from dataclasses import dataclass, replace
 from decimal import Decimal, Inexact, Overflow
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from ledger.accounts import Account, AccountStatus
@@ -33,8 +35,7 @@ class UnknownAccount(Exception):
     """There is no such account, or not yet: its opening may still be on the way, so nothing is decided."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """`account` is as it is afterwards, one version on; `amount` is the effect on its balance, 0 for a rejection."""
 
     account: Account

@@ -1,0 +1,34 @@
+"""`make bench`: every benchmark in turn, or those that are named: `python -m tests.benchmarks counted`."""
+
+import argparse
+import time
+
+from rich.console import Console
+
+from tests.benchmarks import contention, counted, start_up
+
+BENCHMARKS = {
+    "counted": (counted.main, "requests and write units a transaction, against stock Powertools"),
+    "contention": (contention.main, "eight workers for one account, against one"),
+    "start_up": (start_up.main, "importing the function, against stock Powertools"),
+}
+
+console = Console(highlight=False)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    arguments.add_argument(
+        "names", nargs="*", choices=BENCHMARKS, default=[*BENCHMARKS], help="which to run; all of them"
+    )
+    names = arguments.parse_args().names
+    for number, name in enumerate(names, start=1):
+        run, what = BENCHMARKS[name]
+        console.print(f"[bold]{number} of {len(names)}  {name}[/]: {what}\n")
+        started = time.monotonic()
+        run()
+        console.print(f"[dim]{name} took {time.monotonic() - started:.0f} s[/]\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Counts what clients ask of AWS: requests by operation, and DynamoDB's write units.
+
+A write that takes effect costs what DynamoDB says it did (`ReturnConsumedCapacity`). For one that is refused DynamoDB
+charges too, but doesn't say how much: that is computed from the published rule, a unit per started kB of the larger
+of the item that is there and the item that would have been, twice in a transaction. For a cancelled
+transaction we found no published figure: all of its items are charged here, as if it had been committed.
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
+"""
+
+import base64
+import json
+import math
+import threading
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
+
+
+class Meter:
+    """What its clients have sent since it was made, or since `reset`. Clients may be used by several threads."""
+
+    def __init__(self, *clients: Any) -> None:
+        self.requests: Counter[str] = Counter()
+        self.write_units = 0.0
+        self._lock = threading.Lock()
+        for client in clients:
+            self._watch(client.meta.events)
+
+    def reset(self) -> None:
+        self.requests.clear()
+        self.write_units = 0.0
+
+    def _watch(self, events: Any) -> None:
+        events.register("before-send", self._count_request)  # the SDK's own retries are requests, too
+        for operation in WRITES:
+            events.register(f"provide-client-params.dynamodb.{operation}", self._ask_for_units)
+            events.register(f"before-call.dynamodb.{operation}", self._keep_request)
+            events.register(f"after-call.dynamodb.{operation}", self._count_units)
+
+    def _count_request(self, event_name: str, **_: Any) -> None:
+        with self._lock:
+            self.requests[event_name.rpartition(".")[2]] += 1
+
+    def _ask_for_units(self, params: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return params | {"ReturnConsumedCapacity": "TOTAL"}
+
+    def _keep_request(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+        context["metered_body"] = params["body"]
+
+    def _count_units(self, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+        if "Error" in parsed:
+            units = refused_units(json.loads(context["metered_body"]), parsed)
+        else:
+            units = consumed_units(parsed)
+        with self._lock:
+            self.write_units += units
+
+
+def consumed_units(response: dict[str, Any]) -> float:
+    """What DynamoDB says a write consumed: of one table, or of each table in a transaction."""
+    consumed = response["ConsumedCapacity"]
+    if isinstance(consumed, dict):
+        return float(consumed["CapacityUnits"])
+    # A transaction that was sent again, after a lost response, is answered for read units alone.
+    return float(sum(table.get("WriteCapacityUnits", 0) for table in consumed))
+
+
+def refused_units(request: dict[str, Any], error: dict[str, Any]) -> float:
+    """What a refused write costs: nothing where it was throttled or invalid, so never looked at an item."""
+    match error["Error"]["Code"]:
+        case "ConditionalCheckFailedException":
+            return _units(request, error.get("Item"))
+        case "TransactionCanceledException":
+            writes = [write for action in request["TransactItems"] for write in action.values()]
+            return 2 * sum(
+                _units(write, reason.get("Item"))
+                for write, reason in zip(writes, error["CancellationReasons"], strict=True)
+            )
+        case _:
+            return 0
+
+
+def _units(write: dict[str, Any], found: dict[str, Any] | None) -> float:
+    """Of an update's result only the key is known, and the item that it would have changed."""
+    return math.ceil(max(item_bytes(write.get("Item") or write["Key"]), item_bytes(found or {})) / 1024)
+
+
+def item_bytes(item: dict[str, Any]) -> int:
+    """An item's size by DynamoDB's rules; `item` in DynamoDB's types, as it is sent."""
+    return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
+
+
+def _value_bytes(value: dict[str, Any]) -> int:
+    [(kind, content)] = value.items()
+    match kind:
+        case "S":
+            return len(content.encode())
+        case "N":
+            digits = "".join(map(str, Decimal(content).as_tuple().digits)).strip("0")
+            return math.ceil(len(digits) / 2) + 1
+        case "B":
+            return len(base64.b64decode(content))
+        case "M":
+            return 3 + item_bytes(content) + len(content)
+        case "L":
+            return 3 + sum(map(_value_bytes, content)) + len(content)
+        case "SS" | "NS" | "BS":
+            return sum(_value_bytes({kind[0]: member}) for member in content)
+        case _:  # BOOL, NULL
+            return 1
