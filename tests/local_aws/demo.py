@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -19,6 +18,7 @@ from ledger.messages import InvalidMessage, decode
 from tests.local_aws import stack
 from tests.local_aws.checker import CLAIMS, Books, read_books, violations
 from tests.local_aws.day import believable_day
+from tests.local_aws.dead_letters import DeadLetter, take_dead_letters
 from tests.local_aws.server import LocalAwsError, ministack, running
 from tests.local_aws.tables import Tables
 
@@ -55,7 +55,7 @@ def _run(port: int, messages: int, folder: Path) -> int:
         seconds = _send_and_wait(deployed, bodies)
         console.print("[bold]5[/]  Reading the books, and checking them\n")
         books = read_books(endpoint, Tables(deployed["AccountsTableName"], deployed["JournalTableName"]))
-        return _report(bodies, books, dead_letters(deployed), seconds)
+        return _report(bodies, books, take_dead_letters(endpoint, deployed["TransactionsDeadLetterQueueUrl"]), seconds)
 
 
 def _send_and_wait(deployed: stack.Stack, bodies: list[str]) -> float:
@@ -103,27 +103,6 @@ def waiting_messages(sqs, queue_url: str) -> int:
     """Messages on a queue, those being worked on and those that wait for a while included."""
     attributes = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["All"])["Attributes"]
     return sum(int(attributes[f"ApproximateNumberOfMessages{which}"]) for which in ("", "NotVisible", "Delayed"))
-
-
-@dataclass(frozen=True)
-class DeadLetter:
-    body: str
-    reason: str | None
-
-
-def dead_letters(deployed: stack.Stack) -> list[DeadLetter]:
-    """What is in the dead-letter queue. Takes it out."""
-    sqs = deployed.endpoint.client("sqs")
-    queue_url = deployed["TransactionsDeadLetterQueueUrl"]
-    letters: list[DeadLetter] = []
-    while messages := sqs.receive_message(
-        QueueUrl=queue_url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]
-    ).get("Messages"):
-        for message in messages:
-            reason = message.get("MessageAttributes", {}).get("reason", {}).get("StringValue")
-            letters.append(DeadLetter(message["Body"], reason))
-            sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
-    return letters
 
 
 def _report(bodies: list[str], books: Books, letters: list[DeadLetter], seconds: float) -> int:

@@ -47,19 +47,22 @@ def load_function(name: str, endpoint: Endpoint, environment: Mapping[str, str])
     return module
 
 
-def process_transactions(endpoint: Endpoint, tables: Tables, **variables: str) -> ModuleType:
-    queue = f"{endpoint.url}/000000000000"
+def process_transactions(aws: Endpoint, tables: Tables, dynamodb: Endpoint | None = None) -> ModuleType:
+    """The function, its queues on `aws` (made here, new ones), its tables on `dynamodb` where that is another."""
+    sqs = aws.client("sqs")
+    number = next(_numbers)
+    queues = [sqs.create_queue(QueueName=f"{name}-{number}")["QueueUrl"] for name in ("transactions", "dead-letters")]
     return load_function(
         "process_transactions",
-        endpoint,
+        aws,
         {
+            "AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url,
             "ACCOUNTS_TABLE": tables.accounts,
             "JOURNAL_TABLE": tables.journal,
-            "QUEUE_URL": f"{queue}/transactions",
-            "DEAD_LETTER_QUEUE_URL": f"{queue}/dead-letters",
+            "QUEUE_URL": queues[0],
+            "DEAD_LETTER_QUEUE_URL": queues[1],
             "MAX_RECEIVE_COUNT": "6",
-        }
-        | variables,
+        },
     )
 
 
@@ -91,3 +94,31 @@ def invoke(function: ModuleType, records: Iterable[dict[str, Any]], context: Con
     """Message ids that go back to the queue."""
     response = function.lambda_handler({"Records": list(records)}, context or Context())
     return {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
+
+
+@dataclass
+class Queue:
+    """What SQS does with a batch, without its clock: it delivers again what wasn't done, each time counting."""
+
+    records: list[dict[str, Any]]
+
+    def deliver(self, function: ModuleType, *interruptions: type[BaseException]) -> None:
+        """One invocation with all that is waiting. What an interrupted function had comes back whole."""
+        try:
+            failed = invoke(function, self.records)
+        except interruptions:
+            failed = {record["messageId"] for record in self.records}
+        self.records = [again(record) for record in self.records if record["messageId"] in failed]
+
+    def deliver_until_quiet(self, function: ModuleType, *interruptions: type[BaseException]) -> None:
+        for _ in range(20):
+            if not self.records:
+                return
+            self.deliver(function, *interruptions)
+        raise AssertionError(f"still on the queue after 20 deliveries: {[record['body'] for record in self.records]}")
+
+
+def again(record: dict[str, Any]) -> dict[str, Any]:
+    """The record as its next delivery has it."""
+    count = int(record["attributes"]["ApproximateReceiveCount"]) + 1
+    return record | {"attributes": record["attributes"] | {"ApproximateReceiveCount": str(count)}}

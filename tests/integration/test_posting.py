@@ -1,0 +1,134 @@
+"""The handler against DynamoDB: what one worker sees, on both engines."""
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.local_aws.checker import read_books, violations
+from tests.local_aws.dead_letters import take_dead_letters
+from tests.local_aws.function import Context, Queue, again, invoke, process_transactions, record
+from tests.local_aws.server import Endpoint
+from tests.local_aws.tables import Tables
+
+OPEN = {"type": "open_account", "transaction_id": "open", "account_id": "alice", "currency": "EUR"}
+
+
+@pytest.fixture
+def function(ministack: Endpoint, dynamodb: Endpoint, tables: Tables) -> ModuleType:
+    return process_transactions(ministack, tables, dynamodb)
+
+
+def payment(number: int, amount: object = 1, account: str = "alice") -> dict[str, Any]:
+    return {"transaction_id": f"t-{number}", "account_id": account, "amount": amount}
+
+
+def test_a_transaction_of_a_hundred_items_is_one_commit_and_more_are_two(
+    function: ModuleType, dynamodb: Endpoint, tables: Tables
+) -> None:
+    calls: list[str] = []
+    assert not invoke(function, [record(OPEN)])
+    function.ledger.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
+    assert not invoke(function, [record(payment(number)) for number in range(99)])
+    assert calls == ["BatchGetItem", "TransactWriteItems"]
+    calls.clear()
+    assert not invoke(function, [record(payment(number)) for number in range(100, 200)])
+    assert calls == ["BatchGetItem", "TransactWriteItems", "TransactWriteItems"]
+    assert not violations(read_books(dynamodb, tables))
+
+
+def test_hundreds_of_accounts_are_read_a_hundred_at_a_time(
+    function: ModuleType, dynamodb: Endpoint, tables: Tables
+) -> None:
+    calls: list[str] = []
+    function.ledger.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
+    assert not invoke(function, [record(OPEN | {"account_id": f"acc-{number}"}) for number in range(250)])
+    assert calls.count("BatchGetItem") == 3
+    assert calls.count("TransactWriteItems") == 250
+    assert len(read_books(dynamodb, tables).accounts) == 250
+
+
+def test_a_redelivered_batch_costs_one_read_and_no_write(function: ModuleType) -> None:
+    records = [record(OPEN), *(record(payment(number)) for number in range(9))]
+    assert not invoke(function, records)
+    calls: list[str] = []
+    function.ledger.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
+    assert not invoke(function, [again(one) for one in records])
+    assert calls == ["BatchGetItem"]
+
+
+def test_a_rejection_is_replayed_and_never_flips(function: ModuleType, dynamodb: Endpoint, tables: Tables) -> None:
+    overdraw = record(payment(1, -50))
+    assert not invoke(function, [record(OPEN), overdraw])
+    assert not invoke(function, [record(payment(2, 1000)), again(overdraw), record(payment(1, -50))])
+    books = read_books(dynamodb, tables)
+    assert books.counts() == {"POSTED": 2, "OVERDRAFT_LIMIT": 1}
+    assert books.accounts["alice"].balance == 1000
+
+
+def test_exact_decimals_survive_the_way_through_dynamodb(
+    function: ModuleType, dynamodb: Endpoint, tables: Tables
+) -> None:
+    tiny, huge = "0." + 27 * "0" + "1", 38 * "9"
+    assert not invoke(function, [record(OPEN), record(payment(1, "0.1")), record(payment(2, "0.2"))])
+    assert not invoke(function, [record(payment(3, tiny)), record(payment(4, huge))])
+    books = read_books(dynamodb, tables)
+    assert str(books.accounts["alice"].balance) == "0.3000000000000000000000000001"
+    assert books.counts() == {"POSTED": 4, "BALANCE_OUT_OF_RANGE": 1}
+
+
+def test_one_accounts_trouble_does_not_hold_up_another(
+    function: ModuleType, dynamodb: Endpoint, tables: Tables
+) -> None:
+    assert not invoke(function, [record(OPEN), record(OPEN | {"account_id": "bob"})])
+    # An account that no rule can read: its status is none.
+    dynamodb.client("dynamodb").update_item(
+        TableName=tables.accounts,
+        Key={"account_id": {"S": "alice"}},
+        UpdateExpression="SET #status = :nonsense",
+        ExpressionAttributeNames={"#status": "status"},
+        ExpressionAttributeValues={":nonsense": {"S": "FROZEN SOLID"}},
+    )
+    good, bad = record(payment(1, account="bob")), record(payment(1))
+    assert invoke(function, [bad, good]) == {bad["messageId"]}
+
+
+def test_without_time_left_everything_goes_back_to_the_queue(
+    function: ModuleType, dynamodb: Endpoint, tables: Tables
+) -> None:
+    records = [record(OPEN), record("junk")]
+    assert invoke(function, records, Context(timeout_seconds=1)) == {records[0]["messageId"]}
+    assert not read_books(dynamodb, tables).accounts
+
+
+def test_a_payment_that_overtook_its_opening_waits_for_it(
+    function: ModuleType, dynamodb: Endpoint, tables: Tables
+) -> None:
+    queue = Queue([record(payment(1))])
+    queue.deliver(function)
+    assert queue.records
+    assert not invoke(function, [record(OPEN)])
+    queue.deliver(function)
+    assert not queue.records
+    assert read_books(dynamodb, tables).accounts["alice"].balance == 1
+
+
+def test_what_can_never_be_posted_is_dead_lettered_with_its_reason(
+    function: ModuleType, ministack: Endpoint, dynamodb: Endpoint, tables: Tables
+) -> None:
+    Queue([record(OPEN), record(payment(1))]).deliver_until_quiet(function)
+    Queue(
+        [
+            record("junk" * 65_536),
+            record(payment(1, 2)),
+            record(payment(2, account="nobody")),
+            record(payment(3)),
+        ]
+    ).deliver_until_quiet(function)
+    reasons = {letter.reason for letter in take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)}
+    assert reasons == {
+        "body: 262,144 bytes, expected at most 65,536",
+        "transaction_id: 't-1' was used before on account 'alice' with another amount",
+        "given up after 6 deliveries: account_id: no account 'nobody' has been opened",
+    }
+    assert read_books(dynamodb, tables).accounts["alice"].balance == 2
