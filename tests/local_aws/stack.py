@@ -23,14 +23,15 @@ class Stack:
 
 
 def build() -> None:
-    """`sam build`, for this machine's processor: the local Lambda runs the functions as processes on it."""
-    _sam("build", "--parameter-overrides", f"Architecture={_architecture()}")
+    """`make build`, for this machine's processor: the local Lambda runs the functions as processes on it."""
+    _run("make", "build", f"SAM_BUILD=--parameter-overrides Architecture={_architecture()}")
 
 
 def deploy(endpoint: Endpoint, **parameters: object) -> Stack:
     """`sam deploy` of what `build` made. `parameters` are the template's."""
     overrides = {"Architecture": _architecture(), "AwsEndpointUrl": endpoint.url} | parameters
-    _sam(
+    _run(
+        str(TOOLS / "sam"),
         "deploy",
         *("--stack-name", NAME, "--no-progressbar"),
         *("--parameter-overrides", *(f"{name}={value}" for name, value in overrides.items())),
@@ -55,17 +56,15 @@ def _architecture() -> str:
     return "arm64" if platform.machine() in ("arm64", "aarch64") else "x86_64"
 
 
-def _sam(*arguments: str, environment: dict[str, str] | None = None) -> None:
-    # SAM looks for a python3.13 on the PATH to build with: the one that runs this is one.
-    path = f"{PROJECT / '.venv-tools' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+def _run(*arguments: str, environment: dict[str, str] | None = None) -> None:
     finished = subprocess.run(
-        [str(TOOLS / "sam"), *arguments],
+        arguments,
         cwd=PROJECT,
-        env=os.environ | {"PATH": path, "SAM_CLI_TELEMETRY": "0"} | (environment or {}),
+        env=os.environ | {"SAM_CLI_TELEMETRY": "0"} | (environment or {}),
         capture_output=True,
         text=True,
         check=False,
     )
     if finished.returncode:
         print(finished.stdout[-4000:], file=sys.stderr)
-        raise LocalAwsError(f"sam {arguments[0]} failed:\n{finished.stderr.strip()[-4000:]}")
+        raise LocalAwsError(f"{' '.join(arguments[:2])} failed:\n{finished.stderr.strip()[-4000:]}")
