@@ -121,20 +121,19 @@ class Ledger(Struct, frozen=True):
         except (BotoCoreError, ClientError, DeadlinePassed) as error:
             posted.results = [error] * len(deliveries)
             return posted
+
+        def post_group(group: list[int]) -> Posted:
+            members = [deliveries[index] for index in group]
+            found = {wanted: observed[wanted] for wanted in self._keys(members)}
+            return self._post_group([delivery.message for delivery in members], found, deadline)
+
         groups = grouped_by_account([delivery.message for delivery in deliveries])
         with ThreadPoolExecutor(min(len(groups), CONNECTIONS) or 1) as pool:
-            for group, written in zip(
-                groups,
-                pool.map(
-                    lambda group: self._post_group([deliveries[index].message for index in group], observed, deadline),
-                    groups,
-                ),
-                strict=True,
-            ):
-                for index, result in zip(group, written.results, strict=True):
+            for group, done in zip(groups, pool.map(post_group, groups), strict=True):
+                for index, result in zip(group, done.results, strict=True):
                     posted.results[index] = result
-                posted.conflicts += written.conflicts
-                posted.commit_milliseconds += written.commit_milliseconds
+                posted.conflicts += done.conflicts
+                posted.commit_milliseconds += done.commit_milliseconds
         return posted
 
     def _keys(self, deliveries: Sequence[Delivery]) -> list[Key]:
