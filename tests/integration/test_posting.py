@@ -127,7 +127,7 @@ def test_what_can_never_be_posted_is_dead_lettered_with_its_reason(
     ).deliver_until_quiet(function)
     reasons = {letter.reason for letter in take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)}
     assert reasons == {
-        "body: 262,144 bytes, expected at most 65,536",
+        "body: 262,144 bytes, expected at most 131,072",
         "transaction_id: 't-1' was used before on account 'alice' with another amount",
         "given up after 6 deliveries: account_id: no account 'nobody' has been opened",
     }

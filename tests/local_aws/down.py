@@ -1,9 +1,6 @@
-"""`make down`: ends what `make up` started."""
+"""`make down`: ends what `make up` started, and says what that was."""
 
-from rich import print as say
-
-from tests.local_aws.up import STATE, down
+from tests.local_aws.up import console, down
 
 if __name__ == "__main__":
-    say("The local AWS is down." if STATE.exists() else "There was none up.")
-    down()
+    console.print(down() or "There was none up.")

@@ -45,7 +45,7 @@ class Endpoint:
     def client(self, service: str, **config: object):
         return boto3.client(
             service,
-            endpoint_url=self.url,
+            endpoint_url=self.url or None,
             region_name=REGION,
             aws_access_key_id="test",
             aws_secret_access_key="test",
@@ -130,6 +130,7 @@ def _start(arguments: list[object], log: Path, environment: dict[str, str]) -> s
     with log.open("wb") as output:
         return subprocess.Popen(
             [str(argument) for argument in arguments],
+            cwd=log.parent,  # DynamoDB Local leaves a file where it runs
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -2,70 +2,119 @@
 
 import argparse
 import json
+import subprocess
 import sys
+import threading
 
 from rich.console import Console
 
 from tests.local_aws import stack
+from tests.local_aws.sam_local import write_settings
 from tests.local_aws.server import CACHE, PROJECT, LocalAwsError, ministack, stop
 
 STATE = CACHE / "local-aws.json"
-SAM_LOCAL_VARIABLES = PROJECT / ".aws-sam" / "local-variables.json"
+LOOPBACK = "127.0.0.1"
 
-console = Console(highlight=False, soft_wrap=True)
+console = Console(highlight=False, markup=False, soft_wrap=True)
 
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--port", type=int, default=4566)
-    arguments.add_argument("--host", default="127.0.0.1", help="where to listen; 0.0.0.0 for `sam local invoke`")
+    arguments.add_argument("--host", default=LOOPBACK, help="where to listen")
     options = arguments.parse_args()
-    if STATE.exists():
-        console.print("[red]A stack is up already: `make down` ends it.")
-        return 1
     try:
-        console.print(f"Starting an AWS on {options.host}:{options.port} (ministack, IAM enforced)")
-        endpoint, process = ministack(options.port, CACHE / "local-aws.log", options.host)
-        STATE.write_text(json.dumps({"pid": process.pid}))
-        console.print("sam build, sam deploy")
-        stack.build()
-        deployed = stack.deploy(endpoint)
+        _refuse_a_second()
+        deployed = _up(options.host, options.port)
     except LocalAwsError as error:
-        console.print(f"[red]{error}")
-        down()
+        console.print(str(error), style="red")
         return 1
-    console.print(_help(deployed))
+    except KeyboardInterrupt:
+        console.print("\nStopped, and the local AWS with it.")
+        return 130
+    console.print(_help(deployed, options.host))
     return 0
 
 
-def down() -> None:
+def down() -> str | None:
+    """Ends what `up` started. Returns a sentence that says what that was, or None where there was nothing."""
+    if not STATE.exists():
+        return None
+    state = json.loads(STATE.read_text())
+    runs = _runs(state["pid"])
+    if runs:
+        stop(state["pid"])
+    STATE.unlink()
+    if not runs:
+        return f"The local AWS on {state['url']} had ended already."
+    return f"The local AWS on {state['url']} is down: its functions have ended, its tables and queues are gone."
+
+
+def _refuse_a_second() -> None:
     if STATE.exists():
-        stop(json.loads(STATE.read_text())["pid"])
-        STATE.unlink()
+        state = json.loads(STATE.read_text())
+        if _runs(state["pid"]):
+            raise LocalAwsError(f"A stack is up already, on {state['url']}: `make down` ends it.")
+        console.print(down())
 
 
-def _help(deployed: stack.Stack) -> str:
+def _runs(pid: int) -> bool:
+    """Whether the process is the local AWS that was recorded: it may have ended, and its number be another's since."""
+    listed = subprocess.run(
+        ["ps", "-o", "stat=", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    state, _, command = listed.stdout.strip().partition(" ")
+    return "ministack" in command and not state.startswith("Z")
+
+
+def _up(host: str, port: int) -> stack.Stack:
+    console.print(f"Starting an AWS on {host}:{port} (ministack, IAM enforced)")
+    endpoint, process = ministack(port, CACHE / "local-aws.log", host)
+    threading.Thread(target=process.wait, daemon=True).start()  # reaps it, should `down` have to end it here
+    STATE.write_text(json.dumps({"pid": process.pid, "url": endpoint.url}))
+    try:
+        console.print("sam build, sam deploy")
+        stack.build()
+        deployed = stack.deploy(endpoint)
+        write_settings(deployed, PROJECT / ".aws-sam")
+    except BaseException:
+        down()
+        raise
+    return deployed
+
+
+def _help(deployed: stack.Stack, host: str) -> str:
     variables = " ".join(
         f"{name}={deployed.endpoint.environment[name]}"
         for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")
     )
     body = '{"type": "open_account", "transaction_id": "t-1", "account_id": "acc-1", "currency": "EUR"}'
+    in_a_container = "In Lambda's container (needs Docker"
+    if host == LOOPBACK and sys.platform == "linux":
+        in_a_container += "; it reaches a stack that was made with `make up HOST=172.17.0.1`, Docker's bridge"
     return f"""
 The stack is up. `make down` ends it. Have your shell speak to it:
 
   export {variables}
 
-Send a message, and read the account that it opened:
+Send a message, and a second later read the account that it opened:
 
-  aws sqs send-message --queue-url {deployed["TransactionsQueueUrl"]} \\
+  aws sqs send-message --endpoint-url $AWS_ENDPOINT_URL \\
+    --queue-url {deployed["TransactionsQueueUrl"]} \\
     --message-body '{body}'
-  aws dynamodb get-item --table-name {deployed["AccountsTableName"]} \\
+  aws dynamodb get-item --endpoint-url $AWS_ENDPOINT_URL \\
+    --table-name {deployed["AccountsTableName"]} \\
     --key '{{"account_id": {{"S": "acc-1"}}}}'
 
-Invoke the function with an event:
+Invoke the function with an event. events/process_transactions/ has more, to be played in order:
 
   .venv-tools/bin/sam remote invoke ProcessTransactionsFunction --stack-name {stack.NAME} \\
-    --event-file events/process_transactions/02-one-posting.json
+    --event-file events/process_transactions/01-open-accounts.json
+
+{in_a_container}):
+
+  .venv-tools/bin/sam local invoke ProcessTransactionsFunction --config-file .aws-sam/local.toml \\
+    --event events/process_transactions/01-open-accounts.json
 """
 
 

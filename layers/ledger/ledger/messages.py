@@ -5,6 +5,7 @@ field, and what was expected.
 """
 
 import json
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ import msgspec
 
 from conditional_writes import EXACT
 
-MAXIMUM_BODY_BYTES = 65_536
+MAXIMUM_BODY_BYTES = 131_072
 """More than any valid message has, and little enough that what is hostile is cheap to refuse."""
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
@@ -29,7 +30,14 @@ Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class InvalidMessage(Exception):
-    """The message can't be posted, now or ever: its text says which field is wrong, and what was expected."""
+    """The message can't be posted, now or ever: its text says which field is wrong, and what was expected.
+
+    A few hundred characters at most, all of them printable: whatever the producer put into a name.
+    """
+
+    def __init__(self, reason: str) -> None:
+        printable = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in reason[:300])
+        super().__init__(printable if len(reason) <= 300 else f"{printable}…")
 
 
 class Message(
@@ -85,8 +93,12 @@ class CloseAccount(Message, frozen=True, tag="close_account"):
     pass
 
 
-class _AnyType(msgspec.Struct):
+class _Glance(msgspec.Struct):
+    """A first look: which type it is, and its numbers as they are spelled."""
+
     type: str = "transaction"
+    amount: msgspec.Raw = msgspec.Raw(b"0")
+    overdraft_limit: msgspec.Raw = msgspec.Raw(b"0")
 
 
 _MESSAGES: dict[str, type[Message]] = {
@@ -95,7 +107,7 @@ _MESSAGES: dict[str, type[Message]] = {
     "set_overdraft_limit": SetOverdraftLimit,
     "close_account": CloseAccount,
 }
-_type_decoder = msgspec.json.Decoder(_AnyType)
+_glance_decoder = msgspec.json.Decoder(_Glance)
 _decoders = {name: msgspec.json.Decoder(message) for name, message in _MESSAGES.items()}
 
 
@@ -105,14 +117,18 @@ def decode(body: str) -> Message:
     if size > MAXIMUM_BODY_BYTES:
         raise InvalidMessage(f"body: {size:,} bytes, expected at most {MAXIMUM_BODY_BYTES:,}")
     try:
-        name = _type_decoder.decode(body).type
-        if name not in _decoders:
-            raise InvalidMessage(f"type: got {name[:40]!r}, expected one of {', '.join(_decoders)}")
-        return _decoders[name].decode(body)
+        glance = _glance_decoder.decode(body)
+        if glance.type not in _decoders:
+            raise InvalidMessage(f"type: got {glance.type[:40]!r}, expected one of {', '.join(_decoders)}")
+        message = _decoders[glance.type].decode(body)
     except msgspec.ValidationError as error:
         raise InvalidMessage(_sentence(str(error))) from None
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidMessage(_why_not_json(body, error)) from None
+    _check_spelling("amount", glance.amount)
+    _check_spelling("overdraft_limit", glance.overdraft_limit)
+    _check_time(message.occurred_at)
+    return message
 
 
 def from_request(request: dict[str, Any]) -> Message:
@@ -120,17 +136,37 @@ def from_request(request: dict[str, Any]) -> Message:
     return msgspec.convert(request, _MESSAGES[request["type"]])
 
 
+_NUMBER = re.compile(rb"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+
+
+def _check_spelling(field: str, raw: msgspec.Raw) -> None:
+    """As a JSON number or the same in a string: Python's Decimal would read `12_50`, and digits of any script."""
+    if not _NUMBER.fullmatch(bytes(raw).strip(b'"')):
+        raise InvalidMessage(f"{field}: {_EXPECTATIONS['Invalid decimal string']}")
+
+
+def _check_time(time: datetime | None) -> None:
+    try:
+        if time is not None:
+            time.astimezone(UTC)
+    except OverflowError:
+        raise InvalidMessage("occurred_at: expected a time between the years 1 and 9999 in UTC") from None
+
+
 def _exact(field: str, number: Decimal) -> Decimal:
     """The number without trailing zeros, where DynamoDB can hold it. Raises ValueError."""
     if not number.is_finite():
         raise ValueError(f"{field}: expected a finite decimal number")
-    _, digits, exponent = number.as_tuple()
-    significant = len("".join(map(str, digits)).strip("0"))
+    significant = len("".join(map(str, number.as_tuple().digits)).strip("0"))
     if significant > EXACT.prec:
         raise ValueError(f"{field}: {significant} digits, expected at most {EXACT.prec}")
-    if number and (number.adjusted() > EXACT.Emax or int(exponent) < EXACT.Emin):
-        raise ValueError(f"{field}: expected a number between 1E{EXACT.Emin} and 9.9E+{EXACT.Emax}")
-    return Decimal(plain(number))
+    out_of_range = ValueError(f"{field}: expected a number between 1E{EXACT.Emin} and 9.9E+{EXACT.Emax}")
+    if number and not EXACT.Emin <= number.adjusted() <= EXACT.Emax:
+        raise out_of_range
+    exact = _normalized(number)
+    if int(exact.as_tuple().exponent) < EXACT.Emin:
+        raise out_of_range
+    return exact
 
 
 def _exact_limit(limit: Decimal) -> Decimal:
@@ -151,8 +187,12 @@ def _one_spelling(value: Any) -> Any:
 
 
 def plain(number: Decimal) -> str:
-    """`100.00`, `1E+2` and `100` as `100`."""
-    return format(EXACT.normalize(number), "f")
+    """`100.00`, `1E+2` and `100` as `100`; `-0` as `0`."""
+    return format(_normalized(number), "f")
+
+
+def _normalized(number: Decimal) -> Decimal:
+    return EXACT.normalize(number) if number else Decimal(0)
 
 
 _EXPECTATIONS = {

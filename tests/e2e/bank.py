@@ -1,0 +1,115 @@
+"""The deployed application, as its producers, its auditors and its operators see it."""
+
+import itertools
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tests.local_aws.checker import Books, read_books
+from tests.local_aws.dead_letters import DeadLetter, take_dead_letters
+from tests.local_aws.demo import waiting_messages
+from tests.local_aws.stack import Stack
+from tests.local_aws.tables import Tables, scan
+
+
+def until(holds: Callable[[], object], claim: str, seconds: float = 60) -> None:
+    """Returns as soon as it holds. Fails, with the claim, where it doesn't in time."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {claim}"
+        time.sleep(0.05)
+
+
+@dataclass
+class Bank:
+    """`pid` and `log` are the local AWS's: the functions are its child processes."""
+
+    stack: Stack
+    pid: int
+    log: Path
+
+    @cached_property
+    def sqs(self):
+        return self.stack.endpoint.client("sqs")
+
+    @cached_property
+    def logs(self):
+        return self.stack.endpoint.client("logs")
+
+    @cached_property
+    def function(self) -> dict[str, Any]:
+        """The deployed function's configuration."""
+        name = self.stack["ProcessTransactionsFunctionName"]
+        return self.stack.endpoint.client("lambda").get_function_configuration(FunctionName=name)
+
+    @property
+    def queue_url(self) -> str:
+        return self.stack["TransactionsQueueUrl"]
+
+    def send(self, messages: Iterable[str | DeadLetter]) -> None:
+        """Dead letters are sent again as they are, their reason on them."""
+        for batch in itertools.batched(messages, 10, strict=False):
+            entries = [_message(message) | {"Id": str(index)} for index, message in enumerate(batch)]
+            assert not self.sqs.send_message_batch(QueueUrl=self.queue_url, Entries=entries).get("Failed")
+
+    def wait_until_drained(self) -> None:
+        until(lambda: not waiting_messages(self.sqs, self.queue_url), "the queue is empty")
+
+    def books(self) -> Books:
+        return read_books(self.stack.endpoint, Tables(self.stack["AccountsTableName"], self.stack["JournalTableName"]))
+
+    def posted(self) -> int:
+        """Entries in the journal."""
+        return sum(1 for _ in scan(self.stack.endpoint, self.stack["JournalTableName"]))
+
+    def take_dead_letters(self) -> list[DeadLetter]:
+        return take_dead_letters(self.stack.endpoint, self.stack["TransactionsDeadLetterQueueUrl"])
+
+    def log_lines(self) -> list[str]:
+        """What the function wrote, without Lambda's own lines."""
+        pages = self.logs.get_paginator("filter_log_events").paginate(
+            logGroupName=self.function["LoggingConfig"]["LogGroup"]
+        )
+        lines = [event["message"] for page in pages for event in page["events"]]
+        return [line for line in lines if not line.startswith(("START ", "END ", "REPORT "))]
+
+    def logged(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log_lines()]
+
+    @contextmanager
+    def visibility_timeout(self, seconds: int) -> Iterator[None]:
+        """How soon the queue delivers again what a function died with. As the template has it: eight minutes."""
+        before = self.sqs.get_queue_attributes(QueueUrl=self.queue_url, AttributeNames=["VisibilityTimeout"])
+        self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes={"VisibilityTimeout": str(seconds)})
+        yield
+        self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes=before["Attributes"])
+
+    def died_at_work(self) -> int:
+        """How many functions did, in the local AWS's own words."""
+        return self.log.read_text().count("errorMessage=Worker process died")
+
+    def kill_functions(self) -> None:
+        for pid in self._function_processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _function_processes(self) -> Iterator[int]:
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):  # it has just ended
+                parent = path.read_text().rpartition(")")[2].split()[1]
+                if int(parent) == self.pid:
+                    yield int(path.parent.name)
+
+
+def _message(message: str | DeadLetter) -> dict[str, Any]:
+    if isinstance(message, str):
+        return {"MessageBody": message}
+    attributes = {"reason": {"DataType": "String", "StringValue": message.reason}} if message.reason else {}
+    return {"MessageBody": message.body, "MessageAttributes": attributes}

@@ -1,0 +1,125 @@
+"""template.yaml as deployed, on a local AWS that enforces IAM: what always holds, holds there, too."""
+
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from ledger.messages import InvalidMessage, decode
+from tests.e2e.bank import Bank, until
+from tests.local_aws.checker import Books, violations
+from tests.local_aws.day import believable_day
+from tests.local_aws.dead_letters import DeadLetter
+from tests.local_aws.demo import vanished
+
+
+@dataclass(frozen=True)
+class Day:
+    """What was sent, and all that was there when the queue was empty."""
+
+    bodies: list[str]
+    books: Books
+    dead_letters: list[DeadLetter]
+    log_lines: list[str]
+
+
+@pytest.fixture(scope="module")
+def day(bank: Bank) -> Day:
+    bodies = believable_day(400, accounts=30)
+    bank.send(bodies)
+    bank.wait_until_drained()
+    return Day(bodies, bank.books(), bank.take_dead_letters(), bank.log_lines())
+
+
+def is_poison(letter: DeadLetter) -> bool:
+    """Whether no delivery could ever have posted it."""
+    try:
+        decode(letter.body)
+    except InvalidMessage:
+        return True
+    return "was used before on account" in (letter.reason or "")
+
+
+def test_after_a_day_what_always_holds_holds(day: Day) -> None:
+    assert violations(day.books) == []
+    assert day.books.counts()["POSTED"] > 250
+    assert len(day.books.counts()) > 2, "and some were rejected"
+
+
+def test_no_message_vanishes(day: Day) -> None:
+    assert list(vanished(day.bodies, day.books, day.dead_letters)) == []
+
+
+def test_only_poison_is_dead_lettered_each_with_a_reason(day: Day) -> None:
+    assert day.dead_letters
+    for letter in day.dead_letters:
+        assert letter.reason
+        assert is_poison(letter), letter
+
+
+def test_a_redrive_of_the_dead_letters_changes_nothing(bank: Bank, day: Day) -> None:
+    before = bank.books()
+    bank.send(day.dead_letters)
+    bank.wait_until_drained()
+    assert bank.books() == before
+    assert Counter(bank.take_dead_letters()) == Counter(day.dead_letters)
+
+
+def test_every_line_of_the_log_is_json_and_tells_the_ids_but_no_payload(day: Day) -> None:
+    lines = [json.loads(line) for line in day.log_lines]
+    posted = {
+        (account_id, line["transaction_id"])
+        for line in lines
+        if line.get("message") in {"posted", "rejected"}
+        for account_id in line["account_ids"]
+    }
+    assert posted == {(entry.account_id, entry.transaction_id) for entry in day.books.entries}
+    assert not any("Card payment" in line or "colour" in line for line in day.log_lines)
+
+
+def test_the_metrics_are_in_the_log(day: Day) -> None:
+    totals: Counter[str] = Counter()
+    for line in map(json.loads, day.log_lines):
+        for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
+            assert directive["Namespace"] == "Teller"
+            for metric in directive["Metrics"]:
+                totals[line.get("Reason") or metric["Name"]] += sum(line[metric["Name"]])
+    counts = day.books.counts()
+    assert {name: totals[name] for name in counts if name != "POSTED"} == {
+        name: count for name, count in counts.items() if name != "POSTED"
+    }
+    assert totals["Posted"] == counts["POSTED"]
+    assert totals["Invalid"] == len(day.dead_letters)
+    assert totals["Duplicates"] == len(day.bodies) - len(day.books.entries) - len(day.dead_letters)
+    assert totals["CommitTime"] > 0
+
+
+def test_a_payment_that_overtakes_its_accounts_opening_is_posted_once_that_is_there(bank: Bank) -> None:
+    bank.send([json.dumps({"transaction_id": "early", "account_id": "late", "amount": "12.50"})])
+    until(lambda: any(line.get("transaction_id") == "early" for line in bank.logged()), "the payment was tried")
+    assert "late" not in bank.books().accounts
+    bank.send([json.dumps({"type": "open_account", "transaction_id": "open", "account_id": "late", "currency": "EUR"})])
+    bank.wait_until_drained()
+    outcomes = [(entry.transaction_id, entry.outcome.status) for entry in bank.books().journal["late"]]
+    assert outcomes == [("open", "POSTED"), ("early", "POSTED")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the function's processes in /proc")
+def test_functions_killed_while_working_post_everything_exactly_once(bank: Bank) -> None:
+    bodies = [body.replace("acc-", "killed-") for body in believable_day(400, accounts=20)]
+    with bank.visibility_timeout(seconds=5):
+        bank.send(bodies)
+        # A message survives 5 deaths of its functions; what dies a sixth time, SQS itself dead-letters.
+        for _ in range(3):
+            posted, died = bank.posted(), bank.died_at_work()
+            until(lambda posted=posted: bank.posted() > posted, "functions are posting")
+            bank.kill_functions()
+            until(lambda died=died: bank.died_at_work() > died, "a function died at work")
+            print("died", bank.died_at_work(), bank.posted())
+        bank.wait_until_drained()
+    books, letters = bank.books(), bank.take_dead_letters()
+    assert violations(books) == []
+    assert list(vanished(bodies, books, letters)) == []
+    assert all(is_poison(letter) and letter.reason for letter in letters)

@@ -1,0 +1,50 @@
+"""The handler on moto, in process and in no time: a pattern for testing your own rules end to end.
+
+One account a batch: with several threads or workers moto loses updates.
+"""
+
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+from moto import mock_aws
+
+from tests.local_aws.checker import read_books, violations
+from tests.local_aws.dead_letters import take_dead_letters
+from tests.local_aws.function import Queue, process_transactions, record
+from tests.local_aws.server import Endpoint
+from tests.local_aws.tables import Tables, create_tables
+
+MOTO = Endpoint("")  # none: moto answers for the AWS endpoints
+
+
+@pytest.fixture
+def moto_tables() -> Iterator[Tables]:
+    with mock_aws():
+        yield create_tables(MOTO, "moto")
+
+
+@pytest.fixture
+def function(moto_tables: Tables) -> ModuleType:
+    return process_transactions(MOTO, moto_tables)
+
+
+def test_the_seeds_two_payments_end_with_one_rejected(function: ModuleType, moto_tables: Tables) -> None:
+    """The example of the second seed: 100 on the account, down to -500 allowed, and 400 and 300 to pay."""
+    Queue(
+        [
+            record({"type": "open_account", "transaction_id": "0", "account_id": "123", "currency": "EUR"}),
+            record(
+                {"type": "set_overdraft_limit", "transaction_id": "1", "account_id": "123", "overdraft_limit": -500}
+            ),
+            record({"transaction_id": "2", "account_id": "123", "amount": 100}),
+            record({"transaction_id": "3", "account_id": "123", "amount": -400}),
+            record({"transaction_id": "4", "account_id": "123", "amount": -300}),
+            record("junk"),
+        ]
+    ).deliver_until_quiet(function)
+    books = read_books(MOTO, moto_tables)
+    assert not violations(books)
+    assert books.accounts["123"].balance == -300
+    assert books.counts() == {"POSTED": 4, "OVERDRAFT_LIMIT": 1}
+    assert [letter.body for letter in take_dead_letters(MOTO, function.DEAD_LETTER_QUEUE_URL)] == ["junk"]

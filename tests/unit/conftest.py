@@ -1,0 +1,31 @@
+"""No AWS, no engine, no network: a test here that opens a connection fails, and says so."""
+
+import socket
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pytest
+
+from tests.unit.stubs import Stubbed
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **_: object) -> NoReturn:
+        pytest.fail(f"a unit test reached for the network: {arguments[1:]}")
+
+    for method in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, method, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.fixture
+def stubbed_dynamodb() -> Iterator[Stubbed]:
+    with Stubbed("dynamodb") as stubbed:
+        yield stubbed
+
+
+@pytest.fixture
+def stubbed_sqs() -> Iterator[Stubbed]:
+    with Stubbed("sqs") as stubbed:
+        yield stubbed

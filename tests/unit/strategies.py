@@ -1,0 +1,66 @@
+"""Messages as Hypothesis makes them: valid ones, of few accounts and ids, so that they meet."""
+
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+
+from hypothesis import strategies as st
+
+from conditional_writes import EXACT
+from ledger.messages import CloseAccount, Message, OpenAccount, SetOverdraftLimit, Transaction
+
+ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128)
+times = st.datetimes(
+    min_value=datetime(1900, 1, 1),  # noqa: DTZ001 (Hypothesis adds the zone)
+    max_value=datetime(2200, 1, 1),  # noqa: DTZ001
+    timezones=st.builds(timezone, st.integers(-14 * 60, 14 * 60).map(lambda minutes: timedelta(minutes=minutes))),
+)
+optional_fields = st.fixed_dictionaries(
+    {},
+    optional={
+        "occurred_at": times,
+        "description": st.text(st.characters(codec="utf-8"), max_size=500),
+        "metadata": st.dictionaries(
+            st.text(st.characters(codec="utf-8"), min_size=1, max_size=64),
+            st.text(st.characters(codec="utf-8"), max_size=256),
+            max_size=20,
+        ),
+    },
+)
+
+
+@st.composite
+def exact_numbers(draw: st.DrawFn) -> Decimal:
+    """Any number that DynamoDB can hold, zero left out, in any spelling: also 1.000 and 10E+2."""
+    digits = draw(st.integers(1, EXACT.prec))
+    coefficient = draw(st.integers(1, 10**digits - 1))
+    exponent = draw(st.integers(EXACT.Emin, EXACT.Emax - len(str(coefficient)) + 1))
+    return Decimal((draw(st.integers(0, 1)), tuple(map(int, str(coefficient))), exponent))
+
+
+everyday_amounts = st.decimals(-1000, 1000, places=2).filter(bool)
+everyday_limits = st.integers(-5, 0).map(lambda hundreds: Decimal(100 * hundreds))
+
+
+def messages_of(
+    account_ids: st.SearchStrategy[str],
+    transaction_ids: st.SearchStrategy[str],
+    amounts: st.SearchStrategy[Decimal] = everyday_amounts,
+    limits: st.SearchStrategy[Decimal] = everyday_limits,
+) -> st.SearchStrategy[Message]:
+    """Transactions most of all; few closings, or the rest of a sequence is about a closed account."""
+    currencies = st.sampled_from(["EUR", "EUR", "CHF"])
+    whose = {"account_id": account_ids, "transaction_id": transaction_ids}
+    transactions = st.builds(Transaction, **whose, amount=amounts, currency=st.none() | currencies)
+    openings = st.builds(OpenAccount, **whose, currency=currencies, overdraft_limit=limits)
+    limit_changes = st.builds(SetOverdraftLimit, **whose, overdraft_limit=limits)
+    closings = st.builds(CloseAccount, **whose)
+    return st.sampled_from([transactions] * 7 + [limit_changes] * 2 + [openings, closings]).flatmap(lambda kind: kind)
+
+
+@st.composite
+def any_message(draw: st.DrawFn) -> Message:
+    """With all that a message may have."""
+    limits = exact_numbers().map(lambda number: -abs(number)) | st.just(Decimal(0))
+    message = draw(messages_of(ids, ids, exact_numbers(), limits))
+    fields = {name: getattr(message, name) for name in message.__struct_fields__}
+    return type(message)(**fields | draw(optional_fields))

@@ -1,0 +1,52 @@
+"""AWS's answers, given beforehand: botocore checks them, and the requests, against its model of the service."""
+
+from typing import Any, Self
+
+import boto3
+from botocore.stub import Stubber
+
+
+class Stubbed:
+    """A client that answers in this order, and keeps what it was asked. At the end every answer must be taken."""
+
+    def __init__(self, service: str) -> None:
+        self.client: Any = boto3.client(
+            service, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
+        )
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self._stubber = Stubber(self.client)
+        self.client.meta.events.register_first(f"before-parameter-build.{service}", self._keep)
+
+    def __enter__(self) -> Self:
+        self._stubber.activate()
+        return self
+
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        if failed is None:
+            self._stubber.assert_no_pending_responses()
+
+    def answers(self, operation: str, response: dict[str, Any] | None = None) -> None:
+        self._stubber.add_response(operation, response or {})
+
+    def refuses(self, operation: str, code: str, **fields: Any) -> None:
+        """With an error, and the fields that the service's model has for it."""
+        self._stubber.add_client_error(operation, code, code, 400, modeled_fields=fields or None)
+
+    def cancels(self, *reasons: dict[str, Any]) -> None:
+        """A transaction, with a reason for each of its writes."""
+        self.refuses("transact_write_items", "TransactionCanceledException", CancellationReasons=list(reasons))
+
+    def forgets_the_rest(self) -> None:
+        """Answers that nobody asked for are fine here."""
+        self._stubber._queue.clear()
+
+    @property
+    def operations(self) -> list[str]:
+        return [operation for operation, _ in self.requests]
+
+    @property
+    def parameters(self) -> list[dict[str, Any]]:
+        return [parameters for _, parameters in self.requests]
+
+    def _keep(self, params: dict[str, Any], model: Any, **_: object) -> None:
+        self.requests.append((model.name, dict(params)))

@@ -1,0 +1,98 @@
+"""Conditions: what DynamoDB is asked means what Python's operators say."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conditional_writes import Condition, Put, absent, key, unchanged
+from conditional_writes.items import from_dynamodb
+from conditional_writes.requests import as_request
+
+
+def rendered(condition: Condition) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """The expression that DynamoDB gets, its names, and its values."""
+    request = as_request(Put(key("Orders", order_id="o-1"), {}, condition), "write-1")
+    values = from_dynamodb(request.get("ExpressionAttributeValues", {}))
+    return request["ConditionExpression"], request["ExpressionAttributeNames"], values
+
+
+NEW, SAME = absent("order_id"), unchanged(3)
+
+RENDERED = {
+    "absent": (NEW, "attribute_not_exists(#0)", {"#0": "order_id"}, {}),
+    "unchanged": (SAME, "#0 = :0", {"#0": "version"}, {":0": 3}),
+    "unchanged by another name": (unchanged(3, "revision"), "#0 = :0", {"#0": "revision"}, {":0": 3}),
+    "and": (NEW & SAME, "(attribute_not_exists(#0)) AND (#1 = :0)", {"#0": "order_id", "#1": "version"}, {":0": 3}),
+    "or": (SAME | NEW, "(#0 = :0) OR (attribute_not_exists(#1))", {"#0": "version", "#1": "order_id"}, {":0": 3}),
+    "not": (~SAME, "NOT (#0 = :0)", {"#0": "version"}, {":0": 3}),
+    "values in their order": (
+        unchanged(3) | unchanged(4),
+        "(#0 = :0) OR (#1 = :1)",
+        {"#0": "version", "#1": "version"},
+        {":0": 3, ":1": 4},
+    ),
+}
+
+
+@pytest.mark.parametrize(("condition", "expression", "names", "values"), RENDERED.values(), ids=RENDERED)
+def test_names_and_values_are_numbered(
+    condition: Condition, expression: str, names: dict[str, str], values: dict[str, Any]
+) -> None:
+    assert rendered(condition) == (expression, names, values)
+
+
+@pytest.mark.parametrize(
+    "decide_in_python",
+    [
+        pytest.param(lambda: bool(NEW), id="bool"),
+        pytest.param(lambda: NEW and SAME, id="and"),
+        pytest.param(lambda: NEW or SAME, id="or"),
+        pytest.param(lambda: not NEW, id="not"),
+        pytest.param(lambda: 1 if NEW & SAME else 2, id="if"),
+    ],
+)
+def test_a_condition_has_no_truth_value_in_python(decide_in_python: Callable[[], object]) -> None:
+    with pytest.raises(TypeError, match="checked by DynamoDB, not by Python"):
+        decide_in_python()
+
+
+ITEM = {"a": 1, "b": 2}
+"""What the conditions are checked on: there is no c."""
+
+type Meant = tuple[Condition, bool]
+"""A condition, and whether it holds for ITEM."""
+
+leaves: st.SearchStrategy[Meant] = st.builds(
+    lambda name: (absent(name), name not in ITEM), st.sampled_from("abc")
+) | st.builds(
+    lambda name, value: (unchanged(value, name), ITEM.get(name) == value), st.sampled_from("abc"), st.integers(1, 2)
+)
+combinations: st.SearchStrategy[Meant] = st.recursive(
+    leaves,
+    lambda inner: (
+        st.builds(lambda one, two: (one[0] & two[0], one[1] and two[1]), inner, inner)
+        | st.builds(lambda one, two: (one[0] | two[0], one[1] or two[1]), inner, inner)
+        | st.builds(lambda one: (~one[0], not one[1]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(combinations)
+def test_a_combination_means_what_its_operators_say(meant: Meant) -> None:
+    condition, holds = meant
+    assert holds_for_item(*rendered(condition)) == holds
+
+
+def holds_for_item(expression: str, names: dict[str, str], values: dict[str, Any]) -> bool:
+    """DynamoDB's operators have Python's precedence, so Python can evaluate them."""
+    in_python = re.sub(r"#(\d+)", r"names['#\1']", expression)
+    in_python = re.sub(r"(names\['#\d+'\]) = :(\d+)", r"(ITEM.get(\1) == values[':\2'])", in_python)
+    for operator in ("AND", "OR", "NOT"):
+        in_python = in_python.replace(operator, operator.lower())
+    scope = {"names": names, "values": values, "ITEM": ITEM, "attribute_not_exists": lambda name: name not in ITEM}
+    return bool(eval(in_python, scope))

@@ -1,0 +1,281 @@
+"""The one loop, on answers that AWS gives: what is written, what is planned again, and from what."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from conditional_writes import (
+    Deadline,
+    DeadlinePassed,
+    Item,
+    Observed,
+    Plan,
+    Put,
+    Update,
+    absent,
+    key,
+    unchanged,
+    write,
+)
+from conditional_writes.items import to_dynamodb
+from tests.unit.stubs import Stubbed
+
+COUNTER, EVENT = key("Counters", counter_id="c-1"), key("Events", event_id="e-1")
+FIRST_ID, SECOND_ID = (uuid.UUID(int=number).hex for number in (1, 2))
+
+
+def count_up(observed: Observed) -> Plan[int]:
+    """One item, as versions go: the result is its new version."""
+    counter = observed[COUNTER]
+    if counter is None:
+        return Plan(1, [Put(COUNTER, {"version": 1}, absent("counter_id"))])
+    version = int(counter["version"])
+    return Plan(version + 1, [Update(COUNTER, {"version": version + 1}, unchanged(version))])
+
+
+def count_event(observed: Observed) -> Plan[int | str]:
+    """Two items: the counter, and the event that it counts, once."""
+    if observed.get(EVENT):
+        return Plan("counted before")
+    counted = count_up(observed)
+    return Plan(counted.result, [*counted.writes, Put(EVENT, {"counted": True}, absent("event_id"))])
+
+
+def at(version: int, write_id: str = "another writer's") -> Item:
+    return {"counter_id": "c-1", "version": version, "write_id": write_id}
+
+
+def failed(item: Item | None) -> dict[str, Any]:
+    """The reason of a write whose condition failed on this item."""
+    return {"Code": "ConditionalCheckFailed"} | ({"Item": to_dynamodb(item)} if item else {})
+
+
+NO_ERROR = {"Code": "None"}
+
+
+@pytest.fixture(autouse=True)
+def write_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FIRST_ID for the first plan, SECOND_ID for the second, …"""
+    numbers = iter(range(1, 1000))
+    monkeypatch.setattr("conditional_writes.loop.uuid.uuid4", lambda: uuid.UUID(int=next(numbers)))
+
+
+class Clock:
+    """A clock on which each look takes a while, and pauses take no time but are kept."""
+
+    def __init__(self, step_seconds: float) -> None:
+        self.now, self.step_seconds = 0.0, step_seconds
+        self.pauses: list[float] = []
+
+    def monotonic(self) -> float:
+        self.now += self.step_seconds
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock(step_seconds=0.01)
+    monkeypatch.setattr("conditional_writes.loop.time.sleep", clock.sleep)
+    monkeypatch.setattr("conditional_writes.loop.time.monotonic", clock.monotonic)
+    return clock
+
+
+@pytest.fixture
+def longest_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chance always draws the longest."""
+    monkeypatch.setattr("conditional_writes.loop.random.uniform", lambda shortest, longest: longest)
+
+
+def plenty() -> Deadline:
+    return Deadline.after(1000)
+
+
+def test_a_new_item_is_put_alone(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.answers("put_item")
+    assert write(stubbed_dynamodb.client, count_up, {COUNTER: None}, plenty()) == (1, 0)
+    assert stubbed_dynamodb.operations == ["PutItem"]
+
+
+def test_a_change_is_an_update_alone(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.answers("update_item")
+    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty()) == (8, 0)
+    assert stubbed_dynamodb.operations == ["UpdateItem"]
+
+
+def test_several_writes_are_one_transaction_and_each_bears_the_writes_id(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.answers("transact_write_items")
+    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty()) == (8, 0)
+    assert stubbed_dynamodb.operations == ["TransactWriteItems"]
+    (sent,) = stubbed_dynamodb.parameters
+    update, put = sent["TransactItems"][0]["Update"], sent["TransactItems"][1]["Put"]
+    assert sent["ClientRequestToken"] == FIRST_ID
+    assert {"S": FIRST_ID} in update["ExpressionAttributeValues"].values()
+    assert put["Item"]["write_id"] == {"S": FIRST_ID}
+    assert {request["ReturnValuesOnConditionCheckFailure"] for request in (update, put)} == {"ALL_OLD"}
+
+
+def test_without_writes_there_is_no_request(stubbed_dynamodb: Stubbed) -> None:
+    assert write(stubbed_dynamodb.client, lambda _: Plan("done"), {}, plenty()) == ("done", 0)
+    assert stubbed_dynamodb.operations == []
+
+
+def test_without_writes_the_deadline_does_not_matter(stubbed_dynamodb: Stubbed) -> None:
+    assert write(stubbed_dynamodb.client, lambda _: Plan("done"), {}, Deadline.after(-1)) == ("done", 0)
+
+
+def test_a_plan_may_have_100_writes_and_no_more(stubbed_dynamodb: Stubbed) -> None:
+    puts = [Put(key("Events", event_id=f"e-{number}"), {}, absent("event_id")) for number in range(101)]
+    stubbed_dynamodb.answers("transact_write_items")
+    assert write(stubbed_dynamodb.client, lambda _: Plan("done", puts[:100]), {}, plenty()).result == "done"
+    with pytest.raises(AssertionError, match="101 writes in a plan"):
+        write(stubbed_dynamodb.client, lambda _: Plan("done", puts), {}, plenty())
+
+
+def test_after_a_conflict_the_plan_is_made_of_the_item_handed_back(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(9)))
+    stubbed_dynamodb.answers("update_item")
+    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty()) == (10, 1)
+    assert stubbed_dynamodb.operations == ["UpdateItem", "UpdateItem"]  # and no read
+    assert stubbed_dynamodb.parameters[1]["ExpressionAttributeValues"][":0"] == {"N": "9"}
+    assert {"S": SECOND_ID} in stubbed_dynamodb.parameters[1]["ExpressionAttributeValues"].values()
+
+
+def test_an_item_that_is_gone_is_planned_for_as_absent(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException")
+    stubbed_dynamodb.answers("put_item")
+    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty()) == (1, 1)
+    assert stubbed_dynamodb.operations == ["UpdateItem", "PutItem"]
+
+
+def test_what_is_there_already_can_leave_nothing_to_do(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.cancels(NO_ERROR, failed({"event_id": "e-1", "write_id": "another writer's"}))
+    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty()) == ("counted before", 1)
+
+
+def test_an_item_without_an_error_stays_as_it_was_seen(stubbed_dynamodb: Stubbed) -> None:
+    seen: list[Observed] = []
+    stubbed_dynamodb.cancels(failed(at(9)), NO_ERROR)
+    stubbed_dynamodb.answers("transact_write_items")
+
+    def plan(observed: Observed) -> Plan[int | str]:
+        seen.append(observed)
+        return count_event(observed)
+
+    other = key("Counters", counter_id="c-2")
+    write(stubbed_dynamodb.client, plan, {COUNTER: at(7), other: at(1)}, plenty())
+    assert seen == [{COUNTER: at(7), other: at(1)}, {COUNTER: at(9), other: at(1)}]
+
+
+def test_an_item_absent_in_a_transaction_is_handed_back_as_none(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.cancels(failed(None), NO_ERROR)
+    stubbed_dynamodb.answers("transact_write_items")
+    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty()) == (1, 1)
+    assert "Put" in stubbed_dynamodb.parameters[1]["TransactItems"][0]
+
+
+def test_after_a_lost_response_the_writes_own_work_is_a_success(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(8, FIRST_ID)))
+    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty()) == (8, 0)
+
+
+@pytest.mark.parametrize(
+    "reasons",
+    [
+        pytest.param([failed(at(8, FIRST_ID)), failed({"event_id": "e-1", "write_id": FIRST_ID})], id="all its items"),
+        pytest.param([failed(at(12)), failed({"event_id": "e-1", "write_id": FIRST_ID})], id="one, another newer"),
+    ],
+)
+def test_a_transaction_knows_its_own_work_by_any_of_its_items(
+    stubbed_dynamodb: Stubbed, reasons: list[dict[str, Any]]
+) -> None:
+    stubbed_dynamodb.cancels(*reasons)
+    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty()) == (8, 0)
+
+
+@pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
+def test_where_only_the_timing_was_bad_the_same_is_sent_again(stubbed_dynamodb: Stubbed, code: str) -> None:
+    plans = iter([count_event])
+    stubbed_dynamodb.cancels({"Code": code}, NO_ERROR)
+    stubbed_dynamodb.answers("transact_write_items")
+    assert write(stubbed_dynamodb.client, next(plans), {COUNTER: at(7)}, plenty()) == (8, 1)
+    first, again = stubbed_dynamodb.parameters
+    assert again == first  # its token, too
+
+
+def test_where_the_timing_was_bad_and_a_condition_failed_the_plan_is_made_again(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.cancels(failed(at(9)), {"Code": "TransactionConflict"})
+    stubbed_dynamodb.answers("transact_write_items")
+    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty()) == (10, 1)
+    assert stubbed_dynamodb.parameters[1]["ClientRequestToken"] == SECOND_ID
+
+
+def test_a_single_write_that_met_a_transaction_is_sent_again(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
+    stubbed_dynamodb.answers("update_item")
+    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty()) == (8, 1)
+    first, again = stubbed_dynamodb.parameters
+    assert again == first
+
+
+@pytest.mark.parametrize(
+    "code", ["ValidationException", "AccessDeniedException", "ResourceNotFoundException", "ThrottlingException"]
+)
+def test_what_no_plan_can_mend_is_raised(stubbed_dynamodb: Stubbed, code: str) -> None:
+    stubbed_dynamodb.refuses("update_item", code)
+    with pytest.raises(ClientError, match=code):
+        write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
+    assert stubbed_dynamodb.operations == ["UpdateItem"]
+
+
+@pytest.mark.parametrize("code", ["ValidationError", "ItemCollectionSizeLimitExceeded", "AccessDenied"])
+def test_a_transaction_that_no_plan_can_mend_is_raised(stubbed_dynamodb: Stubbed, code: str) -> None:
+    stubbed_dynamodb.cancels(failed(at(9)), {"Code": code})
+    with pytest.raises(ClientError, match="TransactionCanceledException"):
+        write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())
+
+
+def test_after_the_deadline_nothing_is_sent(stubbed_dynamodb: Stubbed) -> None:
+    with pytest.raises(DeadlinePassed, match="writing, 0 conflicts"):
+        write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, Deadline.after(-1))
+    assert stubbed_dynamodb.operations == []
+
+
+def test_one_who_always_loses_gives_up_at_the_deadline(stubbed_dynamodb: Stubbed, clock: Clock) -> None:
+    lost = iter(range(1, 1000))
+    deadline = Deadline.after(5)
+
+    def lose_again(observed: Observed) -> Plan[int]:
+        stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(7 + next(lost))))
+        return count_up(observed)
+
+    with pytest.raises(DeadlinePassed, match="conflicts"):
+        write(stubbed_dynamodb.client, lose_again, {COUNTER: at(7)}, deadline)
+    assert 3 <= len(stubbed_dynamodb.requests) < 1000
+    assert clock.now < deadline.at + 0.1
+    stubbed_dynamodb.forgets_the_rest()
+
+
+def conflicts(stubbed: Stubbed, number: int) -> Iterator[None]:
+    for version in range(number):
+        stubbed.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(8 + version)))
+    stubbed.answers("update_item")
+
+
+@pytest.mark.usefixtures("longest_pauses")
+def test_after_a_first_conflict_there_is_no_pause_after_a_second_there_is(
+    stubbed_dynamodb: Stubbed, clock: Clock
+) -> None:
+    conflicts(stubbed_dynamodb, 1)
+    write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
+    assert clock.pauses == []
+    conflicts(stubbed_dynamodb, 2)
+    write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
+    assert len(clock.pauses) == 1
+    assert clock.pauses[0] > 0

@@ -1,0 +1,387 @@
+"""What gets past the door and in which spelling, and what doesn't and with which sentence."""
+
+import json
+import re
+import string
+import time
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from ledger.messages import (
+    MAXIMUM_BODY_BYTES,
+    InvalidMessage,
+    Message,
+    OpenAccount,
+    Transaction,
+    decode,
+    from_request,
+)
+from tests.unit.samples import in_json, largest_transaction, opening_body, payment, transaction_body
+from tests.unit.strategies import any_message, exact_numbers
+
+REASON_CHARACTERS = 400
+"""A reason is a sentence, whatever the body is: it goes into a message attribute, and into a line of the log."""
+
+NOT_FOR_SQS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""SQS refuses a message with one of these, in the body or in an attribute."""
+
+TYPES = "open_account, transaction, set_overdraft_limit, close_account"
+NUMBER = 'expected a decimal number, such as "-12.50"'
+FINITE = "expected a finite decimal number"
+RANGE = "expected a number between 1E-130 and 9.9E+125"
+CURRENCY = 'expected three capital letters, such as "EUR"'
+TIME = 'expected an ISO 8601 time with its offset, such as "2026-02-28T12:00:00Z"'
+LIMIT = "expected zero or less: how far below zero the balance may go"
+
+REFUSED = {
+    "nothing": ("", "body: expected JSON; Input data was truncated"),
+    "words": ("hello", "body: expected JSON; JSON is malformed: invalid character (byte 0)"),
+    "half a body": ('{"amount": 1', "body: expected JSON; Input data was truncated"),
+    "more than JSON": ("{} {}", "body: expected JSON; JSON is malformed: trailing characters (byte 4)"),
+    "an array": ("[]", "body: expected `object`, got `array`"),
+    "null": ("null", "body: expected `object`, got `null`"),
+    "a string": ('"t-1"', "body: expected `object`, got `str`"),
+    "256 KB": ("x" * 262_144, "body: 262,144 bytes, expected at most 131,072"),
+    "unknown type": ('{"type": "withdraw"}', f"type: got 'withdraw', expected one of {TYPES}"),
+    "type as a number": ('{"type": 7}', "type: expected `str`, got `int`"),
+    "unknown field": (transaction_body(colour="1"), "body: object contains unknown field `colour`"),
+    "another type's field": (opening_body(amount="1"), "body: object contains unknown field `amount`"),
+    "no amount": (transaction_body(amount=None), "body: object missing required field `amount`"),
+    "no transaction id": (
+        transaction_body(transaction_id=None),
+        "body: object missing required field `transaction_id`",
+    ),
+    "no account id": (transaction_body(account_id=None), "body: object missing required field `account_id`"),
+    "no currency": (opening_body(currency=None), "body: object missing required field `currency`"),
+    "empty transaction id": (transaction_body(transaction_id='""'), "transaction_id: expected `str` of length >= 1"),
+    "empty account id": (transaction_body(account_id='""'), "account_id: expected `str` of length >= 1"),
+    "over-long transaction id": (
+        transaction_body(transaction_id=f'"{"t" * 129}"'),
+        "transaction_id: expected `str` of length <= 128",
+    ),
+    "over-long account id": (
+        transaction_body(account_id=f'"{"a" * 129}"'),
+        "account_id: expected `str` of length <= 128",
+    ),
+    "id as a number": (transaction_body(transaction_id="1"), "transaction_id: expected `str`, got `int`"),
+    "amount as a boolean": (transaction_body(amount="true"), "amount: expected `decimal`, got `bool`"),
+    "amount null": (transaction_body(amount="null"), "amount: expected `decimal`, got `null`"),
+    "amount as an array": (transaction_body(amount="[1]"), "amount: expected `decimal`, got `array`"),
+    "amount with a comma": (transaction_body(amount='"12,50"'), f"amount: {NUMBER}"),
+    "empty amount": (transaction_body(amount='""'), f"amount: {NUMBER}"),
+    "zero": (transaction_body(amount="0"), "amount: expected a number other than zero"),
+    "minus zero": (transaction_body(amount='"-0.00"'), "amount: expected a number other than zero"),
+    "NaN": (transaction_body(amount="NaN"), f"amount: {FINITE}, got NaN"),
+    "infinity": (transaction_body(amount="Infinity"), f"amount: {FINITE}, got Infinity"),
+    "minus infinity": (transaction_body(amount="-Infinity"), f"amount: {FINITE}, got -Infinity"),
+    "NaN in a string": (transaction_body(amount='"NaN"'), f"amount: {FINITE}"),
+    "infinity in a string": (transaction_body(amount='"-inf"'), f"amount: {FINITE}"),
+    "a limit that is NaN": (opening_body(overdraft_limit="NaN"), f"overdraft_limit: {FINITE}, got NaN"),
+    "39 digits": (transaction_body(amount="1" * 39), "amount: 39 digits, expected at most 38"),
+    "39 digits in a string": (transaction_body(amount=f'"-0.{"1" * 39}"'), "amount: 39 digits, expected at most 38"),
+    "60,000 digits": (transaction_body(amount="1" * 60_000), "amount: 60000 digits, expected at most 38"),
+    "a limit of 39 digits": (
+        opening_body(overdraft_limit="-" + "1" * 39),
+        "overdraft_limit: 39 digits, expected at most 38",
+    ),
+    "too big for DynamoDB": (transaction_body(amount="1e126"), f"amount: {RANGE}"),
+    "too close to zero for DynamoDB": (transaction_body(amount="1e-131"), f"amount: {RANGE}"),
+    "an exponent of 20 digits": (transaction_body(amount='"1e99999999999999999999"'), f"amount: {NUMBER}"),
+    "a limit above zero": (opening_body(overdraft_limit='"0.01"'), f"overdraft_limit: {LIMIT}"),
+    "a limit null": (opening_body(overdraft_limit="null"), "overdraft_limit: expected `decimal`, got `null`"),
+    "currency in small letters": (transaction_body(currency='"eur"'), f"currency: {CURRENCY}"),
+    "currency of four letters": (transaction_body(currency='"EURO"'), f"currency: {CURRENCY}"),
+    "currency and a newline": (transaction_body(currency='"EUR\\n"'), f"currency: {CURRENCY}"),
+    "currency as a number": (transaction_body(currency="978"), "currency: expected `str | null`, got `int`"),
+    "time in words": (transaction_body(occurred_at='"yesterday"'), f"occurred_at: {TIME}"),
+    "a day that isn't": (transaction_body(occurred_at='"2026-02-30T00:00:00Z"'), f"occurred_at: {TIME}"),
+    "time without an offset": (
+        transaction_body(occurred_at='"2026-02-28T12:00:00"'),
+        "occurred_at: expected `datetime` with a timezone component",
+    ),
+    "time in seconds": (transaction_body(occurred_at="1"), "occurred_at: expected `datetime | null`, got `int`"),
+    "description as a number": (transaction_body(description="1"), "description: expected `str | null`, got `int`"),
+    "over-long description": (
+        transaction_body(description=f'"{"d" * 501}"'),
+        "description: expected `str` of length <= 500",
+    ),
+    "metadata as an array": (transaction_body(metadata="[]"), "metadata: expected `object | null`, got `array`"),
+    "a metadata value as a number": (
+        transaction_body(metadata='{"shop": 7}'),
+        "metadata[...]: expected `str`, got `int`",
+    ),
+    "an over-long metadata value": (
+        transaction_body(metadata=f'{{"shop": "{"s" * 257}"}}'),
+        "metadata[...]: expected `str` of length <= 256",
+    ),
+    "an empty metadata name": (
+        transaction_body(metadata='{"": "x"}'),
+        "a name in metadata: expected `str` of length >= 1",
+    ),
+    "an over-long metadata name": (
+        transaction_body(metadata=f'{{"{"n" * 65}": "x"}}'),
+        "a name in metadata: expected `str` of length <= 64",
+    ),
+    "21 metadata": (
+        transaction_body(metadata=json.dumps(dict.fromkeys(string.ascii_letters[:21], "x"))),
+        "metadata: expected `object` of length <= 20",
+    ),
+    "an escaped lone surrogate": (
+        transaction_body(description='"\\ud800"'),
+        "body: expected JSON; Input data was truncated",
+    ),
+}
+
+
+def reason_of(body: str) -> str:
+    with pytest.raises(InvalidMessage) as caught:
+        decode(body)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("body", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_is_told_which_field_and_what_was_expected(body: str, reason: str) -> None:
+    assert reason_of(body) == reason
+
+
+HOSTILE = {
+    "a zero with a huge exponent": transaction_body(amount='"0e999999999"'),
+    "a bare zero with a huge exponent": transaction_body(amount="0e999999999"),
+    "a huge exponent": transaction_body(amount="1e999999999"),
+    "a huge exponent in a string": transaction_body(amount='"1e999999999"'),
+    "a huge negative exponent": transaction_body(amount="1e-999999999"),
+    "a zero limit with a huge negative exponent, and a field that isn't": opening_body(
+        overdraft_limit="0e-999999999", x="1"
+    ),
+    "60,000 decimal places": transaction_body(amount=f"0.{'0' * 60_000}1"),
+    "60,000 digits and an exponent": transaction_body(amount=f'"{"9" * 60_000}e999999"'),
+    "arrays 60,000 deep": "[" * 60_000,
+    "objects 10,000 deep": '{"a":' * 10_000,
+    "arrays 20,000 deep in a field": transaction_body(amount="[" * 20_000 + "]" * 20_000),
+    "arrays 20,000 deep in a field that isn't, and NaN": transaction_body(x="[" * 20_000 + "NaN" + "]" * 20_000),
+    "5,000 fields that aren't": transaction_body(**{f"x{number}": "1" for number in range(5_000)}),
+    "a lone surrogate": transaction_body(description='"\ud800"'),
+    "a lone surrogate alone": "\udfff",
+    "1 MB": "[" * 1_048_576,
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_hostile_is_refused_with_a_short_sentence_and_fast(body: str) -> None:
+    started = time.process_time()
+    assert len(reason_of(body)) < REASON_CHARACTERS
+    assert time.process_time() - started < 0.5
+
+
+def test_a_zero_with_a_huge_exponent_is_just_zero() -> None:
+    opened = decode(opening_body(overdraft_limit='"0e999999999"'))
+    assert opened.request()["overdraft_limit"] == "0"
+
+
+def test_a_body_is_measured_in_bytes() -> None:
+    body = transaction_body(description='"é"')
+    body += " " * (MAXIMUM_BODY_BYTES - len(body.encode()))
+    assert decode(body).description == "é"
+    assert reason_of(body + " ") == f"body: {MAXIMUM_BODY_BYTES + 1:,} bytes, expected at most {MAXIMUM_BODY_BYTES:,}"
+
+
+@pytest.mark.parametrize("ensure_ascii", [False, True], ids=["as UTF-8", "as escapes"])
+def test_the_largest_valid_message_is_no_larger_than_a_body_may_be(ensure_ascii: bool) -> None:
+    largest = largest_transaction()
+    assert decode(json.dumps(largest.request(), ensure_ascii=ensure_ascii)) == largest
+
+
+LONG_WINDED = {
+    "an unknown field of 60,000 letters": transaction_body(**{"x" * 60_000: "1"}),
+    "a field of 60,000 letters that is NaN": transaction_body(**{"x" * 60_000: "NaN"}),
+    "5,000 fields that are NaN": transaction_body(**{f"x{number}": "NaN" for number in range(5_000)}),
+    "a type of 60,000 letters": f'{{"type": "{"x" * 60_000}"}}',
+}
+
+
+@pytest.mark.parametrize("body", LONG_WINDED.values(), ids=LONG_WINDED)
+def test_a_reason_is_a_sentence_however_long_the_producers_names_are(body: str) -> None:
+    assert len(reason_of(body)) <= REASON_CHARACTERS
+
+
+UNSPEAKABLE = {
+    "an unknown field with a control character": transaction_body(**{"\\u0000\\u001b[2J": "1"}),
+    "an unknown field that is no character": transaction_body(**{"\\uffff": "1"}),
+    "a lone surrogate that is NaN": transaction_body(**{"\\ud800": "NaN"}),
+    "a type with a control character": '{"type": "\\u0007"}',
+}
+
+
+@pytest.mark.parametrize("body", UNSPEAKABLE.values(), ids=UNSPEAKABLE)
+def test_a_reason_has_only_characters_that_a_queue_takes(body: str) -> None:
+    assert not NOT_FOR_SQS.search(reason_of(body))
+
+
+READ_EXACTLY = {
+    "1": "1",
+    "1.00": "1",
+    "1e0": "1",
+    "100": "100",
+    "1e2": "100",
+    "1E+2": "100",
+    "-12.50": "-12.5",
+    "0.1": "0.1",
+    "10e-2": "0.1",
+    "9007199254740993": "9007199254740993",  # a float has no such number
+    "0.1000000000000000055511151231257827021": "0.1000000000000000055511151231257827021",  # float 0.1, nearly
+    "12345678901234567890.123456789012345678": "12345678901234567890.123456789012345678",
+    "9" * 38: "9" * 38,
+    "1" + "0" * 60: "1" + "0" * 60,
+    "1" * 38 + "." + "0" * 40: "1" * 38,
+    "1e-130": "0." + "0" * 129 + "1",
+    "9.9e125": "99" + "0" * 124,
+}
+
+
+@pytest.mark.parametrize("quotes", ["", '"'], ids=["a number", "a string"])
+@pytest.mark.parametrize(("spelling", "plain"), READ_EXACTLY.items())
+def test_an_amount_is_read_exactly_and_has_one_spelling(spelling: str, plain: str, quotes: str) -> None:
+    message = decode(transaction_body(amount=quotes + spelling + quotes))
+    assert isinstance(message, Transaction)
+    assert message.amount == Decimal(spelling)
+    assert message.request()["amount"] == plain
+
+
+@pytest.mark.parametrize("spelling", ['"-0"', '"-0.00"', "-0", "0e5", '"0.000"', "0"])
+def test_a_limit_of_zero_has_one_spelling(spelling: str) -> None:
+    assert decode(opening_body(overdraft_limit=spelling)).request() == decode(opening_body()).request()
+
+
+@pytest.mark.parametrize("spelling", ["12_50", "\u0661\u0662", "\uff11", " 1", "1\n"])
+def test_an_amount_is_spelled_as_in_json(spelling: str) -> None:
+    assert reason_of(transaction_body(amount=in_json(spelling))) == f"amount: {NUMBER}"
+
+
+def test_trailing_zeros_are_no_digits_however_many() -> None:
+    message = decode(transaction_body(amount="1." + "0" * 200))
+    assert message.request()["amount"] == "1"
+
+
+@given(exact_numbers(), st.booleans())
+def test_any_number_that_dynamodb_holds_is_read_exactly(number: Decimal, quoted: bool) -> None:
+    message = decode(transaction_body(amount=f'"{number}"' if quoted else str(number)))
+    assert isinstance(message, Transaction)
+    assert message.amount == number == Decimal(message.request()["amount"])
+
+
+@given(exact_numbers())
+@example(Decimal("1E+38"))
+def test_any_amount_that_is_accepted_can_be_written(number: Decimal) -> None:
+    amount = payment(str(number)).amount
+    assert from_dynamodb(to_dynamodb({"amount": amount})) == {"amount": number}
+
+
+TIMES = {
+    "in UTC": ("2026-02-28T12:00:00Z", "2026-02-28T12:00:00+00:00"),
+    "east of it": ("2026-02-28T12:00:00+05:30", "2026-02-28T06:30:00+00:00"),
+    "west of it": ("2026-02-28T23:30:00-01:00", "2026-03-01T00:30:00+00:00"),
+    "to the microsecond": ("2026-02-28T12:00:00.000001Z", "2026-02-28T12:00:00.000001+00:00"),
+}
+
+
+@pytest.mark.parametrize(("spelling", "in_utc"), TIMES.values(), ids=TIMES)
+def test_a_time_has_one_spelling(spelling: str, in_utc: str) -> None:
+    assert decode(transaction_body(occurred_at=f'"{spelling}"')).request()["occurred_at"] == in_utc
+
+
+@pytest.mark.parametrize("spelling", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_time_that_utc_has_no_date_for_is_refused(spelling: str) -> None:
+    assert reason_of(transaction_body(occurred_at=f'"{spelling}"')).startswith("occurred_at: expected ")
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    opened, paid = decode(opening_body()), decode(transaction_body())
+    assert isinstance(opened, OpenAccount)
+    assert isinstance(paid, Transaction)
+    assert opened.overdraft_limit == 0
+    assert (paid.currency, paid.occurred_at, paid.description, paid.metadata) == (None, None, None, None)
+
+
+def test_null_is_the_same_as_left_out() -> None:
+    nulls = dict.fromkeys(["currency", "occurred_at", "description", "metadata"], "null")
+    assert decode(transaction_body(**nulls)).request() == decode(transaction_body()).request()
+
+
+def test_a_message_without_a_type_is_a_transaction() -> None:
+    assert decode(transaction_body()).request() == decode(transaction_body(type='"transaction"')).request()
+
+
+DIFFERENT = {
+    "amount": "2",
+    "currency": '"EUR"',
+    "occurred_at": '"2026-02-28T12:00:00Z"',
+    "description": '""',
+    "metadata": "{}",
+}
+
+
+@pytest.mark.parametrize(("name", "value"), DIFFERENT.items(), ids=DIFFERENT)
+def test_another_payload_has_another_request(name: str, value: str) -> None:
+    assert decode(transaction_body(**{name: value})).request() != decode(transaction_body()).request()
+
+
+@given(any_message())
+def test_a_request_gives_its_message_back(message: Message) -> None:
+    assert from_request(message.request()) == message
+
+
+@given(any_message())
+def test_a_request_gives_its_message_back_from_a_table_too(message: Message) -> None:
+    item = from_dynamodb(to_dynamodb({"request": message.request()}))
+    assert from_request(item["request"]) == message
+
+
+@given(any_message())
+def test_a_request_is_a_body_of_the_same_message(message: Message) -> None:
+    decoded = decode(json.dumps(message.request(), ensure_ascii=False))
+    assert decoded == message
+    assert decoded.request() == message.request()
+
+
+names = st.sampled_from(
+    ["type", "transaction_id", "account_id", "amount", "currency", "overdraft_limit", "occurred_at", "metadata"]
+)
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.text(string.digits + "+-eE._ ", max_size=12)
+    | st.sampled_from(["open_account", "transaction", "close_account", "EUR", "2026-02-28T12:00:00Z", "1e999999999"]),
+    lambda inner: st.lists(inner) | st.dictionaries(names | st.text(), inner),
+    max_leaves=8,
+)
+valid = st.just({"transaction_id": "t-1", "account_id": "alice", "amount": 1})
+bodies = (
+    st.text()
+    | st.text(st.characters())  # lone surrogates too
+    | values.map(json.dumps)
+    | st.builds(lambda start, more: json.dumps(start | more), valid, st.dictionaries(names | st.text(), values))
+    | st.builds(lambda body, cut: json.dumps(body)[:cut], valid, st.integers(0, 60))
+)
+
+
+@given(bodies)
+@settings(max_examples=600)
+def test_whatever_the_body_it_is_a_message_or_refused_with_a_sentence(body: str) -> None:
+    try:
+        message = decode(body)
+    except InvalidMessage as invalid:
+        reason = str(invalid)
+        assert reason
+        assert len(reason) <= REASON_CHARACTERS
+        assert len(body) <= 80 or body not in reason
+        assert not NOT_FOR_SQS.search(reason)
+    else:
+        assert from_request(message.request()) == message

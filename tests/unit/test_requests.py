@@ -1,0 +1,105 @@
+"""Writes as requests to DynamoDB: nothing of the caller's becomes part of an expression."""
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conditional_writes import Put, Update, Write, absent, key, unchanged
+from conditional_writes.items import from_dynamodb
+from conditional_writes.requests import as_request
+
+ORDER = key("Orders", order_id="o-1")
+LINE = key("Lines", order_id="o-1", line=2)
+
+
+def test_a_put_has_its_key_its_condition_and_the_id_of_the_write() -> None:
+    assert as_request(Put(LINE, {"pieces": 3}, absent("order_id")), "write-1") == {
+        "TableName": "Lines",
+        "Item": {"order_id": {"S": "o-1"}, "line": {"N": "2"}, "pieces": {"N": "3"}, "write_id": {"S": "write-1"}},
+        "ConditionExpression": "attribute_not_exists(#0)",
+        "ExpressionAttributeNames": {"#0": "order_id"},
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+
+
+def test_an_update_sets_what_changed_and_the_id_of_the_write() -> None:
+    assert as_request(Update(LINE, {"pieces": 4, "version": 8}, unchanged(7)), "write-1") == {
+        "TableName": "Lines",
+        "Key": {"order_id": {"S": "o-1"}, "line": {"N": "2"}},
+        "ConditionExpression": "#0 = :0",
+        "UpdateExpression": "SET #1 = :1, #2 = :2, #3 = :3",
+        "ExpressionAttributeNames": {"#0": "version", "#1": "pieces", "#2": "version", "#3": "write_id"},
+        "ExpressionAttributeValues": {
+            ":0": {"N": "7"},
+            ":1": {"N": "4"},
+            ":2": {"N": "8"},
+            ":3": {"S": "write-1"},
+        },
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+
+
+HOSTILE = [
+    "status",  # one of DynamoDB's reserved words
+    "a.b",
+    "a-b",
+    "x[0]",
+    "{}",
+    "[]",
+    "#0",
+    ":0",
+    "= :0 OR attribute_exists(order_id)",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("write", [Put, Update])
+def test_a_name_or_value_is_never_part_of_an_expression(write: type[Put | Update], text: str) -> None:
+    condition = absent(text) & unchanged(text, text)  # type: ignore[arg-type]
+    request = as_request(write(ORDER, {text: text}, condition), "write-1")
+    assert request["ConditionExpression"] == "(attribute_not_exists(#0)) AND (#1 = :0)"
+    assert request.get("UpdateExpression", "SET #2 = :1, #3 = :2") == "SET #2 = :1, #3 = :2"
+    assert text in request["ExpressionAttributeNames"].values()
+    assert {"S": text} in request["ExpressionAttributeValues"].values()
+
+
+def test_a_put_goes_to_its_key_whatever_the_item_says() -> None:
+    request = as_request(Put(ORDER, {"order_id": "o-2", "write_id": "mine"}, absent("order_id")), "write-1")
+    assert request["Item"] == {"order_id": {"S": "o-1"}, "write_id": {"S": "write-1"}}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [Put(ORDER, {"price": 0.1}, absent("order_id")), Update(ORDER, {"price": 0.1}, unchanged(1))],
+    ids=["a put", "an update"],
+)
+def test_a_float_is_refused(write: Write) -> None:
+    with pytest.raises(TypeError, match="Decimal"):
+        as_request(write, "write-1")
+
+
+def test_the_write_is_not_changed_by_being_sent() -> None:
+    values = {"pieces": 4}
+    as_request(Update(ORDER, values, unchanged(7)), "write-1")
+    assert values == {"pieces": 4}
+
+
+attribute_names = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda name: name != "write_id")
+attributes: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.text(st.characters(codec="utf-8")) | st.decimals(-1000, 1000, places=3),
+    lambda inner: st.lists(inner) | st.dictionaries(attribute_names, inner),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(attribute_names, attributes), st.integers(0))
+def test_an_update_sets_just_what_it_was_told(values: dict[str, Any], version: int) -> None:
+    request = as_request(Update(ORDER, values, unchanged(version)), "write-1")
+    names, sent = request["ExpressionAttributeNames"], from_dynamodb(request["ExpressionAttributeValues"])
+    assignments = re.findall(r"(#\d+) = (:\d+)", request["UpdateExpression"])
+    assert {names[name]: sent[value] for name, value in assignments} == values | {"write_id": "write-1"}
+    assert sent[":0"] == Decimal(version)
