@@ -60,7 +60,7 @@ class Bank:
             assert not self.sqs.send_message_batch(QueueUrl=self.queue_url, Entries=entries).get("Failed")
 
     def wait_until_drained(self) -> None:
-        until(lambda: not waiting_messages(self.sqs, self.queue_url), "the queue is empty")
+        until(lambda: not waiting_messages(self.sqs, self.queue_url), "the queue is empty", seconds=120)
 
     def books(self) -> Books:
         return read_books(self.stack.endpoint, Tables(self.stack["AccountsTableName"], self.stack["JournalTableName"]))

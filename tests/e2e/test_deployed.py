@@ -76,7 +76,7 @@ def test_every_line_of_the_log_is_json_and_tells_the_ids_but_no_payload(day: Day
         for account_id in line["account_ids"]
     }
     assert posted == {(entry.account_id, entry.transaction_id) for entry in day.books.entries}
-    assert not any("Card payment" in line or "colour" in line for line in day.log_lines)
+    assert not any('"Card"' in line or "green" in line for line in day.log_lines)
 
 
 def test_the_metrics_are_in_the_log(day: Day) -> None:
@@ -109,16 +109,14 @@ def test_a_payment_that_overtakes_its_accounts_opening_is_posted_once_that_is_th
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the function's processes in /proc")
 def test_functions_killed_while_working_post_everything_exactly_once(bank: Bank) -> None:
     bodies = [body.replace("acc-", "killed-") for body in believable_day(400, accounts=20)]
+    before = bank.posted()
     with bank.visibility_timeout(seconds=5):
         bank.send(bodies)
-        # A message survives 5 deaths of its functions; what dies a sixth time, SQS itself dead-letters.
-        for _ in range(3):
-            posted, died = bank.posted(), bank.died_at_work()
-            until(lambda posted=posted: bank.posted() > posted, "functions are posting")
+        for posted in (20, 60, 100):  # a message survives five deaths of its functions
+            until(lambda posted=posted: bank.posted() >= before + posted, f"{posted} are posted")
             bank.kill_functions()
-            until(lambda died=died: bank.died_at_work() > died, "a function died at work")
-            print("died", bank.died_at_work(), bank.posted())
         bank.wait_until_drained()
+    assert bank.died_at_work() > 0
     books, letters = bank.books(), bank.take_dead_letters()
     assert violations(books) == []
     assert list(vanished(bodies, books, letters)) == []

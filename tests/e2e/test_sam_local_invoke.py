@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ import pytest
 
 from tests.local_aws import stack
 from tests.local_aws.function import Context, process_transactions
+from tests.local_aws.sam_local import write_settings
 from tests.local_aws.server import PROJECT, TOOLS, Endpoint, free_port, ministack, running
 from tests.local_aws.tables import create_tables, scan
 
@@ -210,26 +212,16 @@ def _plain(number: dict[str, str]) -> str:
 
 
 @contextlib.contextmanager
-def _local_aws(folder: Path, **options: str) -> Iterator[Endpoint]:
-    started = ministack(free_port(), folder / "ministack.log", **options)
-    with started[1], running(started) as endpoint:  # the process, too: leaving it waits until it has ended
-        yield endpoint
-
-
-@contextlib.contextmanager
 def in_process(folder: Path) -> Iterator[Stage]:
     """Fresh tables and queues, and the handler in this process."""
-    with _local_aws(folder) as endpoint:
+    with running(ministack(free_port(), folder / "ministack.log")) as endpoint:
         tables = create_tables(endpoint, "events")
-        sqs = endpoint.client("sqs")
-        sqs.create_queue(QueueName="transactions")
-        dead_letter_queue_url = sqs.create_queue(QueueName="dead-letters")["QueueUrl"]
         function = process_transactions(endpoint, tables)
         yield Stage(
             endpoint,
             tables.accounts,
             tables.journal,
-            dead_letter_queue_url,
+            function.DEAD_LETTER_QUEUE_URL,
             lambda path: json.loads(json.dumps(function.lambda_handler(json.loads(path.read_text()), Context()))),
         )
 
@@ -239,10 +231,11 @@ def sam_local_invoke(folder: Path) -> Iterator[Stage]:
     """The deployed stack, and its function in Lambda's container. Skips where that can't be had."""
     _skip_without_docker()
     stack.build()
-    # On all addresses: a container doesn't reach this machine's 127.0.0.1.
-    with _local_aws(folder, host="0.0.0.0") as endpoint:
+    # On Linux a container reaches this machine by Docker's bridge, not by 127.0.0.1.
+    host = "172.17.0.1" if sys.platform == "linux" else "127.0.0.1"
+    with running(ministack(free_port(), folder / "ministack.log", host)) as endpoint:
         deployed = stack.deploy(endpoint)
-        settings = _write_settings(deployed, folder)
+        settings = write_settings(deployed, folder)
         yield Stage(
             endpoint,
             deployed["AccountsTableName"],
@@ -266,37 +259,6 @@ def _skip_without_docker() -> None:
 
 def _docker(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["docker", *arguments], check=False, capture_output=True, text=True)
-
-
-def _write_settings(deployed: stack.Stack, folder: Path) -> Path:
-    """What `sam local invoke` needs to know of a deployed stack, as a configuration file of SAM's.
-
-    SAM takes the references in the template's environment variables for names. The deployed functions have the real
-    ones, all but the endpoint, which has another address in a container.
-    """
-    endpoint = deployed.endpoint
-    resources = endpoint.client("cloudformation").describe_stack_resources(StackName=stack.NAME)["StackResources"]
-    lambda_ = endpoint.client("lambda")
-    functions = {
-        resource["LogicalResourceId"]: lambda_.get_function_configuration(FunctionName=resource["PhysicalResourceId"])
-        for resource in resources
-        if resource["ResourceType"] == "AWS::Lambda::Function"
-    }
-    in_container = {"AWS_ENDPOINT_URL": f"http://host.docker.internal:{endpoint.url.rpartition(':')[2]}"}
-    variables = {name: function["Environment"]["Variables"] | in_container for name, function in functions.items()}
-    (architecture,) = {function["Architectures"][0] for function in functions.values()}
-    env_vars = folder / "local-variables.json"
-    env_vars.write_text(json.dumps(variables, indent=2) + "\n")
-    settings = folder / "local.toml"
-    settings.write_text(f"""\
-version = 0.1
-[default.local_invoke.parameters]
-env_vars = "{env_vars}"
-parameter_overrides = "Architecture={architecture}"
-add_host = "host.docker.internal:host-gateway"
-skip_pull_image = true
-""")
-    return settings
 
 
 def _sam_local_invoke(endpoint: Endpoint, settings: Path, event: Path) -> Any:
