@@ -1,7 +1,6 @@
 """The one loop, on answers that AWS gives: what is written, what is planned again, and from what."""
 
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from conditional_writes import (
     write,
 )
 from conditional_writes.items import to_dynamodb
+from conditional_writes.loop import LONGEST_PAUSE_SECONDS
 from tests.unit.stubs import Stubbed
 
 COUNTER, EVENT = key("Counters", counter_id="c-1"), key("Events", event_id="e-1")
@@ -262,20 +262,49 @@ def test_one_who_always_loses_gives_up_at_the_deadline(stubbed_dynamodb: Stubbed
     stubbed_dynamodb.forgets_the_rest()
 
 
-def conflicts(stubbed: Stubbed, number: int) -> Iterator[None]:
-    for version in range(number):
-        stubbed.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(8 + version)))
+def lose(stubbed: Stubbed, times: int) -> None:
+    """As often another writer is first; then the write takes effect."""
+    for version in range(8, 8 + times):
+        stubbed.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(version)))
     stubbed.answers("update_item")
 
 
 @pytest.mark.usefixtures("longest_pauses")
-def test_after_a_first_conflict_there_is_no_pause_after_a_second_there_is(
-    stubbed_dynamodb: Stubbed, clock: Clock
+@pytest.mark.parametrize(("times", "pauses"), [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2)])
+def test_one_who_lost_tries_again_at_once_and_one_who_lost_twice_steps_aside(
+    stubbed_dynamodb: Stubbed, clock: Clock, times: int, pauses: int
 ) -> None:
-    conflicts(stubbed_dynamodb, 1)
+    lose(stubbed_dynamodb, times)
+    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty()) == (8 + times, times)
+    assert len([pause for pause in clock.pauses if pause > 0]) == pauses
+
+
+@pytest.mark.usefixtures("longest_pauses")
+def test_no_pause_is_longer_than_a_second(stubbed_dynamodb: Stubbed, clock: Clock) -> None:
+    clock.step_seconds = 10  # so slow is each request
+    lose(stubbed_dynamodb, 2)
     write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
-    assert clock.pauses == []
-    conflicts(stubbed_dynamodb, 2)
+    assert clock.pauses == [LONGEST_PAUSE_SECONDS]
+
+
+@pytest.mark.usefixtures("longest_pauses")
+def test_no_pause_outlasts_the_deadline(stubbed_dynamodb: Stubbed, clock: Clock) -> None:
+    clock.step_seconds = 0.05
+    deadline = Deadline.after(0.4)
+    stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
+    stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
+    with pytest.raises(DeadlinePassed):
+        write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, deadline)
+    assert 0 < clock.pauses[0] < 0.4
+
+
+def test_pauses_are_drawn_at_random_from_zero_on(
+    stubbed_dynamodb: Stubbed, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[float, float]] = []
+    monkeypatch.setattr("conditional_writes.loop.random.uniform", lambda *ends: drawn.append(ends) or 0.125)
+    lose(stubbed_dynamodb, 2)
     write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
-    assert len(clock.pauses) == 1
-    assert clock.pauses[0] > 0
+    ((shortest, longest),) = drawn
+    assert (shortest, clock.pauses) == (0, [0.125])
+    assert longest > 0

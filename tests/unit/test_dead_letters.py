@@ -1,0 +1,71 @@
+"""Poison on its way to the dead-letter queue: whole, with its reason, in as few requests as SQS allows."""
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+from conditional_writes.dead_letters import DeadLetter, send_dead_letters
+from tests.local_aws.function import record
+from tests.unit.stubs import Stubbed
+
+QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
+
+
+def letter(body: str = "junk", reason: str = "why", **attributes: dict[str, Any]) -> DeadLetter:
+    return DeadLetter(SQSRecord(record(body) | {"messageAttributes": attributes}), reason)
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"dataType": "String", "stringValue": value, "stringListValues": [], "binaryListValues": []}
+
+
+def accept(sqs: Stubbed, requests: int) -> None:
+    for _ in range(requests):
+        sqs.answers("send_message_batch", {"Successful": [], "Failed": []})
+
+
+def test_a_letter_keeps_its_body_and_attributes_and_gets_its_reason(stubbed_sqs: Stubbed) -> None:
+    accept(stubbed_sqs, 1)
+    binary = {"dataType": "Binary", "binaryValue": "AAH/"}
+    assert send_dead_letters(stubbed_sqs.client, QUEUE, [letter(trace=text("t-9"), blob=binary)]) == [None]
+    (entry,) = stubbed_sqs.parameters[0]["Entries"]
+    assert entry["MessageBody"] == "junk"
+    assert entry["MessageAttributes"] == {
+        "trace": {"DataType": "String", "StringValue": "t-9"},
+        "blob": {"DataType": "Binary", "BinaryValue": b"\x00\x01\xff"},
+        "reason": {"DataType": "String", "StringValue": "why"},
+    }
+
+
+def test_where_ten_attributes_leave_no_room_the_reason_names_the_one_that_gives_way(stubbed_sqs: Stubbed) -> None:
+    accept(stubbed_sqs, 1)
+    attributes = {f"a{number}": text("x") for number in range(10)}
+    send_dead_letters(stubbed_sqs.client, QUEUE, [letter(**attributes)])
+    sent = stubbed_sqs.parameters[0]["Entries"][0]["MessageAttributes"]
+    assert len(sent) == 10
+    assert sent["reason"]["StringValue"] == "why (its message attribute a9 had to make room for this one)"
+
+
+def test_ten_letters_go_in_one_request(stubbed_sqs: Stubbed) -> None:
+    accept(stubbed_sqs, 3)
+    assert send_dead_letters(stubbed_sqs.client, QUEUE, [letter()] * 25) == [None] * 25
+    assert [len(parameters["Entries"]) for parameters in stubbed_sqs.parameters] == [10, 10, 5]
+
+
+def test_a_request_stays_below_a_mebibyte(stubbed_sqs: Stubbed) -> None:
+    accept(stubbed_sqs, 2)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [letter("x" * 262_144)] * 5)
+    assert [len(parameters["Entries"]) for parameters in stubbed_sqs.parameters] == [3, 2]
+
+
+def test_what_the_queue_does_not_take_is_reported_and_the_rest_is_sent(stubbed_sqs: Stubbed) -> None:
+    failed = {"Id": "1", "SenderFault": False, "Code": "InternalError"}
+    stubbed_sqs.answers("send_message_batch", {"Successful": [], "Failed": [failed]})
+    first, second, third = send_dead_letters(stubbed_sqs.client, QUEUE, [letter()] * 3)
+    assert (first, third) == (None, None)
+    assert str(second) == "the dead-letter queue didn't take it: InternalError"
+
+
+def test_when_the_request_fails_every_letter_in_it_stays_on_its_own_queue(stubbed_sqs: Stubbed) -> None:
+    stubbed_sqs.refuses("send_message_batch", "AccessDenied")
+    assert all(send_dead_letters(stubbed_sqs.client, QUEUE, [letter()] * 3))
