@@ -18,10 +18,10 @@ console = Console(highlight=False)
 
 def main() -> None:
     arguments = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    arguments.add_argument(
-        "names", nargs="*", choices=BENCHMARKS, default=[*BENCHMARKS], help="which to run; all of them"
-    )
-    names = arguments.parse_args().names
+    arguments.add_argument("names", nargs="*", help=f"which to run: {', '.join(BENCHMARKS)}; without any, all of them")
+    names = arguments.parse_args().names or list(BENCHMARKS)
+    if unknown := set(names) - BENCHMARKS.keys():
+        arguments.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
     for number, name in enumerate(names, start=1):
         run, what = BENCHMARKS[name]
         console.print(f"[bold]{number} of {len(names)}  {name}[/]: {what}\n")

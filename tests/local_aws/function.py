@@ -47,7 +47,9 @@ def load_function(name: str, endpoint: Endpoint, environment: Mapping[str, str])
     return module
 
 
-def process_transactions(aws: Endpoint, tables: Tables, dynamodb: Endpoint | None = None) -> ModuleType:
+def process_transactions(
+    aws: Endpoint, tables: Tables, dynamodb: Endpoint | None = None, **variables: str
+) -> ModuleType:
     """The function, its queues on `aws` (made here, new ones), its tables on `dynamodb` where that is another."""
     sqs = aws.client("sqs")
     number = next(_numbers)
@@ -62,7 +64,8 @@ def process_transactions(aws: Endpoint, tables: Tables, dynamodb: Endpoint | Non
             "QUEUE_URL": queues[0],
             "DEAD_LETTER_QUEUE_URL": queues[1],
             "MAX_RECEIVE_COUNT": "6",
-        },
+        }
+        | variables,
     )
 
 

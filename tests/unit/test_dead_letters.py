@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from conditional_writes.dead_letters import DeadLetter, send_dead_letters
+from conditional_writes.dead_letters import MAXIMUM_BYTES, MAXIMUM_REASON_CHARACTERS, DeadLetter, send_dead_letters
 from tests.local_aws.function import record
 from tests.unit.stubs import Stubbed
 
@@ -69,3 +72,53 @@ def test_what_the_queue_does_not_take_is_reported_and_the_rest_is_sent(stubbed_s
 def test_when_the_request_fails_every_letter_in_it_stays_on_its_own_queue(stubbed_sqs: Stubbed) -> None:
     stubbed_sqs.refuses("send_message_batch", "AccessDenied")
     assert all(send_dead_letters(stubbed_sqs.client, QUEUE, [letter()] * 3))
+
+
+def test_after_a_request_that_fails_the_next_is_sent(stubbed_sqs: Stubbed) -> None:
+    stubbed_sqs.refuses("send_message_batch", "AccessDenied")
+    accept(stubbed_sqs, 1)
+    results = send_dead_letters(stubbed_sqs.client, QUEUE, [letter()] * 12)
+    assert [result is None for result in results] == [False] * 10 + [True] * 2
+
+
+def test_without_letters_there_is_no_request(stubbed_sqs: Stubbed) -> None:
+    assert send_dead_letters(stubbed_sqs.client, QUEUE, []) == []
+    assert stubbed_sqs.operations == []
+
+
+def test_a_reason_is_cut_before_it_fills_the_message(stubbed_sqs: Stubbed) -> None:
+    accept(stubbed_sqs, 1)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [letter(reason="x" * 100_000)])
+    reason = stubbed_sqs.parameters[0]["Entries"][0]["MessageAttributes"]["reason"]["StringValue"]
+    assert reason == "x" * MAXIMUM_REASON_CHARACTERS
+
+
+@pytest.mark.parametrize("place", [0, 9], ids=["first", "last"])
+def test_a_letter_that_was_one_before_gets_the_new_reason_and_loses_nothing(stubbed_sqs: Stubbed, place: int) -> None:
+    accept(stubbed_sqs, 1)
+    others = {f"a{number}": text("x") for number in range(9)}
+    attributes = list(others.items())
+    attributes.insert(place, ("reason", text("an older one")))
+    send_dead_letters(stubbed_sqs.client, QUEUE, [letter(reason="why", **dict(attributes))])
+    sent = stubbed_sqs.parameters[0]["Entries"][0]["MessageAttributes"]
+    assert sent.keys() == {"reason", *others}
+    assert sent["reason"]["StringValue"] == "why"
+
+
+def bytes_of(entry: dict[str, Any]) -> int:
+    """What SQS counts of these letters: the body, and the reason with its name and type."""
+    (reason,) = entry["MessageAttributes"].values()
+    return len(entry["MessageBody"].encode() + f"reason{reason['DataType']}{reason['StringValue']}".encode())
+
+
+@given(st.lists(st.sampled_from([4, 100_000, 200_000, 262_144]), max_size=24), st.sampled_from("xé\n🏦"))
+@settings(max_examples=20)
+def test_no_request_is_larger_than_sqs_takes_and_no_letter_is_left_out(sizes: list[int], character: str) -> None:
+    bodies = [character * (size // len(character.encode())) for size in sizes]
+    with Stubbed("sqs") as sqs:
+        accept(sqs, len(bodies))
+        assert send_dead_letters(sqs.client, QUEUE, [letter(body) for body in bodies]) == [None] * len(bodies)
+        sqs.forgets_the_rest()
+    requests = [parameters["Entries"] for parameters in sqs.parameters]
+    assert all(len(entries) <= 10 and sum(map(bytes_of, entries)) <= MAXIMUM_BYTES for entries in requests)
+    assert [entry["MessageBody"] for entries in requests for entry in entries] == bodies

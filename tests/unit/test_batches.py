@@ -1,0 +1,74 @@
+"""Batches worked on whole: each record's result is its own, and what waits comes back when it was told to."""
+
+from typing import Any
+
+import pytest
+from aws_lambda_powertools.utilities.batch import process_partial_response
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+from conditional_writes.batches import WholeBatchProcessor, postpone
+from tests.local_aws.function import record
+from tests.unit.stubs import Stubbed
+
+QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
+
+
+def failures(results: dict[str, object]) -> list[str]:
+    """The messages that go back to the queue, where each body has this result."""
+    records = [record(body) | {"messageId": body} for body in results]
+
+    def handle(batch: list[SQSRecord]) -> list[object]:
+        return [results[each.body] for each in batch]
+
+    response: Any = process_partial_response(
+        event={"Records": records}, record_handler=handle, processor=WholeBatchProcessor()
+    )
+    return [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
+
+
+def test_an_exception_sends_its_own_record_back_and_no_other() -> None:
+    assert failures({"a": "done", "b": LookupError(), "c": None, "d": ValueError()}) == ["b", "d"]
+
+
+def test_a_batch_in_which_nothing_succeeded_goes_back_record_by_record() -> None:
+    assert failures({"a": LookupError(), "b": LookupError()}) == ["a", "b"]
+
+
+def test_the_handler_gets_the_records_of_a_batch_together() -> None:
+    batches: list[list[str]] = []
+
+    def handle(batch: list[SQSRecord]) -> list[None]:
+        batches.append([each.body for each in batch])
+        return [None] * len(batch)
+
+    event = {"Records": [record(body) for body in ("a", "b", "c")]}
+    process_partial_response(event=event, record_handler=handle, processor=WholeBatchProcessor())
+    assert batches == [["a", "b", "c"]]
+
+
+def test_a_handler_must_have_a_result_for_each_record() -> None:
+    event = {"Records": [record("a"), record("b")]}
+    with pytest.raises(ValueError, match="shorter"):
+        process_partial_response(event=event, record_handler=lambda _: [None], processor=WholeBatchProcessor())
+
+
+def pauses(number: int) -> list[tuple[SQSRecord, int]]:
+    return [(SQSRecord(record("{}") | {"receiptHandle": f"receipt-{n}"}), 2 + n) for n in range(number)]
+
+
+def test_records_are_postponed_ten_at_a_time(stubbed_sqs: Stubbed) -> None:
+    for _ in range(2):
+        stubbed_sqs.answers("change_message_visibility_batch", {"Successful": [], "Failed": []})
+    postpone(stubbed_sqs.client, QUEUE_URL, pauses(12))
+    entries = [entry for request in stubbed_sqs.parameters for entry in request["Entries"]]
+    assert [len(request["Entries"]) for request in stubbed_sqs.parameters] == [10, 2]
+    assert [(entry["ReceiptHandle"], entry["VisibilityTimeout"]) for entry in entries] == [
+        (f"receipt-{n}", 2 + n) for n in range(12)
+    ]
+
+
+def test_what_cannot_be_postponed_is_only_late(stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture) -> None:
+    stubbed_sqs.refuses("change_message_visibility_batch", "AccessDenied")
+    stubbed_sqs.answers("change_message_visibility_batch", {"Successful": [], "Failed": []})
+    postpone(stubbed_sqs.client, QUEUE_URL, pauses(12))
+    assert "could not postpone 10 records" in caplog.text

@@ -1,0 +1,100 @@
+"""Reads: many items in a request, and what DynamoDB didn't get to is asked for again, never taken for absent."""
+
+from typing import Any
+
+import pytest
+
+from conditional_writes import Deadline, DeadlinePassed, Key, key, read
+from conditional_writes.items import to_dynamodb
+from tests.unit.stubs import Stubbed
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conditional_writes.reading.time.sleep", lambda _: None)
+
+
+def order(number: int) -> Key:
+    return key("Orders", order_id=f"o-{number}")
+
+
+def line(number: int) -> Key:
+    return key("Lines", order_id="o-1", line=number)
+
+
+def plenty() -> Deadline:
+    return Deadline.after(1000)
+
+
+def finds(stubbed: Stubbed, *found: Key, unprocessed: tuple[Key, ...] = ()) -> None:
+    """Each item has one attribute beside its key; the order is DynamoDB's own."""
+    responses: dict[str, list[Any]] = {}
+    for each in reversed(found):
+        responses.setdefault(each.table, []).append(to_dynamodb(dict(each.attributes) | {"found": True}))
+    rest: dict[str, Any] = {}
+    for each in unprocessed:
+        rest.setdefault(each.table, {"Keys": []})["Keys"].append(to_dynamodb(dict(each.attributes)))
+    stubbed.answers("batch_get_item", {"Responses": responses, "UnprocessedKeys": rest})
+
+
+def keys_asked_for(stubbed: Stubbed) -> list[int]:
+    return [sum(len(table["Keys"]) for table in request["RequestItems"].values()) for request in stubbed.parameters]
+
+
+def test_items_of_several_tables_are_read_in_one_consistent_request(stubbed_dynamodb: Stubbed) -> None:
+    finds(stubbed_dynamodb, order(1), line(1), line(2))
+    observed = read(stubbed_dynamodb.client, [order(1), line(1), line(2)], plenty())
+    assert observed == {
+        order(1): {"order_id": "o-1", "found": True},
+        line(1): {"order_id": "o-1", "line": 1, "found": True},
+        line(2): {"order_id": "o-1", "line": 2, "found": True},
+    }
+    (request,) = stubbed_dynamodb.parameters
+    assert all(table["ConsistentRead"] is True for table in request["RequestItems"].values())
+
+
+def test_an_item_that_is_not_there_is_none(stubbed_dynamodb: Stubbed) -> None:
+    finds(stubbed_dynamodb, order(1))
+    assert read(stubbed_dynamodb.client, [order(1), order(2)], plenty())[order(2)] is None
+
+
+def test_a_key_is_asked_for_once(stubbed_dynamodb: Stubbed) -> None:
+    finds(stubbed_dynamodb, order(1))  # DynamoDB refuses a request with the same key twice
+    read(stubbed_dynamodb.client, [order(1), order(1)], plenty())
+    assert keys_asked_for(stubbed_dynamodb) == [1]
+
+
+def test_250_keys_take_three_requests(stubbed_dynamodb: Stubbed) -> None:
+    wanted = [order(number) for number in range(250)]
+    for start in (0, 100, 200):
+        finds(stubbed_dynamodb, *wanted[start : start + 100])
+    observed = read(stubbed_dynamodb.client, wanted, plenty())
+    assert keys_asked_for(stubbed_dynamodb) == [100, 100, 50]
+    assert observed.keys() == set(wanted)
+    assert all(observed.values())
+
+
+def test_what_was_not_processed_is_asked_for_again(stubbed_dynamodb: Stubbed) -> None:
+    finds(stubbed_dynamodb, order(1), unprocessed=(order(2), line(3)))
+    finds(stubbed_dynamodb, order(2))
+    observed = read(stubbed_dynamodb.client, [order(1), order(2), line(3)], plenty())
+    assert keys_asked_for(stubbed_dynamodb) == [3, 2]
+    assert (bool(observed[order(1)]), bool(observed[order(2)]), observed[line(3)]) == (True, True, None)
+
+
+def test_nothing_wanted_is_nothing_asked(stubbed_dynamodb: Stubbed) -> None:
+    assert read(stubbed_dynamodb.client, [], plenty()) == {}
+    assert stubbed_dynamodb.operations == []
+
+
+def test_what_is_never_processed_is_given_up_at_the_deadline(
+    stubbed_dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = iter(range(100))
+    monkeypatch.setattr("conditional_writes.deadline.time.monotonic", lambda: float(next(ticks)))
+    for _ in range(100):
+        finds(stubbed_dynamodb, unprocessed=(order(1),))
+    with pytest.raises(DeadlinePassed, match="reading"):
+        read(stubbed_dynamodb.client, [order(1)], Deadline(at=20.0))
+    assert 1 < len(stubbed_dynamodb.requests) <= 20
+    stubbed_dynamodb.forgets_the_rest()
