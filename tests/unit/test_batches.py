@@ -1,5 +1,6 @@
 """Batches worked on whole: each record's result is its own, and what waits comes back when it was told to."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,22 +8,23 @@ from aws_lambda_powertools.utilities.batch import process_partial_response
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from conditional_writes.batches import WholeBatchProcessor, postpone
-from tests.local_aws.function import record
+from tests.local_aws.function import Context, record
 from tests.unit.stubs import Stubbed
 
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
+
+
+def process(records: list[dict[str, Any]], handle: Callable[..., list[object]]) -> Any:
+    return process_partial_response(
+        event={"Records": records}, record_handler=handle, processor=WholeBatchProcessor(), context=Context()
+    )
 
 
 def failures(results: dict[str, object]) -> list[str]:
     """The messages that go back to the queue, where each body has this result."""
     records = [record(body) | {"messageId": body} for body in results]
 
-    def handle(batch: list[SQSRecord]) -> list[object]:
-        return [results[each.body] for each in batch]
-
-    response: Any = process_partial_response(
-        event={"Records": records}, record_handler=handle, processor=WholeBatchProcessor()
-    )
+    response = process(records, lambda batch, _: [results[each.body] for each in batch])
     return [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
 
 
@@ -37,19 +39,17 @@ def test_a_batch_in_which_nothing_succeeded_goes_back_record_by_record() -> None
 def test_the_handler_gets_the_records_of_a_batch_together() -> None:
     batches: list[list[str]] = []
 
-    def handle(batch: list[SQSRecord]) -> list[None]:
+    def handle(batch: list[SQSRecord], _: object) -> list[object]:
         batches.append([each.body for each in batch])
-        return [None] * len(batch)
+        return list(batch)
 
-    event = {"Records": [record(body) for body in ("a", "b", "c")]}
-    process_partial_response(event=event, record_handler=handle, processor=WholeBatchProcessor())
+    process([record(body) for body in ("a", "b", "c")], handle)
     assert batches == [["a", "b", "c"]]
 
 
 def test_a_handler_must_have_a_result_for_each_record() -> None:
-    event = {"Records": [record("a"), record("b")]}
     with pytest.raises(ValueError, match="shorter"):
-        process_partial_response(event=event, record_handler=lambda _: [None], processor=WholeBatchProcessor())
+        process([record("a"), record("b")], lambda *_: [None])
 
 
 def pauses(number: int) -> list[tuple[SQSRecord, int]]:

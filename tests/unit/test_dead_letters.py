@@ -99,7 +99,8 @@ def test_a_letter_that_was_one_before_gets_the_new_reason_and_loses_nothing(stub
     others = {f"a{number}": text("x") for number in range(9)}
     attributes = list(others.items())
     attributes.insert(place, ("reason", text("an older one")))
-    send_dead_letters(stubbed_sqs.client, QUEUE, [letter(reason="why", **dict(attributes))])
+    again = SQSRecord(record("junk") | {"messageAttributes": dict(attributes)})
+    send_dead_letters(stubbed_sqs.client, QUEUE, [DeadLetter(again, "why")])
     sent = stubbed_sqs.parameters[0]["Entries"][0]["MessageAttributes"]
     assert sent.keys() == {"reason", *others}
     assert sent["reason"]["StringValue"] == "why"

@@ -1,6 +1,7 @@
 """Imports go one way: functions, ledger, conditional_writes, boto3 and Powertools."""
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,33 @@ def test_the_rules_need_no_aws(name: str) -> None:
     assert not imported(LEDGER / f"{name}.py") & {"boto3", "botocore", "aws_lambda_powertools"}
 
 
+def loaded_with(module: str) -> set[str]:
+    """The library's modules that importing this one imports, itself among them."""
+    found, waiting = set(), [module]
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        tree = ast.walk(ast.parse((LIBRARY / f"{name}.py").read_text()))
+        froms = {node.module for node in tree if isinstance(node, ast.ImportFrom) and node.module}
+        own = {name.removeprefix("conditional_writes.") for name in froms if name.startswith("conditional_writes.")}
+        waiting += own - found
+    return found
+
+
 def test_what_the_library_offers_needs_no_powertools() -> None:
-    public = ast.parse((LIBRARY / "__init__.py").read_text())
-    used = [node.module for node in ast.walk(public) if isinstance(node, ast.ImportFrom) and node.module]
-    assert used
-    for module in used:
-        assert "aws_lambda_powertools" not in imported(LIBRARY / f"{module.partition('.')[2]}.py")
+    modules_loaded = loaded_with("__init__")
+    assert modules_loaded > {"loop", "requests", "conditions"}
+    for name in modules_loaded:
+        assert "aws_lambda_powertools" not in imported(LIBRARY / f"{name}.py"), name
+
+
+OURS = {"conditional_writes", "ledger"}
+FOR_TYPES_ONLY = {"types_boto3_dynamodb", "types_boto3_sqs"}
+
+
+def test_the_dependencies_layer_names_what_is_imported_and_no_more() -> None:
+    paths = [*LIBRARY.glob("*.py"), *LEDGER.glob("*.py"), *(PROJECT / "functions").glob("*/app.py")]
+    used = set().union(*map(imported, paths)) - OURS - FOR_TYPES_ONLY - sys.stdlib_module_names
+    asked_for = (PROJECT / "layers" / "dependencies" / "requirements.in").read_text().splitlines()
+    names = {line.partition("==")[0].replace("-", "_") for line in asked_for if not line.startswith("#")}
+    assert used - {"botocore"} == names  # botocore comes with boto3, in the version that boto3 was made for

@@ -200,6 +200,7 @@ LONG_WINDED = {
     "an unknown field of 60,000 letters": transaction_body(**{"x" * 60_000: "1"}),
     "a field of 60,000 letters that is NaN": transaction_body(**{"x" * 60_000: "NaN"}),
     "5,000 fields that are NaN": transaction_body(**{f"x{number}": "NaN" for number in range(5_000)}),
+    "an unknown field of 1,000 control characters": transaction_body(**{"\\u0001" * 1_000: "1"}),
     "a type of 60,000 letters": f'{{"type": "{"x" * 60_000}"}}',
 }
 

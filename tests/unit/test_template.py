@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.local_aws.server import PROJECT
+from conditional_writes.client import SLOWEST_CALL_SECONDS
+from tests.local_aws.function import load_function
+from tests.local_aws.server import PROJECT, Endpoint
 
 
 class _Loader(yaml.SafeLoader):
@@ -41,17 +43,69 @@ STATEMENTS = [
 ]
 
 
-def test_a_message_stays_invisible_for_six_timeouts_and_the_largest_window() -> None:
-    timeout = TEMPLATE["Globals"]["Function"]["Timeout"]
-    window = TEMPLATE["Parameters"]["BatchWindowSeconds"]["MaxValue"]
-    assert QUEUES["TransactionsQueue"]["VisibilityTimeout"] >= 6 * timeout + window
+SOURCES = {
+    f"{name} {event}": (function, source["Properties"])
+    for name, function in FUNCTIONS.items()
+    for event, source in function.get("Events", {}).items()
+    if source["Type"] == "SQS"
+}
 
 
-def test_a_dead_letter_stays_two_weeks_and_fits_with_its_reason() -> None:
-    dead, alive = QUEUES["TransactionsDeadLetterQueue"], QUEUES["TransactionsQueue"]
+def seconds(value: Any) -> int:
+    """Of a property: what it says, or the most that its parameter may be."""
+    return int(TEMPLATE["Parameters"][value["Ref"]]["MaxValue"] if isinstance(value, dict) else value)
+
+
+def timeout(function: dict[str, Any]) -> int:
+    return int(function.get("Timeout", TEMPLATE["Globals"]["Function"]["Timeout"]))
+
+
+@pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
+def test_a_message_stays_invisible_for_six_timeouts_and_the_largest_window(
+    function: dict[str, Any], source: dict[str, Any]
+) -> None:
+    queue = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]
+    window = seconds(source["MaximumBatchingWindowInSeconds"])
+    assert queue["VisibilityTimeout"] >= 6 * timeout(function) + window
+
+
+@pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
+def test_a_batch_answers_for_each_of_its_messages(function: dict[str, Any], source: dict[str, Any]) -> None:
+    assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+
+
+def test_the_time_a_function_keeps_for_its_last_request_is_less_than_it_has() -> None:
+    app = load_function(
+        "process_transactions",
+        Endpoint("http://127.0.0.1:9"),
+        dict.fromkeys(["ACCOUNTS_TABLE", "JOURNAL_TABLE", "QUEUE_URL", "DEAD_LETTER_QUEUE_URL"], "-")
+        | {"MAX_RECEIVE_COUNT": "6"},
+    )
+    assert SLOWEST_CALL_SECONDS < app.RESERVED_SECONDS < timeout(FUNCTIONS["ProcessTransactionsFunction"])
+
+
+def test_a_function_is_told_after_how_many_deliveries_its_queue_gives_up() -> None:
+    variables = FUNCTIONS["ProcessTransactionsFunction"]["Environment"]["Variables"]
+    redrive = QUEUES["TransactionsQueue"]["RedrivePolicy"]
+    assert variables["MAX_RECEIVE_COUNT"] == redrive["maxReceiveCount"] == {"Ref": "MaxReceiveCount"}
+
+
+@pytest.mark.parametrize("source", [source for _, source in SOURCES.values()], ids=SOURCES)
+def test_a_dead_letter_stays_two_weeks_and_fits_with_its_reason(source: dict[str, Any]) -> None:
+    alive = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]
+    dead = QUEUES[alive["RedrivePolicy"]["deadLetterTargetArn"]["GetAtt"].removesuffix(".Arn")]
     assert dead["MessageRetentionPeriod"] == 14 * 24 * 3600
     assert dead["MaximumMessageSize"] > alive["MaximumMessageSize"]
-    assert alive["RedrivePolicy"]["maxReceiveCount"] == {"Ref": "MaxReceiveCount"}
+
+
+def test_an_alarm_counts_the_messages_that_are_in_each_dead_letter_queue() -> None:
+    dead = {
+        queue["RedrivePolicy"]["deadLetterTargetArn"]["GetAtt"] for queue in QUEUES.values() if "RedrivePolicy" in queue
+    }
+    alarms = [alarm for alarm in resources("AWS::CloudWatch::Alarm").values() if alarm["Namespace"] == "AWS/SQS"]
+    assert {alarm["MetricName"] for alarm in alarms} == {"ApproximateNumberOfMessagesVisible"}
+    watched = {alarm["Dimensions"][0]["Value"]["GetAtt"].removesuffix(".QueueName") for alarm in alarms}
+    assert watched == {arn.removesuffix(".Arn") for arn in dead}
 
 
 @pytest.mark.parametrize("name", QUEUES)
@@ -61,7 +115,8 @@ def test_queues_are_encrypted_and_take_tls_only(name: str) -> None:
     denied = [policy for policy in policies if {"Ref": name} in policy["Queues"]]
     assert denied
     statement = denied[0]["PolicyDocument"]["Statement"][0]
-    assert statement["Effect"] == "Deny"
+    assert {"GetAtt": f"{name}.Arn"} in statement["Resource"]
+    assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "sqs:*")
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": False}}
 
 
@@ -75,12 +130,12 @@ def test_tables_are_on_demand_encrypted_recoverable_and_kept_in_production(name:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_has_a_role_a_log_group_and_partial_responses_of_its_own(name: str) -> None:
+def test_a_function_has_a_role_and_a_log_group_of_its_own(name: str) -> None:
     function = FUNCTIONS[name]
     assert function["Role"] == {"GetAtt": f"{name.removesuffix('Function')}Role.Arn"}
-    assert function["LoggingConfig"]["LogGroup"] == {"Ref": f"{name.removesuffix('Function')}LogGroup"}
-    for event in function["Events"].values():
-        assert event["Properties"]["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    log_group = f"{name.removesuffix('Function')}LogGroup"
+    assert function["LoggingConfig"]["LogGroup"] == {"Ref": log_group}
+    assert "RetentionInDays" in resources("AWS::Logs::LogGroup")[log_group]
 
 
 @pytest.mark.parametrize(("role", "statement"), STATEMENTS, ids=lambda value: value if isinstance(value, str) else "")

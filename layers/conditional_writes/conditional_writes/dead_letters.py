@@ -63,7 +63,8 @@ def _requests(letters: Sequence[DeadLetter]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _entry(index: int, letter: DeadLetter) -> dict[str, Any]:
-    attributes = list(letter.record.raw_event.get("messageAttributes", {}).items())
+    sent = letter.record.raw_event.get("messageAttributes", {})
+    attributes = [(name, attribute) for name, attribute in sent.items() if name != "reason"]  # of an earlier time
     kept, left_out = attributes[: MAXIMUM_ATTRIBUTES - 1], attributes[MAXIMUM_ATTRIBUTES - 1 :]
     reason = letter.reason[:MAXIMUM_REASON_CHARACTERS] + "".join(
         f" (its message attribute {name} had to make room for this one)" for name, _ in left_out

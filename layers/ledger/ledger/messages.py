@@ -36,8 +36,8 @@ class InvalidMessage(Exception):
     """
 
     def __init__(self, reason: str) -> None:
-        printable = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in reason[:300])
-        super().__init__(printable if len(reason) <= 300 else f"{printable}…")
+        printable = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in reason[:301])
+        super().__init__(printable if len(printable) <= 300 else f"{printable[:300]}…")
 
 
 class Message(
