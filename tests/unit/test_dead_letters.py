@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conditional_writes.dead_letters import MAXIMUM_BYTES, MAXIMUM_REASON_CHARACTERS, DeadLetter, send_dead_letters
@@ -113,6 +113,7 @@ def bytes_of(entry: dict[str, Any]) -> int:
 
 
 @given(st.lists(st.sampled_from([4, 100_000, 200_000, 262_144]), max_size=24), st.sampled_from("xé\n🏦"))
+@example([262_144] * 9, "é")
 @settings(max_examples=20)
 def test_no_request_is_larger_than_sqs_takes_and_no_letter_is_left_out(sizes: list[int], character: str) -> None:
     bodies = [character * (size // len(character.encode())) for size in sizes]
