@@ -47,17 +47,19 @@ class Faults:
 
     @contextlib.contextmanager
     def on(self, *clients: Any) -> Iterator["Faults"]:
-        for client in clients:
-            client.meta.events.register("before-call", self._before_call, unique_id="faults")
-            client.meta.events.register_first("before-send", self._sender(client), unique_id="faults")
+        # Without botocore's unique_id: a second handler with the same one is silently left out.
+        handlers = [(client.meta.events, self._sender(client)) for client in clients]
+        for events, before_send in handlers:
+            events.register("before-call", self._before_call)
+            events.register_first("before-send", before_send)
         # The SDK's back-off between its own attempts takes up to seconds; nothing here depends on it.
         with mock.patch("botocore.endpoint.time", types.SimpleNamespace(sleep=lambda seconds: None)):
             try:
                 yield self
             finally:
-                for client in clients:
-                    client.meta.events.unregister("before-call", unique_id="faults")
-                    client.meta.events.unregister("before-send", unique_id="faults")
+                for events, before_send in handlers:
+                    events.unregister("before-call", self._before_call)
+                    events.unregister("before-send", before_send)
 
     def revive(self) -> None:
         """The next invocation, in a new process."""
@@ -71,7 +73,6 @@ class Faults:
                 return
             self.calls.append(model.name)
             self._call.struck = self.fault is not None and len(self.calls) == self.at
-            self.struck |= self._call.struck
 
     def _sender(self, client: Any) -> Any:
         send = client._endpoint.http_session.send
@@ -82,6 +83,7 @@ class Faults:
             if not self._call.struck:
                 return None
             self._call.struck = self.fault in EVERY_ATTEMPT
+            self.struck = True
             return self._strike(request, send)
 
         return before_send

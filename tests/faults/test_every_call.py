@@ -94,6 +94,7 @@ def outcomes(books: Books) -> dict[tuple[str, str], tuple[str, str | None, Decim
     }
 
 
+@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
 @pytest.mark.parametrize("rival", ["nobody", "a worker with the same batch"])
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     ministack: Endpoint, dynamodb: Endpoint, rival: str, capsys: pytest.CaptureFixture[str]
