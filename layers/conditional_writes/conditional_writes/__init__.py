@@ -1,31 +1,59 @@
 """DynamoDB writes that name what they assumed, and are planned again from what was found instead."""
 
+from conditional_writes.changes import replacing
 from conditional_writes.client import dynamodb_client
-from conditional_writes.conditions import Condition, absent, unchanged
+from conditional_writes.conditions import (
+    Condition,
+    absent,
+    at_least,
+    at_most,
+    contains,
+    equals,
+    exists,
+    less_than,
+    more_than,
+    unchanged,
+)
 from conditional_writes.deadline import Deadline, DeadlinePassed
 from conditional_writes.items import EXACT, Item, Key, key
-from conditional_writes.loop import Observed, Plan, Written, write
+from conditional_writes.loop import Observed, OutcomeUnknown, Plan, Written, write
 from conditional_writes.reading import read
-from conditional_writes.requests import MAXIMUM_WRITES, Put, Update, Write
+from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write
+from conditional_writes.versioned import Conflict, VersionedItem, VersionedTable, write_together
 
 __all__ = [
     "EXACT",
     "MAXIMUM_WRITES",
+    "Check",
     "Condition",
+    "Conflict",
     "Deadline",
     "DeadlinePassed",
+    "Delete",
     "Item",
     "Key",
     "Observed",
+    "OutcomeUnknown",
     "Plan",
     "Put",
     "Update",
+    "VersionedItem",
+    "VersionedTable",
     "Write",
     "Written",
     "absent",
+    "at_least",
+    "at_most",
+    "contains",
     "dynamodb_client",
+    "equals",
+    "exists",
     "key",
+    "less_than",
+    "more_than",
     "read",
+    "replacing",
     "unchanged",
     "write",
+    "write_together",
 ]

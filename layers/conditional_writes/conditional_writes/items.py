@@ -1,5 +1,6 @@
 """Items and primary keys, in Python's types and in DynamoDB's."""
 
+import math
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
 from typing import Any, NamedTuple
 
@@ -21,6 +22,9 @@ class Key(NamedTuple):
     table: str
     attributes: tuple[tuple[str, str | int | Decimal | bytes], ...]
 
+    def __str__(self) -> str:
+        return f"{self.table} " + ", ".join(f"{name}={value!r}" for name, value in self.attributes)
+
 
 def key(table: str, /, **attributes: str | int | Decimal | bytes) -> Key:
     """The primary key of an item: `key("Orders", order_id="o-1")`."""
@@ -28,10 +32,71 @@ def key(table: str, /, **attributes: str | int | Decimal | bytes) -> Key:
 
 
 def to_dynamodb(item: Item) -> dict[str, Any]:
-    """`{"name": value}` as `{"name": {"S": value}}`. Raises TypeError for floats: DynamoDB's numbers are exact."""
-    return {name: _serializer.serialize(value) for name, value in item.items()}
+    """`{"name": value}` as `{"name": {"S": value}}`. Raises as `serialized` does."""
+    return {name: serialized(name, value) for name, value in item.items()}
+
+
+def serialized(name: str, value: Any) -> Any:
+    """`value` as `{"S": value}`. `name` is for the error's text.
+
+    Raises TypeError for a float, and for what else DynamoDB has no type for; ValueError for a number that it can't
+    hold exactly.
+    """
+    try:
+        return _serializer.serialize(value)
+    except (TypeError, ArithmeticError) as error:
+        raise _complaint(name, value, error) from None
 
 
 def from_dynamodb(attributes: dict[str, Any]) -> Item:
-    """`{"name": {"S": value}}` as `{"name": value}`; every number comes back as a Decimal."""
+    """`{"name": {"S": value}}` as `{"name": value}`; every number comes back as a Decimal, bytes as boto3's Binary."""
     return {name: _deserializer.deserialize(value) for name, value in attributes.items()}
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether DynamoDB would hold the same: 1 is 1.0, but True isn't 1, as it is in Python."""
+    match one, other:
+        case (bool(), _) | (_, bool()):
+            return one is other
+        case dict(), dict():
+            return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
+        case list(), list():
+            return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+def copied(value: Any) -> Any:
+    """The same value, sharing nothing that can be changed in place."""
+    match value:
+        case dict():
+            return {name: copied(element) for name, element in value.items()}
+        case list():
+            return [copied(element) for element in value]
+        case set():
+            return set(value)
+    return value
+
+
+def _complaint(path: str, value: Any, error: Exception) -> Exception:
+    """What is wrong with the value, or with which element of it, in a sentence."""
+    match value:
+        case float():
+            advice = f"use Decimal({str(value)!r})" if math.isfinite(value) else "DynamoDB has no such number"
+            return TypeError(f"{path}: {value!r} is a float, and DynamoDB's numbers are exact decimals: {advice}")
+        case dict():
+            elements = [(f"{path}.{name}", element) for name, element in value.items()]
+        case list() | tuple() | set() | frozenset():
+            elements = [(f"{path}[{index}]", element) for index, element in enumerate(value)]
+        case _:
+            elements = []
+    for element_path, element in elements:
+        try:
+            _serializer.serialize(element)
+        except (TypeError, ArithmeticError) as element_error:
+            return _complaint(element_path, element, element_error)
+    if isinstance(error, ArithmeticError):
+        return ValueError(
+            f"{path}: {value} can't be held exactly: DynamoDB's numbers have at most {EXACT.prec} digits,"
+            f" and are between 1E{EXACT.Emin} and 9.9E+{EXACT.Emax}"
+        )
+    return TypeError(f"{path}: {error}")

@@ -3,6 +3,7 @@
 import random
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +11,16 @@ from botocore.exceptions import ClientError
 
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb
-from conditional_writes.requests import MAXIMUM_WRITES, Put, Write, as_request
+from conditional_writes.requests import (
+    MAXIMUM_WRITES,
+    Check,
+    Delete,
+    Expected,
+    Put,
+    Update,
+    Write,
+    as_request,
+)
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -32,10 +42,26 @@ class Plan[Result](NamedTuple):
 
 
 class Written[Result](NamedTuple):
-    """The result of the plan that took effect, and how often another writer was first."""
+    """The result of the plan that took effect, and how often another writer was first.
+
+    `found` has what DynamoDB handed back with its last answer.
+    """
 
     result: Result
     conflicts: int
+    found: Observed
+
+
+class OutcomeUnknown(Exception):
+    """A write got no answer, was sent again, and by then it was too late to tell whether the first try took effect.
+
+    `key` is the item's, `found` the item as it is now, None where it is gone.
+    """
+
+    def __init__(self, write: Write, found: Item | None) -> None:
+        self.key, self.found = write.key, found
+        now = "the item is gone: by this write or by another" if found is None else "others have written since"
+        super().__init__(f"{write.key}: a first try got no answer, and {now}; whether it took effect can't be known")
 
 
 def write[Result](
@@ -50,64 +76,109 @@ def write[Result](
     the failed write and no read. When the response to a write was lost and the SDK sent it again, the condition
     fails on the write's own work: that is recognised by its id, and is a success.
 
-    Raises DeadlinePassed when there is no time for another attempt, and botocore's ClientError for what no retry
-    can mend.
+    Raises DeadlinePassed when there is no time for another attempt, OutcomeUnknown when a single write that must not
+    be made twice may have been made already, ValueError for writes that no transaction takes, and botocore's own
+    errors for what no retry can mend.
     """
     conflicts = 0
+    answer = _DONE
     planned, write_id = plan(observed), uuid.uuid4().hex
+    sent_again = False
     while planned.writes:
         deadline.check(f"writing, {conflicts} conflicts")
         sent_at = time.monotonic()
-        refusal = _send(client, planned.writes, write_id)
-        if refusal is None or refusal.names(write_id):
+        answer = _send(client, planned.writes, write_id)
+        if not answer.refused or answer.names(write_id):
             break
+        sent_again |= answer.sent_again
+        if sent_again:
+            _check_known(planned.writes, answer.found)
         conflicts += 1
         _back_off(conflicts, time.monotonic() - sent_at, deadline)
-        if refusal.found:
-            observed = {**observed, **refusal.found}
+        if answer.found:
+            observed = {**observed, **answer.found}
             planned, write_id = plan(observed), uuid.uuid4().hex
-    return Written(planned.result, conflicts)
+            sent_again = False
+    return Written(planned.result, conflicts, answer.found)
 
 
-class _Refusal(NamedTuple):
-    """A write that DynamoDB refused. `found` has the items whose condition failed: none where only the timing did."""
+class _Answer(NamedTuple):
+    """`found`: the items that DynamoDB handed back; of a refusal those whose condition failed, none where only the
+    timing did. `sent_again`: the SDK had no answer at first."""
 
+    refused: bool
     found: Observed
+    sent_again: bool
 
     def names(self, write_id: str) -> bool:
         return any(item is not None and item.get("write_id") == write_id for item in self.found.values())
 
 
-def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str) -> _Refusal | None:
-    assert len(writes) <= MAXIMUM_WRITES, f"{len(writes)} writes in a plan: DynamoDB takes {MAXIMUM_WRITES}"
+_DONE = _Answer(refused=False, found={}, sent_again=False)
+
+
+def _check_known(writes: Sequence[Write], found: Observed) -> None:
+    """Raises OutcomeUnknown for a refused write whose first try may have taken effect, and been overwritten since.
+
+    A transaction that is sent again bears the same token, so DynamoDB answers for the first try.
+    """
+    refused = writes[0]
+    if len(writes) == 1 and refused.key in found and _may_have_been_overwritten(refused, found[refused.key]):
+        raise OutcomeUnknown(refused, found[refused.key])
+
+
+def _may_have_been_overwritten(refused: Write, found: Item | None) -> bool:
+    """The version that it would have made is another writer's, or not yet made: then it never was."""
+    match refused:
+        case Delete():
+            return found is None
+        case Put(item=values, expected=Expected(attribute=version)):
+            return found is None or found.get(version, 0) > values[version]
+        case Update(values=values, expected=Expected(attribute=version)):
+            return found is None or found.get(version, 0) > values[version]
+    return False  # its plan can be made twice: nothing says otherwise
+
+
+def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str) -> _Answer:
+    if len(writes) > MAXIMUM_WRITES:
+        raise ValueError(f"{len(writes)} writes: a transaction of DynamoDB's takes at most {MAXIMUM_WRITES}")
+    if len({write.key for write in writes}) < len(writes):
+        [(twice, _)] = Counter(write.key for write in writes).most_common(1)
+        raise ValueError(f"{twice}: two writes to one item, and a transaction of DynamoDB's takes one: make them one")
     try:
-        if len(writes) == 1:
-            _send_alone(client, writes[0], write_id)
-        else:
-            _send_together(client, writes, write_id)
+        if len(writes) == 1 and not isinstance(writes[0], Check):
+            return _send_alone(client, writes[0], write_id)
+        _send_together(client, writes, write_id)
     except ClientError as error:
         refusal = _refusal(error, writes)
         if refusal is None:
             raise
         return refusal
-    return None
+    return _DONE
 
 
-def _send_alone(client: "DynamoDBClient", write: Write, write_id: str) -> None:
+def _send_alone(client: "DynamoDBClient", write: Put | Update | Delete, write_id: str) -> _Answer:
     """Half the write units of a transaction."""
     request = as_request(write, write_id)
-    if isinstance(write, Put):
-        client.put_item(**request)
-    else:
-        client.update_item(**request)
+    match write:
+        case Put():
+            client.put_item(**request)
+        case Delete():
+            client.delete_item(**request)
+        case Update() if write.added:  # only DynamoDB knows the sum
+            response = client.update_item(**request, ReturnValues="ALL_NEW")
+            return _DONE._replace(found={write.key: from_dynamodb(response["Attributes"])})
+        case Update():
+            client.update_item(**request)
+    return _DONE
+
+
+_ACTIONS = {Put: "Put", Update: "Update", Delete: "Delete", Check: "ConditionCheck"}
 
 
 def _send_together(client: "DynamoDBClient", writes: Sequence[Write], write_id: str) -> None:
     client.transact_write_items(
-        TransactItems=[
-            {"Put" if isinstance(write, Put) else "Update": as_request(write, write_id)}  # type: ignore[misc]
-            for write in writes
-        ],
+        TransactItems=[{_ACTIONS[type(write)]: as_request(write, write_id)} for write in writes],  # type: ignore[misc]
         # A new plan, a new token; the SDK's own retries send it again, and DynamoDB answers them as it did the first.
         ClientRequestToken=write_id,
     )
@@ -117,7 +188,7 @@ _TIMING = {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExcee
 """Reasons that say nothing of the items: botocore retries none of them inside a cancelled transaction."""
 
 
-def _refusal(error: ClientError, writes: Sequence[Write]) -> _Refusal | None:
+def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
     """What DynamoDB said of the items, or None where the error isn't about conditions or contention."""
     response: Any = error.response
     match response["Error"]["Code"]:
@@ -132,12 +203,14 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Refusal | None:
             return None
     if any(reason["Code"] not in {"None", "ConditionalCheckFailed", *_TIMING} for reason in reasons):
         return None
-    return _Refusal(
-        {
+    return _Answer(
+        refused=True,
+        found={
             write.key: from_dynamodb(reason["Item"]) if reason.get("Item") else None
             for write, reason in zip(writes, reasons, strict=True)
             if reason["Code"] == "ConditionalCheckFailed"
-        }
+        },
+        sent_again=response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0,
     )
 
 

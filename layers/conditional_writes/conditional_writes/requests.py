@@ -1,67 +1,120 @@
 """The writes of a plan, as requests to DynamoDB."""
 
+from collections.abc import Collection, Mapping
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from conditional_writes.conditions import Condition
-from conditional_writes.items import Item, Key, to_dynamodb
+from conditional_writes.items import Item, Key, serialized, to_dynamodb
 
 MAXIMUM_WRITES = 100
 """Items in one TransactWriteItems: DynamoDB's limit."""
 
 
+class Expected(NamedTuple):
+    """The version that a write assumes, and the attribute that has it. None: there is no item; 0: it has no version."""
+
+    version: int | None
+    attribute: str
+
+
 class Put(NamedTuple):
-    """Puts the whole item, where the condition holds."""
+    """Puts the whole item, where the condition holds. `expected` where it is a version that the item begins with."""
 
     key: Key
     item: Item
-    condition: Condition
+    condition: Condition | None = None
+    expected: Expected | None = None
 
 
 class Update(NamedTuple):
-    """Sets these attributes and leaves all others as they are, where the condition holds."""
+    """Sets, removes and adds to these attributes and leaves all others as they are, where the condition holds.
+
+    `added` has numbers by attribute. `expected` where `values` has the item's next version.
+    """
 
     key: Key
     values: Item
+    condition: Condition | None = None
+    removed: Collection[str] = ()
+    added: Mapping[str, int | Decimal] = {}
+    expected: Expected | None = None
+
+
+class Delete(NamedTuple):
+    """Deletes the item, where the condition holds."""
+
+    key: Key
+    condition: Condition | None = None
+    expected: Expected | None = None
+
+
+class Check(NamedTuple):
+    """Changes nothing: the writes of its transaction take effect only where the condition holds."""
+
+    key: Key
     condition: Condition
+    expected: Expected | None = None
 
 
-type Write = Put | Update
+type Write = Put | Update | Delete | Check
 
 
 def as_request(write: Write, write_id: str) -> dict[str, Any]:
-    """The write as parameters of PutItem or UpdateItem, alone or in a TransactWriteItems.
+    """The write as parameters of its operation, alone or in a TransactWriteItems.
 
     Every item that is written carries `write_id`: it is how a write tells its own work from another's.
     """
     names: dict[str, str] = {}
-    values: Item = {}
-    condition = _expression(write.condition, names, values)
-    request: dict[str, Any] = {
-        "TableName": write.key.table,
-        "ConditionExpression": condition,
-        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-    }
+    values: dict[str, Any] = {}
+    request: dict[str, Any] = {"TableName": write.key.table}
+    condition = _condition(write, write_id)
+    if condition is not None:
+        request["ConditionExpression"] = _expression(condition, names, values)
+        request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
     match write:
         case Put(item=item):
             request["Item"] = to_dynamodb(item | dict(write.key.attributes) | {"write_id": write_id})
-        case Update(values=changed):
+        case Update():
             request["Key"] = to_dynamodb(dict(write.key.attributes))
-            request["UpdateExpression"] = "SET " + ", ".join(
-                f"{_name(name, names)} = {_value(value, values)}"
-                for name, value in (changed | {"write_id": write_id}).items()
-            )
-    request["ExpressionAttributeNames"] = names
+            request["UpdateExpression"] = _update(write, write_id, names, values)
+        case Delete() | Check():
+            request["Key"] = to_dynamodb(dict(write.key.attributes))
+    if names:
+        request["ExpressionAttributeNames"] = names
     if values:
-        request["ExpressionAttributeValues"] = to_dynamodb(values)
+        request["ExpressionAttributeValues"] = values
     return request
 
 
-def _expression(condition: Condition, names: dict[str, str], values: Item) -> str:
+def _condition(write: Write, write_id: str) -> Condition | None:
+    """An addition, sent again after a lost response, would count twice: it asserts that it isn't there yet."""
+    if not isinstance(write, Update) or not write.added:
+        return write.condition
+    not_yet = Condition("attribute_not_exists({}) OR {} <> []", ("write_id", "write_id"), (write_id,))
+    return write.condition & not_yet if write.condition is not None else not_yet
+
+
+def _update(update: Update, write_id: str, names: dict[str, str], values: dict[str, Any]) -> str:
+    assigned = [
+        f"{_name(name, names)} = {_value(name, value, values)}"
+        for name, value in (update.values | {"write_id": write_id}).items()
+    ]
+    clauses = ["SET " + ", ".join(assigned)]
+    if update.removed:
+        clauses.append("REMOVE " + ", ".join(_name(name, names) for name in update.removed))
+    if update.added:
+        added = [f"{_name(name, names)} {_value(name, number, values)}" for name, number in update.added.items()]
+        clauses.append("ADD " + ", ".join(added))
+    return " ".join(clauses)
+
+
+def _expression(condition: Condition, names: dict[str, str], values: dict[str, Any]) -> str:
     expression = condition.template
     for name in condition.names:
         expression = expression.replace("{}", _name(name, names), 1)
     for value in condition.values:
-        expression = expression.replace("[]", _value(value, values), 1)
+        expression = expression.replace("[]", _value("a condition's value", value, values), 1)
     return expression
 
 
@@ -71,7 +124,7 @@ def _name(name: str, names: dict[str, str]) -> str:
     return placeholder
 
 
-def _value(value: Any, values: Item) -> str:
+def _value(name: str, value: Any, values: dict[str, Any]) -> str:
     placeholder = f":{len(values)}"
-    values[placeholder] = value
+    values[placeholder] = serialized(name, value)
     return placeholder

@@ -1,0 +1,54 @@
+"""The write that makes one state of a versioned item of another: what changed, under the version it was made from."""
+
+from collections.abc import Collection
+from decimal import Decimal
+from typing import NamedTuple
+
+from conditional_writes.conditions import Condition, absent, exists, unchanged
+from conditional_writes.items import Item, Key, same
+from conditional_writes.requests import Expected, Put, Update
+
+
+class Changes(NamedTuple):
+    """Attributes to set, and names of those to remove."""
+
+    values: Item
+    removed: list[str]
+
+
+def changes(before: Item, after: Item, but: Collection[str]) -> Changes:
+    """What makes `after` of `before`. Of the names in `but` nothing is said."""
+    values = {name: value for name, value in after.items() if name not in before or not same(before[name], value)}
+    return Changes(
+        {name: value for name, value in values.items() if name not in but},
+        [name for name in before if name not in after and name not in but],
+    )
+
+
+def replacing(key: Key, before: Item | None, after: Item, version_attribute: str = "version") -> Put | Update:
+    """The write that makes `after`, with its new version, of `before`; None: there is no such item.
+
+    It asserts that the item still is of `before`'s version, or not there; one without a version: that it still has
+    none. Where it was deleted the assertion fails: it isn't brought back.
+    """
+    if before is None:
+        return Put(key, after, absent(key.attributes[0][0]), Expected(None, version_attribute))
+    values, removed = changes(before, after, but=[*dict(key.attributes), "write_id"])
+    expected, condition = assumption(key, before, version_attribute)
+    return Update(key, values, condition, removed, expected=expected)
+
+
+def assumption(key: Key, before: Item, version_attribute: str) -> tuple[Expected, Condition]:
+    """That the item is as it was: of its version, or, from before there were versions, still without one."""
+    version = version_of(key, before, version_attribute)
+    if version_attribute in before:
+        return Expected(version, version_attribute), unchanged(version, version_attribute)
+    return Expected(0, version_attribute), exists(key.attributes[0][0]) & absent(version_attribute)
+
+
+def version_of(key: Key, item: Item, version_attribute: str) -> int:
+    """The item's version; 0 where it has none. Raises TypeError where the attribute is something else."""
+    version = item.get(version_attribute, 0)
+    if isinstance(version, bool) or not isinstance(version, int | Decimal) or version != int(version):
+        raise TypeError(f"{key}: {version_attribute} is {version!r}, expected a whole number, to count versions with")
+    return int(version)
