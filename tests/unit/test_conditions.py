@@ -8,7 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes import Condition, Put, absent, key, unchanged
+from conditional_writes import (
+    Condition,
+    Put,
+    absent,
+    at_least,
+    at_most,
+    contains,
+    equals,
+    exists,
+    key,
+    less_than,
+    more_than,
+    unchanged,
+)
 from conditional_writes.items import from_dynamodb
 from conditional_writes.requests import as_request
 
@@ -26,6 +39,14 @@ RENDERED = {
     "absent": (NEW, "attribute_not_exists(#0)", {"#0": "order_id"}, {}),
     "unchanged": (SAME, "#0 = :0", {"#0": "version"}, {":0": 3}),
     "unchanged by another name": (unchanged(3, "revision"), "#0 = :0", {"#0": "revision"}, {":0": 3}),
+    "exists": (exists("a"), "attribute_exists(#0)", {"#0": "a"}, {}),
+    "equals": (equals("a", "x"), "#0 = :0", {"#0": "a"}, {":0": "x"}),
+    "less than": (less_than("a", 3), "#0 < :0", {"#0": "a"}, {":0": 3}),
+    "at most": (at_most("a", 3), "#0 <= :0", {"#0": "a"}, {":0": 3}),
+    "more than": (more_than("a", 3), "#0 > :0", {"#0": "a"}, {":0": 3}),
+    "at least": (at_least("a", 3), "#0 >= :0", {"#0": "a"}, {":0": 3}),
+    "contains": (contains("a", "x"), "contains(#0, :0)", {"#0": "a"}, {":0": "x"}),
+    "spelled out": (Condition("size({}) < []", ("a",), (3,)), "size(#0) < :0", {"#0": "a"}, {":0": 3}),
     "and": (NEW & SAME, "(attribute_not_exists(#0)) AND (#1 = :0)", {"#0": "order_id", "#1": "version"}, {":0": 3}),
     "or": (SAME | NEW, "(#0 = :0) OR (attribute_not_exists(#1))", {"#0": "version", "#1": "order_id"}, {":0": 3}),
     "not": (~SAME, "NOT (#0 = :0)", {"#0": "version"}, {":0": 3}),

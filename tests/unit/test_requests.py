@@ -1,6 +1,7 @@
 """Writes as requests to DynamoDB: nothing of the caller's becomes part of an expression."""
 
 import re
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes import Put, Update, Write, absent, key, unchanged
+from conditional_writes import Check, Delete, Put, Update, Write, absent, exists, key, unchanged
 from conditional_writes.items import from_dynamodb
 from conditional_writes.requests import as_request
 
@@ -41,6 +42,46 @@ def test_an_update_sets_what_changed_and_the_id_of_the_write() -> None:
         },
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
+
+
+def test_an_update_can_remove_and_add() -> None:
+    request = as_request(Update(ORDER, {}, None, removed=["note"], added={"version": 1}), "write-1")
+    assert request["UpdateExpression"] == "SET #2 = :1 REMOVE #3 ADD #4 :2"
+    assert request["ExpressionAttributeNames"] == {
+        "#0": "write_id",
+        "#1": "write_id",
+        "#2": "write_id",
+        "#3": "note",
+        "#4": "version",
+    }
+    # What is added must not be added again by the same write: a resent one finds its own id.
+    assert request["ConditionExpression"] == "attribute_not_exists(#0) OR #1 <> :0"
+    assert request["ExpressionAttributeValues"] == {":0": {"S": "write-1"}, ":1": {"S": "write-1"}, ":2": {"N": "1"}}
+
+
+def test_an_addition_has_its_own_condition_too() -> None:
+    request = as_request(Update(ORDER, {}, exists("order_id"), added={"version": 1}), "write-1")
+    assert request["ConditionExpression"] == "(attribute_exists(#0)) AND (attribute_not_exists(#1) OR #2 <> :0)"
+
+
+@pytest.mark.parametrize("write", [Delete(LINE, unchanged(7)), Check(LINE, unchanged(7))])
+def test_a_delete_or_a_check_has_its_key_and_its_condition(write: Write) -> None:
+    assert as_request(write, "write-1") == {
+        "TableName": "Lines",
+        "Key": {"order_id": {"S": "o-1"}, "line": {"N": "2"}},
+        "ConditionExpression": "#0 = :0",
+        "ExpressionAttributeNames": {"#0": "version"},
+        "ExpressionAttributeValues": {":0": {"N": "7"}},
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+
+
+def test_without_a_condition_none_is_sent() -> None:
+    assert as_request(Put(ORDER, {}), "write-1") == {
+        "TableName": "Orders",
+        "Item": {"order_id": {"S": "o-1"}, "write_id": {"S": "write-1"}},
+    }
+    assert as_request(Delete(ORDER), "write-1") == {"TableName": "Orders", "Key": {"order_id": {"S": "o-1"}}}
 
 
 HOSTILE = [
@@ -78,8 +119,26 @@ def test_a_put_goes_to_its_key_whatever_the_item_says() -> None:
     ids=["a put", "an update"],
 )
 def test_a_float_is_refused(write: Write) -> None:
-    with pytest.raises(TypeError, match="Decimal"):
+    sentence = "price: 0.1 is a float, and DynamoDB's numbers are exact decimals: use Decimal('0.1')"
+    with pytest.raises(TypeError, match=f"^{re.escape(sentence)}$"):
         as_request(write, "write-1")
+
+
+UNHOLDABLE = {
+    "in a list in a map": ({"lines": [{"price": 0.5}]}, TypeError, "a.lines[0].price: 0.5 is a float"),
+    "in a set": ({1.5}, TypeError, "a[0]: 1.5 is a float"),
+    "infinite": (float("inf"), TypeError, "DynamoDB has no such number"),
+    "a decimal NaN": (Decimal("NaN"), TypeError, "a: Infinity and NaN not supported"),
+    "39 digits": (Decimal(39 * "9"), ValueError, "a: 999999999999999999999999999999999999999 can't be held exactly"),
+    "too large": (Decimal("1E+130"), ValueError, "at most 38 digits, and are between 1E-130 and 9.9E+125"),
+    "of no type of DynamoDB's": ([date(2026, 2, 28)], TypeError, "a[0]: Unsupported type"),
+}
+
+
+@pytest.mark.parametrize(("value", "error", "sentence"), UNHOLDABLE.values(), ids=UNHOLDABLE)
+def test_what_dynamodb_cannot_hold_is_refused_and_named(value: Any, error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=re.escape(sentence)):
+        as_request(Put(ORDER, {"a": value}), "write-1")
 
 
 def test_the_write_is_not_changed_by_being_sent() -> None:
