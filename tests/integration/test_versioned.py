@@ -617,7 +617,7 @@ def test_what_cannot_be_meant_is_refused_before_sending(orders: Orders) -> None:
     for item, sentence in [
         (dict(order), "has version 1 and wasn't loaded"),
         (order | {"version": 7}, "version was changed from 1 to 7: a save counts it"),
-        (order | {"order_id": 9}, "the key was changed since the item was loaded"),
+        (order | {"order_id": 9}, "order_id is part of the key: to change it, save a new item and delete this one"),
         ({"customer_id": "c-1"}, "an item without order_id, which is part of its key"),
     ]:
         with pytest.raises(ValueError, match=sentence):
@@ -627,6 +627,8 @@ def test_what_cannot_be_meant_is_refused_before_sending(orders: Orders) -> None:
     with pytest.raises(TypeError, match="expected customer_id, order_id; got 1 values"):
         orders.load("c-1")
     assert not orders.calls
+    with pytest.raises(ValueError, match="order_id is part of the key"):
+        orders.modify("c-1", 1, change=lambda _: ids(2))
     with pytest.raises(TypeError, match="`change` returned None, expected the item as it should be"):
         orders.modify("c-1", 1, change=lambda item: None)  # type: ignore[arg-type, return-value]
     orders.plant(ids() | {"version": "first", "count": 1})

@@ -77,7 +77,8 @@ class VersionedTable:
     """A table whose items have a version, and the names of its key: `VersionedTable(client, "Orders", "order_id")`.
 
     `version` is the attribute that has it. The first save of an item makes version 1. An item that is older than the
-    attribute has none yet: its next save adopts it, as version 1.
+    attribute has none yet: its next save adopts it, as version 1. Beside it every written item has a `write_id`, by
+    which a write knows its own work; it isn't part of what `load` returns.
 
     With `checked=False` saves and deletes assert no version, unless a call says otherwise: the last writer wins, for
     the attributes that it changed. The version moves on all the same, so that others notice.
@@ -89,13 +90,8 @@ class VersionedTable:
     def __init__(
         self, client: "DynamoDBClient", name: str, *key_names: str, version: str = "version", checked: bool = True
     ) -> None:
-        self._client, self._name, self._key_names, self._version, self._checked = (
-            client,
-            name,
-            key_names,
-            version,
-            checked,
-        )
+        self._client, self._name, self._key_names = client, name, key_names
+        self._version, self._checked = version, checked
 
     def key(self, *values: str | int | Decimal | bytes) -> Key:
         """The item's primary key: its values in the order of the names."""
@@ -188,6 +184,7 @@ class VersionedTable:
             after = change(before)
             if not isinstance(after, dict):
                 raise TypeError(f"{key}: `change` returned {after!r}, expected the item as it should be")
+            self._check_kept(key, found, after)
             if found is not None and not any(changes(found, after, but=self._kept(key))):
                 return Plan(VersionedItem(found))
             saving = self._replacing(key, found, after)
@@ -199,10 +196,10 @@ class VersionedTable:
         """The write that `save` makes, for `write_together` or a plan of your own."""
         before = _loaded(item)
         key = self._key_of(item)
+        self._check_kept(key, before, item)
         if self._checked if checked is None else checked:
             saving = self._replacing(key, before, item)
         else:
-            self._check_version(key, before, item)
             values, removed = changes(before or {}, item, but=self._kept(key))
             there = None if before is None else exists(self._key_names[0])
             saving = Update(key, values, there, removed, {self._version: 1})
@@ -230,7 +227,6 @@ class VersionedTable:
         return Check(key, _both(assumed, when), expected)
 
     def _replacing(self, key: Key, before: Item | None, after: Item) -> Put | Update:
-        self._check_version(key, before, after)
         version = version_of(key, before or {}, self._version) + 1
         return replacing(key, before, {**after, self._version: version}, self._version)
 
@@ -244,18 +240,17 @@ class VersionedTable:
         return [*dict(key.attributes), self._version, "write_id"]
 
     def _key_of(self, item: Item) -> Key:
+        source = _loaded(item) or item
         for name in self._key_names:
-            if name not in item:
+            if name not in source:
                 raise ValueError(f"{self._name}: an item without {name}, which is part of its key")
-        key = self.key(*(item[name] for name in self._key_names))
-        before = _loaded(item)
-        if before is not None and any(before[name] != value for name, value in key.attributes):
-            raise ValueError(
-                f"{key}: the key was changed since the item was loaded: make a new item, and delete this one"
-            )
-        return key
+        return self.key(*(source[name] for name in self._key_names))
 
-    def _check_version(self, key: Key, before: Item | None, after: Item) -> None:
+    def _check_kept(self, key: Key, before: Item | None, after: Item) -> None:
+        """Raises ValueError where what isn't the caller's to change was changed."""
+        for name, value in key.attributes:
+            if after.get(name, value) != value:
+                raise ValueError(f"{key}: {name} is part of the key: to change it, save a new item and delete this one")
         if self._version not in after:
             return
         if before is None:
