@@ -154,6 +154,27 @@ EXPECTED = {
     "15-unknown-account-last-delivery": Shown(
         dead_lettered={0: "given up after 6 deliveries: account_id: no account 'acc-dave' has been opened"},
     ),
+    "16-transfer": Shown(
+        journal={
+            "acc-alice t-0040": "POSTED -85.84, balance 1500, version 9",
+            "acc-bob t-0040": "POSTED 85.84, balance 85.84, version 9",
+        },
+        accounts={
+            "acc-alice": "OPEN, balance 1500 EUR, limit -500, version 9",
+            "acc-bob": "OPEN, balance 85.84 EUR, limit -400, version 9",
+        },
+    ),
+    "17-transfer-overdraws": Shown(
+        journal={
+            "acc-alice t-0041": "REJECTED OVERDRAFT_LIMIT, balance 1500, version 10",
+            "acc-bob t-0041": "REJECTED OVERDRAFT_LIMIT, balance 85.84, version 10",
+        },
+        accounts={
+            "acc-alice": "OPEN, balance 1500 EUR, limit -500, version 10",
+            "acc-bob": "OPEN, balance 85.84 EUR, limit -400, version 10",
+        },
+    ),
+    "18-transfer-to-oneself": Shown(dead_lettered={0: "to_account_id: expected another account than from_account_id"}),
 }
 
 

@@ -3,11 +3,13 @@
 import contextlib
 import io
 import json
+import random
 import threading
 import types
+from collections import Counter
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any
+from typing import Any, override
 from unittest import mock
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -40,7 +42,7 @@ class Faults:
     def __init__(self, fault: Fault | None = None, at: int = 0) -> None:
         self.fault, self.at = fault, at
         self.calls: list[str] = []
-        self.struck = False
+        self.struck: Counter[Fault] = Counter()
         self._dead = False
         self._lock = threading.Lock()
         self._call = threading.local()
@@ -68,11 +70,13 @@ class Faults:
     def _before_call(self, model: Any, **_: Any) -> None:
         with self._lock:
             self._check_alive()
-            self._call.struck = False
-            if self.fault in FOR_TRANSACTIONS and model.name != "TransactWriteItems":
-                return
-            self.calls.append(model.name)
-            self._call.struck = self.fault is not None and len(self.calls) == self.at
+            self._call.fault = self._choose(model.name)
+
+    def _choose(self, operation: str) -> Fault | None:
+        if self.fault in FOR_TRANSACTIONS and operation != "TransactWriteItems":
+            return None
+        self.calls.append(operation)
+        return self.fault if len(self.calls) == self.at else None
 
     def _sender(self, client: Any) -> Any:
         send = client._endpoint.http_session.send
@@ -80,16 +84,18 @@ class Faults:
         def before_send(request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
             with self._lock:
                 self._check_alive()
-            if not self._call.struck:
-                return None
-            self._call.struck = self.fault in EVERY_ATTEMPT
-            self.struck = True
-            return self._strike(request, send)
+                fault = self._call.fault
+                if fault is None:
+                    return None
+                self.struck[fault] += 1
+            if fault not in EVERY_ATTEMPT:
+                self._call.fault = None
+            return self._strike(fault, request, send)
 
         return before_send
 
-    def _strike(self, request: AWSPreparedRequest, send: Any) -> AWSResponse:
-        match self.fault:
+    def _strike(self, fault: Fault, request: AWSPreparedRequest, send: Any) -> AWSResponse:
+        match fault:
             case Fault.KILLED_BEFORE:
                 self._die()
             case Fault.KILLED_AFTER:
@@ -106,7 +112,7 @@ class Faults:
                 return _cancelled(request, "TransactionConflict")
             case Fault.CANCELLED_BY_THROTTLE:
                 return _cancelled(request, "ThrottlingError")
-        raise AssertionError(self.fault)
+        raise AssertionError(fault)
 
     def _check_alive(self) -> None:
         if self._dead:  # another thread of the same process was killed
@@ -116,6 +122,23 @@ class Faults:
         with self._lock:
             self._dead = True
         raise Killed
+
+
+class RandomFaults(Faults):
+    """Any fault, at any call, with this probability for each: the same for the same seed and calls."""
+
+    def __init__(self, seed: int, probability: float) -> None:
+        super().__init__()
+        self._random, self._probability = random.Random(seed), probability
+
+    @override
+    def _choose(self, operation: str) -> Fault | None:
+        self.calls.append(operation)
+        if self._random.random() >= self._probability:
+            return None
+        return self._random.choice(
+            [fault for fault in Fault if operation == "TransactWriteItems" or fault not in FOR_TRANSACTIONS]
+        )
 
 
 def _cancelled(request: AWSPreparedRequest, code: str) -> AWSResponse:

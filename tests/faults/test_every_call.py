@@ -17,6 +17,7 @@ from tests.local_aws.function import Queue, invoke, process_transactions, record
 from tests.local_aws.server import Endpoint
 from tests.local_aws.tables import create_tables
 
+TRANSFER = {"type": "transfer", "from_account_id": "carol", "to_account_id": "dave"}
 BATCH: list[Any] = [
     {"type": "open_account", "transaction_id": "open", "account_id": "alice", "currency": "EUR"},
     {"type": "open_account", "transaction_id": "open", "account_id": "bob", "currency": "EUR", "overdraft_limit": -500},
@@ -29,11 +30,17 @@ BATCH: list[Any] = [
     {"transaction_id": "3", "account_id": "alice", "amount": "-70"},
     {"type": "set_overdraft_limit", "transaction_id": "4", "account_id": "bob", "overdraft_limit": "-400"},
     {"type": "close_account", "transaction_id": "5", "account_id": "alice"},
+    {"type": "open_account", "transaction_id": "open", "account_id": "carol", "currency": "EUR", "overdraft_limit": -9},
+    {"type": "open_account", "transaction_id": "open", "account_id": "dave", "currency": "EUR"},
+    TRANSFER | {"transaction_id": "1", "amount": "6.50"},
+    TRANSFER | {"transaction_id": "1", "amount": "6.50"},
+    TRANSFER | {"transaction_id": "2", "amount": "2.51"},
+    TRANSFER | {"transaction_id": "2", "amount": "2.50"},
     {"transaction_id": "1", "account_id": "nobody", "amount": 1},
     {"transaction_id": "6", "account_id": "bob", "amount": "NaN"},
     "not JSON",
 ]
-DEAD = [json.dumps(BATCH[7]), json.dumps(BATCH[11]), json.dumps(BATCH[12]), "not JSON"]
+DEAD = [json.dumps(BATCH[7]), *map(json.dumps, BATCH[16:19]), "not JSON"]
 
 _numbers = itertools.count(1)
 
@@ -101,7 +108,7 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
 ) -> None:
     faultless, expected, wrong = play(ministack, dynamodb, rival)
     assert not wrong
-    assert expected.counts() == {"POSTED": 6, "OVERDRAFT_LIMIT": 2, "BALANCE_NOT_ZERO": 1}
+    assert expected.counts() == {"POSTED": 9, "OVERDRAFT_LIMIT": 3, "BALANCE_NOT_ZERO": 1}
     tried: Counter[str] = Counter()
     failures: list[str] = []
     commits = faultless.calls.count("TransactWriteItems")

@@ -1,15 +1,38 @@
-"""Many workers, one account: what a queue and a dozen Lambda environments do to it, without the waiting."""
+"""Many workers, few accounts: what a queue and a dozen Lambda environments do to it, without the waiting."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from tests.local_aws.checker import read_books, violations
+from tests.local_aws.checker import Books, read_books, violations
 from tests.local_aws.function import Queue, process_transactions, record
 from tests.local_aws.server import Endpoint
 from tests.local_aws.tables import Tables
 
 WORKERS = 8
 BATCH = 10
+OPENING = {"type": "open_account", "transaction_id": "o", "currency": "EUR", "overdraft_limit": -200}
+
+
+def work_off(
+    messages: list[dict[str, Any]],
+    ministack: Endpoint,
+    dynamodb: Endpoint,
+    tables: Tables,
+    openings: list[dict[str, Any]],
+) -> Books:
+    """The books after the workers have posted the messages, each its share, all at once; the openings were before."""
+    workers = [process_transactions(ministack, tables, dynamodb) for _ in range(WORKERS)]
+    Queue([record(opening) for opening in openings]).deliver_until_quiet(workers[0])
+
+    def work(number: int) -> None:
+        mine = messages[number::WORKERS]
+        for start in range(0, len(mine), BATCH):
+            Queue([record(message) for message in mine[start : start + BATCH]]).deliver_until_quiet(workers[number])
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        list(pool.map(work, range(WORKERS)))
+    return read_books(dynamodb, tables)
 
 
 def test_eight_workers_on_one_account_post_each_transaction_once(
@@ -22,22 +45,38 @@ def test_eight_workers_on_one_account_post_each_transaction_once(
     ]
     messages = payments + choose.sample(payments, 240)  # 30 % of all messages are duplicates
     choose.shuffle(messages)
-    workers = [process_transactions(ministack, tables, dynamodb) for _ in range(WORKERS)]
-    opening = {"type": "open_account", "transaction_id": "o", "account_id": "hot", "currency": "EUR"}
-    Queue([record(opening | {"overdraft_limit": -200})]).deliver_until_quiet(workers[0])
-
-    def work(number: int) -> None:
-        mine = messages[number::WORKERS]
-        for start in range(0, len(mine), BATCH):
-            Queue([record(message) for message in mine[start : start + BATCH]]).deliver_until_quiet(workers[number])
-
-    with ThreadPoolExecutor(WORKERS) as pool:
-        list(pool.map(work, range(WORKERS)))
-
-    books = read_books(dynamodb, tables)
+    books = work_off(messages, ministack, dynamodb, tables, [OPENING | {"account_id": "hot"}])
     assert not violations(books)
     assert {entry.transaction_id for entry in books.entries} == {"o"} | {
         payment["transaction_id"] for payment in payments
     }
     assert books.accounts["hot"].version == 561
     assert set(books.counts()) == {"POSTED", "OVERDRAFT_LIMIT"}
+
+
+def test_eight_workers_transfer_between_four_accounts_in_both_directions_and_all_money_stays(
+    ministack: Endpoint, dynamodb: Endpoint, tables: Tables
+) -> None:
+    choose = random.Random(8)
+    names = ["a", "b", "c", "d"]
+    transfers = []
+    for number in range(560):
+        payer, payee = choose.sample(names, 2)
+        transfers.append(
+            {
+                "type": "transfer",
+                "transaction_id": f"t-{number}",
+                "from_account_id": payer,
+                "to_account_id": payee,
+                "amount": choose.choice(["150", "75.10", "40"]),
+            }
+        )
+    messages = transfers + choose.sample(transfers, 240)
+    choose.shuffle(messages)
+    openings = [OPENING | {"account_id": name} for name in names]
+    books = work_off(messages, ministack, dynamodb, tables, openings)
+    assert not violations(books)
+    assert sum(account.balance for account in books.accounts.values()) == 0
+    assert sum(account.version for account in books.accounts.values()) == 4 + 2 * 560
+    assert set(books.counts()) == {"POSTED", "OVERDRAFT_LIMIT"}
+    assert books.counts().total() == 4 + 560

@@ -32,7 +32,15 @@ def test_the_library_is_a_package_of_its_own(ministack: Endpoint, tmp_path: Path
     python = tmp_path / "venv" / "bin" / "python"
     for command in (
         [sys.executable, "-m", "venv", tmp_path / "venv"],
-        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PROJECT / "layers/conditional_writes"],
+        [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            PROJECT / "layers/conditional_writes",
+        ],
     ):
         subprocess.run(command, check=True)
     environment = os.environ | ministack.environment

@@ -1,5 +1,7 @@
 """The handler against DynamoDB: what one worker sees, on both engines."""
 
+import itertools
+from decimal import Decimal
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +23,11 @@ def function(ministack: Endpoint, dynamodb: Endpoint, tables: Tables) -> ModuleT
 
 def payment(number: int, amount: object = 1, account: str = "alice") -> dict[str, Any]:
     return {"transaction_id": f"t-{number}", "account_id": account, "amount": amount}
+
+
+def transfer(number: int, payer: str, payee: str, amount: object) -> dict[str, Any]:
+    accounts = {"from_account_id": payer, "to_account_id": payee}
+    return {"type": "transfer", "transaction_id": f"t-{number}", "amount": amount} | accounts
 
 
 def test_a_transaction_of_a_hundred_items_is_one_commit_and_more_are_two(
@@ -64,6 +71,53 @@ def test_a_rejection_is_replayed_and_never_flips(function: ModuleType, dynamodb:
     books = read_books(dynamodb, tables)
     assert books.counts() == {"POSTED": 2, "OVERDRAFT_LIMIT": 1}
     assert books.accounts["alice"].balance == 1000
+
+
+def test_a_transfer_is_posted_or_rejected_on_both_sides_and_repeated_on_neither(
+    function: ModuleType, dynamodb: Endpoint, tables: Tables
+) -> None:
+    openings = [record(OPEN), record(OPEN | {"account_id": "bob", "overdraft_limit": -500})]
+    rent, too_much = record(transfer(1, "bob", "alice", "400.50")), record(transfer(2, "bob", "alice", 100))
+    assert not invoke(function, [*openings, rent, too_much])
+    assert not invoke(function, [again(rent), record(transfer(1, "bob", "alice", 400.5)), again(too_much)])
+    books = read_books(dynamodb, tables)
+    assert not violations(books)
+    assert [account.balance for account in (books.accounts["alice"], books.accounts["bob"])] == [400.5, -400.5]
+    for account_id, amount in (("alice", 400.5), ("bob", -400.5)):
+        opened, posted, rejected = (entry.outcome for entry in books.journal[account_id])
+        assert (posted.status, posted.amount, posted.balance_after) == ("POSTED", amount, amount)
+        assert (rejected.reason, rejected.amount, rejected.balance_after) == ("OVERDRAFT_LIMIT", 0, amount)
+        assert [outcome.account_version for outcome in (opened, posted, rejected)] == [1, 2, 3]
+
+
+def test_a_long_chain_of_transfers_in_one_batch_is_posted_in_order_a_hundred_items_at_a_time(
+    function: ModuleType, dynamodb: Endpoint, tables: Tables
+) -> None:
+    calls: list[str] = []
+    names = ["alice", *(f"acc-{number}" for number in range(60))]
+    assert not invoke(function, [record(OPEN | {"account_id": name}) for name in names])
+    assert not invoke(function, [record(payment(0, "12.50"))])
+    function.ledger.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
+    chain = [transfer(number, *pair, "12.50") for number, pair in enumerate(itertools.pairwise(names), 1)]
+    assert not invoke(function, [record(one) for one in chain])
+    assert calls == ["BatchGetItem", "TransactWriteItems", "TransactWriteItems"]
+    books = read_books(dynamodb, tables)
+    assert not violations(books)
+    assert books.accounts[names[-1]].balance == Decimal("12.5")
+    assert books.counts() == {"POSTED": 61 + 1 + 60}
+
+
+def test_a_transfer_waits_until_both_its_accounts_are_open(
+    function: ModuleType, dynamodb: Endpoint, tables: Tables
+) -> None:
+    queue = Queue([record(OPEN | {"overdraft_limit": -5}), record(transfer(1, "alice", "bob", 5))])
+    queue.deliver(function)
+    assert queue.records
+    assert [entry.transaction_id for entry in read_books(dynamodb, tables).entries] == ["open"]
+    assert not invoke(function, [record(OPEN | {"account_id": "bob"})])
+    queue.deliver(function)
+    assert not queue.records
+    assert read_books(dynamodb, tables).accounts["bob"].balance == 5
 
 
 def test_exact_decimals_survive_the_way_through_dynamodb(

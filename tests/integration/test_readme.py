@@ -1,4 +1,4 @@
-"""The README's example of the library is run as it stands there."""
+"""The README's examples of the library are run as they stand there."""
 
 import os
 import re
@@ -10,25 +10,40 @@ from conditional_writes import Deadline
 from tests.local_aws.server import PROJECT, Endpoint
 
 
-def test_the_readmes_example_never_books_a_flight_over(dynamodb: Endpoint) -> None:
+def test_the_readmes_examples_do_what_they_say(dynamodb: Endpoint) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
-    client = dynamodb.client("dynamodb")
-    client.create_table(
+    dynamodb.client("dynamodb").create_table(
         TableName="Flights",
         BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[{"AttributeName": "flight_id", "AttributeType": "S"}],
         KeySchema=[{"AttributeName": "flight_id", "KeyType": "HASH"}],
     )
-    flight = {"flight_id": {"S": "TL1"}, "seats": {"N": "20"}, "passengers": {"L": []}, "version": {"N": "1"}}
-    client.put_item(TableName="Flights", Item=flight)
     names: dict[str, Any] = {}
     with mock.patch.dict(os.environ, dynamodb.environment):
         exec(example, names)
+    flights = names["flights"]
+    flights.save({"flight_id": "TL1", "seats": 20, "passengers": []})
+    early = flights.save({"flight_id": "TL2", "seats": 9, "passengers": ["p-0"], "status": "BOARDING"})
+
+    def reserve(number: int) -> bool:
+        try:
+            names["reserve_seat"]("TL1", f"p-{number}", Deadline.after(30))
+        except names["SoldOut"]:
+            return False
+        return True
+
     with ThreadPoolExecutor(8) as pool:
-        reserved = list(
-            pool.map(lambda number: names["reserve_seat"]("TL1", f"p-{number}", Deadline.after(30)), range(30))
-        )
+        reserved = list(pool.map(reserve, range(1, 31)))
     assert sum(reserved) == 20
-    booked = client.get_item(TableName="Flights", Key={"flight_id": {"S": "TL1"}})["Item"]
-    assert len({passenger["S"] for passenger in booked["passengers"]["L"]}) == 20
-    assert booked["version"]["N"] == "21"
+    booked = flights.load("TL1")
+    assert len(set(booked["passengers"])) == 20
+    assert booked["version"] == 21
+
+    assert names["delay"]("TL2", "12:30") == "delayed"
+    departed = flights.save(flights.load("TL2") | {"status": "DEPARTED"})
+    assert "the condition doesn't hold" in names["delay"]("TL2", "13:00")
+    assert flights.load("TL2") == departed == early | {"departs_at": "12:30", "status": "DEPARTED", "version": 3}
+
+    names["merge"]("TL2", "TL1")
+    assert flights.load("TL2") is None
+    assert flights.load("TL1")["passengers"][-1] == "p-0"

@@ -1,6 +1,6 @@
 """What always holds, recomputed from the tables alone: nobody's word is taken for it."""
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -8,8 +8,8 @@ from decimal import Decimal
 from conditional_writes.items import from_dynamodb
 from ledger.accounts import Account, account_from_item
 from ledger.journal import Entry, entry_from_item
-from ledger.messages import from_request
-from ledger.rules import decide
+from ledger.messages import Transfer, from_request
+from ledger.rules import Decision, UnknownAccount, decide
 from tests.local_aws.server import Endpoint
 from tests.local_aws.tables import Tables, scan
 
@@ -26,8 +26,12 @@ class Books:
         return [entry for entries in self.journal.values() for entry in entries]
 
     def counts(self) -> Counter[str]:
-        """Entries by status, the rejected ones by reason."""
-        return Counter(entry.outcome.reason or entry.outcome.status for entry in self.entries)
+        """Transactions by status, the rejected ones by reason. A transfer, with its two entries, counts once."""
+        return Counter(
+            entry.outcome.reason or entry.outcome.status
+            for entry in self.entries
+            if entry.account_id == from_request(entry.request).account_ids[0]
+        )
 
 
 def read_books(endpoint: Endpoint, tables: Tables) -> Books:
@@ -46,13 +50,14 @@ CLAIMS = (
     "replaying each journal gives every decision again",
     "and every balance",
     "no account was below its limit at any version",
+    "each transfer has its two sides, and they sum to zero",
     "the balances' sum is that of the posted amounts",
 )
 
 
 def violations(books: Books) -> list[str]:
     """A sentence for each thing that should hold, and doesn't."""
-    return [*_unknown_accounts(books), *_conservation(books), *_each_account(books)]
+    return [*_unknown_accounts(books), *_conservation(books), *_transfers(books), *_each_account(books)]
 
 
 def _unknown_accounts(books: Books) -> Iterator[str]:
@@ -67,26 +72,73 @@ def _conservation(books: Books) -> Iterator[str]:
         yield f"the balances' sum is {balances}, that of the posted amounts {amounts}"
 
 
+def _transfers(books: Books) -> Iterator[str]:
+    transfers: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
+    for entry in books.entries:
+        message = from_request(entry.request)
+        if isinstance(message, Transfer):
+            transfers[message.transaction_id, *message.account_ids].append(entry)
+    for (transaction_id, *account_ids), sides in transfers.items():
+        transfer = f"transfer {transaction_id} from {' to '.join(account_ids)}"
+        if sorted(side.account_id for side in sides) != sorted(account_ids):
+            yield f"{transfer}: its entries are on {', '.join(side.account_id for side in sides)}"
+            continue
+        one, other = sides
+        if (one.request, one.payload_hash) != (other.request, other.payload_hash):
+            yield f"{transfer}: its sides are of different requests, {one.request} and {other.request}"
+        if (one.outcome.status, one.outcome.reason) != (other.outcome.status, other.outcome.reason):
+            yield f"{transfer}: its sides have different outcomes, {one.outcome} and {other.outcome}"
+        if one.outcome.amount + other.outcome.amount != 0:
+            yield f"{transfer}: its sides' amounts are {one.outcome.amount:f} and {other.outcome.amount:f}"
+
+
 def _each_account(books: Books) -> Iterator[str]:
+    sound: dict[str, list[Entry]] = {}
     for account_id, account in books.accounts.items():
         entries = books.journal.get(account_id, [])
         versions = [entry.outcome.account_version for entry in entries]
         if versions != list(range(1, account.version + 1)):
             yield f"{account_id}: at version {account.version}, but its journal has {versions}"
         else:
-            yield from _replay(account, entries)
+            sound[account_id] = entries
+    yield from _replay(books.accounts, sound)
 
 
-def _replay(account: Account, entries: list[Entry]) -> Iterator[str]:
-    replayed: Account | None = None
-    for entry in entries:
-        decision = decide(from_request(entry.request), replayed)
-        replayed = decision.account
-        found = entry.outcome
-        expected = (str(decision.status), decision.reason, decision.amount, replayed.balance)
-        if (found.status, found.reason, found.amount, found.balance_after) != expected:
-            yield f"{account.account_id}: version {replayed.version} should be {expected}, and is {found}"
-        if found.balance_after < replayed.overdraft_limit:
-            yield f"{account.account_id}: version {replayed.version} is below its limit {replayed.overdraft_limit}"
-    if replayed != account:
-        yield f"{account.account_id}: its journal gives {replayed}, the account is {account}"
+def _replay(accounts: dict[str, Account], journal: dict[str, list[Entry]]) -> Iterator[str]:
+    """Decides every entry again, the journals together: a transfer once it comes next on both its accounts."""
+    replayed: dict[str, Account] = {}
+    left = {account_id: deque(entries) for account_id, entries in journal.items()}
+    to_try = list(left)
+    while to_try:
+        entries = left[to_try.pop()]
+        if not entries:
+            continue
+        request = entries[0].request
+        message = from_request(request)
+        if any(not left.get(name) or left[name][0].request != request for name in message.account_ids):
+            continue
+        try:
+            decisions = decide(message, *map(replayed.get, message.account_ids))
+        except UnknownAccount:
+            continue
+        for account_id, decision in zip(message.account_ids, decisions, strict=True):
+            replayed[account_id] = decision.account
+            yield from _compare(left[account_id].popleft(), decision)
+        to_try += message.account_ids
+    for account_id, entries in left.items():
+        if entries:
+            yield (
+                f"{account_id}: version {entries[0].outcome.account_version} can't be replayed: {entries[0].request}"
+                " isn't next on all of its accounts, or one of them isn't open"
+            )
+        elif replayed.get(account_id) != accounts[account_id]:
+            yield f"{account_id}: its journal gives {replayed.get(account_id)}, the account is {accounts[account_id]}"
+
+
+def _compare(entry: Entry, decision: Decision) -> Iterator[str]:
+    found, account = entry.outcome, decision.account
+    expected = (str(decision.status), decision.reason, decision.amount, account.balance)
+    if (found.status, found.reason, found.amount, found.balance_after) != expected:
+        yield f"{account.account_id}: version {account.version} should be {expected}, and is {found}"
+    if found.balance_after < account.overdraft_limit:
+        yield f"{account.account_id}: version {account.version} is below its limit {account.overdraft_limit}"

@@ -14,6 +14,7 @@ JUNK = (
     '{"transaction_id": "junk", "account_id": "acc-0001", "amount": 1, "colour": "green"}',
     '{"transaction_id": "", "account_id": "acc-0001", "amount": 1}',
     '{"transaction_id": "junk", "account_id": "acc-0001", "amount": 1' + 38 * "0" + "1}",
+    '{"type": "transfer", "transaction_id": "junk", "from_account_id": "acc-1", "to_account_id": "acc-1", "amount": 1}',
     '{"type": "withdraw", "transaction_id": "junk", "account_id": "acc-0001"}',
 )
 
@@ -40,7 +41,7 @@ def _opening(choose: random.Random, name: str) -> dict[str, Any]:
         "type": "open_account",
         "transaction_id": f"open-{name}",
         "account_id": name,
-        "currency": choose.choice(["EUR", "EUR", "EUR", "CHF"]),
+        "currency": choose.choice([*9 * ["EUR"], "CHF"]),
         "overdraft_limit": choose.choice(["0", "-200", "-500", "-1000"]),
     }
 
@@ -55,6 +56,14 @@ def _event(choose: random.Random, names: list[str], number: int) -> dict[str, An
     name = names[min(int(choose.paretovariate(0.4)) - 1, len(names) - 1)]
     event = {"transaction_id": f"t-{number:06}", "account_id": name}
     kind = choose.random()
+    if kind < 0.09:
+        return {
+            "type": "transfer",
+            "transaction_id": event["transaction_id"],
+            "from_account_id": name,
+            "to_account_id": choose.choice([other for other in names if other != name]),
+            "amount": f"{choose.randint(1, 120)}.{choose.randint(0, 99):02}",
+        }
     if kind < 0.75:
         return event | {
             "amount": f"-{choose.randint(1, 120)}.{choose.randint(0, 99):02}",

@@ -112,11 +112,12 @@ def _report(bodies: list[str], books: Books, letters: list[DeadLetter], seconds:
     table.add_column(justify="right")
     table.add_row("messages sent", f"{len(bodies):,}")
     table.add_row("accounts", f"{len(books.accounts):,}")
+    repeated = len(bodies) - counts.total() - len(letters)
     table.add_row("posted", f"{counts.pop('POSTED', 0):,}", style="green")
     table.add_row("rejected", f"{counts.total():,}", style="yellow")
     for reason, count in counts.most_common():
         table.add_row(f"  {reason}", f"{count:,}", style="dim yellow")
-    table.add_row("duplicates absorbed", f"{len(bodies) - len(books.entries) - len(letters):,}")
+    table.add_row("duplicates absorbed", f"{repeated:,}")
     table.add_row("dead-lettered", f"{len(letters):,}", style="red")
     for reason, count in Counter(_in_general(letter.reason) for letter in letters).most_common():
         table.add_row(f"  {reason}", f"{count:,}", style="dim red")
@@ -144,7 +145,7 @@ def vanished(bodies: list[str], books: Books, letters: list[DeadLetter]) -> Iter
         except InvalidMessage:
             yield f"an invalid message vanished: {body}"
         else:
-            if (message.account_ids[0], message.transaction_id) not in posted:
+            if any((account_id, message.transaction_id) not in posted for account_id in message.account_ids):
                 yield f"a message vanished: {body}"
 
 

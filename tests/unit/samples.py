@@ -1,4 +1,4 @@
-"""One account and its messages, to say in a test only what matters there."""
+"""Two accounts and their messages, to say in a test only what matters there."""
 
 import json
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ledger.accounts import Account, AccountStatus
-from ledger.messages import CloseAccount, OpenAccount, SetOverdraftLimit, Transaction
+from ledger.messages import CloseAccount, OpenAccount, SetOverdraftLimit, Transaction, Transfer
 
 NOW = "2026-01-31T12:00:00.000+00:00"
 
@@ -20,6 +20,7 @@ ALICE = Account(
     status=AccountStatus.OPEN,
     version=7,
 )
+BOB = replace(ALICE, account_id="bob", balance=Decimal(5), overdraft_limit=Decimal(0), version=3)
 CLOSED = replace(ALICE, balance=Decimal(0), status=AccountStatus.CLOSED)
 
 
@@ -37,6 +38,17 @@ def payment(
     return Transaction(transaction_id=transaction_id, account_id=account_id, amount=Decimal(amount), currency=currency)
 
 
+def transfer(
+    amount: str | int = 1, transaction_id: str = "t-1", from_account_id: str = "alice", to_account_id: str = "bob"
+) -> Transfer:
+    return Transfer(
+        transaction_id=transaction_id,
+        from_account_id=from_account_id,
+        to_account_id=to_account_id,
+        amount=Decimal(amount),
+    )
+
+
 def limit(overdraft_limit: str | int, transaction_id: str = "t-1") -> SetOverdraftLimit:
     return SetOverdraftLimit(
         transaction_id=transaction_id, account_id="alice", overdraft_limit=Decimal(overdraft_limit)
@@ -47,22 +59,46 @@ def closing(transaction_id: str = "t-1") -> CloseAccount:
     return CloseAccount(transaction_id=transaction_id, account_id="alice")
 
 
+LARGEST: dict[str, Any] = {
+    "amount": Decimal(f"{'1' * 38}e-130"),
+    "occurred_at": datetime(2026, 2, 28, 12, 0, 0, 1, tzinfo=UTC),
+    "description": "\U0001f3e6" * 500,
+    "metadata": {chr(0x1F300 + name) * 64: "\U0001f3e6" * 256 for name in range(20)},
+}
+"""Every field as long as it may be, in characters of four bytes."""
+
+
 def largest_transaction(number: int = 0) -> Transaction:
-    """Every field as long as it may be, in characters of four bytes; each number has an id of its own."""
+    """Each number has an id of its own."""
     return Transaction(
+        transaction_id=chr(0x10000 + number) * 128, account_id="\U0001f3e6" * 128, currency="EUR", **LARGEST
+    )
+
+
+def largest_transfer(number: int = 0) -> Transfer:
+    """Each number has an id of its own."""
+    return Transfer(
         transaction_id=chr(0x10000 + number) * 128,
-        account_id="\U0001f3e6" * 128,
-        amount=Decimal(f"{'1' * 38}e-130"),
-        currency="EUR",
-        occurred_at=datetime(2026, 2, 28, 12, 0, 0, 1, tzinfo=UTC),
-        description="\U0001f3e6" * 500,
-        metadata={chr(0x1F300 + name) * 64: "\U0001f3e6" * 256 for name in range(20)},
+        from_account_id="\U0001f3e6" * 128,
+        to_account_id="\U0001f3e7" * 128,
+        **LARGEST,
     )
 
 
 def transaction_body(**fields: str | None) -> str:
     """A transaction's body; each field in JSON, None for one that isn't there."""
     return _body({"transaction_id": '"t-1"', "account_id": '"alice"', "amount": "1"} | fields)
+
+
+def transfer_body(**fields: str | None) -> str:
+    start = {
+        "type": '"transfer"',
+        "transaction_id": '"t-1"',
+        "from_account_id": '"alice"',
+        "to_account_id": '"bob"',
+        "amount": "1",
+    }
+    return _body(start | fields)
 
 
 def opening_body(**fields: str | None) -> str:

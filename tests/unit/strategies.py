@@ -6,7 +6,7 @@ from decimal import Decimal
 from hypothesis import strategies as st
 
 from conditional_writes import EXACT
-from ledger.messages import CloseAccount, Message, OpenAccount, SetOverdraftLimit, Transaction
+from ledger.messages import CloseAccount, Message, OpenAccount, SetOverdraftLimit, Transaction, Transfer
 
 ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128)
 times = st.datetimes(
@@ -41,20 +41,38 @@ everyday_amounts = st.decimals(-1000, 1000, places=2).filter(bool)
 everyday_limits = st.integers(-5, 0).map(lambda hundreds: Decimal(100 * hundreds))
 
 
+@st.composite
+def transfers(
+    draw: st.DrawFn,
+    account_ids: st.SearchStrategy[str],
+    transaction_ids: st.SearchStrategy[str],
+    amounts: st.SearchStrategy[Decimal],
+) -> Transfer:
+    payer, payee = draw(st.lists(account_ids, min_size=2, max_size=2, unique=True))
+    return Transfer(
+        transaction_id=draw(transaction_ids),
+        from_account_id=payer,
+        to_account_id=payee,
+        amount=draw(amounts).copy_abs(),
+    )
+
+
 def messages_of(
     account_ids: st.SearchStrategy[str],
     transaction_ids: st.SearchStrategy[str],
     amounts: st.SearchStrategy[Decimal] = everyday_amounts,
     limits: st.SearchStrategy[Decimal] = everyday_limits,
 ) -> st.SearchStrategy[Message]:
-    """Transactions most of all; few closings, or the rest of a sequence is about a closed account."""
+    """Those that move money most of all; few closings, or the rest of a sequence is about a closed account."""
     currencies = st.sampled_from(["EUR", "EUR", "CHF"])
     whose = {"account_id": account_ids, "transaction_id": transaction_ids}
-    transactions = st.builds(Transaction, **whose, amount=amounts, currency=st.none() | currencies)
+    payments = st.builds(Transaction, **whose, amount=amounts, currency=st.none() | currencies)
+    between = transfers(account_ids, transaction_ids, amounts)
     openings = st.builds(OpenAccount, **whose, currency=currencies, overdraft_limit=limits)
     limit_changes = st.builds(SetOverdraftLimit, **whose, overdraft_limit=limits)
     closings = st.builds(CloseAccount, **whose)
-    return st.sampled_from([transactions] * 7 + [limit_changes] * 2 + [openings, closings]).flatmap(lambda kind: kind)
+    kinds = [payments] * 4 + [between] * 4 + [limit_changes] * 2 + [openings, closings]
+    return st.sampled_from(kinds).flatmap(lambda kind: kind)
 
 
 @st.composite

@@ -21,7 +21,15 @@ from ledger.messages import (
     decode,
     from_request,
 )
-from tests.unit.samples import in_json, largest_transaction, opening_body, payment, transaction_body
+from tests.unit.samples import (
+    in_json,
+    largest_transaction,
+    largest_transfer,
+    opening_body,
+    payment,
+    transaction_body,
+    transfer_body,
+)
 from tests.unit.strategies import any_message, exact_numbers
 
 REASON_CHARACTERS = 400
@@ -30,7 +38,7 @@ REASON_CHARACTERS = 400
 NOT_FOR_SQS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """SQS refuses a message with one of these, in the body or in an attribute."""
 
-TYPES = "open_account, transaction, set_overdraft_limit, close_account"
+TYPES = "open_account, transaction, transfer, set_overdraft_limit, close_account"
 NUMBER = 'expected a decimal number, such as "-12.50"'
 FINITE = "expected a finite decimal number"
 RANGE = "expected a number between 1E-130 and 9.9E+125"
@@ -94,6 +102,28 @@ REFUSED = {
     "an exponent of 20 digits": (transaction_body(amount='"1e99999999999999999999"'), f"amount: {NUMBER}"),
     "a limit above zero": (opening_body(overdraft_limit='"0.01"'), f"overdraft_limit: {LIMIT}"),
     "a limit null": (opening_body(overdraft_limit="null"), "overdraft_limit: expected `decimal`, got `null`"),
+    "a transfer of zero": (transfer_body(amount="0.00"), "amount: expected a number greater than zero"),
+    "a transfer of less than zero": (transfer_body(amount='"-1"'), "amount: expected a number greater than zero"),
+    "a transfer of NaN": (transfer_body(amount="NaN"), f"amount: {FINITE}, got NaN"),
+    "a transfer of 39 digits": (transfer_body(amount="1" * 39), "amount: 39 digits, expected at most 38"),
+    "a transfer of an amount that is spelled otherwise": (transfer_body(amount='"1_0"'), f"amount: {NUMBER}"),
+    "a transfer to oneself": (
+        transfer_body(to_account_id='"alice"'),
+        "to_account_id: expected another account than from_account_id",
+    ),
+    "a transfer from nobody": (
+        transfer_body(from_account_id=None),
+        "body: object missing required field `from_account_id`",
+    ),
+    "a transfer to an empty account id": (
+        transfer_body(to_account_id='""'),
+        "to_account_id: expected `str` of length >= 1",
+    ),
+    "a transfer of an account": (
+        transfer_body(account_id='"alice"'),
+        "body: object contains unknown field `account_id`",
+    ),
+    "a transfer's currency": (transfer_body(currency='"EUR"'), "body: object contains unknown field `currency`"),
     "currency in small letters": (transaction_body(currency='"eur"'), f"currency: {CURRENCY}"),
     "currency of four letters": (transaction_body(currency='"EURO"'), f"currency: {CURRENCY}"),
     "currency and a newline": (transaction_body(currency='"EUR\\n"'), f"currency: {CURRENCY}"),
@@ -191,8 +221,8 @@ def test_a_body_is_measured_in_bytes() -> None:
 
 
 @pytest.mark.parametrize("ensure_ascii", [False, True], ids=["as UTF-8", "as escapes"])
-def test_the_largest_valid_message_is_no_larger_than_a_body_may_be(ensure_ascii: bool) -> None:
-    largest = largest_transaction()
+@pytest.mark.parametrize("largest", [largest_transaction(), largest_transfer()], ids=["transaction", "transfer"])
+def test_the_largest_valid_message_is_no_larger_than_a_body_may_be(largest: Message, ensure_ascii: bool) -> None:
     assert decode(json.dumps(largest.request(), ensure_ascii=ensure_ascii)) == largest
 
 
@@ -351,7 +381,10 @@ def test_a_request_is_a_body_of_the_same_message(message: Message) -> None:
 
 
 names = st.sampled_from(
-    ["type", "transaction_id", "account_id", "amount", "currency", "overdraft_limit", "occurred_at", "metadata"]
+    [
+        *("type", "transaction_id", "account_id", "from_account_id", "to_account_id"),
+        *("amount", "currency", "overdraft_limit", "occurred_at", "metadata"),
+    ]
 )
 values: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -360,11 +393,11 @@ values: st.SearchStrategy[Any] = st.recursive(
     | st.floats()
     | st.text()
     | st.text(string.digits + "+-eE._ ", max_size=12)
-    | st.sampled_from(["open_account", "transaction", "close_account", "EUR", "2026-02-28T12:00:00Z", "1e999999999"]),
+    | st.sampled_from(["open_account", "transfer", "alice", "EUR", "2026-02-28T12:00:00Z", "1e999999999"]),
     lambda inner: st.lists(inner) | st.dictionaries(names | st.text(), inner),
     max_leaves=8,
 )
-valid = st.just({"transaction_id": "t-1", "account_id": "alice", "amount": 1})
+valid = st.sampled_from([json.loads(transaction_body()), json.loads(transfer_body())])
 bodies = (
     st.text()
     | st.text(st.characters())  # lone surrogates too

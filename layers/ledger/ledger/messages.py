@@ -8,7 +8,7 @@ import json
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -43,10 +43,14 @@ class InvalidMessage(Exception):
 class Message(
     msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="type"
 ):
-    """What all messages have. A `transaction_id` is unique per account: it makes a repetition harmless."""
+    """What all messages have. A `transaction_id` is unique per account: it makes a repetition harmless.
+
+    `account_fields` names the fields with the accounts that the message is about.
+    """
+
+    account_fields: ClassVar[tuple[str, ...]]
 
     transaction_id: Id
-    account_id: Id
     occurred_at: Time | None = None
     description: Description | None = None
     metadata: Metadata | None = None
@@ -54,7 +58,7 @@ class Message(
     @property
     def account_ids(self) -> tuple[str, ...]:
         """The accounts that are read, decided on and changed together."""
-        return (self.account_id,)
+        return tuple(getattr(self, field) for field in self.account_fields)
 
     def request(self) -> dict[str, Any]:
         """The message in one spelling, whatever its producer's. A repetition must match it; the journal keeps it."""
@@ -62,7 +66,15 @@ class Message(
         return {name: _one_spelling(value) for name, value in request.items()}
 
 
-class OpenAccount(Message, frozen=True, tag="open_account"):
+class AccountMessage(Message, frozen=True):
+    """What all messages about one account have."""
+
+    account_fields = ("account_id",)
+
+    account_id: Id
+
+
+class OpenAccount(AccountMessage, frozen=True, tag="open_account"):
     currency: Currency
     overdraft_limit: Decimal = Decimal(0)
 
@@ -70,7 +82,7 @@ class OpenAccount(Message, frozen=True, tag="open_account"):
         msgspec.structs.force_setattr(self, "overdraft_limit", _exact_limit(self.overdraft_limit))
 
 
-class Transaction(Message, frozen=True, tag="transaction"):
+class Transaction(AccountMessage, frozen=True, tag="transaction"):
     """`amount` < 0 debits, > 0 credits. Where `currency` is given, it must be the account's."""
 
     amount: Decimal
@@ -82,14 +94,31 @@ class Transaction(Message, frozen=True, tag="transaction"):
             raise ValueError("amount: expected a number other than zero")
 
 
-class SetOverdraftLimit(Message, frozen=True, tag="set_overdraft_limit"):
+class Transfer(Message, frozen=True, tag="transfer"):
+    """Takes `amount` from one account and gives it to another: both, or neither."""
+
+    account_fields = ("from_account_id", "to_account_id")
+
+    from_account_id: Id
+    to_account_id: Id
+    amount: Decimal
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "amount", _exact("amount", self.amount))
+        if self.amount <= 0:
+            raise ValueError("amount: expected a number greater than zero")
+        if self.to_account_id == self.from_account_id:
+            raise ValueError("to_account_id: expected another account than from_account_id")
+
+
+class SetOverdraftLimit(AccountMessage, frozen=True, tag="set_overdraft_limit"):
     overdraft_limit: Decimal
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "overdraft_limit", _exact_limit(self.overdraft_limit))
 
 
-class CloseAccount(Message, frozen=True, tag="close_account"):
+class CloseAccount(AccountMessage, frozen=True, tag="close_account"):
     pass
 
 
@@ -104,6 +133,7 @@ class _Glance(msgspec.Struct):
 _MESSAGES: dict[str, type[Message]] = {
     "open_account": OpenAccount,
     "transaction": Transaction,
+    "transfer": Transfer,
     "set_overdraft_limit": SetOverdraftLimit,
     "close_account": CloseAccount,
 }

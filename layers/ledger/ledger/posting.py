@@ -62,7 +62,7 @@ the delivery wasn't posted, and should come again."""
 
 
 class PayloadChanged(Exception):
-    """The transaction id was used before on this account, with another payload; the text names what differs."""
+    """The transaction id was used before on one of its accounts, with another payload; the text names what differs."""
 
 
 class Delivery(Struct, frozen=True):
@@ -87,7 +87,7 @@ def _as_replayed(outcome: Outcome, _: DataRecord) -> Outcome:
 def idempotency_config() -> IdempotencyConfig:
     """Powertools' settings for a transaction. The handler registers its context in it, as always."""
     return IdempotencyConfig(
-        event_key_jmespath="[account_id, transaction_id]",
+        event_key_jmespath="[account_id || from_account_id, transaction_id]",
         payload_validation_jmespath="@",
         raise_on_no_idempotency_key=True,
         hash_function="sha256",
@@ -184,19 +184,21 @@ class Ledger(Struct, frozen=True):
         return Plan(fold, list(fold.writes.values()))
 
     def _fold_one(self, fold: "_Fold", message: Message, now: str) -> Result:
-        """One message through Powertools: replayed from its entry where there is one, else decided and staged."""
-        account_key = self._account_key(message.account_id)
-        entry_key = self._entry_key(message.account_id, message.transaction_id)
-        entry_found = fold.observed.get(entry_key)
-        existing = entry_from_item(entry_found) if entry_found else None
-        store = StagedRecord(completed_record(existing) if existing else None)
+        """One message through Powertools: replayed from its entry where there is one, else decided and staged.
+
+        A transfer has an entry on each side, and they commit together: either one replays it. Its outcome is the
+        payer's, unless only the payee's entry was found.
+        """
+        account_keys = [self._account_key(name) for name in message.account_ids]
+        entry_keys = [self._entry_key(name, message.transaction_id) for name in message.account_ids]
         request = message.request()
+        existing = fold.existing_entry(entry_keys, request)
+        store = StagedRecord(completed_record(existing) if existing else None)
+        decisions: list[Decision] = []
 
         def decide_now(*, request: dict[str, Any]) -> Outcome:
-            account = fold.observed.get(account_key)
-            decision = decide(message, account_from_item(account) if account else None)
-            fold.stage_account(account_key, decision.account)
-            return _outcome(decision, now)
+            decisions.extend(decide(message, *map(fold.account, account_keys)))
+            return _outcome(decisions[0], now)
 
         once = idempotent_function(
             decide_now,
@@ -215,10 +217,11 @@ class Ledger(Struct, frozen=True):
             return _payload_changed(existing, request)
         if not outcome.replayed:
             assert store.completed is not None, "an outcome that wasn't replayed has a record to commit"
-            fold.stage_entry(
-                entry_key,
-                Entry(message.account_id, message.transaction_id, request, store.completed.payload_hash, outcome),
-            )
+            payload_hash = store.completed.payload_hash
+            for account_key, entry_key, decision in zip(account_keys, entry_keys, decisions, strict=True):
+                account_id, side = decision.account.account_id, _outcome(decision, now)
+                fold.stage_account(account_key, decision.account)
+                fold.stage_entry(entry_key, Entry(account_id, message.transaction_id, request, payload_hash, side))
         return outcome
 
 
@@ -233,6 +236,15 @@ class _Fold(Struct):
         """Whether a message for these accounts fits the transaction: an entry each, and those that are new in it."""
         new_accounts = sum(account_key not in self.writes for account_key in account_keys)
         return len(self.writes) + new_accounts + len(account_keys) <= MAXIMUM_WRITES
+
+    def account(self, account_key: Key) -> Account | None:
+        item = self.observed[account_key]
+        return account_from_item(item) if item else None
+
+    def existing_entry(self, entry_keys: Sequence[Key], request: dict[str, Any]) -> Entry | None:
+        """The entry to answer from, where there is one: of several, one of another request than this comes first."""
+        found = [entry_from_item(item) for entry_key in entry_keys if (item := self.observed.get(entry_key))]
+        return min(found, key=lambda entry: entry.request == request, default=None)
 
     def stage_account(self, account_key: Key, account: Account) -> None:
         """The whole item where it is new, else what changed: under the version it had when the fold began."""

@@ -1,9 +1,10 @@
-"""The rules: what a message does to an account. Pure functions: change these to your own.
+"""The rules: what a message does to its accounts. Pure functions: change these to your own.
 
-Every decision, a rejection too, is about one version of the account and makes the next one. So the journal in version
+Every decision, a rejection too, is about one version of an account and makes the next one. So the journal in version
 order is the account's whole story, and `decide` replays it.
 """
 
+from collections.abc import Sequence
 from decimal import Decimal, Inexact, Overflow
 from enum import StrEnum
 
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from ledger.accounts import Account, AccountStatus
-from ledger.messages import CloseAccount, Message, OpenAccount, SetOverdraftLimit, Transaction
+from ledger.messages import CloseAccount, Message, OpenAccount, SetOverdraftLimit, Transaction, Transfer
 
 
 class Status(StrEnum):
@@ -47,19 +48,43 @@ class Decision(Struct, frozen=True):
         return Status.REJECTED if self.reason else Status.POSTED
 
 
-def decide(message: Message, account: Account | None) -> Decision:
-    """What becomes of `message`, the account being as it is. Raises UnknownAccount."""
-    if account is None:
-        if not isinstance(message, OpenAccount):
-            raise UnknownAccount(f"account_id: no account {message.account_id!r} has been opened")
-        return _posted(_opened(message))
+def decide(message: Message, *accounts: Account | None) -> tuple[Decision, ...]:
+    """What becomes of `message`: a decision for each of its accounts. Raises UnknownAccount.
+
+    `accounts` are those of `message.account_ids`, as they are and in that order; None for one that isn't there.
+    """
+    if isinstance(message, OpenAccount):
+        [account] = accounts
+        return (_posted(_opened(message)) if account is None else _rejected(account, Reason.ACCOUNT_EXISTS),)
+    known = _known(message, accounts)
+    if any(account.status is AccountStatus.CLOSED for account in known):
+        return tuple(_rejected(account, Reason.ACCOUNT_CLOSED) for account in known)
+    if isinstance(message, Transfer):
+        return _transfer(message, *known)
+    return (_change(message, *known),)
+
+
+def _known(message: Message, accounts: Sequence[Account | None]) -> list[Account]:
+    known = []
+    for field, account_id, account in zip(message.account_fields, message.account_ids, accounts, strict=True):
+        if account is None:
+            raise UnknownAccount(f"{field}: no account {account_id!r} has been opened")
+        known.append(account)
+    return known
+
+
+def _transfer(message: Transfer, payer: Account, payee: Account) -> tuple[Decision, Decision]:
+    """A debit and a credit, both posted; or both rejected, for the first reason there is."""
+    debit = _movement(payer, message.amount.copy_negate(), payee.currency)
+    credit = _movement(payee, message.amount, payer.currency)
+    reason = debit.reason or credit.reason
+    return (_rejected(payer, reason), _rejected(payee, reason)) if reason else (debit, credit)
+
+
+def _change(message: Message, account: Account) -> Decision:
     match message:
-        case OpenAccount():
-            return _rejected(account, Reason.ACCOUNT_EXISTS)
-        case _ if account.status is AccountStatus.CLOSED:
-            return _rejected(account, Reason.ACCOUNT_CLOSED)
-        case Transaction():
-            return _transaction(account, message)
+        case Transaction(amount=amount, currency=currency):
+            return _movement(account, amount, currency or account.currency)
         case SetOverdraftLimit(overdraft_limit=limit):
             if account.balance < limit:
                 return _rejected(account, Reason.OVERDRAFT_LIMIT)
@@ -82,16 +107,16 @@ def _opened(message: OpenAccount) -> Account:
     )
 
 
-def _transaction(account: Account, message: Transaction) -> Decision:
-    if message.currency not in (None, account.currency):
+def _movement(account: Account, amount: Decimal, currency: str) -> Decision:
+    if currency != account.currency:
         return _rejected(account, Reason.CURRENCY_MISMATCH)
     try:
-        balance = EXACT.add(account.balance, message.amount)
+        balance = EXACT.add(account.balance, amount)
     except (Inexact, Overflow):
         return _rejected(account, Reason.BALANCE_OUT_OF_RANGE)
-    if message.amount < 0 and balance < account.overdraft_limit:
+    if amount < 0 and balance < account.overdraft_limit:
         return _rejected(account, Reason.OVERDRAFT_LIMIT)
-    return _posted(replace(account, balance=balance), message.amount)
+    return _posted(replace(account, balance=balance), amount)
 
 
 def _posted(account: Account, amount: Decimal = Decimal(0)) -> Decision:

@@ -1,0 +1,98 @@
+"""A bank in bad weather: many transfers, few accounts, eight workers, and every fault there is, at random."""
+
+import contextlib
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.faults.faults import Fault, Killed, RandomFaults
+from tests.local_aws.checker import read_books, violations
+from tests.local_aws.dead_letters import take_dead_letters
+from tests.local_aws.function import Queue, process_transactions, record
+from tests.local_aws.server import Endpoint
+from tests.local_aws.tables import Tables
+
+ACCOUNTS = [f"acc-{number:02}" for number in range(50)]
+TRANSFERS = 10_000
+DUPLICATES = 1_500
+WORKERS = 8
+FAULTS_PER_CALL = 0.03
+SEED = 20_261_121
+
+
+def transfers(choose: random.Random) -> list[dict[str, Any]]:
+    made = []
+    for number in range(TRANSFERS):
+        payer, payee = choose.sample(ACCOUNTS, 2)
+        amount = f"{choose.randint(0, 150)}.{choose.randint(1, 99):02}"
+        ids = {"transaction_id": f"t-{number}", "from_account_id": payer, "to_account_id": payee}
+        made.append({"type": "transfer", "amount": amount} | ids)
+    return made
+
+
+def openings(choose: random.Random) -> list[dict[str, Any]]:
+    limits = [choose.choice(["0", "-100", "-250.50"]) for _ in ACCOUNTS]
+    return [
+        {
+            "type": "open_account",
+            "transaction_id": "open",
+            "account_id": name,
+            "currency": "EUR",
+            "overdraft_limit": limit,
+        }
+        for name, limit in zip(ACCOUNTS, limits, strict=True)
+    ] + [{"transaction_id": "first", "account_id": name, "amount": 200} for name in ACCOUNTS]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
+def test_ten_thousand_transfers_leave_the_total_as_it_was(
+    ministack: Endpoint, dynamodb: Endpoint, tables: Tables, capsys: pytest.CaptureFixture[str]
+) -> None:
+    choose = random.Random(SEED)
+    sent = transfers(choose)
+    messages = sent + choose.sample(sent, DUPLICATES)
+    choose.shuffle(messages)
+    workers = [
+        process_transactions(ministack, tables, dynamodb, MAX_RECEIVE_COUNT="1000000", POWERTOOLS_LOG_LEVEL="CRITICAL")
+        for _ in range(WORKERS)
+    ]
+    Queue([record(message) for message in openings(choose)]).deliver_until_quiet(workers[0])
+    faults = [RandomFaults(SEED + number, FAULTS_PER_CALL) for number in range(WORKERS)]
+
+    def work(number: int) -> int:
+        sizes, mine, deliveries = random.Random(number), messages[number::WORKERS], 0
+        while mine:
+            size = sizes.randint(1, 10)
+            queue, mine = Queue([record(message) for message in mine[:size]]), mine[size:]
+            while queue.records:
+                faults[number].revive()
+                queue.deliver(workers[number], Killed)
+                deliveries += 1
+        return deliveries
+
+    with contextlib.ExitStack() as struck, ThreadPoolExecutor(WORKERS) as pool:
+        for function, fault in zip(workers, faults, strict=True):
+            struck.enter_context(fault.on(function.ledger.client, function.sqs))
+        deliveries = sum(pool.map(work, range(WORKERS)))
+
+    books = read_books(dynamodb, tables)
+    strikes = sum((fault.struck for fault in faults), Counter())
+    with capsys.disabled():
+        print(
+            f"\n{TRANSFERS:,} transfers and {DUPLICATES:,} duplicates, {deliveries:,} deliveries,"
+            f" {sum(len(fault.calls) for fault in faults):,} AWS calls, {strikes.total():,} faults: {books.counts()}"
+        )
+    assert not violations(books)
+    assert sum(account.balance for account in books.accounts.values()) == Decimal(200 * len(ACCOUNTS))
+    assert {entry.transaction_id for entry in books.entries} == {transfer["transaction_id"] for transfer in sent} | {
+        "open",
+        "first",
+    }
+    assert set(books.counts()) == {"POSTED", "OVERDRAFT_LIMIT"}
+    assert not take_dead_letters(ministack, workers[0].DEAD_LETTER_QUEUE_URL)
+    assert strikes.keys() == set(Fault)

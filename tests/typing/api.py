@@ -1,0 +1,70 @@
+"""What a user's type checker makes of the library: checked by mypy in `make check`, never run."""
+
+from typing import Any, assert_type
+
+from conditional_writes import (
+    Condition,
+    Conflict,
+    Deadline,
+    Delete,
+    Item,
+    Key,
+    Observed,
+    Plan,
+    Put,
+    Update,
+    VersionedItem,
+    VersionedTable,
+    Written,
+    absent,
+    dynamodb_client,
+    equals,
+    key,
+    read,
+    unchanged,
+    write,
+    write_together,
+)
+
+client = dynamodb_client()
+orders = VersionedTable(client, "Orders", "customer_id", "order_id", version="revision", checked=False)
+
+order = orders.load("c-1", 7)
+assert_type(order, VersionedItem | None)
+assert order is not None
+assert_type(order | {"status": "PAID"}, VersionedItem)
+assert_type(orders.save(order, when=equals("status", "NEW"), checked=True), VersionedItem)
+assert_type(orders.update("c-1", 7, version=3, values={"status": "PAID"}, removed=["note"]), int)
+orders.delete(order)
+
+
+def pay(item: VersionedItem | None) -> Item:
+    if item is None:
+        raise LookupError
+    return item | {"status": "PAID"}
+
+
+assert_type(orders.modify("c-1", 7, change=pay, deadline=Deadline.after(1.5)), VersionedItem)
+
+assert_type(orders.saving(order), Put | Update)
+assert_type(orders.deleting(order), Delete)
+write_together(client, [orders.saving(order), Put(key("Events", event_id="e-1"), {}, absent("event_id"))])
+
+assert_type(unchanged(3) & ~absent("paid_at") | equals("status", "NEW"), Condition)
+
+
+def plan(observed: Observed) -> Plan[int]:
+    assert_type(observed[key("Orders", order_id="o-1")], dict[str, Any] | None)
+    return Plan(7)
+
+
+assert_type(
+    write(client, plan, read(client, [key("Orders", order_id="o-1")], Deadline.after(1)), Deadline.after(1)),
+    Written[int],
+)
+
+
+def handle(conflict: Conflict) -> None:
+    assert_type(conflict.key, Key)
+    assert_type(conflict.expected_version, int | None)
+    assert_type(conflict.found, VersionedItem | None)
