@@ -28,12 +28,11 @@ from conditional_writes import (
     Observed,
     Plan,
     Put,
-    Update,
     Write,
     absent,
     key,
     read,
-    unchanged,
+    replacing,
     write,
 )
 from conditional_writes.client import CONNECTIONS
@@ -176,7 +175,7 @@ class Ledger(Struct, frozen=True):
 
     def _plan(self, messages: Sequence[Message], observed: Observed, now: str) -> Plan["_Fold"]:
         """Folds the messages that fit one transaction: a pure function of what was observed."""
-        fold = _Fold(dict(observed))
+        fold = _Fold(observed, dict(observed))
         for message in messages:
             if not fold.has_room([self._account_key(name) for name in message.account_ids]):
                 break
@@ -226,8 +225,9 @@ class Ledger(Struct, frozen=True):
 
 
 class _Fold(Struct):
-    """A commit in the making: items as they'll be afterwards, and the writes that make them so."""
+    """A commit in the making: items as they were seen, as they'll be afterwards, and the writes that make them so."""
 
+    seen: Observed
     observed: dict[Key, Item | None]
     writes: dict[Key, Write] = {}
     results: list[Result] = []
@@ -247,19 +247,11 @@ class _Fold(Struct):
         return min(found, key=lambda entry: entry.request == request, default=None)
 
     def stage_account(self, account_key: Key, account: Account) -> None:
-        """The whole item where it is new, else what changed: under the version it had when the fold began."""
-        item = account_item(account)
-        staged = self.writes.get(account_key)
-        before = self.observed[account_key] or {}
-        if not before or isinstance(staged, Put):
-            self.writes[account_key] = Put(account_key, item, absent("account_id"))
-        else:
-            changed = {name: value for name, value in item.items() if before.get(name) != value}
-            if isinstance(staged, Update):
-                self.writes[account_key] = Update(account_key, staged.values | changed, staged.condition)
-            else:
-                self.writes[account_key] = Update(account_key, changed, unchanged(int(before["version"])))
-        self.observed[account_key] = before | item
+        """One write, however many messages are about the account: from what was seen to what it is now."""
+        before = self.seen[account_key]
+        after = (self.observed[account_key] or {}) | account_item(account)
+        self.writes[account_key] = replacing(account_key, before, after)
+        self.observed[account_key] = after
 
     def stage_entry(self, entry_key: Key, entry: Entry) -> None:
         item = entry_item(entry)
