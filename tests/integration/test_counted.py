@@ -1,7 +1,12 @@
-"""Requests and write units are exact, so a test may ask for them: the benchmark asserts each of Teller's."""
+"""Requests and units are exact, so a test may ask for them: the benchmarks assert each of ours."""
 
-from tests.benchmarks import counted
+from tests.benchmarks import counted, versioned
+from tests.local_aws.server import Endpoint
 
 
 def test_a_transaction_costs_what_the_readme_says() -> None:
     counted.main()
+
+
+def test_a_versioned_item_costs_what_its_benchmark_says(dynamodb: Endpoint) -> None:
+    versioned.check(versioned.count_all(dynamodb, "counted-orders"))

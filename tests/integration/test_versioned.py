@@ -238,7 +238,7 @@ def test_modify_reads_once_and_writes_once(orders: Orders) -> None:
     assert orders.modify("c-1", 1, change=count_up)["version"] == 1
     orders.calls.clear()
     assert orders.modify("c-1", 1, change=count_up) == ids() | {"count": 2, "version": 2}
-    assert orders.calls == ["BatchGetItem", "UpdateItem"]
+    assert orders.calls == ["GetItem", "UpdateItem"]
 
 
 def test_a_conflict_costs_one_request_and_is_planned_again_from_what_was_handed_back(
@@ -254,7 +254,7 @@ def test_a_conflict_costs_one_request_and_is_planned_again_from_what_was_handed_
 
     orders.calls.clear()
     assert orders.modify("c-1", 1, change=count_up_too_late) == ids() | {"count": 51, "new": True, "version": 3}
-    assert orders.calls == ["BatchGetItem", "UpdateItem", "UpdateItem"]
+    assert orders.calls == ["GetItem", "UpdateItem", "UpdateItem"]
 
 
 def test_of_many_writers_none_is_lost(dynamodb: Endpoint, table: str) -> None:
@@ -285,7 +285,7 @@ def test_where_nothing_changes_nothing_is_written(orders: Orders) -> None:
     orders.calls.clear()
     for change in (lambda item: item, lambda item: {"count": Decimal("5.0")}):
         assert orders.modify("c-1", 1, change=change) == ids() | {"count": 5, "version": 1}
-    assert orders.calls == ["BatchGetItem", "BatchGetItem"]
+    assert orders.calls == ["GetItem", "GetItem"]
 
 
 def test_modify_ends_at_the_deadline(orders: Orders, others: Orders) -> None:
@@ -456,7 +456,7 @@ def test_one_item_alone_goes_as_a_plain_write_and_never_a_batch(orders: Orders) 
     order = orders.save(ids())
     write_together(orders.client, [orders.saving(order | {"pieces": 1})])
     write_together(orders.client, [orders.deleting(loaded(orders))])
-    assert set(orders.calls) == {"PutItem", "UpdateItem", "DeleteItem", "BatchGetItem"}
+    assert set(orders.calls) == {"PutItem", "UpdateItem", "DeleteItem", "GetItem"}
     orders.calls.clear()
     write_together(orders.client, [Check(orders.key("c-1", 1), absent("order_id"))])
     assert orders.calls == ["TransactWriteItems"]

@@ -270,8 +270,10 @@ def lose(stubbed: Stubbed, times: int) -> None:
 
 
 @pytest.mark.usefixtures("longest_pauses")
-@pytest.mark.parametrize(("times", "pauses"), [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2)])
-def test_one_who_lost_tries_again_at_once_and_one_who_lost_twice_steps_aside(
+@pytest.mark.parametrize(
+    ("times", "pauses"), [(0, 0), (1, 0), (2, 1), (5, 1), (6, 2), (11, 2), (12, 3), (19, 3), (20, 4)]
+)
+def test_one_who_lost_tries_again_at_once_and_steps_aside_the_less_often_the_longer_it_lost(
     stubbed_dynamodb: Stubbed, clock: Clock, times: int, pauses: int
 ) -> None:
     lose(stubbed_dynamodb, times)

@@ -36,6 +36,14 @@ def read(client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline) -> O
     return observed
 
 
+def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline) -> Item | None:
+    """The item as it is now, None where it isn't there. For one key, this takes the client less than a batch."""
+    deadline.check("reading")
+    key_attributes = to_dynamodb(dict(key.attributes))
+    response = client.get_item(TableName=key.table, Key=key_attributes, ConsistentRead=True)
+    return from_dynamodb(response["Item"]) if "Item" in response else None
+
+
 def _read_batch(client: "DynamoDBClient", batch: list[Key]) -> tuple[dict[Key, Item | None], list[Key]]:
     """What was found or is absent, and the keys that DynamoDB didn't get to: those aren't absent."""
     tables: dict[str, Any] = {}

@@ -14,7 +14,7 @@ from conditional_writes.conditions import Condition, exists, unchanged
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, copied
 from conditional_writes.loop import Observed, Plan, write
-from conditional_writes.reading import read
+from conditional_writes.reading import read_one
 from conditional_writes.requests import Check, Delete, Expected, Put, Update, Write
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class VersionedTable:
     def load(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> VersionedItem | None:
         """The item as it is now (a consistent read), None where there is none."""
         key = self.key(*key_values)
-        found = read(self._client, [key], _or_default(deadline))[key]
+        found = read_one(self._client, key, _or_default(deadline))
         return None if found is None else VersionedItem(found)
 
     def save(
@@ -185,12 +185,12 @@ class VersionedTable:
             if not isinstance(after, dict):
                 raise TypeError(f"{key}: `change` returned {after!r}, expected the item as it should be")
             self._check_kept(key, found, after)
-            if found is not None and not any(changes(found, after, but=self._kept(key))):
-                return Plan(VersionedItem(found))
             saving = self._replacing(key, found, after)
+            if found is not None and self._changes_nothing(saving):
+                return Plan(VersionedItem(found))
             return Plan(self._as_saved(after, saving), [saving])
 
-        return write(self._client, plan, read(self._client, [key], deadline), deadline).result
+        return write(self._client, plan, {key: read_one(self._client, key, deadline)}, deadline).result
 
     def saving(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Put | Update:
         """The write that `save` makes, for `write_together` or a plan of your own."""
@@ -229,6 +229,9 @@ class VersionedTable:
     def _replacing(self, key: Key, before: Item | None, after: Item) -> Put | Update:
         version = version_of(key, before or {}, self._version) + 1
         return replacing(key, before, {**after, self._version: version}, self._version)
+
+    def _changes_nothing(self, saving: Put | Update) -> bool:
+        return isinstance(saving, Update) and saving.values.keys() == {self._version} and not saving.removed
 
     def _as_saved(self, item: Item, saving: Put | Update) -> VersionedItem:
         values = saving.item if isinstance(saving, Put) else saving.values
