@@ -11,13 +11,13 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-oper
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
 """
 
-import base64
 import json
 import math
 import threading
 from collections import Counter
-from decimal import Decimal
 from typing import Any
+
+from conditional_writes.sizes import item_bytes
 
 WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
 READS = ("GetItem", "BatchGetItem")
@@ -117,28 +117,3 @@ def _batch_read_units(asked: dict[str, Any], found: list[dict[str, Any]], unproc
     absent = len(asked["Keys"]) - len(found) - len((unprocessed or {"Keys": []})["Keys"])
     blocks = absent + sum(math.ceil(item_bytes(item) / 4096) for item in found)
     return blocks if asked.get("ConsistentRead") else blocks / 2
-
-
-def item_bytes(item: dict[str, Any]) -> int:
-    """An item's size by DynamoDB's rules; `item` in DynamoDB's types, as it is sent."""
-    return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
-
-
-def _value_bytes(value: dict[str, Any]) -> int:
-    [(kind, content)] = value.items()
-    match kind:
-        case "S":
-            return len(content.encode())
-        case "N":
-            digits = "".join(map(str, Decimal(content).as_tuple().digits)).strip("0")
-            return math.ceil(len(digits) / 2) + 1
-        case "B":
-            return len(base64.b64decode(content))
-        case "M":
-            return 3 + item_bytes(content) + len(content)
-        case "L":
-            return 3 + sum(map(_value_bytes, content)) + len(content)
-        case "SS" | "NS" | "BS":
-            return sum(_value_bytes({kind[0]: member}) for member in content)
-        case _:  # BOOL, NULL
-            return 1

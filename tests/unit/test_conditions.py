@@ -22,6 +22,7 @@ from conditional_writes import (
     more_than,
     unchanged,
 )
+from conditional_writes.conditions import all_of, any_of, is_map
 from conditional_writes.items import from_dynamodb
 from conditional_writes.requests import as_request
 
@@ -46,14 +47,29 @@ RENDERED = {
     "more than": (more_than("a", 3), "#0 > :0", {"#0": "a"}, {":0": 3}),
     "at least": (at_least("a", 3), "#0 >= :0", {"#0": "a"}, {":0": 3}),
     "contains": (contains("a", "x"), "contains(#0, :0)", {"#0": "a"}, {":0": "x"}),
+    "of a path": (equals(("a", "b.c"), 3), "#0.#1 = :0", {"#0": "a", "#1": "b.c"}, {":0": 3}),
+    "a map": (is_map("a"), "attribute_type(#0, :0)", {"#0": "a"}, {":0": "M"}),
+    "all of one": (all_of([SAME]), "#0 = :0", {"#0": "version"}, {":0": 3}),
+    "all of many": (
+        all_of([SAME, exists("a"), ~absent("b")]),
+        "(#0 = :0) AND (attribute_exists(#1)) AND (NOT (attribute_not_exists(#2)))",
+        {"#0": "version", "#1": "a", "#2": "b"},
+        {":0": 3},
+    ),
+    "any of many": (
+        any_of([SAME, exists("a")]),
+        "(#0 = :0) OR (attribute_exists(#1))",
+        {"#0": "version", "#1": "a"},
+        {":0": 3},
+    ),
     "spelled out": (Condition("size({}) < []", ("a",), (3,)), "size(#0) < :0", {"#0": "a"}, {":0": 3}),
     "and": (NEW & SAME, "(attribute_not_exists(#0)) AND (#1 = :0)", {"#0": "order_id", "#1": "version"}, {":0": 3}),
     "or": (SAME | NEW, "(#0 = :0) OR (attribute_not_exists(#1))", {"#0": "version", "#1": "order_id"}, {":0": 3}),
     "not": (~SAME, "NOT (#0 = :0)", {"#0": "version"}, {":0": 3}),
     "values in their order": (
         unchanged(3) | unchanged(4),
-        "(#0 = :0) OR (#1 = :1)",
-        {"#0": "version", "#1": "version"},
+        "(#0 = :0) OR (#0 = :1)",
+        {"#0": "version"},
         {":0": 3, ":1": 4},
     ),
 }

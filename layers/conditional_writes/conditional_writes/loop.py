@@ -166,7 +166,7 @@ def _send_alone(client: "DynamoDBClient", write: Put | Update | Delete, write_id
             client.put_item(**request)
         case Delete():
             client.delete_item(**request)
-        case Update() if write.added:  # only DynamoDB knows the sum
+        case Update(handed_back=True):
             response = client.update_item(**request, ReturnValues="ALL_NEW")
             return _DONE._replace(found={write.key: from_dynamodb(response["Attributes"])})
         case Update():

@@ -1,10 +1,11 @@
 """The writes of a plan, as requests to DynamoDB."""
 
+import re
 from collections.abc import Collection, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from conditional_writes.conditions import Condition
+from conditional_writes.conditions import Condition, Path
 from conditional_writes.items import Item, Key, serialized, to_dynamodb
 
 MAXIMUM_WRITES = 100
@@ -28,17 +29,19 @@ class Put(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Sets, removes and adds to these attributes and leaves all others as they are, where the condition holds.
+    """Sets, removes and adds to these attributes, or elements of their maps; leaves all else as it is.
 
-    `added` has numbers by attribute. `expected` where `values` has the item's next version.
+    `added` has numbers by attribute. `expected` where `values` has the item's next version. `handed_back`: where it is
+    sent alone, the answer has the item as it is afterwards.
     """
 
     key: Key
-    values: Item
+    values: Mapping[Any, Any]
     condition: Condition | None = None
-    removed: Collection[str] = ()
+    removed: Collection[Path] = ()
     added: Mapping[str, int | Decimal] = {}
     expected: Expected | None = None
+    handed_back: bool = False
 
 
 class Delete(NamedTuple):
@@ -81,7 +84,7 @@ def as_request(write: Write, write_id: str) -> dict[str, Any]:
         case Delete() | Check():
             request["Key"] = to_dynamodb(dict(write.key.attributes))
     if names:
-        request["ExpressionAttributeNames"] = names
+        request["ExpressionAttributeNames"] = {placeholder: name for name, placeholder in names.items()}
     if values:
         request["ExpressionAttributeValues"] = values
     return request
@@ -97,12 +100,12 @@ def _condition(write: Write, write_id: str) -> Condition | None:
 
 def _update(update: Update, write_id: str, names: dict[str, str], values: dict[str, Any]) -> str:
     assigned = [
-        f"{_name(name, names)} = {_value(name, value, values)}"
-        for name, value in (update.values | {"write_id": write_id}).items()
+        f"{_name(path, names)} = {_value(path, value, values)}"
+        for path, value in {**update.values, "write_id": write_id}.items()
     ]
     clauses = ["SET " + ", ".join(assigned)]
     if update.removed:
-        clauses.append("REMOVE " + ", ".join(_name(name, names) for name in update.removed))
+        clauses.append("REMOVE " + ", ".join(_name(path, names) for path in update.removed))
     if update.added:
         added = [f"{_name(name, names)} {_value(name, number, values)}" for name, number in update.added.items()]
         clauses.append("ADD " + ", ".join(added))
@@ -110,21 +113,21 @@ def _update(update: Update, write_id: str, names: dict[str, str], values: dict[s
 
 
 def _expression(condition: Condition, names: dict[str, str], values: dict[str, Any]) -> str:
-    expression = condition.template
-    for name in condition.names:
-        expression = expression.replace("{}", _name(name, names), 1)
-    for value in condition.values:
-        expression = expression.replace("[]", _value("a condition's value", value, values), 1)
-    return expression
+    paths = iter([_name(path, names) for path in condition.names])
+    found = iter([_value("a condition's value", value, values) for value in condition.values])
+    return _PLACEHOLDER.sub(lambda hole: next(paths if hole[0] == "{}" else found), condition.template)
 
 
-def _name(name: str, names: dict[str, str]) -> str:
-    placeholder = f"#{len(names)}"
-    names[placeholder] = name
-    return placeholder
+_PLACEHOLDER = re.compile(r"\{\}|\[\]")
 
 
-def _value(name: str, value: Any, values: dict[str, Any]) -> str:
+def _name(path: Path, names: dict[str, str]) -> str:
+    """`#0`, or `#0.#1` for a path; each name once, however often it is needed."""
+    parts = (path,) if isinstance(path, str) else path
+    return ".".join(names.setdefault(part, f"#{len(names)}") for part in parts)
+
+
+def _value(path: Path, value: Any, values: dict[str, Any]) -> str:
     placeholder = f":{len(values)}"
-    values[placeholder] = serialized(name, value)
+    values[placeholder] = serialized(path if isinstance(path, str) else ".".join(path), value)
     return placeholder

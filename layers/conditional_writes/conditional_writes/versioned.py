@@ -202,7 +202,7 @@ class VersionedTable:
         else:
             values, removed = changes(before or {}, item, but=self._kept(key))
             there = None if before is None else exists(self._key_names[0])
-            saving = Update(key, values, there, removed, {self._version: 1})
+            saving = Update(key, values, there, removed, {self._version: 1}, handed_back=True)
         if when is None:
             return saving
         return saving._replace(condition=when if saving.condition is None else saving.condition & when)

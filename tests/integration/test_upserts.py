@@ -1,0 +1,414 @@
+"""Map-attribute upserts on both engines: nothing is lost, whatever is missing and whoever else writes."""
+
+import itertools
+import random
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from conditional_writes import Conflict, Deadline, Item, Key, VersionedTable, key
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.upserts import (
+    REMOVED,
+    Entry,
+    ItemTooLarge,
+    NotAMap,
+    NotAnEntry,
+    Strategy,
+    _Recent,
+    upsert,
+)
+from tests.faults.faults import Fault, Faults
+from tests.local_aws.server import Endpoint
+
+_numbers = itertools.count(1)
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+class Profiles:
+    """A table of them, and a client that counts."""
+
+    def __init__(self, dynamodb: Endpoint) -> None:
+        self.client = dynamodb.client("dynamodb", max_pool_connections=32)
+        self.table = f"profiles-{next(_numbers)}"
+        self.client.create_table(
+            TableName=self.table,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": "account_id", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "account_id", "KeyType": "HASH"}],
+        )
+        self.calls: list[str] = []
+        self.client.meta.events.register("before-call", lambda model, **_: self.calls.append(model.name))
+
+    def key(self, name: object = "alice") -> Key:
+        return key(self.table, account_id=str(name))
+
+    def upsert(self, *entries: Entry, name: object = "alice", **options: Any) -> Any:
+        return upsert(self.client, self.key(name), entries, **options)
+
+    def requests(self, *entries: Entry, name: object = "alice", **options: Any) -> int:
+        """How many this upsert took."""
+        before = len(self.calls)
+        self.upsert(*entries, name=name, **options)
+        return len(self.calls) - before
+
+    def stored(self, name: object = "alice") -> Item:
+        """The whole item."""
+        found = self.client.get_item(
+            TableName=self.table, Key=to_dynamodb(dict(self.key(name).attributes)), ConsistentRead=True
+        )
+        return from_dynamodb(found.get("Item", {}))
+
+    def maps(self, name: object = "alice") -> Item:
+        """The item without its key, the clocks and the library's marks."""
+        return {
+            attribute: value
+            for attribute, value in self.stored(name).items()
+            if attribute not in {"account_id", "write_id", "item_bytes", "version"}
+            and not attribute.startswith("as_of ")
+        }
+
+    def plant(self, item: Item) -> None:
+        self.client.put_item(TableName=self.table, Item=to_dynamodb({"account_id": "alice"} | item))
+
+
+@pytest.fixture
+def profiles(dynamodb: Endpoint) -> Profiles:
+    return Profiles(dynamodb)
+
+
+def theme(value: object, seconds: float | None = None) -> Entry:
+    return Entry(("preferences", "theme"), value, None if seconds is None else at(seconds))
+
+
+# --- any depth, whatever is missing ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("depth", [1, 2, 3, 7])
+@pytest.mark.parametrize("as_of", [None, at(1)])
+def test_whatever_is_missing_is_made(
+    profiles: Profiles, strategy: Strategy, depth: int, as_of: datetime | None
+) -> None:
+    path = tuple("abcdefg"[:depth])
+    for there in range(-1, depth + 1):  # no item; an item without the attribute; with ever more of the maps
+        name = f"{strategy}-{there}"
+        expected: Any = {"other": 1} if there >= 0 else {}
+        inside = expected
+        for step in path[: max(there, 0)]:
+            inside[step] = {"other": 1}
+            inside = inside[step]
+        if there >= 0:
+            profiles.plant({"account_id": name} | expected)
+        requests = profiles.requests(Entry((*path, "new"), 5, as_of), name=name, strategy=strategy)
+        for step in path[max(there, 0) :]:
+            inside[step] = {}
+            inside = inside[step]
+        inside["new"] = 5
+        assert profiles.maps(name) == expected
+        assert requests <= 2
+
+
+def test_the_strategies_guess_as_they_are_named(profiles: Profiles) -> None:
+    first = Strategy.ENTRY_FIRST, Strategy.ATTRIBUTE_FIRST
+    assert [profiles.requests(theme("dark"), name=number, strategy=way) for number, way in enumerate(first)] == [2, 1]
+    assert [profiles.requests(theme("blue"), name=number, strategy=way) for number, way in enumerate(first)] == [1, 2]
+
+
+def test_adaptive_learns_what_was_there_and_changes_its_mind_after_two_surprises(profiles: Profiles) -> None:
+    fresh = [profiles.requests(theme("dark"), name=number) for number in range(10)]
+    again = [profiles.requests(theme("blue"), name=number) for number in range(10)]
+    mixed = [profiles.requests(theme("red"), name=number) for number in (1, 2, "new", 3, 4, "new 2", 5, 6)]
+    assert fresh == [2] + [1] * 9
+    assert again == [2, 2] + [1] * 8
+    assert mixed == [1, 1, 2, 1, 1, 2, 1, 1]
+
+
+def test_what_adaptive_remembers_is_bounded() -> None:
+    recent = _Recent()
+    for number in range(5000):
+        recent.learn(("Profiles", (f"map-{number}",)), 0)
+    assert len(recent._depths) == 1000
+    assert recent.depth(("Profiles", ("map-4999",))) == 0
+    assert recent.depth(("Profiles", ("map-1",))) == 1
+
+
+def test_a_hundred_entries_are_one_request(profiles: Profiles) -> None:
+    entries = [Entry(("preferences", f"entry number {number}"), {"n": number}, at(number)) for number in range(100)]
+    profiles.upsert(theme("dark", 0))
+    assert profiles.requests(*entries, strategy=Strategy.ENTRY_FIRST) == 1
+    assert profiles.requests(*entries, name="new", strategy=Strategy.ATTRIBUTE_FIRST) == 1
+    assert len(profiles.maps()["preferences"]) == 101
+    assert len(profiles.maps("new")["preferences"]) == 100
+
+
+def test_more_than_an_expression_has_room_for_are_several_requests(profiles: Profiles) -> None:
+    wide = [Entry(("preferences", f"e-{number}"), number, at(1)) for number in range(250)]
+    deep = [Entry((*"abcdefghij", f"e-{number}"), number, at(1)) for number in range(100)]
+    many = [Entry((f"map-{number}", "inner", "e"), number, at(1)) for number in range(50)]
+    for _ in range(2):  # where the maps are missing, and where they are there
+        for strategy in (Strategy.ENTRY_FIRST, Strategy.ATTRIBUTE_FIRST):
+            profiles.upsert(*wide, *deep, *many, strategy=strategy)
+    found = profiles.maps()
+    assert len(found.pop("preferences")) == 250
+    inside = found
+    for step in "abcdefghij":
+        inside = inside[step]
+    assert len(inside) == 100
+    assert [found[f"map-{number}"]["inner"]["e"] for number in range(50)] == list(range(50))
+
+
+NAMES = ["status", "a.b", "#0", ":0", "x[0]", "ключ", "🏦", " ", "size", '"quoted"', "{}", "as_of"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_can_be_anything(profiles: Profiles, name: str) -> None:
+    for _ in range(2):
+        profiles.upsert(Entry((name, name, name), {name: 1}, at(1)), Entry((name, f"{name}.{name}"), 2, at(1)))
+    assert profiles.maps() == {name: {name: {name: {name: 1}}, f"{name}.{name}": 2}}
+
+
+def test_every_kind_of_value_is_kept(profiles: Profiles) -> None:
+    values = {"n": Decimal("1.50"), "s": "", "b": True, "null": None, "l": [1, {"x": []}], "m": {}, "set": {"a", "b"}}
+    profiles.upsert(*(Entry(("preferences", name), value, at(1)) for name, value in values.items()))
+    assert profiles.maps() == {"preferences": values}
+    with pytest.raises(TypeError, match=r"preferences.price: 0.5 is a float|theme: 0.5 is a float|is a float"):
+        profiles.upsert(theme(0.5, 2))
+
+
+# --- order -----------------------------------------------------------------------------------------------
+
+
+def test_the_later_entry_wins_whatever_arrives_first(profiles: Profiles) -> None:
+    for seconds, value in [(5, "red"), (3, "blue"), (9, "dark"), (8, "green"), (9, "dark")]:
+        profiles.upsert(theme(value, seconds))
+    assert profiles.maps() == {"preferences": {"theme": "dark"}}
+
+
+def test_a_duplicate_is_a_no_op_and_costs_one_request(profiles: Profiles) -> None:
+    profiles.upsert(theme("dark", 5))
+    before = profiles.stored()
+    profiles.calls.clear()
+    assert profiles.upsert(theme("dark", 5))[:2] == (0, 1)
+    assert profiles.upsert(theme("blue", 4))[:2] == (0, 1)
+    assert profiles.calls == ["UpdateItem", "UpdateItem"]
+    assert profiles.stored() == before
+
+
+def test_without_a_clock_the_last_to_arrive_wins(profiles: Profiles) -> None:
+    for value in ("red", "blue", "dark"):
+        profiles.upsert(theme(value))
+    assert profiles.maps() == {"preferences": {"theme": "dark"}}
+    profiles.upsert(theme(REMOVED))
+    assert profiles.maps() == {"preferences": {}}
+
+
+def test_of_equal_clocks_one_wins_on_every_replay(profiles: Profiles) -> None:
+    writes = [theme(value, 5) for value in ("red", "blue", {"a": 1}, REMOVED, 7)]
+    found = []
+    for number, order in enumerate(itertools.permutations(writes)):
+        for write in order:
+            profiles.upsert(write, name=number)
+        found.append(profiles.maps(number))
+    assert all(maps == found[0] for maps in found)
+    assert "theme" in found[0]["preferences"]  # a value before a removal
+
+
+def test_a_removal_is_remembered(profiles: Profiles) -> None:
+    profiles.upsert(theme(REMOVED, 5))
+    profiles.upsert(theme("late", 4))
+    assert profiles.maps() == {"preferences": {}}
+    profiles.upsert(theme("dark", 6))
+    profiles.upsert(theme(REMOVED, 5))
+    assert profiles.maps() == {"preferences": {"theme": "dark"}}
+    profiles.upsert(theme(REMOVED, 7))
+    assert profiles.maps() == {"preferences": {}}
+
+
+def test_entries_that_knew_no_clock_are_adopted(profiles: Profiles) -> None:
+    profiles.plant({"preferences": {"theme": "old", "size": 3}})
+    profiles.upsert(theme("dark", 5))
+    profiles.upsert(theme("late", 4))
+    assert profiles.maps() == {"preferences": {"theme": "dark", "size": 3}}
+
+
+paths = st.sampled_from([("p", "x"), ("p", "y"), ("p", "q", "x"), ("p", "q", "r", "x"), ("o", "x"), ("p", "s", "x")])
+values = st.sampled_from([1, 2, "a", True, None, [1], {"x": 1}, {"x": 2}]) | st.just(REMOVED)
+writes = st.lists(st.builds(Entry, paths, values, st.integers(0, 4).map(at)), min_size=1, max_size=8)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(writes, st.randoms(use_true_random=False), st.integers(1, 4), st.sampled_from(Strategy))
+def test_any_order_and_any_batches_end_in_the_same_item(
+    profiles: Profiles, made: list[Entry], choose: random.Random, size: int, strategy: Strategy
+) -> None:
+    def ended(order: list[Entry], size: int) -> Item:
+        name = next(_numbers)
+        for batch in itertools.batched(order, size, strict=False):
+            profiles.upsert(*batch, name=name, strategy=strategy)
+        found = profiles.stored(name)
+        return {attribute: found[attribute] for attribute in found if attribute not in OWN}
+
+    shuffled = [*made, *choose.choices(made, k=3)]
+    choose.shuffle(shuffled)
+    assert ended(made, 1) == ended(shuffled, size)
+
+
+OWN = {"account_id", "write_id", "item_bytes"}
+
+
+def test_sixteen_writers_lose_nothing_and_every_entry_is_the_latest(profiles: Profiles) -> None:
+    choose = random.Random(16)
+    entries = [
+        Entry(("devices", "seen", f"d-{number}"), {"version": version}, at(version))
+        for number in range(2000)
+        for version in (1, 2)
+    ]
+    deliveries = entries + choose.sample(entries, 400)
+    choose.shuffle(deliveries)
+
+    def work(number: int) -> None:
+        mine = deliveries[number::16]
+        for batch in itertools.batched(mine, choose.choice([1, 10, 25]), strict=False):
+            profiles.upsert(*batch, deadline=Deadline.after(60))
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(work, range(16)))
+    assert profiles.maps() == {"devices": {"seen": {f"d-{number}": {"version": 2} for number in range(2000)}}}
+
+
+# --- what can't be ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [("text", "a string"), (1, "a number"), ([1], "a list"), (None, "null"), ({"a"}, "a set of strings")],
+)
+def test_a_parent_that_is_no_map_is_named(profiles: Profiles, strategy: Strategy, there: object, found: str) -> None:
+    profiles.plant({"a": {"b": there}})
+    with pytest.raises(NotAMap) as caught:
+        profiles.upsert(Entry(("a", "b", "c", "d"), 1, at(1)), strategy=strategy)
+    assert (caught.value.path, caught.value.found) == (("a", "b"), found)
+    assert caught.value.item is not None
+    assert str(caught.value).endswith(f"a.b is {found}, expected a map, to hold entries")
+    assert profiles.maps() == {"a": {"b": there}}
+
+
+def test_an_entry_is_no_place_for_entries_and_a_map_of_entries_is_no_entry(profiles: Profiles) -> None:
+    profiles.upsert(Entry(("a", "b"), {"c": 1}, at(1)), Entry(("a", "m", "x"), 1, at(1)))
+    with pytest.raises(NotAMap, match=r"a.b is an entry, expected a map"):
+        profiles.upsert(Entry(("a", "b", "c"), 2, at(9)))
+    with pytest.raises(NotAnEntry, match=r"a.m holds entries of its own"):
+        profiles.upsert(Entry(("a", "m"), 2, at(9)))
+    profiles.upsert(Entry(("a", "b"), REMOVED, at(5)))
+    with pytest.raises(NotAMap, match=r"a.b is an entry, expected a map"):
+        profiles.upsert(Entry(("a", "b", "c"), 2, at(9)))
+    with pytest.raises(NotAMap, match=r"n.o is an entry"):
+        profiles.upsert(Entry(("n", "o"), 1), Entry(("n", "o", "p"), 1))
+    assert profiles.maps() == {"a": {"m": {"x": 1}}}
+
+
+def test_an_item_that_would_be_too_large_is_refused_before_dynamodb_does_it(profiles: Profiles) -> None:
+    def chunk(number: int, seconds: int = 1) -> Entry:
+        return Entry(("data", f"chunk-{number}"), "x" * 50_000, at(seconds))
+
+    for number in range(7):
+        profiles.upsert(chunk(number))
+    for seconds in range(2, 9):  # written over and over: what counts is what is there
+        profiles.upsert(chunk(0, seconds))
+    refused: list[str] = []
+    profiles.client.meta.events.register(
+        "after-call", lambda parsed, **_: refused.append(parsed.get("Error", {}).get("Code", ""))
+    )
+    with pytest.raises(ItemTooLarge, match=r"would have 40\d,\d\d\d bytes, expected at most 400,000"):
+        profiles.upsert(chunk(8))
+    assert set(refused) <= {"ConditionalCheckFailedException"}
+    profiles.upsert(Entry(("data", "chunk-3"), REMOVED, at(2)))
+    profiles.upsert(chunk(8))
+    with pytest.raises(ItemTooLarge):
+        profiles.upsert(*(chunk(number) for number in range(20)), name="new")
+
+
+def test_an_item_whose_size_nobody_counted_is_refused_with_the_same_error(profiles: Profiles) -> None:
+    profiles.plant({"old": "x" * 390_000})
+    with pytest.raises(ItemTooLarge):
+        profiles.upsert(Entry(("data", "chunk"), "x" * 30_000, at(1)))
+
+
+def test_what_cannot_be_meant_is_refused_before_sending(profiles: Profiles) -> None:
+    for entry, sentence in [
+        (Entry(("alone",), 1), "expected the names of an attribute and of an entry"),
+        (Entry(("a", ""), 1), "expected the names of an attribute and of an entry"),
+        (Entry(("account_id", "x"), 1), "account_id can't hold entries"),
+        (Entry(("write_id", "x"), 1), "write_id can't hold entries"),
+        (theme(1)._replace(as_of=datetime(2026, 1, 1)), "expected a time with its offset"),  # noqa: DTZ001
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            profiles.upsert(entry)
+    assert not profiles.calls
+
+
+# --- versions, faults ------------------------------------------------------------------------------------
+
+
+def test_an_upsert_may_count_a_version_and_a_save_never_wipes_it_out(profiles: Profiles) -> None:
+    table = VersionedTable(profiles.client, profiles.table, "account_id")
+    table.save({"account_id": "alice", "preferences": {"theme": "old"}, "name": "Alice"})
+    loaded = table.load("alice")
+    assert loaded is not None
+    profiles.upsert(theme("dark", 1))
+    saved = table.save(loaded | {"name": "Alicia"})
+    assert profiles.maps() == {"preferences": {"theme": "dark"}, "name": "Alicia"}
+    profiles.upsert(theme("blue", 2), version_attribute="version")
+    with pytest.raises(Conflict, match="expected version 2, found version 3"):
+        table.save(saved | {"name": "Alix"})
+
+
+@pytest.mark.parametrize("fault", [Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR])
+@pytest.mark.parametrize("strategy", [Strategy.ENTRY_FIRST, Strategy.ATTRIBUTE_FIRST])
+@pytest.mark.parametrize("at_call", [1, 2])
+def test_a_fault_changes_nothing(profiles: Profiles, fault: Fault, strategy: Strategy, at_call: int) -> None:
+    with Faults(fault, at_call).on(profiles.client):
+        for write in (theme("red", 1), theme("dark", 2), theme("blue", 1)):
+            profiles.upsert(write, strategy=strategy, version_attribute="version")
+    assert profiles.maps() == {"preferences": {"theme": "dark"}}
+    assert profiles.stored()["version"] == 2
+
+
+def test_no_request_ever_ends_in_an_invalid_path(profiles: Profiles) -> None:
+    """Other programs replace and remove what is there, all the while."""
+    choose = random.Random(7)
+    codes: set[str] = set()
+    profiles.client.meta.events.register(
+        "after-call", lambda parsed, **_: codes.add(parsed.get("Error", {}).get("Code", "success"))
+    )
+    shapes: Iterable[Item] = [
+        {},
+        {"a": {}},
+        {"a": {"b": {}}},
+        {"a": {"b": {"c": {"x": 1}}}},
+        {"a": "text"},
+        {"a": {"b": 1}},
+    ]
+    for number in range(150):
+        profiles.plant(choose.choice(list(shapes)))
+        path = ("a", "b", "c", "x")[: choose.randint(2, 4)]
+        try:
+            profiles.upsert(Entry(path, number, at(number)), strategy=choose.choice(list(Strategy)))
+        except (NotAMap, NotAnEntry):
+            pass
+        except ClientError as error:
+            pytest.fail(str(error))
+    assert codes == {"success", "ConditionalCheckFailedException"}
