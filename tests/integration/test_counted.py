@@ -1,6 +1,6 @@
 """Requests and units are exact, so a test may ask for them: the benchmarks assert each of ours."""
 
-from tests.benchmarks import counted, versioned
+from tests.benchmarks import counted, upserts, versioned
 from tests.local_aws.server import Endpoint
 
 
@@ -10,3 +10,7 @@ def test_a_transaction_costs_what_the_readme_says() -> None:
 
 def test_a_versioned_item_costs_what_its_benchmark_says(dynamodb: Endpoint) -> None:
     versioned.check(versioned.count_all(dynamodb, "counted-orders"))
+
+
+def test_an_upsert_takes_the_requests_that_its_benchmark_says(dynamodb: Endpoint) -> None:
+    upserts.check(upserts.count_all(dynamodb, "counted-upserts"))
