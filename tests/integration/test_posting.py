@@ -131,6 +131,18 @@ def test_exact_decimals_survive_the_way_through_dynamodb(
     assert books.counts() == {"POSTED": 4, "BALANCE_OUT_OF_RANGE": 1}
 
 
+def test_the_largest_numbers_are_read_again(function: ModuleType, dynamodb: Endpoint, tables: Tables) -> None:
+    """1E+38 has 39 digits as DynamoDB spells it, and boto3 alone refuses to read it."""
+    bob = OPEN | {"account_id": "bob", "overdraft_limit": "-1E+38"}
+    assert not invoke(function, [record(OPEN), record(bob), record(payment(1, "1E+38"))])
+    assert not invoke(
+        function, [again(record(payment(1, "1E+38"))), record(payment(2, "-5E+37")), record(payment(3, 9, "bob"))]
+    )
+    books = read_books(dynamodb, tables)
+    assert books.accounts["alice"].balance == Decimal("5E+37")
+    assert not violations(books)
+
+
 def test_one_accounts_trouble_does_not_hold_up_another(
     function: ModuleType, dynamodb: Endpoint, tables: Tables
 ) -> None:
@@ -145,6 +157,16 @@ def test_one_accounts_trouble_does_not_hold_up_another(
     )
     good, bad = record(payment(1, account="bob")), record(payment(1))
     assert invoke(function, [bad, good]) == {bad["messageId"]}
+    # Nor where a transfer joins them.
+    transfer = {
+        "type": "transfer",
+        "transaction_id": "tr",
+        "from_account_id": "bob",
+        "to_account_id": "alice",
+        "amount": 1,
+    }
+    bad, joining, good = record(payment(2)), record(transfer), record(payment(2, account="bob"))
+    assert invoke(function, [bad, joining, good]) == {bad["messageId"], joining["messageId"]}
 
 
 def test_without_time_left_everything_goes_back_to_the_queue(

@@ -75,7 +75,7 @@ class Profiles:
         return {
             attribute: value
             for attribute, value in self.stored(name).items()
-            if attribute not in {"account_id", "write_id", "item_bytes", "version"}
+            if attribute not in {"account_id", "write_id", "version_id", "item_bytes", "version"}
             and not attribute.startswith("as_of ")
         }
 

@@ -1,12 +1,13 @@
 """Versioned items on both engines: each claim of the README's comparison has its test here."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
 
 from conditional_writes import (
     Check,
@@ -28,7 +29,7 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from tests.faults.faults import Fault, Faults
+from tests.faults.faults import Fault, Faults, _answer
 from tests.local_aws.server import Endpoint
 
 _numbers = itertools.count(1)
@@ -49,7 +50,8 @@ class Orders(VersionedTable):
         response = self.client.get_item(TableName=self.table, Key=to_dynamodb(ids(order)), ConsistentRead=True)
         if "Item" not in response:
             return None
-        return {name: value for name, value in from_dynamodb(response["Item"]).items() if name != "write_id"}
+        item = from_dynamodb(response["Item"])
+        return {name: value for name, value in item.items() if name not in {"write_id", "version_id"}}
 
     def plant(self, item: Item) -> None:
         """Behind the library's back, as another program would."""
@@ -551,16 +553,22 @@ def test_a_delete_that_others_were_first_to_make_is_a_conflict(orders: Orders, o
         orders.delete(order)
 
 
+def in_between(orders: Orders, do: Callable[[], object]) -> None:
+    """Another writer, once, after the first try of the next write and before the second."""
+    doing = iter([do])
+
+    def between_the_tries(**_: Any) -> None:
+        for do_it in doing:
+            do_it()
+
+    for operation in ("UpdateItem", "DeleteItem", "PutItem"):
+        orders.client.meta.events.register_first(f"needs-retry.dynamodb.{operation}", between_the_tries)
+
+
 @pytest.mark.parametrize("way", ["save", "modify"])
 def test_a_change_that_was_lost_and_overwritten_is_not_made_twice(orders: Orders, others: Orders, way: str) -> None:
     order = orders.save(ids() | {"count": 5})
-    overtaking = iter([lambda: others.modify("c-1", 1, change=count_up)])
-
-    def between_the_tries(**_: Any) -> None:
-        for overtake in overtaking:
-            overtake()
-
-    orders.client.meta.events.register_first("needs-retry.dynamodb.UpdateItem", between_the_tries)
+    in_between(orders, lambda: others.modify("c-1", 1, change=count_up))
     with (
         Faults(Fault.RESPONSE_LOST, at=2 if way == "modify" else 1).on(orders.client),
         pytest.raises(OutcomeUnknown, match="others have written since") as caught,
@@ -574,17 +582,89 @@ def test_a_change_that_never_arrived_and_was_sent_again_too_late_is_an_ordinary_
     orders: Orders, others: Orders
 ) -> None:
     orders.save(ids() | {"count": 5})
-    overtaking = iter([lambda: others.modify("c-1", 1, change=count_up)])
-
-    def between_the_tries(**_: Any) -> None:
-        for overtake in overtaking:
-            overtake()
-
-    orders.client.meta.events.register_first("needs-retry.dynamodb.UpdateItem", between_the_tries)
+    in_between(orders, lambda: others.modify("c-1", 1, change=count_up))
     with Faults(Fault.SERVER_ERROR, at=2).on(orders.client) as faults:
         assert orders.modify("c-1", 1, change=count_up)["count"] == 7
     assert faults.struck
     assert orders.stored() == ids() | {"count": 7, "version": 3}
+
+
+def test_an_unversioned_write_in_between_hides_nothing(orders: Orders, others: Orders) -> None:
+    """It leaves the version as the lost write made it: that write is known by the id beside the version."""
+    orders.save(ids() | {"count": 5})
+    note = Update(orders.key("c-1", 1), {"note": "theirs"})
+    in_between(orders, lambda: write_together(others.client, [note]))
+    with Faults(Fault.RESPONSE_LOST, at=2).on(orders.client):
+        assert orders.modify("c-1", 1, change=count_up)["count"] == 6
+    assert orders.stored() == ids() | {"count": 6, "note": "theirs", "version": 2}
+
+
+@pytest.mark.parametrize("do", ["delete", "modify", "save"])
+def test_an_item_made_anew_is_not_taken_for_the_one_that_was_deleted(orders: Orders, others: Orders, do: str) -> None:
+    order = orders.save(ids() | {"count": 5})
+
+    def make_anew() -> None:
+        if others.load("c-1", 1):
+            others.delete(loaded(others))
+        others.save(ids() | {"count": 100})
+
+    in_between(orders, make_anew)
+    ways: dict[str, Callable[[], object]] = {
+        "delete": lambda: orders.delete(order),
+        "modify": lambda: orders.modify("c-1", 1, change=count_up),
+        "save": lambda: orders.save(order | {"count": 6}),
+    }
+    with (
+        Faults(Fault.RESPONSE_LOST, at=2 if do == "modify" else 1).on(orders.client),
+        pytest.raises(OutcomeUnknown, match="others have written since"),
+    ):
+        ways[do]()
+    assert orders.stored() == ids() | {"count": 100, "version": 1}
+
+
+def test_without_any_fault_an_item_made_anew_is_a_conflict(orders: Orders, others: Orders) -> None:
+    order = orders.save(ids() | {"count": 5})
+    others.delete(loaded(others))
+    others.save(ids() | {"count": 100})
+    with pytest.raises(Conflict):
+        orders.save(order | {"count": 6})
+    with pytest.raises(Conflict):
+        orders.delete(order)
+    assert orders.stored() == ids() | {"count": 100, "version": 1}
+
+
+def test_a_throttled_try_had_no_effect_so_what_follows_is_an_ordinary_conflict(orders: Orders, others: Orders) -> None:
+    orders.save(ids() | {"count": 5})
+    in_between(orders, lambda: [others.modify("c-1", 1, change=count_up) for _ in range(2)])
+    with Faults(Fault.THROTTLED, at=2).on(orders.client) as faults:
+        assert orders.modify("c-1", 1, change=count_up)["count"] == 8
+    assert faults.struck
+
+
+def test_an_unchecked_save_under_a_condition_says_when_it_cannot_know(orders: Orders, others: Orders) -> None:
+    order = orders.save(ids() | {"status": "NEW"})
+    in_between(orders, lambda: write_together(others.client, [Update(orders.key("c-1", 1), {"note": "theirs"})]))
+    with Faults(Fault.RESPONSE_LOST, at=1).on(orders.client), pytest.raises(OutcomeUnknown):
+        orders.save(order | {"status": "PAID"}, checked=False, when=equals("status", "NEW"))
+
+
+def test_at_the_deadline_an_unanswered_write_is_unknown(orders: Orders) -> None:
+    orders.save(ids() | {"count": 5})
+    answers = iter(["lost"])
+    orders.client.meta.events.register_first(
+        "before-send.dynamodb.UpdateItem", lambda request, **_: refused_for_timing(orders, request, answers)
+    )
+    with pytest.raises(OutcomeUnknown, match="no time is left for another"):
+        orders.modify("c-1", 1, change=count_up, deadline=Deadline.after(0.5))
+    assert orders.stored() == ids() | {"count": 6, "version": 2}
+
+
+def refused_for_timing(orders: Orders, request: Any, answers: Iterator[str]) -> Any:
+    """The first try takes effect unanswered; each later one meets a transaction."""
+    if next(answers, None):
+        orders.client._endpoint.http_session.send(request)
+        raise ReadTimeoutError(endpoint_url=request.url)
+    return _answer(request, 400, {"__type": "com.amazonaws.dynamodb.v20120810#TransactionConflictException"})
 
 
 # --- what can't be meant ---------------------------------------------------------------------------------
@@ -618,10 +698,14 @@ def test_what_cannot_be_meant_is_refused_before_sending(orders: Orders) -> None:
         (dict(order), "has version 1 and wasn't loaded"),
         (order | {"version": 7}, "version was changed from 1 to 7: a save counts it"),
         (order | {"order_id": 9}, "order_id is part of the key: to change it, save a new item and delete this one"),
+        (order | {"write_id": "mine"}, "write_id is the library's own attribute"),
+        (ids(2) | {"version_id": 7}, "version_id is the library's own attribute"),
         ({"customer_id": "c-1"}, "an item without order_id, which is part of its key"),
     ]:
         with pytest.raises(ValueError, match=sentence):
             orders.save(item)
+    with pytest.raises(ValueError, match="version was changed from 1 to 7"):
+        orders.update("c-1", 1, version=1, values={"version": 7})
     with pytest.raises(ValueError, match="wasn't loaded, so there is no version to assert"):
         orders.delete(ids())
     with pytest.raises(TypeError, match="expected customer_id, order_id; got 1 values"):

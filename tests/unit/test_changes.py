@@ -1,16 +1,32 @@
 """What changed between two states of an item, and the write that says so: pure, so checked on generated items."""
 
 import copy
+import pickle
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes import Item, Put, Update, VersionedItem, absent, exists, key, replacing, unchanged
+from conditional_writes import (
+    Conflict,
+    Item,
+    OutcomeUnknown,
+    Put,
+    Update,
+    VersionedItem,
+    absent,
+    equals,
+    exists,
+    key,
+    replacing,
+    unchanged,
+)
 from conditional_writes.changes import changes
 from conditional_writes.items import copied, from_dynamodb, same, to_dynamodb
+from conditional_writes.upserts import ItemTooLarge, NotAMap, NotAnEntry
 
 ORDER = key("Orders", order_id="o-1")
 
@@ -109,6 +125,38 @@ def test_a_change_is_an_update_under_the_version_it_was_made_from() -> None:
 )
 def test_every_first_version_of_others_is_understood(before: Item, condition: object) -> None:
     assert replacing(ORDER, before, {"a": 2, "version": 9}).condition == condition
+
+
+def test_where_it_is_known_which_write_made_the_version_that_is_asserted_too() -> None:
+    before = {"version": 3, "version_id": "w-1"}
+    assert replacing(ORDER, before, {"version": 4}).condition == unchanged(3) & equals("version_id", "w-1")
+
+
+def test_what_is_deep_in_tuples_bytearrays_and_other_mappings_is_compared_and_copied() -> None:
+    value = {"t": (1, [2]), "b": bytearray(b"x"), "m": MappingProxyType({"l": [3]})}
+    copy_of_it = copied(value)
+    assert same(copy_of_it, value)
+    value["t"][1].append(4)  # type: ignore[attr-defined]
+    value["b"].append(5)  # type: ignore[attr-defined]
+    assert not same(copy_of_it["t"], value["t"])
+    assert not same(copy_of_it["b"], value["b"])
+    assert not same((True, 2), (1, 2))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Conflict(Put(ORDER, {"a": 1}), {"a": 2, "version": 3}),
+        OutcomeUnknown(ORDER, {"a": 2}, "others have written since"),
+        NotAMap(ORDER, ("a", "b"), "a string", {"a": {"b": "x"}}),
+        NotAnEntry(ORDER, ("a", "b"), None),
+        ItemTooLarge(ORDER, 400_001),
+    ],
+)
+def test_an_error_can_be_handed_to_another_process(error: Exception) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
 
 
 @pytest.mark.parametrize("version", ["3", Decimal("1.5"), True, None, [1]])

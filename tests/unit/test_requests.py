@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes import Check, Delete, Put, Update, Write, absent, exists, key, unchanged
-from conditional_writes.items import from_dynamodb
+from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.requests import as_request
 
 ORDER = key("Orders", order_id="o-1")
@@ -32,7 +32,7 @@ def test_an_update_sets_what_changed_and_the_id_of_the_write() -> None:
         "TableName": "Lines",
         "Key": {"order_id": {"S": "o-1"}, "line": {"N": "2"}},
         "ConditionExpression": "#0 = :0",
-        "UpdateExpression": "SET #1 = :1, #0 = :2, #2 = :3",
+        "UpdateExpression": "SET #1=:1,#0=:2,#2=:3",
         "ExpressionAttributeNames": {"#0": "version", "#1": "pieces", "#2": "write_id"},
         "ExpressionAttributeValues": {
             ":0": {"N": "7"},
@@ -46,7 +46,7 @@ def test_an_update_sets_what_changed_and_the_id_of_the_write() -> None:
 
 def test_an_update_can_remove_and_add() -> None:
     request = as_request(Update(ORDER, {}, None, removed=["note"], added={"version": 1}), "write-1")
-    assert request["UpdateExpression"] == "SET #0 = :1 REMOVE #1 ADD #2 :2"
+    assert request["UpdateExpression"] == "SET #0=:1 REMOVE #1 ADD #2 :2"
     assert request["ExpressionAttributeNames"] == {
         "#0": "write_id",
         "#1": "note",
@@ -101,7 +101,7 @@ def test_a_name_or_value_is_never_part_of_an_expression(write: type[Put | Update
     condition = absent(text) & unchanged(text, text)  # type: ignore[arg-type]
     request = as_request(write(ORDER, {text: text}, condition), "write-1")
     assert request["ConditionExpression"] == "(attribute_not_exists(#0)) AND (#0 = :0)"
-    assert request.get("UpdateExpression", "SET #0 = :1, #1 = :2") == "SET #0 = :1, #1 = :2"
+    assert request.get("UpdateExpression", "SET #0=:1,#1=:2") == "SET #0=:1,#1=:2"
     assert text in request["ExpressionAttributeNames"].values()
     assert {"S": text} in request["ExpressionAttributeValues"].values()
 
@@ -126,9 +126,12 @@ UNHOLDABLE = {
     "in a list in a map": ({"lines": [{"price": 0.5}]}, TypeError, "a.lines[0].price: 0.5 is a float"),
     "in a set": ({1.5}, TypeError, "a[0]: 1.5 is a float"),
     "infinite": (float("inf"), TypeError, "DynamoDB has no such number"),
-    "a decimal NaN": (Decimal("NaN"), TypeError, "a: Infinity and NaN not supported"),
+    "a decimal NaN": (Decimal("NaN"), TypeError, "a: NaN: DynamoDB has no such number"),
     "39 digits": (Decimal(39 * "9"), ValueError, "a: 999999999999999999999999999999999999999 can't be held exactly"),
-    "too large": (Decimal("1E+130"), ValueError, "at most 38 digits, and are between 1E-130 and 9.9E+125"),
+    "an infinity": (Decimal("-Infinity"), TypeError, "a: -Infinity: DynamoDB has no such number"),
+    "too small": (Decimal("1E-131"), ValueError, "at most 38 digits, and are between 1E-130 and 9.9E+125"),
+    "an empty set": ({"b": set()}, TypeError, "a.b: an empty set, which DynamoDB has no type for"),
+    "too large": (Decimal("1E+126"), ValueError, "at most 38 digits, and are between 1E-130 and 9.9E+125"),
     "of no type of DynamoDB's": ([date(2026, 2, 28)], TypeError, "a[0]: Unsupported type"),
 }
 
@@ -145,6 +148,20 @@ def test_the_write_is_not_changed_by_being_sent() -> None:
     assert values == {"pieces": 4}
 
 
+@pytest.mark.parametrize("number", [10**38, 10**125, Decimal("9" * 38 + "E+87"), Decimal("-1E-130"), Decimal("1E+38")])
+def test_every_number_that_dynamodb_holds_is_sent_and_read(number: int | Decimal) -> None:
+    sent = to_dynamodb({"n": number, "set": {number}})
+    assert from_dynamodb(sent) == {"n": number, "set": {number}}
+    plain = {"n": {"N": format(Decimal(number), "f")}}  # as DynamoDB answers: 10**38 has 39 digits
+    assert from_dynamodb(plain) == {"n": number}
+
+
+def test_more_changes_than_an_expression_has_room_for_are_refused_with_a_sentence() -> None:
+    as_request(Update(ORDER, {f"a-{number}": number for number in range(380)}), "write-1")
+    with pytest.raises(ValueError, match="501 changes at once: DynamoDB's expressions have room for some 400"):
+        as_request(Update(ORDER, {f"a-{number}": number for number in range(500)}), "write-1")
+
+
 attribute_names = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda name: name != "write_id")
 attributes: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.text(st.characters(codec="utf-8")) | st.decimals(-1000, 1000, places=3),
@@ -157,6 +174,6 @@ attributes: st.SearchStrategy[Any] = st.recursive(
 def test_an_update_sets_just_what_it_was_told(values: dict[str, Any], version: int) -> None:
     request = as_request(Update(ORDER, values, unchanged(version)), "write-1")
     names, sent = request["ExpressionAttributeNames"], from_dynamodb(request["ExpressionAttributeValues"])
-    assignments = re.findall(r"(#\d+) = (:\d+)", request["UpdateExpression"])
+    assignments = re.findall(r"(#\d+)=(:\d+)", request["UpdateExpression"])
     assert {names[name]: sent[value] for name, value in assignments} == values | {"write_id": "write-1"}
     assert sent[":0"] == Decimal(version)

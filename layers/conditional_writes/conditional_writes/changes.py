@@ -4,9 +4,9 @@ from collections.abc import Collection
 from decimal import Decimal
 from typing import NamedTuple
 
-from conditional_writes.conditions import Condition, absent, exists, unchanged
+from conditional_writes.conditions import Condition, absent, equals, exists, unchanged
 from conditional_writes.items import Item, Key, same
-from conditional_writes.requests import Expected, Put, Update
+from conditional_writes.requests import VERSION_ID, WRITE_ID, Expected, Put, Update
 
 
 class Changes(NamedTuple):
@@ -33,17 +33,19 @@ def replacing(key: Key, before: Item | None, after: Item, version_attribute: str
     """
     if before is None:
         return Put(key, after, absent(key.attributes[0][0]), Expected(None, version_attribute))
-    values, removed = changes(before, after, but=[*dict(key.attributes), "write_id"])
+    values, removed = changes(before, after, but=[*dict(key.attributes), WRITE_ID, VERSION_ID])
     expected, condition = assumption(key, before, version_attribute)
     return Update(key, values, condition, removed, expected=expected)
 
 
 def assumption(key: Key, before: Item, version_attribute: str) -> tuple[Expected, Condition]:
     """That the item is as it was: of its version, or, from before there were versions, still without one."""
-    version = version_of(key, before, version_attribute)
-    if version_attribute in before:
-        return Expected(version, version_attribute), unchanged(version, version_attribute)
-    return Expected(0, version_attribute), exists(key.attributes[0][0]) & absent(version_attribute)
+    if version_attribute not in before:
+        return Expected(0, version_attribute), exists(key.attributes[0][0]) & absent(version_attribute)
+    version, version_id = version_of(key, before, version_attribute), before.get(VERSION_ID)
+    expected = Expected(version, version_attribute, version_id)
+    as_it_was = unchanged(version, version_attribute)
+    return expected, as_it_was if version_id is None else as_it_was & equals(VERSION_ID, version_id)
 
 
 def version_of(key: Key, item: Item, version_attribute: str) -> int:

@@ -1,8 +1,9 @@
 """Items and primary keys, in Python's types and in DynamoDB's."""
 
 import math
+from collections.abc import Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, override
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
@@ -12,8 +13,38 @@ type Item = dict[str, Any]
 EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, Overflow, Underflow])
 """Arithmetic on DynamoDB's numbers: 38 digits, 1E-130 to 9.9E+125. Raises where Python's default rounds."""
 
-_serializer = TypeSerializer()
-_deserializer = TypeDeserializer()
+
+class _Serializer(TypeSerializer):
+    """boto3's, but for every number that DynamoDB holds: boto3 refuses 10**38, whose 39 digits are one and zeros."""
+
+    @override
+    def serialize(self, value: Any) -> Any:
+        if isinstance(value, set | frozenset) and not value:
+            raise TypeError("an empty set, which DynamoDB has no type for: remove the attribute")
+        return super().serialize(value)
+
+    def _serialize_n(self, value: int | Decimal) -> str:
+        number = Decimal(value)
+        if not number.is_finite():
+            raise TypeError(f"{number}: DynamoDB has no such number")
+        exact = EXACT.normalize(number) if number else Decimal(0)
+        if int(exact.as_tuple().exponent) < EXACT.Emin:
+            raise Underflow
+        return str(exact)
+
+
+class _Deserializer(TypeDeserializer):
+    """boto3's, but for every number that DynamoDB holds, and with bytes for binaries: boto3's Binary can be changed."""
+
+    def _deserialize_n(self, value: str) -> Decimal:
+        return Decimal(value)
+
+    def _deserialize_b(self, value: bytes) -> bytes:
+        return bytes(value)
+
+
+_serializer = _Serializer()
+_deserializer = _Deserializer()
 
 
 class Key(NamedTuple):
@@ -49,7 +80,7 @@ def serialized(name: str, value: Any) -> Any:
 
 
 def from_dynamodb(attributes: dict[str, Any]) -> Item:
-    """`{"name": {"S": value}}` as `{"name": value}`; every number comes back as a Decimal, bytes as boto3's Binary."""
+    """`{"name": {"S": value}}` as `{"name": value}`; every number comes back as a Decimal."""
     return {name: _deserializer.deserialize(value) for name, value in attributes.items()}
 
 
@@ -58,9 +89,9 @@ def same(one: Any, other: Any) -> bool:
     match one, other:
         case (bool(), _) | (_, bool()):
             return one is other
-        case dict(), dict():
+        case Mapping(), Mapping():
             return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
-        case list(), list():
+        case ((list() | tuple()), (list() | tuple())):
             return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)
 
@@ -68,12 +99,14 @@ def same(one: Any, other: Any) -> bool:
 def copied(value: Any) -> Any:
     """The same value, sharing nothing that can be changed in place."""
     match value:
-        case dict():
+        case Mapping():
             return {name: copied(element) for name, element in value.items()}
-        case list():
+        case list() | tuple():
             return [copied(element) for element in value]
         case set():
             return set(value)
+        case bytearray():
+            return bytes(value)
     return value
 
 
@@ -83,7 +116,7 @@ def _complaint(path: str, value: Any, error: Exception) -> Exception:
         case float():
             advice = f"use Decimal({str(value)!r})" if math.isfinite(value) else "DynamoDB has no such number"
             return TypeError(f"{path}: {value!r} is a float, and DynamoDB's numbers are exact decimals: {advice}")
-        case dict():
+        case Mapping():
             elements = [(f"{path}.{name}", element) for name, element in value.items()]
         case list() | tuple() | set() | frozenset():
             elements = [(f"{path}[{index}]", element) for index, element in enumerate(value)]

@@ -2,10 +2,13 @@
 
 import math
 import random
+import threading
 import time
 import uuid
+import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import ClientError
@@ -14,9 +17,10 @@ from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb
 from conditional_writes.requests import (
     MAXIMUM_WRITES,
+    VERSION_ID,
+    WRITE_ID,
     Check,
     Delete,
-    Expected,
     Put,
     Update,
     Write,
@@ -35,34 +39,40 @@ type Observed = Mapping[Key, Item | None]
 class Plan[Result](NamedTuple):
     """What to write, and the result once it is written. Without writes there is nothing left to do.
 
-    All the writes take effect together, or none does: at most 100.
+    All the writes take effect together, or none does: at most 100. With `once` they must not be made a second time;
+    writes that make versions never are.
     """
 
     result: Result
     writes: Sequence[Write] = ()
+    once: bool = False
 
 
 class Written[Result](NamedTuple):
     """The result of the plan that took effect, and how often another writer was first.
 
-    `found` has what DynamoDB handed back with its last answer.
+    `write_id` is the mark that it left; `found` has what DynamoDB handed back with its last answer.
     """
 
     result: Result
     conflicts: int
+    write_id: str
     found: Observed
 
 
 class OutcomeUnknown(Exception):
     """A write got no answer, was sent again, and by then it was too late to tell whether the first try took effect.
 
-    `key` is the item's, `found` the item as it is now, None where it is gone.
+    `key` is the item's; `found` the item as it is now, None where it is gone, or where it wasn't handed back.
     """
 
-    def __init__(self, write: Write, found: Item | None) -> None:
-        self.key, self.found = write.key, found
-        now = "the item is gone: by this write or by another" if found is None else "others have written since"
-        super().__init__(f"{write.key}: a first try got no answer, and {now}; whether it took effect can't be known")
+    def __init__(self, key: Key, found: Item | None, why: str) -> None:
+        super().__init__(key, found, why)
+        self.key, self.found = key, found
+
+    def __str__(self) -> str:
+        key, _, why = self.args
+        return f"{key}: a first try got no answer, and {why}; whether it took effect can't be known"
 
 
 def write[Result](
@@ -84,60 +94,69 @@ def write[Result](
     conflicts = 0
     answer = _DONE
     planned, write_id = plan(observed), uuid.uuid4().hex
-    sent_again = False
+    unanswered = False  # whether a try of this plan was: it may have taken effect
     while planned.writes:
+        if unanswered and deadline.remaining_seconds <= 0:
+            raise OutcomeUnknown(planned.writes[0].key, None, "no time is left for another")
         deadline.check(f"writing, {conflicts} conflicts")
         sent_at = time.monotonic()
         answer = _send(client, planned.writes, write_id)
         if not answer.refused or answer.names(write_id):
             break
-        sent_again |= answer.sent_again
-        if sent_again:
-            _check_known(planned.writes, answer.found)
+        # A transaction that is sent again bears the same token, so DynamoDB answers for its first try.
+        unanswered |= answer.unanswered and len(planned.writes) == 1
+        if unanswered:
+            _check_known(planned, answer.found)
         conflicts += 1
-        _back_off(conflicts, time.monotonic() - sent_at, deadline)
+        _back_off(conflicts, answer, time.monotonic() - sent_at, deadline)
         if answer.found:
             observed = {**observed, **answer.found}
             planned, write_id = plan(observed), uuid.uuid4().hex
-            sent_again = False
-    return Written(planned.result, conflicts, answer.found)
+            unanswered = False
+    return Written(planned.result, conflicts, write_id, answer.found)
 
 
 class _Answer(NamedTuple):
     """`found`: the items that DynamoDB handed back; of a refusal those whose condition failed, none where only the
-    timing did. `sent_again`: the SDK had no answer at first."""
+    timing did. `throttled`: that was why. `unanswered`: a try before this one was."""
 
     refused: bool
     found: Observed
-    sent_again: bool
+    throttled: bool
+    unanswered: bool
 
     def names(self, write_id: str) -> bool:
-        return any(item is not None and item.get("write_id") == write_id for item in self.found.values())
+        return any(
+            item is not None and write_id in (item.get(WRITE_ID), item.get(VERSION_ID)) for item in self.found.values()
+        )
 
 
-_DONE = _Answer(refused=False, found={}, sent_again=False)
+_DONE = _Answer(refused=False, found={}, throttled=False, unanswered=False)
 
 
-def _check_known(writes: Sequence[Write], found: Observed) -> None:
-    """Raises OutcomeUnknown for a refused write whose first try may have taken effect, and been overwritten since.
+def _check_known(planned: Plan[Any], found: Observed) -> None:
+    """Raises OutcomeUnknown for a refused write whose first try may have taken effect, and been overwritten since."""
+    [refused] = planned.writes
+    if refused.key not in found or not (planned.once or refused.expected):
+        return
+    item = found[refused.key]
+    if not _was_never_made(refused, item):
+        why = "the item is gone: by this write or by another" if item is None else "others have written since"
+        raise OutcomeUnknown(refused.key, item, why)
 
-    A transaction that is sent again bears the same token, so DynamoDB answers for the first try.
-    """
-    refused = writes[0]
-    if len(writes) == 1 and refused.key in found and _may_have_been_overwritten(refused, found[refused.key]):
-        raise OutcomeUnknown(refused, found[refused.key])
 
-
-def _may_have_been_overwritten(refused: Write, found: Item | None) -> bool:
-    """The version that it would have made is another writer's, or not yet made: then it never was."""
+def _was_never_made(refused: Write, found: Item | None) -> bool:
+    """Its version is another's, or still the one before: the item would say so, had there been another in between."""
+    if found is None or refused.expected is None:
+        return False
+    before, attribute, before_id = refused.expected
+    version = found.get(attribute, 0)
     match refused:
-        case Delete():
-            return found is None
-        case Put(item=values, expected=Expected(attribute=version)):
-            return found is None or found.get(version, 0) > values[version]
-        case Update(values=values, expected=Expected(attribute=version)):
-            return found is None or found.get(version, 0) > values[version]
-    return False  # its plan can be made twice: nothing says otherwise
+        case Put(item=values) | Update(values=values) if version == values[attribute]:
+            return True
+        case Delete() if isinstance(version, Decimal) and version > (before or 0):
+            return True
+    return bool(version == (before or 0)) and found.get(VERSION_ID) == before_id
 
 
 def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str) -> _Answer:
@@ -146,6 +165,7 @@ def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str) -> _
     if len({write.key for write in writes}) < len(writes):
         [(twice, _)] = Counter(write.key for write in writes).most_common(1)
         raise ValueError(f"{twice}: two writes to one item, and a transaction of DynamoDB's takes one: make them one")
+    _listen_for_silence(client)
     try:
         if len(writes) == 1 and not isinstance(writes[0], Check):
             return _send_alone(client, writes[0], write_id)
@@ -185,7 +205,8 @@ def _send_together(client: "DynamoDBClient", writes: Sequence[Write], write_id: 
     )
 
 
-_TIMING = {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
+_THROTTLED = {"ThrottlingError", "ProvisionedThroughputExceeded"}
+_TIMING = {"TransactionConflict", *_THROTTLED}
 """Reasons that say nothing of the items: botocore retries none of them inside a cancelled transaction."""
 
 
@@ -211,11 +232,32 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
             for write, reason in zip(writes, reasons, strict=True)
             if reason["Code"] == "ConditionalCheckFailed"
         },
-        sent_again=response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0,
+        throttled=any(reason["Code"] in _THROTTLED for reason in reasons),
+        unanswered=_silence.heard,
     )
 
 
-def _back_off(conflicts: int, request_seconds: float, deadline: Deadline) -> None:
+_silence = threading.local()
+_listened_to: "weakref.WeakSet[DynamoDBClient]" = weakref.WeakSet()
+
+
+def _listen_for_silence(client: "DynamoDBClient") -> None:
+    """Notes, for this thread's call, whether a try of the SDK's got no answer, or none that says what became of it.
+
+    That a call was tried again says nothing: a throttled one had no effect.
+    """
+    _silence.heard = False
+    if client not in _listened_to:
+        client.meta.events.register("needs-retry.dynamodb", _note_silence)
+        _listened_to.add(client)
+
+
+def _note_silence(response: tuple[Any, Any] | None, **_: object) -> None:
+    if response is None or response[0].status_code >= 500:
+        _silence.heard = True
+
+
+def _back_off(conflicts: int, answer: _Answer, request_seconds: float, deadline: Deadline) -> None:
     """Full jitter over many times what the request took, after the 2nd, 6th, 12th, 20th, … conflict; else none.
 
     The loser of a conflict holds the newest item, and what it holds ages: sent at once, its next plan loses only to
@@ -224,10 +266,11 @@ def _back_off(conflicts: int, request_seconds: float, deadline: Deadline) -> Non
     enough that others commit dozens of times, and the few that remain hand the item to each other without a pause.
     What comes back is stale once: that write is refused, and stands in for the read that its next, immediate try needs.
     From pause to pause there are two tries more, so that who has lost longest insists most, and nobody starves.
-    Measured with 8 workers on one account, and with 8 writers on one item: `make bench`.
+    Where the table is throttled every try waits. Measured with 8 workers on one account, and with 8 writers on one
+    item: `make bench`.
     """
     tries = math.isqrt(conflicts)
-    if tries * (tries + 1) != conflicts:
+    if tries * (tries + 1) != conflicts and not answer.throttled:
         return
     longest = min(64 * request_seconds, LONGEST_PAUSE_SECONDS, max(0.0, deadline.remaining_seconds))
     time.sleep(random.uniform(0, longest))

@@ -10,13 +10,26 @@ from conditional_writes.items import Item, Key, serialized, to_dynamodb
 
 MAXIMUM_WRITES = 100
 """Items in one TransactWriteItems: DynamoDB's limit."""
+MAXIMUM_CHARACTERS = 4_096
+"""Of an expression: DynamoDB's limit."""
+
+
+WRITE_ID = "write_id"
+"""The attribute by which a write of an item without versions knows its own work."""
+VERSION_ID = "version_id"
+"""The same beside a version: which write made it. Others that change the item without counting leave it as it is."""
 
 
 class Expected(NamedTuple):
-    """The version that a write assumes, and the attribute that has it. None: there is no item; 0: it has no version."""
+    """The version that a write assumes, and the attribute that has it. None: there is no item; 0: it has no version.
+
+    `version_id` is the write that made it, where that is known: an item that was deleted and made anew may have come to
+    the same version.
+    """
 
     version: int | None
     attribute: str
+    version_id: str | None = None
 
 
 class Put(NamedTuple):
@@ -31,8 +44,9 @@ class Put(NamedTuple):
 class Update(NamedTuple):
     """Sets, removes and adds to these attributes, or elements of their maps; leaves all else as it is.
 
-    `added` has numbers by attribute. `expected` where `values` has the item's next version. `handed_back`: where it is
-    sent alone, the answer has the item as it is afterwards.
+    `added` has numbers by attribute. Sent alone, they may be added twice, where the answer is lost and another writes
+    before the second try; in a transaction they aren't. `expected` where `values` has the item's next version.
+    `handed_back`: sent alone, the answer has the item as it is afterwards.
     """
 
     key: Key
@@ -66,7 +80,8 @@ type Write = Put | Update | Delete | Check
 def as_request(write: Write, write_id: str) -> dict[str, Any]:
     """The write as parameters of its operation, alone or in a TransactWriteItems.
 
-    Every item that is written carries `write_id`: it is how a write tells its own work from another's.
+    Every item that is written carries `write_id`, in an attribute of that name, or, where the write makes a version, in
+    `version_id`: it is how a write tells its own work from another's.
     """
     names: dict[str, str] = {}
     values: dict[str, Any] = {}
@@ -77,7 +92,7 @@ def as_request(write: Write, write_id: str) -> dict[str, Any]:
         request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
     match write:
         case Put(item=item):
-            request["Item"] = to_dynamodb(item | dict(write.key.attributes) | {"write_id": write_id})
+            request["Item"] = to_dynamodb(item | dict(write.key.attributes) | {_mark(write): write_id})
         case Update():
             request["Key"] = to_dynamodb(dict(write.key.attributes))
             request["UpdateExpression"] = _update(write, write_id, names, values)
@@ -91,25 +106,35 @@ def as_request(write: Write, write_id: str) -> dict[str, Any]:
 
 
 def _condition(write: Write, write_id: str) -> Condition | None:
-    """An addition, sent again after a lost response, would count twice: it asserts that it isn't there yet."""
+    """An addition, sent again after a lost response, would count twice: it asserts that the last write isn't it."""
     if not isinstance(write, Update) or not write.added:
         return write.condition
-    not_yet = Condition("attribute_not_exists({}) OR {} <> []", ("write_id", "write_id"), (write_id,))
+    not_yet = Condition("attribute_not_exists({}) OR {} <> []", (_mark(write), _mark(write)), (write_id,))
     return write.condition & not_yet if write.condition is not None else not_yet
 
 
 def _update(update: Update, write_id: str, names: dict[str, str], values: dict[str, Any]) -> str:
     assigned = [
-        f"{_name(path, names)} = {_value(path, value, values)}"
-        for path, value in {**update.values, "write_id": write_id}.items()
+        f"{_name(path, names)}={_value(path, value, values)}"
+        for path, value in {**update.values, _mark(update): write_id}.items()
     ]
-    clauses = ["SET " + ", ".join(assigned)]
+    clauses = ["SET " + ",".join(assigned)]
     if update.removed:
-        clauses.append("REMOVE " + ", ".join(_name(path, names) for path in update.removed))
+        clauses.append("REMOVE " + ",".join(_name(path, names) for path in update.removed))
     if update.added:
         added = [f"{_name(name, names)} {_value(name, number, values)}" for name, number in update.added.items()]
-        clauses.append("ADD " + ", ".join(added))
-    return " ".join(clauses)
+        clauses.append("ADD " + ",".join(added))
+    expression = " ".join(clauses)
+    if len(expression) > MAXIMUM_CHARACTERS:
+        raise ValueError(
+            f"{update.key}: {len(assigned) + len(update.removed)} changes at once: DynamoDB's expressions have room for"
+            " some 400. Put the item whole, or change it in steps"
+        )
+    return expression
+
+
+def _mark(write: Put | Update) -> str:
+    return VERSION_ID if write.expected else WRITE_ID
 
 
 def _expression(condition: Condition, names: dict[str, str], values: dict[str, Any]) -> str:

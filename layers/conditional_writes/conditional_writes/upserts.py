@@ -18,14 +18,13 @@ from decimal import Context, Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from boto3.dynamodb.types import Binary
 from botocore.exceptions import ClientError
 
 from conditional_writes.conditions import Condition, Path, absent, all_of, any_of, at_least, equals, is_map, more_than
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, copied, serialized, to_dynamodb
 from conditional_writes.loop import Observed, Plan, write
-from conditional_writes.requests import Update
+from conditional_writes.requests import VERSION_ID, WRITE_ID, Update
 from conditional_writes.sizes import LARGEST_ITEM_BYTES, item_bytes, value_bytes
 
 if TYPE_CHECKING:
@@ -79,26 +78,34 @@ class NotAMap(Exception):
     """
 
     def __init__(self, key: Key, path: MapPath, found: str, item: Item | None) -> None:
+        super().__init__(key, path, found, item)
         self.key, self.path, self.found, self.item = key, path, found, item
-        super().__init__(f"{key}: {'.'.join(path)} is {found}, expected a map, to hold entries")
+
+    def __str__(self) -> str:
+        return f"{self.key}: {'.'.join(self.path)} is {self.found}, expected a map, to hold entries"
 
 
 class NotAnEntry(Exception):
     """The entry's place is taken by a map that holds entries of its own: setting it would lose them all."""
 
     def __init__(self, key: Key, path: MapPath, item: Item | None) -> None:
+        super().__init__(key, path, item)
         self.key, self.path, self.item = key, path, item
-        super().__init__(f"{key}: {'.'.join(path)} holds entries of its own, expected an entry")
+
+    def __str__(self) -> str:
+        return f"{self.key}: {'.'.join(self.path)} holds entries of its own, expected an entry"
 
 
 class ItemTooLarge(Exception):
     """The item would be larger than DynamoDB's 400 kB, or too close to that. Nothing was written."""
 
     def __init__(self, key: Key, bytes_needed: int) -> None:
+        super().__init__(key, bytes_needed)
         self.key, self.bytes_needed = key, bytes_needed
-        super().__init__(
-            f"{key}: would have {bytes_needed:,} bytes, expected at most {MAXIMUM_ITEM_BYTES:,}: an item holds 400 kB"
-        )
+
+    def __str__(self) -> str:
+        expected = f"expected at most {MAXIMUM_ITEM_BYTES:,}: an item holds 400 kB"
+        return f"{self.key}: would have {self.bytes_needed:,} bytes, {expected}"
 
 
 MAXIMUM_ITEM_BYTES = LARGEST_ITEM_BYTES - 9_600
@@ -364,9 +371,6 @@ def _spelled(value: Any) -> str:
             return "(" + ",".join(sorted(map(_spelled, value))) + ")"
         case bytes() | bytearray():
             return repr(bytes(value))
-        case Binary():  # as boto3 hands bytes back
-            binary: Any = value
-            return repr(bytes(binary))
     return repr(value)  # of no type of DynamoDB's: it is refused when it is sent
 
 
@@ -385,7 +389,7 @@ def _latest(key: Key, entries: Iterable[Entry]) -> list[Entry]:
         if len(entry.path) < 2 or not all(entry.path):
             raise ValueError(f"{key}: {entry.path!r}: expected the names of an attribute and of an entry, at least")
         attribute = entry.path[0]
-        if attribute in {*dict(key.attributes), "write_id", _BYTES} or attribute.startswith(_CLOCKS):
+        if attribute in {*dict(key.attributes), WRITE_ID, VERSION_ID, _BYTES} or attribute.startswith(_CLOCKS):
             raise ValueError(f"{key}: {attribute} can't hold entries: it is part of the key, or the library's own")
         if entry.as_of is not None and entry.as_of.tzinfo is None:
             raise ValueError(f"{key}: {entry.as_of!r}: expected a time with its offset from UTC")

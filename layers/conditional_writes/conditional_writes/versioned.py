@@ -13,9 +13,9 @@ from conditional_writes.changes import assumption, changes, replacing, version_o
 from conditional_writes.conditions import Condition, exists, unchanged
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, copied
-from conditional_writes.loop import Observed, Plan, write
+from conditional_writes.loop import Observed, Plan, Written, write
 from conditional_writes.reading import read_one
-from conditional_writes.requests import Check, Delete, Expected, Put, Update, Write
+from conditional_writes.requests import VERSION_ID, WRITE_ID, Check, Delete, Expected, Put, Update, Write
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -32,7 +32,8 @@ class VersionedItem(dict[str, Any]):
 
     def __init__(self, loaded: Item) -> None:
         super().__init__(copied(loaded))
-        self.pop("write_id", None)
+        for mark in (WRITE_ID, VERSION_ID):
+            self.pop(mark, None)
         self.loaded = loaded
 
     def __or__(self, changes: Mapping[str, Any]) -> Self:  # type: ignore[override]
@@ -51,10 +52,14 @@ class Conflict(Exception):
     """
 
     def __init__(self, refused: Write, found: Item | None) -> None:
+        super().__init__(refused, found)
         self.key = refused.key
         self.expected_version = refused.expected.version if refused.expected else None
         self.found = None if found is None else VersionedItem(found)
-        super().__init__(f"{refused.key}: {_difference(refused.expected, found)}")
+
+    def __str__(self) -> str:
+        refused, found = self.args
+        return f"{refused.key}: {_difference(refused.expected, found)}"
 
 
 def _difference(expected: Expected | None, found: Item | None) -> str:
@@ -77,14 +82,15 @@ class VersionedTable:
     """A table whose items have a version, and the names of its key: `VersionedTable(client, "Orders", "order_id")`.
 
     `version` is the attribute that has it. The first save of an item makes version 1. An item that is older than the
-    attribute has none yet: its next save adopts it, as version 1. Beside it every written item has a `write_id`, by
-    which a write knows its own work; it isn't part of what `load` returns.
+    attribute has none yet: its next save adopts it, as version 1. Beside it is a `version_id`: the write that made it,
+    so that a write knows its own work, and an item made anew isn't taken for the one that was deleted. It isn't part of
+    what `load` returns.
 
     With `checked=False` saves and deletes assert no version, unless a call says otherwise: the last writer wins, for
     the attributes that it changed. The version moves on all the same, so that others notice.
 
     Each call may be given a deadline; without one it has ten seconds. Each may raise DeadlinePassed, OutcomeUnknown and
-    botocore's own errors, as `write` does; after a timeout of botocore's it isn't known whether the write took effect.
+    botocore's own errors, as `write` does; after one of those it isn't known whether the write took effect.
     """
 
     def __init__(
@@ -121,8 +127,9 @@ class VersionedTable:
         Raises Conflict, and ValueError for an item that can't be meant.
         """
         saving = self.saving(item, when=when, checked=checked)
-        handed_back = _write_once(self._client, [saving], _or_default(deadline)).get(saving.key)
-        return VersionedItem(handed_back) if handed_back else self._as_saved(item, saving)
+        written = _write_once(self._client, [saving], _or_default(deadline))
+        handed_back = written.found.get(saving.key)
+        return VersionedItem(handed_back) if handed_back else self._as_saved(item, saving, written.write_id)
 
     def update(
         self,
@@ -137,8 +144,10 @@ class VersionedTable:
 
         For one whose version a client sends back, as in HTTP's If-Match. Raises Conflict.
         """
+        key = self.key(*key_values)
+        self._check_kept(key, {self._version: version}, values)
         update = Update(
-            self.key(*key_values),
+            key,
             values | {self._version: version + 1},
             _both(unchanged(version, self._version), when),
             removed,
@@ -178,7 +187,7 @@ class VersionedTable:
         deadline = _or_default(deadline)
         key = self.key(*key_values)
 
-        def plan(observed: Observed) -> Plan[VersionedItem]:
+        def plan(observed: Observed) -> Plan[tuple[Item, Put | Update | None]]:
             found = observed[key]
             before = None if found is None else VersionedItem(found)
             after = change(before)
@@ -187,10 +196,12 @@ class VersionedTable:
             self._check_kept(key, found, after)
             saving = self._replacing(key, found, after)
             if found is not None and self._changes_nothing(saving):
-                return Plan(VersionedItem(found))
-            return Plan(self._as_saved(after, saving), [saving])
+                return Plan((found, None))
+            return Plan((after, saving), [saving])
 
-        return write(self._client, plan, {key: read_one(self._client, key, deadline)}, deadline).result
+        written = write(self._client, plan, {key: read_one(self._client, key, deadline)}, deadline)
+        item, saving = written.result
+        return self._as_saved(item, saving, written.write_id) if saving else VersionedItem(item)
 
     def saving(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Put | Update:
         """The write that `save` makes, for `write_together` or a plan of your own."""
@@ -233,14 +244,14 @@ class VersionedTable:
     def _changes_nothing(self, saving: Put | Update) -> bool:
         return isinstance(saving, Update) and saving.values.keys() == {self._version} and not saving.removed
 
-    def _as_saved(self, item: Item, saving: Put | Update) -> VersionedItem:
+    def _as_saved(self, item: Item, saving: Put | Update, version_id: str) -> VersionedItem:
         values = saving.item if isinstance(saving, Put) else saving.values
-        saved = {**item, **dict(saving.key.attributes), self._version: values[self._version]}
-        return VersionedItem(copied(saved))
+        made = {self._version: values[self._version], VERSION_ID: version_id}
+        return VersionedItem(copied({**item, **dict(saving.key.attributes), **made}))
 
     def _kept(self, key: Key) -> list[str]:
         """What isn't the caller's to change."""
-        return [*dict(key.attributes), self._version, "write_id"]
+        return [*dict(key.attributes), self._version, WRITE_ID, VERSION_ID]
 
     def _key_of(self, item: Item) -> Key:
         source = _loaded(item) or item
@@ -254,6 +265,9 @@ class VersionedTable:
         for name, value in key.attributes:
             if after.get(name, value) != value:
                 raise ValueError(f"{key}: {name} is part of the key: to change it, save a new item and delete this one")
+        for mark in (WRITE_ID, VERSION_ID):
+            if mark in after:
+                raise ValueError(f"{key}: {mark} is the library's own attribute: choose another name for yours")
         if self._version not in after:
             return
         if before is None:
@@ -280,16 +294,16 @@ def write_together(client: "DynamoDBClient", writes: Sequence[Write], *, deadlin
     _write_once(client, writes, _or_default(deadline))
 
 
-def _write_once(client: "DynamoDBClient", writes: Sequence[Write], deadline: Deadline) -> Observed:
-    """What DynamoDB handed back. Raises Conflict instead of planning again."""
+def _write_once(client: "DynamoDBClient", writes: Sequence[Write], deadline: Deadline) -> Written[None]:
+    """Raises Conflict instead of planning again."""
 
     def plan(observed: Observed) -> Plan[None]:
         for refused in writes:
             if refused.key in observed:
                 raise Conflict(refused, observed[refused.key])
-        return Plan(None, writes)
+        return Plan(None, writes, once=True)
 
-    return write(client, plan, {}, deadline).found
+    return write(client, plan, {}, deadline)
 
 
 def _loaded(item: Item) -> Item | None:

@@ -37,6 +37,7 @@ from conditional_writes import (
 )
 from conditional_writes.client import CONNECTIONS
 from conditional_writes.idempotency import StagedRecord
+from conditional_writes.requests import VERSION_ID
 from ledger.accounts import Account, account_from_item, account_item
 from ledger.journal import (
     Entry,
@@ -194,9 +195,13 @@ class Ledger(Struct, frozen=True):
         existing = fold.existing_entry(entry_keys, request)
         store = StagedRecord(completed_record(existing) if existing else None)
         decisions: list[Decision] = []
+        try:
+            accounts = [fold.account(account_key) for account_key in account_keys]
+        except Exception as error:  # noqa: BLE001 (an item that is no account: others of its group needn't wait for it)
+            return error
 
         def decide_now(*, request: dict[str, Any]) -> Outcome:
-            decisions.extend(decide(message, *map(fold.account, account_keys)))
+            decisions.extend(decide(message, *accounts))
             return _outcome(decisions[0], now)
 
         once = idempotent_function(
@@ -250,6 +255,7 @@ class _Fold(Struct):
         """One write, however many messages are about the account: from what was seen to what it is now."""
         before = self.seen[account_key]
         after = (self.observed[account_key] or {}) | account_item(account)
+        after.pop(VERSION_ID, None)  # this commit's will be another
         self.writes[account_key] = replacing(account_key, before, after)
         self.observed[account_key] = after
 
