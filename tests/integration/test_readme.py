@@ -3,6 +3,7 @@
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
 
@@ -11,16 +12,17 @@ from tests.local_aws.server import PROJECT, Endpoint
 
 
 def test_the_readmes_examples_do_what_they_say(dynamodb: Endpoint) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
-    dynamodb.client("dynamodb").create_table(
-        TableName="Flights",
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "flight_id", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "flight_id", "KeyType": "HASH"}],
-    )
+    examples = re.findall(r"```python\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
+    for table, key_name in (("Flights", "flight_id"), ("Profiles", "account_id")):
+        dynamodb.client("dynamodb").create_table(
+            TableName=table,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": key_name, "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": key_name, "KeyType": "HASH"}],
+        )
     names: dict[str, Any] = {}
     with mock.patch.dict(os.environ, dynamodb.environment):
-        exec(example, names)
+        exec("\n".join(examples), names)
     flights = names["flights"]
     flights.save({"flight_id": "TL1", "seats": 20, "passengers": []})
     early = flights.save({"flight_id": "TL2", "seats": 9, "passengers": ["p-0"], "status": "BOARDING"})
@@ -47,3 +49,9 @@ def test_the_readmes_examples_do_what_they_say(dynamodb: Endpoint) -> None:
     names["merge"]("TL2", "TL1")
     assert flights.load("TL2") is None
     assert flights.load("TL1")["passengers"][-1] == "p-0"
+
+    at = datetime(2026, 2, 28, 12, tzinfo=UTC)
+    for minutes in (5, 9, 7):
+        names["seen"]("acc-1", "phone", at + timedelta(minutes=minutes))
+    profile = names["VersionedTable"](names["client"], "Profiles", "account_id").load("acc-1")
+    assert profile["devices"] == {"last_seen": {"phone": "2026-02-28T12:09:00+00:00"}, "lost": {}}
