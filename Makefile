@@ -31,7 +31,7 @@ bench: setup
 check: setup
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy layers/conditional_writes/conditional_writes layers/ledger/ledger functions/process_transactions/app.py tests/typing
+	.venv/bin/mypy layers/conditional_writes/conditional_writes layers/ledger/ledger functions/*/app.py tests/typing
 	.venv-tools/bin/sam validate --lint
 
 # Pins anew what the requirements.in files ask for.

@@ -20,35 +20,28 @@ from aws_lambda_powertools.utilities.batch import process_partial_response
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from conditional_writes import Deadline, dynamodb_client
+from conditional_writes import dynamodb_client
 from conditional_writes.batches import WholeBatchProcessor, postpone
-from conditional_writes.client import SLOWEST_CALL_SECONDS, sqs_client
-from conditional_writes.dead_letters import DeadLetter, send_dead_letters
+from conditional_writes.client import sqs_client
+from conditional_writes.settling import Settling, deadline_of, receive_count
+from ledger.decoding import InvalidMessage
 from ledger.journal import Outcome
-from ledger.messages import InvalidMessage, Message, decode
+from ledger.messages import decode
 from ledger.posting import Delivery, Ledger, PayloadChanged, Posted, Result, idempotency_config
 from ledger.rules import Status, UnknownAccount
 
-
-class GivenUp(Exception):
-    """The message was delivered as often as the queue allows, and could never be decided."""
-
-
-POISON = (InvalidMessage, PayloadChanged, GivenUp)
+POISON = (InvalidMessage, PayloadChanged)
 """What no further delivery can mend."""
-
-RESERVED_SECONDS = SLOWEST_CALL_SECONDS + 1
-"""Kept from the invocation's time: a request that started at the deadline may take this long to be answered."""
 
 QUEUE_URL = os.environ["QUEUE_URL"]
 DEAD_LETTER_QUEUE_URL = os.environ["DEAD_LETTER_QUEUE_URL"]
-MAX_RECEIVE_COUNT = int(os.environ["MAX_RECEIVE_COUNT"])
 
 logger = Logger()
 metrics = Metrics()
 idempotency = idempotency_config()
 ledger = Ledger(dynamodb_client(), os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"], idempotency)
 sqs = sqs_client()
+settling = Settling(sqs, DEAD_LETTER_QUEUE_URL, int(os.environ["MAX_RECEIVE_COUNT"]), POISON, logger)
 processor = WholeBatchProcessor()
 
 logging.getLogger("botocore").setLevel(logging.WARNING)  # or each cold start tells where it found its credentials
@@ -65,72 +58,41 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> Any:
 
 def post_records(records: list[SQSRecord], context: LambdaContext) -> list[object]:
     """What became of each record, in their order: an exception for one that goes back to the queue."""
-    deadline = Deadline.after(context.get_remaining_time_in_millis() / 1000 - RESERVED_SECONDS)
     decoded = [_decode(record) for record in records]
-    posted = ledger.post(
-        [
-            Delivery(message, delivered_before=_receive_count(record) > 1)
-            for record, message in zip(records, decoded, strict=True)
-            if isinstance(message, Message)
-        ],
-        deadline,
-    )
+    deliveries = [message for message in decoded if isinstance(message, Delivery)]
+    posted = ledger.post(deliveries, deadline_of(context))
     outcomes = iter(posted.results)
-    results = [
-        _given_up(record, next(outcomes) if isinstance(message, Message) else message)
-        for record, message in zip(records, decoded, strict=True)
-    ]
-    settled = _settle(records, results)
+    found = [next(outcomes) if isinstance(message, Delivery) else message for message in decoded]
+    results = settling.given_up(records, found)
+    settled = settling.settle(records, results)
+    _postpone(records, results)
     for record, message, result in zip(records, decoded, results, strict=True):
         _log(record, message, result)
     _count(results, posted)
     return settled
 
 
-def _decode(record: SQSRecord) -> Message | InvalidMessage:
+def _decode(record: SQSRecord) -> Delivery | InvalidMessage:
     try:
-        return decode(record.body)
+        return Delivery(decode(record.body), delivered_before=receive_count(record) > 1)
     except InvalidMessage as invalid:
         return invalid
 
 
-def _receive_count(record: SQSRecord) -> int:
-    return int(record.attributes.approximate_receive_count)
+def _postpone(records: list[SQSRecord], results: Sequence[Result]) -> None:
+    """Has what waits for its account come back in a while: 2, 8, 32, 128, 512 s.
 
-
-def _given_up(record: SQSRecord, result: Result) -> Result:
-    """At its last delivery, what would go back to the queue is given up instead, with the reason that SQS can't add."""
-    if isinstance(result, (Outcome, *POISON)) or _receive_count(record) < MAX_RECEIVE_COUNT:
-        return result
-    return GivenUp(f"given up after {_receive_count(record)} deliveries: {result}")
-
-
-def _settle(records: list[SQSRecord], results: Sequence[Result]) -> list[object]:
-    """Sends poison to the dead-letter queue, and has what waits for its account come back in a while."""
-    letters = {
-        index: DeadLetter(record, str(result))
-        for index, (record, result) in enumerate(zip(records, results, strict=True))
-        if isinstance(result, POISON)
-    }
-    sent = send_dead_letters(sqs, DEAD_LETTER_QUEUE_URL, list(letters.values()))
-    for letter, failure in zip(letters.values(), sent, strict=True):
-        if failure:
-            logger.error("not dead-lettered", extra={"message_id": letter.record.message_id}, exc_info=failure)
+    Soon where the opening was merely overtaken, 11 minutes in all where it is late.
+    """
     waiting = [record for record, result in zip(records, results, strict=True) if isinstance(result, UnknownAccount)]
-    postpone(sqs, QUEUE_URL, [(record, _pause_seconds(record)) for record in waiting])
-    return list((dict(enumerate(results)) | dict(zip(letters, sent, strict=True))).values())
+    postpone(sqs, QUEUE_URL, [(record, min(2 * 4 ** (receive_count(record) - 1), 900)) for record in waiting])
 
 
-def _pause_seconds(record: SQSRecord) -> int:
-    """2, 8, 32, 128, 512 s: soon where the opening was merely overtaken, 11 minutes in all where it is late."""
-    seconds: int = 2 * 4 ** (_receive_count(record) - 1)
-    return min(seconds, 900)
-
-
-def _log(record: SQSRecord, message: Message | InvalidMessage, result: object) -> None:
+def _log(record: SQSRecord, delivery: Delivery | InvalidMessage, result: Result) -> None:
     """One line a record: never its payload."""
     ids: dict[str, object] = {"message_id": record.message_id}
-    if isinstance(message, Message):
+    if isinstance(delivery, Delivery):
+        message = delivery.message
         ids |= {"transaction_id": message.transaction_id, "account_ids": message.account_ids}
     match result:
         case Outcome():
@@ -138,22 +100,20 @@ def _log(record: SQSRecord, message: Message | InvalidMessage, result: object) -
                 "replayed" if result.replayed else result.status.lower(),
                 extra=ids | {"reason": result.reason, "account_version": result.account_version},
             )
-        case InvalidMessage() | PayloadChanged() | GivenUp() | UnknownAccount():
-            logger.warning(type(result).__name__, extra=ids | {"reason": str(result)})
+        case UnknownAccount():
+            logger.warning("UnknownAccount", extra=ids | {"reason": str(result)})
         case Exception():
-            logger.error("not posted", extra=ids, exc_info=result)
+            settling.log_failure(result, ids, "not posted")
 
 
 def _count(results: Sequence[Result], posted: Posted) -> None:
-    outcomes = [result for result in results if isinstance(result, Outcome)]
-    new = [outcome for outcome in outcomes if not outcome.replayed]
-    invalid = [result for result in results if isinstance(result, InvalidMessage | PayloadChanged)]
-    given_up = [result for result in results if isinstance(result, GivenUp)]
+    counts = settling.counts(results)
+    new = [outcome for outcome in results if isinstance(outcome, Outcome) and not outcome.replayed]
     metrics.add_metric("Posted", MetricUnit.Count, sum(outcome.status == Status.POSTED for outcome in new))
-    metrics.add_metric("Duplicates", MetricUnit.Count, len(outcomes) - len(new))
-    metrics.add_metric("Invalid", MetricUnit.Count, len(invalid))
-    metrics.add_metric("NotYetPosted", MetricUnit.Count, len(results) - len(outcomes) - len(invalid) - len(given_up))
-    metrics.add_metric("GivenUp", MetricUnit.Count, len(given_up))
+    metrics.add_metric("Duplicates", MetricUnit.Count, counts.done - len(new))
+    metrics.add_metric("Invalid", MetricUnit.Count, counts.poison)
+    metrics.add_metric("NotYetPosted", MetricUnit.Count, counts.back)
+    metrics.add_metric("GivenUp", MetricUnit.Count, counts.given_up)
     metrics.add_metric("Conflicts", MetricUnit.Count, posted.conflicts)
     for milliseconds in posted.commit_milliseconds[:99]:  # at 100 values Powertools publishes what there is, early
         metrics.add_metric("CommitTime", MetricUnit.Milliseconds, milliseconds)

@@ -9,9 +9,12 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 from unittest import mock
+
+from aws_lambda_powertools.metrics import EphemeralMetrics
 
 from tests.local_aws.server import PROJECT, Endpoint
 from tests.local_aws.tables import Tables
@@ -41,7 +44,11 @@ def load_function(name: str, endpoint: Endpoint, environment: Mapping[str, str])
     module = importlib.util.module_from_spec(spec)
     # Powertools reads these two at each call, the rest is read at the import.
     os.environ.update(POWERTOOLS_SERVICE_NAME="teller", POWERTOOLS_METRICS_NAMESPACE="Teller")
-    with mock.patch.dict(os.environ, endpoint.environment | environment):
+    with (
+        mock.patch.dict(os.environ, endpoint.environment | environment),
+        # Its metrics are its own, as a process's are: those of `Metrics` are one set for all threads that play workers.
+        mock.patch("aws_lambda_powertools.Metrics", EphemeralMetrics),
+    ):
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
     return module
@@ -51,37 +58,50 @@ def process_transactions(
     aws: Endpoint, tables: Tables, dynamodb: Endpoint | None = None, **variables: str
 ) -> ModuleType:
     """The function, its queues on `aws` (made here, new ones), its tables on `dynamodb` where that is another."""
+    variables = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal} | variables
+    return _with_queues("process_transactions", aws, dynamodb or aws, variables)
+
+
+def upsert_profiles(
+    aws: Endpoint, profiles_table: str, dynamodb: Endpoint | None = None, **variables: str
+) -> ModuleType:
+    """As `process_transactions`."""
+    return _with_queues("upsert_profiles", aws, dynamodb or aws, {"PROFILES_TABLE": profiles_table} | variables)
+
+
+def _with_queues(name: str, aws: Endpoint, dynamodb: Endpoint, variables: Mapping[str, str]) -> ModuleType:
     sqs = aws.client("sqs")
     number = next(_numbers)
-    queues = [sqs.create_queue(QueueName=f"{name}-{number}")["QueueUrl"] for name in ("transactions", "dead-letters")]
+    queue, dead_letter_queue = (
+        sqs.create_queue(QueueName=f"{name}-{which}-{number}")["QueueUrl"] for which in ("alive", "dead")
+    )
     return load_function(
-        "process_transactions",
+        name,
         aws,
         {
-            "AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url,
-            "ACCOUNTS_TABLE": tables.accounts,
-            "JOURNAL_TABLE": tables.journal,
-            "QUEUE_URL": queues[0],
-            "DEAD_LETTER_QUEUE_URL": queues[1],
+            "AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url,
+            "QUEUE_URL": queue,
+            "DEAD_LETTER_QUEUE_URL": dead_letter_queue,
             "MAX_RECEIVE_COUNT": "6",
         }
-        | variables,
+        | dict(variables),
     )
 
 
 _numbers = itertools.count(1)
 
 
-def record(message: object, receive_count: int = 1) -> dict[str, Any]:
-    """An SQS record as Lambda's event has it; `message` is the body, or what it says in JSON."""
+def record(message: object, receive_count: int = 1, sent_at: datetime | None = None) -> dict[str, Any]:
+    """An SQS record as Lambda's event has it; `message` is the body, or what it says in JSON. Sent now, by default."""
     number = next(_numbers)
+    sent_at = sent_at or datetime.now(UTC)
     return {
         "messageId": f"message-{number}",
         "receiptHandle": f"receipt-{number}",
         "body": message if isinstance(message, str) else json.dumps(message),
         "attributes": {
             "ApproximateReceiveCount": str(receive_count),
-            "SentTimestamp": str(int(time.time() * 1000)),
+            "SentTimestamp": str(int(sent_at.timestamp() * 1000)),
             "SenderId": "000000000000",
             "ApproximateFirstReceiveTimestamp": str(int(time.time() * 1000)),
         },

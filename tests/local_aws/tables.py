@@ -14,20 +14,28 @@ class Tables:
 
 
 def create_tables(endpoint: Endpoint, prefix: str) -> Tables:
-    """Fresh tables; `prefix` keeps tests apart that share an engine."""
+    """Fresh tables for accounts and their journal; `prefix` keeps tests apart that share an engine."""
+    return Tables(
+        _create_table(endpoint, f"{prefix}-accounts", "account_id"),
+        _create_table(endpoint, f"{prefix}-journal", "account_id", "transaction_id"),
+    )
+
+
+def create_profiles_table(endpoint: Endpoint, prefix: str) -> str:
+    """A fresh table for profiles: its name."""
+    return _create_table(endpoint, f"{prefix}-profiles", "account_id")
+
+
+def _create_table(endpoint: Endpoint, name: str, *keys: str) -> str:
     client = endpoint.client("dynamodb")
-    tables = Tables(f"{prefix}-accounts", f"{prefix}-journal")
-    for name, keys in ((tables.accounts, ["account_id"]), (tables.journal, ["account_id", "transaction_id"])):
-        client.create_table(
-            TableName=name,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
-            KeySchema=[
-                {"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)
-            ],
-        )
-    client.get_waiter("table_exists").wait(TableName=tables.journal, WaiterConfig={"Delay": 1})
-    return tables
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+        KeySchema=[{"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)],
+    )
+    client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
+    return name
 
 
 def scan(endpoint: Endpoint, table: str) -> Iterator[dict[str, Any]]:

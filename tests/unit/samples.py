@@ -106,6 +106,10 @@ def opening_body(**fields: str | None) -> str:
     return _body(start | fields)
 
 
+def profile_body(**fields: str | None) -> str:
+    return _body({"account_id": '"alice"', "path": '["preferences"]', "entries": '{"theme": "dark"}'} | fields)
+
+
 def _body(fields: dict[str, str | None]) -> str:
     return "{" + ", ".join(f'"{name}": {value}' for name, value in fields.items() if value is not None) + "}"
 

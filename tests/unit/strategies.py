@@ -2,11 +2,13 @@
 
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
+from typing import Any
 
 from hypothesis import strategies as st
 
 from conditional_writes import EXACT
 from ledger.messages import CloseAccount, Message, OpenAccount, SetOverdraftLimit, Transaction, Transfer
+from ledger.profiles import MAXIMUM_NAMES, ProfileUpdate
 
 ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128)
 times = st.datetimes(
@@ -82,3 +84,24 @@ def any_message(draw: st.DrawFn) -> Message:
     message = draw(messages_of(ids, ids, exact_numbers(), limits))
     fields = {name: getattr(message, name) for name in message.__struct_fields__}
     return type(message)(**fields | draw(optional_fields))
+
+
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=255)
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | exact_numbers() | st.just(Decimal(0)) | st.text(st.characters(codec="utf-8")),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(names, inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@st.composite
+def profile_updates(draw: st.DrawFn) -> ProfileUpdate:
+    entries = draw(st.dictionaries(names, json_values, max_size=MAXIMUM_NAMES))
+    removed = draw(st.lists(names.filter(lambda name: name not in entries), max_size=MAXIMUM_NAMES - len(entries)))
+    return ProfileUpdate(
+        account_id=draw(ids),
+        path=tuple(draw(st.lists(names, min_size=1, max_size=10))),
+        entries=entries if entries or removed else {"theme": draw(json_values)},
+        removed=tuple(removed),
+        as_of=draw(st.none() | times),
+    )

@@ -93,6 +93,13 @@ def test_a_reason_is_cut_before_it_fills_the_message(stubbed_sqs: Stubbed) -> No
     assert reason == "x" * MAXIMUM_REASON_CHARACTERS
 
 
+def test_a_reason_has_only_characters_that_a_queue_takes(stubbed_sqs: Stubbed) -> None:
+    accept(stubbed_sqs, 1)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [letter(reason="no map: \0\x1b[2J\uffff\ud800 é")])
+    reason = stubbed_sqs.parameters[0]["Entries"][0]["MessageAttributes"]["reason"]["StringValue"]
+    assert reason == r"no map: \x00\x1b[2J\uffff\ud800 é"
+
+
 @pytest.mark.parametrize("place", [0, 9], ids=["first", "last"])
 def test_a_letter_that_was_one_before_gets_the_new_reason_and_loses_nothing(stubbed_sqs: Stubbed, place: int) -> None:
     accept(stubbed_sqs, 1)

@@ -37,7 +37,7 @@ def test_the_ledger_knows_nothing_of_functions(path: Path) -> None:
     assert "app" not in imported(path)
 
 
-@pytest.mark.parametrize("name", ["accounts", "messages", "rules"])
+@pytest.mark.parametrize("name", ["accounts", "decoding", "messages", "profiles", "rules"])
 def test_the_rules_need_no_aws(name: str) -> None:
     assert not imported(LEDGER / f"{name}.py") & {"boto3", "botocore", "aws_lambda_powertools"}
 

@@ -1,7 +1,7 @@
 """What gets past the door and in which spelling, and what doesn't and with which sentence."""
 
+import functools
 import json
-import re
 import string
 import time
 from decimal import Decimal
@@ -12,15 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from ledger.messages import (
-    MAXIMUM_BODY_BYTES,
-    InvalidMessage,
-    Message,
-    OpenAccount,
-    Transaction,
-    decode,
-    from_request,
-)
+from ledger.decoding import MAXIMUM_BODY_BYTES, InvalidMessage
+from ledger.messages import Message, OpenAccount, Transaction, decode, from_request
+from tests.unit import refusals
+from tests.unit.refusals import NOT_FOR_SQS, REASON_CHARACTERS
 from tests.unit.samples import (
     in_json,
     largest_transaction,
@@ -31,12 +26,6 @@ from tests.unit.samples import (
     transfer_body,
 )
 from tests.unit.strategies import any_message, exact_numbers
-
-REASON_CHARACTERS = 400
-"""A reason is a sentence, whatever the body is: it goes into a message attribute, and into a line of the log."""
-
-NOT_FOR_SQS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""SQS refuses a message with one of these, in the body or in an attribute."""
 
 TYPES = "open_account, transaction, transfer, set_overdraft_limit, close_account"
 NUMBER = 'expected a decimal number, such as "-12.50"'
@@ -168,10 +157,7 @@ REFUSED = {
 }
 
 
-def reason_of(body: str) -> str:
-    with pytest.raises(InvalidMessage) as caught:
-        decode(body)
-    return str(caught.value)
+reason_of = functools.partial(refusals.reason_of, decode)
 
 
 @pytest.mark.parametrize(("body", "reason"), REFUSED.values(), ids=REFUSED)

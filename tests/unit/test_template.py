@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from conditional_writes.client import SLOWEST_CALL_SECONDS
+from conditional_writes.settling import RESERVED_SECONDS
 from tests.local_aws.function import load_function
 from tests.local_aws.server import PROJECT, Endpoint
 
@@ -74,20 +75,35 @@ def test_a_batch_answers_for_each_of_its_messages(function: dict[str, Any], sour
     assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
 
 
-def test_the_time_a_function_keeps_for_its_last_request_is_less_than_it_has() -> None:
-    app = load_function(
-        "process_transactions",
-        Endpoint("http://127.0.0.1:9"),
-        dict.fromkeys(["ACCOUNTS_TABLE", "JOURNAL_TABLE", "QUEUE_URL", "DEAD_LETTER_QUEUE_URL"], "-")
-        | {"MAX_RECEIVE_COUNT": "6"},
-    )
-    assert SLOWEST_CALL_SECONDS < app.RESERVED_SECONDS < timeout(FUNCTIONS["ProcessTransactionsFunction"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_time_a_function_keeps_for_its_last_request_is_less_than_it_has(name: str) -> None:
+    assert SLOWEST_CALL_SECONDS < RESERVED_SECONDS < timeout(FUNCTIONS[name])
 
 
-def test_a_function_is_told_after_how_many_deliveries_its_queue_gives_up() -> None:
-    variables = FUNCTIONS["ProcessTransactionsFunction"]["Environment"]["Variables"]
-    redrive = QUEUES["TransactionsQueue"]["RedrivePolicy"]
-    assert variables["MAX_RECEIVE_COUNT"] == redrive["maxReceiveCount"] == {"Ref": "MaxReceiveCount"}
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_starts_with_the_variables_that_it_is_given(name: str) -> None:
+    variables = FUNCTIONS[name]["Environment"]["Variables"]
+    folder = FUNCTIONS[name]["CodeUri"].removeprefix("functions/")
+    app = load_function(folder, Endpoint("http://127.0.0.1:9"), dict.fromkeys(variables, "6"))
+    assert callable(app.lambda_handler)
+
+
+@pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
+def test_a_function_is_told_after_how_many_deliveries_its_queue_gives_up(
+    function: dict[str, Any], source: dict[str, Any]
+) -> None:
+    redrive = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]["RedrivePolicy"]
+    told = function["Environment"]["Variables"]["MAX_RECEIVE_COUNT"]
+    assert told == redrive["maxReceiveCount"] == {"Ref": "MaxReceiveCount"}
+
+
+@pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
+def test_a_function_sends_its_dead_letters_where_its_queue_does(
+    function: dict[str, Any], source: dict[str, Any]
+) -> None:
+    redrive = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]["RedrivePolicy"]
+    told = function["Environment"]["Variables"]["DEAD_LETTER_QUEUE_URL"]["Ref"]
+    assert redrive["deadLetterTargetArn"] == {"GetAtt": f"{told}.Arn"}
 
 
 @pytest.mark.parametrize("source", [source for _, source in SOURCES.values()], ids=SOURCES)
@@ -146,6 +162,16 @@ def test_a_role_names_its_resources_and_its_actions(role: str, statement: dict[s
     assert statement["Resource"] != "*" or all(action.startswith("xray:Put") for action in actions)
 
 
+def test_profiles_are_only_ever_updated() -> None:
+    """Never read, never put: a refused update hands the item back, and leaves what others wrote."""
+    [statement] = [
+        statement
+        for name, statement in STATEMENTS
+        if name == "UpsertProfilesRole" and "dynamodb" in str(statement["Action"])
+    ]
+    assert (statement["Action"], statement["Resource"]) == ("dynamodb:UpdateItem", {"GetAtt": "ProfilesTable.Arn"})
+
+
 def test_the_outputs_that_others_rely_on_are_there() -> None:
     assert TEMPLATE["Outputs"].keys() >= {
         "TransactionsQueueUrl",
@@ -153,4 +179,8 @@ def test_the_outputs_that_others_rely_on_are_there() -> None:
         "AccountsTableName",
         "JournalTableName",
         "ProcessTransactionsFunctionName",
+        "ProfilesQueueUrl",
+        "ProfilesDeadLetterQueueUrl",
+        "ProfilesTableName",
+        "UpsertProfilesFunctionName",
     }

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from botocore.exceptions import BotoCoreError, ClientError
 
+from conditional_writes.texts import printable
+
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
 
@@ -66,7 +68,7 @@ def _entry(index: int, letter: DeadLetter) -> dict[str, Any]:
     sent = letter.record.raw_event.get("messageAttributes", {})
     attributes = [(name, attribute) for name, attribute in sent.items() if name != "reason"]  # of an earlier time
     kept, left_out = attributes[: MAXIMUM_ATTRIBUTES - 1], attributes[MAXIMUM_ATTRIBUTES - 1 :]
-    reason = letter.reason[:MAXIMUM_REASON_CHARACTERS] + "".join(
+    reason = printable(letter.reason[:MAXIMUM_REASON_CHARACTERS])[:MAXIMUM_REASON_CHARACTERS] + "".join(
         f" (its message attribute {name} had to make room for this one)" for name, _ in left_out
     )
     return {

@@ -1,0 +1,283 @@
+"""The profiles' handler against DynamoDB: what one worker sees, on both engines."""
+
+import itertools
+import json
+from datetime import UTC, datetime, timedelta
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from conditional_writes import upserts
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from tests.local_aws.dead_letters import take_dead_letters
+from tests.local_aws.function import Context, Queue, again, invoke, record, upsert_profiles
+from tests.local_aws.server import Endpoint
+from tests.local_aws.tables import create_profiles_table, scan
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def table(dynamodb: Endpoint) -> str:
+    return create_profiles_table(dynamodb, f"test-{next(_numbers)}")
+
+
+@pytest.fixture
+def function(ministack: Endpoint, dynamodb: Endpoint, table: str) -> ModuleType:
+    return upsert_profiles(ministack, table, dynamodb)
+
+
+@pytest.fixture
+def requests(function: ModuleType) -> list[str]:
+    """What was asked of DynamoDB."""
+    calls: list[str] = []
+    function.profiles.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
+    return calls
+
+
+@pytest.fixture
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known yet of any profile."""
+    monkeypatch.setattr(upserts, "_recent", upserts._Recent())
+
+
+def at(seconds: float) -> str:
+    return (START + timedelta(seconds=seconds)).isoformat()
+
+
+def update(entries: dict[str, Any] | None = None, seconds: float = 0, **fields: Any) -> dict[str, Any]:
+    """Of alice's preferences, unless it says otherwise."""
+    body = {"account_id": "alice", "path": ["preferences"], "entries": entries or {}, "as_of": at(seconds)}
+    return {name: value for name, value in (body | fields).items() if value is not None}
+
+
+def items(dynamodb: Endpoint, table: str) -> dict[str, Any]:
+    return {item["account_id"]: item for item in map(from_dynamodb, scan(dynamodb, table))}
+
+
+def profile(dynamodb: Endpoint, table: str, account_id: str = "alice") -> dict[str, Any]:
+    """Its maps, without the clocks and the library's marks."""
+    item = items(dynamodb, table)[account_id]
+    marks = {"account_id", "write_id", "item_bytes"}
+    return {name: value for name, value in item.items() if name not in marks and not name.startswith("as_of ")}
+
+
+@pytest.mark.usefixtures("new_process")
+def test_a_hundred_messages_for_a_profile_are_one_request_once_its_shape_is_known(
+    function: ModuleType, requests: list[str], dynamodb: Endpoint, table: str
+) -> None:
+    def requests_of(account_id: str, seconds: float) -> int:
+        requests.clear()
+        messages = [update({f"entry {number}": number}, seconds, account_id=account_id) for number in range(100)]
+        assert not invoke(function, map(record, messages))
+        assert set(requests) == {"UpdateItem"}
+        return len(requests)
+
+    names = ["alice", "bob", "carol", "dave"]
+    assert [requests_of(name, 1) for name in names] == [2, 1, 1, 1], "where the map is known to be missing"
+    assert [requests_of(name, 2) for name in names] == [2, 2, 1, 1], "where it is known to be there"
+    assert all(profile(dynamodb, table, name)["preferences"]["entry 99"] == 99 for name in names)
+
+
+def test_each_profile_of_a_batch_is_upserted_by_itself(
+    function: ModuleType, requests: list[str], dynamodb: Endpoint, table: str
+) -> None:
+    messages = [update({f"e{n}": n}, account_id=f"acc-{n % 40}", path=[f"map-{n % 40}"]) for n in range(120)]
+    assert not invoke(function, map(record, messages))
+    assert requests == ["UpdateItem"] * 80  # each finds its map missing, which nobody knew
+    assert profile(dynamodb, table, "acc-7") == {"map-7": {"e7": 7, "e47": 47, "e87": 87}}
+
+
+def test_later_wins_whatever_the_order_of_arrival(function: ModuleType, dynamodb: Endpoint, table: str) -> None:
+    assert not invoke(function, [record(update({"theme": "dark", "language": "de"}, 5))])
+    late = [update({"theme": "blue", "language": "fr"}, 3), update({"language": "it", "size": 12}, 7)]
+    assert not invoke(function, map(record, late))
+    assert not invoke(function, [record(update(removed=["theme"], seconds=6))])
+    assert not invoke(function, [record(update({"theme": "red"}, 5.5))])
+    assert profile(dynamodb, table) == {"preferences": {"language": "it", "size": 12}}
+
+
+def test_maps_are_made_on_the_way_and_values_read_exactly(function: ModuleType, dynamodb: Endpoint, table: str) -> None:
+    limits = '{"account_id": "alice", "path": ["limits", "card", "day"], "as_of": "2026-03-01T12:00:00Z", "entries": '
+    body = (
+        limits + '{"atm": 0.1000000000000000055511151231257827021, "all": [1, {"x": null}], "none": {}, "big": 1E+38}}'
+    )
+    assert not invoke(function, [record(body), record(update({"theme": "dark"}))])
+    exact = json.loads("0.1000000000000000055511151231257827021", parse_float=upserts.Decimal)
+    values = {"atm": exact, "all": [1, {"x": None}], "none": {}, "big": 10**38}
+    assert profile(dynamodb, table) == {"limits": {"card": {"day": values}}, "preferences": {"theme": "dark"}}
+
+
+def test_without_as_of_a_messages_time_is_when_it_was_sent(
+    function: ModuleType, dynamodb: Endpoint, table: str
+) -> None:
+    def sent(theme: str, seconds: float) -> dict[str, Any]:
+        return record(update({"theme": theme}, as_of=None), sent_at=START + timedelta(seconds=seconds))
+
+    assert not invoke(function, [sent("second", 0.002)])
+    assert not invoke(function, [sent("first", 0.001), record(update({"theme": "before"}, -1))])
+    assert profile(dynamodb, table) == {"preferences": {"theme": "second"}}
+    assert not invoke(function, [sent("third", 0.003)])
+    assert profile(dynamodb, table) == {"preferences": {"theme": "third"}}
+
+
+def test_a_redelivered_batch_changes_nothing(
+    function: ModuleType, requests: list[str], dynamodb: Endpoint, table: str
+) -> None:
+    records = [record(update({"theme": "dark"}, n, account_id=f"acc-{n}", path=[f"map-{n}"])) for n in range(5)]
+    records.append(record(update({"seen": 1}, as_of=None)))
+    assert not invoke(function, records)
+    before = items(dynamodb, table)
+    requests.clear()
+    assert not invoke(function, map(again, records))
+    assert items(dynamodb, table) == before
+    assert requests == ["UpdateItem"] * 6  # each refused
+
+
+def test_what_does_not_fit_is_dead_lettered_and_the_rest_of_its_profile_is_upserted(
+    function: ModuleType, ministack: Endpoint, dynamodb: Endpoint, table: str
+) -> None:
+    dynamodb.client("dynamodb").put_item(
+        TableName=table, Item=to_dynamodb({"account_id": "alice", "status": "VIP", "since": 2020})
+    )
+    assert not invoke(function, [record(update({"font": {"size": 9}})), record(update({"a": 1}, path=["deep", "map"]))])
+    clashing = [
+        update({"x": 1}, 1, path=["status"]),
+        update({"x": 1}, 1, path=["since", "month"]),
+        update({"size": 12}, 1, path=["preferences", "font"]),
+        update({"map": 1}, 1, path=["deep"]),
+        update({"photo": "x" * 130_000}, 1, path=["photos"]),
+    ]
+    fitting = [
+        update({"theme": "dark"}, 1),
+        update({"b": 2}, 1, path=["deep", "map"]),
+        update({"1": "x" * 130_000, "2": "x"}, 2, path=["photos"]),
+        update({"3": "x" * 130_000}, 2, path=["photos"]),
+        update({"4": "x" * 130_000}, 2, path=["photos"]),
+    ]
+    records = [*map(record, fitting), *map(record, clashing)]
+    assert not invoke(function, records)
+    letters = take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    assert [letter.body for letter in letters] == [json.dumps(message) for message in clashing]
+    for letter, reason in zip(
+        letters,
+        [
+            "status is a string, expected a map, to hold entries",
+            "since is a number, expected a map, to hold entries",
+            "preferences.font is an entry, expected a map, to hold entries",
+            "deep.map holds entries of its own, expected an entry",
+            "an item holds 400 kB",
+        ],
+        strict=True,
+    ):
+        assert letter.reason
+        assert letter.reason.startswith(f"{table} account_id='alice': ")
+        assert letter.reason.endswith(reason)
+    found = profile(dynamodb, table)
+    assert (found["status"], found["since"], found["deep"]) == ("VIP", 2020, {"map": {"a": 1, "b": 2}})
+    assert found["preferences"] == {"font": {"size": 9}, "theme": "dark"}
+    assert found["photos"].keys() == {"1", "2", "3", "4"}
+
+
+def test_of_two_messages_that_contradict_each_other_the_first_is_upserted(
+    function: ModuleType, ministack: Endpoint, dynamodb: Endpoint, table: str
+) -> None:
+    messages = [update({"font": "serif"}, 2), update({"size": 12}, 1, path=["preferences", "font"])]
+    assert not invoke(function, map(record, messages))
+    assert profile(dynamodb, table) == {"preferences": {"font": "serif"}}
+    [letter] = take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    assert json.loads(letter.body) == messages[1]
+
+
+def test_what_is_invalid_is_dead_lettered_with_its_reason_and_holds_up_nobody(
+    function: ModuleType, ministack: Endpoint, dynamodb: Endpoint, table: str
+) -> None:
+    junk = ["hello", update({"limit": None}, colour="green"), update({}), update({"x": 1}, path=["write_id"])]
+    assert not invoke(function, [*map(record, junk), record(update({"theme": "dark"}))])
+    reasons = [letter.reason for letter in take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)]
+    assert reasons == [
+        "body: expected JSON; JSON is malformed: invalid character (byte 0)",
+        "body: object contains unknown field `colour`",
+        "entries: expected at least one name, there or in removed",
+        "path: expected another first name than 'write_id', which the table needs for itself",
+    ]
+    assert profile(dynamodb, table) == {"preferences": {"theme": "dark"}}
+
+
+def test_a_name_of_control_characters_does_not_keep_a_reason_from_the_dead_letters(
+    function: ModuleType, ministack: Endpoint
+) -> None:
+    name = "\0\x1b[2J\uffff"
+    messages = [update({name: 1}), update({"x": 1}, path=["preferences", name])]
+    assert not invoke(function, map(record, messages))
+    [letter] = take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    assert letter.reason
+    assert letter.reason.endswith(r"preferences.\x00\x1b[2J\uffff is an entry, expected a map, to hold entries")
+
+
+def plant_unreadable(dynamodb: Endpoint, table: str, account_id: str) -> None:
+    """A profile that no upsert can read: its clocks are none."""
+    item = {"account_id": account_id, "preferences": {}, 'as_of ["preferences"]': "nonsense"}
+    dynamodb.client("dynamodb").put_item(TableName=table, Item=to_dynamodb(item))
+
+
+def test_one_profiles_trouble_does_not_hold_up_another(function: ModuleType, dynamodb: Endpoint, table: str) -> None:
+    plant_unreadable(dynamodb, table, "alice")
+    bad = [record(update({"theme": "dark"})), record(update({"size": 12}))]
+    good = [record(update({"theme": "dark"}, account_id="bob")), record("junk")]
+    assert invoke(function, [*bad, *good]) == {one["messageId"] for one in bad}
+    assert profile(dynamodb, table, "bob") == {"preferences": {"theme": "dark"}}
+
+
+def test_what_fails_to_the_last_delivery_is_given_up_with_the_reason(
+    function: ModuleType, ministack: Endpoint, dynamodb: Endpoint, table: str
+) -> None:
+    plant_unreadable(dynamodb, table, "alice")
+    Queue([record(update({"theme": "dark"}))]).deliver_until_quiet(function)
+    [letter] = take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    assert letter.reason
+    assert letter.reason.startswith("given up after 6 deliveries: ")
+
+
+def test_without_time_left_everything_but_junk_goes_back_to_the_queue(
+    function: ModuleType, dynamodb: Endpoint, table: str
+) -> None:
+    records = [record(update({"theme": "dark"})), record("junk")]
+    assert invoke(function, records, Context(timeout_seconds=1)) == {records[0]["messageId"]}
+    assert not items(dynamodb, table)
+
+
+def test_every_record_has_its_line_without_payload_and_the_batch_its_metrics(
+    function: ModuleType,
+    dynamodb: Endpoint,
+    table: str,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plant_unreadable(dynamodb, table, "bob")
+    theme = record(update({"theme": "secret"}, 1))
+    size = record(update({"size": "secret", "theme": "secret before"}, removed=["secret name"]))
+    clash = record(update({"x": "secret"}, path=["preferences", "theme"]))
+    back = record(update({"x": "secret"}, account_id="bob"))
+    last = record(update({"x": "secret"}, account_id="bob"), receive_count=6)
+    junk = record('"secret"')
+    with caplog.at_level("INFO", "teller"):
+        assert invoke(function, [theme, size, clash, back, last, junk]) == {back["messageId"]}
+    lines = {line.message_id: vars(line) for line in caplog.records if hasattr(line, "message_id")}
+    assert {message_id: line["message"] for message_id, line in lines.items()} == {
+        theme["messageId"]: "upserted",
+        size["messageId"]: "upserted",
+        clash["messageId"]: "NotAMap",
+        back["messageId"]: "not upserted",
+        last["messageId"]: "GivenUp",
+        junk["messageId"]: "InvalidMessage",
+    }
+    assert (lines[size["messageId"]]["account_id"], lines[size["messageId"]]["entries"]) == ("alice", 3)
+    assert "secret" not in str(lines)
+    metrics = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line]
+    totals = {name: sum(line[name]) for line in metrics for name in line if isinstance(line[name], list)}
+    assert totals.pop("Conflicts") >= 1
+    assert totals.pop("ColdStart", 1) == 1
+    assert totals == {"Upserted": 3, "Superseded": 1, "Invalid": 2, "NotYetUpserted": 1, "GivenUp": 1}

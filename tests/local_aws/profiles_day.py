@@ -1,0 +1,76 @@
+"""A believable day of the bank's profiles, as the bodies of its messages: the same for the same seed."""
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+MORNING = datetime(2026, 11, 20, 6, tzinfo=UTC)
+
+JUNK = (
+    "theme=dark",
+    '{"account_id": "acc-0001", "path": ["risk"], "entries": {"score": NaN}}',
+    '{"account_id": "acc-0001", "path": ["risk"], "entries": {"score": 1' + 38 * "0" + "1}}",
+    '{"account_id": "acc-0001", "path": [], "entries": {"theme": "dark"}}',
+    '{"account_id": "acc-0001", "path": ["account_id"], "entries": {"theme": "dark"}}',
+    '{"account_id": "acc-0001", "path": ["preferences"], "entries": {}}',
+    '{"account_id": "acc-0001", "path": ["preferences"], "entries": {"theme": "dark"}, "as_of": "yesterday"}',
+    '{"account_id": "acc-0001", "path": ["preferences"], "set": {"theme": "dark"}}',
+)
+
+
+def believable_updates(messages: int, accounts: int = 40, seed: int = 1) -> list[str]:
+    """Four writers share the profiles, some of them an attribute; they are out of order, repeat themselves, talk junk.
+
+    First each profile gets its look; at the end some take an entry for a map.
+    """
+    choose = random.Random(seed)
+    names = [f"acc-{number:04}" for number in range(1, accounts + 1)]
+    looks = [_app(choose, name) | {"as_of": _as_of(number)} for number, name in enumerate(names)]
+    day = [_update(choose, choose.choice(names), number) for number in range(accounts, int(messages * 0.87))]
+    bodies = [json.dumps(update) for update in day]
+    repeated = choose.choices(bodies, k=int(messages * 0.1))
+    clashes = [_clash(name) for name in choose.sample(names, max(1, messages // 100))]
+    junk = choose.choices(JUNK, k=max(1, messages - accounts - len(bodies) - len(repeated) - len(clashes)))
+    later = bodies + repeated + junk
+    choose.shuffle(later)
+    return [*map(json.dumps, looks), *later, *map(json.dumps, clashes)]
+
+
+def _as_of(number: int) -> str:
+    return (MORNING + timedelta(seconds=7 * number)).isoformat()
+
+
+def _update(choose: random.Random, name: str, number: int) -> dict[str, Any]:
+    """Of one of the writers; what the app says of a session comes without a time, once."""
+    writer = choose.choice([_app, _app, _desk, _risk, _consent])
+    if choose.random() < 0.05:
+        return {"account_id": name, "path": ["sessions"], "entries": {f"session {number}": {"device": "phone"}}}
+    return writer(choose, name) | {"as_of": _as_of(number)}
+
+
+def _app(choose: random.Random, name: str) -> dict[str, Any]:
+    look = {"theme": choose.choice(["dark", "light"]), "language": choose.choice(["de", "fr", "it", "en"])}
+    return {"account_id": name, "path": ["preferences"], "entries": look}
+
+
+def _desk(choose: random.Random, name: str) -> dict[str, Any]:
+    """Shares the app's attribute: `statements` is a map in it."""
+    how = {"by": choose.choice(["post", "mail"]), "every_days": choose.choice([7, 30, 90])}
+    return {"account_id": name, "path": ["preferences", "statements"], "entries": how}
+
+
+def _risk(choose: random.Random, name: str) -> dict[str, Any]:
+    score = choose.randint(1, 999)
+    entries = {"score": score / 1000, "reasons": [f"rule {score % 7}"]}
+    return {"account_id": name, "path": ["risk", choose.choice(["credit", "fraud"])], "entries": entries}
+
+
+def _consent(choose: random.Random, name: str) -> dict[str, Any]:
+    given, withdrawn = choose.sample(["mail", "phone", "post", "profiling"], 2)
+    update = {"account_id": name, "path": ["consents"], "entries": {given: True}}
+    return update | {"removed": [withdrawn]} if choose.random() < 0.6 else update
+
+
+def _clash(name: str) -> dict[str, Any]:
+    return {"account_id": name, "path": ["preferences", "theme"], "entries": {"accent": "blue"}, "as_of": _as_of(0)}
