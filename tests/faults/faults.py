@@ -7,7 +7,7 @@ import random
 import threading
 import types
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, override
 from unittest import mock
@@ -157,3 +157,15 @@ class _Raw(io.BytesIO):
 
     def stream(self, **_: Any) -> Iterator[bytes]:
         yield self.read()
+
+
+def between_tries(client: Any, do: Callable[[], object]) -> None:
+    """Does it once: after the first try of the client's next write, and before the SDK's second."""
+    doing = iter([do])
+
+    def between(**_: Any) -> None:
+        for do_it in doing:
+            do_it()
+
+    for operation in ("UpdateItem", "DeleteItem", "PutItem"):
+        client.meta.events.register_first(f"needs-retry.dynamodb.{operation}", between)

@@ -29,7 +29,7 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from tests.faults.faults import Fault, Faults, _answer
+from tests.faults.faults import Fault, Faults, _answer, between_tries
 from tests.local_aws.server import Endpoint
 
 _numbers = itertools.count(1)
@@ -553,22 +553,10 @@ def test_a_delete_that_others_were_first_to_make_is_a_conflict(orders: Orders, o
         orders.delete(order)
 
 
-def in_between(orders: Orders, do: Callable[[], object]) -> None:
-    """Another writer, once, after the first try of the next write and before the second."""
-    doing = iter([do])
-
-    def between_the_tries(**_: Any) -> None:
-        for do_it in doing:
-            do_it()
-
-    for operation in ("UpdateItem", "DeleteItem", "PutItem"):
-        orders.client.meta.events.register_first(f"needs-retry.dynamodb.{operation}", between_the_tries)
-
-
 @pytest.mark.parametrize("way", ["save", "modify"])
 def test_a_change_that_was_lost_and_overwritten_is_not_made_twice(orders: Orders, others: Orders, way: str) -> None:
     order = orders.save(ids() | {"count": 5})
-    in_between(orders, lambda: others.modify("c-1", 1, change=count_up))
+    between_tries(orders.client, lambda: others.modify("c-1", 1, change=count_up))
     with (
         Faults(Fault.RESPONSE_LOST, at=2 if way == "modify" else 1).on(orders.client),
         pytest.raises(OutcomeUnknown, match="others have written since") as caught,
@@ -582,7 +570,7 @@ def test_a_change_that_never_arrived_and_was_sent_again_too_late_is_an_ordinary_
     orders: Orders, others: Orders
 ) -> None:
     orders.save(ids() | {"count": 5})
-    in_between(orders, lambda: others.modify("c-1", 1, change=count_up))
+    between_tries(orders.client, lambda: others.modify("c-1", 1, change=count_up))
     with Faults(Fault.SERVER_ERROR, at=2).on(orders.client) as faults:
         assert orders.modify("c-1", 1, change=count_up)["count"] == 7
     assert faults.struck
@@ -593,7 +581,7 @@ def test_an_unversioned_write_in_between_hides_nothing(orders: Orders, others: O
     """It leaves the version as the lost write made it: that write is known by the id beside the version."""
     orders.save(ids() | {"count": 5})
     note = Update(orders.key("c-1", 1), {"note": "theirs"})
-    in_between(orders, lambda: write_together(others.client, [note]))
+    between_tries(orders.client, lambda: write_together(others.client, [note]))
     with Faults(Fault.RESPONSE_LOST, at=2).on(orders.client):
         assert orders.modify("c-1", 1, change=count_up)["count"] == 6
     assert orders.stored() == ids() | {"count": 6, "note": "theirs", "version": 2}
@@ -608,7 +596,7 @@ def test_an_item_made_anew_is_not_taken_for_the_one_that_was_deleted(orders: Ord
             others.delete(loaded(others))
         others.save(ids() | {"count": 100})
 
-    in_between(orders, make_anew)
+    between_tries(orders.client, make_anew)
     ways: dict[str, Callable[[], object]] = {
         "delete": lambda: orders.delete(order),
         "modify": lambda: orders.modify("c-1", 1, change=count_up),
@@ -635,7 +623,7 @@ def test_without_any_fault_an_item_made_anew_is_a_conflict(orders: Orders, other
 
 def test_a_throttled_try_had_no_effect_so_what_follows_is_an_ordinary_conflict(orders: Orders, others: Orders) -> None:
     orders.save(ids() | {"count": 5})
-    in_between(orders, lambda: [others.modify("c-1", 1, change=count_up) for _ in range(2)])
+    between_tries(orders.client, lambda: [others.modify("c-1", 1, change=count_up) for _ in range(2)])
     with Faults(Fault.THROTTLED, at=2).on(orders.client) as faults:
         assert orders.modify("c-1", 1, change=count_up)["count"] == 8
     assert faults.struck
@@ -643,7 +631,8 @@ def test_a_throttled_try_had_no_effect_so_what_follows_is_an_ordinary_conflict(o
 
 def test_an_unchecked_save_under_a_condition_says_when_it_cannot_know(orders: Orders, others: Orders) -> None:
     order = orders.save(ids() | {"status": "NEW"})
-    in_between(orders, lambda: write_together(others.client, [Update(orders.key("c-1", 1), {"note": "theirs"})]))
+    note = Update(orders.key("c-1", 1), {"note": "theirs"})
+    between_tries(orders.client, lambda: write_together(others.client, [note]))
     with Faults(Fault.RESPONSE_LOST, at=1).on(orders.client), pytest.raises(OutcomeUnknown):
         orders.save(order | {"status": "PAID"}, checked=False, when=equals("status", "NEW"))
 

@@ -1,0 +1,309 @@
+"""A lock for jobs that must not run at the same time, or not twice for one window: a lease, in one item of a table.
+
+A holder has the lock until it releases it or its lease is over, by the wall clock. The record stays when it is
+released, so that tokens only grow and a window that is done stays done. Nothing watches a record to see whether it
+still changes: who starts fresh, as a Lambda does, sees a lease that lapsed long ago at once.
+
+A lease protects nothing by itself: a holder that was paused for longer doesn't know it. What must not be written by
+such a one is written in a transaction with the lock's `condition_check`, or where its token is checked.
+"""
+
+import contextlib
+import os
+import random
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from conditional_writes.conditions import Condition, any_of, at_least, equals
+from conditional_writes.deadline import Deadline
+from conditional_writes.items import Item, Key
+from conditional_writes.loop import Plan, write
+from conditional_writes.requests import Check, Update, Write
+from conditional_writes.versioned import Conflict, write_together
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+CALL_SECONDS = 10
+"""For a request, its retries included."""
+LONGEST_PAUSE_SECONDS = 1.0
+REMEMBERED_SECONDS = 90 * 24 * 3600
+"""After its lease DynamoDB's TTL removes a record that nobody uses, in `expires_at`; it decides nothing."""
+
+
+class LockTaken(Exception):
+    """Another has the lock. `holder` says who, where, and why; `leased_until` until when, if it isn't prolonged."""
+
+    def __init__(self, name: str, holder: Item, leased_until: datetime) -> None:
+        super().__init__(name, holder, leased_until)
+        self.name, self.holder, self.leased_until = name, holder, leased_until
+
+    def __str__(self) -> str:
+        return f"lock {self.name!r} is taken until {self.leased_until.isoformat()}: {_described(self.holder)}"
+
+
+class WindowDone(Exception):
+    """The window, or a later one, was done before: there is nothing to do."""
+
+    def __init__(self, name: str, window: str, done: str) -> None:
+        super().__init__(name, window, done)
+        self.name, self.window, self.done = name, window, done
+
+    def __str__(self) -> str:
+        return f"lock {self.name!r}: window {self.window} is done, the last one was {self.done}"
+
+
+class LockLost(Exception):
+    """The lease was over, and another took the lock: `holder` is the one that has or had it since, None if unknown."""
+
+    def __init__(self, name: str, token: int, holder: Item | None) -> None:
+        super().__init__(name, token, holder)
+        self.name, self.token, self.holder = name, token, holder
+
+    def __str__(self) -> str:
+        since = "its record is gone" if self.holder is None else f"since then: {_described(self.holder)}"
+        return f"lock {self.name!r} with token {self.token} was lost; {since}"
+
+
+def _described(holder: Item) -> str:
+    """The engines hand the names back in any order."""
+    return ", ".join(f"{name} {holder[name]}" for name in ("who", "where", "why", "since") if name in holder)
+
+
+class Lock:
+    """A lock held.
+
+    `token` is greater than that of any holder before; `leased_until` is in seconds since the epoch. `place` is how far
+    the one before had come in the same window, where it kept its place and then didn't finish.
+    """
+
+    def __init__(self, locks: "Locks", key: Key, held: "_Held", place: Item | None) -> None:
+        self._locks, self._key, self._held = locks, key, held
+        self.place = place
+        self._released = False
+
+    @property
+    def token(self) -> int:
+        return self._held.token
+
+    @property
+    def leased_until(self) -> float:
+        return self._held.leased_until
+
+    def refresh(self, lease_seconds: float) -> None:
+        """Prolongs the lease: it lasts this long from now on. Raises LockLost."""
+        until = self._locks.now() + lease_seconds
+        self._write({"leased_until": _spelled(until), "expires_at": _expiry(until)})
+        self._held = self._held._replace(leased_until=until)
+
+    def keep(self, place: Item, *writes: Write) -> None:
+        """Notes in the lock's record how far the work has come, for whom it may fall to next.
+
+        What `writes` do takes effect together with it, or not at all. Raises LockLost, and Conflict where a condition
+        of theirs doesn't hold.
+        """
+        self._write({"place": {"window": self._held.window, "at": place}}, writes=writes)
+        self.place = place
+
+    def release(self) -> None:
+        """Gives the lock back; again, it does nothing. Raises LockLost where the lease was over and another took it."""
+        self._give_back({})
+
+    def complete(self, *writes: Write) -> None:
+        """Gives the lock back with its window done, and makes these writes together with that.
+
+        Raises LockLost, and then the window isn't done by this holder; and Conflict, as `keep` does.
+        """
+        done = {"window_done": self._held.window} if self._held.window else {}
+        self._give_back(done, ("place",), writes)
+
+    def condition_check(self) -> Check:
+        """For the transaction of a write that only the holder may make: it fails once the lock is another's."""
+        return Check(self._key, equals("owner", self._held.owner))
+
+    def _give_back(
+        self, values: Item | None = None, removed: tuple[str, ...] = (), writes: Sequence[Write] = ()
+    ) -> None:
+        if not self._released:
+            released = {"released_at": _spelled(self._locks.now())} | (values or {})
+            self._write(released, ("owner", "leased_until", *removed), writes)
+            self._released = True
+
+    def _write(self, values: Item, removed: tuple[str, ...] = (), writes: Sequence[Write] = ()) -> None:
+        mine = Update(self._key, values, equals("owner", self._held.owner), removed)
+        try:
+            write_together(self._locks.client, [mine, *writes], deadline=Deadline.after(CALL_SECONDS))
+        except Conflict as conflict:
+            if conflict.key != self._key:
+                raise
+            raise LockLost(self._held.name, self.token, conflict.found and conflict.found.get("holder")) from None
+
+
+class _Held(NamedTuple):
+    name: str
+    owner: str
+    token: int
+    leased_until: float
+    window: str | None
+
+
+class _Wanted(NamedTuple):
+    key: Key
+    name: str
+    lease_seconds: float
+    why: str
+    window: str | None
+
+
+class Locks:
+    """The locks of a table with the key `lock_key`. For threads and a warm Lambda, too: nothing is kept between calls.
+
+    `clock_skew_seconds`: what the clocks of those who use it may be apart. A lease is taken for over only when it is so
+    by this much.
+    """
+
+    def __init__(
+        self,
+        client: "DynamoDBClient",
+        table: str,
+        *,
+        clock_skew_seconds: float = 1.0,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.client, self.table, self.now = client, table, now
+        self.clock_skew_seconds = clock_skew_seconds
+
+    def acquire(
+        self,
+        name: str,
+        *,
+        lease_seconds: float,
+        why: str = "",
+        window: str | None = None,
+        deadline: Deadline | None = None,
+    ) -> Lock:
+        """Takes the lock, at once or never; with a deadline it waits until then for others to release it.
+
+        `why` is for the person who reads the table. A `window` is a text that sorts by time, such as
+        "2026-02-28T04:00:00Z": it must be later than the last one that was completed.
+
+        Raises LockTaken and WindowDone. One request, and one for each try while it waits.
+        """
+        wanted = _Wanted(Key(self.table, (("lock_key", name),)), name, lease_seconds, why, window)
+        pause_seconds = 0.05
+        while True:
+            try:
+                written = write(
+                    self.client,
+                    lambda observed: self._plan(wanted, observed.get(wanted.key)),
+                    {},
+                    Deadline.after(CALL_SECONDS),
+                )
+                return Lock(self, wanted.key, written.result, _place(written.found[wanted.key], window))
+            except LockTaken as taken:
+                if deadline is None or deadline.remaining_seconds <= 0:
+                    raise
+                lapses_in = taken.leased_until.timestamp() + self.clock_skew_seconds - self.now()
+                longest = min(pause_seconds, max(0.01, lapses_in), deadline.remaining_seconds)
+                time.sleep(random.uniform(longest / 2, longest))
+                pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+
+    @contextlib.contextmanager
+    def hold(
+        self, name: str, *, lease_seconds: float, why: str = "", deadline: Deadline | None = None
+    ) -> Iterator[Lock]:
+        """The lock for a block. An error in the block passes through, and the lock is given back before."""
+        lock = self.acquire(name, lease_seconds=lease_seconds, why=why, deadline=deadline)
+        with _given_back(lock):
+            yield lock
+        lock.release()
+
+    @contextlib.contextmanager
+    def once(
+        self, name: str, window: str, *, lease_seconds: float, why: str = "", deadline: Deadline | None = None
+    ) -> Iterator[Lock]:
+        """The lock for a block that runs at most once for this window, unless it fails: then it is given back.
+
+        Raises WindowDone, before the block, when it was done.
+        """
+        lock = self.acquire(name, lease_seconds=lease_seconds, why=why, window=window, deadline=deadline)
+        with _given_back(lock):
+            yield lock
+        lock.complete()
+
+    def _plan(self, wanted: "_Wanted", found: Item | None) -> Plan[_Held]:
+        key, name, lease_seconds, why, window = wanted
+        now = self.now()  # before the write: the lease is never longer than its holder thinks
+        lapsed = _spelled(now - self.clock_skew_seconds)
+        if found is not None:
+            if window is not None and found.get("window_done", "") >= window:
+                raise WindowDone(name, window, found["window_done"])
+            if found.get("leased_until", "") >= lapsed:
+                raise LockTaken(name, found["holder"], datetime.fromisoformat(found["leased_until"]))
+        token = max(int(now * 1_000_000), int((found or {}).get("token", 0)) + 1)
+        held = _Held(name, uuid.uuid4().hex, token, now + lease_seconds, window)
+        values = {
+            "owner": held.owner,
+            "token": token,
+            "leased_until": _spelled(held.leased_until),
+            "expires_at": _expiry(held.leased_until),
+            "holder": _holder() | {"since": _spelled(now)} | ({"why": why} if why else {}),
+        }
+        taken = [at_least("leased_until", lapsed), at_least("token", token)]
+        if window is not None:
+            taken.append(at_least("window_done", window))
+        free: Condition = ~any_of(taken)
+        return Plan(held, [Update(key, values, free, handed_back=True)])
+
+
+def _place(record: Item | None, window: str | None) -> Item | None:
+    """In the window that is asked for: what was left in another is of no use."""
+    kept: Item = (record or {}).get("place", {})
+    return kept["at"] if kept and kept["window"] == window else None
+
+
+@contextlib.contextmanager
+def _given_back(lock: Lock) -> Iterator[None]:
+    """What the block raises is raised, whatever becomes of the lock."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            lock.release()
+        raise
+
+
+def lease_seconds_of(context: Any) -> float:
+    """For a Lambda invocation: what is left of it, and a margin, so that the platform ends the holder before its lease.
+
+    `context` is the handler's. No thread needs to keep the lease alive then.
+    """
+    remaining: int = context.get_remaining_time_in_millis()
+    return remaining / 1000 + OVERRUN_SECONDS
+
+
+OVERRUN_SECONDS = 2.0
+"""How long an invocation may still run after its time is up, by far, and how much later a request of its may arrive."""
+
+
+def _holder() -> dict[str, str]:
+    """Who and where, for the person who reads the table."""
+    return {
+        "who": os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or f"{Path(sys.argv[0]).name} {os.getpid()}",
+        "where": os.environ.get("AWS_LAMBDA_LOG_STREAM_NAME") or socket.gethostname(),
+    }
+
+
+def _spelled(seconds: float) -> str:
+    """Sorts as the times do."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
+
+
+def _expiry(leased_until: float) -> int:
+    return int(leased_until) + REMEMBERED_SECONDS

@@ -1,0 +1,441 @@
+"""The lock on both engines; what other libraries get wrong, by the number of the report where there is one."""
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from conditional_writes import Conflict, Deadline, OutcomeUnknown, Put, exists, key, write_together
+from conditional_writes.items import from_dynamodb
+from conditional_writes.locks import OVERRUN_SECONDS, Lock, LockLost, Locks, LockTaken, WindowDone, lease_seconds_of
+from tests.faults.faults import Fault, Faults, between_tries
+from tests.local_aws.function import Context
+from tests.local_aws.server import Endpoint
+
+_numbers = itertools.count(1)
+START = 1_800_000_000.0
+
+
+class Clock:
+    """Stands still until it is told otherwise."""
+
+    def __init__(self) -> None:
+        self.seconds = START
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class Table:
+    def __init__(self, dynamodb: Endpoint) -> None:
+        self.dynamodb = dynamodb
+        self.name = f"locks-{next(_numbers)}"
+        self.client = dynamodb.client("dynamodb")
+        self.client.create_table(
+            TableName=self.name,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": "lock_key", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "lock_key", "KeyType": "HASH"}],
+        )
+        self.clock = Clock()
+
+    def locks(self) -> Any:
+        """For another process: its own client, whose calls it counts."""
+        client = self.dynamodb.client("dynamodb")
+        locks: Any = Locks(client, self.name, now=self.clock)
+        locks.calls = []
+        client.meta.events.register("before-call", lambda model, **_: locks.calls.append(model.name))
+        return locks
+
+    def record(self, name: str = "nightly") -> dict[str, Any]:
+        found = self.client.get_item(TableName=self.name, Key={"lock_key": {"S": name}}, ConsistentRead=True)
+        return from_dynamodb(found["Item"])
+
+    def delete(self, name: str = "nightly") -> None:
+        self.client.delete_item(TableName=self.name, Key={"lock_key": {"S": name}})
+
+
+@pytest.fixture
+def table(dynamodb: Endpoint) -> Table:
+    return Table(dynamodb)
+
+
+@pytest.fixture
+def mine(table: Table) -> Any:
+    return table.locks()
+
+
+@pytest.fixture
+def theirs(table: Table) -> Any:
+    return table.locks()
+
+
+def acquire(locks: Any, lease_seconds: float = 60, **options: Any) -> Lock:
+    lock: Lock = locks.acquire("nightly", lease_seconds=lease_seconds, **options)
+    return lock
+
+
+def test_each_step_is_one_request(table: Table, mine: Any, theirs: Any) -> None:
+    lock = acquire(mine)
+    lock.refresh(60)
+    with pytest.raises(LockTaken):
+        acquire(theirs)
+    lock.release()
+    table.clock.seconds += 0.001
+    acquire(theirs)
+    table.clock.seconds += 100
+    acquire(mine)  # takes over what has lapsed
+    assert mine.calls == ["UpdateItem"] * 4
+    assert theirs.calls == ["UpdateItem"] * 2
+
+
+def test_one_who_is_refused_learns_by_whom_and_until_when(table: Table, mine: Any, theirs: Any) -> None:
+    lock = acquire(mine, why="reconcile 2026-02-28")
+    with pytest.raises(LockTaken) as caught:
+        acquire(theirs)
+    assert caught.value.leased_until.timestamp() == lock.leased_until == START + 60
+    assert caught.value.holder["why"] == "reconcile 2026-02-28"
+    assert caught.value.holder.keys() == {"who", "where", "since", "why"}
+    assert "until 2027-01-15T08:01:00+00:00: who " in str(caught.value)
+    assert "why reconcile 2026-02-28" in str(caught.value)
+
+
+def test_a_lease_that_lapsed_is_seen_by_one_who_starts_fresh(table: Table, mine: Any) -> None:
+    """amazon-dynamodb-lock-client #34, #44, #93; dynamolock #778; python_dynamodb_lock #366."""
+    acquire(mine, lease_seconds=60)
+    table.clock.seconds += 60.9
+    with pytest.raises(LockTaken):  # by less than the clocks may be apart
+        acquire(table.locks())
+    table.clock.seconds += 0.2
+    acquire(table.locks())
+
+
+def test_tokens_only_grow(table: Table, mine: Any, theirs: Any) -> None:
+    """Across release, expiry, deletion, TTL, and a clock that is behind; amazon-dynamodb-lock-client #1."""
+    tokens = [acquire(mine).token]
+    table.clock.seconds += 100  # expired
+    lock = acquire(theirs)
+    tokens.append(lock.token)
+    lock.release()
+    tokens.append(acquire(mine).token)  # at the same instant
+    table.clock.seconds += 100
+    table.delete()
+    lock = acquire(theirs)
+    tokens.append(lock.token)
+    lock.release()
+    table.clock.seconds -= 0.9
+    lock = acquire(mine)
+    tokens.append(lock.token)
+    assert all(isinstance(token, int) for token in tokens)
+    assert tokens == sorted(set(tokens))
+
+
+def test_a_late_holder_does_not_release_its_successors_lock(table: Table, mine: Any, theirs: Any) -> None:
+    """ShedLock's release has no owner."""
+    late = acquire(mine, why="first")
+    table.clock.seconds += 100
+    lock = acquire(theirs, why="second")
+    for step in (lambda: late.refresh(60), late.release, late.complete):
+        with pytest.raises(LockLost, match=r"since then: .*why second") as caught:
+            step()
+        assert caught.value.token == late.token
+    lock.refresh(60)
+    lock.release()
+
+
+def test_a_second_release_is_harmless_and_the_lock_can_be_had_again(table: Table, mine: Any, theirs: Any) -> None:
+    """dynamodblock: a reused object does nothing at its second release, and so keeps the lock in a warm Lambda."""
+    for _ in range(3):
+        table.clock.seconds += 0.001
+        lock = acquire(mine)
+        lock.release()
+        table.clock.seconds += 0.001
+        theirs.acquire("nightly", lease_seconds=60).release()
+        lock.release()
+    assert mine.calls == ["UpdateItem"] * 6
+
+
+class OurOwnError(BaseException):
+    pass
+
+
+def fail_while_holding(locks: Any, error: BaseException, before: Callable[[], object]) -> None:
+    with locks.hold("nightly", lease_seconds=60):
+        before()
+        raise error
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), OurOwnError(), KeyboardInterrupt(), LockTaken("other", {}, None)])  # type: ignore[arg-type]
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_error_in_the_block_passes_through_untouched(
+    table: Table, mine: Any, error: BaseException, lost: bool
+) -> None:
+    """python-dynamodb-lock #426 swallows exceptions; the seed's code its own conditional failure."""
+    with pytest.raises(type(error)) as caught:
+        fail_while_holding(mine, error, table.delete if lost else list)
+    assert caught.value is error
+    acquire(table.locks())
+
+
+def outlive_the_lease(table: Table, block: Any, successor: Any) -> None:
+    with block:
+        table.clock.seconds += 100
+        acquire(successor)
+
+
+def test_losing_the_lock_is_found_at_the_end_of_the_block(table: Table, mine: Any, theirs: Any) -> None:
+    with pytest.raises(LockLost):
+        outlive_the_lease(table, mine.hold("nightly", lease_seconds=60), theirs)
+
+
+def test_a_paused_holders_fenced_write_is_refused(table: Table, mine: Any, theirs: Any) -> None:
+    paused = acquire(mine)
+    effect = key(table.name, lock_key="effect")
+    write_together(table.client, [Put(effect, {"by": "first"}), paused.condition_check()])
+    table.clock.seconds += 100
+    write_together(table.client, [Put(effect, {"by": "first, late, but alone"}), paused.condition_check()])
+    successor = acquire(theirs)
+    with pytest.raises(Conflict):
+        write_together(table.client, [Put(effect, {"by": "first, too late"}), paused.condition_check()])
+    write_together(table.client, [Put(effect, {"by": "second"}), successor.condition_check()])
+    assert table.record("effect")["by"] == "second"
+
+
+def test_a_record_says_to_a_person_what_is_going_on(table: Table, mine: Any) -> None:
+    lock = acquire(mine, why="reconcile")
+    record = table.record()
+    assert record["leased_until"] == "2027-01-15T08:01:00.000000+00:00"
+    assert record["holder"]["why"] == "reconcile"
+    assert record["expires_at"] > START + 60 * 24 * 3600
+    lock.release()
+    record = table.record()
+    assert "owner" not in record
+    assert record["released_at"] == "2027-01-15T08:00:00.000000+00:00"
+
+
+# --- waiting ---------------------------------------------------------------------------------------------
+
+
+def test_one_who_waits_asks_seldom_and_gets_it_when_it_is_released(dynamodb: Endpoint) -> None:
+    """dynamo-dlm put 1,284 times in a wait of 2.4 s."""
+    table = Table(dynamodb)
+    table.clock = time.time  # type: ignore[assignment]
+    holder, waiter = table.locks(), table.locks()
+    lock = acquire(holder)
+    threading.Timer(2.4, lock.release).start()
+    started = time.monotonic()
+    acquire(waiter, deadline=Deadline.after(10))
+    assert 2.3 < time.monotonic() - started < 4.5
+    assert len(waiter.calls) <= 16
+
+
+def test_one_who_waits_in_vain_ends_at_the_deadline_and_learns_who_had_it(dynamodb: Endpoint) -> None:
+    table = Table(dynamodb)
+    table.clock = time.time  # type: ignore[assignment]
+    acquire(table.locks(), why="long")
+    started = time.monotonic()
+    with pytest.raises(LockTaken, match="why long"):
+        acquire(table.locks(), deadline=Deadline.after(0.3))
+    assert time.monotonic() - started < 2
+
+
+# --- once ------------------------------------------------------------------------------------------------
+
+
+def run(locks: Any, window: str, effects: list[str], fail: bool = False) -> None:
+    with locks.once("nightly", window, lease_seconds=60):
+        if fail:
+            raise RuntimeError("the job failed")
+        effects.append(window)
+
+
+def test_a_window_is_done_once_and_a_failed_one_is_given_back(table: Table, mine: Any, theirs: Any) -> None:
+    effects: list[str] = []
+    with pytest.raises(RuntimeError, match="the job failed"):
+        run(mine, "2026-02-28", effects, fail=True)
+    run(theirs, "2026-02-28", effects)
+    for late in ("2026-02-28", "2026-02-27"):
+        with pytest.raises(WindowDone, match=f"window {late} is done, the last one was 2026-02-28"):
+            run(mine, late, effects)
+    table.clock.seconds += 1000
+    run(mine, "2026-03-01", effects)
+    with pytest.raises(WindowDone):
+        run(theirs, "2026-02-28", effects)
+    assert effects == ["2026-02-28", "2026-03-01"]
+
+
+def test_a_window_that_is_being_done_is_refused_and_says_by_whom(mine: Any, theirs: Any) -> None:
+    with mine.once("nightly", "2026-02-28", lease_seconds=60, why="the first"):
+        for window in ("2026-02-28", "2026-03-01"):
+            with pytest.raises(LockTaken, match="why the first"):
+                run(theirs, window, [])
+
+
+def test_a_window_whose_holder_died_is_done_by_the_next(table: Table, mine: Any, theirs: Any) -> None:
+    mine.acquire("nightly", lease_seconds=60, window="2026-02-28")
+    table.clock.seconds += 100
+    effects: list[str] = []
+    run(theirs, "2026-02-28", effects)
+    assert effects == ["2026-02-28"]
+
+
+def test_a_window_whose_lock_was_lost_is_not_done_by_the_one_who_lost_it(table: Table, mine: Any, theirs: Any) -> None:
+    with pytest.raises(LockLost):
+        outlive_the_lease(table, mine.once("nightly", "2026-02-28", lease_seconds=60), theirs)
+    assert "window_done" not in table.record()
+
+
+# --- a place kept ----------------------------------------------------------------------------------------
+
+
+def test_who_goes_on_in_a_window_learns_how_far_the_one_before_had_come(table: Table, mine: Any, theirs: Any) -> None:
+    lock = acquire(mine, window="2026-02-28")
+    assert lock.place is None
+    lock.keep({"after": "acc-7", "seen": 7})
+    table.clock.seconds += 100  # killed
+    lock = acquire(theirs, window="2026-02-28")
+    assert lock.place == {"after": "acc-7", "seen": 7}
+    lock.keep({"after": "acc-9", "seen": 9})
+    lock.release()
+    table.clock.seconds += 1
+    lock = acquire(mine, window="2026-02-28")
+    assert lock.place == {"after": "acc-9", "seen": 9}
+    lock.complete()
+    assert "place" not in table.record()
+    assert len(mine.calls) == 4
+
+
+def test_a_place_of_another_window_is_no_place(table: Table, mine: Any) -> None:
+    acquire(mine, window="2026-02-28").keep({"after": "acc-7"})
+    table.clock.seconds += 100
+    assert acquire(mine, window="2026-03-01").place is None
+
+
+@pytest.mark.parametrize("step", ["keep", "complete"])
+def test_what_is_written_with_a_step_takes_effect_with_it_or_not_at_all(
+    table: Table, mine: Any, theirs: Any, step: str
+) -> None:
+    def take(lock: Lock, *writes: Put) -> None:
+        lock.keep({"after": "acc-7"}, *writes) if step == "keep" else lock.complete(*writes)
+
+    lock = acquire(mine, window="2026-02-28")
+    report = key(table.name, lock_key="report")
+    with pytest.raises(Conflict) as caught:  # its own condition, not the lock
+        take(lock, Put(report, {}, exists("lock_key")))
+    assert caught.value.key == report
+    assert table.record().keys().isdisjoint({"place", "window_done"})
+    table.clock.seconds += 100
+    successor = acquire(theirs, window="2026-02-28")
+    with pytest.raises(LockLost):
+        take(lock, Put(report, {"by": "first"}))
+    take(successor, Put(report, {"by": "second"}))
+    assert table.record("report")["by"] == "second"
+    assert table.record()["place" if step == "keep" else "window_done"]
+
+
+# --- faults ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", [Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_fault_never_makes_one_lose_to_oneself(table: Table, mine: Any, fault: Fault, at: int) -> None:
+    """Four Python libraries report failure while they own the row."""
+    with Faults(fault, at).on(mine.client) as faults:
+        lock = acquire(mine)
+        lock.refresh(90)
+        lock.release()
+    assert faults.struck
+    acquire(table.locks())
+
+
+def test_a_release_that_was_lost_and_followed_by_another_holder_is_not_called_a_loss(
+    table: Table, mine: Any, theirs: Any
+) -> None:
+    lock = acquire(mine)
+    table.clock.seconds += 0.001
+    between_tries(mine.client, lambda: acquire(theirs))
+    with Faults(Fault.RESPONSE_LOST, 1).on(mine.client), pytest.raises(OutcomeUnknown, match="others have written"):
+        lock.release()
+
+
+def test_no_time_left_is_no_time_and_not_forever() -> None:
+    """aws-lambda-powertools-python #4759: a remaining time of 0 was read as None."""
+    assert lease_seconds_of(Context(timeout_seconds=0)) == OVERRUN_SECONDS
+    assert 30 <= lease_seconds_of(Context(timeout_seconds=30)) <= 30 + OVERRUN_SECONDS
+
+
+# --- contention ------------------------------------------------------------------------------------------
+
+CONTENDERS, ROUNDS, SKEW_SECONDS = 32, 200, 0.05
+
+
+class Contest:
+    """Each holder writes down when it surely had the lock: from its acquisition to its release or its lease's end."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.held: list[tuple[float, float, int]] = []
+        self.refused = self.kept = 0
+        self.left = ROUNDS
+        self.guard = threading.Lock()
+
+    def contend(self, number: int) -> None:
+        choose = random.Random(number)
+        ahead = choose.uniform(0, SKEW_SECONDS)
+        client = self.table.dynamodb.client("dynamodb")
+        locks = Locks(client, self.table.name, clock_skew_seconds=SKEW_SECONDS, now=lambda: time.time() + ahead)
+        effect = key(self.table.name, lock_key="effect")
+        while self.left > 0:
+            try:
+                lock = acquire(locks, lease_seconds=choose.uniform(0.03, 0.15), deadline=Deadline.after(20))
+            except LockTaken:
+                continue
+            began = time.time()
+            fate = choose.choice(["release", "release", "die", "pause"])
+            time.sleep(choose.uniform(0, 0.02))
+            ended = min(time.time(), lock.leased_until - ahead)
+            with self.guard:
+                self.left -= 1
+                self.held.append((began, ended, lock.token))
+            if fate == "release":
+                self.release(lock)
+            elif fate == "pause":
+                time.sleep(choose.uniform(0.1, 0.4))
+                self.write_late(client, effect, lock)
+
+    def release(self, lock: Lock) -> None:
+        try:
+            lock.release()
+        except LockLost:
+            with self.guard:
+                self.refused += 1
+
+    def write_late(self, client: Any, effect: Any, lock: Lock) -> None:
+        """Puts its token where a greater one must never be followed by a smaller."""
+        try:
+            write_together(client, [Put(effect, {"token": lock.token}), lock.condition_check()])
+        except Conflict:
+            with self.guard:
+                self.refused += 1
+        else:
+            with self.guard:
+                self.kept += 1
+                later = [token for _, _, token in self.held if token > lock.token]
+            assert not later or max(later) > lock.token
+
+
+def test_of_many_contenders_with_clocks_apart_never_two_hold_it(dynamodb: Endpoint) -> None:
+    contest = Contest(Table(dynamodb))
+    with ThreadPoolExecutor(CONTENDERS) as pool:
+        list(pool.map(contest.contend, range(CONTENDERS)))
+    held = sorted(contest.held)
+    assert len(held) >= ROUNDS
+    for (_, ended, token), (began, _, next_token) in itertools.pairwise(held):
+        assert began >= ended
+        assert next_token > token
+    assert contest.refused
