@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conditional_writes import Conflict, Deadline, OutcomeUnknown, Put, exists, key, write_together
+from conditional_writes import Conflict, Deadline, OutcomeUnknown, Put, exists, key, locks, write_together
 from conditional_writes.items import from_dynamodb
 from conditional_writes.locks import OVERRUN_SECONDS, Lock, LockLost, Locks, LockTaken, WindowDone, lease_seconds_of
 from tests.faults.faults import Fault, Faults, between_tries
@@ -259,14 +259,40 @@ def test_a_window_is_done_once_and_a_failed_one_is_given_back(table: Table, mine
     with pytest.raises(RuntimeError, match="the job failed"):
         run(mine, "2026-02-28", effects, fail=True)
     run(theirs, "2026-02-28", effects)
-    for late in ("2026-02-28", "2026-02-27"):
-        with pytest.raises(WindowDone, match=f"window {late} is done, the last one was 2026-02-28"):
-            run(mine, late, effects)
+    with pytest.raises(WindowDone, match="window 2026-02-28 was done before"):
+        run(mine, "2026-02-28", effects)
     table.clock.seconds += 1000
     run(mine, "2026-03-01", effects)
     with pytest.raises(WindowDone):
         run(theirs, "2026-02-28", effects)
     assert effects == ["2026-02-28", "2026-03-01"]
+
+
+def test_a_window_that_was_missed_can_be_done_after_a_later_one(table: Table, mine: Any) -> None:
+    effects: list[str] = []
+    for window in ("2026-02-28", "2026-02-27"):
+        table.clock.seconds += 1
+        run(mine, window, effects)
+        with pytest.raises(WindowDone):
+            run(mine, window, effects)
+    assert effects == ["2026-02-28", "2026-02-27"]
+
+
+def test_what_is_earlier_than_all_windows_remembered_counts_as_done(
+    table: Table, mine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "REMEMBERED_WINDOWS", 3)
+    effects: list[str] = []
+    for day in (5, 1, 4, 3, 9):  # 1 and then 3 are forgotten
+        table.clock.seconds += 1
+        run(mine, f"2026-02-0{day}", effects)
+    assert table.record()["windows_done"] == ["2026-02-04", "2026-02-05", "2026-02-09"]
+    table.clock.seconds += 1
+    run(mine, "2026-02-07", effects)
+    for day in (1, 2, 3, 4, 5, 7, 9):
+        with pytest.raises(WindowDone):
+            run(mine, f"2026-02-0{day}", effects)
+    assert len(effects) == 6
 
 
 def test_a_window_that_is_being_done_is_refused_and_says_by_whom(mine: Any, theirs: Any) -> None:
@@ -287,7 +313,7 @@ def test_a_window_whose_holder_died_is_done_by_the_next(table: Table, mine: Any,
 def test_a_window_whose_lock_was_lost_is_not_done_by_the_one_who_lost_it(table: Table, mine: Any, theirs: Any) -> None:
     with pytest.raises(LockLost):
         outlive_the_lease(table, mine.once("nightly", "2026-02-28", lease_seconds=60), theirs)
-    assert "window_done" not in table.record()
+    assert "windows_done" not in table.record()
 
 
 # --- a place kept ----------------------------------------------------------------------------------------
@@ -328,14 +354,14 @@ def test_what_is_written_with_a_step_takes_effect_with_it_or_not_at_all(
     with pytest.raises(Conflict) as caught:  # its own condition, not the lock
         take(lock, Put(report, {}, exists("lock_key")))
     assert caught.value.key == report
-    assert table.record().keys().isdisjoint({"place", "window_done"})
+    assert table.record().keys().isdisjoint({"place", "windows_done"})
     table.clock.seconds += 100
     successor = acquire(theirs, window="2026-02-28")
     with pytest.raises(LockLost):
         take(lock, Put(report, {"by": "first"}))
     take(successor, Put(report, {"by": "second"}))
     assert table.record("report")["by"] == "second"
-    assert table.record()["place" if step == "keep" else "window_done"]
+    assert table.record()["place" if step == "keep" else "windows_done"]
 
 
 # --- faults ----------------------------------------------------------------------------------------------

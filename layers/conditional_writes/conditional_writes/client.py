@@ -13,6 +13,7 @@ from botocore.loaders import JSONFileLoader, Loader
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
+    from types_boto3_lambda import LambdaClient
     from types_boto3_sqs import SQSClient
 
 CONNECTIONS = 32
@@ -42,6 +43,13 @@ def dynamodb_client() -> "DynamoDBClient":
 
 def sqs_client() -> "SQSClient":
     client: SQSClient = _session().client("sqs", config=CONFIG)
+    return client
+
+
+@functools.cache
+def lambda_client() -> "LambdaClient":
+    """Made when it is first needed: a function seldom calls another."""
+    client: LambdaClient = _session().client("lambda", config=CONFIG)
     return client
 
 

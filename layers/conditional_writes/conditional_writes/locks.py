@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conditional_writes.conditions import Condition, any_of, at_least, equals
+from conditional_writes.conditions import Condition, any_of, at_least, contains, equals
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key
 from conditional_writes.loop import Plan, write
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 CALL_SECONDS = 10
 """For a request, its retries included."""
 LONGEST_PAUSE_SECONDS = 1.0
+REMEMBERED_WINDOWS = 100
 REMEMBERED_SECONDS = 90 * 24 * 3600
 """After its lease DynamoDB's TTL removes a record that nobody uses, in `expires_at`; it decides nothing."""
 
@@ -49,14 +50,14 @@ class LockTaken(Exception):
 
 
 class WindowDone(Exception):
-    """The window, or a later one, was done before: there is nothing to do."""
+    """The window was done before: there is nothing to do."""
 
-    def __init__(self, name: str, window: str, done: str) -> None:
-        super().__init__(name, window, done)
-        self.name, self.window, self.done = name, window, done
+    def __init__(self, name: str, window: str) -> None:
+        super().__init__(name, window)
+        self.name, self.window = name, window
 
     def __str__(self) -> str:
-        return f"lock {self.name!r}: window {self.window} is done, the last one was {self.done}"
+        return f"lock {self.name!r}: window {self.window} was done before"
 
 
 class LockLost(Exception):
@@ -83,9 +84,11 @@ class Lock:
     the one before had come in the same window, where it kept its place and then didn't finish.
     """
 
-    def __init__(self, locks: "Locks", key: Key, held: "_Held", place: Item | None) -> None:
+    def __init__(self, locks: "Locks", key: Key, held: "_Held", record: Item) -> None:
         self._locks, self._key, self._held = locks, key, held
-        self.place = place
+        self._windows_done: list[str] = record.get("windows_done", [])
+        kept = record.get("place", {})
+        self.place: Item | None = kept["at"] if kept and kept["window"] == held.window else None
         self._released = False
 
     @property
@@ -120,19 +123,24 @@ class Lock:
 
         Raises LockLost, and then the window isn't done by this holder; and Conflict, as `keep` does.
         """
-        done = {"window_done": self._held.window} if self._held.window else {}
-        self._give_back(done, ("place",), writes)
+        self._give_back(self._with_this_window_done(), ("place",), writes)
 
     def condition_check(self) -> Check:
         """For the transaction of a write that only the holder may make: it fails once the lock is another's."""
         return Check(self._key, equals("owner", self._held.owner))
 
-    def _give_back(
-        self, values: Item | None = None, removed: tuple[str, ...] = (), writes: Sequence[Write] = ()
-    ) -> None:
+    def _with_this_window_done(self) -> Item:
+        if self._held.window is None:
+            return {}
+        windows = sorted([*self._windows_done, self._held.window])
+        forgotten = windows[:-REMEMBERED_WINDOWS]
+        done = {"windows_done": windows[-REMEMBERED_WINDOWS:]}
+        return done | ({"windows_done_through": forgotten[-1]} if forgotten else {})
+
+    def _give_back(self, values: Item, removed: tuple[str, ...] = (), writes: Sequence[Write] = ()) -> None:
         if not self._released:
-            released = {"released_at": _spelled(self._locks.now())} | (values or {})
-            self._write(released, ("owner", "leased_until", *removed), writes)
+            now = _spelled(self._locks.now())
+            self._write(values | {"released_at": now}, ("owner", "leased_until", *removed), writes)
             self._released = True
 
     def _write(self, values: Item, removed: tuple[str, ...] = (), writes: Sequence[Write] = ()) -> None:
@@ -191,7 +199,8 @@ class Locks:
         """Takes the lock, at once or never; with a deadline it waits until then for others to release it.
 
         `why` is for the person who reads the table. A `window` is a text that sorts by time, such as
-        "2026-02-28T04:00:00Z": it must be later than the last one that was completed.
+        "2026-02-28T04:00:00Z": it is done once. The last hundred that were are remembered, whatever their order; what
+        is earlier than all of those counts as done.
 
         Raises LockTaken and WindowDone. One request, and one for each try while it waits.
         """
@@ -205,7 +214,7 @@ class Locks:
                     {},
                     Deadline.after(CALL_SECONDS),
                 )
-                return Lock(self, wanted.key, written.result, _place(written.found[wanted.key], window))
+                return Lock(self, wanted.key, written.result, written.found[wanted.key] or {})
             except LockTaken as taken:
                 if deadline is None or deadline.remaining_seconds <= 0:
                     raise
@@ -242,8 +251,8 @@ class Locks:
         now = self.now()  # before the write: the lease is never longer than its holder thinks
         lapsed = _spelled(now - self.clock_skew_seconds)
         if found is not None:
-            if window is not None and found.get("window_done", "") >= window:
-                raise WindowDone(name, window, found["window_done"])
+            if window is not None and _is_done(window, found):
+                raise WindowDone(name, window)
             if found.get("leased_until", "") >= lapsed:
                 raise LockTaken(name, found["holder"], datetime.fromisoformat(found["leased_until"]))
         token = max(int(now * 1_000_000), int((found or {}).get("token", 0)) + 1)
@@ -257,15 +266,13 @@ class Locks:
         }
         taken = [at_least("leased_until", lapsed), at_least("token", token)]
         if window is not None:
-            taken.append(at_least("window_done", window))
+            taken += [contains("windows_done", window), at_least("windows_done_through", window)]
         free: Condition = ~any_of(taken)
         return Plan(held, [Update(key, values, free, handed_back=True)])
 
 
-def _place(record: Item | None, window: str | None) -> Item | None:
-    """In the window that is asked for: what was left in another is of no use."""
-    kept: Item = (record or {}).get("place", {})
-    return kept["at"] if kept and kept["window"] == window else None
+def _is_done(window: str, record: Item) -> bool:
+    return window in record.get("windows_done", ()) or window <= record.get("windows_done_through", "")
 
 
 @contextlib.contextmanager

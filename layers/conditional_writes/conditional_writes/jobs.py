@@ -1,0 +1,118 @@
+"""A scheduled job: its work done once for each scheduled time, under a lock, in as many invocations as it takes.
+
+EventBridge Scheduler delivers at least once, and Lambda calls again for what failed. So an event may come twice, at
+once or hours later, and the function may die anywhere in between: the lock's record knows which times are done, and how
+far the one at hand has come.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from conditional_writes.client import lambda_client
+from conditional_writes.deadline import Deadline
+from conditional_writes.items import Item
+from conditional_writes.locks import Lock, Locks, LockTaken, WindowDone, lease_seconds_of
+from conditional_writes.requests import Write
+from conditional_writes.settling import deadline_of
+
+UNRESOLVED = "<aws.scheduler.scheduled-time>"
+"""What stands in a schedule's input for the time: a local AWS may leave it there."""
+
+
+class InvalidEvent(Exception):
+    """The event is no scheduled job's: its text says which field is wrong, and what was expected."""
+
+
+class Step(NamedTuple):
+    """What a job did: where it is now, and what to write together with that. With the `last` one it is done."""
+
+    place: Item
+    writes: Sequence[Write] = ()
+    last: bool = False
+
+
+type Work = Callable[[datetime, Item | None], Iterator[Step]]
+"""The work for a scheduled time, step by step, from the place that the one before kept; None: from the start.
+
+A step is done again where the function died in it, so what it does besides its writes must be harmless twice. It should
+take a fraction of the function's timeout.
+"""
+
+
+class Job(NamedTuple):
+    """A function's job, and what it takes to run it. `name` is the lock's, too."""
+
+    name: str
+    work: Work
+    locks: Locks
+    logger: Logger
+
+    def run(self, event: Any, context: LambdaContext) -> dict[str, str]:
+        """Does what time there is for, and calls the function again for the rest. Returns what became of it.
+
+        Raises InvalidEvent; LockTaken, naming the holder, while another works: Lambda tries again later; and LockLost
+        where this one was paused for so long that another took over.
+        """
+        scheduled_time = self._scheduled_time(event)
+        window = scheduled_time.isoformat()
+        about = {"job": self.name, "scheduled_time": window}
+        why = f"for {window}, request {context.aws_request_id}"
+        try:
+            with self.locks.once(self.name, window, lease_seconds=lease_seconds_of(context), why=why) as lock:
+                self.logger.info("started", extra=about | {"token": lock.token, "place": lock.place})
+                done = self._work_on(lock, scheduled_time, deadline_of(context))
+        except WindowDone as error:
+            self.logger.info("done before", extra=about)
+            return about | {"outcome": "DONE_BEFORE", "reason": str(error)}
+        except LockTaken as error:
+            self.logger.warning("refused", extra=about | {"reason": str(error)})
+            raise
+        if not done:
+            _call_again(event, context)
+        self.logger.info("done" if done else "goes on", extra=about)
+        return about | {"outcome": "DONE" if done else "GOES_ON"}
+
+    def _work_on(self, lock: Lock, scheduled_time: datetime, deadline: Deadline) -> bool:
+        """Whether it is done. If not, no time was left for a step: the place is kept, and the lock given back."""
+        longest_step_seconds, started = 0.0, time.monotonic()
+        for step in self.work(scheduled_time, lock.place):
+            if step.last:
+                lock.complete(*step.writes)
+                return True
+            lock.keep(step.place, *step.writes)
+            longest_step_seconds = max(longest_step_seconds, time.monotonic() - started)
+            if deadline.remaining_seconds < 2 * longest_step_seconds:
+                lock.release()
+                return False
+            started = time.monotonic()
+        raise AssertionError(f"{self.name}: no step said that it is the last")
+
+    def _scheduled_time(self, event: Any) -> datetime:
+        fields = event if isinstance(event, dict) else {}
+        if fields.get("job") != self.name:
+            raise InvalidEvent(f"job: expected {self.name!r}, got {fields.get('job')!r}")
+        scheduled_time = fields.get("scheduled_time")
+        if scheduled_time == UNRESOLVED:
+            self.logger.warning("scheduled_time isn't resolved: taken for today, 0:00 UTC, so the job runs once a day")
+            return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        try:
+            time_there = datetime.fromisoformat(str(scheduled_time))
+            if time_there.tzinfo:
+                return time_there.astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass
+        expected = 'expected an ISO 8601 time with its offset, such as "2026-02-28T02:00:00Z"'
+        raise InvalidEvent(f"scheduled_time: {expected}, got {scheduled_time!r}")
+
+
+def _call_again(event: Any, context: LambdaContext) -> None:
+    """With the same event, not waiting for it."""
+    lambda_client().invoke(
+        FunctionName=context.invoked_function_arn, InvocationType="Event", Payload=json.dumps(event).encode()
+    )
