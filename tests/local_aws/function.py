@@ -69,6 +69,11 @@ def upsert_profiles(
     return _with_queues("upsert_profiles", aws, dynamodb or aws, {"PROFILES_TABLE": profiles_table} | variables)
 
 
+def reconcile_accounts(dynamodb: Endpoint, tables: Tables, locks_table: str) -> ModuleType:
+    variables = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal, "LOCKS_TABLE": locks_table}
+    return load_function("reconcile_accounts", dynamodb, variables)
+
+
 def _with_queues(name: str, aws: Endpoint, dynamodb: Endpoint, variables: Mapping[str, str]) -> ModuleType:
     sqs = aws.client("sqs")
     number = next(_numbers)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from aws_lambda_powertools import Logger
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes.client import lambda_client
@@ -46,12 +47,16 @@ take a fraction of the function's timeout.
 
 
 class Job(NamedTuple):
-    """A function's job, and what it takes to run it. `name` is the lock's, too."""
+    """A function's job, and what it takes to run it. `name` is the lock's, too.
+
+    Each invocation is counted in a metric: `Done`, `GoesOn`, `DoneBefore`, or `Refused`.
+    """
 
     name: str
     work: Work
     locks: Locks
     logger: Logger
+    metrics: Metrics
 
     def run(self, event: Any, context: LambdaContext) -> dict[str, str]:
         """Does what time there is for, and calls the function again for the rest. Returns what became of it.
@@ -68,15 +73,18 @@ class Job(NamedTuple):
                 self.logger.info("started", extra=about | {"token": lock.token, "place": lock.place})
                 done = self._work_on(lock, scheduled_time, deadline_of(context))
         except WindowDone as error:
-            self.logger.info("done before", extra=about)
-            return about | {"outcome": "DONE_BEFORE", "reason": str(error)}
+            return about | {"outcome": self._came_to("DoneBefore", about), "reason": str(error)}
         except LockTaken as error:
-            self.logger.warning("refused", extra=about | {"reason": str(error)})
+            self._came_to("Refused", about | {"reason": str(error)})
             raise
         if not done:
             _call_again(event, context)
-        self.logger.info("done" if done else "goes on", extra=about)
-        return about | {"outcome": "DONE" if done else "GOES_ON"}
+        return about | {"outcome": self._came_to("Done" if done else "GoesOn", about)}
+
+    def _came_to(self, outcome: str, about: dict[str, str]) -> str:
+        self.logger.info(outcome, extra=about)
+        self.metrics.add_metric(outcome, MetricUnit.Count, 1)
+        return outcome
 
     def _work_on(self, lock: Lock, scheduled_time: datetime, deadline: Deadline) -> bool:
         """Whether it is done. If not, no time was left for a step: the place is kept, and the lock given back."""
