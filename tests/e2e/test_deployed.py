@@ -9,10 +9,9 @@ import pytest
 
 from ledger.messages import InvalidMessage, decode
 from tests.e2e.bank import Bank, until
-from tests.local_aws.checker import Books, violations
+from tests.local_aws.checker import Books, vanished, violations
 from tests.local_aws.day import believable_day
 from tests.local_aws.dead_letters import DeadLetter
-from tests.local_aws.demo import vanished
 
 
 @dataclass(frozen=True)
