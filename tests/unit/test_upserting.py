@@ -134,6 +134,14 @@ def test_without_deliveries_nothing_is_asked_for(stubbed_dynamodb: Stubbed) -> N
     assert upserted(stubbed_dynamodb) == Upserted([])
 
 
+@pytest.mark.parametrize(("depth", "size"), [(1, 100), (2, 95), (16, 27)])
+def test_a_message_of_this_size_is_written_together(stubbed_dynamodb: Stubbed, depth: int, size: int) -> None:
+    stubbed_dynamodb.answers("update_item")
+    path = tuple(f"level {number}" for number in range(depth))
+    done = upserted(stubbed_dynamodb, delivery(1, {f"entry {number}": number for number in range(size)}, path=path))
+    assert (done.written, stubbed_dynamodb.operations) == (size, ["UpdateItem"])
+
+
 @pytest.mark.parametrize("size", [100, 200])
 def test_a_hundred_entries_of_a_map_are_one_request(stubbed_dynamodb: Stubbed, size: int) -> None:
     requests = 1 if size == 100 else 2
