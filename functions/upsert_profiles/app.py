@@ -24,12 +24,11 @@ from conditional_writes import dynamodb_client
 from conditional_writes.batches import WholeBatchProcessor
 from conditional_writes.client import sqs_client
 from conditional_writes.settling import Settling, deadline_of
-from conditional_writes.upserts import ItemTooLarge, NotAMap, NotAnEntry
 from ledger.decoding import InvalidMessage
 from ledger.profiles import decode
-from ledger.upserting import Delivery, Profiles, Result, Upserted
+from ledger.upserting import UNFIT, Delivery, Profiles, Result, Upserted
 
-POISON = (InvalidMessage, NotAMap, NotAnEntry, ItemTooLarge)
+POISON = (InvalidMessage, *UNFIT)
 """What no further delivery can mend."""
 
 DEAD_LETTER_QUEUE_URL = os.environ["DEAD_LETTER_QUEUE_URL"]

@@ -5,7 +5,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from typing import Any
 from tests.local_aws.checker import Books, read_books
 from tests.local_aws.dead_letters import DeadLetter, take_dead_letters
 from tests.local_aws.demo import waiting_messages
+from tests.local_aws.profiles_checker import Profiles, read_profiles
 from tests.local_aws.stack import Stack
 from tests.local_aws.tables import Tables, scan
 
@@ -28,12 +30,12 @@ def until(holds: Callable[[], object], claim: str, seconds: float = 60) -> None:
 
 
 @dataclass
-class Bank:
-    """`pid` and `log` are the local AWS's: the functions are its child processes."""
+class Line:
+    """A queue, the function that works on it, and its dead letters. `name` is how the stack's outputs begin."""
 
     stack: Stack
-    pid: int
-    log: Path
+    name: str
+    function_name: str
 
     @cached_property
     def sqs(self):
@@ -46,12 +48,15 @@ class Bank:
     @cached_property
     def function(self) -> dict[str, Any]:
         """The deployed function's configuration."""
-        name = self.stack["ProcessTransactionsFunctionName"]
-        return self.stack.endpoint.client("lambda").get_function_configuration(FunctionName=name)
+        return self.stack.endpoint.client("lambda").get_function_configuration(FunctionName=self.function_name)
 
     @property
     def queue_url(self) -> str:
-        return self.stack["TransactionsQueueUrl"]
+        return self.stack[f"{self.name}QueueUrl"]
+
+    @property
+    def dead_letter_queue_url(self) -> str:
+        return self.stack[f"{self.name}DeadLetterQueueUrl"]
 
     def send(self, messages: Iterable[str | DeadLetter]) -> None:
         """Dead letters are sent again as they are, their reason on them."""
@@ -62,15 +67,8 @@ class Bank:
     def wait_until_drained(self) -> None:
         until(lambda: not waiting_messages(self.sqs, self.queue_url), "the queue is empty", seconds=120)
 
-    def books(self) -> Books:
-        return read_books(self.stack.endpoint, Tables(self.stack["AccountsTableName"], self.stack["JournalTableName"]))
-
-    def posted(self) -> int:
-        """Entries in the journal."""
-        return sum(1 for _ in scan(self.stack.endpoint, self.stack["JournalTableName"]))
-
     def take_dead_letters(self) -> list[DeadLetter]:
-        return take_dead_letters(self.stack.endpoint, self.stack["TransactionsDeadLetterQueueUrl"])
+        return take_dead_letters(self.stack.endpoint, self.dead_letter_queue_url)
 
     def log_lines(self) -> list[str]:
         """What the function wrote, without Lambda's own lines."""
@@ -91,9 +89,48 @@ class Bank:
         yield
         self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes=before["Attributes"])
 
-    def died_at_work(self) -> int:
-        """How many functions did, in the local AWS's own words."""
-        return self.log.read_text().count("errorMessage=Worker process died")
+
+def metrics(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """The sums of what a function's lines of log have of CloudWatch's embedded metrics; a rejection's by its reason."""
+    totals: Counter[str] = Counter()
+    for line in lines:
+        for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
+            assert directive["Namespace"] == "Teller"
+            for metric in directive["Metrics"]:
+                totals[line.get("Reason") or metric["Name"]] += sum(line[metric["Name"]])
+    return totals
+
+
+@dataclass
+class Bank:
+    """`pid` and `log` are the local AWS's: the functions are its child processes."""
+
+    stack: Stack
+    pid: int
+    log: Path
+
+    @cached_property
+    def transactions(self) -> Line:
+        return Line(self.stack, "Transactions", self.stack["ProcessTransactionsFunctionName"])
+
+    @cached_property
+    def profiles(self) -> Line:
+        return Line(self.stack, "Profiles", self.stack["UpsertProfilesFunctionName"])
+
+    def books(self) -> Books:
+        return read_books(self.stack.endpoint, Tables(self.stack["AccountsTableName"], self.stack["JournalTableName"]))
+
+    def posted(self) -> int:
+        """Entries in the journal."""
+        return sum(1 for _ in scan(self.stack.endpoint, self.stack["JournalTableName"]))
+
+    def read_profiles(self) -> Profiles:
+        return read_profiles(self.stack.endpoint, self.stack["ProfilesTableName"])
+
+    def died_at_work(self, line: Line) -> int:
+        """How many of its function did, in the local AWS's own words."""
+        died = [text for text in self.log.read_text().splitlines() if "errorMessage=Worker process died" in text]
+        return sum(line.function_name in text for text in died)
 
     def kill_functions(self) -> None:
         for pid in self._function_processes():

@@ -1,4 +1,4 @@
-"""template.yaml as deployed, on a local AWS that enforces IAM: what always holds, holds there, too."""
+"""The books of template.yaml as deployed, on a local AWS that enforces IAM: what always holds, holds there, too."""
 
 import json
 import sys
@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import pytest
 
 from ledger.messages import InvalidMessage, decode
-from tests.e2e.bank import Bank, until
-from tests.local_aws.checker import Books, violations
+from tests.e2e.bank import Bank, metrics, until
+from tests.local_aws.checker import Books, vanished, violations
 from tests.local_aws.day import believable_day
 from tests.local_aws.dead_letters import DeadLetter
-from tests.local_aws.demo import vanished
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,9 @@ class Day:
 @pytest.fixture(scope="module")
 def day(bank: Bank) -> Day:
     bodies = believable_day(400, accounts=30)
-    bank.send(bodies)
-    bank.wait_until_drained()
-    return Day(bodies, bank.books(), bank.take_dead_letters(), bank.log_lines())
+    bank.transactions.send(bodies)
+    bank.transactions.wait_until_drained()
+    return Day(bodies, bank.books(), bank.transactions.take_dead_letters(), bank.transactions.log_lines())
 
 
 def is_poison(letter: DeadLetter) -> bool:
@@ -61,10 +60,10 @@ def test_only_poison_is_dead_lettered_each_with_a_reason(day: Day) -> None:
 
 def test_a_redrive_of_the_dead_letters_changes_nothing(bank: Bank, day: Day) -> None:
     before = bank.books()
-    bank.send(day.dead_letters)
-    bank.wait_until_drained()
+    bank.transactions.send(day.dead_letters)
+    bank.transactions.wait_until_drained()
     assert bank.books() == before
-    assert Counter(bank.take_dead_letters()) == Counter(day.dead_letters)
+    assert Counter(bank.transactions.take_dead_letters()) == Counter(day.dead_letters)
 
 
 def test_every_line_of_the_log_is_json_and_tells_the_ids_but_no_payload(day: Day) -> None:
@@ -80,12 +79,7 @@ def test_every_line_of_the_log_is_json_and_tells_the_ids_but_no_payload(day: Day
 
 
 def test_the_metrics_are_in_the_log(day: Day) -> None:
-    totals: Counter[str] = Counter()
-    for line in map(json.loads, day.log_lines):
-        for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
-            assert directive["Namespace"] == "Teller"
-            for metric in directive["Metrics"]:
-                totals[line.get("Reason") or metric["Name"]] += sum(line[metric["Name"]])
+    totals = metrics(map(json.loads, day.log_lines))
     counts = day.books.counts()
     assert {name: totals[name] for name in counts if name != "POSTED"} == {
         name: count for name, count in counts.items() if name != "POSTED"
@@ -97,11 +91,16 @@ def test_the_metrics_are_in_the_log(day: Day) -> None:
 
 
 def test_a_payment_that_overtakes_its_accounts_opening_is_posted_once_that_is_there(bank: Bank) -> None:
-    bank.send([json.dumps({"transaction_id": "early", "account_id": "late", "amount": "12.50"})])
-    until(lambda: any(line.get("transaction_id") == "early" for line in bank.logged()), "the payment was tried")
+    bank.transactions.send([json.dumps({"transaction_id": "early", "account_id": "late", "amount": "12.50"})])
+    until(
+        lambda: any(line.get("transaction_id") == "early" for line in bank.transactions.logged()),
+        "the payment was tried",
+    )
     assert "late" not in bank.books().accounts
-    bank.send([json.dumps({"type": "open_account", "transaction_id": "open", "account_id": "late", "currency": "EUR"})])
-    bank.wait_until_drained()
+    bank.transactions.send(
+        [json.dumps({"type": "open_account", "transaction_id": "open", "account_id": "late", "currency": "EUR"})]
+    )
+    bank.transactions.wait_until_drained()
     outcomes = [(entry.transaction_id, entry.outcome.status) for entry in bank.books().journal["late"]]
     assert outcomes == [("open", "POSTED"), ("early", "POSTED")]
 
@@ -110,14 +109,14 @@ def test_a_payment_that_overtakes_its_accounts_opening_is_posted_once_that_is_th
 def test_functions_killed_while_working_post_everything_exactly_once(bank: Bank) -> None:
     bodies = [body.replace("acc-", "killed-") for body in believable_day(400, accounts=20)]
     before = bank.posted()
-    with bank.visibility_timeout(seconds=5):
-        bank.send(bodies)
+    with bank.transactions.visibility_timeout(seconds=5):
+        bank.transactions.send(bodies)
         for posted in (20, 60, 100):  # a message survives five deaths of its functions
             until(lambda posted=posted: bank.posted() >= before + posted, f"{posted} are posted")
             bank.kill_functions()
-        bank.wait_until_drained()
-    assert bank.died_at_work() > 0
-    books, letters = bank.books(), bank.take_dead_letters()
+        bank.transactions.wait_until_drained()
+    assert bank.died_at_work(bank.transactions) > 0
+    books, letters = bank.books(), bank.transactions.take_dead_letters()
     assert violations(books) == []
     assert list(vanished(bodies, books, letters)) == []
     assert all(is_poison(letter) and letter.reason for letter in letters)

@@ -191,6 +191,29 @@ def test_of_two_messages_that_contradict_each_other_the_first_is_upserted(
     assert json.loads(letter.body) == messages[1]
 
 
+def test_what_is_too_long_for_a_request_and_does_not_fit_may_be_there_in_part_and_can_be_sent_again_once_mended(
+    function: ModuleType, ministack: Endpoint, dynamodb: Endpoint, table: str
+) -> None:
+    path = ["limits", *(f"level {number}" for number in range(14))]
+    assert not invoke(function, [record(update({"x": 1}, path=[*path, "entry 99"]))])
+    message = update({f"entry {number:02}": number for number in range(100)}, 1, path=path)
+    assert not invoke(function, [record(message)])
+    [letter] = take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    assert letter.reason
+    assert letter.reason.endswith("level 13.entry 99 holds entries of its own, expected an entry")
+
+    def limits() -> dict[str, Any]:
+        inner = profile(dynamodb, table)
+        for name in path:
+            inner = inner[name]
+        return inner
+
+    assert 1 < len(limits()) < 100
+    del message["entries"]["entry 99"]
+    assert not invoke(function, [record(message)])
+    assert limits() == message["entries"] | {"entry 99": {"x": 1}}
+
+
 def test_what_is_invalid_is_dead_lettered_with_its_reason_and_holds_up_nobody(
     function: ModuleType, ministack: Endpoint, dynamodb: Endpoint, table: str
 ) -> None:

@@ -1,15 +1,16 @@
 """What always holds, recomputed from the tables alone: nobody's word is taken for it."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
 from conditional_writes.items import from_dynamodb
 from ledger.accounts import Account, account_from_item
 from ledger.journal import Entry, entry_from_item
-from ledger.messages import Transfer, from_request
+from ledger.messages import InvalidMessage, Transfer, decode, from_request
 from ledger.rules import Decision, UnknownAccount, decide
+from tests.local_aws.dead_letters import DeadLetter
 from tests.local_aws.server import Endpoint
 from tests.local_aws.tables import Tables, scan
 
@@ -52,12 +53,29 @@ CLAIMS = (
     "no account was below its limit at any version",
     "each transfer has its two sides, and they sum to zero",
     "the balances' sum is that of the posted amounts",
+    "every message is in the journal, or in the dead-letter queue with a reason",
 )
 
 
 def violations(books: Books) -> list[str]:
     """A sentence for each thing that should hold, and doesn't."""
     return [*_unknown_accounts(books), *_conservation(books), *_transfers(books), *_each_account(books)]
+
+
+def vanished(bodies: Iterable[str], books: Books, letters: Iterable[DeadLetter]) -> Iterator[str]:
+    """A sentence for each message that is neither posted, nor rejected, nor dead-lettered with a reason."""
+    posted = {(entry.account_id, entry.transaction_id) for entry in books.entries}
+    dead = {letter.body for letter in letters if letter.reason}
+    for body in bodies:
+        if body in dead:
+            continue
+        try:
+            message = decode(body)
+        except InvalidMessage:
+            yield f"an invalid message vanished: {body}"
+        else:
+            if any((account_id, message.transaction_id) not in posted for account_id in message.account_ids):
+                yield f"a message vanished: {body}"
 
 
 def _unknown_accounts(books: Books) -> Iterator[str]:

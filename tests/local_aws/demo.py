@@ -1,4 +1,4 @@
-"""`make demo`: a believable day through the real queue, on a local AWS, and the books checked at the end."""
+"""`make demo`: a believable day through the real queues, on a local AWS; books and profiles checked at the end."""
 
 import argparse
 import itertools
@@ -6,19 +6,21 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ledger.messages import InvalidMessage, decode
-from tests.local_aws import stack
-from tests.local_aws.checker import CLAIMS, Books, read_books, violations
+from tests.local_aws import checker, profiles_checker, stack
+from tests.local_aws.checker import Books, read_books
 from tests.local_aws.day import believable_day
 from tests.local_aws.dead_letters import DeadLetter, take_dead_letters
+from tests.local_aws.profiles_checker import Profiles, read_profiles
+from tests.local_aws.profiles_day import believable_updates
 from tests.local_aws.server import LocalAwsError, ministack, running
 from tests.local_aws.tables import Tables
 
@@ -44,59 +46,80 @@ def main() -> int:
 
 
 def _run(port: int, messages: int, folder: Path) -> int:
+    day = {"Transactions": believable_day(messages), "Profiles": believable_updates(messages // 3)}
+    transactions, updates = day.values()
     console.print(f"[bold]1[/]  Starting an AWS on 127.0.0.1:{port} (ministack, IAM enforced)")
     with running(ministack(port, folder / "ministack.log")) as endpoint:
         console.print("[bold]2[/]  sam build")
         stack.build()
         console.print("[bold]3[/]  sam deploy: template.yaml, as it goes to AWS")
         deployed = stack.deploy(endpoint)
-        console.print(f"[bold]4[/]  A day of {messages:,} messages through the transactions queue")
-        bodies = believable_day(messages)
-        seconds = _send_and_wait(deployed, bodies)
-        console.print("[bold]5[/]  Reading the books, and checking them\n")
+        console.print(
+            f"[bold]4[/]  A day of messages: {len(transactions):,} transactions, {len(updates):,} profile updates"
+        )
+        seconds = _send_and_wait(deployed, day)
+        console.print("[bold]5[/]  Reading the books and the profiles, and checking them\n")
         books = read_books(endpoint, Tables(deployed["AccountsTableName"], deployed["JournalTableName"]))
-        return _report(bodies, books, take_dead_letters(endpoint, deployed["TransactionsDeadLetterQueueUrl"]), seconds)
+        profiles = read_profiles(endpoint, deployed["ProfilesTableName"])
+        refused, unfit = (take_dead_letters(endpoint, deployed[f"{name}DeadLetterQueueUrl"]) for name in day)
+    table = Table(title="The day", title_justify="left", show_header=False, min_width=72)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    _add_transactions(table, transactions, books, refused)
+    _add_profiles(table, updates, profiles, unfit)
+    table.add_row("messages a second", f"{sum(map(len, day.values())) / seconds:,.0f}")
+    console.print(table)
+    console.print()
+    winners = profiles_checker.upserted(updates, unfit)
+    return _check(
+        {
+            checker.CLAIMS: [*checker.violations(books), *checker.vanished(transactions, books, refused)],
+            profiles_checker.CLAIMS: [
+                *profiles_checker.violations(profiles, winners),
+                *profiles_checker.vanished(updates, unfit),
+            ],
+        }
+    )
 
 
-def _send_and_wait(deployed: stack.Stack, bodies: list[str]) -> float:
-    """Sends while the functions are working already. Returns the seconds until the queue was empty."""
-    sqs = deployed.endpoint.client("sqs", max_pool_connections=8)
-    queue_url = deployed["TransactionsQueueUrl"]
+def _send_and_wait(deployed: stack.Stack, day: Mapping[str, Sequence[str]]) -> float:
+    """Sends to all queues while the functions are working already. Returns the seconds until they were empty."""
     started = time.monotonic()
     with (
         Progress(
-            TextColumn("   {task.description:<10}"),
+            TextColumn("   {task.description:<12}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             console=console,
         ) as progress,
-        ThreadPoolExecutor(2) as pool,
+        ThreadPoolExecutor(len(day)) as pool,
     ):
-        sent = progress.add_task("sent", total=len(bodies))
-        done = progress.add_task("done", total=len(bodies))
-
-        def send(batch: tuple[str, ...]) -> None:
-            entries = [{"Id": str(index), "MessageBody": body} for index, body in enumerate(batch)]
-            response = sqs.send_message_batch(QueueUrl=queue_url, Entries=entries)
-            if response.get("Failed"):
-                raise LocalAwsError(f"the queue refused messages: {response['Failed']}")
-            progress.advance(sent, len(batch))
-
-        sending = [pool.submit(send, batch) for batch in itertools.batched(bodies, 10, strict=False)]
-        deadline = started + 600
-        while True:
-            waiting = waiting_messages(sqs, queue_url)
-            progress.update(done, completed=max(0, progress.tasks[sent].completed - waiting))
-            if all(future.done() for future in sending):
-                for future in sending:
-                    future.result()
-                if not waiting:
-                    break
-            if time.monotonic() > deadline:
-                raise LocalAwsError(f"after {deadline - started:.0f} s {waiting} messages are still on the queue")
-            time.sleep(0.25)
+        bars = [progress.add_task(name.lower(), total=len(bodies)) for name, bodies in day.items()]
+        for through in [
+            pool.submit(_through, deployed, name, bodies, progress, bar)
+            for (name, bodies), bar in zip(day.items(), bars, strict=True)
+        ]:
+            through.result()
     return time.monotonic() - started
+
+
+def _through(deployed: stack.Stack, name: str, bodies: Sequence[str], progress: Progress, bar: TaskID) -> None:
+    """Sends to one queue, and waits until it is empty."""
+    sqs = deployed.endpoint.client("sqs")
+    queue_url = deployed[f"{name}QueueUrl"]
+    for batch in itertools.batched(bodies, 10, strict=False):
+        entries = [{"Id": str(index), "MessageBody": body} for index, body in enumerate(batch)]
+        response = sqs.send_message_batch(QueueUrl=queue_url, Entries=entries)
+        if response.get("Failed"):
+            raise LocalAwsError(f"the queue refused messages: {response['Failed']}")
+    deadline = time.monotonic() + 600
+    while waiting := waiting_messages(sqs, queue_url):
+        if time.monotonic() > deadline:
+            raise LocalAwsError(f"after 600 s {waiting} messages are still on the {name.lower()} queue")
+        progress.update(bar, completed=len(bodies) - waiting)
+        time.sleep(0.25)
+    progress.update(bar, completed=len(bodies))
 
 
 def waiting_messages(sqs, queue_url: str) -> int:
@@ -105,55 +128,56 @@ def waiting_messages(sqs, queue_url: str) -> int:
     return sum(int(attributes[f"ApproximateNumberOfMessages{which}"]) for which in ("", "NotVisible", "Delayed"))
 
 
-def _report(bodies: list[str], books: Books, letters: list[DeadLetter], seconds: float) -> int:
+def _add_transactions(table: Table, bodies: Sequence[str], books: Books, letters: Sequence[DeadLetter]) -> None:
     counts = books.counts()
-    table = Table(title="The day", title_justify="left", show_header=False, min_width=72)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    table.add_row("messages sent", f"{len(bodies):,}")
-    table.add_row("accounts", f"{len(books.accounts):,}")
     repeated = len(bodies) - counts.total() - len(letters)
+    table.add_row("transactions sent", f"{len(bodies):,}")
+    table.add_row("accounts", f"{len(books.accounts):,}")
     table.add_row("posted", f"{counts.pop('POSTED', 0):,}", style="green")
     table.add_row("rejected", f"{counts.total():,}", style="yellow")
     for reason, count in counts.most_common():
         table.add_row(f"  {reason}", f"{count:,}", style="dim yellow")
     table.add_row("duplicates absorbed", f"{repeated:,}")
+    _add_dead_letters(table, letters)
+
+
+def _add_profiles(table: Table, bodies: Sequence[str], profiles: Profiles, letters: Sequence[DeadLetter]) -> None:
+    table.add_row("profile updates sent", f"{len(bodies):,}")
+    table.add_row("profiles", f"{len(profiles):,}")
+    table.add_row("entries", f"{sum(map(_entries, profiles.values())):,}", style="green")
+    _add_dead_letters(table, letters)
+
+
+def _entries(value: Any) -> int:
+    """How many there are in an item's maps, and in those inside of them."""
+    return sum(map(_entries, value.values())) if isinstance(value, dict) else 1
+
+
+def _add_dead_letters(table: Table, letters: Sequence[DeadLetter]) -> None:
     table.add_row("dead-lettered", f"{len(letters):,}", style="red")
     for reason, count in Counter(_in_general(letter.reason) for letter in letters).most_common():
         table.add_row(f"  {reason}", f"{count:,}", style="dim red")
     table.add_section()
-    table.add_row("messages a second", f"{len(bodies) / seconds:,.0f}")
-    console.print(table)
-    console.print()
-    found = [*violations(books), *vanished(bodies, books, letters)]
-    for claim in (*CLAIMS, "every message is in the journal, or in the dead-letter queue with a reason"):
-        console.print(f"  [red]?[/] {claim}" if found else f"  [green]✓[/] {claim}")
-    for violation in found:
-        console.print(f"  [red]✗ {violation}")
-    return 1 if found else 0
-
-
-def vanished(bodies: list[str], books: Books, letters: list[DeadLetter]) -> Iterator[str]:
-    """A sentence for each message that is neither posted, nor rejected, nor dead-lettered with a reason."""
-    posted = {(entry.account_id, entry.transaction_id) for entry in books.entries}
-    dead = {letter.body for letter in letters if letter.reason}
-    for body in bodies:
-        if body in dead:
-            continue
-        try:
-            message = decode(body)
-        except InvalidMessage:
-            yield f"an invalid message vanished: {body}"
-        else:
-            if any((account_id, message.transaction_id) not in posted for account_id in message.account_ids):
-                yield f"a message vanished: {body}"
 
 
 def _in_general(reason: str | None) -> str:
     """The reason without what is particular to one message."""
     if reason is None:
         return "no reason"
-    return "transaction_id: used before with another payload" if "was used before" in reason else reason[:60]
+    if "was used before" in reason:
+        return "transaction_id: used before with another payload"
+    _, is_of_an_item, problem = reason.partition("': ")  # a profile's: its table and key come first
+    return (problem if is_of_an_item else reason)[:60]
+
+
+def _check(found: Mapping[Sequence[str], Sequence[str]]) -> int:
+    """Prints each group of claims, and what was found against it. Returns the exit code."""
+    for claims, violations in found.items():
+        for claim in claims:
+            console.print(f"  [red]?[/] {claim}" if violations else f"  [green]✓[/] {claim}")
+        for violation in violations:
+            console.print(f"  [red]✗ {violation}")
+    return 1 if any(found.values()) else 0
 
 
 if __name__ == "__main__":

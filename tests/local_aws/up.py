@@ -88,7 +88,8 @@ def _help(deployed: stack.Stack, host: str) -> str:
         f"{name}={deployed.endpoint.environment[name]}"
         for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")
     )
-    body = '{"type": "open_account", "transaction_id": "t-1", "account_id": "acc-1", "currency": "EUR"}'
+    opening = '{"type": "open_account", "transaction_id": "t-1", "account_id": "acc-1", "currency": "EUR"}'
+    update = '{"account_id": "acc-1", "path": ["preferences"], "entries": {"theme": "dark"}}'
     in_a_container = "In Lambda's container (needs Docker"
     if host == LOOPBACK and sys.platform == "linux":
         in_a_container += "; it reaches a stack that was made with `make up HOST=172.17.0.1`, Docker's bridge"
@@ -99,23 +100,34 @@ The stack is up. `make down` ends it. Have your shell speak to it:
 
 Send a message, and a second later read the account that it opened:
 
-  aws sqs send-message --endpoint-url $AWS_ENDPOINT_URL \\
-    --queue-url {deployed["TransactionsQueueUrl"]} \\
-    --message-body '{body}'
-  aws dynamodb get-item --endpoint-url $AWS_ENDPOINT_URL \\
-    --table-name {deployed["AccountsTableName"]} \\
-    --key '{{"account_id": {{"S": "acc-1"}}}}'
+{_send_and_read(deployed["TransactionsQueueUrl"], opening, deployed["AccountsTableName"])}
 
-Invoke the function with an event. events/process_transactions/ has more, to be played in order:
+The same with an entry of a profile:
+
+{_send_and_read(deployed["ProfilesQueueUrl"], update, deployed["ProfilesTableName"])}
+
+Invoke a function with an event. events/ has a folder for each function, its events to be played in order:
 
   .venv-tools/bin/sam remote invoke ProcessTransactionsFunction --stack-name {stack.NAME} \\
     --event-file events/process_transactions/01-open-accounts.json
+  .venv-tools/bin/sam remote invoke UpsertProfilesFunction --stack-name {stack.NAME} \\
+    --event-file events/upsert_profiles/01-first-entries.json
 
 {in_a_container}):
 
-  .venv-tools/bin/sam local invoke ProcessTransactionsFunction --config-file .aws-sam/local.toml \\
-    --event events/process_transactions/01-open-accounts.json
+  .venv-tools/bin/sam local invoke UpsertProfilesFunction --config-file .aws-sam/local.toml \\
+    --event events/upsert_profiles/01-first-entries.json
 """
+
+
+def _send_and_read(queue_url: str, body: str, table: str) -> str:
+    return f"""\
+  aws sqs send-message --endpoint-url $AWS_ENDPOINT_URL \\
+    --queue-url {queue_url} \\
+    --message-body '{body}'
+  aws dynamodb get-item --endpoint-url $AWS_ENDPOINT_URL \\
+    --table-name {table} \\
+    --key '{{"account_id": {{"S": "acc-1"}}}}'"""
 
 
 if __name__ == "__main__":

@@ -88,6 +88,13 @@ def test_a_function_starts_with_the_variables_that_it_is_given(name: str) -> Non
     assert callable(app.lambda_handler)
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_signs_its_logs_and_metrics_with_its_own_name(name: str) -> None:
+    """Metrics of several functions have the same names: `service`, their dimension, tells them apart."""
+    folder = FUNCTIONS[name]["CodeUri"].removeprefix("functions/")
+    assert FUNCTIONS[name]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] == folder
+
+
 @pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
 def test_a_function_is_told_after_how_many_deliveries_its_queue_gives_up(
     function: dict[str, Any], source: dict[str, Any]

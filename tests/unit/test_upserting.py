@@ -1,6 +1,7 @@
 """A batch's upserts: all of a profile together, each profile by itself, and only the guilty refused."""
 
 import itertools
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -56,14 +57,29 @@ def test_all_of_a_profile_goes_in_one_request_and_of_an_entry_the_latest(stubbed
     assert sent(request) == ["value 12", "value de", "value new"]
 
 
-def test_each_profile_has_a_request_of_its_own_and_the_results_are_in_the_deliveries_order(
-    stubbed_dynamodb: Stubbed,
-) -> None:
+def test_each_profile_has_a_request_of_its_own_and_they_are_sent_in_parallel(stubbed_dynamodb: Stubbed) -> None:
     stubbed_dynamodb.answers("update_item")
     stubbed_dynamodb.answers("update_item")
+    both = threading.Barrier(2, timeout=5)
+    stubbed_dynamodb.client.meta.events.register("before-parameter-build", lambda **_: both.wait())
     done = upserted(stubbed_dynamodb, *(delivery(n, {f"e{n}": n}, account_id="ab"[n % 2]) for n in range(5)))
     assert done == Upserted([None] * 5, written=5)
     assert sorted(request["Key"]["account_id"]["S"] for request in stubbed_dynamodb.parameters) == ["a", "b"]
+
+
+def test_the_results_are_in_the_deliveries_order_whosever_they_are(stubbed_dynamodb: Stubbed) -> None:
+    for _ in range(3):
+        stubbed_dynamodb.answers("update_item")
+    photo = {"photo": "x" * 400_000}
+    done = upserted(
+        stubbed_dynamodb,
+        delivery(1, {"theme": "dark"}),
+        delivery(1, {"theme": "dark"}, account_id="bob"),
+        delivery(1, photo),
+        delivery(1, {"theme": "dark"}, account_id="carol"),
+        delivery(1, photo, account_id="bob"),
+    )
+    assert [isinstance(result, ItemTooLarge) for result in done.results] == [False, False, True, False, True]
 
 
 def test_of_several_messages_only_that_fails_which_does_not_fit(stubbed_dynamodb: Stubbed) -> None:
@@ -132,6 +148,14 @@ def test_without_time_nothing_is_sent(stubbed_dynamodb: Stubbed) -> None:
 
 def test_without_deliveries_nothing_is_asked_for(stubbed_dynamodb: Stubbed) -> None:
     assert upserted(stubbed_dynamodb) == Upserted([])
+
+
+@pytest.mark.parametrize(("depth", "size"), [(1, 100), (2, 95), (16, 27)])
+def test_a_message_of_this_size_is_written_together(stubbed_dynamodb: Stubbed, depth: int, size: int) -> None:
+    stubbed_dynamodb.answers("update_item")
+    path = tuple(f"level {number}" for number in range(depth))
+    done = upserted(stubbed_dynamodb, delivery(1, {f"entry {number}": number for number in range(size)}, path=path))
+    assert (done.written, stubbed_dynamodb.operations) == (size, ["UpdateItem"])
 
 
 @pytest.mark.parametrize("size", [100, 200])

@@ -62,7 +62,7 @@ class Settling(NamedTuple):
         """The results, but at a record's last delivery what would go back to the queue is given up instead: with the
         reason, which SQS, when it moves the message, can't add."""
         return [
-            GivenUp(f"given up after {receive_count(record)} deliveries: {result}")
+            GivenUp(f"given up after {receive_count(record)} deliveries: {str(result) or repr(result)}")
             if isinstance(result, Exception)
             and not isinstance(result, self.poison)
             and receive_count(record) >= self.maximum_deliveries
@@ -72,16 +72,16 @@ class Settling(NamedTuple):
 
     def settle(self, records: Sequence[SQSRecord], results: Sequence[object]) -> list[object]:
         """Sends poison, and what is given up, to the dead-letter queue. Returns what to report for each record."""
-        letters = {
-            index: DeadLetter(record, str(result))
-            for index, (record, result) in enumerate(zip(records, results, strict=True))
-            if isinstance(result, (*self.poison, GivenUp))
-        }
-        sent = send_dead_letters(self.client, self.dead_letter_queue_url, list(letters.values()))
-        for letter, failure in zip(letters.values(), sent, strict=True):
+        dead = [index for index, result in enumerate(results) if isinstance(result, (*self.poison, GivenUp))]
+        letters = [DeadLetter(records[index], str(results[index])) for index in dead]
+        sent = send_dead_letters(self.client, self.dead_letter_queue_url, letters)
+        settled = list(results)
+        for index, failure in zip(dead, sent, strict=True):
+            settled[index] = failure
             if failure:
-                self.logger.error("not dead-lettered", extra={"message_id": letter.record.message_id}, exc_info=failure)
-        return list((dict(enumerate(results)) | dict(zip(letters, sent, strict=True))).values())
+                ids = {"message_id": records[index].message_id}
+                self.logger.error("not dead-lettered", extra=ids, exc_info=failure)
+        return settled
 
     def log_failure(self, failure: Exception, ids: dict[str, object], what: str) -> None:
         """One line: what never comes again with its reason; what does as `what`, with where it failed."""

@@ -71,7 +71,7 @@ class Upserted(NamedTuple):
 
 
 class NotAMap(Exception):
-    """Something on the way to an entry isn't a map that holds entries. Nothing was written.
+    """Something on the way to an entry isn't a map that holds entries. Nothing of this request was written.
 
     `path` is where, `found` what is there: "a string", "an entry", …; `item` the item as it is, None where two entries
     of one call contradict each other.
@@ -86,7 +86,10 @@ class NotAMap(Exception):
 
 
 class NotAnEntry(Exception):
-    """The entry's place is taken by a map that holds entries of its own: setting it would lose them all."""
+    """The entry's place is taken by a map that holds entries of its own: setting it would lose them all.
+
+    Nothing of this request was written.
+    """
 
     def __init__(self, key: Key, path: MapPath, item: Item | None) -> None:
         super().__init__(key, path, item)
@@ -97,7 +100,7 @@ class NotAnEntry(Exception):
 
 
 class ItemTooLarge(Exception):
-    """The item would be larger than DynamoDB's 400 kB, or too close to that. Nothing was written."""
+    """The item would be larger than DynamoDB's 400 kB, or too close to that. Nothing of this request was written."""
 
     def __init__(self, key: Key, bytes_needed: int) -> None:
         super().__init__(key, bytes_needed)
@@ -127,7 +130,9 @@ def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
     version_attribute: str | None = None,
     deadline: Deadline | None = None,
 ) -> Upserted:
-    """Sets these entries of an item, and creates what isn't there: 100 of a map in a request.
+    """Sets these entries of an item, and creates what isn't there: 100 of a map in a request, 27 of one 16 deep.
+
+    What takes several requests may be written in part where it fails. To send it again is harmless.
 
     `version_attribute` counts each request as a new version, for a table whose items have versions; the entries don't
     depend on it. No write of another's is lost, except of the same entry.

@@ -16,7 +16,8 @@ from conditional_writes import EXACT
 from conditional_writes.texts import printable
 
 MAXIMUM_BODY_BYTES = 131_072
-"""More than any valid transaction has, and little enough that what is hostile is cheap to refuse."""
+"""More than any valid transaction has, a third of what a profile holds, and little enough that what is hostile is cheap
+to refuse."""
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 """At most 512 bytes in UTF-8; DynamoDB takes 1,024 in a sort key."""

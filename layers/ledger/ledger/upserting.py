@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 type Result = Exception | None
-"""What became of a delivery. None: what it says is in its profile, or something later. NotAMap, NotAnEntry and
-ItemTooLarge: it doesn't fit there. After any other exception it should come again."""
+"""What became of a delivery. None: what it says is in its profile, or something later. One of `UNFIT`: it doesn't fit
+there. After any other exception it should come again."""
+
+UNFIT = (NotAMap, NotAnEntry, ItemTooLarge)
+"""What one message may say, and its profile has no place for."""
 
 
 class Delivery(Struct, frozen=True):
@@ -64,19 +67,16 @@ class Profiles(Struct, frozen=True):
         return upserted
 
     def _upsert_profile(self, deliveries: Sequence[Delivery], deadline: Deadline) -> Upserted:
-        """All together; where what one of them says may be the trouble, each by itself: only that one fails then."""
+        """All together; where one of them doesn't fit, each by itself: only that one fails then."""
         profile = key(self.table, account_id=deliveries[0].update.account_id)
         entries = [entry for delivery in deliveries for entry in delivery.update.as_entries(delivery.sent_at)]
         try:
             done = upsert(self.client, profile, entries, deadline=deadline)
         except Exception as error:  # noqa: BLE001 (whatever it is, it is this profile's alone)
-            if len(deliveries) > 1 and isinstance(error, _OF_ONE_MESSAGE):
+            if len(deliveries) > 1 and isinstance(error, UNFIT):
                 return _sum(self._upsert_profile([delivery], deadline) for delivery in deliveries)
             return Upserted([error] * len(deliveries))
         return Upserted([None] * len(deliveries), done.written, len(entries) - done.written, done.conflicts)
-
-
-_OF_ONE_MESSAGE = (NotAMap, NotAnEntry, ItemTooLarge, TypeError, ValueError)
 
 
 def _sum(parts: Iterable[Upserted]) -> Upserted:

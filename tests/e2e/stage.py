@@ -1,0 +1,172 @@
+"""Where events are played: a local AWS with the tables and queues, and a way to give a function an event.
+
+The way is the handlers in this process, or `sam local invoke` in Lambda's container. The second needs a Docker daemon
+and Lambda's base image, and skips where one of them is missing.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.local_aws import stack
+from tests.local_aws.dead_letters import take_dead_letters
+from tests.local_aws.function import Context, process_transactions, upsert_profiles
+from tests.local_aws.profiles_checker import Profiles, read_profiles
+from tests.local_aws.sam_local import write_settings
+from tests.local_aws.server import PROJECT, TOOLS, Endpoint, free_port, ministack, running
+from tests.local_aws.tables import Tables, create_profiles_table, create_tables, scan
+
+BASE_IMAGE = "public.ecr.aws/lambda/python"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What an event shows, beyond what those before it did: entries, accounts and profiles that are new or changed.
+
+    Of the event's records, by their index: which go back to the queue, and the reasons of those dead-lettered.
+    """
+
+    journal: dict[str, str] = field(default_factory=dict)
+    accounts: dict[str, str] = field(default_factory=dict)
+    profiles: Profiles = field(default_factory=dict)
+    back_on_the_queue: list[int] = field(default_factory=list)
+    dead_lettered: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`dead_letter_queue_urls`: each function's. `invoke` gives a function an event, and returns its response."""
+
+    endpoint: Endpoint
+    tables: Tables
+    profiles_table: str
+    dead_letter_queue_urls: Mapping[str, str]
+    invoke: Callable[[str, Path], Any]
+
+    def play(self, path: Path) -> Shown:
+        """Gives the event to the function that its folder is named after."""
+        function = path.parent.name
+        records = json.loads(path.read_text())["Records"]
+        journal, accounts, profiles = self._journal(), self._accounts(), self._profiles()
+        failures = [failure["itemIdentifier"] for failure in self.invoke(function, path)["batchItemFailures"]]
+        bodies = [record["body"] for record in records]
+        letters = take_dead_letters(self.endpoint, self.dead_letter_queue_urls[function])
+        assert len({letter.body for letter in letters}) == len(letters), f"{path}: a message was dead-lettered twice"
+        return Shown(
+            journal=_changed(journal, self._journal()),
+            accounts=_changed(accounts, self._accounts()),
+            profiles=_changed(profiles, self._profiles()),
+            back_on_the_queue=[index for index, record in enumerate(records) if record["messageId"] in failures],
+            dead_lettered={bodies.index(letter.body): letter.reason or "" for letter in letters},
+        )
+
+    def _journal(self) -> dict[str, str]:
+        return {
+            f"{item['account_id']['S']} {item['transaction_id']['S']}": f"{item['status']['S']}"
+            f" {item['reason']['S'] if 'reason' in item else _plain(item['amount'])}"
+            f", balance {_plain(item['balance_after'])}, version {_plain(item['account_version'])}"
+            for item in scan(self.endpoint, self.tables.journal)
+        }
+
+    def _accounts(self) -> dict[str, str]:
+        return {
+            item["account_id"]["S"]: f"{item['status']['S']}, balance {_plain(item['balance'])} {item['currency']['S']}"
+            f", limit {_plain(item['overdraft_limit'])}, version {_plain(item['version'])}"
+            for item in scan(self.endpoint, self.tables.accounts)
+        }
+
+    def _profiles(self) -> Profiles:
+        return read_profiles(self.endpoint, self.profiles_table)
+
+
+def _changed[Item](before: Mapping[str, Item], after: Mapping[str, Item]) -> dict[str, Item]:
+    return {key: item for key, item in after.items() if key not in before or item != before[key]}
+
+
+def _plain(number: dict[str, str]) -> str:
+    return format(Decimal(number["N"]).normalize(), "f")
+
+
+@contextlib.contextmanager
+def in_process(folder: Path) -> Iterator[Stage]:
+    """Fresh tables and queues, and the handlers in this process."""
+    with running(ministack(free_port(), folder / "ministack.log")) as endpoint:
+        tables, profiles_table = create_tables(endpoint, "events"), create_profiles_table(endpoint, "events")
+        functions = {
+            "process_transactions": process_transactions(endpoint, tables),
+            "upsert_profiles": upsert_profiles(endpoint, profiles_table),
+        }
+
+        def invoke(function: str, event: Path) -> Any:
+            response = functions[function].lambda_handler(json.loads(event.read_text()), Context())
+            return json.loads(json.dumps(response))
+
+        dead = {name: function.DEAD_LETTER_QUEUE_URL for name, function in functions.items()}
+        yield Stage(endpoint, tables, profiles_table, dead, invoke)
+
+
+@contextlib.contextmanager
+def sam_local_invoke(folder: Path) -> Iterator[Stage]:
+    """The deployed stack, and its functions in Lambda's container. Skips where that can't be had."""
+    _skip_without_docker()
+    stack.build()
+    # On Linux a container reaches this machine by Docker's bridge, not by 127.0.0.1.
+    host = "172.17.0.1" if sys.platform == "linux" else "127.0.0.1"
+    with running(ministack(free_port(), folder / "ministack.log", host)) as endpoint:
+        deployed = stack.deploy(endpoint)
+        settings = write_settings(deployed, folder)
+        yield Stage(
+            endpoint,
+            Tables(deployed["AccountsTableName"], deployed["JournalTableName"]),
+            deployed["ProfilesTableName"],
+            {
+                "process_transactions": deployed["TransactionsDeadLetterQueueUrl"],
+                "upsert_profiles": deployed["ProfilesDeadLetterQueueUrl"],
+            },
+            lambda function, event: _sam_local_invoke(endpoint, settings, function, event),
+        )
+
+
+def _skip_without_docker() -> None:
+    played = "`sam local invoke` was not tried"
+    if not shutil.which("docker"):
+        pytest.skip(f"{played}: there is no `docker` on the PATH")
+    daemon = _docker("version", "--format", "{{.Server.Arch}}")
+    if daemon.returncode:
+        pytest.skip(f"{played}: no Docker daemon answers")
+    image = f"{BASE_IMAGE}:3.13-{'arm64' if daemon.stdout.strip() == 'arm64' else 'x86_64'}"
+    if _docker("image", "inspect", image).returncode:
+        pytest.skip(f"{played}: Lambda's base image isn't here; `docker pull {image}` gets it")
+
+
+def _docker(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["docker", *arguments], check=False, capture_output=True, text=True)
+
+
+def _sam_local_invoke(endpoint: Endpoint, settings: Path, function: str, event: Path) -> Any:
+    logical_id = f"{function.title().replace('_', '')}Function"
+    finished = subprocess.run(
+        [
+            *(TOOLS / "sam", "local", "invoke", logical_id),
+            *("--config-file", settings, "--event", event),
+        ],
+        check=False,
+        cwd=PROJECT,
+        env=os.environ | endpoint.environment | {"SAM_CLI_TELEMETRY": "0"},
+        capture_output=True,
+        text=True,
+    )
+    # SAM ends well, too, where the function did not: without a response then, or with its error.
+    if finished.returncode or "batchItemFailures" not in finished.stdout:
+        pytest.fail(f"sam local invoke of {event.name}:\n{finished.stdout}\n{finished.stderr}")
+    return json.loads(finished.stdout)

@@ -1,0 +1,106 @@
+"""The profiles of template.yaml as deployed, on a local AWS that enforces IAM: what always holds, holds there, too."""
+
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from ledger.profiles import decode
+from tests.e2e.bank import Bank, metrics, until
+from tests.local_aws.dead_letters import DeadLetter
+from tests.local_aws.profiles_checker import Profiles, is_poison, upserted, vanished, violations
+from tests.local_aws.profiles_day import believable_updates
+
+PHOTO = "x" * 120_000
+PHOTOS = [
+    json.dumps({"account_id": "acc-0001", "path": ["photos"], "entries": {f"photo {number}": PHOTO}})
+    for number in range(4)
+]
+"""An item has room for three of them."""
+
+
+@dataclass(frozen=True)
+class Day:
+    """What was sent, and all that was there when the queue was empty."""
+
+    bodies: list[str]
+    profiles: Profiles
+    dead_letters: list[DeadLetter]
+    log_lines: list[str]
+
+
+@pytest.fixture(scope="module")
+def day(bank: Bank) -> Day:
+    bodies = believable_updates(300, accounts=20) + PHOTOS
+    bank.profiles.send(bodies)
+    bank.profiles.wait_until_drained()
+    return Day(bodies, bank.read_profiles(), bank.profiles.take_dead_letters(), bank.profiles.log_lines())
+
+
+def test_after_a_day_every_entry_is_the_latest_sent(day: Day) -> None:
+    assert list(violations(day.profiles, upserted(day.bodies, day.dead_letters))) == []
+    assert len(day.profiles) == 20
+
+
+def test_no_message_vanishes(day: Day) -> None:
+    assert list(vanished(day.bodies, day.dead_letters)) == []
+
+
+def test_only_poison_is_dead_lettered_each_with_a_reason(day: Day) -> None:
+    for letter in day.dead_letters:
+        assert is_poison(letter), letter
+    assert any("is an entry, expected a map" in (letter.reason or "") for letter in day.dead_letters)
+
+
+def test_what_an_item_has_no_room_for_is_dead_lettered_with_its_size_and_the_profile(day: Day) -> None:
+    [letter] = [letter for letter in day.dead_letters if letter.body in PHOTOS]
+    assert "account_id='acc-0001': would have 48" in (letter.reason or "")
+    assert len(day.profiles["acc-0001"]["photos"]) == 3
+
+
+def test_a_redrive_of_the_dead_letters_changes_nothing(bank: Bank, day: Day) -> None:
+    bank.profiles.send(day.dead_letters)
+    bank.profiles.wait_until_drained()
+    assert bank.read_profiles() == day.profiles
+    again = bank.profiles.take_dead_letters()
+    assert Counter(letter.body for letter in again) == Counter(letter.body for letter in day.dead_letters)
+    assert all(map(is_poison, again))
+
+
+def test_every_line_of_the_log_is_json_and_tells_the_account_but_no_payload(day: Day) -> None:
+    lines = [json.loads(line) for line in day.log_lines]
+    assert {line["service"] for line in lines} == {"upsert_profiles"}
+    assert {line["account_id"] for line in lines if line.get("message") == "upserted"} == day.profiles.keys()
+    assert not any('"dark' in line or '"mail' in line or "xxx" in line for line in day.log_lines)
+
+
+def test_the_metrics_are_in_the_log_and_tell_of_each_entry(day: Day) -> None:
+    totals = metrics(map(json.loads, day.log_lines))
+    dead = {letter.body for letter in day.dead_letters}
+    assert totals["Upserted"] + totals["Superseded"] == sum(
+        decode(body).names for body in day.bodies if body not in dead
+    )
+    assert totals["Upserted"] > totals["Superseded"] > 0
+    assert totals["Invalid"] == len(day.dead_letters)
+    assert (totals["NotYetUpserted"], totals["GivenUp"]) == (0, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the function's processes in /proc")
+def test_functions_killed_while_working_lose_no_entry(bank: Bank) -> None:
+    bodies = [body.replace("acc-", "killed-") for body in believable_updates(250, accounts=150)]
+
+    def killed() -> Profiles:
+        return {name: profile for name, profile in bank.read_profiles().items() if name.startswith("killed-")}
+
+    with bank.profiles.visibility_timeout(seconds=5):
+        bank.profiles.send(bodies)
+        for upserted_profiles in (20, 80):
+            until(lambda least=upserted_profiles: len(killed()) >= least, f"{upserted_profiles} are there")
+            bank.kill_functions()
+        bank.profiles.wait_until_drained()
+    assert bank.died_at_work(bank.profiles) > 0
+    letters = bank.profiles.take_dead_letters()
+    assert list(violations(killed(), upserted(bodies, letters))) == []
+    assert list(vanished(bodies, letters)) == []
