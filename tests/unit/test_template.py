@@ -1,13 +1,16 @@
 """Rules of template.yaml that matter enough to be kept by a test."""
 
+import json
 from typing import Any
 
 import pytest
 import yaml
 
 from conditional_writes.client import SLOWEST_CALL_SECONDS
+from conditional_writes.jobs import UNRESOLVED
+from conditional_writes.locks import Locks, lease_seconds_of
 from conditional_writes.settling import RESERVED_SECONDS
-from tests.local_aws.function import load_function
+from tests.local_aws.function import Context, load_function
 from tests.local_aws.server import PROJECT, Endpoint
 
 
@@ -49,6 +52,14 @@ SOURCES = {
     for name, function in FUNCTIONS.items()
     for event, source in function.get("Events", {}).items()
     if source["Type"] == "SQS"
+}
+
+
+SCHEDULES = {
+    name: (function, source["Properties"])
+    for name, function in FUNCTIONS.items()
+    for source in function.get("Events", {}).values()
+    if source["Type"] == "ScheduleV2"
 }
 
 
@@ -125,10 +136,38 @@ def test_an_alarm_counts_the_messages_that_are_in_each_dead_letter_queue() -> No
     dead = {
         queue["RedrivePolicy"]["deadLetterTargetArn"]["GetAtt"] for queue in QUEUES.values() if "RedrivePolicy" in queue
     }
+    for function, schedule in SCHEDULES.values():
+        dead |= {schedule["DeadLetterConfig"]["Arn"]["GetAtt"], function["DeadLetterQueue"]["TargetArn"]["GetAtt"]}
     alarms = [alarm for alarm in resources("AWS::CloudWatch::Alarm").values() if alarm["Namespace"] == "AWS/SQS"]
     assert {alarm["MetricName"] for alarm in alarms} == {"ApproximateNumberOfMessagesVisible"}
     watched = {alarm["Dimensions"][0]["Value"]["GetAtt"].removesuffix(".QueueName") for alarm in alarms}
     assert watched == {arn.removesuffix(".Arn") for arn in dead}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_gives_its_job_the_scheduled_time_and_loses_none(name: str) -> None:
+    function, schedule = SCHEDULES[name]
+    job = function["CodeUri"].removeprefix("functions/")
+    assert json.loads(schedule["Input"]) == {"job": job, "scheduled_time": UNRESOLVED}
+    assert schedule["FlexibleTimeWindow"] == {"Mode": "OFF"}
+    assert schedule["RetryPolicy"]["MaximumEventAgeInSeconds"] == 24 * 3600
+    assert schedule["OmitName"] is True
+    assert {schedule["State"]["Ref"], schedule["ScheduleExpression"]["Ref"]} <= TEMPLATE["Parameters"].keys()
+    dead = schedule["DeadLetterConfig"]["Arn"], function["DeadLetterQueue"]["TargetArn"]
+    assert dead == ({"GetAtt": "SchedulesDeadLetterQueue.Arn"}, {"GetAtt": "JobsDeadLetterQueue.Arn"})
+
+
+RETRIES_COME_AFTER_SECONDS = (60, 60 + 120)
+"""Lambda's, of an asynchronous call whose function failed."""
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_lease_of_a_run_that_was_killed_is_over_at_lambdas_last_retry(name: str) -> None:
+    function, _ = SCHEDULES[name]
+    lease = lease_seconds_of(Context(timeout_seconds=timeout(function)))
+    assert function["EventInvokeConfig"]["MaximumRetryAttempts"] == len(RETRIES_COME_AFTER_SECONDS)
+    assert lease + Locks.__init__.__kwdefaults__["clock_skew_seconds"] < RETRIES_COME_AFTER_SECONDS[-1]
+    assert function["RecursiveLoop"] == "Allow"
 
 
 @pytest.mark.parametrize("name", QUEUES)
@@ -190,4 +229,7 @@ def test_the_outputs_that_others_rely_on_are_there() -> None:
         "ProfilesDeadLetterQueueUrl",
         "ProfilesTableName",
         "UpsertProfilesFunctionName",
+        "LocksTableName",
+        "ReconcileAccountsFunctionName",
+        "ChargeOverdraftInterestFunctionName",
     }
