@@ -1,0 +1,97 @@
+"""The scheduled jobs of template.yaml as deployed, on a local AWS that enforces IAM."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from conditional_writes.items import from_dynamodb
+from conditional_writes.settling import RESERVED_SECONDS
+from tests.e2e.bank import Bank, until
+from tests.local_aws.checker import Books, violations
+from tests.local_aws.jobs import read_report, run_job, wrongly_charged
+from tests.local_aws.tables import scan
+
+NIGHT, NEXT_NIGHT = "2026-03-01T02:00:00+00:00", "2026-03-02T02:00:00+00:00"
+ACCOUNTS = 60
+"""More than a step of the reconciliation."""
+
+
+def body(transaction_id: str, name: str, **fields: Any) -> str:
+    return json.dumps({"transaction_id": transaction_id, "account_id": name} | fields)
+
+
+@pytest.fixture(scope="module")
+def overdrawn(bank: Bank) -> Books:
+    """The books, some accounts below zero; nothing is on the way."""
+    names = [f"job-{number:02}" for number in range(ACCOUNTS)]
+    limit = {"type": "open_account", "currency": "EUR", "overdraft_limit": "-1000"}
+    bank.transactions.send([body("open", name, **limit) for name in names])
+    bank.transactions.wait_until_drained()
+    bank.transactions.send([body("spend", name, amount="-365.00") for name in names[::2]])
+    bank.transactions.wait_until_drained()
+    return bank.books()
+
+
+def test_interest_is_charged_once_though_its_day_is_delivered_twice(bank: Bank, overdrawn: Books) -> None:
+    first = run_job(bank.stack, "charge_overdraft_interest", NIGHT)
+    assert first["outcome"] == "Done"
+    bank.transactions.wait_until_drained()
+    once = bank.books()
+    assert list(wrongly_charged(overdrawn, once, "2026-03-01")) == []
+    again = run_job(bank.stack, "charge_overdraft_interest", NIGHT)
+    assert (again["outcome"], again["reason"]) == (
+        "DoneBefore",
+        f"lock 'charge_overdraft_interest': window {NIGHT} was done before",
+    )
+    bank.transactions.wait_until_drained()
+    assert bank.books() == once
+    assert violations(once) == []
+
+
+def test_a_night_is_reconciled_once_and_all_is_well(bank: Bank, overdrawn: Books) -> None:
+    assert run_job(bank.stack, "reconcile_accounts", NIGHT)["outcome"] == "Done"
+    report = read_report(bank.stack, NIGHT)
+    assert run_job(bank.stack, "reconcile_accounts", NIGHT)["outcome"] == "DoneBefore"
+    assert read_report(bank.stack, NIGHT) == report
+    assert (report["accounts_checked"], report["first_mismatches"]) == (len(overdrawn.accounts), [])
+
+
+def test_a_job_calls_itself_until_it_is_done(bank: Bank, overdrawn: Books) -> None:
+    lambda_ = bank.stack.endpoint.client("lambda")
+    name = bank.stack["ReconcileAccountsFunctionName"]
+    # With no time beyond what is kept for the last request, each invocation takes one step.
+    lambda_.update_function_configuration(FunctionName=name, Timeout=int(RESERVED_SECONDS))
+    try:
+        assert run_job(bank.stack, "reconcile_accounts", NEXT_NIGHT)["outcome"] == "GoesOn"
+        until(lambda: _lock(bank)["windows_done"][-1] == NEXT_NIGHT, "the night is done")
+    finally:
+        lambda_.update_function_configuration(FunctionName=name, Timeout=120)
+    assert read_report(bank.stack, NEXT_NIGHT)["accounts_checked"] == len(overdrawn.accounts)
+
+
+def _lock(bank: Bank, name: str = "reconcile_accounts") -> dict[str, Any]:
+    items = map(from_dynamodb, scan(bank.stack.endpoint, bank.stack["LocksTableName"]))
+    return next(item for item in items if item["lock_key"] == name)
+
+
+def test_the_schedule_starts_the_job(bank: Bank, overdrawn: Books) -> None:
+    """Once, a second from now, with the target that the template gives it; a local AWS doesn't fill in the time."""
+    assert overdrawn
+    scheduler = bank.stack.endpoint.client("scheduler")
+    targets = [
+        scheduler.get_schedule(Name=schedule["Name"])["Target"]
+        for page in scheduler.get_paginator("list_schedules").paginate()
+        for schedule in page["Schedules"]
+    ]
+    [target] = [target for target in targets if "reconcile_accounts" in target["Input"]]
+    soon = datetime.now(UTC) + timedelta(seconds=1)
+    scheduler.create_schedule(
+        Name="soon",
+        ScheduleExpression=f"at({soon:%Y-%m-%dT%H:%M:%S})",
+        FlexibleTimeWindow={"Mode": "OFF"},
+        Target=target,
+    )
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).isoformat()
+    until(lambda: today in _lock(bank)["windows_done"], "today is done")
