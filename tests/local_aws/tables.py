@@ -26,6 +26,11 @@ def create_profiles_table(endpoint: Endpoint, prefix: str) -> str:
     return _create_table(endpoint, f"{prefix}-profiles", "account_id")
 
 
+def create_locks_table(endpoint: Endpoint, prefix: str) -> str:
+    """A fresh table for locks: its name."""
+    return _create_table(endpoint, f"{prefix}-locks", "lock_key")
+
+
 def _create_table(endpoint: Endpoint, name: str, *keys: str) -> str:
     client = endpoint.client("dynamodb")
     client.create_table(

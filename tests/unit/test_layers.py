@@ -63,7 +63,7 @@ def test_what_the_library_offers_needs_no_powertools() -> None:
 
 
 OURS = {"conditional_writes", "ledger"}
-FOR_TYPES_ONLY = {"types_boto3_dynamodb", "types_boto3_sqs"}
+FOR_TYPES_ONLY = {"types_boto3_dynamodb", "types_boto3_lambda", "types_boto3_sqs"}
 
 
 def test_the_dependencies_layer_names_what_is_imported_and_no_more() -> None:
