@@ -14,21 +14,11 @@ from conditional_writes import Conflict, Deadline, OutcomeUnknown, Put, exists, 
 from conditional_writes.items import from_dynamodb
 from conditional_writes.locks import OVERRUN_SECONDS, Lock, LockLost, Locks, LockTaken, WindowDone, lease_seconds_of
 from tests.faults.faults import Fault, Faults, between_tries
+from tests.local_aws.clock import START, Clock
 from tests.local_aws.function import Context
 from tests.local_aws.server import Endpoint
 
 _numbers = itertools.count(1)
-START = 1_800_000_000.0
-
-
-class Clock:
-    """Stands still until it is told otherwise."""
-
-    def __init__(self) -> None:
-        self.seconds = START
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 class Table:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ledger.accounts import Account, AccountStatus
-from ledger.messages import CloseAccount, OpenAccount, SetOverdraftLimit, Transaction, Transfer
+from ledger.messages import ChargeInterest, CloseAccount, OpenAccount, SetOverdraftLimit, Transaction, Transfer
 
 NOW = "2026-01-31T12:00:00.000+00:00"
 
@@ -59,6 +59,10 @@ def closing(transaction_id: str = "t-1") -> CloseAccount:
     return CloseAccount(transaction_id=transaction_id, account_id="alice")
 
 
+def interest(annual_rate: str = "0.12", transaction_id: str = "t-1", account_id: str = "alice") -> ChargeInterest:
+    return ChargeInterest(transaction_id=transaction_id, account_id=account_id, annual_rate=Decimal(annual_rate))
+
+
 LARGEST: dict[str, Any] = {
     "amount": Decimal(f"{'1' * 38}e-130"),
     "occurred_at": datetime(2026, 2, 28, 12, 0, 0, 1, tzinfo=UTC),
@@ -103,6 +107,11 @@ def transfer_body(**fields: str | None) -> str:
 
 def opening_body(**fields: str | None) -> str:
     start = {"type": '"open_account"', "transaction_id": '"t-1"', "account_id": '"alice"', "currency": '"EUR"'}
+    return _body(start | fields)
+
+
+def interest_body(**fields: str | None) -> str:
+    start = {"type": '"charge_interest"', "transaction_id": '"t-1"', "account_id": '"alice"', "annual_rate": "0.12"}
     return _body(start | fields)
 
 

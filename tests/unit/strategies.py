@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from conditional_writes import EXACT
-from ledger.messages import CloseAccount, Message, OpenAccount, SetOverdraftLimit, Transaction, Transfer
+from ledger.messages import ChargeInterest, CloseAccount, Message, OpenAccount, SetOverdraftLimit, Transaction, Transfer
 from ledger.profiles import MAXIMUM_NAMES, ProfileUpdate
 
 ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128)
@@ -41,6 +41,16 @@ def exact_numbers(draw: st.DrawFn) -> Decimal:
 
 everyday_amounts = st.decimals(-1000, 1000, places=2).filter(bool)
 everyday_limits = st.integers(-5, 0).map(lambda hundreds: Decimal(100 * hundreds))
+everyday_rates = st.decimals("0.001", 1, places=3)
+
+
+@st.composite
+def exact_rates(draw: st.DrawFn) -> Decimal:
+    """Any above 0 and at most 1 that DynamoDB can hold."""
+    digits = draw(st.integers(1, EXACT.prec))
+    coefficient = draw(st.integers(1, 10**digits - 1))
+    exponent = draw(st.integers(EXACT.Emin, -len(str(coefficient))))
+    return Decimal((0, tuple(map(int, str(coefficient))), exponent))
 
 
 @st.composite
@@ -64,6 +74,7 @@ def messages_of(
     transaction_ids: st.SearchStrategy[str],
     amounts: st.SearchStrategy[Decimal] = everyday_amounts,
     limits: st.SearchStrategy[Decimal] = everyday_limits,
+    rates: st.SearchStrategy[Decimal] = everyday_rates,
 ) -> st.SearchStrategy[Message]:
     """Those that move money most of all; few closings, or the rest of a sequence is about a closed account."""
     currencies = st.sampled_from(["EUR", "EUR", "CHF"])
@@ -72,8 +83,9 @@ def messages_of(
     between = transfers(account_ids, transaction_ids, amounts)
     openings = st.builds(OpenAccount, **whose, currency=currencies, overdraft_limit=limits)
     limit_changes = st.builds(SetOverdraftLimit, **whose, overdraft_limit=limits)
+    charges = st.builds(ChargeInterest, **whose, annual_rate=rates)
     closings = st.builds(CloseAccount, **whose)
-    kinds = [payments] * 4 + [between] * 4 + [limit_changes] * 2 + [openings, closings]
+    kinds = [payments] * 4 + [between] * 4 + [limit_changes] * 2 + [charges] * 2 + [openings, closings]
     return st.sampled_from(kinds).flatmap(lambda kind: kind)
 
 
@@ -81,7 +93,7 @@ def messages_of(
 def any_message(draw: st.DrawFn) -> Message:
     """With all that a message may have."""
     limits = exact_numbers().map(lambda number: -abs(number)) | st.just(Decimal(0))
-    message = draw(messages_of(ids, ids, exact_numbers(), limits))
+    message = draw(messages_of(ids, ids, exact_numbers(), limits, exact_rates() | st.just(Decimal(1))))
     fields = {name: getattr(message, name) for name in message.__struct_fields__}
     return type(message)(**fields | draw(optional_fields))
 

@@ -7,7 +7,8 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from conditional_writes.dead_letters import MAXIMUM_BYTES, MAXIMUM_REASON_CHARACTERS, DeadLetter, send_dead_letters
+from conditional_writes.dead_letters import MAXIMUM_REASON_CHARACTERS, DeadLetter, send_dead_letters
+from conditional_writes.sending import MAXIMUM_BYTES
 from tests.local_aws.function import record
 from tests.unit.stubs import Stubbed
 

@@ -18,6 +18,7 @@ from tests.unit import refusals
 from tests.unit.refusals import NOT_FOR_SQS, REASON_CHARACTERS
 from tests.unit.samples import (
     in_json,
+    interest_body,
     largest_transaction,
     largest_transfer,
     opening_body,
@@ -27,12 +28,13 @@ from tests.unit.samples import (
 )
 from tests.unit.strategies import any_message, exact_numbers
 
-TYPES = "open_account, transaction, transfer, set_overdraft_limit, close_account"
+TYPES = "open_account, transaction, transfer, set_overdraft_limit, close_account, charge_interest"
 NUMBER = 'expected a decimal number, such as "-12.50"'
 FINITE = "expected a finite decimal number"
 RANGE = "expected a number between 1E-130 and 9.9E+125"
 CURRENCY = 'expected three capital letters, such as "EUR"'
 TIME = 'expected an ISO 8601 time with its offset, such as "2026-02-28T12:00:00Z"'
+RATE = 'annual_rate: expected a number above zero and at most 1, such as "0.12" for 12 %'
 LIMIT = "expected zero or less: how far below zero the balance may go"
 
 REFUSED = {
@@ -113,6 +115,23 @@ REFUSED = {
         "body: object contains unknown field `account_id`",
     ),
     "a transfer's currency": (transfer_body(currency='"EUR"'), "body: object contains unknown field `currency`"),
+    "no rate": (interest_body(annual_rate=None), "body: object missing required field `annual_rate`"),
+    "a rate of zero": (interest_body(annual_rate="0.0"), RATE),
+    "a rate below zero": (interest_body(annual_rate='"-0.12"'), RATE),
+    "a rate above 1": (interest_body(annual_rate="1.0001"), RATE),
+    "a rate in percent": (interest_body(annual_rate="12"), RATE),
+    "a rate that is NaN": (interest_body(annual_rate="NaN"), f"annual_rate: {FINITE}, got NaN"),
+    "a rate that is infinite, in a string": (interest_body(annual_rate='"inf"'), f"annual_rate: {FINITE}"),
+    "a rate with a percent sign": (interest_body(annual_rate='"12%"'), f"annual_rate: {NUMBER}"),
+    "a rate that is spelled otherwise": (interest_body(annual_rate='"0.1_2"'), f"annual_rate: {NUMBER}"),
+    "a rate of 39 digits": (
+        interest_body(annual_rate="0." + "1" * 39),
+        "annual_rate: 39 digits, expected at most 38",
+    ),
+    "a rate too close to zero for DynamoDB": (interest_body(annual_rate="1e-131"), f"annual_rate: {RANGE}"),
+    "a rate null": (interest_body(annual_rate="null"), "annual_rate: expected `decimal`, got `null`"),
+    "interest with an amount": (interest_body(amount="1"), "body: object contains unknown field `amount`"),
+    "a payment with a rate": (transaction_body(annual_rate="0.1"), "body: object contains unknown field `annual_rate`"),
     "currency in small letters": (transaction_body(currency='"eur"'), f"currency: {CURRENCY}"),
     "currency of four letters": (transaction_body(currency='"EURO"'), f"currency: {CURRENCY}"),
     "currency and a newline": (transaction_body(currency='"EUR\\n"'), f"currency: {CURRENCY}"),
@@ -168,6 +187,7 @@ def test_what_is_refused_is_told_which_field_and_what_was_expected(body: str, re
 HOSTILE = {
     "a zero with a huge exponent": transaction_body(amount='"0e999999999"'),
     "a bare zero with a huge exponent": transaction_body(amount="0e999999999"),
+    "a rate with a huge negative exponent": interest_body(annual_rate="1e-999999999"),
     "a huge exponent": transaction_body(amount="1e999999999"),
     "a huge exponent in a string": transaction_body(amount='"1e999999999"'),
     "a huge negative exponent": transaction_body(amount="1e-999999999"),
@@ -274,6 +294,17 @@ def test_a_limit_of_zero_has_one_spelling(spelling: str) -> None:
     assert decode(opening_body(overdraft_limit=spelling)).request() == decode(opening_body()).request()
 
 
+@pytest.mark.parametrize("spelling", ["0.12", '"0.12"', "12e-2", '"0.1200"', '"1.2E-1"'])
+def test_a_rate_is_read_exactly_and_has_one_spelling(spelling: str) -> None:
+    assert decode(interest_body(annual_rate=spelling)).request()["annual_rate"] == "0.12"
+
+
+@pytest.mark.parametrize("spelling", ["1", "1.000", "1e-130", "0." + "9" * 38])
+def test_a_rate_is_above_zero_and_at_most_1(spelling: str) -> None:
+    message = decode(interest_body(annual_rate=spelling))
+    assert Decimal(message.request()["annual_rate"]) == Decimal(spelling)
+
+
 @pytest.mark.parametrize("spelling", ["12_50", "\u0661\u0662", "\uff11", " 1", "1\n"])
 def test_an_amount_is_spelled_as_in_json(spelling: str) -> None:
     assert reason_of(transaction_body(amount=in_json(spelling))) == f"amount: {NUMBER}"
@@ -369,7 +400,7 @@ def test_a_request_is_a_body_of_the_same_message(message: Message) -> None:
 names = st.sampled_from(
     [
         *("type", "transaction_id", "account_id", "from_account_id", "to_account_id"),
-        *("amount", "currency", "overdraft_limit", "occurred_at", "metadata"),
+        *("amount", "currency", "overdraft_limit", "annual_rate", "occurred_at", "metadata"),
     ]
 )
 values: st.SearchStrategy[Any] = st.recursive(
@@ -383,7 +414,7 @@ values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(names | st.text(), inner),
     max_leaves=8,
 )
-valid = st.sampled_from([json.loads(transaction_body()), json.loads(transfer_body())])
+valid = st.sampled_from(list(map(json.loads, [transaction_body(), transfer_body(), interest_body()])))
 bodies = (
     st.text()
     | st.text(st.characters())  # lone surrogates too

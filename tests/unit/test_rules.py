@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from decimal import Context, Decimal
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 
 import pytest
@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from ledger.accounts import Account, AccountStatus, account_from_item, account_item
-from ledger.messages import Message, Transaction, Transfer
+from ledger.messages import ChargeInterest, Message, Transaction, Transfer
 from ledger.rules import Decision, Reason, Status, UnknownAccount, decide
-from tests.unit.samples import ALICE, BOB, CLOSED, closing, limit, opening, payment, transfer
-from tests.unit.strategies import exact_numbers, messages_of
+from tests.unit.samples import ALICE, BOB, CLOSED, closing, interest, limit, opening, payment, transfer
+from tests.unit.strategies import exact_numbers, exact_rates, messages_of
 
 POSTED = {
     "a credit": (payment(25), ALICE, replace(ALICE, balance=Decimal(125))),
@@ -181,10 +181,87 @@ def test_an_account_opens_empty_at_version_1() -> None:
     assert decision.account == Account("alice", Decimal(0), Decimal(-50), "CHF", AccountStatus.OPEN, 1)
 
 
-@pytest.mark.parametrize("message", [payment(), limit(0), closing()], ids=["transaction", "limit", "closing"])
+@pytest.mark.parametrize(
+    "message",
+    [payment(), limit(0), closing(), interest()],
+    ids=["transaction", "limit", "closing", "interest"],
+)
 def test_nothing_is_decided_about_an_account_that_is_not_open_yet(message: Message) -> None:
     with pytest.raises(UnknownAccount, match=r"^account_id: no account 'alice' has been opened$"):
         decide(message, None)
+
+
+LOWEST = Decimal("-9.99e125")
+INTEREST = {
+    "rounded down": ("-100", "0.12", "0.03"),  # 0.0328…
+    "rounded up": ("-118", "0.12", "0.04"),  # 0.0387…
+    "exact": ("-365", "0.12", "0.12"),
+    "half, to the even below": ("-36.50", "0.05", "0"),  # 0.005
+    "half, to the even above": ("-109.50", "0.05", "0.02"),  # 0.015
+    "half, to the even below again": ("-182.50", "0.05", "0.02"),  # 0.025
+    "a hair more than half": ("-36.5000000000000000000000000000000001", "0.05", "0.01"),
+    "a hair less than half": ("-109.4999999999999999999999999999999999", "0.05", "0.01"),
+    "the whole debt a year": ("-365", "1", "1"),
+    "too little for a cent": ("-0.01", "1", "0"),
+    "none at zero": ("0", "0.12", "0"),
+    "none above zero": ("1000", "0.12", "0"),
+    "none on the largest balance": ("9.9e125", "1", "0"),
+    "a debt of 36 digits": (f"-{34 * '9'}.99", "0.365", "1e31"),  # 9…9.99999
+    "the smallest debt": ("-1e-130", "1", "0"),
+    "the smallest rate": ("-1e36", "1e-130", "0"),
+    "the smallest rate on the largest debt": ("-3.65e125", "1e-127", "0"),
+    "a debt of 39 digits, most of them zero": ("-365e36", "0.1", "1e35"),
+    "a debt of many zeros": ("-3.65e100", "1e-2", "1e96"),
+}
+
+
+@pytest.mark.parametrize(("balance", "rate", "charged"), INTEREST.values(), ids=INTEREST)
+def test_interest_is_a_days_share_of_the_debt_rounded_half_to_even(balance: str, rate: str, charged: str) -> None:
+    account = replace(ALICE, balance=Decimal(balance), overdraft_limit=LOWEST)
+    [decision] = decide(interest(rate), account)
+    amount = Decimal(charged).copy_negate()
+    assert (decision.status, decision.amount) == (Status.POSTED, amount)
+    after = EXACT.add(account.balance, amount)
+    assert decision.account == replace(account, balance=after, version=8)
+
+
+INTEREST_REJECTED = {
+    "below the limit": ("-49.99", "-50", "0.365", Reason.OVERDRAFT_LIMIT),
+    "of an account at its limit": ("-50", "-50", "0.365", Reason.OVERDRAFT_LIMIT),
+    "of 39 digits": ("-" + 38 * "7" + "e3", "-9e125", "1", Reason.BALANCE_OUT_OF_RANGE),
+    "making a balance of 39 digits": ("-1e37", "-9e125", "0.01", Reason.BALANCE_OUT_OF_RANGE),
+}
+
+
+@pytest.mark.parametrize(("balance", "lowest", "rate", "reason"), INTEREST_REJECTED.values(), ids=INTEREST_REJECTED)
+def test_interest_is_rejected_as_another_debit_is(balance: str, lowest: str, rate: str, reason: Reason) -> None:
+    account = replace(ALICE, balance=Decimal(balance), overdraft_limit=Decimal(lowest))
+    assert decide(interest(rate), account) == (Decision(replace(account, version=8), Decimal(0), reason),)
+
+
+def test_interest_down_to_the_limit_is_posted() -> None:
+    account = replace(ALICE, balance=Decimal("-49.95"))
+    [decision] = decide(interest("0.365"), account)
+    assert (decision.status, decision.account.balance) == (Status.POSTED, Decimal(-50))
+
+
+def test_a_closed_account_is_charged_nothing() -> None:
+    [decision] = decide(interest(), CLOSED)
+    assert (decision.reason, decision.amount) == (Reason.ACCOUNT_CLOSED, 0)
+
+
+@given(exact_numbers(), exact_rates())
+def test_any_debts_interest_is_what_a_thousand_digits_make_of_it(number: Decimal, rate: Decimal) -> None:
+    wide = Context(prec=1000, rounding=ROUND_HALF_EVEN)
+    balance = number.copy_abs().copy_negate()
+    exactly = wide.divide(wide.multiply(balance, rate), Decimal(365))
+    amount = wide.quantize(exactly, Decimal("0.01"))
+    [decision] = decide(interest(str(rate)), replace(ALICE, balance=balance, overdraft_limit=LOWEST))
+    if fits_dynamodb(Fraction(amount)) and fits_dynamodb(Fraction(balance) + Fraction(amount)):
+        assert (decision.reason, decision.amount) == (None, amount)
+        assert Fraction(decision.account.balance) == Fraction(balance) + Fraction(amount)
+    else:
+        assert (decision.reason, decision.amount) == (Reason.BALANCE_OUT_OF_RANGE, 0)
 
 
 @pytest.mark.parametrize("account", [ALICE, CLOSED], ids=["open", "closed"])
@@ -217,7 +294,9 @@ def days(messages: st.SearchStrategy[Message], limit: str) -> st.SearchStrategy[
 
 whose = (st.sampled_from(["alice", "bob"]), st.just("t-1"))
 extreme_limits = exact_numbers().map(lambda number: -abs(number))
-any_day = days(messages_of(*whose), "-200") | days(messages_of(*whose, exact_numbers(), extreme_limits), "-9.9e125")
+any_day = days(messages_of(*whose), "-200") | days(
+    messages_of(*whose, exact_numbers(), extreme_limits, exact_rates()), "-9.9e125"
+)
 
 
 @given(any_day)
@@ -257,6 +336,8 @@ def test_only_what_is_posted_moves_money_and_a_transfer_moves_it_from_one_accoun
         match message:
             case Transaction(amount=amount) if made[0].status is Status.POSTED:
                 assert amounts == [amount]
+            case ChargeInterest() if made[0].status is Status.POSTED:
+                assert amounts[0] <= 0
             case Transfer(amount=amount) if made[0].status is Status.POSTED:
                 assert amounts == [amount.copy_negate(), amount]
             case _:
@@ -264,10 +345,11 @@ def test_only_what_is_posted_moves_money_and_a_transfer_moves_it_from_one_accoun
 
 
 @given(any_day)
-def test_money_comes_and_goes_by_transactions_alone(messages: list[Message]) -> None:
+def test_money_comes_and_goes_by_transactions_and_interest_alone(messages: list[Message]) -> None:
     balances = sum(Fraction(story[-1].account.balance) for story in stories(messages))
     posted = zip(messages, decisions(messages), strict=True)
-    assert balances == sum(Fraction(made[0].amount) for message, made in posted if isinstance(message, Transaction))
+    by_these = (Transaction, ChargeInterest)
+    assert balances == sum(Fraction(made[0].amount) for message, made in posted if isinstance(message, by_these))
 
 
 @given(any_day)

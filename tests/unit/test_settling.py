@@ -9,7 +9,7 @@ import pytest
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from conditional_writes.dead_letters import NotSentError
+from conditional_writes.sending import NotSent
 from conditional_writes.settling import RESERVED_SECONDS, Counts, GivenUp, Settling, deadline_of, receive_count
 from tests.local_aws.function import Context, record
 from tests.unit.stubs import Stubbed
@@ -63,7 +63,7 @@ def test_what_could_not_be_dead_lettered_goes_back_to_the_queue_and_is_logged(st
     stubbed_sqs.answers("send_message_batch", {"Successful": [], "Failed": [failed]})
     batch = records(1, 1)
     first, second = settling(stubbed_sqs, log).settle(batch, [Poison(), Poison()])
-    assert isinstance(first, NotSentError)
+    assert isinstance(first, NotSent)
     assert second is None
     [line] = map(json.loads, log.getvalue().splitlines())
     assert (line["level"], line["message"], line["message_id"]) == ("ERROR", "not dead-lettered", batch[0].message_id)

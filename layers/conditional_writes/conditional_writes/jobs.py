@@ -5,6 +5,7 @@ once or hours later, and the function may die anywhere in between: the lock's re
 far the one at hand has come.
 """
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -68,15 +69,17 @@ class Job(NamedTuple):
         window = scheduled_time.isoformat()
         about = {"job": self.name, "scheduled_time": window}
         why = f"for {window}, request {context.aws_request_id}"
-        try:
-            with self.locks.once(self.name, window, lease_seconds=lease_seconds_of(context), why=why) as lock:
-                self.logger.info("started", extra=about | {"token": lock.token, "place": lock.place})
-                done = self._work_on(lock, scheduled_time, deadline_of(context))
-        except WindowDone as error:
-            return about | {"outcome": self._came_to("DoneBefore", about), "reason": str(error)}
-        except LockTaken as error:
-            self._came_to("Refused", about | {"reason": str(error)})
-            raise
+        with contextlib.ExitStack() as held:
+            once = self.locks.once(self.name, window, lease_seconds=lease_seconds_of(context), why=why)
+            try:
+                lock = held.enter_context(once)
+            except WindowDone as error:
+                return about | {"outcome": self._came_to("DoneBefore", about), "reason": str(error)}
+            except LockTaken as error:
+                self._came_to("Refused", about | {"reason": str(error)})
+                raise
+            self.logger.info("started", extra=about | {"token": lock.token, "place": lock.place})
+            done = self._work_on(lock, scheduled_time, deadline_of(context))
         if not done:
             _call_again(event, context)
         return about | {"outcome": self._came_to("Done" if done else "GoesOn", about)}
@@ -120,7 +123,11 @@ class Job(NamedTuple):
 
 
 def _call_again(event: Any, context: LambdaContext) -> None:
-    """With the same event, not waiting for it."""
+    """With the same event, not waiting for it.
+
+    Lambda takes that for a loop, and drops the 17th call of a chain, unless the function's `RecursiveLoop` is `Allow`:
+    https://aws.amazon.com/blogs/compute/detecting-and-stopping-recursive-loops-in-aws-lambda-functions/
+    """
     lambda_client().invoke(
         FunctionName=context.invoked_function_arn, InvocationType="Event", Payload=json.dumps(event).encode()
     )

@@ -103,12 +103,27 @@ class CloseAccount(AccountMessage, frozen=True, tag="close_account"):
     pass
 
 
+class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):
+    """Debits a day's overdraft interest, where the balance is below zero when this is decided.
+
+    With the rate and no amount: sent again after the balance has moved, it still is the same message.
+    """
+
+    annual_rate: Decimal
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "annual_rate", exact("annual_rate", self.annual_rate))
+        if not 0 < self.annual_rate <= 1:
+            raise ValueError('annual_rate: expected a number above zero and at most 1, such as "0.12" for 12 %')
+
+
 class _Glance(msgspec.Struct):
     """A first look: which type it is, and its numbers as they are spelled."""
 
     type: str = "transaction"
     amount: msgspec.Raw = msgspec.Raw(b"0")
     overdraft_limit: msgspec.Raw = msgspec.Raw(b"0")
+    annual_rate: msgspec.Raw = msgspec.Raw(b"0")
 
 
 _MESSAGES: dict[str, type[Message]] = {
@@ -117,6 +132,7 @@ _MESSAGES: dict[str, type[Message]] = {
     "transfer": Transfer,
     "set_overdraft_limit": SetOverdraftLimit,
     "close_account": CloseAccount,
+    "charge_interest": ChargeInterest,
 }
 _glance_decoder = msgspec.json.Decoder(_Glance)
 _decoders = {name: msgspec.json.Decoder(message) for name, message in _MESSAGES.items()}
@@ -130,6 +146,7 @@ def decode(body: str) -> Message:
     message = decoded(body, _decoders[glance.type], _EXPECTATIONS)
     _check_spelling("amount", glance.amount)
     _check_spelling("overdraft_limit", glance.overdraft_limit)
+    _check_spelling("annual_rate", glance.annual_rate)
     check_time("occurred_at", message.occurred_at)
     return message
 

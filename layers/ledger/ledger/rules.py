@@ -7,13 +7,27 @@ order is the account's whole story, and `decide` replays it.
 from collections.abc import Sequence
 from decimal import Decimal, Inexact, Overflow
 from enum import StrEnum
+from fractions import Fraction
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from ledger.accounts import Account, AccountStatus
-from ledger.messages import CloseAccount, Message, OpenAccount, SetOverdraftLimit, Transaction, Transfer
+from ledger.messages import (
+    ChargeInterest,
+    CloseAccount,
+    Message,
+    OpenAccount,
+    SetOverdraftLimit,
+    Transaction,
+    Transfer,
+)
+
+DAYS_PER_YEAR = 365
+"""In a leap year, too."""
+INTEREST_UNIT = Decimal("0.01")
+"""A day's interest is rounded to a multiple of this, half to even. Whatever the currency."""
 
 
 class Status(StrEnum):
@@ -93,6 +107,8 @@ def _change(message: Message, account: Account) -> Decision:
             if account.balance != 0:
                 return _rejected(account, Reason.BALANCE_NOT_ZERO)
             return _posted(replace(account, status=AccountStatus.CLOSED))
+        case ChargeInterest(annual_rate=annual_rate):
+            return _interest(account, annual_rate)
     raise AssertionError(f"no rule for {type(message).__name__}")
 
 
@@ -117,6 +133,22 @@ def _movement(account: Account, amount: Decimal, currency: str) -> Decision:
     if amount < 0 and balance < account.overdraft_limit:
         return _rejected(account, Reason.OVERDRAFT_LIMIT)
     return _posted(replace(account, balance=balance), amount)
+
+
+def _interest(account: Account, annual_rate: Decimal) -> Decision:
+    """A day's interest on what the account is below zero: a debit like another, rejected below the limit.
+
+    Posted with the amount 0 where there is none, or less than half a unit.
+    """
+    exactly = -Fraction(account.balance) * Fraction(annual_rate) / DAYS_PER_YEAR
+    units = round(exactly / Fraction(INTEREST_UNIT))  # once, and half to even
+    if units <= 0:
+        return _posted(account)
+    try:
+        debit = EXACT.multiply(Decimal(-units), INTEREST_UNIT)
+    except (Inexact, Overflow):
+        return _rejected(account, Reason.BALANCE_OUT_OF_RANGE)
+    return _movement(account, debit, account.currency)
 
 
 def _posted(account: Account, amount: Decimal = Decimal(0)) -> Decision:

@@ -1,0 +1,68 @@
+"""Messages on their way to a queue: all of them, or it is said how many weren't sent."""
+
+from typing import Any
+
+import pytest
+
+from conditional_writes import sending
+from conditional_writes.sending import TRIES, Message, NotSent, send_all
+from tests.unit.stubs import Stubbed
+
+QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "LONGEST_PAUSE_SECONDS", 0)
+
+
+def messages(number: int) -> list[Message]:
+    return [Message(f"body {index}") for index in range(number)]
+
+
+def bodies(parameters: dict[str, Any]) -> list[str]:
+    return [entry["MessageBody"] for entry in parameters["Entries"]]
+
+
+def answer(sqs: Stubbed, *failed: int) -> None:
+    entries = [{"Id": str(index), "SenderFault": False, "Code": "InternalError"} for index in failed]
+    sqs.answers("send_message_batch", {"Successful": [], "Failed": entries})
+
+
+def test_ten_go_in_one_request(stubbed_sqs: Stubbed) -> None:
+    for _ in range(3):
+        answer(stubbed_sqs)
+    send_all(stubbed_sqs.client, QUEUE, messages(25))
+    assert [len(bodies(parameters)) for parameters in stubbed_sqs.parameters] == [10, 10, 5]
+
+
+def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(stubbed_sqs: Stubbed) -> None:
+    answer(stubbed_sqs, 1, 3)
+    answer(stubbed_sqs, 10)  # the second request's, of twelve
+    answer(stubbed_sqs, 2)  # of those three
+    answer(stubbed_sqs)
+    send_all(stubbed_sqs.client, QUEUE, messages(12))
+    assert [bodies(parameters) for parameters in stubbed_sqs.parameters[2:]] == [
+        ["body 1", "body 3", "body 10"],
+        ["body 10"],
+    ]
+
+
+def test_a_request_that_fails_is_sent_again(stubbed_sqs: Stubbed) -> None:
+    stubbed_sqs.refuses("send_message_batch", "InternalFailure")
+    answer(stubbed_sqs)
+    send_all(stubbed_sqs.client, QUEUE, messages(2))
+    assert [bodies(parameters) for parameters in stubbed_sqs.parameters] == [["body 0", "body 1"]] * 2
+
+
+def test_what_the_queue_never_takes_is_an_error_that_says_why(stubbed_sqs: Stubbed) -> None:
+    answer(stubbed_sqs, 1, 2)
+    for _ in range(TRIES - 1):
+        answer(stubbed_sqs, 0, 1)
+    with pytest.raises(NotSent, match=r"^2 messages weren't sent in 3 tries: InternalError$"):
+        send_all(stubbed_sqs.client, QUEUE, messages(3))
+
+
+def test_without_messages_there_is_no_request(stubbed_sqs: Stubbed) -> None:
+    send_all(stubbed_sqs.client, QUEUE, [])
+    assert stubbed_sqs.operations == []
