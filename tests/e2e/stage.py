@@ -18,54 +18,75 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.bank import until
 from tests.local_aws import stack
 from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.function import Context, process_transactions, upsert_profiles
+from tests.local_aws.demo import waiting_messages
+from tests.local_aws.function import (
+    Context,
+    Queue,
+    charge_overdraft_interest,
+    process_transactions,
+    reconcile_accounts,
+    record,
+    upsert_profiles,
+)
 from tests.local_aws.profiles_checker import Profiles, read_profiles
 from tests.local_aws.sam_local import write_settings
 from tests.local_aws.server import PROJECT, TOOLS, Endpoint, free_port, ministack, running
-from tests.local_aws.tables import Tables, create_profiles_table, create_tables, scan
+from tests.local_aws.tables import Tables, create_locks_table, create_profiles_table, create_tables, scan
 
 BASE_IMAGE = "public.ecr.aws/lambda/python"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What an event shows, beyond what those before it did: entries, accounts and profiles that are new or changed.
+    """What an event shows, beyond what those before it did: entries, accounts, profiles and reports, new or changed.
 
-    Of the event's records, by their index: which go back to the queue, and the reasons of those dead-lettered.
+    Of the event's records, by their index: which go back to the queue, and the reasons of those dead-lettered. Of a
+    job: what became of it.
     """
 
+    outcome: str | None = None
     journal: dict[str, str] = field(default_factory=dict)
     accounts: dict[str, str] = field(default_factory=dict)
     profiles: Profiles = field(default_factory=dict)
+    reports: dict[str, str] = field(default_factory=dict)
     back_on_the_queue: list[int] = field(default_factory=list)
     dead_lettered: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """`dead_letter_queue_urls`: each function's. `invoke` gives a function an event, and returns its response."""
+    """`dead_letter_queue_urls`: each function's that has a queue. `invoke` gives a function an event, and returns its
+    response; `post` returns once the transactions on the queue are posted, too.
+    """
 
     endpoint: Endpoint
     tables: Tables
     profiles_table: str
+    locks_table: str
     dead_letter_queue_urls: Mapping[str, str]
     invoke: Callable[[str, Path], Any]
+    post: Callable[[], None]
 
     def play(self, path: Path) -> Shown:
         """Gives the event to the function that its folder is named after."""
         function = path.parent.name
-        records = json.loads(path.read_text())["Records"]
-        journal, accounts, profiles = self._journal(), self._accounts(), self._profiles()
-        failures = [failure["itemIdentifier"] for failure in self.invoke(function, path)["batchItemFailures"]]
+        records = json.loads(path.read_text()).get("Records", [])
+        journal, accounts, profiles, reports = self._journal(), self._accounts(), self._profiles(), self._reports()
+        response = self.invoke(function, path)
+        self.post()
+        failures = [failure["itemIdentifier"] for failure in response.get("batchItemFailures", [])]
         bodies = [record["body"] for record in records]
-        letters = take_dead_letters(self.endpoint, self.dead_letter_queue_urls[function])
+        letters = take_dead_letters(self.endpoint, self.dead_letter_queue_urls[function]) if records else []
         assert len({letter.body for letter in letters}) == len(letters), f"{path}: a message was dead-lettered twice"
         return Shown(
+            outcome=response.get("outcome"),
             journal=_changed(journal, self._journal()),
             accounts=_changed(accounts, self._accounts()),
             profiles=_changed(profiles, self._profiles()),
+            reports=_changed(reports, self._reports()),
             back_on_the_queue=[index for index, record in enumerate(records) if record["messageId"] in failures],
             dead_lettered={bodies.index(letter.body): letter.reason or "" for letter in letters},
         )
@@ -88,6 +109,15 @@ class Stage:
     def _profiles(self) -> Profiles:
         return read_profiles(self.endpoint, self.profiles_table)
 
+    def _reports(self) -> dict[str, str]:
+        return {
+            item["lock_key"][
+                "S"
+            ]: f"{_plain(item['accounts_checked'])} accounts, {_plain(item['mismatches'])} mismatches"
+            for item in scan(self.endpoint, self.locks_table)
+            if "accounts_checked" in item
+        }
+
 
 def _changed[Item](before: Mapping[str, Item], after: Mapping[str, Item]) -> dict[str, Item]:
     return {key: item for key, item in after.items() if key not in before or item != before[key]}
@@ -102,17 +132,30 @@ def in_process(folder: Path) -> Iterator[Stage]:
     """Fresh tables and queues, and the handlers in this process."""
     with running(ministack(free_port(), folder / "ministack.log")) as endpoint:
         tables, profiles_table = create_tables(endpoint, "events"), create_profiles_table(endpoint, "events")
+        locks_table = create_locks_table(endpoint, "events")
+        teller, upserter = process_transactions(endpoint, tables), upsert_profiles(endpoint, profiles_table)
         functions = {
-            "process_transactions": process_transactions(endpoint, tables),
-            "upsert_profiles": upsert_profiles(endpoint, profiles_table),
+            "process_transactions": teller,
+            "upsert_profiles": upserter,
+            "charge_overdraft_interest": charge_overdraft_interest(endpoint, tables, locks_table, teller.QUEUE_URL),
+            "reconcile_accounts": reconcile_accounts(endpoint, tables, locks_table),
         }
 
         def invoke(function: str, event: Path) -> Any:
             response = functions[function].lambda_handler(json.loads(event.read_text()), Context())
             return json.loads(json.dumps(response))
 
-        dead = {name: function.DEAD_LETTER_QUEUE_URL for name, function in functions.items()}
-        yield Stage(endpoint, tables, profiles_table, dead, invoke)
+        def post() -> None:
+            sent = teller.sqs.receive_message(QueueUrl=teller.QUEUE_URL, MaxNumberOfMessages=10).get("Messages", [])
+            Queue([record(message["Body"]) for message in sent]).deliver_until_quiet(teller)
+            for message in sent:
+                teller.sqs.delete_message(QueueUrl=teller.QUEUE_URL, ReceiptHandle=message["ReceiptHandle"])
+
+        dead = {
+            "process_transactions": teller.DEAD_LETTER_QUEUE_URL,
+            "upsert_profiles": upserter.DEAD_LETTER_QUEUE_URL,
+        }
+        yield Stage(endpoint, tables, profiles_table, locks_table, dead, invoke, post)
 
 
 @contextlib.contextmanager
@@ -125,15 +168,18 @@ def sam_local_invoke(folder: Path) -> Iterator[Stage]:
     with running(ministack(free_port(), folder / "ministack.log", host)) as endpoint:
         deployed = stack.deploy(endpoint)
         settings = write_settings(deployed, folder)
+        sqs, queue_url = endpoint.client("sqs"), deployed["TransactionsQueueUrl"]
         yield Stage(
             endpoint,
             Tables(deployed["AccountsTableName"], deployed["JournalTableName"]),
             deployed["ProfilesTableName"],
+            deployed["LocksTableName"],
             {
                 "process_transactions": deployed["TransactionsDeadLetterQueueUrl"],
                 "upsert_profiles": deployed["ProfilesDeadLetterQueueUrl"],
             },
             lambda function, event: _sam_local_invoke(endpoint, settings, function, event),
+            lambda: until(lambda: not waiting_messages(sqs, queue_url), "all is posted"),
         )
 
 
@@ -167,6 +213,6 @@ def _sam_local_invoke(endpoint: Endpoint, settings: Path, function: str, event: 
         text=True,
     )
     # SAM ends well, too, where the function did not: without a response then, or with its error.
-    if finished.returncode or "batchItemFailures" not in finished.stdout:
+    if finished.returncode or not any(word in finished.stdout for word in ("batchItemFailures", "outcome")):
         pytest.fail(f"sam local invoke of {event.name}:\n{finished.stdout}\n{finished.stderr}")
     return json.loads(finished.stdout)

@@ -13,7 +13,8 @@ from tests.local_aws.checker import Books, violations
 from tests.local_aws.jobs import read_report, run_job, wrongly_charged
 from tests.local_aws.tables import scan
 
-NIGHT, NEXT_NIGHT = "2026-03-01T02:00:00+00:00", "2026-03-02T02:00:00+00:00"
+NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
+NEXT_NIGHT = NIGHT + timedelta(days=1)
 ACCOUNTS = 60
 """More than a step of the reconciliation."""
 
@@ -39,11 +40,11 @@ def test_interest_is_charged_once_though_its_day_is_delivered_twice(bank: Bank, 
     assert first["outcome"] == "Done"
     bank.transactions.wait_until_drained()
     once = bank.books()
-    assert list(wrongly_charged(overdrawn, once, "2026-03-01")) == []
+    assert list(wrongly_charged(overdrawn, once, NIGHT.date())) == []
     again = run_job(bank.stack, "charge_overdraft_interest", NIGHT)
     assert (again["outcome"], again["reason"]) == (
         "DoneBefore",
-        f"lock 'charge_overdraft_interest': window {NIGHT} was done before",
+        f"lock 'charge_overdraft_interest': window {NIGHT.isoformat()} was done before",
     )
     bank.transactions.wait_until_drained()
     assert bank.books() == once
@@ -65,7 +66,7 @@ def test_a_job_calls_itself_until_it_is_done(bank: Bank, overdrawn: Books) -> No
     lambda_.update_function_configuration(FunctionName=name, Timeout=int(RESERVED_SECONDS))
     try:
         assert run_job(bank.stack, "reconcile_accounts", NEXT_NIGHT)["outcome"] == "GoesOn"
-        until(lambda: _lock(bank)["windows_done"][-1] == NEXT_NIGHT, "the night is done")
+        until(lambda: _lock(bank)["windows_done"][-1] == NEXT_NIGHT.isoformat(), "the night is done")
     finally:
         lambda_.update_function_configuration(FunctionName=name, Timeout=120)
     assert read_report(bank.stack, NEXT_NIGHT)["accounts_checked"] == len(overdrawn.accounts)

@@ -6,8 +6,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tests.local_aws import checker, profiles_checker, stack
+from tests.local_aws import checker, jobs, profiles_checker, stack
 from tests.local_aws.checker import Books, read_books
 from tests.local_aws.day import believable_day
 from tests.local_aws.dead_letters import DeadLetter, take_dead_letters
@@ -25,6 +26,7 @@ from tests.local_aws.server import LocalAwsError, ministack, running
 from tests.local_aws.tables import Tables
 
 MESSAGES = 3_000
+NIGHT = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)
 
 console = Console(highlight=False)
 
@@ -58,14 +60,18 @@ def _run(port: int, messages: int, folder: Path) -> int:
             f"[bold]4[/]  A day of messages: {len(transactions):,} transactions, {len(updates):,} profile updates"
         )
         seconds = _send_and_wait(deployed, day)
-        console.print("[bold]5[/]  Reading the books and the profiles, and checking them\n")
-        books = read_books(endpoint, Tables(deployed["AccountsTableName"], deployed["JournalTableName"]))
+        tables = Tables(deployed["AccountsTableName"], deployed["JournalTableName"])
+        before_interest = read_books(endpoint, tables)
+        console.print("[bold]5[/]  The night's jobs, each delivered twice")
+        twice = _run_jobs_twice(deployed)
+        console.print("[bold]6[/]  Reading the books and the profiles, and checking them\n")
+        books = read_books(endpoint, tables)
         profiles = read_profiles(endpoint, deployed["ProfilesTableName"])
         refused, unfit = (take_dead_letters(endpoint, deployed[f"{name}DeadLetterQueueUrl"]) for name in day)
     table = Table(title="The day", title_justify="left", show_header=False, min_width=72)
     table.add_column(style="bold")
     table.add_column(justify="right")
-    _add_transactions(table, transactions, books, refused)
+    _add_transactions(table, transactions, before_interest, refused)
     _add_profiles(table, updates, profiles, unfit)
     table.add_row("messages a second", f"{sum(map(len, day.values())) / seconds:,.0f}")
     console.print(table)
@@ -74,6 +80,7 @@ def _run(port: int, messages: int, folder: Path) -> int:
     return _check(
         {
             checker.CLAIMS: [*checker.violations(books), *checker.vanished(transactions, books, refused)],
+            jobs.CLAIMS: [*twice, *jobs.wrongly_charged(before_interest, books, NIGHT.date())],
             profiles_checker.CLAIMS: [
                 *profiles_checker.violations(profiles, winners),
                 *profiles_checker.vanished(updates, unfit),
@@ -104,6 +111,32 @@ def _send_and_wait(deployed: stack.Stack, day: Mapping[str, Sequence[str]]) -> f
     return time.monotonic() - started
 
 
+def _run_jobs_twice(deployed: stack.Stack) -> list[str]:
+    """A sentence for each thing that isn't as it must be."""
+    wrong = []
+    for name in ("charge_overdraft_interest", "reconcile_accounts"):
+        answers = [jobs.run_job(deployed, name, NIGHT) for _ in range(2)]
+        console.print(f"   {name:<27}{answers[0]['outcome']}, then {answers[1]['outcome']}")
+        if [answer["outcome"] for answer in answers] != ["Done", "DoneBefore"]:
+            wrong.append(f"{name}: delivered twice it answered {answers}")
+        _wait_until_empty(deployed, "Transactions")
+    report = jobs.read_report(deployed, NIGHT)
+    console.print(f"   {report['accounts_checked']} accounts replayed, {report['mismatches']} mismatches")
+    return wrong + [f"reconciliation: {sentence}" for sentence in report["first_mismatches"]]
+
+
+def _wait_until_empty(
+    deployed: stack.Stack, name: str, progressed: Callable[[int], None] = lambda waiting: None
+) -> None:
+    sqs, queue_url = deployed.endpoint.client("sqs"), deployed[f"{name}QueueUrl"]
+    deadline = time.monotonic() + 600
+    while waiting := waiting_messages(sqs, queue_url):
+        if time.monotonic() > deadline:
+            raise LocalAwsError(f"after 600 s {waiting} messages are still on the {name.lower()} queue")
+        progressed(waiting)
+        time.sleep(0.25)
+
+
 def _through(deployed: stack.Stack, name: str, bodies: Sequence[str], progress: Progress, bar: TaskID) -> None:
     """Sends to one queue, and waits until it is empty."""
     sqs = deployed.endpoint.client("sqs")
@@ -113,12 +146,7 @@ def _through(deployed: stack.Stack, name: str, bodies: Sequence[str], progress: 
         response = sqs.send_message_batch(QueueUrl=queue_url, Entries=entries)
         if response.get("Failed"):
             raise LocalAwsError(f"the queue refused messages: {response['Failed']}")
-    deadline = time.monotonic() + 600
-    while waiting := waiting_messages(sqs, queue_url):
-        if time.monotonic() > deadline:
-            raise LocalAwsError(f"after 600 s {waiting} messages are still on the {name.lower()} queue")
-        progress.update(bar, completed=len(bodies) - waiting)
-        time.sleep(0.25)
+    _wait_until_empty(deployed, name, lambda waiting: progress.update(bar, completed=len(bodies) - waiting))
     progress.update(bar, completed=len(bodies))
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import date, datetime
 from typing import Any
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
@@ -16,10 +17,10 @@ CLAIMS = (
 )
 
 
-def run_job(deployed: Stack, name: str, scheduled_time: str) -> dict[str, Any]:
+def run_job(deployed: Stack, name: str, scheduled_time: datetime) -> dict[str, Any]:
     """The function's answer. Raises LocalAwsError where it has none."""
     function = deployed[f"{name.title().replace('_', '')}FunctionName"]
-    event = json.dumps({"job": name, "scheduled_time": scheduled_time})
+    event = json.dumps({"job": name, "scheduled_time": scheduled_time.isoformat()})
     response = deployed.endpoint.client("lambda").invoke(FunctionName=function, Payload=event)
     answer: dict[str, Any] = json.loads(response["Payload"].read())
     if "FunctionError" in response:
@@ -27,14 +28,14 @@ def run_job(deployed: Stack, name: str, scheduled_time: str) -> dict[str, Any]:
     return answer
 
 
-def read_report(deployed: Stack, scheduled_time: str) -> dict[str, Any]:
+def read_report(deployed: Stack, scheduled_time: datetime) -> dict[str, Any]:
     """Of a night's reconciliation."""
-    wanted = to_dynamodb({"lock_key": f"reconcile_accounts {scheduled_time}"})
+    wanted = to_dynamodb({"lock_key": f"reconcile_accounts {scheduled_time.isoformat()}"})
     client = deployed.endpoint.client("dynamodb")
     return from_dynamodb(client.get_item(TableName=deployed["LocksTableName"], Key=wanted)["Item"])
 
 
-def wrongly_charged(before: Books, after: Books, day: str) -> Iterator[str]:
+def wrongly_charged(before: Books, after: Books, day: date) -> Iterator[str]:
     """A sentence for each account that should have been charged interest on this day, and wasn't, or the other way."""
     overdrawn = {name for name, account in before.accounts.items() if account.balance < 0}
     charged = {
