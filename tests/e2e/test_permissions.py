@@ -11,16 +11,19 @@ from tests.e2e.bank import Bank, Line
 from tests.local_aws.server import REGION
 
 KEY = {"account_id": {"S": "somebody"}}
+LOCK_KEY = {"lock_key": {"S": "somebody's"}}
 ENTRY_KEY = KEY | {"transaction_id": {"S": "t"}}
 
 
 class AsTheFunction:
-    """Clients with the credentials of a function's role."""
+    """Clients with the credentials of a function's role, and what its attempts are made on."""
 
-    def __init__(self, bank: Bank, line: Line) -> None:
-        self.line = line
+    def __init__(self, bank: Bank, function_name: str, line: Line) -> None:
+        """`line`: the function's own, or one that it has no more business with than its role says."""
+        self.line, self.function_name, self.stack = line, function_name, bank.stack
+        configuration = bank.stack.endpoint.client("lambda").get_function_configuration(FunctionName=function_name)
         sts = bank.stack.endpoint.client("sts")
-        credentials = sts.assume_role(RoleArn=line.function["Role"], RoleSessionName="test")["Credentials"]
+        credentials = sts.assume_role(RoleArn=configuration["Role"], RoleSessionName="test")["Credentials"]
         session = boto3.Session(
             credentials["AccessKeyId"], credentials["SecretAccessKey"], credentials["SessionToken"], REGION
         )
@@ -31,25 +34,48 @@ class AsTheFunction:
         self.accounts = bank.stack["AccountsTableName"]
         self.journal = bank.stack["JournalTableName"]
         self.profiles = bank.stack["ProfilesTableName"]
+        self.locks = bank.stack["LocksTableName"]
         self.queue, self.dead = line.queue_url, line.dead_letter_queue_url
 
 
 type Attempt = Callable[[AsTheFunction], object]
 
 REFUSED: dict[str, dict[str, Attempt]] = {
-    "either": {
+    "each": {
         "another table": lambda me: me.dynamodb.put_item(TableName="others", Item=KEY),
         "deleting an account": lambda me: me.dynamodb.delete_item(TableName=me.accounts, Key=KEY),
-        "scanning the accounts": lambda me: me.dynamodb.scan(TableName=me.accounts),
         "changing an entry": lambda me: me.dynamodb.update_item(TableName=me.journal, Key=ENTRY_KEY),
         "deleting a profile": lambda me: me.dynamodb.delete_item(TableName=me.profiles, Key=KEY),
         "reading a profile": lambda me: me.dynamodb.get_item(TableName=me.profiles, Key=KEY),
         "deleting a table": lambda me: me.dynamodb.delete_table(TableName=me.profiles),
-        "sending to its own queue": lambda me: me.sqs.send_message(QueueUrl=me.queue, MessageBody="{}"),
         "emptying its queue": lambda me: me.sqs.purge_queue(QueueUrl=me.queue),
         "reading the dead letters": lambda me: me.sqs.receive_message(QueueUrl=me.dead),
         "deleting a queue": lambda me: me.sqs.delete_queue(QueueUrl=me.dead),
-        "invoking a function": lambda me: me.lambda_.invoke(FunctionName=me.line.function_name),
+        "deleting a lock": lambda me: me.dynamodb.delete_item(TableName=me.locks, Key=LOCK_KEY),
+        "invoking another function": lambda me: me.lambda_.invoke(FunctionName=another_function(me)),
+    },
+    "either queue's": {
+        "scanning the accounts": lambda me: me.dynamodb.scan(TableName=me.accounts),
+        "sending to its own queue": lambda me: me.sqs.send_message(QueueUrl=me.queue, MessageBody="{}"),
+        "taking a lock": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=LOCK_KEY),
+        "invoking itself": lambda me: me.lambda_.invoke(FunctionName=me.function_name),
+    },
+    "either job's": {
+        "changing an account": lambda me: me.dynamodb.update_item(TableName=me.accounts, Key=KEY),
+        "putting an account": lambda me: me.dynamodb.put_item(TableName=me.accounts, Item=KEY),
+        "putting an entry": lambda me: me.dynamodb.put_item(TableName=me.journal, Item=ENTRY_KEY),
+        "reading a queue": lambda me: me.sqs.receive_message(QueueUrl=me.queue),
+        "sending to the profiles": lambda me: me.sqs.send_message(
+            QueueUrl=me.stack["ProfilesQueueUrl"], MessageBody="{}"
+        ),
+    },
+    "reconcile_accounts": {
+        "sending a transaction": lambda me: me.sqs.send_message(QueueUrl=me.queue, MessageBody="{}"),
+    },
+    "charge_overdraft_interest": {
+        "reading the journal": lambda me: query(me, me.journal),
+        "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
+        "putting a report": lambda me: me.dynamodb.put_item(TableName=me.locks, Item=LOCK_KEY),
     },
     "process_transactions": {
         "deleting an entry": lambda me: me.dynamodb.delete_item(TableName=me.journal, Key=ENTRY_KEY),
@@ -63,11 +89,31 @@ REFUSED: dict[str, dict[str, Attempt]] = {
     },
 }
 ALLOWED: dict[str, dict[str, Attempt]] = {
-    "either": {
+    "either queue's": {
         "sending a dead letter": lambda me: me.sqs.send_message_batch(
             QueueUrl=me.dead, Entries=[{"Id": "1", "MessageBody": "from the test of permissions"}]
         ),
         "reading its queue": lambda me: me.sqs.receive_message(QueueUrl=me.queue),
+    },
+    "either job's": {
+        "scanning the accounts": lambda me: me.dynamodb.scan(TableName=me.accounts),
+        "taking a lock": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=LOCK_KEY),
+        "calling itself": lambda me: me.lambda_.invoke(
+            FunctionName=me.function_name, InvocationType="DryRun", Payload=b"{}"
+        ),
+    },
+    "reconcile_accounts": {
+        "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
+        "reading a journal": lambda me: query(me, me.journal),
+        "reading the other sides": lambda me: me.dynamodb.batch_get_item(
+            RequestItems={me.accounts: {"Keys": [KEY]}, me.journal: {"Keys": [ENTRY_KEY]}}
+        ),
+        "putting a report": lambda me: me.dynamodb.put_item(TableName=me.locks, Item=LOCK_KEY),
+    },
+    "charge_overdraft_interest": {
+        "sending transactions": lambda me: me.sqs.send_message_batch(
+            QueueUrl=me.queue, Entries=[{"Id": "1", "MessageBody": "from the test of permissions"}]
+        ),
     },
     "process_transactions": {
         "reading accounts and entries": lambda me: me.dynamodb.batch_get_item(
@@ -80,23 +126,44 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
 }
 
 
+KINDS = {
+    "process_transactions": "either queue's",
+    "upsert_profiles": "either queue's",
+    "reconcile_accounts": "either job's",
+    "charge_overdraft_interest": "either job's",
+}
+
+
+def another_function(me: AsTheFunction) -> str:
+    names = [me.stack["ProcessTransactionsFunctionName"], me.stack["ReconcileAccountsFunctionName"]]
+    return next(name for name in names if name != me.function_name)
+
+
+def query(me: AsTheFunction, table: str) -> object:
+    return me.dynamodb.query(
+        TableName=table,
+        KeyConditionExpression="account_id = :id",
+        ExpressionAttributeValues={":id": KEY["account_id"]},
+    )
+
+
 def of_each_function(attempts: dict[str, dict[str, Attempt]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         ("function", "attempt"),
         [
             pytest.param(function, attempt, id=f"{function}: {name}")
-            for function in ("process_transactions", "upsert_profiles")
-            for name, attempt in (attempts["either"] | attempts[function]).items()
+            for function, kind in KINDS.items()
+            for of in ("each", kind, function)
+            for name, attempt in attempts.get(of, {}).items()
         ],
     )
 
 
 @pytest.fixture(scope="module")
 def functions(bank: Bank) -> dict[str, AsTheFunction]:
-    return {
-        "process_transactions": AsTheFunction(bank, bank.transactions),
-        "upsert_profiles": AsTheFunction(bank, bank.profiles),
-    }
+    names = {name: f"{name.title().replace('_', '')}FunctionName" for name in KINDS}
+    lines = dict.fromkeys(KINDS, bank.transactions) | {"upsert_profiles": bank.profiles}
+    return {name: AsTheFunction(bank, bank.stack[output], lines[name]) for name, output in names.items()}
 
 
 @of_each_function(REFUSED)
@@ -110,4 +177,6 @@ def test_what_it_has_no_business_with_is_refused(
 @of_each_function(ALLOWED)
 def test_what_it_needs_is_allowed(functions: dict[str, AsTheFunction], function: str, attempt: Attempt) -> None:
     attempt(functions[function])
-    functions[function].line.take_dead_letters()
+    line = functions[function].line
+    line.wait_until_drained()
+    line.take_dead_letters()
