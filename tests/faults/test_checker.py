@@ -28,10 +28,17 @@ BETWEEN_TWO: list[Message] = [
     Transfer(transaction_id="4", from_account_id="c", to_account_id="b", amount=Decimal(70)),
 ]
 
+OF_MANY_DIGITS: list[Message] = [  # rounded to 28, Python's default, their sum is another than the balance
+    OpenAccount(transaction_id="open", account_id="d", currency="EUR"),
+    Transaction(transaction_id="1", account_id="d", amount=Decimal("1e28")),
+    Transaction(transaction_id="2", account_id="d", amount=Decimal("0.4")),
+    Transaction(transaction_id="3", account_id="d", amount=Decimal("0.4")),
+]
+
 
 def sound_books() -> Books:
-    books = Books({}, {"a": [], "b": [], "c": []})
-    for message in MESSAGES + BETWEEN_TWO:
+    books = Books({}, {"a": [], "b": [], "c": [], "d": []})
+    for message in MESSAGES + BETWEEN_TWO + OF_MANY_DIGITS:
         for decision in decide(message, *map(books.accounts.get, message.account_ids)):
             account = books.accounts[decision.account.account_id] = decision.account
             outcome = Outcome(
@@ -52,7 +59,7 @@ def test_sound_books_have_no_violation() -> None:
 
 
 def test_a_transfer_counts_once() -> None:
-    assert sound_books().counts() == {"POSTED": 9, "OVERDRAFT_LIMIT": 2}
+    assert sound_books().counts() == {"POSTED": 13, "OVERDRAFT_LIMIT": 2}
 
 
 def _account(books: Books, **changes: Any) -> None:

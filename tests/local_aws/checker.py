@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 from conditional_writes.items import from_dynamodb
 from ledger.accounts import Account, account_from_item
@@ -66,8 +66,9 @@ def _unknown_accounts(books: Books) -> Iterator[str]:
 
 
 def _conservation(books: Books) -> Iterator[str]:
-    balances = sum((account.balance for account in books.accounts.values()), Decimal(0))
-    amounts = sum((entry.outcome.amount for entry in books.entries), Decimal(0))
+    with localcontext(prec=1000):  # Python rounds to 28 digits otherwise
+        balances = sum((account.balance for account in books.accounts.values()), Decimal(0))
+        amounts = sum((entry.outcome.amount for entry in books.entries), Decimal(0))
     if balances != amounts:
         yield f"the balances' sum is {balances}, that of the posted amounts {amounts}"
 
