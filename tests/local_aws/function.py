@@ -69,6 +69,18 @@ def upsert_profiles(
     return _with_queues("upsert_profiles", aws, dynamodb or aws, {"PROFILES_TABLE": profiles_table} | variables)
 
 
+def charge_overdraft_interest(
+    aws: Endpoint, tables: Tables, locks_table: str, queue_url: str, dynamodb: Endpoint | None = None, **variables: str
+) -> ModuleType:
+    """The function, sending to this queue on `aws`, its tables on `dynamodb` where that is another."""
+    fixed = {"ACCOUNTS_TABLE": tables.accounts, "LOCKS_TABLE": locks_table, "QUEUE_URL": queue_url}
+    return load_function(
+        "charge_overdraft_interest",
+        aws,
+        {"AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url, "ANNUAL_RATE": "0.12"} | fixed | variables,
+    )
+
+
 def _with_queues(name: str, aws: Endpoint, dynamodb: Endpoint, variables: Mapping[str, str]) -> ModuleType:
     sqs = aws.client("sqs")
     number = next(_numbers)

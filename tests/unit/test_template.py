@@ -84,7 +84,7 @@ def test_the_time_a_function_keeps_for_its_last_request_is_less_than_it_has(name
 def test_a_function_starts_with_the_variables_that_it_is_given(name: str) -> None:
     variables = FUNCTIONS[name]["Environment"]["Variables"]
     folder = FUNCTIONS[name]["CodeUri"].removeprefix("functions/")
-    app = load_function(folder, Endpoint("http://127.0.0.1:9"), dict.fromkeys(variables, "6"))
+    app = load_function(folder, Endpoint("http://127.0.0.1:9"), dict.fromkeys(variables, "1"))
     assert callable(app.lambda_handler)
 
 

@@ -1,0 +1,335 @@
+"""Overdraft interest on both engines: each account once a day, however often, and by how many, the job is run."""
+
+import itertools
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from conditional_writes import jobs
+from conditional_writes.locks import LockTaken
+from conditional_writes.settling import RESERVED_SECONDS
+from tests.local_aws import function as functions
+from tests.local_aws.checker import Books, read_books, violations
+from tests.local_aws.clock import Clock
+from tests.local_aws.dead_letters import take_dead_letters
+from tests.local_aws.function import Queue, charge_overdraft_interest, process_transactions, record
+from tests.local_aws.server import Endpoint
+from tests.local_aws.tables import Tables, create_locks_table, create_tables
+
+EVENT = {"job": "charge_overdraft_interest", "scheduled_time": "2026-03-01T00:00:00Z"}
+NEXT_DAY = EVENT | {"scheduled_time": "2026-03-02T00:00:00Z"}
+RATE = Decimal("0.365")  # a thousandth a day
+BALANCES = {"anna": "-100", "ben": "-0.01", "cleo": "0", "dora": "50", "emil": "-499.51", "finn": "-1234.56"}
+CHARGED = {"anna": "-0.10", "ben": "0", "emil": "-0.50", "finn": "-1.23"}
+DELIVERIES = 20
+
+_numbers = itertools.count(1)
+
+
+class Bank:
+    """Accounts, their queue and who posts what is in it; functions that charge interest, each its own process."""
+
+    def __init__(self, aws: Endpoint, dynamodb: Endpoint) -> None:
+        self.aws, self.dynamodb = aws, dynamodb
+        self.tables: Tables = create_tables(dynamodb, f"interest-{next(_numbers)}")
+        self.poster = process_transactions(aws, self.tables, dynamodb)
+        self.locks_table = self.new_locks_table()
+        self.clock = Clock()
+
+    def new_locks_table(self) -> str:
+        return create_locks_table(self.dynamodb, f"interest-{next(_numbers)}")
+
+    def function(self, locks_table: str | None = None) -> ModuleType:
+        """Loaded anew, as in a process of its own; on the clock unless it has a table of locks to itself."""
+        function = charge_overdraft_interest(
+            self.aws,
+            self.tables,
+            locks_table or self.locks_table,
+            self.poster.QUEUE_URL,
+            self.dynamodb,
+            ANNUAL_RATE=str(RATE),
+        )
+        if locks_table is None:
+            function.job.locks.now = self.clock
+        return function
+
+    def open(self, balances: dict[str, str], limit: object = -5000, currency: str = "EUR") -> None:
+        messages: list[dict[str, Any]] = []
+        for name, balance in balances.items():
+            messages.append({"type": "open_account", "currency": currency, "overdraft_limit": limit})
+            messages[-1] |= {"transaction_id": "open", "account_id": name}
+            if Decimal(balance):
+                messages.append({"transaction_id": "first", "account_id": name, "amount": balance})
+        self.post(map(json.dumps, messages))
+
+    def pay(self, transaction_id: str, account_id: str, amount: object) -> None:
+        self.post([json.dumps({"transaction_id": transaction_id, "account_id": account_id, "amount": amount})])
+
+    def post(self, bodies: Iterable[str]) -> None:
+        Queue([record(body) for body in bodies]).deliver_until_quiet(self.poster)
+
+    def queued(self) -> list[str]:
+        """The bodies on the transactions queue, taken from it."""
+        return [message.body for message in take_dead_letters(self.aws, self.poster.QUEUE_URL)]
+
+    def forget_the_lock(self) -> None:
+        key = {"lock_key": {"S": "charge_overdraft_interest"}}
+        self.dynamodb.client("dynamodb").delete_item(TableName=self.locks_table, Key=key)
+
+    def books(self) -> Books:
+        """With all that always holds."""
+        books = read_books(self.dynamodb, self.tables)
+        assert not violations(books)
+        assert not take_dead_letters(self.aws, self.poster.DEAD_LETTER_QUEUE_URL)
+        return books
+
+
+@pytest.fixture
+def bank(ministack: Endpoint, dynamodb: Endpoint) -> Bank:
+    return Bank(ministack, dynamodb)
+
+
+@pytest.fixture
+def opened(bank: Bank) -> Bank:
+    bank.open(BALANCES)
+    return bank
+
+
+def run(function: ModuleType, event: dict[str, Any] = EVENT, timeout_seconds: float = 60) -> str:
+    answer = function.lambda_handler(event, functions.Context(timeout_seconds))
+    return str(answer["outcome"])
+
+
+def charges(books: Books, day: str = "2026-03-01") -> dict[str, Decimal]:
+    """What each account was charged for the day; one that was charged twice is an error."""
+    found = [entry for entry in books.entries if entry.transaction_id.startswith(f"overdraft-interest-{day}")]
+    assert max(Counter(entry.account_id for entry in found).values(), default=1) == 1
+    return {entry.account_id: entry.outcome.amount for entry in found}
+
+
+def expected(amounts: dict[str, str] = CHARGED) -> dict[str, Decimal]:
+    return {name: Decimal(amount) for name, amount in amounts.items()}
+
+
+def accounts_of(bodies: Iterable[str]) -> Counter[str]:
+    return Counter(json.loads(body)["account_id"] for body in bodies)
+
+
+def test_each_account_below_zero_gets_a_message_and_no_other(opened: Bank) -> None:
+    assert run(opened.function()) == "DONE"
+    bodies = opened.queued()
+    assert accounts_of(bodies) == dict.fromkeys(CHARGED, 1)
+    assert {json.loads(body)["annual_rate"] for body in bodies} == {"0.365"}
+    opened.post(bodies)
+    books = opened.books()
+    assert charges(books) == expected()
+    assert books.accounts["finn"].balance == Decimal("-1235.79")
+
+
+def test_the_next_day_is_charged_on_what_is_owed_then(opened: Bank) -> None:
+    function = opened.function()
+    for event in (EVENT, NEXT_DAY):
+        opened.clock.seconds += 0.001
+        assert run(function, event) == "DONE"
+        opened.post(opened.queued())
+    assert charges(opened.books(), "2026-03-02") == expected(CHARGED | {"finn": "-1.24"})
+
+
+def test_delivered_twenty_times_one_after_the_other_it_charges_once(opened: Bank) -> None:
+    function, outcomes = opened.function(), []
+    for _ in range(DELIVERIES):
+        opened.clock.seconds += 0.001
+        outcomes.append(run(function))
+    assert outcomes == ["DONE"] + ["DONE_BEFORE"] * (DELIVERIES - 1)
+    bodies = opened.queued()
+    assert len(bodies) == len(CHARGED)
+    opened.post(bodies)
+    assert charges(opened.books()) == expected()
+
+
+def test_delivered_twenty_times_at_once_it_charges_once(opened: Bank) -> None:
+    workers = [opened.function() for _ in range(DELIVERIES)]
+    for worker in workers:
+        worker.job.locks.now = time.time
+
+    def deliver(worker: ModuleType) -> str:
+        for _ in range(200):  # Lambda calls again for what failed
+            try:
+                return run(worker)
+            except LockTaken:
+                time.sleep(random.uniform(0, 0.1))
+        raise AssertionError("the lock was never free")
+
+    with ThreadPoolExecutor(DELIVERIES) as pool:
+        outcomes = Counter(pool.map(deliver, workers))
+    assert outcomes == {"DONE": 1, "DONE_BEFORE": DELIVERIES - 1}
+    bodies = opened.queued()
+    assert len(bodies) == len(CHARGED)
+    opened.post(bodies)
+    assert charges(opened.books()) == expected()
+
+
+def test_by_twenty_at_once_who_know_of_no_lock_it_is_charged_once(opened: Bank) -> None:
+    tables = [opened.new_locks_table() for _ in range(DELIVERIES)]
+    with ThreadPoolExecutor(DELIVERIES) as pool:
+        assert set(pool.map(run, map(opened.function, tables))) == {"DONE"}
+    bodies = opened.queued()
+    assert accounts_of(bodies) == dict.fromkeys(CHARGED, DELIVERIES)
+    random.Random(1).shuffle(bodies)
+    posters = [process_transactions(opened.aws, opened.tables, opened.dynamodb) for _ in range(4)]
+
+    def post(number: int) -> list[Any]:
+        Queue([record(body) for body in bodies[number::4]]).deliver_until_quiet(posters[number])
+        return take_dead_letters(opened.aws, posters[number].DEAD_LETTER_QUEUE_URL)
+
+    with ThreadPoolExecutor(len(posters)) as pool:
+        assert not any(pool.map(post, range(len(posters))))
+    assert charges(opened.books()) == expected()
+
+
+@pytest.mark.parametrize("moved", ["1000", "-250", "99.99"], ids=["above zero", "further down", "nearly to zero"])
+def test_a_second_run_without_the_lock_changes_nothing_though_balances_moved(opened: Bank, moved: str) -> None:
+    function = opened.function()
+    run(function)
+    opened.post(opened.queued())
+    for name in BALANCES:
+        opened.pay("moved", name, moved)
+    before = opened.books()
+    opened.forget_the_lock()
+    opened.clock.seconds += 100
+    assert run(function, EVENT | {"scheduled_time": "2026-03-01T05:00:00Z"}) == "DONE"  # of the same day
+    bodies = [body for body in opened.queued() if json.loads(body)["account_id"] in CHARGED]
+    opened.post(bodies)
+    assert opened.books() == before
+    assert charges(before) == expected()
+    assert bodies or moved == "1000"
+
+
+def test_what_is_charged_is_decided_when_it_is_posted(opened: Bank) -> None:
+    """And the message that was sent before the balance moved is the one that is sent after it."""
+    function = opened.function()
+    run(function)
+    sent_before = opened.queued()
+    for name, amount in {"anna": "-100", "ben": "0.01", "emil": "1000"}.items():
+        opened.pay("moved", name, amount)
+    opened.forget_the_lock()
+    opened.clock.seconds += 100
+    run(function)
+    opened.post(sent_before + opened.queued())
+    assert charges(opened.books()) == expected(CHARGED | {"anna": "-0.20", "emil": "0"})
+
+
+def test_one_who_went_below_zero_since_is_charged_by_the_later_run_and_once(opened: Bank) -> None:
+    function = opened.function()
+    for _ in range(3):
+        run(function)
+        opened.post(opened.queued())
+        opened.pay("spent", "dora", -250)
+        opened.forget_the_lock()
+        opened.clock.seconds += 100
+    assert charges(opened.books()) == expected(CHARGED | {"dora": "-0.20"})
+
+
+def test_interest_that_would_take_an_account_below_its_limit_is_rejected_and_recorded(bank: Bank) -> None:
+    bank.open({"anna": "-99.95", "ben": "-99.90"}, limit=-100)
+    assert run(bank.function()) == "DONE"
+    bank.post(bank.queued())
+    books = bank.books()
+    assert books.counts() == {"POSTED": 5, "OVERDRAFT_LIMIT": 1}
+    assert {name: account.balance for name, account in books.accounts.items()} == {
+        "anna": Decimal("-99.95"),
+        "ben": Decimal(-100),
+    }
+
+
+def test_more_accounts_than_an_invocation_has_time_for_are_charged_by_the_next(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"acc-{number}" for number in range(11)]
+    bank.open(dict.fromkeys(names, "-100"))
+    waiting: list[Any] = [EVENT]
+    monkeypatch.setattr(jobs, "_call_again", lambda event, context: waiting.append(event))
+    outcomes, sent = [], []
+    while waiting:
+        function = bank.function()
+        monkeypatch.setattr(function, "ACCOUNTS_PER_STEP", 3)
+        bank.clock.seconds += 0.001
+        outcomes.append(run(function, waiting.pop(), RESERVED_SECONDS))  # time for a step
+        sent.append(bank.queued())
+    assert outcomes == ["GOES_ON"] * 3 + ["DONE"]
+    assert list(map(len, sent)) == [3, 3, 3, 2]
+    bodies = list(itertools.chain(*sent))
+    assert accounts_of(bodies) == dict.fromkeys(names, 1)
+    bank.post(bodies)
+    assert charges(bank.books()) == expected(dict.fromkeys(names, "-0.1"))
+
+
+def test_pages_without_anyone_to_charge_are_passed_over(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    bank.open({f"acc-{number}": "1" for number in range(7)} | {"debtor": "-100"})
+    function = bank.function()
+    monkeypatch.setattr(function, "ACCOUNTS_PER_STEP", 1)
+    assert run(function) == "DONE"
+    assert accounts_of(bank.queued()) == {"debtor": 1}
+
+
+def test_without_accounts_there_is_nothing_to_do(bank: Bank) -> None:
+    assert run(bank.function()) == "DONE"
+    assert not bank.queued()
+
+
+EXTREMES = [
+    "-" + "9" * 38,
+    "-1e38",
+    "-123456789012345678901234567890123456.78",
+    "-3.65e40",
+    "-0.0136986301369863013698",
+]
+
+
+def test_balances_of_any_digits_are_charged_exactly(bank: Bank) -> None:
+    wide = Context(prec=200, rounding=ROUND_HALF_EVEN)
+    bank.open({f"acc {balance}": balance for balance in EXTREMES}, limit="-9.9e125")
+    run(bank.function())
+    bank.post(bank.queued())
+    books = bank.books()
+    assert len(charges(books)) == len(EXTREMES)
+    for entry in books.entries:
+        if entry.transaction_id.startswith("overdraft"):
+            balance = Decimal(entry.account_id.removeprefix("acc "))
+            exactly = wide.divide(wide.multiply(balance, RATE), Decimal(365))
+            amount = wide.quantize(exactly, Decimal("0.01"))
+            if entry.outcome.reason:
+                assert entry.outcome.reason == "BALANCE_OUT_OF_RANGE"
+                assert len(wide.add(balance, amount).normalize(wide).as_tuple().digits) > 38
+            else:
+                assert entry.outcome.amount == amount
+                assert entry.outcome.balance_after == wide.add(balance, amount)
+    assert books.counts()["BALANCE_OUT_OF_RANGE"] == 1
+
+
+def test_account_ids_of_any_characters_are_charged(bank: Bank) -> None:
+    names = ["\x00\x1b", "\uffff", "\U0001f3e6" * 128, '"', "ä" * 128]
+    bank.open(dict.fromkeys(names, "-100"))
+    run(bank.function())
+    bank.post(bank.queued())
+    assert charges(bank.books()) == expected(dict.fromkeys(names, "-0.1"))
+
+
+def test_it_counts_what_it_sent(opened: Bank, capsys: pytest.CaptureFixture[str]) -> None:
+    function = opened.function()
+    sent = []
+    for _ in range(2):
+        opened.clock.seconds += 0.001
+        capsys.readouterr()
+        run(function)
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        sent += [sum(line["InterestTransactions"]) for line in lines if "InterestTransactions" in line]
+    assert sent == [len(CHARGED), 0]
