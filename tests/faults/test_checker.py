@@ -28,9 +28,9 @@ BETWEEN_TWO: list[Message] = [
     Transfer(transaction_id="4", from_account_id="c", to_account_id="b", amount=Decimal(70)),
 ]
 
-OF_MANY_DIGITS: list[Message] = [  # in steps of 28 digits, Python's default, their sum depends on the order
+OF_MANY_DIGITS: list[Message] = [  # rounded to 28, Python's default, their sum is another than the balance
     OpenAccount(transaction_id="open", account_id="d", currency="EUR"),
-    Transaction(transaction_id="1", account_id="d", amount=Decimal("1e27")),
+    Transaction(transaction_id="1", account_id="d", amount=Decimal("1e28")),
     Transaction(transaction_id="2", account_id="d", amount=Decimal("0.4")),
     Transaction(transaction_id="3", account_id="d", amount=Decimal("0.4")),
 ]

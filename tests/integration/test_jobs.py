@@ -256,7 +256,19 @@ def test_one_who_was_paused_for_too_long_is_refused_with_what_it_wanted_to_write
     assert "windows_done" not in (counting.item() or {})
 
 
-def test_work_that_never_ends_is_told_so(counting: Counting) -> None:
+def test_work_that_does_not_move_on_is_not_called_again_for_ever(counting: Counting) -> None:
+    def standing(scheduled_time: datetime, place: Any) -> Iterator[Step]:
+        yield Step({"done": 1})
+
+    job = counting.job._replace(work=standing)
+    assert job.run(EVENT, Context(NO_TIME))["outcome"] == "GOES_ON"  # type: ignore[arg-type]
+    counting.clock.seconds += 0.001
+    with pytest.raises(AssertionError, match="count: a step that leaves it in its place"):
+        job.run(EVENT, Context(NO_TIME))  # type: ignore[arg-type]
+    assert len(counting.called_again) == 1
+
+
+def test_work_without_a_last_step_is_told_so(counting: Counting) -> None:
     with pytest.raises(AssertionError, match="count: no step said that it is the last"):
         counting.job._replace(work=lambda scheduled_time, place: iter(())).run(EVENT, Context())  # type: ignore[arg-type]
     assert counting.run()["outcome"] == "Done"

@@ -10,13 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.decoding import InvalidMessage
-from ledger.interest import annual_rate_of, charge
+from ledger.interest import Page, annual_rate_of, charge, overdrawn
 from ledger.messages import decode
 from tests.local_aws.function import load_function
 from tests.local_aws.server import Endpoint
 from tests.unit.strategies import exact_rates, ids
+from tests.unit.stubs import Stubbed
 
 DAY, RATE = date(2026, 2, 28), Decimal("0.12")
+
+
+@pytest.mark.parametrize(("after", "last"), [(None, "acc-7"), ("acc-7", None)], ids=["first page", "last page"])
+def test_a_page_is_one_strongly_consistent_request(stubbed_dynamodb: Stubbed, after: str | None, last: str) -> None:
+    answer = {"Items": [{"account_id": {"S": "acc-5"}}]}
+    stubbed_dynamodb.answers("scan", answer | ({"LastEvaluatedKey": {"account_id": {"S": last}}} if last else {}))
+    assert overdrawn(stubbed_dynamodb.client, "Accounts", after, 500) == Page(["acc-5"], last)
+    [parameters] = stubbed_dynamodb.parameters
+    assert (parameters["TableName"], parameters["Limit"], parameters["ConsistentRead"]) == ("Accounts", 500, True)
+    assert parameters.get("ExclusiveStartKey") == (after and {"account_id": {"S": after}})
+    assert parameters["FilterExpression"] == "#balance < :zero AND #status = :open"
 
 
 def test_a_charge_is_made_of_the_account_the_day_and_the_rate_alone() -> None:

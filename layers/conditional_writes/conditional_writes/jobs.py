@@ -96,6 +96,7 @@ class Job(NamedTuple):
             if step.last:
                 lock.complete(*step.writes)
                 return True
+            assert step.place != lock.place, f"{self.name}: a step that leaves it in its place, {step.place}"
             lock.keep(step.place, *step.writes)
             longest_step_seconds = max(longest_step_seconds, time.monotonic() - started)
             if deadline.remaining_seconds < 2 * longest_step_seconds:
