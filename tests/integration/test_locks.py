@@ -436,6 +436,14 @@ def test_a_place_of_another_window_is_no_place(table: Table, mine: Any) -> None:
     assert acquire(mine, window="2026-03-01").place is None
 
 
+def test_a_window_that_kept_no_place_leaves_the_place_of_another(table: Table, mine: Any) -> None:
+    acquire(mine, window="2026-02-28").keep({"after": "acc-7"})
+    table.clock.seconds += 100
+    acquire(mine, window="2026-03-01").complete()
+    table.clock.seconds += 1
+    assert acquire(mine, window="2026-02-28").place == {"after": "acc-7"}
+
+
 def hold(locks: Any, place: dict[str, Any] | None, fail: bool) -> None:
     with locks.hold("nightly", lease_seconds=60) as lock:
         assert lock.place == place

@@ -125,6 +125,8 @@ class Lock:
     def keep(self, place: Item, *writes: Write) -> None:
         """Notes in the lock's record how far the work has come, for whom it may fall to next.
 
+        The record has one place: that of another window, which wasn't finished, is lost by this.
+
         What `writes` do takes effect together with it, or not at all. Raises LockLost, and Conflict where a condition
         of theirs doesn't hold.
         """
@@ -144,7 +146,8 @@ class Lock:
         Raises LockLost, and then the window isn't done by this holder; and Conflict, as `keep` does. Where the lock was
         given back before it does nothing, and with writes, which would be without the lock, it raises LockLost.
         """
-        self._give_back(self._with_this_window_done(), ("place",), writes)
+        mine = () if self.place is None else ("place",)  # else it is another window's, which isn't done
+        self._give_back(self._with_this_window_done(), mine, writes)
 
     def condition_check(self) -> Check:
         """For the transaction of a write that only the holder may make: it fails once the lock is another's."""
