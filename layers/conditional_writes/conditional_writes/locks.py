@@ -125,10 +125,8 @@ class Lock:
     def keep(self, place: Item, *writes: Write) -> None:
         """Notes in the lock's record how far the work has come, for whom it may fall to next.
 
-        The record has one place: that of another window, which wasn't finished, is lost by this.
-
-        What `writes` do takes effect together with it, or not at all. Raises LockLost, and Conflict where a condition
-        of theirs doesn't hold.
+        What `writes` do takes effect together with it, or not at all. The record has one place: that of another window,
+        which wasn't finished, is lost. Raises LockLost, and Conflict where a condition of the writes doesn't hold.
         """
         self._write({"place": {"window": self._held.window, "at": place}}, writes=writes)
         self.place = place
