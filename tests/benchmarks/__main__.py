@@ -5,13 +5,14 @@ import time
 
 from rich.console import Console
 
-from tests.benchmarks import contention, counted, start_up, upserts, versioned
+from tests.benchmarks import contention, counted, locks, start_up, upserts, versioned
 
 BENCHMARKS = {
     "counted": (counted.main, "requests and write units a transaction, against stock Powertools"),
     "contention": (contention.main, "eight workers for one account, against one"),
     "versioned": (versioned.main, "versioned items, against PynamoDB and boto3 by hand"),
     "upserts": (upserts.main, "requests for a map's entry, against the usual ways"),
+    "locks": (locks.main, "requests for a lock's steps, against two libraries and the usual way"),
     "start_up": (start_up.main, "importing the function, against stock Powertools"),
 }
 

@@ -1,6 +1,6 @@
 """Requests and units are exact, so a test may ask for them: the benchmarks assert each of ours."""
 
-from tests.benchmarks import counted, upserts, versioned
+from tests.benchmarks import counted, locks, upserts, versioned
 from tests.local_aws.server import Endpoint
 
 
@@ -14,3 +14,7 @@ def test_a_versioned_item_costs_what_its_benchmark_says(dynamodb: Endpoint) -> N
 
 def test_an_upsert_takes_the_requests_that_its_benchmark_says(dynamodb: Endpoint) -> None:
     upserts.check(upserts.count_all(dynamodb, "counted-upserts"))
+
+
+def test_a_locks_steps_take_the_requests_that_its_benchmark_says(dynamodb: Endpoint) -> None:
+    locks.check(locks.count_all(dynamodb, "counted-locks"))

@@ -4,13 +4,14 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
 
-from conditional_writes import Conflict, Deadline, OutcomeUnknown, Put, exists, key, locks, write_together
+from conditional_writes import Conflict, Deadline, OutcomeUnknown, Put, absent, exists, key, locks, write_together
 from conditional_writes.items import from_dynamodb
 from conditional_writes.locks import OVERRUN_SECONDS, Lock, LockLost, Locks, LockTaken, WindowDone, lease_seconds_of
 from tests.faults.faults import Fault, Faults, between_tries
@@ -208,6 +209,90 @@ def test_a_record_says_to_a_person_what_is_going_on(table: Table, mine: Any) -> 
     assert record["released_at"] == "2027-01-15T08:00:00.000000+00:00"
 
 
+@pytest.mark.parametrize("lease_seconds", [0, -5, float("nan"), float("inf")])
+def test_a_lease_that_cannot_be_meant_is_refused_before_anything_is_sent(mine: Any, lease_seconds: float) -> None:
+    with pytest.raises(ValueError, match="lease_seconds: expected more than 0"):
+        acquire(mine, lease_seconds=lease_seconds)
+    lock = acquire(mine)
+    with pytest.raises(ValueError, match="lease_seconds: expected more than 0"):
+        lock.refresh(lease_seconds)
+    assert len(mine.calls) == 1
+
+
+@pytest.mark.parametrize("clock_skew_seconds", [-1, float("nan"), float("inf")])
+def test_a_skew_that_cannot_be_meant_is_refused(table: Table, clock_skew_seconds: float) -> None:
+    with pytest.raises(ValueError, match="clock_skew_seconds: expected 0 or more"):
+        Locks(table.client, table.name, clock_skew_seconds=clock_skew_seconds)
+
+
+@pytest.mark.parametrize(
+    ("leased_until", "said"),
+    [
+        ("2027-06-01", r"until 2027-06-01T00:00:00\+00:00: its record doesn't say by whom"),
+        ("until I say so", "until 9999-12-31"),
+    ],
+)
+def test_a_person_can_hold_the_lock_by_hand(table: Table, mine: Any, leased_until: str, said: str) -> None:
+    record = key(table.name, lock_key="nightly")
+    write_together(table.client, [Put(record, {"leased_until": leased_until})])
+    with pytest.raises(LockTaken, match=said) as caught:
+        acquire(mine)
+    assert caught.value.holder == {}
+    write_together(table.client, [Put(record, {"place": {"by": "hand"}})])
+    assert acquire(mine).place is None
+
+
+def test_a_refresh_never_makes_the_lease_shorter(table: Table, mine: Any, theirs: Any) -> None:
+    lock = acquire(mine, lease_seconds=60)
+    lock.refresh(10)
+    assert lock.leased_until == START + 60
+    table.clock.seconds += 60
+    with pytest.raises(LockTaken):
+        acquire(theirs)
+
+
+def before_the_next_request(locks: Any, do: Callable[[], object]) -> None:
+    events = locks.client.meta.events
+
+    def do_it(**_: Any) -> None:
+        events.unregister("before-send", do_it)
+        do()
+
+    events.register_first("before-send", do_it)
+
+
+def test_a_refresh_that_comes_late_does_not_make_the_lease_shorter(table: Table, mine: Any, theirs: Any) -> None:
+    """A try that the SDK gave up on, or another thread's: sent before a longer one, and there after it."""
+    lock = acquire(mine, lease_seconds=1)
+    before_the_next_request(mine, lambda: lock.refresh(60))
+    lock.refresh(10)
+    table.clock.seconds += 60
+    with pytest.raises(LockTaken):
+        acquire(theirs)
+    lock.release()
+
+
+@pytest.mark.parametrize("step", ["release", "complete"])
+def test_two_threads_that_give_it_back_at_once_are_harmless(table: Table, mine: Any, step: str) -> None:
+    lock = acquire(mine, window="2026-02-28")
+    before_the_next_request(mine, getattr(lock, step))
+    getattr(lock, step)()
+    assert mine.calls == ["UpdateItem"] * 3
+    assert ("windows_done" in table.record()) == (step == "complete")
+
+
+def test_after_the_lock_was_given_back_nothing_is_written_for_it(table: Table, mine: Any) -> None:
+    lock = acquire(mine, window="2026-02-28")
+    lock.release()
+    report = key(table.name, lock_key="report")
+    for step in (lambda: lock.refresh(60), lambda: lock.keep({}), lambda: lock.complete(Put(report, {}))):
+        with pytest.raises(LockLost, match="it was given back before"):
+            step()
+    lock.complete()
+    assert len(mine.calls) == 2
+    assert "windows_done" not in table.record()
+
+
 # --- waiting ---------------------------------------------------------------------------------------------
 
 
@@ -232,6 +317,23 @@ def test_one_who_waits_in_vain_ends_at_the_deadline_and_learns_who_had_it(dynamo
     with pytest.raises(LockTaken, match="why long"):
         acquire(table.locks(), deadline=Deadline.after(0.3))
     assert time.monotonic() - started < 2
+
+
+class Passing(Deadline):
+    """Passes just when nobody looks."""
+
+    seconds: Iterator[float]
+
+    @property
+    def remaining_seconds(self) -> float:
+        return next(self.seconds)
+
+
+def test_a_deadline_that_passes_before_the_pause_is_no_error(mine: Any, theirs: Any) -> None:
+    acquire(mine)
+    Passing.seconds = iter([0.001, *[-0.001] * 9])
+    with pytest.raises(LockTaken):
+        acquire(theirs, deadline=Passing.after(0))
 
 
 # --- once ------------------------------------------------------------------------------------------------
@@ -306,6 +408,12 @@ def test_a_window_whose_lock_was_lost_is_not_done_by_the_one_who_lost_it(table: 
     assert "windows_done" not in table.record()
 
 
+def test_an_empty_window_is_refused(mine: Any) -> None:
+    with pytest.raises(ValueError, match="window: expected a text that sorts by time"):
+        run(mine, "", [])
+    assert not mine.calls
+
+
 # --- a place kept ----------------------------------------------------------------------------------------
 
 
@@ -330,6 +438,30 @@ def test_a_place_of_another_window_is_no_place(table: Table, mine: Any) -> None:
     acquire(mine, window="2026-02-28").keep({"after": "acc-7"})
     table.clock.seconds += 100
     assert acquire(mine, window="2026-03-01").place is None
+
+
+def test_a_window_that_kept_no_place_leaves_the_place_of_another(table: Table, mine: Any) -> None:
+    acquire(mine, window="2026-02-28").keep({"after": "acc-7"})
+    table.clock.seconds += 100
+    acquire(mine, window="2026-03-01").complete()
+    table.clock.seconds += 1
+    assert acquire(mine, window="2026-02-28").place == {"after": "acc-7"}
+
+
+def hold(locks: Any, place: dict[str, Any] | None, fail: bool) -> None:
+    with locks.hold("nightly", lease_seconds=60) as lock:
+        assert lock.place == place
+        lock.keep({"after": "acc-7"})
+        if fail:
+            raise RuntimeError("the job failed")
+
+
+def test_a_place_is_forgotten_once_its_block_has_ended_well(table: Table, mine: Any) -> None:
+    with pytest.raises(RuntimeError, match="the job failed"):
+        hold(mine, None, fail=True)
+    for place in ({"after": "acc-7"}, None):
+        table.clock.seconds += 1
+        hold(mine, place, fail=False)
 
 
 @pytest.mark.parametrize("step", ["keep", "complete"])
@@ -377,6 +509,50 @@ def test_a_release_that_was_lost_and_followed_by_another_holder_is_not_called_a_
     between_tries(mine.client, lambda: acquire(theirs))
     with Faults(Fault.RESPONSE_LOST, 1).on(mine.client), pytest.raises(OutcomeUnknown, match="others have written"):
         lock.release()
+
+
+@pytest.mark.parametrize("step", [lambda lock: lock.refresh(10), lambda lock: lock.keep({})])
+def test_a_step_that_was_lost_and_followed_by_another_holder_is_a_loss(
+    table: Table, mine: Any, theirs: Any, step: Callable[[Lock], None]
+) -> None:
+    lock = acquire(mine)
+
+    def take_over() -> None:
+        table.clock.seconds += 100
+        acquire(theirs, why="second")
+
+    between_tries(mine.client, take_over)
+    with Faults(Fault.RESPONSE_LOST, 1).on(mine.client), pytest.raises(LockLost, match="why second"):
+        step(lock)
+
+
+@pytest.mark.parametrize("step", ["release", "complete", "complete with writes"])
+def test_giving_back_again_after_every_response_was_lost_is_harmless(table: Table, mine: Any, step: str) -> None:
+    lock = acquire(mine, window="2026-02-28")
+    report = key(table.name, lock_key="report")
+    writes = [Put(report, {}, absent("lock_key"))] if step == "complete with writes" else []
+
+    def give_back() -> None:
+        lock.release() if step == "release" else lock.complete(*writes)
+
+    with Faults(Fault.ALL_RESPONSES_LOST, 1).on(mine.client), pytest.raises(ReadTimeoutError):
+        give_back()
+    give_back()
+    give_back_calls = len(mine.calls)
+    lock.release()
+    assert len(mine.calls) == give_back_calls
+
+
+def test_what_completes_after_a_release_whose_responses_were_lost_is_not_taken_for_done(
+    table: Table, mine: Any
+) -> None:
+    for window in ("2026-02-28", None):
+        table.clock.seconds += 1
+        lock = acquire(mine, window=window)
+        with Faults(Fault.ALL_RESPONSES_LOST, 1).on(mine.client), pytest.raises(ReadTimeoutError):
+            lock.release()
+        with pytest.raises(LockLost, match="it was given back before"):
+            lock.complete(Put(key(table.name, lock_key="report"), {}))
 
 
 def test_no_time_left_is_no_time_and_not_forever() -> None:

@@ -13,7 +13,8 @@ from tests.local_aws.server import PROJECT, Endpoint
 
 def test_the_readmes_examples_do_what_they_say(dynamodb: Endpoint) -> None:
     examples = re.findall(r"```python\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
-    for table, key_name in (("Flights", "flight_id"), ("Profiles", "account_id")):
+    tables = {"Flights": "flight_id", "Profiles": "account_id", "Locks": "lock_key", "Invoices": "invoice_id"}
+    for table, key_name in tables.items():
         dynamodb.client("dynamodb").create_table(
             TableName=table,
             BillingMode="PAY_PER_REQUEST",
@@ -55,3 +56,11 @@ def test_the_readmes_examples_do_what_they_say(dynamodb: Endpoint) -> None:
         names["seen"]("acc-1", "phone", at + timedelta(minutes=minutes))
     profile = names["VersionedTable"](names["client"], "Profiles", "account_id").load("acc-1")
     assert profile["devices"] == {"last_seen": {"phone": "2026-02-28T12:09:00+00:00"}, "lost": {}}
+
+    assert names["bill"]("acc-1", "2026-02") == "billed"
+    assert names["bill"]("acc-1", "2026-02") == "billed before"
+    invoices = names["VersionedTable"](names["client"], "Invoices", "invoice_id")
+    assert invoices.load("acc-1 2026-02")["token"] > datetime.now(UTC).timestamp()
+    names["locks"].acquire("billing acc-1", lease_seconds=60, why="an audit")
+    assert "why an audit" in names["bill"]("acc-1", "2026-03")
+    assert invoices.load("acc-1 2026-03") is None

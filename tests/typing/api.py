@@ -1,8 +1,10 @@
 """What a user's type checker makes of the library: checked by mypy in `make check`, never run."""
 
+from datetime import datetime
 from typing import Any, assert_type
 
 from conditional_writes import (
+    Check,
     Condition,
     Conflict,
     Deadline,
@@ -25,6 +27,7 @@ from conditional_writes import (
     write,
     write_together,
 )
+from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, WindowDone, lease_seconds_of
 
 client = dynamodb_client()
 orders = VersionedTable(client, "Orders", "customer_id", "order_id", version="revision", checked=False)
@@ -68,3 +71,32 @@ def handle(conflict: Conflict) -> None:
     assert_type(conflict.key, Key)
     assert_type(conflict.expected_version, int | None)
     assert_type(conflict.found, VersionedItem | None)
+
+
+locks = Locks(client, "Locks", clock_skew_seconds=0.5)
+lock = locks.acquire("nightly", lease_seconds=60, why="books", window="2026-02-28", deadline=Deadline.after(5))
+assert_type(lock, Lock)
+assert_type(lock.token, int)
+assert_type(lock.leased_until, float)
+assert_type(lock.place, Item | None)
+assert_type(lock.condition_check(), Check)
+lock.refresh(60)
+lock.keep({"after": "o-1"}, orders.saving(order))
+lock.complete(orders.deleting(order))
+lock.release()
+
+
+def run(context: object) -> None:
+    lease_seconds = assert_type(lease_seconds_of(context), float)
+    with locks.hold("nightly", lease_seconds=lease_seconds) as held:
+        assert_type(held, Lock)
+    with locks.once("nightly", "2026-02-28", lease_seconds=lease_seconds) as held:
+        assert_type(held, Lock)
+
+
+def explain(taken: LockTaken, done: WindowDone, lost: LockLost) -> None:
+    assert_type(taken.holder, Item)
+    assert_type(taken.leased_until, datetime)
+    assert_type(done.window, str)
+    assert_type(lost.token, int)
+    assert_type(lost.holder, Item | None)

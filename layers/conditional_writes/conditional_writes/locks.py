@@ -9,6 +9,7 @@ such a one is written in a transaction with the lock's `condition_check`, or whe
 """
 
 import contextlib
+import math
 import os
 import random
 import socket
@@ -20,10 +21,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conditional_writes.conditions import Condition, any_of, at_least, contains, equals
+from conditional_writes.conditions import Condition, any_of, at_least, contains, equals, more_than
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key
-from conditional_writes.loop import Plan, write
+from conditional_writes.loop import OutcomeUnknown, Plan, write
 from conditional_writes.requests import Check, Update, Write
 from conditional_writes.versioned import Conflict, write_together
 
@@ -61,20 +62,29 @@ class WindowDone(Exception):
 
 
 class LockLost(Exception):
-    """The lease was over, and another took the lock: `holder` is the one that has or had it since, None if unknown."""
+    """The lease was over, and another took the lock: `holder` is the one that has or had it since.
 
-    def __init__(self, name: str, token: int, holder: Item | None) -> None:
-        super().__init__(name, token, holder)
-        self.name, self.token, self.holder = name, token, holder
+    Without a `holder` the record is gone, or the lock was given back before.
+    """
+
+    def __init__(self, name: str, token: int, holder: Item | None, why: str) -> None:
+        super().__init__(name, token, holder, why)
+        self.name, self.token, self.holder, self.why = name, token, holder, why
 
     def __str__(self) -> str:
-        since = "its record is gone" if self.holder is None else f"since then: {_described(self.holder)}"
-        return f"lock {self.name!r} with token {self.token} was lost; {since}"
+        return f"lock {self.name!r} with token {self.token} was lost; {self.why}"
 
 
 def _described(holder: Item) -> str:
     """The engines hand the names back in any order."""
-    return ", ".join(f"{name} {holder[name]}" for name in ("who", "where", "why", "since") if name in holder)
+    said = [f"{name} {holder[name]}" for name in ("who", "where", "why", "since") if name in holder]
+    return ", ".join(said) or "its record doesn't say by whom"
+
+
+def _holder_in(record: Item) -> Item:
+    """A record that was made by hand may have none."""
+    holder = record.get("holder")
+    return holder if isinstance(holder, dict) else {}
 
 
 class Lock:
@@ -87,8 +97,10 @@ class Lock:
     def __init__(self, locks: "Locks", key: Key, held: "_Held", record: Item) -> None:
         self._locks, self._key, self._held = locks, key, held
         self._windows_done: list[str] = record.get("windows_done", [])
-        kept = record.get("place", {})
-        self.place: Item | None = kept["at"] if kept and kept["window"] == held.window else None
+        self.place: Item | None = None
+        match record.get("place"):
+            case {"window": held.window, "at": place}:
+                self.place = place
         self._released = False
 
     @property
@@ -100,30 +112,40 @@ class Lock:
         return self._held.leased_until
 
     def refresh(self, lease_seconds: float) -> None:
-        """Prolongs the lease: it lasts this long from now on. Raises LockLost."""
-        until = self._locks.now() + lease_seconds
-        self._write({"leased_until": _spelled(until), "expires_at": _expiry(until)})
+        """Prolongs the lease: it lasts at least this long from now on, and is never made shorter. Raises LockLost.
+
+        A request of an earlier call that comes late, or of another thread, doesn't make it shorter, either.
+        """
+        _check_lease(lease_seconds)
+        until = max(self._locks.now() + lease_seconds, self.leased_until)
+        values = {"leased_until": _spelled(until), "expires_at": _expiry(until)}
+        self._write(values, unless=more_than("leased_until", values["leased_until"]))
         self._held = self._held._replace(leased_until=until)
 
     def keep(self, place: Item, *writes: Write) -> None:
         """Notes in the lock's record how far the work has come, for whom it may fall to next.
 
-        What `writes` do takes effect together with it, or not at all. Raises LockLost, and Conflict where a condition
-        of theirs doesn't hold.
+        What `writes` do takes effect together with it, or not at all. The record has one place: that of another window,
+        which wasn't finished, is lost. Raises LockLost, and Conflict where a condition of the writes doesn't hold.
         """
         self._write({"place": {"window": self._held.window, "at": place}}, writes=writes)
         self.place = place
 
     def release(self) -> None:
-        """Gives the lock back; again, it does nothing. Raises LockLost where the lease was over and another took it."""
+        """Gives the lock back; again, it does nothing. A window isn't done by that.
+
+        Raises LockLost where the lease was over and another took it.
+        """
         self._give_back({})
 
     def complete(self, *writes: Write) -> None:
         """Gives the lock back with its window done, and makes these writes together with that.
 
-        Raises LockLost, and then the window isn't done by this holder; and Conflict, as `keep` does.
+        Raises LockLost, and then the window isn't done by this holder; and Conflict, as `keep` does. Where the lock was
+        given back before it does nothing, and with writes, which would be without the lock, it raises LockLost.
         """
-        self._give_back(self._with_this_window_done(), ("place",), writes)
+        mine = () if self.place is None else ("place",)  # else it is another window's, which isn't done
+        self._give_back(self._with_this_window_done(), mine, writes)
 
     def condition_check(self) -> Check:
         """For the transaction of a write that only the holder may make: it fails once the lock is another's."""
@@ -138,19 +160,54 @@ class Lock:
         return done | ({"windows_done_through": forgotten[-1]} if forgotten else {})
 
     def _give_back(self, values: Item, removed: tuple[str, ...] = (), writes: Sequence[Write] = ()) -> None:
-        if not self._released:
-            now = _spelled(self._locks.now())
-            self._write(values | {"released_at": now}, ("owner", "leased_until", *removed), writes)
-            self._released = True
+        if self._released and not writes:
+            return
+        values = values | {"released_at": _spelled(self._locks.now())}
+        self._write(values, ("owner", "leased_until", *removed), writes)
+        self._released = True
 
-    def _write(self, values: Item, removed: tuple[str, ...] = (), writes: Sequence[Write] = ()) -> None:
-        mine = Update(self._key, values, equals("owner", self._held.owner), removed)
+    def _write(
+        self,
+        values: Item,
+        removed: tuple[str, ...] = (),
+        writes: Sequence[Write] = (),
+        unless: Condition | None = None,
+    ) -> None:
+        """Writes to the record while it is this holder's; where `unless` holds there is no need to."""
+        if self._released:
+            raise self._lost(None, "it was given back before")
+        mine = equals("owner", self._held.owner)
+        update = Update(self._key, values, mine if unless is None else mine & ~unless, removed)
         try:
-            write_together(self._locks.client, [mine, *writes], deadline=Deadline.after(CALL_SECONDS))
-        except Conflict as conflict:
-            if conflict.key != self._key:
+            write_together(self._locks.client, [update, *writes], deadline=Deadline.after(CALL_SECONDS))
+        except (Conflict, OutcomeUnknown) as error:
+            if error.key != self._key or not self._is_settled(error, update, writes):
                 raise
-            raise LockLost(self._held.name, self.token, conflict.found and conflict.found.get("holder")) from None
+
+    def _is_settled(self, refusal: Conflict | OutcomeUnknown, update: Update, writes: Sequence[Write]) -> bool:
+        """Whether nothing is left to do: the record is as it should be. Raises LockLost where the lock is another's."""
+        found, gives_back = refusal.found, "released_at" in update.values
+        if found is not None and found.get("owner") == self._held.owner:
+            return True  # its lease is longer already
+        if found is not None and found.get("token") == self.token:
+            if gives_back and self._was_given_back_so(found, update, writes):
+                return True
+            raise self._lost(None, "it was given back before") from None
+        if isinstance(refusal, OutcomeUnknown) and (gives_back or found is None):
+            return False
+        if found is None:
+            raise self._lost(None, "its record is gone") from None
+        holder = _holder_in(found)
+        raise self._lost(holder, f"since then: {_described(holder)}") from None
+
+    def _was_given_back_so(self, found: Item, update: Update, writes: Sequence[Write]) -> bool:
+        """By an earlier call that got no answer, or by another thread: the same, as far as the record can say."""
+        if self._held.window is not None and "windows_done" in update.values:
+            return _is_done(self._held.window, found)
+        return not writes
+
+    def _lost(self, holder: Item | None, why: str) -> LockLost:
+        return LockLost(self._held.name, self.token, holder, why)
 
 
 class _Held(NamedTuple):
@@ -184,6 +241,8 @@ class Locks:
         clock_skew_seconds: float = 1.0,
         now: Callable[[], float] = time.time,
     ) -> None:
+        if not 0 <= clock_skew_seconds < math.inf:
+            raise ValueError(f"clock_skew_seconds: expected 0 or more, got {clock_skew_seconds}")
         self.client, self.table, self.now = client, table, now
         self.clock_skew_seconds = clock_skew_seconds
 
@@ -202,8 +261,12 @@ class Locks:
         "2026-02-28T04:00:00Z": it is done once. The last hundred that were are remembered, whatever their order; what
         is earlier than all of those counts as done.
 
-        Raises LockTaken and WindowDone. One request, and one for each try while it waits.
+        Raises LockTaken and WindowDone, and ValueError before anything is sent. One request, and one for each try while
+        it waits.
         """
+        _check_lease(lease_seconds)
+        if window == "":
+            raise ValueError("window: expected a text that sorts by time, got an empty one")
         wanted = _Wanted(Key(self.table, (("lock_key", name),)), name, lease_seconds, why, window)
         pause_seconds = 0.05
         while True:
@@ -220,18 +283,21 @@ class Locks:
                     raise
                 lapses_in = taken.leased_until.timestamp() + self.clock_skew_seconds - self.now()
                 longest = min(pause_seconds, max(0.01, lapses_in), deadline.remaining_seconds)
-                time.sleep(random.uniform(longest / 2, longest))
+                time.sleep(max(0.0, random.uniform(longest / 2, longest)))  # the deadline passes meanwhile
                 pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
     @contextlib.contextmanager
     def hold(
         self, name: str, *, lease_seconds: float, why: str = "", deadline: Deadline | None = None
     ) -> Iterator[Lock]:
-        """The lock for a block. An error in the block passes through, and the lock is given back before."""
+        """The lock for a block. An error in the block passes through, and the lock is given back before.
+
+        A place that was kept is for the next holder where the block failed, and forgotten where it didn't.
+        """
         lock = self.acquire(name, lease_seconds=lease_seconds, why=why, deadline=deadline)
         with _given_back(lock):
             yield lock
-        lock.release()
+        lock.complete()
 
     @contextlib.contextmanager
     def once(
@@ -254,7 +320,7 @@ class Locks:
             if window is not None and _is_done(window, found):
                 raise WindowDone(name, window)
             if found.get("leased_until", "") >= lapsed:
-                raise LockTaken(name, found["holder"], datetime.fromisoformat(found["leased_until"]))
+                raise LockTaken(name, _holder_in(found), _read(found["leased_until"]))
         token = max(int(now * 1_000_000), int((found or {}).get("token", 0)) + 1)
         held = _Held(name, uuid.uuid4().hex, token, now + lease_seconds, window)
         values = {
@@ -269,6 +335,11 @@ class Locks:
             taken += [contains("windows_done", window), at_least("windows_done_through", window)]
         free: Condition = ~any_of(taken)
         return Plan(held, [Update(key, values, free, handed_back=True)])
+
+
+def _check_lease(lease_seconds: float) -> None:
+    if not 0 < lease_seconds < math.inf:
+        raise ValueError(f"lease_seconds: expected more than 0, got {lease_seconds}")
 
 
 def _is_done(window: str, record: Item) -> bool:
@@ -310,6 +381,15 @@ def _holder() -> dict[str, str]:
 def _spelled(seconds: float) -> str:
     """Sorts as the times do."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
+
+
+def _read(spelled: str) -> datetime:
+    """Made by hand it may be any text: a lease lasts for as long as its text sorts after the time."""
+    try:
+        time_there = datetime.fromisoformat(spelled)
+    except ValueError:
+        return datetime.max.replace(tzinfo=UTC)
+    return time_there if time_there.tzinfo else time_there.replace(tzinfo=UTC)
 
 
 def _expiry(leased_until: float) -> int:
