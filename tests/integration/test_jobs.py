@@ -261,7 +261,7 @@ def test_work_that_does_not_move_on_is_not_called_again_for_ever(counting: Count
         yield Step({"done": 1})
 
     job = counting.job._replace(work=standing)
-    assert job.run(EVENT, Context(NO_TIME))["outcome"] == "GOES_ON"  # type: ignore[arg-type]
+    assert job.run(EVENT, Context(NO_TIME))["outcome"] == "GoesOn"  # type: ignore[arg-type]
     counting.clock.seconds += 0.001
     with pytest.raises(AssertionError, match="count: a step that leaves it in its place"):
         job.run(EVENT, Context(NO_TIME))  # type: ignore[arg-type]
