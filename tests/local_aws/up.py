@@ -112,6 +112,8 @@ Invoke a function with an event. events/ has a folder for each function, its eve
     --event-file events/process_transactions/01-open-accounts.json
   .venv-tools/bin/sam remote invoke UpsertProfilesFunction --stack-name {stack.NAME} \\
     --event-file events/upsert_profiles/01-first-entries.json
+  .venv-tools/bin/sam remote invoke ReconcileAccountsFunction --stack-name {stack.NAME} \\
+    --event-file events/reconcile_accounts/01-a-night.json
 
 {in_a_container}):
 
