@@ -16,6 +16,7 @@ from conditional_writes import jobs
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import LockTaken
 from conditional_writes.settling import RESERVED_SECONDS
+from ledger import reconciling
 from tests.faults.faults import Fault, Faults, Killed
 from tests.local_aws.checker import read_books, violations
 from tests.local_aws.function import Context, Queue, process_transactions, reconcile_accounts, record
@@ -194,11 +195,19 @@ PLANTED: dict[str, tuple[Callable[[Bank], None], set[str]]] = {
     ),
     "an entry without a status": (
         lambda bank: bank.change_entry("alice", "t-1", outcome=0, status=None, account_version="x"),
-        {"alice: unreadable entry: ValueError"},
+        {"alice: unreadable: ValueError"},
+    ),
+    "an entry whose request is no map": (
+        lambda bank: bank.change_entry("alice", "t-1", request="transaction"),
+        {"alice: unreadable: AttributeError"},
+    ),
+    "an entry whose amount is no number": (
+        lambda bank: bank.change_entry("bob", "t-9", amount="120"),
+        {"bob: unreadable: ", "carol: "},
     ),
     "an account that can't be read": (
         lambda bank: bank.change_account("alice", status="SLEEPING"),
-        {"alice: unreadable account: ValueError"},
+        {"alice: unreadable: ValueError"},
     ),
 }
 
@@ -212,7 +221,8 @@ def reject_both(bank: Bank, transaction_id: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize("planted", PLANTED)
-def test_it_finds_what_is_planted(bank: Bank, planted: str) -> None:
+def test_it_finds_what_is_planted(bank: Bank, planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciling, "PAUSES_SECONDS", (0, 0, 0))  # nothing is going on that would be over later
     plant, expected = PLANTED[planted]
     plant(bank)
     report = bank.run()

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import BotoCoreError, ClientError
 from msgspec import Struct
 
-from conditional_writes import Deadline, Item, Key, key, read
+from conditional_writes import Deadline, DeadlinePassed, Item, Key, key, read
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.reading import read_one
 from ledger.accounts import Account, account_from_item
@@ -58,15 +59,17 @@ class Reconciliation(Struct, frozen=True):
         return found
 
     def _look(self, item: Item) -> list[Mismatch]:
+        try:
+            return self._compare(item)
+        except (BotoCoreError, ClientError, DeadlinePassed):
+            raise
+        except Exception as error:  # noqa: BLE001 (whatever is in the tables: the other accounts are checked all the same)
+            return [Mismatch(item["account_id"], "unreadable", 0, f"{type(error).__name__}: {error}")]
+
+    def _compare(self, item: Item) -> list[Mismatch]:
         """Entries are never changed, and were all there when the account came to its version: those are a picture."""
-        try:
-            account = account_from_item(item)
-        except (KeyError, TypeError, ValueError) as error:
-            return [Mismatch(item["account_id"], "unreadable account", 0, f"{type(error).__name__}: {error}")]
-        try:
-            entries = [entry_from_item(found) for found in self._journal(account.account_id)]
-        except (KeyError, TypeError, ValueError) as error:
-            return [Mismatch(account.account_id, "unreadable entry", 0, f"{type(error).__name__}: {error}")]
+        account = account_from_item(item)
+        entries = [entry_from_item(found) for found in self._journal(account.account_id)]
         picture = self._without_later_ones(account, entries)
         return list(mismatches(account, picture, self._other_sides(picture)))
 
@@ -107,7 +110,7 @@ def _other_side(account: Item | None, entry: Item | None) -> OtherSide:
     """What can't be read is as good as not there; on its own account it is reported as what it is."""
     try:
         return OtherSide(account_from_item(account) if account else None, entry_from_item(entry) if entry else None)
-    except (KeyError, TypeError, ValueError):
+    except Exception:  # noqa: BLE001
         return OtherSide(None, None)
 
 
