@@ -55,7 +55,9 @@ CPU_SECONDS = 2.0
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 unhurried = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    max_examples=settings().max_examples // 2,  # of the profile's: each is dozens of requests
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")  # an event that is refused has none
 _numbers = itertools.count(1)
@@ -270,7 +272,99 @@ def test_whatever_updates_are_sent_the_valid_ones_are_in_their_profiles_and_none
         print(f"\n{tried}")
 
 
-@pytest.mark.parametrize("name", ["process_transactions", "upsert_profiles"])
+def without(one: dict[str, Any], field: str) -> dict[str, Any]:
+    return {name: value for name, value in one.items() if name != field}
+
+
+def with_attribute(one: dict[str, Any], name: str, value: object) -> dict[str, Any]:
+    return one | {"attributes": one["attributes"] | {name: value}}
+
+
+TEN_ATTRIBUTES = {f"a{number}": {"dataType": "String", "stringValue": SECRET} for number in range(9)} | {
+    "reason": {"dataType": "String", "stringValue": "of an earlier time"}
+}
+ODD: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "of another source": lambda one: one | {"eventSource": "aws:kinesis", "eventSourceARN": None},
+    "without a source": lambda one: without(one, "eventSource"),
+    "without message attributes": lambda one: without(one, "messageAttributes"),
+    "with a field more": lambda one: one | {"kinesis": {"data": SECRET}},
+    "with ten message attributes, a reason among them": lambda one: one | {"messageAttributes": TEN_ATTRIBUTES},
+    "with a binary attribute": lambda one: (
+        one | {"messageAttributes": {"blob": {"dataType": "Binary.x", "binaryValue": "AAH/"}}}
+    ),
+    "with a checksum that isn't its own": lambda one: one | {"md5OfBody": "0" * 32},
+    "sent in 1970": lambda one: with_attribute(one, "SentTimestamp", "0"),
+    "sent in 5138": lambda one: with_attribute(one, "SentTimestamp", "9" * 14),
+}
+UNSOUND: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "without a body": lambda one: without(one, "body"),
+    "with an object for a body": lambda one: one | {"body": {"note": SECRET}},
+    "without a receipt": lambda one: without(one, "receiptHandle"),
+    "without attributes": lambda one: without(one, "attributes"),
+    "without a count": lambda one: one | {"attributes": without(one["attributes"], "ApproximateReceiveCount")},
+    "with a count of zero": lambda one: with_attribute(one, "ApproximateReceiveCount", "0"),
+    "with words for a count": lambda one: with_attribute(one, "ApproximateReceiveCount", "x"),
+    "with a count of ten digits": lambda one: with_attribute(one, "ApproximateReceiveCount", "9" * 10),
+    "sent at no time": lambda one: one | {"attributes": without(one["attributes"], "SentTimestamp")},
+    "sent before 1970": lambda one: with_attribute(one, "SentTimestamp", "-1"),
+    "sent after the year 9999": lambda one: with_attribute(one, "SentTimestamp", "9" * 20),
+    "with no object for message attributes": lambda one: one | {"messageAttributes": None},
+    "with half an attribute": lambda one: one | {"messageAttributes": {"x": {"dataType": "String"}}},
+}
+GOOD = {"process_transactions": TRANSACTIONS[0], "upsert_profiles": UPDATES[2]}
+WORKERS = sorted(GOOD)
+
+
+def sound_batch(name: str) -> list[dict[str, Any]]:
+    """Three good messages, and one without which a transaction wouldn't be posted."""
+    opening = [Sent(json.dumps(OPENINGS[0]), True, 1)] if name == "process_transactions" else []
+    return numbered([*opening, *[Sent(json.dumps(GOOD[name] | {"account_id": "alice"}), True, 1)] * 3])
+
+
+@pytest.mark.parametrize("oddity", ODD)
+@pytest.mark.parametrize("name", WORKERS)
+def test_an_odd_record_is_settled_like_any_other(ministack: Endpoint, name: str, oddity: str) -> None:
+    function = worker(ministack, name)
+    meter = Meter(client_of(function), function.sqs)
+    batch = sound_batch(name)
+    batch[-1] = ODD[oddity](batch[-1])
+    delivered = deliver(ministack, function, meter, [*batch, ODD[oddity](record("no JSON"))], Tried())
+    assert [delivered.how(one) for one in delivered.records] == ["done"] * len(batch) + ["dead"]
+    assert "expected JSON" in delivered.reason(delivered.records[-1])
+    assert delivered.said.count('"message_id"') == len(batch) + 1
+
+
+@pytest.mark.parametrize("fault", UNSOUND)
+@pytest.mark.parametrize("name", WORKERS)
+def test_a_record_that_is_none_of_sqs_goes_back_and_its_neighbours_are_done(
+    ministack: Endpoint, name: str, fault: str
+) -> None:
+    function = worker(ministack, name)
+    meter = Meter(client_of(function), function.sqs)
+    batch = sound_batch(name)
+    unsound = UNSOUND[fault](record(GOOD[name] | {"account_id": "nobody"}))
+    with listening(function) as said:
+        response = function.lambda_handler({"Records": [*batch[:2], unsound, *batch[2:]]}, Context())
+    assert response == {"batchItemFailures": [{"itemIdentifier": unsound["messageId"]}]}
+    check_log(said.getvalue())
+    assert said.getvalue().count(f"message {unsound['messageId']} is left on its queue: ") == 1
+    assert said.getvalue().count('"message_id"') == len(batch)
+    assert not take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    assert meter.requests.total() <= 3
+
+
+@pytest.mark.parametrize("name", WORKERS)
+def test_two_records_with_one_id_are_two_messages(ministack: Endpoint, name: str) -> None:
+    function = worker(ministack, name)
+    batch = [one | {"messageId": "the same"} for one in [record("no JSON"), *sound_batch(name)]]
+    with listening(function) as said:
+        response = function.lambda_handler({"Records": batch}, Context())
+    assert response == {"batchItemFailures": []}
+    assert said.getvalue().count('"message_id":"the same"') == len(batch)
+    assert [letter.body for letter in take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)] == ["no JSON"]
+
+
+@pytest.mark.parametrize("name", WORKERS)
 def test_an_event_that_is_no_batch_is_refused_with_a_sentence_and_asks_aws_for_nothing(
     ministack: Endpoint, name: str
 ) -> None:

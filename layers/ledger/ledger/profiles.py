@@ -16,9 +16,9 @@ from ledger.decoding import Id, Time, check_time, decoded, exact
 
 MAXIMUM_NAMES = 100
 """Of one message's entries: as many of a map as one request takes."""
-MAXIMUM_VALUES = 10_000
+MAXIMUM_VALUES = 5_000
 """Of one message's entries, those inside of others counted: 128 kB of `1,1,1` are 65,000, and take a processor a second
-to write, where all of a batch has a few. An ordinary body has a value per 20 bytes or more."""
+to write, where all of a batch has a few. An ordinary body has fewer than one in 26 bytes."""
 DEEPEST_PATH = 16
 DEEPEST_VALUE = 20
 DEEPEST_TOGETHER = 31
