@@ -316,15 +316,26 @@ WORKERS = sorted(GOOD)
 
 
 def sound_batch(name: str) -> list[dict[str, Any]]:
-    """Three good messages, and one without which a transaction wouldn't be posted."""
-    opening = [Sent(json.dumps(OPENINGS[0]), True, 1)] if name == "process_transactions" else []
-    return numbered([*opening, *[Sent(json.dumps(GOOD[name] | {"account_id": "alice"}), True, 1)] * 3])
+    """Three good messages, and one without which a transaction wouldn't be posted, of an account of their own."""
+    account = {"account_id": f"account-{next(_numbers)}"}
+    opening = [OPENINGS[0] | account] if name == "process_transactions" else []
+    return numbered([Sent(json.dumps(message), True, 1) for message in [*opening, *[GOOD[name] | account] * 3]])
+
+
+@pytest.fixture(scope="module")
+def workers(ministack: Endpoint) -> dict[str, ModuleType]:
+    return {
+        "process_transactions": process_transactions(ministack, create_tables(ministack, f"hostile-{next(_numbers)}")),
+        "upsert_profiles": upsert_profiles(ministack, create_profiles_table(ministack, f"hostile-{next(_numbers)}")),
+    }
 
 
 @pytest.mark.parametrize("oddity", ODD)
 @pytest.mark.parametrize("name", WORKERS)
-def test_an_odd_record_is_settled_like_any_other(ministack: Endpoint, name: str, oddity: str) -> None:
-    function = worker(ministack, name)
+def test_an_odd_record_is_settled_like_any_other(
+    ministack: Endpoint, workers: dict[str, ModuleType], name: str, oddity: str
+) -> None:
+    function = workers[name]
     meter = Meter(client_of(function), function.sqs)
     batch = sound_batch(name)
     batch[-1] = ODD[oddity](batch[-1])
@@ -337,9 +348,9 @@ def test_an_odd_record_is_settled_like_any_other(ministack: Endpoint, name: str,
 @pytest.mark.parametrize("fault", UNSOUND)
 @pytest.mark.parametrize("name", WORKERS)
 def test_a_record_that_is_none_of_sqs_goes_back_and_its_neighbours_are_done(
-    ministack: Endpoint, name: str, fault: str
+    ministack: Endpoint, workers: dict[str, ModuleType], name: str, fault: str
 ) -> None:
-    function = worker(ministack, name)
+    function = workers[name]
     meter = Meter(client_of(function), function.sqs)
     batch = sound_batch(name)
     unsound = UNSOUND[fault](record(GOOD[name] | {"account_id": "nobody"}))
@@ -354,8 +365,10 @@ def test_a_record_that_is_none_of_sqs_goes_back_and_its_neighbours_are_done(
 
 
 @pytest.mark.parametrize("name", WORKERS)
-def test_two_records_with_one_id_are_two_messages(ministack: Endpoint, name: str) -> None:
-    function = worker(ministack, name)
+def test_two_records_with_one_id_are_two_messages(
+    ministack: Endpoint, workers: dict[str, ModuleType], name: str
+) -> None:
+    function = workers[name]
     batch = [one | {"messageId": "the same"} for one in [record("no JSON"), *sound_batch(name)]]
     with listening(function) as said:
         response = function.lambda_handler({"Records": batch}, Context())
@@ -366,9 +379,9 @@ def test_two_records_with_one_id_are_two_messages(ministack: Endpoint, name: str
 
 @pytest.mark.parametrize("name", WORKERS)
 def test_an_event_that_is_no_batch_is_refused_with_a_sentence_and_asks_aws_for_nothing(
-    ministack: Endpoint, name: str
+    workers: dict[str, ModuleType], name: str
 ) -> None:
-    function = worker(ministack, name)
+    function = workers[name]
     meter = Meter(client_of(function), function.sqs)
 
     @unhurried
@@ -416,13 +429,6 @@ def test_an_event_that_is_none_of_a_jobs_is_refused_and_nothing_is_written(minis
 
     try_event()
     assert not list(scan(ministack, locks))
-
-
-def worker(aws: Endpoint, name: str) -> ModuleType:
-    prefix = f"hostile-{next(_numbers)}"
-    if name == "process_transactions":
-        return process_transactions(aws, create_tables(aws, prefix))
-    return upsert_profiles(aws, create_profiles_table(aws, prefix))
 
 
 def client_of(function: ModuleType) -> Any:
