@@ -99,6 +99,12 @@ INVALID = {
         EVENT | {"scheduled_time": "0001-01-01T00:00:00+14:00"},
         f"{TIME}T02:00:00Z\", got '0001-01-01T00:00:00+14:00'",
     ),
+    "a long text for a job": ({"job": "x" * 100_000}, f"{JOB}, got '{'x' * 12}...{'x' * 13}'"),
+    "a long text for a time": (
+        EVENT | {"scheduled_time": "2" * 100_000},
+        f"{TIME}T02:00:00Z\", got '{'2' * 12}...{'2' * 13}'",
+    ),
+    "a job of many": ({"job": [["x" * 100] * 100] * 100}, f"{JOB}, got [['xxxxxxxxxxxx...xxxxxxxxxxxxx', 'xxxxx"),
 }
 
 

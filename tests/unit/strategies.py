@@ -99,6 +99,9 @@ def any_message(draw: st.DrawFn) -> Message:
 
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=255)
+OF_THE_TABLE = ("account_id", "write_id", "version_id", "item_bytes", "as_of ")
+attributes = names.filter(lambda name: not name.startswith(OF_THE_TABLE))
+"""Hypothesis tries the strings that it finds in the code, too."""
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | exact_numbers() | st.just(Decimal(0)) | st.text(st.characters(codec="utf-8")),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(names, inner, max_size=5),
@@ -112,7 +115,7 @@ def profile_updates(draw: st.DrawFn) -> ProfileUpdate:
     removed = draw(st.lists(names.filter(lambda name: name not in entries), max_size=MAXIMUM_NAMES - len(entries)))
     return ProfileUpdate(
         account_id=draw(ids),
-        path=tuple(draw(st.lists(names, min_size=1, max_size=10))),
+        path=(draw(attributes), *draw(st.lists(names, max_size=9))),
         entries=entries if entries or removed else {"theme": draw(json_values)},
         removed=tuple(removed),
         as_of=draw(st.none() | times),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from aws_lambda_powertools.utilities.batch import process_partial_response
+from aws_lambda_powertools.utilities.batch.exceptions import UnexpectedBatchTypeError
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from conditional_writes.batches import WholeBatchProcessor, postpone
@@ -50,6 +51,53 @@ def test_the_handler_gets_the_records_of_a_batch_together() -> None:
 def test_a_handler_must_have_a_result_for_each_record() -> None:
     with pytest.raises(ValueError, match="shorter"):
         process([record("a"), record("b")], lambda *_: [None])
+
+
+WITHOUT: dict[str, dict[str, Any]] = {
+    "receiptHandle: expected a text": {"receiptHandle": None},
+    "body: expected a text": {"body": {"amount": 1}},
+    "attributes.ApproximateReceiveCount: expected": {"attributes": None},
+    "messageAttributes: expected": {"messageAttributes": []},
+}
+COUNTS = [None, 1, "", "0", "-1", "x", "1.0", "\u0661", "9999999", "1\n"]
+TIMES = [None, 1, "", "-1", "1e3", "9" * 15, "9" * 5_000]
+ATTRIBUTES = [None, "x", {}, {"dataType": "String"}, {"dataType": "Binary", "binaryValue": "%"}, {"stringValue": "x"}]
+
+
+def with_attribute(name: str, value: object) -> dict[str, Any]:
+    return {"attributes": record("x")["attributes"] | {name: value}}
+
+
+UNSOUND = [
+    *WITHOUT.items(),
+    *[("attributes.ApproximateReceiveCount", with_attribute("ApproximateReceiveCount", value)) for value in COUNTS],
+    *[("attributes.SentTimestamp", with_attribute("SentTimestamp", value)) for value in TIMES],
+    *[("messageAttributes", {"messageAttributes": {"x": value}}) for value in ATTRIBUTES],
+]
+
+
+@pytest.mark.parametrize(("problem", "fields"), UNSOUND)
+def test_a_record_that_is_none_of_sqs_goes_back_and_holds_up_no_other(
+    problem: str, fields: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    handled: list[str] = []
+    unsound = record("secret") | fields
+    response = process(
+        [record("a"), unsound, record("b")],
+        lambda batch, _: [handled.append(each.body) for each in batch],  # type: ignore[func-returns-value]
+    )
+    assert handled == ["a", "b"]
+    assert response == {"batchItemFailures": [{"itemIdentifier": unsound["messageId"]}]}
+    assert f"message {unsound['messageId']} is left on its queue: {problem}" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "unnamed", [None, "x", [], {}, record("x") | {"messageId": ""}, record("x") | {"messageId": 1}]
+)
+def test_an_event_with_a_record_that_has_no_id_is_refused_whole(unnamed: Any) -> None:
+    with pytest.raises(UnexpectedBatchTypeError, match=r"Records\[1\]: expected a record of SQS's, with its messageId"):
+        process([record("a"), unnamed], lambda *_: pytest.fail("handled"))
 
 
 def pauses(number: int) -> list[tuple[SQSRecord, int]]:

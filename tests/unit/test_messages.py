@@ -48,6 +48,7 @@ REFUSED = {
     "256 KB": ("x" * 262_144, "body: 262,144 bytes, expected at most 131,072"),
     "unknown type": ('{"type": "withdraw"}', f"type: got 'withdraw', expected one of {TYPES}"),
     "type as a number": ('{"type": 7}', "type: expected `str`, got `int`"),
+    "two types": (f'{{"type": "{"x" * 200}", {transaction_body(type='"transaction"')[1:]}', "type: expected it once"),
     "unknown field": (transaction_body(colour="1"), "body: object contains unknown field `colour`"),
     "another type's field": (opening_body(amount="1"), "body: object contains unknown field `amount`"),
     "no amount": (transaction_body(amount=None), "body: object missing required field `amount`"),

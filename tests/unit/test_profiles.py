@@ -81,6 +81,14 @@ REFUSED = {
         profile_body(entries=names(100), removed='["x"]'),
         "entries: 101 names with those in removed, expected at most 100",
     ),
+    "5,001 values": (
+        profile_body(entries=in_json({"theme": [0] * 5_000})),
+        "entries: 5,001 values, those inside of others too, expected at most 5,000",
+    ),
+    "6,001 values, in one another": (
+        profile_body(entries=in_json({"theme": [{"x": [0]}] * 2_000})),
+        "entries: 6,001 values, those inside of others too, expected at most 5,000",
+    ),
     "a name set and removed": (
         profile_body(removed='["theme"]'),
         "removed: expected no name that is in entries, too, got 'theme'",
@@ -179,6 +187,7 @@ def test_the_deepest_and_the_longest_are_taken() -> None:
     assert decode(profile_body(entries=deep(20)))
     assert decode(profile_body(path=path(16), entries=deep(15)))
     assert decode(profile_body(entries=names(99), removed='["x"]')).names == 100
+    assert decode(profile_body(entries=in_json({"theme": [[0] * 2_499, [0] * 2_498]})))
     assert decode(profile_body(path=in_json(["p" * 255] * 16), entries=in_json({"e" * 255: 1})))
     padding = " " * (MAXIMUM_BODY_BYTES - len(profile_body()))
     assert decode(profile_body() + padding)

@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, override
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
+from aws_lambda_powertools.utilities.batch.exceptions import UnexpectedBatchTypeError
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from botocore.exceptions import BotoCoreError, ClientError
+
+from conditional_writes.records import NotARecord, check_record, is_named
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -26,6 +29,9 @@ class WholeBatchProcessor(BatchProcessor):
 
     `record_handler(records: list[SQSRecord], lambda_context) -> list`: in the records' order, an exception for each
     record that goes back to the queue, anything else for one that is done.
+
+    It gets sound records only. What lacks a field that SQS always sends goes back, and holds up no other; without the
+    id by which Lambda tells records apart it can't, so an event with one of those is refused whole.
     """
 
     def __init__(self) -> None:
@@ -35,14 +41,30 @@ class WholeBatchProcessor(BatchProcessor):
 
     @override
     def process(self) -> list[tuple[Any, ...]]:
+        for number, record in enumerate(self.records):
+            if not is_named(record):
+                raise UnexpectedBatchTypeError(f"Records[{number}]: expected a record of SQS's, with its messageId")
         records = [SQSRecord(record) for record in self.records]
-        results: Sequence[object] = self.handler(records, self.lambda_context)
-        return [self._report(record, result) for record, result in zip(records, results, strict=True)]
+        settled: list[object] = list(map(_problem_of, records))
+        sound = [index for index, problem in enumerate(settled) if problem is None]
+        results: Sequence[object] = self.handler([records[index] for index in sound], self.lambda_context)
+        for index, result in zip(sound, results, strict=True):
+            settled[index] = result
+        return [self._report(record, result) for record, result in zip(records, settled, strict=True)]
 
     def _report(self, record: SQSRecord, result: object) -> tuple[Any, ...]:
         if isinstance(result, Exception):
             return self.failure_handler(record, (type(result), result, result.__traceback__))
         return self.success_handler(record, result)
+
+
+def _problem_of(record: SQSRecord) -> NotARecord | None:
+    try:
+        check_record(record.raw_event)
+    except NotARecord as problem:
+        logger.error("message %s is left on its queue: %s", record.message_id, problem)  # noqa: TRY400 (it is an answer)
+        return problem
+    return None
 
 
 def postpone(client: "SQSClient", queue_url: str, pauses: Sequence[tuple[SQSRecord, int]]) -> None:

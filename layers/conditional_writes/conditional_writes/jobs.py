@@ -7,6 +7,7 @@ far the one at hand has come.
 
 import contextlib
 import json
+import reprlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -108,19 +109,24 @@ class Job(NamedTuple):
     def _scheduled_time(self, event: Any) -> datetime:
         fields = event if isinstance(event, dict) else {}
         if fields.get("job") != self.name:
-            raise InvalidEvent(f"job: expected {self.name!r}, got {fields.get('job')!r}")
-        scheduled_time = fields.get("scheduled_time")
+            raise InvalidEvent(f"job: expected {self.name!r}, got {_shown(fields.get('job'))}")
+        scheduled_time: Any = fields.get("scheduled_time")
         if scheduled_time == UNRESOLVED:
             self.logger.warning("scheduled_time isn't resolved: taken for today, 0:00 UTC, so the job runs once a day")
             return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         try:
-            time_there = datetime.fromisoformat(str(scheduled_time))
+            time_there = datetime.fromisoformat(scheduled_time)
             if time_there.tzinfo:
                 return time_there.astimezone(UTC)
-        except (ValueError, OverflowError):
+        except (TypeError, ValueError, OverflowError):
             pass
         expected = 'expected an ISO 8601 time with its offset, such as "2026-02-28T02:00:00Z"'
-        raise InvalidEvent(f"scheduled_time: {expected}, got {scheduled_time!r}")
+        raise InvalidEvent(f"scheduled_time: {expected}, got {_shown(scheduled_time)}")
+
+
+def _shown(value: object) -> str:
+    """Enough to recognise it by: a whole event in an exception is a whole event in the log."""
+    return reprlib.repr(value)[:40]
 
 
 def _call_again(event: Any, context: LambdaContext) -> None:

@@ -92,6 +92,8 @@ def _sentence(error: str, expectations: dict[str, str]) -> str:
     """msgspec's "Expected `str`, got `int` - at `$.currency`" as "currency: expected `str`, got `int`"."""
     problem, _, path = error.partition(" - at `")
     problem = expectations.get(problem, problem)
+    if problem.startswith("Invalid value "):  # the first of two types, quoted whole
+        problem = "expected it once"
     field = path.removesuffix("`").removeprefix("$.").replace("key` in `$.", "a name in ")
     if field:
         return problem if problem.startswith(f"{field}: ") else f"{field}: {problem[0].lower()}{problem[1:]}"

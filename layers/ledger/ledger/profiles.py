@@ -3,7 +3,8 @@
 It doesn't fit where what is there is no map, or no entry: only the table can tell.
 """
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
@@ -15,6 +16,9 @@ from ledger.decoding import Id, Time, check_time, decoded, exact
 
 MAXIMUM_NAMES = 100
 """Of one message's entries: as many of a map as one request takes."""
+MAXIMUM_VALUES = 5_000
+"""Of one message's entries, those inside of others counted: 128 kB of `1,1,1` are 65,000, and take a processor a second
+to write, where all of a batch has a few. An ordinary body has fewer than one in 26 bytes."""
 DEEPEST_PATH = 16
 DEEPEST_VALUE = 20
 DEEPEST_TOGETHER = 31
@@ -39,6 +43,7 @@ class ProfileUpdate(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
     def __post_init__(self) -> None:
         _check_attribute(self.path[0])
         _check_names(self.entries.keys(), self.removed)
+        _check_number(self.entries.values())
         levels = min(DEEPEST_VALUE, DEEPEST_TOGETHER - len(self.path))
         entries = {name: _exact_value(f"entries.{name}", value, levels) for name, value in self.entries.items()}
         msgspec.structs.force_setattr(self, "entries", entries)
@@ -86,6 +91,25 @@ def _check_names(entries: Collection[str], removed: Collection[str]) -> None:
     for name in removed:
         if name in entries:
             raise ValueError(f"removed: expected no name that is in entries, too, got {name!r}")
+
+
+def _check_number(level: Iterable[Any]) -> None:
+    """Raises ValueError where there are too many values. Level by level: they may be deeper than Python's stack."""
+    number = 0
+    while values := list(level):
+        number += len(values)
+        level = itertools.chain.from_iterable(map(_inside, values))
+    if number > MAXIMUM_VALUES:
+        raise ValueError(f"entries: {number:,} values, those inside of others too, expected at most {MAXIMUM_VALUES:,}")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+    return ()
 
 
 def _exact_value(field: str, value: Any, levels: int) -> Any:

@@ -1,0 +1,188 @@
+"""The dearest messages that are accepted, and the slowest: what a batch of ten of them costs at most.
+
+Requests and DynamoDB's write units are counted; who changes one of them should know. CPU time is only bounded.
+"""
+
+import itertools
+import json
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+from conditional_writes import upserts
+from tests.benchmarks.meter import Meter
+from tests.local_aws.function import invoke, process_transactions, record, upsert_profiles
+from tests.local_aws.server import Endpoint
+from tests.local_aws.tables import create_profiles_table, create_tables
+from tests.unit.samples import largest_transaction, largest_transfer, profile_body, transaction_body
+
+BATCH = 10
+CPU_SECONDS = 2.0
+_numbers = itertools.count(1)
+
+
+class Cost(NamedTuple):
+    requests: dict[str, int]
+    write_units: float
+
+
+@pytest.fixture
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known yet of any profile."""
+    monkeypatch.setattr(upserts, "_recent", upserts._Recent())
+
+
+def posting(aws: Endpoint) -> ModuleType:
+    return process_transactions(aws, create_tables(aws, f"dear-{next(_numbers)}"))
+
+
+def upserting(aws: Endpoint) -> ModuleType:
+    return upsert_profiles(aws, create_profiles_table(aws, f"dear-{next(_numbers)}"))
+
+
+def cost_of(function: ModuleType, messages: list[Any], back: int = 0) -> Cost:
+    client = function.ledger.client if hasattr(function, "ledger") else function.profiles.client
+    meter = Meter(client, function.sqs)
+    assert len(invoke(function, map(record, messages))) == back
+    return Cost(dict(meter.requests), meter.write_units)
+
+
+def opening(account_id: str) -> dict[str, Any]:
+    return {"type": "open_account", "transaction_id": "open", "account_id": account_id, "currency": "EUR"}
+
+
+ACCOUNTS = [chr(0x1F600 + number) * 128 for number in range(BATCH + 1)]
+"""As long as an id may be."""
+
+
+def test_of_transactions_those_of_other_accounts_each_are_dearest_in_requests(ministack: Endpoint) -> None:
+    function = posting(ministack)
+    cost_of(function, [opening(account_id) for account_id in ACCOUNTS])
+    payments = [{"transaction_id": "t", "account_id": account_id, "amount": 1} for account_id in ACCOUNTS[:BATCH]]
+    reads_and_commits = {"BatchGetItem": 1, "TransactWriteItems": 10}
+    assert cost_of(function, payments) == Cost(reads_and_commits, 60)
+    changed = [payment | {"amount": 2} for payment in payments]
+    assert cost_of(function, changed) == Cost(reads_and_commits | {"SendMessageBatch": 1}, 60)
+
+
+def test_transfers_that_chain_all_accounts_are_one_commit(ministack: Endpoint) -> None:
+    function = posting(ministack)
+    cost_of(function, [opening(account_id) for account_id in ACCOUNTS])
+    chain = [
+        {"type": "transfer", "transaction_id": payer, "from_account_id": payer, "to_account_id": payee, "amount": 1}
+        for payer, payee in itertools.pairwise(ACCOUNTS)
+    ]
+    assert cost_of(function, chain) == Cost({"BatchGetItem": 1, "TransactWriteItems": 1}, 142)
+
+
+def test_transactions_of_accounts_that_nobody_opened_cost_no_write(ministack: Endpoint) -> None:
+    payments = [{"transaction_id": "t", "account_id": account_id, "amount": 1} for account_id in ACCOUNTS[:BATCH]]
+    requests = {"BatchGetItem": 1, "ChangeMessageVisibilityBatch": 1}
+    assert cost_of(posting(ministack), payments, back=BATCH) == Cost(requests, 0)
+
+
+def test_the_largest_messages_are_dearest_in_units(ministack: Endpoint) -> None:
+    function = posting(ministack)
+    transfers = [largest_transfer(number).request() for number in range(BATCH)]
+    payments = [largest_transaction(number).request() for number in range(BATCH, 2 * BATCH)]
+    cost_of(function, [opening(transfers[0][field]) for field in ("from_account_id", "to_account_id")])
+    requests = {"BatchGetItem": 1, "TransactWriteItems": 1}
+    assert cost_of(function, payments) == Cost(requests, 602)
+    assert cost_of(function, transfers) == Cost(requests, 1_242)
+
+
+DEEPEST = [f"level {number}" for number in range(16)]
+MOST_NAMES = {f"entry {number}": number for number in range(100)}
+
+
+@pytest.mark.usefixtures("new_process")
+def test_a_hundred_entries_sixteen_levels_deep_are_four_requests_each_twice_where_the_map_is_not_there(
+    ministack: Endpoint,
+) -> None:
+    function = upserting(ministack)
+    update = {"account_id": "alice", "path": DEEPEST, "entries": MOST_NAMES}
+    assert cost_of(function, [update]) == Cost({"UpdateItem": 7}, 38)  # the last is known to find the map
+    others = [update | {"account_id": name} for name in ACCOUNTS[:BATCH]]
+    requests, write_units = cost_of(function, others)  # what one learns of the map helps another, or it is too late
+    assert requests["UpdateItem"] <= 8 * BATCH
+    assert write_units <= 42 * BATCH
+
+
+@pytest.mark.usefixtures("new_process")
+def test_one_that_does_not_fit_has_the_others_of_its_profile_sent_again_each_by_itself(ministack: Endpoint) -> None:
+    function = upserting(ministack)
+    cost_of(function, [{"account_id": "alice", "path": ["level 0"], "entries": {"size": 1}}])
+    updates = [
+        {"account_id": "alice", "path": DEEPEST, "entries": {f"{n} {name}": n for name in MOST_NAMES}}
+        for n in range(BATCH - 1)
+    ]
+    unfit = {"account_id": "alice", "path": ["level 0", "size"], "entries": {"x": 1}}
+    assert cost_of(function, [*updates, unfit]) == Cost({"UpdateItem": 75, "SendMessageBatch": 1}, 3_780)
+
+
+@pytest.mark.usefixtures("new_process")
+def test_the_longest_names_fill_half_a_profile_with_clocks(ministack: Endpoint) -> None:
+    function = upserting(ministack)
+    update = {"account_id": "alice", "path": ["\x01" * 255] * 16, "entries": {"x": 1}}
+    assert len(json.dumps(update)) < 25_000
+    assert cost_of(function, [update]) == Cost({"UpdateItem": 2}, 213)
+
+
+@pytest.mark.usefixtures("new_process")
+def test_a_full_profile_costs_its_whole_size_for_each_request(ministack: Endpoint) -> None:
+    function = upserting(ministack)
+    for number in range(3):
+        cost_of(function, [{"account_id": "alice", "path": [f"p{number}"], "entries": {"x": "x" * 127_000}}])
+    small = {"account_id": "alice", "path": ["p0"], "entries": {"y": 1}}
+    assert cost_of(function, [small]) == Cost({"UpdateItem": 2}, 746)
+    too_much = small | {"entries": {"y": "x" * 20_000}}
+    assert cost_of(function, [too_much]) == Cost({"UpdateItem": 1, "SendMessageBatch": 1}, 373)
+
+
+SIZE = 131_000
+
+
+def filled(unit: str, at_most: int) -> str:
+    """Entries of as many of these values as a body takes, or a message."""
+    return f'{{"n": [{",".join([unit] * min(at_most, SIZE // (len(unit) + 1)))}]}}'
+
+
+SLOW: dict[str, Callable[[int], str]] = {
+    "as many numbers as may be": lambda n: profile_body(account_id=f'"n{n}"', entries=filled("1.2345678", 4_998)),
+    "as many texts": lambda n: profile_body(account_id=f'"t{n}"', entries=filled('"twelveletter"', 4_998)),
+    "as many lists": lambda n: profile_body(account_id=f'"l{n}"', entries=filled("[]", 4_998)),
+    "as many, deep": lambda n: profile_body(account_id=f'"d{n}"', entries=filled("[" * 19 + "]" * 19, 263)),
+    "one profile's, more than it holds": lambda n: profile_body(
+        path=f'["p{n}"]', entries=filled(f"{n}.2345678", 4_998)
+    ),
+    "too many numbers": lambda n: profile_body(entries=filled("1", SIZE)),
+    "too many lists": lambda n: profile_body(entries=filled("[]", SIZE)),
+    "numbers of too many digits": lambda n: profile_body(entries=filled("9" * 4_000, SIZE)),
+    "zeros with huge exponents": lambda n: profile_body(entries=filled("0e999999999", 4_998)),
+    "not numbers": lambda n: profile_body(entries=filled("NaN", SIZE)),
+    "brackets": lambda n: "[" * SIZE,
+    "objects": lambda n: '{"a":' * (SIZE // 5),
+    "one name over and over": lambda n: "{" + '"entries":{"k":1},' * 7_000 + '"x":1}',
+    "an amount of too many digits": lambda n: transaction_body(amount="9" * 130_000),
+    "decimal places": lambda n: transaction_body(amount=f'"0.{"0" * 130_000}1"'),
+    "metadata": lambda n: transaction_body(metadata=json.dumps({f"n{number}": "" for number in range(10_000)})),
+    "one amount over and over": lambda n: "{" + '"amount":1,' * 11_000 + '"x":1}',
+}
+
+
+@pytest.fixture(scope="module")
+def functions(ministack: Endpoint) -> list[ModuleType]:
+    return [posting(ministack), upserting(ministack)]
+
+
+@pytest.mark.parametrize("slow", SLOW)
+def test_ten_bodies_of_128_kb_take_little_time(functions: list[ModuleType], slow: str) -> None:
+    bodies = [SLOW[slow](number) for number in range(BATCH)]
+    for function in functions:
+        records = list(map(record, bodies))
+        started = time.process_time()
+        assert not invoke(function, records)
+        assert time.process_time() - started < CPU_SECONDS

@@ -1,0 +1,435 @@
+"""Hostile input: whatever is sent, each record ends as it should, its neighbours are done, and little is spent or said.
+
+How many examples are tried is up to Hypothesis' profile.
+"""
+
+import contextlib
+import io
+import itertools
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import ModuleType
+from typing import Any
+
+import pytest
+from aws_lambda_powertools.utilities.batch.exceptions import UnexpectedBatchTypeError
+from hypothesis import HealthCheck, given, settings
+
+from conditional_writes.items import from_dynamodb
+from conditional_writes.jobs import InvalidEvent
+from ledger import messages, profiles
+from ledger.decoding import InvalidMessage
+from tests.benchmarks.meter import Meter
+from tests.faults.hostile import (
+    OPENINGS,
+    SECRET,
+    TRANSACTIONS,
+    UPDATES,
+    Sent,
+    batches,
+    no_batches,
+    no_scheduled_events,
+)
+from tests.local_aws import profiles_checker
+from tests.local_aws.checker import read_books, violations
+from tests.local_aws.dead_letters import DeadLetter, take_dead_letters
+from tests.local_aws.function import (
+    Context,
+    charge_overdraft_interest,
+    process_transactions,
+    reconcile_accounts,
+    record,
+    upsert_profiles,
+)
+from tests.local_aws.server import Endpoint
+from tests.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
+from tests.unit.refusals import NOT_FOR_SQS, REASON_CHARACTERS
+
+CPU_SECONDS = 2.0
+"""Of an invocation: far less than a function has."""
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+unhurried = settings(
+    max_examples=settings().max_examples // 2,  # of the profile's: each is dozens of requests
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")  # an event that is refused has none
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Tried:
+    """What came of all the examples together."""
+
+    examples: int = 0
+    ended: Counter[str] = field(default_factory=Counter)
+    most_requests: float = 0
+    slowest_seconds: float = 0
+
+    def __str__(self) -> str:
+        ended = ", ".join(f"{number:,} {how}" for how, number in sorted(self.ended.items()))
+        return (
+            f"{self.examples:,} batches: {ended}; {self.most_requests:.1f} requests a record at most,"
+            f" {self.slowest_seconds:.2f} s of CPU"
+        )
+
+
+@dataclass
+class Delivered:
+    """A batch, and how each of its records ended. `said` is all that the function wrote to its log."""
+
+    records: list[dict[str, Any]]
+    back: set[str]
+    letters: list[DeadLetter]
+    said: str
+    requests: int
+
+    def how(self, one: dict[str, Any]) -> str:
+        """Exactly one of `back`, `dead` and `done`."""
+        dead = one["body"] in {letter.body for letter in self.letters}
+        assert not (dead and one["messageId"] in self.back), f"back and dead: {one['body'][:200]}"
+        return "back" if one["messageId"] in self.back else "dead" if dead else "done"
+
+    def reason(self, one: dict[str, Any]) -> str:
+        return next(letter.reason or "" for letter in self.letters if letter.body == one["body"])
+
+
+@contextlib.contextmanager
+def listening(function: ModuleType) -> Iterator[io.StringIO]:
+    """All that is written to the function's log: its logger's lines, metrics, others' warnings, tracebacks."""
+    said = io.StringIO()
+    handler, root = logging.StreamHandler(said), logging.getLogger()
+    handler.addFilter(lambda line: line.name != function.logger.name)
+    function_handler: Any = function.logger.registered_handler
+    stream, function_handler.stream = function_handler.stream, said  # not with setStream, which flushes the other
+    root.addHandler(handler)
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            yield said
+    finally:
+        root.removeHandler(handler)
+        function_handler.stream = stream
+
+
+def deliver(
+    aws: Endpoint, function: ModuleType, meter: Meter, records: list[dict[str, Any]], tried: Tried
+) -> Delivered:
+    """Delivers a batch once, and holds the function to what must be so whatever is in it."""
+    meter.reset()
+    started = time.process_time()
+    with listening(function) as said:
+        response = function.lambda_handler({"Records": records}, Context())
+    seconds = time.process_time() - started
+    requests = meter.requests.total()
+    assert response.keys() == {"batchItemFailures"}
+    assert all(failure.keys() == {"itemIdentifier"} for failure in response["batchItemFailures"])
+    back = [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
+    assert len(back) == len(set(back))
+    assert set(back) <= {one["messageId"] for one in records}
+    letters = take_dead_letters(aws, function.DEAD_LETTER_QUEUE_URL)
+    delivered = Delivered(records, set(back), letters, said.getvalue(), requests)
+    assert Counter(letter.body for letter in letters) == Counter(
+        one["body"] for one in records if delivered.how(one) == "dead"
+    )
+    check_reasons(letters)
+    check_log(delivered.said)
+    assert seconds < CPU_SECONDS, f"{seconds:.2f} s for {Counter(one['body'][:40] for one in records)}"
+    tried.examples += 1
+    tried.ended += Counter(map(delivered.how, records))
+    tried.most_requests = max(tried.most_requests, requests / len(records))
+    tried.slowest_seconds = max(tried.slowest_seconds, seconds)
+    return delivered
+
+
+def check_reasons(letters: list[DeadLetter]) -> None:
+    for letter in letters:
+        assert letter.reason
+        assert len(letter.reason) <= REASON_CHARACTERS
+        assert letter.reason.isprintable()
+        assert not NOT_FOR_SQS.search(letter.reason)
+        assert SECRET not in letter.reason
+
+
+def check_log(said: str) -> None:
+    """No value of a message is in it, no line is long, and each is an object of JSON: nobody wrote one of their own."""
+    said.encode()
+    assert SECRET not in said
+    for line in filter(None, said.split("\n")):
+        assert len(line) < 6_000
+        if not line.startswith("message "):
+            assert isinstance(json.loads(line), dict), line
+
+
+def numbered(batch: Sequence[Sent]) -> list[dict[str, Any]]:
+    """Records of these bodies, in which each has a number of its own."""
+    return [
+        record(sent.body.replace("@@", f"{number:02}"), sent.deliveries, START + timedelta(seconds=number))
+        for number, sent in enumerate(batch)
+    ]
+
+
+def in_accounts_of_their_own(body: str, example: int) -> str:
+    """Examples don't meet, so that one that fails, fails by itself."""
+    return body.replace('"alice"', f'"alice-{example}"').replace('"bob"', f'"bob-{example}"')
+
+
+def is_of_others(body: str, example: int) -> bool:
+    """Whether one of its accounts wasn't opened."""
+    return not set(messages.decode(body).account_ids) <= {f"alice-{example}", f"bob-{example}"}
+
+
+def is_invalid(decode: Callable[[str], object], body: str) -> bool:
+    try:
+        decode(body)
+    except InvalidMessage:
+        return True
+    return False
+
+
+def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lost(
+    ministack: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = create_tables(ministack, f"hostile-{next(_numbers)}")
+    function = process_transactions(ministack, tables)
+    meter, tried, journal = Meter(function.ledger.client, function.sqs), Tried(), ministack.client("dynamodb")
+
+    def entry(account_id: str, transaction_id: str) -> dict[str, Any] | None:
+        key = {"account_id": {"S": account_id}, "transaction_id": {"S": transaction_id}}
+        found = journal.get_item(TableName=tables.journal, Key=key, ConsistentRead=True).get("Item")
+        return from_dynamodb(found) if found else None
+
+    def is_posted(body: str) -> bool:
+        message = messages.decode(body)
+        entries = [entry(account_id, message.transaction_id) for account_id in message.account_ids]
+        return all(found is not None and found["request"] == message.request() for found in entries)
+
+    @unhurried
+    @given(batches(TRANSACTIONS))
+    def try_batch(batch: list[Sent]) -> None:
+        example = next(_numbers)
+        batch = [Sent(json.dumps(opening), True, 1) for opening in OPENINGS] + batch
+        batch = [sent._replace(body=in_accounts_of_their_own(sent.body, example)) for sent in batch]
+        delivered = deliver(ministack, function, meter, numbered(batch), tried)
+        assert delivered.requests <= 4 + 2 * len(batch)
+        for one, sent in zip(delivered.records, batch, strict=True):
+            how = delivered.how(one)
+            assert how == "done" or not sent.good, one["body"]
+            match how:
+                case "done":
+                    assert is_posted(one["body"])
+                case "back":
+                    assert is_of_others(one["body"], example)
+                case "dead" if delivered.reason(one).startswith("given up after 6 deliveries: "):
+                    assert sent.deliveries == 6
+                    assert is_of_others(one["body"], example)
+                case "dead":
+                    changed = delivered.reason(one).startswith("transaction_id: ")
+                    assert is_invalid(messages.decode, one["body"]) or (changed and not is_posted(one["body"]))
+
+    try_batch()
+    assert not violations(read_books(ministack, tables))
+    assert tried.ended.keys() == {"done", "back", "dead"}
+    with capsys.disabled():
+        print(f"\n{tried}")
+
+
+def test_whatever_updates_are_sent_the_valid_ones_are_in_their_profiles_and_none_is_lost(
+    ministack: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = create_profiles_table(ministack, f"hostile-{next(_numbers)}")
+    function = upsert_profiles(ministack, table)
+    meter, tried, client = Meter(function.profiles.client, function.sqs), Tried(), ministack.client("dynamodb")
+
+    @unhurried
+    @given(batches(UPDATES))
+    def try_batch(batch: list[Sent]) -> None:
+        for item in scan(ministack, table):
+            client.delete_item(TableName=table, Key={"account_id": item["account_id"]})
+        delivered = deliver(ministack, function, meter, numbered(batch), tried)
+        assert delivered.requests <= 4 + 8 * len(batch)
+        assert not delivered.back
+        upserted = []
+        for one, sent in zip(delivered.records, batch, strict=True):
+            if delivered.how(one) == "dead":
+                clash = any(words in delivered.reason(one) for words in ("expected a map", "expected an entry"))
+                assert is_invalid(profiles.decode, one["body"]) or clash, one["body"]
+                assert clash or not sent.good
+            else:
+                sent_at = datetime.fromtimestamp(int(one["attributes"]["SentTimestamp"]) / 1000, UTC)
+                upserted.append((profiles.decode(one["body"]), sent_at))
+        there = profiles_checker.read_profiles(ministack, table)
+        assert not list(profiles_checker.violations(there, profiles_checker.latest(upserted)))
+
+    try_batch()
+    assert tried.ended.keys() == {"done", "dead"}
+    with capsys.disabled():
+        print(f"\n{tried}")
+
+
+def without(one: dict[str, Any], field: str) -> dict[str, Any]:
+    return {name: value for name, value in one.items() if name != field}
+
+
+def with_attribute(one: dict[str, Any], name: str, value: object) -> dict[str, Any]:
+    return one | {"attributes": one["attributes"] | {name: value}}
+
+
+TEN_ATTRIBUTES = {f"a{number}": {"dataType": "String", "stringValue": SECRET} for number in range(9)} | {
+    "reason": {"dataType": "String", "stringValue": "of an earlier time"}
+}
+ODD: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "of another source": lambda one: one | {"eventSource": "aws:kinesis", "eventSourceARN": None},
+    "without a source": lambda one: without(one, "eventSource"),
+    "without message attributes": lambda one: without(one, "messageAttributes"),
+    "with a field more": lambda one: one | {"kinesis": {"data": SECRET}},
+    "with ten message attributes, a reason among them": lambda one: one | {"messageAttributes": TEN_ATTRIBUTES},
+    "with a binary attribute": lambda one: (
+        one | {"messageAttributes": {"blob": {"dataType": "Binary.x", "binaryValue": "AAH/"}}}
+    ),
+    "with a checksum that isn't its own": lambda one: one | {"md5OfBody": "0" * 32},
+    "sent in 1970": lambda one: with_attribute(one, "SentTimestamp", "0"),
+    "sent in 5138": lambda one: with_attribute(one, "SentTimestamp", "9" * 14),
+}
+UNSOUND: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "without a body": lambda one: without(one, "body"),
+    "with an object for a body": lambda one: one | {"body": {"note": SECRET}},
+    "without a receipt": lambda one: without(one, "receiptHandle"),
+    "without attributes": lambda one: without(one, "attributes"),
+    "without a count": lambda one: one | {"attributes": without(one["attributes"], "ApproximateReceiveCount")},
+    "with a count of zero": lambda one: with_attribute(one, "ApproximateReceiveCount", "0"),
+    "with words for a count": lambda one: with_attribute(one, "ApproximateReceiveCount", "x"),
+    "with a count of ten digits": lambda one: with_attribute(one, "ApproximateReceiveCount", "9" * 10),
+    "sent at no time": lambda one: one | {"attributes": without(one["attributes"], "SentTimestamp")},
+    "sent before 1970": lambda one: with_attribute(one, "SentTimestamp", "-1"),
+    "sent after the year 9999": lambda one: with_attribute(one, "SentTimestamp", "9" * 20),
+    "with no object for message attributes": lambda one: one | {"messageAttributes": None},
+    "with half an attribute": lambda one: one | {"messageAttributes": {"x": {"dataType": "String"}}},
+}
+GOOD = {"process_transactions": TRANSACTIONS[0], "upsert_profiles": UPDATES[2]}
+WORKERS = sorted(GOOD)
+
+
+def sound_batch(name: str) -> list[dict[str, Any]]:
+    """Three good messages, and one without which a transaction wouldn't be posted, of an account of their own."""
+    account = {"account_id": f"account-{next(_numbers)}"}
+    opening = [OPENINGS[0] | account] if name == "process_transactions" else []
+    return numbered([Sent(json.dumps(message), True, 1) for message in [*opening, *[GOOD[name] | account] * 3]])
+
+
+@pytest.fixture(scope="module")
+def workers(ministack: Endpoint) -> dict[str, ModuleType]:
+    return {
+        "process_transactions": process_transactions(ministack, create_tables(ministack, f"hostile-{next(_numbers)}")),
+        "upsert_profiles": upsert_profiles(ministack, create_profiles_table(ministack, f"hostile-{next(_numbers)}")),
+    }
+
+
+@pytest.mark.parametrize("oddity", ODD)
+@pytest.mark.parametrize("name", WORKERS)
+def test_an_odd_record_is_settled_like_any_other(
+    ministack: Endpoint, workers: dict[str, ModuleType], name: str, oddity: str
+) -> None:
+    function = workers[name]
+    meter = Meter(client_of(function), function.sqs)
+    batch = sound_batch(name)
+    batch[-1] = ODD[oddity](batch[-1])
+    delivered = deliver(ministack, function, meter, [*batch, ODD[oddity](record("no JSON"))], Tried())
+    assert [delivered.how(one) for one in delivered.records] == ["done"] * len(batch) + ["dead"]
+    assert "expected JSON" in delivered.reason(delivered.records[-1])
+    assert delivered.said.count('"message_id"') == len(batch) + 1
+
+
+@pytest.mark.parametrize("fault", UNSOUND)
+@pytest.mark.parametrize("name", WORKERS)
+def test_a_record_that_is_none_of_sqs_goes_back_and_its_neighbours_are_done(
+    ministack: Endpoint, workers: dict[str, ModuleType], name: str, fault: str
+) -> None:
+    function = workers[name]
+    meter = Meter(client_of(function), function.sqs)
+    batch = sound_batch(name)
+    unsound = UNSOUND[fault](record(GOOD[name] | {"account_id": "nobody"}))
+    with listening(function) as said:
+        response = function.lambda_handler({"Records": [*batch[:2], unsound, *batch[2:]]}, Context())
+    assert response == {"batchItemFailures": [{"itemIdentifier": unsound["messageId"]}]}
+    check_log(said.getvalue())
+    assert said.getvalue().count(f"message {unsound['messageId']} is left on its queue: ") == 1
+    assert said.getvalue().count('"message_id"') == len(batch)
+    assert not take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    assert meter.requests.total() <= 3
+
+
+@pytest.mark.parametrize("name", WORKERS)
+def test_two_records_with_one_id_are_two_messages(
+    ministack: Endpoint, workers: dict[str, ModuleType], name: str
+) -> None:
+    function = workers[name]
+    batch = [one | {"messageId": "the same"} for one in [record("no JSON"), *sound_batch(name)]]
+    with listening(function) as said:
+        response = function.lambda_handler({"Records": batch}, Context())
+    assert response == {"batchItemFailures": []}
+    assert said.getvalue().count('"message_id":"the same"') == len(batch)
+    assert [letter.body for letter in take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)] == ["no JSON"]
+
+
+@pytest.mark.parametrize("name", WORKERS)
+def test_an_event_that_is_no_batch_is_refused_with_a_sentence_and_asks_aws_for_nothing(
+    workers: dict[str, ModuleType], name: str
+) -> None:
+    function = workers[name]
+    meter = Meter(client_of(function), function.sqs)
+
+    @unhurried
+    @given(no_batches())
+    def try_event(event: str) -> None:
+        refused: Exception | None = None
+        with listening(function) as said:
+            try:
+                response = function.lambda_handler(json.loads(event), Context())
+            except (UnexpectedBatchTypeError, ValueError) as error:
+                refused = error
+        if refused:
+            assert "expected a record of SQS's" in str(refused) or "batch event" in str(refused)
+        else:
+            ids = [one["messageId"] for one in json.loads(event)["Records"]]
+            assert response == {"batchItemFailures": [{"itemIdentifier": one} for one in ids]}
+        check_log(said.getvalue())
+        assert not meter.requests
+
+    try_event()
+
+
+@pytest.mark.parametrize("name", ["reconcile_accounts", "charge_overdraft_interest"])
+def test_an_event_that_is_none_of_a_jobs_is_refused_and_nothing_is_written(ministack: Endpoint, name: str) -> None:
+    tables, number = create_tables(ministack, f"hostile-{next(_numbers)}"), next(_numbers)
+    locks = create_locks_table(ministack, f"hostile-{number}")
+    queue = ministack.client("sqs").create_queue(QueueName=f"hostile-{number}")["QueueUrl"]
+    if name == "reconcile_accounts":
+        function = reconcile_accounts(ministack, tables, locks)
+    else:
+        function = charge_overdraft_interest(ministack, tables, locks, queue)
+    meter = Meter(function.job.locks.client)
+
+    @unhurried
+    @given(no_scheduled_events(name))
+    def try_event(event: str) -> None:
+        with listening(function) as said, pytest.raises(InvalidEvent) as caught:
+            function.lambda_handler(json.loads(event), Context())
+        sentence = str(caught.value)
+        assert sentence.startswith(("job: expected ", "scheduled_time: expected "))
+        assert len(sentence) < 200
+        assert sentence.isprintable()
+        check_log(said.getvalue())
+        assert not meter.requests
+
+    try_event()
+    assert not list(scan(ministack, locks))
+
+
+def client_of(function: ModuleType) -> Any:
+    return function.ledger.client if hasattr(function, "ledger") else function.profiles.client
