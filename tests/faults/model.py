@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 from ledger.accounts import Account
 from ledger.journal import Outcome
 from ledger.messages import InvalidMessage, Message, decode
-from ledger.posting import grouped_by_account
 from ledger.rules import Decision, UnknownAccount, decide
-from tests.faults.history import Entries, entries_of
+from tests.faults.history import entries_of
 from tests.local_aws.checker import Books
 
 
@@ -34,20 +33,29 @@ class Group(NamedTuple):
 
 def predict(books: Books, bodies: Sequence[tuple[str, int]], maximum_deliveries: int) -> Predicted:
     """Of bodies in their order, each with how often it was delivered by now, where nobody else is at work."""
-    fates = [Fate.DEAD] * len(bodies)
-    found = [(index, message) for index, (body, _) in enumerate(bodies) if (message := _valid(body))]
-    existing, groups = entries_of(books), []
-    for members in grouped_by_account([message for _, message in found]):
-        group = Group({}, {})
-        for index, message in (found[member] for member in members):
-            deliveries = bodies[index][1]
-            fate = _post(books, existing, group, message, delivered_before=deliveries > 1)
-            fates[index] = Fate.DEAD if fate is Fate.WAITS and deliveries >= maximum_deliveries else fate
-        groups.append(group)
+    fates, together, joined = [], Group({}, {}), list[set[str]]()
+    for body, deliveries in bodies:
+        try:
+            message = decode(body)
+        except InvalidMessage:
+            fates.append(Fate.DEAD)
+            continue
+        fate = _post(books, together, message, delivered_before=deliveries > 1)
+        fates.append(Fate.DEAD if fate is Fate.WAITS and deliveries >= maximum_deliveries else fate)
+        others = [names for names in joined if not names.isdisjoint(message.account_ids)]
+        joined = [names for names in joined if names not in others] + [set(message.account_ids).union(*others)]
+    groups = [
+        Group(
+            {name: account for name, account in together.accounts.items() if name in names},
+            {key: entry for key, entry in together.entries.items() if key[0] in names},
+        )
+        for names in joined
+    ]
     return Predicted(fates, groups)
 
 
-def _post(books: Books, existing: Entries, group: Group, message: Message, *, delivered_before: bool) -> Fate:
+def _post(books: Books, group: Group, message: Message, *, delivered_before: bool) -> Fate:
+    existing = entries_of(books)
     keys = [(account_id, message.transaction_id) for account_id in message.account_ids]
     accounts = [group.accounts.get(name, books.accounts.get(name)) for name in message.account_ids]
     staged = [group.entries[key][0] for key in keys if key in group.entries]
@@ -113,10 +121,3 @@ def _said(outcome: Outcome) -> tuple[object, ...]:
 def _as_said(decision: Decision) -> tuple[object, ...]:
     account = decision.account
     return str(decision.status), decision.reason, decision.amount, account.balance, account.version
-
-
-def _valid(body: str) -> Message | None:
-    try:
-        return decode(body)
-    except InvalidMessage:
-        return None
