@@ -50,7 +50,10 @@ picks = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 faults = st.sampled_from([*Fault] + [Fault.KILLED_BEFORE, Fault.KILLED_AFTER] * 3)
 calls = st.sampled_from([1, 1, 2, 2, 2, 3, 3, 4, 5, 7])
 """A batch takes three or four."""
-strikes = st.one_of([st.none()] + [st.tuples(faults, calls)] * 3)
+cancelled = st.tuples(
+    st.sampled_from([Fault.CANCELLED_BY_CONFLICT, Fault.CANCELLED_BY_THROTTLE]), st.sampled_from([1, 1, 2])
+)
+strikes = st.one_of(st.none(), cancelled, *[st.tuples(faults, calls)] * 3)
 queues = st.sampled_from([TRANSACTIONS, TRANSACTIONS, PROFILES])
 later = st.sampled_from([False, False, True])
 jobs = st.sampled_from([CHARGE, RECONCILE])

@@ -189,7 +189,8 @@ class System:
 
     def redeliver_everything(self) -> None:
         """Every event and every message that there ever was."""
-        self.events += [{"job": run.job, "scheduled_time": run.window} for run in dict.fromkeys(self.runs)]
+        windows = dict.fromkeys((run.job, run.window) for run in self.runs)
+        self.events += [{"job": job, "scheduled_time": window} for job, window in windows]
         for queue, numbers in self.numbers.items():
             self.waiting[queue] += numbers
         self.deliver_until_quiet()
