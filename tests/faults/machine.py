@@ -55,6 +55,8 @@ cancelled = st.tuples(
 )
 strikes = st.one_of(st.none(), cancelled, *[st.tuples(faults, calls)] * 3)
 queues = st.sampled_from([TRANSACTIONS, TRANSACTIONS, PROFILES])
+meetings = st.sampled_from([2, 2, 2, 3, 1, 4])
+"""Before which call another worker comes in: a batch's first reads, its second commits."""
 later = st.sampled_from([False, False, True])
 jobs = st.sampled_from([CHARGE, RECONCILE])
 days = st.integers(1, 2)
@@ -140,20 +142,20 @@ class Machine(RuleBasedStateMachine):
             self._deliver(queue, numbers, strike, worker)
 
     @precondition(lambda self: self._waiting())
-    @rule(queue=queues, picks=picks, theirs=picks, before=st.integers(1, 4), strike=strikes)
+    @rule(queue=queues, picks=picks, theirs=picks, before=meetings, strike=strikes)
     def deliver_to_two(
         self, queue: str, picks: Sequence[int], theirs: Sequence[int], before: int, strike: Struck
     ) -> None:
-        """Another worker does all its work before this one's call of that number: on the same messages, or others."""
-        numbers = self._picked(self.system.waiting[queue], picks)
-        others = self._picked(self.system.waiting[queue], theirs)
-        if numbers:
-            self._note(queue, others, f"meanwhile, before call {before}, another worker gets")
-            another = lambda: self.system.deliver(queue, others, worker=1)  # noqa: E731 (of this call, not to be named)
-            self._note(queue, numbers, "a worker gets")
-            self.delivered += self._bodies([*numbers, *others])
-            self.system.deliver(queue, numbers, Strike(*(strike or (None, 0)), another, before))
-            self.look()
+        """Of what waits, the same messages or others."""
+        waiting = self.system.waiting[queue]
+        self._deliver_to_two(queue, self._picked(waiting, picks), self._picked(waiting, theirs), before, strike)
+
+    @rule(
+        ours=st.lists(bodies, min_size=1, max_size=4), theirs=st.lists(bodies, min_size=1, max_size=4), before=meetings
+    )
+    def send_to_two(self, ours: Sequence[str], theirs: Sequence[str], before: int) -> None:
+        numbers, others = ([self._send(TRANSACTIONS, body) for body in sent] for sent in (ours, theirs))
+        self._deliver_to_two(TRANSACTIONS, numbers, others, before, None)
 
     @rule(queue=queues)
     def redrive(self, queue: str) -> None:
@@ -255,6 +257,22 @@ class Machine(RuleBasedStateMachine):
             ]
         self.look(wrong if whole or predicted else [])
 
+    def _deliver_to_two(
+        self, queue: str, numbers: Sequence[str], others: Sequence[str], before: int, strike: Struck
+    ) -> None:
+        """Another worker does all its work before this one's call of that number."""
+        if not numbers:
+            return
+        self._note(queue, numbers, "a worker gets")
+        self._note(queue, others, f"meanwhile, before its call {before}, another gets")
+        self.delivered += self._bodies([*numbers, *others])
+
+        def meanwhile() -> None:
+            self.system.deliver(queue, others, worker=1)
+
+        self.system.deliver(queue, numbers, Strike(*(strike or (None, 0)), meanwhile, before))
+        self.look()
+
     def _predict(self, numbers: Sequence[str]) -> Predicted:
         sent = [self.system.history.messages[number] for number in numbers]
         return predict(self.books, [(message.body, message.deliveries + 1) for message in sent], MAXIMUM_DELIVERIES)
@@ -294,8 +312,10 @@ class Machine(RuleBasedStateMachine):
             *windows.uncharged(self.overdrawn, self.system.books()),
         ]
 
-    def _send(self, queue: str, body: str) -> None:
-        note(f"  message {self.system.send(queue, body)} to {queue}: {body}")
+    def _send(self, queue: str, body: str) -> str:
+        number = self.system.send(queue, body)
+        note(f"  message {number} to {queue}: {body}")
+        return number
 
     def _note(self, queue: str, numbers: Sequence[str], who: str) -> None:
         note(f"  {who} messages {', '.join(numbers)} of {queue}")
