@@ -175,7 +175,7 @@ class Machine(RuleBasedStateMachine):
         job=jobs,
         two_days=st.tuples(days, days),
         strike=strikes,
-        pause=st.tuples(st.integers(1, 6), st.sampled_from([0, 10, 100])),
+        pause=st.tuples(st.sampled_from([2, 2, 3, 3, 4, 5, 1]), st.sampled_from([100, 100, 10, 0])),
         one_step=st.booleans(),
     )
     def run_job_on_two(
