@@ -90,11 +90,11 @@ class Machine(RuleBasedStateMachine):
         self.delivered: list[str] = []
         self.system.tally.done["examples"] += 1
 
-    @initialize(limit=limits, first=st.integers(0, 300))
-    def open_accounts(self, limit: Decimal, first: int) -> None:
+    @initialize(limit=st.sampled_from(["-500", "-500", "-100", "0"]), first=st.integers(-300, 300))
+    def open_accounts(self, limit: str, first: int) -> None:
         for name in ACCOUNTS:
             opening = {"type": "open_account", "transaction_id": "open", "account_id": name, "currency": "EUR"}
-            self._send(TRANSACTIONS, json.dumps(opening | {"overdraft_limit": str(limit)}))
+            self._send(TRANSACTIONS, json.dumps(opening | {"overdraft_limit": limit}))
             if first:
                 self._send(TRANSACTIONS, json.dumps({"transaction_id": "first", "account_id": name, "amount": first}))
 
