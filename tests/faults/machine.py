@@ -298,6 +298,8 @@ class Machine(RuleBasedStateMachine):
             return []
         dead = {number for number, _ in self.system.history.letters}
         alive = [self.system.history.messages[number] for number in self.system.numbers[PROFILES] if number not in dead]
+        if lost := [*profiles_checker.vanished([message.body for message in alive], [])]:
+            return lost
         winners = profiles_checker.latest((decode_update(message.body), message.sent_at) for message in alive)
         return profiles_checker.violations(self.system.profiles(), winners)
 
