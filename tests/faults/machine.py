@@ -169,7 +169,7 @@ class Machine(RuleBasedStateMachine):
         outcome = self.system.run_job(event, Strike(*strike) if strike else NOTHING, worker, one_step=one_step)
         note(f"  {event['job']} for {event['scheduled_time']} came to {outcome}")
         wrong = f"{event} should come to {expected}, and came to {outcome}"
-        self.look([wrong] if _is_whole(strike) and outcome not in expected else [])
+        self.look([wrong] if self._is_whole(strike) and outcome not in expected else [])
 
     @rule(
         job=jobs,
@@ -247,7 +247,7 @@ class Machine(RuleBasedStateMachine):
         letters = len(self.system.history.letters)
         acknowledged = self.system.deliver(queue, numbers, Strike(*strike) if strike else NOTHING, worker)
         dead = {number for number, letter in self.system.history.letters[letters:] if letter.reason}
-        before, whole = self.books, _is_whole(strike)
+        before, whole = self.books, self._is_whole(strike)
         if predicted:
             wrong = list(wrong_fates(predicted, acknowledged, dead, whole=whole))
             wrong += surprises(predicted, before, self.system.books(), whole=whole)
@@ -272,6 +272,13 @@ class Machine(RuleBasedStateMachine):
 
         self.system.deliver(queue, numbers, Strike(*(strike or (None, 0)), meanwhile, before))
         self.look()
+
+    def _is_whole(self, strike: Struck) -> bool:
+        """ministack 1.5.33 spells a transaction's numbers anew, 3E+2 as 300, where it keeps them for their token, and
+        then takes the same request, sent again, for another. The message comes again, and is replayed."""
+        if strike and strike[0] is Fault.RESPONSE_LOST and self.system.dynamodb == self.system.aws:
+            return False
+        return strike is None or strike[0] in SDK_GETS_OVER
 
     def _predict(self, numbers: Sequence[str]) -> Predicted:
         sent = [self.system.history.messages[number] for number in numbers]
@@ -331,10 +338,6 @@ class Machine(RuleBasedStateMachine):
     @staticmethod
     def _picked(numbers: Sequence[str], picks: Sequence[int]) -> list[str]:
         return list(dict.fromkeys(numbers[pick % len(numbers)] for pick in picks)) if numbers else []
-
-
-def _is_whole(strike: Struck) -> bool:
-    return strike is None or strike[0] in SDK_GETS_OVER
 
 
 def _overdrawn(books: Books) -> set[str]:
