@@ -1,25 +1,29 @@
 """Reads a dead-letter queue."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from tests.local_aws.server import Endpoint
+from tests.local_aws.server import Endpoint, reader
 
 
 @dataclass(frozen=True)
 class DeadLetter:
+    """`attributes` are those that its producer gave it."""
+
     body: str
     reason: str | None
+    attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def take_dead_letters(aws: Endpoint, queue_url: str) -> list[DeadLetter]:
     """What is in the queue, taken out of it."""
-    sqs = aws.client("sqs")
+    sqs = reader(aws, "sqs")
     letters: list[DeadLetter] = []
     while messages := sqs.receive_message(
         QueueUrl=queue_url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]
     ).get("Messages"):
         for message in messages:
-            reason = message.get("MessageAttributes", {}).get("reason", {}).get("StringValue")
-            letters.append(DeadLetter(message["Body"], reason))
+            attributes = {name: one["StringValue"] for name, one in message.get("MessageAttributes", {}).items()}
+            letters.append(DeadLetter(message["Body"], attributes.pop("reason", None), attributes))
             sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
     return letters

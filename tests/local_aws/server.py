@@ -1,6 +1,7 @@
 """Starts and stops the engines: ministack (all of AWS that Teller uses), and Amazon's own DynamoDB Local."""
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -51,6 +52,12 @@ class Endpoint:
             aws_secret_access_key="test",
             config=Config(retries={"mode": "standard", "total_max_attempts": 5}, **config),
         )
+
+
+@functools.cache
+def reader(endpoint: Endpoint, service: str):
+    """A client to look at what is there, and not to hook into. Made once: that takes longer than to look."""
+    return endpoint.client(service)
 
 
 class LocalAwsError(Exception):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.local_aws.server import Endpoint
+from tests.local_aws.server import Endpoint, reader
 
 
 @dataclass(frozen=True)
@@ -45,5 +45,5 @@ def _create_table(endpoint: Endpoint, name: str, *keys: str) -> str:
 
 def scan(endpoint: Endpoint, table: str) -> Iterator[dict[str, Any]]:
     """Every item of a table, as it is now, in DynamoDB's types."""
-    for page in endpoint.client("dynamodb").get_paginator("scan").paginate(TableName=table, ConsistentRead=True):
+    for page in reader(endpoint, "dynamodb").get_paginator("scan").paginate(TableName=table, ConsistentRead=True):
         yield from page["Items"]

@@ -10,7 +10,7 @@ import jmespath
 import msgspec
 import pytest
 from botocore.exceptions import ClientError
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -319,6 +319,20 @@ def test_accounts_joined_by_transfers_are_one_group() -> None:
         payment(1, account_id="c"),
     ]
     assert grouped_by_account(messages) == [[0, 2, 4, 6], [1, 5], [3]]
+
+
+PAIRS = st.lists(st.sampled_from("abcde"), min_size=2, max_size=2, unique=True)
+
+
+@given(st.lists(PAIRS, max_size=8))
+@example([["a", "b"], ["b", "a"], ["c", "a"], ["d", "a"]])
+@example([["a", "b"], ["c", "d"], ["a", "c"], ["b", "e"], ["e", "d"]])
+def test_an_account_is_in_one_group_only_and_its_messages_are_in_their_order(pairs: list[list[str]]) -> None:
+    groups = grouped_by_account([transfer(from_account_id=one, to_account_id=other) for one, other in pairs])
+    assert sorted(index for group in groups for index in group) == list(range(len(pairs)))
+    assert all(group == sorted(group) for group in groups)
+    accounts = [{account_id for index in group for account_id in pairs[index]} for group in groups]
+    assert sum(map(len, accounts)) == len(set().union(*accounts))
 
 
 @given(MESSAGES)

@@ -291,7 +291,8 @@ def grouped_by_account(messages: Sequence[Message]) -> list[list[int]]:
 
     def root(account_id: str) -> str:
         while (parent := parents.setdefault(account_id, account_id)) != account_id:
-            account_id = parents[account_id] = parents[parent]
+            parents[account_id] = parents[parent]
+            account_id = parent
         return account_id
 
     for message in messages:

@@ -1,0 +1,346 @@
+"""Drives the whole system at random, as Hypothesis's seed says, and checks after each step all that always holds.
+
+A fault strikes a call of the one step; what is left is found by reading the tables. What a step should have done is
+predicted, where no other worker was at it, from the rules.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import note
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from ledger.accounts import AccountStatus
+from ledger.profiles import decode as decode_update
+from tests.faults import history, settled, windows
+from tests.faults.faults import FOR_TRANSACTIONS, Fault
+from tests.faults.model import Predicted, predict, surprises, wrong_fates
+from tests.faults.system import (
+    CHARGE,
+    MAXIMUM_DELIVERIES,
+    NOTHING,
+    PROFILES,
+    RECONCILE,
+    START,
+    TRANSACTIONS,
+    Strike,
+    System,
+)
+from tests.local_aws import profiles_checker
+from tests.local_aws.checker import Books, violations
+from tests.local_aws.day import JUNK
+from tests.unit.strategies import messages_of
+
+SDK_GETS_OVER = {Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR, *FOR_TRANSACTIONS}
+"""And what the SDK doesn't, the loop does: the step is done as if nothing had been."""
+
+type Struck = tuple[Fault, int] | None
+"""A fault, and the number of the call that it strikes."""
+
+ACCOUNTS = ["a", "b", "c"]
+amounts = st.integers(-300, 300).filter(bool).map(Decimal)
+limits = st.sampled_from([0, -100, -500]).map(Decimal)
+messages = messages_of(st.sampled_from([*ACCOUNTS, "d"]), st.integers(1, 20).map(str), amounts, limits)
+bodies = st.one_of([messages.map(lambda message: json.dumps(message.request()))] * 9 + [st.sampled_from(JUNK)])
+picks = st.lists(st.integers(0, 9), min_size=1, max_size=6)
+faults = st.sampled_from([*Fault] + [Fault.KILLED_BEFORE, Fault.KILLED_AFTER] * 3)
+calls = st.sampled_from([1, 1, 2, 2, 2, 3, 3, 4, 5, 7])
+"""A batch takes three or four."""
+cancelled = st.tuples(
+    st.sampled_from([Fault.CANCELLED_BY_CONFLICT, Fault.CANCELLED_BY_THROTTLE]), st.sampled_from([1, 1, 2])
+)
+strikes = st.one_of(st.none(), cancelled, *[st.tuples(faults, calls)] * 3)
+queues = st.sampled_from([TRANSACTIONS, TRANSACTIONS, PROFILES])
+meetings = st.sampled_from([2, 2, 2, 3, 1, 4])
+"""Before which call another worker comes in: a batch's first reads, its second commits."""
+later = st.sampled_from([False, False, True])
+jobs = st.sampled_from([CHARGE, RECONCILE])
+days = st.integers(1, 2)
+workers = st.integers(0, 1)
+
+FONT, THEME = ["preferences", "font"], ["preferences", "theme"]
+updates = st.fixed_dictionaries(
+    {
+        "account_id": st.sampled_from(ACCOUNTS),
+        "path": st.sampled_from([["preferences"], ["limits"], FONT, FONT, THEME]),
+        "entries": st.dictionaries(st.sampled_from(["theme", "size", "colour"]), st.integers(1, 9), min_size=1),
+        "removed": st.sampled_from([[], [], ["colour"], ["style"]]),
+    }
+)
+"""Whether `theme` is an entry or a map is up to who comes first, and then for ever: nobody removes it."""
+
+
+class Machine(RuleBasedStateMachine):
+    """`make_system` is the class's own: an engine's."""
+
+    make_system: Callable[[], System]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.system = type(self).make_system()
+        self.sound = True
+        self.seen: dict[tuple[str, str], Any] = {}
+        self.books = Books({}, {})
+        self.records: windows.Records = {}
+        self.overdrawn: dict[str, set[str]] = {}
+        self.delivered: list[str] = []
+        self.system.tally.done["examples"] += 1
+
+    @initialize(limit=st.sampled_from(["-500", "-500", "-100", "0"]), first=st.integers(-300, 300))
+    def open_accounts(self, limit: str, first: int) -> None:
+        for name in ACCOUNTS:
+            opening = {"type": "open_account", "transaction_id": "open", "account_id": name, "currency": "EUR"}
+            self._send(TRANSACTIONS, json.dumps(opening | {"overdraft_limit": limit}))
+            if first:
+                self._send(TRANSACTIONS, json.dumps({"transaction_id": "first", "account_id": name, "amount": first}))
+
+    @rule(bodies=st.lists(bodies, min_size=1, max_size=6), strike=strikes, worker=workers, later=later)
+    def send(self, bodies: Sequence[str], strike: Struck, worker: int, later: bool) -> None:
+        """And deliver all that waits, unless that is for later."""
+        for body in bodies:
+            self._send(TRANSACTIONS, body)
+        if not later:
+            self._deliver(TRANSACTIONS, self.system.waiting[TRANSACTIONS][:10], strike, worker)
+
+    @rule(
+        updates=st.lists(updates | st.sampled_from(JUNK), min_size=1, max_size=4),
+        seconds=st.none() | st.integers(0, 30),
+        strike=strikes,
+        worker=workers,
+        later=later,
+    )
+    def send_updates(
+        self, updates: Sequence[Any], seconds: int | None, strike: Struck, worker: int, later: bool
+    ) -> None:
+        """As of the same second, but each at a time of its own: of two at one time nobody could say which wins."""
+        for number, update in enumerate(updates, len(self.system.history.messages)):
+            as_of = START + timedelta(seconds=seconds or 0, microseconds=number)
+            body = update | {"as_of": as_of.isoformat()} if isinstance(update, dict) and seconds else update
+            self._send(PROFILES, body if isinstance(body, str) else json.dumps(body))
+        if not later:
+            self._deliver(PROFILES, self.system.waiting[PROFILES][:10], strike, worker)
+
+    @rule(queue=queues, picks=picks, by_the_queue=st.booleans())
+    def repeat(self, queue: str, picks: Sequence[int], by_the_queue: bool) -> None:
+        """Some were sent twice by their producer; or by the queue, which had deleted them: at least once, it says."""
+        history, waiting = self.system.history, self.system.waiting[queue]
+        for number in self._picked(self.system.numbers[queue], picks):
+            if not by_the_queue:
+                self._send(queue, history.messages[number].body)
+            elif number not in waiting and history.messages[number].deliveries < MAXIMUM_DELIVERIES:
+                waiting.append(number)
+
+    @precondition(lambda self: self._waiting())
+    @rule(queue=queues, picks=picks, strike=strikes, worker=workers)
+    def deliver(self, queue: str, picks: Sequence[int], strike: Struck, worker: int) -> None:
+        """Some of what waits, in this order."""
+        if numbers := self._picked(self.system.waiting[queue], picks):
+            self._deliver(queue, numbers, strike, worker)
+
+    @precondition(lambda self: self._waiting())
+    @rule(queue=queues, picks=picks, theirs=picks, before=meetings, strike=strikes)
+    def deliver_to_two(
+        self, queue: str, picks: Sequence[int], theirs: Sequence[int], before: int, strike: Struck
+    ) -> None:
+        """Of what waits, the same messages or others."""
+        waiting = self.system.waiting[queue]
+        self._deliver_to_two(queue, self._picked(waiting, picks), self._picked(waiting, theirs), before, strike)
+
+    @rule(
+        ours=st.lists(bodies, min_size=1, max_size=4), theirs=st.lists(bodies, min_size=1, max_size=4), before=meetings
+    )
+    def send_to_two(self, ours: Sequence[str], theirs: Sequence[str], before: int) -> None:
+        numbers, others = ([self._send(TRANSACTIONS, body) for body in sent] for sent in (ours, theirs))
+        self._deliver_to_two(TRANSACTIONS, numbers, others, before, None)
+
+    @rule(queue=queues)
+    def redrive(self, queue: str) -> None:
+        self.system.redrive(queue)
+
+    @rule(job=jobs, day=days, strike=strikes, worker=workers, one_step=st.booleans())
+    def run_job(self, job: str, day: int, strike: Struck, worker: int, one_step: bool) -> None:
+        """A day's; one that didn't come to its end comes again, and so may one that did."""
+        event = self._event(job, day)
+        expected = self._expected_of(event)
+        outcome = self.system.run_job(event, Strike(*strike) if strike else NOTHING, worker, one_step=one_step)
+        note(f"  {event['job']} for {event['scheduled_time']} came to {outcome}")
+        wrong = f"{event} should come to {expected}, and came to {outcome}"
+        self.look([wrong] if self._is_whole(strike) and outcome not in expected else [])
+
+    @rule(
+        job=jobs,
+        two_days=st.tuples(days, days),
+        strike=strikes,
+        pause=st.tuples(st.sampled_from([2, 2, 3, 3, 4, 5, 1]), st.sampled_from([100, 100, 10, 0])),
+        one_step=st.booleans(),
+    )
+    def run_job_on_two(
+        self, job: str, two_days: tuple[int, int], strike: Struck, pause: tuple[int, int], one_step: bool
+    ) -> None:
+        """The one is paused before this call for so many seconds, maybe past its lease, and the other runs then."""
+        before, paused_seconds = pause
+        event, theirs = (self._event(job, day) for day in two_days)
+
+        def meanwhile() -> None:
+            self.system.clock.seconds += paused_seconds
+            outcome = self.system.run_job(theirs, worker=1, one_step=one_step)
+            note(f"  meanwhile, {theirs['job']} for {theirs['scheduled_time']} came to {outcome}")
+
+        outcome = self.system.run_job(event, Strike(*(strike or (None, 0)), meanwhile, before))
+        note(f"  {event['job']} for {event['scheduled_time']} came to {outcome}")
+        self.look()
+
+    @rule(seconds=st.sampled_from([1, 20, 100]))
+    def advance(self, seconds: int) -> None:
+        self.system.clock.seconds += seconds
+
+    def teardown(self) -> None:
+        """The faults are over: it drains, and all of it once more changes nothing."""
+        if not self.sound:
+            return
+        self.delivered += self._bodies(list(self.system.history.messages))
+        self.system.drain()
+        self.delivered += self._bodies(list(self.system.history.messages))
+        self.look(self._unsettled())
+        before = self.system.everything()
+        self.system.redeliver_everything()
+        self.look([*settled.changed(before, self.system.everything()), *self._unsettled()])
+
+    def look(self, wrong: Iterable[str] = ()) -> None:
+        """Reads the tables, and fails with a sentence for each thing that should hold, and doesn't."""
+        system, before, records = self.system, self.books, self.records
+        self.books, self.records = system.books(), system.lock_records()
+        sent, letters = system.history.messages.values(), system.history.letters
+        found = [
+            *wrong,
+            *violations(self.books),
+            *history.flipped(self.seen, self.books),
+            *history.lost(
+                (system.history.messages[number] for number in system.numbers[TRANSACTIONS]), self.books, letters
+            ),
+            *history.misapplied(before, self.books, self.delivered),
+            *history.out_of_order(sent, self.books, letters),
+            *windows.done_again(system.runs),
+            *windows.undone(system.runs, self.records),
+            *windows.forgotten(records, self.records),
+            *windows.misreported(self.records, RECONCILE, len(self.books.accounts)),
+            *windows.charged_twice(self.books),
+            *self._wrong_profiles(),
+        ]
+        self.seen |= history.entries_of(self.books)
+        self.delivered = []
+        overdrawn = _overdrawn(self.books)
+        done = {window[:10] for window in windows.windows_done(self.records, CHARGE)}
+        for day in self.overdrawn.keys() - done:
+            self.overdrawn[day] &= overdrawn
+        self.sound = not found
+        assert self.sound, "\n".join(found)
+
+    def _deliver(self, queue: str, numbers: Sequence[str], strike: Struck, worker: int) -> None:
+        self._note(queue, numbers, "a worker gets")
+        self.delivered += self._bodies(numbers)
+        predicted = self._predict(numbers) if queue == TRANSACTIONS else None
+        letters = len(self.system.history.letters)
+        acknowledged = self.system.deliver(queue, numbers, Strike(*strike) if strike else NOTHING, worker)
+        dead = {number for number, letter in self.system.history.letters[letters:] if letter.reason}
+        before, whole = self.books, self._is_whole(strike)
+        if predicted:
+            wrong = list(wrong_fates(predicted, acknowledged, dead, whole=whole))
+            wrong += surprises(predicted, before, self.system.books(), whole=whole)
+        else:
+            wrong = [
+                f"message {number} should be upserted, and is back" for number in numbers if not acknowledged[number]
+            ]
+        self.look(wrong if whole or predicted else [])
+
+    def _deliver_to_two(
+        self, queue: str, numbers: Sequence[str], others: Sequence[str], before: int, strike: Struck
+    ) -> None:
+        """Another worker does all its work before this one's call of that number."""
+        if not numbers:
+            return
+        self._note(queue, numbers, "a worker gets")
+        self._note(queue, others, f"meanwhile, before its call {before}, another gets")
+        self.delivered += self._bodies([*numbers, *others])
+
+        def meanwhile() -> None:
+            self.system.deliver(queue, others, worker=1)
+
+        self.system.deliver(queue, numbers, Strike(*(strike or (None, 0)), meanwhile, before))
+        self.look()
+
+    def _is_whole(self, strike: Struck) -> bool:
+        """ministack 1.5.33 spells a transaction's numbers anew, 3E+2 as 300, where it keeps them for their token, and
+        then takes the same request, sent again, for another. The message comes again, and is replayed."""
+        if strike and strike[0] is Fault.RESPONSE_LOST and self.system.dynamodb == self.system.aws:
+            return False
+        return strike is None or strike[0] in SDK_GETS_OVER
+
+    def _predict(self, numbers: Sequence[str]) -> Predicted:
+        sent = [self.system.history.messages[number] for number in numbers]
+        return predict(self.books, [(message.body, message.deliveries + 1) for message in sent], MAXIMUM_DELIVERIES)
+
+    def _expected_of(self, event: dict[str, str]) -> set[str]:
+        """What becomes of a run that nothing interferes with, by the lock's record."""
+        record = self.records.get(event["job"], {})
+        if event["scheduled_time"] in windows.windows_done(self.records, event["job"]):
+            return {"DoneBefore"}
+        taken = record.get("leased_until", "") >= self.system.leases_lapsed_by()
+        return {"LockTaken"} if taken else {"Done", "GoesOn"}
+
+    def _event(self, job: str, day: int) -> dict[str, str]:
+        event = self.system.schedule(job, day)
+        if job == CHARGE:
+            self.overdrawn.setdefault(event["scheduled_time"][:10], _overdrawn(self.books))
+        return event
+
+    def _wrong_profiles(self) -> Iterable[str]:
+        """Only while nothing is under way: what waits may be in its profile, or not."""
+        letters = [letter for _, letter in self.system.dead[PROFILES]]
+        if self.system.waiting[PROFILES] or not all(map(profiles_checker.is_poison, letters)):
+            return []
+        dead = {number for number, _ in self.system.history.letters}
+        alive = [self.system.history.messages[number] for number in self.system.numbers[PROFILES] if number not in dead]
+        if lost := [*profiles_checker.vanished([message.body for message in alive], [])]:
+            return lost
+        winners = profiles_checker.latest((decode_update(message.body), message.sent_at) for message in alive)
+        return profiles_checker.violations(self.system.profiles(), winners)
+
+    def _unsettled(self) -> list[str]:
+        system = self.system
+        dead = [letter for _, letter in system.dead[TRANSACTIONS]]
+        unfit = [letter for _, letter in system.dead[PROFILES]]
+        return [
+            *settled.unsettled(self._bodies(self._waiting()), dead, self.system.books()),
+            *(f"dead-lettered, and no poison: {letter}" for letter in unfit if not profiles_checker.is_poison(letter)),
+            *(f"never done: {event}" for event in system.events),
+            *windows.uncharged(self.overdrawn, self.system.books()),
+        ]
+
+    def _send(self, queue: str, body: str) -> str:
+        number = self.system.send(queue, body)
+        note(f"  message {number} to {queue}: {body}")
+        return number
+
+    def _note(self, queue: str, numbers: Sequence[str], who: str) -> None:
+        note(f"  {who} messages {', '.join(numbers)} of {queue}")
+
+    def _waiting(self) -> list[str]:
+        return self.system.waiting[TRANSACTIONS] + self.system.waiting[PROFILES]
+
+    def _bodies(self, numbers: Sequence[str]) -> list[str]:
+        return [self.system.history.messages[number].body for number in numbers]
+
+    @staticmethod
+    def _picked(numbers: Sequence[str], picks: Sequence[int]) -> list[str]:
+        return list(dict.fromkeys(numbers[pick % len(numbers)] for pick in picks)) if numbers else []
+
+
+def _overdrawn(books: Books) -> set[str]:
+    return {
+        name for name, account in books.accounts.items() if account.balance < 0 and account.status is AccountStatus.OPEN
+    }

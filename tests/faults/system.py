@@ -1,0 +1,271 @@
+"""The whole system in one process: four functions, each with two workers, their tables, and queues that do as told.
+
+Nothing happens by itself, and nothing at the same time: so the same steps lead to the same calls, and a fault at the
+third of them strikes where it struck before.
+"""
+
+import contextlib
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+from unittest import mock
+
+from conditional_writes.items import Item, from_dynamodb
+from conditional_writes.settling import RESERVED_SECONDS
+from tests.faults.faults import Fault, Faults, Killed
+from tests.faults.history import History
+from tests.faults.windows import Run
+from tests.local_aws.checker import Books, read_books
+from tests.local_aws.clock import Clock
+from tests.local_aws.dead_letters import DeadLetter, take_dead_letters
+from tests.local_aws.function import (
+    Context,
+    charge_overdraft_interest,
+    invoke,
+    process_transactions,
+    reconcile_accounts,
+    record,
+    upsert_profiles,
+)
+from tests.local_aws.profiles_checker import Profiles, read_profiles
+from tests.local_aws.server import Endpoint
+from tests.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
+
+TRANSACTIONS, PROFILES = "transactions", "profiles"
+CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
+MAXIMUM_DELIVERIES = 4
+LONGEST_LEASE_SECONDS = 100
+CLOCK_SKEW_SECONDS = 1
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+_numbers = itertools.count(1)
+
+
+class Strike(NamedTuple):
+    """A fault at the call with this number; and what else happens before the call with that number."""
+
+    fault: Fault | None = None
+    at: int = 0
+    meanwhile: Callable[[], object] | None = None
+    before: int = 0
+
+
+NOTHING = Strike()
+
+
+class Tally:
+    """What happened, in numbers."""
+
+    def __init__(self) -> None:
+        self.done: Counter[str] = Counter()
+        self.faults: Counter[Fault] = Counter()
+
+    def __str__(self) -> str:
+        done = ", ".join(f"{number:,} {what}" for what, number in self.done.items())
+        faults = ", ".join(f"{number} {fault.value!r}" for fault, number in self.faults.most_common())
+        kills = self.faults[Fault.KILLED_BEFORE] + self.faults[Fault.KILLED_AFTER]
+        return f"{done}; {self.faults.total():,} faults, {kills:,} of them kills ({faults})"
+
+
+class System:
+    def __init__(self, aws: Endpoint, dynamodb: Endpoint, tally: Tally) -> None:
+        self.aws, self.dynamodb, self.tally = aws, dynamodb, tally
+        prefix = f"system-{next(_numbers)}"
+        self.tables, self.locks_table = create_tables(dynamodb, prefix), create_locks_table(dynamodb, prefix)
+        self.profiles_table = create_profiles_table(dynamodb, prefix)
+        self.clock, self.history = Clock(), History()
+        self.waiting: dict[str, list[str]] = {TRANSACTIONS: [], PROFILES: []}
+        self.numbers: dict[str, list[str]] = {TRANSACTIONS: [], PROFILES: []}
+        self.dead: dict[str, list[tuple[str, DeadLetter]]] = {TRANSACTIONS: [], PROFILES: []}
+        self.events: list[dict[str, str]] = []
+        self.runs: list[Run] = []
+        self._in_flight: list[str] = []
+        self._message_numbers = itertools.count(1)
+        self._load()
+
+    def _load(self) -> None:
+        quiet = {"POWERTOOLS_LOG_LEVEL": "CRITICAL", "MAX_RECEIVE_COUNT": str(MAXIMUM_DELIVERIES)}
+        first = process_transactions(self.aws, self.tables, self.dynamodb, **quiet)
+        same = {"QUEUE_URL": first.QUEUE_URL, "DEAD_LETTER_QUEUE_URL": first.DEAD_LETTER_QUEUE_URL}
+        second = process_transactions(self.aws, self.tables, self.dynamodb, **quiet, **same)
+        upserting = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **quiet)
+        same = {"DEAD_LETTER_QUEUE_URL": upserting.DEAD_LETTER_QUEUE_URL}
+        another = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **quiet, **same)
+        self.workers = {TRANSACTIONS: [first, second], PROFILES: [upserting, another]}
+        with mock.patch.dict("os.environ", quiet):
+            self.jobs = {
+                CHARGE: [
+                    charge_overdraft_interest(
+                        self.aws, self.tables, self.locks_table, first.QUEUE_URL, self.dynamodb, ANNUAL_RATE="0.365"
+                    )
+                    for _ in range(2)
+                ],
+                RECONCILE: [reconcile_accounts(self.dynamodb, self.tables, self.locks_table) for _ in range(2)],
+            }
+        for function in itertools.chain(*self.jobs.values()):
+            function.ACCOUNTS_PER_STEP = function.ACCOUNTS_A_STEP = 2
+            function.job.locks.now = self.clock
+
+    def send(self, queue: str, body: str) -> str:
+        """A message more on the queue: its number."""
+        number = str(next(self._message_numbers))
+        self.history.sent(number, body, START + timedelta(seconds=int(number)))
+        self.waiting[queue].append(number)
+        self.numbers[queue].append(number)
+        self.tally.done["messages"] += 1
+        return number
+
+    def deliver(self, queue: str, numbers: Sequence[str], strike: Strike = NOTHING, worker: int = 0) -> dict[str, bool]:
+        """One invocation with these: whether each was acknowledged. One that it died with comes again."""
+        function = self.workers[queue][worker]
+        records = [self._record(self.history.delivered(number)) for number in numbers]
+        table = function.ledger if queue == TRANSACTIONS else function.profiles
+        self._in_flight += numbers
+        failed = set(numbers)
+        with self._struck(strike, table.client, function.sqs), contextlib.suppress(Killed):
+            failed = invoke(function, records, Context())
+            for number in numbers:
+                self.history.answered(number, acknowledged=number not in failed)
+        self._take_letters(queue)
+        for number in numbers:
+            self._in_flight.remove(number)
+            if number in self.waiting[queue] and number not in failed:
+                self.waiting[queue].remove(number)
+            if number in self.waiting[queue] and number not in self._in_flight:
+                self._give_up_after_its_last_delivery(queue, number)
+        self.tally.done["deliveries"] += 1
+        return {number: number not in failed for number in numbers}
+
+    def redrive(self, queue: str) -> None:
+        """What is in the dead-letter queue goes back: SQS makes new messages of it."""
+        letters, self.dead[queue] = self.dead[queue], []
+        for _, letter in letters:
+            self.send(queue, letter.body)
+
+    def schedule(self, job: str, day: int) -> dict[str, str]:
+        """An event more, for a day of March."""
+        event = {"job": job, "scheduled_time": datetime(2026, 3, day, 2, tzinfo=UTC).isoformat()}
+        self.events.append(event)
+        return event
+
+    def run_job(
+        self, event: dict[str, str], strike: Strike = NOTHING, worker: int = 0, *, one_step: bool = False
+    ) -> str:
+        """One invocation: what it came to. Its event comes again where it failed, and where it wants to be called."""
+        function = self.jobs[event["job"]][worker]
+        self.clock.seconds += 0.001
+        called_again: list[dict[str, str]] = []
+        client = function.dynamodb if event["job"] == CHARGE else function.client
+        clients = [client, function.sqs] if event["job"] == CHARGE else [client]
+        with (
+            self._struck(strike, *clients),
+            mock.patch("conditional_writes.jobs._call_again", lambda event, context: called_again.append(event)),
+        ):
+            try:
+                outcome = function.lambda_handler(event, Context(RESERVED_SECONDS if one_step else 60))["outcome"]
+            except (Killed, Exception) as error:  # noqa: BLE001 (Lambda calls again, whatever it was)
+                outcome = type(error).__name__
+                called_again.append(event)
+        self.runs.append(Run(event["job"], event["scheduled_time"], outcome))
+        if event in self.events:
+            self.events.remove(event)
+        self.events += called_again
+        if event["job"] == CHARGE:
+            for letter in take_dead_letters(self.aws, function.QUEUE_URL):
+                self.send(TRANSACTIONS, letter.body)
+        self.tally.done["job runs"] += 1
+        return outcome
+
+    def drain(self) -> None:
+        """The faults are over: what is in the dead-letter queues goes back once, and all is delivered until quiet."""
+        for queue in self.waiting:
+            self.redrive(queue)
+        self.clock.seconds += LONGEST_LEASE_SECONDS
+        self.deliver_until_quiet()
+
+    def redeliver_everything(self) -> None:
+        """Every event and every message that there ever was."""
+        windows = dict.fromkeys((run.job, run.window) for run in self.runs)
+        self.events += [{"job": job, "scheduled_time": window} for job, window in windows]
+        for queue, numbers in self.numbers.items():
+            self.waiting[queue] += numbers
+        self.deliver_until_quiet()
+
+    def deliver_until_quiet(self) -> None:
+        for _ in range(20):
+            for event in list(self.events):
+                self.run_job(event)
+            for queue, waiting in self.waiting.items():
+                for numbers in itertools.batched(list(waiting), 10, strict=False):
+                    self.deliver(queue, numbers)
+
+    def leases_lapsed_by(self) -> str:
+        """As the locks' records spell it: a lease until then, or later, isn't over."""
+        return datetime.fromtimestamp(self.clock.seconds - CLOCK_SKEW_SECONDS, UTC).isoformat(timespec="microseconds")
+
+    def books(self) -> Books:
+        return read_books(self.dynamodb, self.tables)
+
+    def profiles(self) -> Profiles:
+        return read_profiles(self.dynamodb, self.profiles_table)
+
+    def lock_records(self) -> dict[str, Item]:
+        items = [from_dynamodb(item) for item in scan(self.dynamodb, self.locks_table)]
+        return {item["lock_key"]: item for item in items}
+
+    def everything(self) -> dict[str, list[str]]:
+        """Every item of every table, with the library's marks."""
+        tables = (self.tables.accounts, self.tables.journal, self.profiles_table, self.locks_table)
+        return {
+            table: sorted(json.dumps(item, sort_keys=True) for item in scan(self.dynamodb, table)) for table in tables
+        }
+
+    @contextlib.contextmanager
+    def _struck(self, strike: Strike, *clients: Any) -> Iterator[None]:
+        def one_worker(*_: object) -> ThreadPoolExecutor:
+            return ThreadPoolExecutor(1)
+
+        calls = itertools.count(1)
+
+        def before_call(**_: Any) -> None:
+            if next(calls) == strike.before and strike.meanwhile:
+                strike.meanwhile()
+
+        faults = Faults(strike.fault, strike.at)
+        with contextlib.ExitStack() as held:
+            for module in ("posting", "upserting", "reconciling"):
+                held.enter_context(mock.patch(f"ledger.{module}.ThreadPoolExecutor", one_worker))
+            held.enter_context(mock.patch("time.sleep"))
+            held.enter_context(faults.on(*clients))
+            for client in clients:
+                client.meta.events.register("before-call", before_call)
+                held.callback(client.meta.events.unregister, "before-call", before_call)
+            try:
+                yield
+            finally:
+                self.tally.done["calls"] += len(faults.calls)
+                self.tally.faults += faults.struck
+
+    def _record(self, message: Any) -> dict[str, Any]:
+        attributes = {"number": {"dataType": "String", "stringValue": message.number}}
+        made = record(message.body, message.deliveries, message.sent_at)
+        return made | {"messageId": message.number, "messageAttributes": attributes}
+
+    def _take_letters(self, queue: str) -> None:
+        for letter in take_dead_letters(self.aws, self.workers[queue][0].DEAD_LETTER_QUEUE_URL):
+            self._add_letter(queue, letter.attributes["number"], letter)
+
+    def _give_up_after_its_last_delivery(self, queue: str, number: str) -> None:
+        """SQS moves it, and can't say why it wasn't done."""
+        message = self.history.messages[number]
+        if message.deliveries >= MAXIMUM_DELIVERIES:
+            self.waiting[queue].remove(number)
+            self._add_letter(queue, number, DeadLetter(message.body, None))
+
+    def _add_letter(self, queue: str, number: str, letter: DeadLetter) -> None:
+        self.dead[queue].append((number, letter))
+        self.history.letters.append((number, letter))

@@ -1,0 +1,59 @@
+"""The whole system at random: a failure prints the seed, and the shortest script of steps that still fails.
+
+TELLER_SEED=<seed> plays the same again. TELLER_SOAK_SECONDS=<seconds> goes on for that long, each round with a seed of
+its own.
+"""
+
+import os
+import random
+import time
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.faults.machine import Machine
+from tests.faults.system import System, Tally
+from tests.local_aws.server import Endpoint
+
+SEED = int(os.environ.get("TELLER_SEED", "20261121"))
+SOAK_SECONDS = float(os.environ.get("TELLER_SOAK_SECONDS", "0"))
+EXAMPLES, STEPS = 12, 40
+SHRINKING_SECONDS = 600
+"""Hypothesis stops after five minutes by itself."""
+
+SETTINGS = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=STEPS,
+    deadline=None,
+    database=None,
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+    report_multiple_bugs=False,
+)
+
+
+@pytest.mark.timeout(2 * SOAK_SECONDS + SHRINKING_SECONDS)
+@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
+def test_all_that_always_holds_does_whatever_happens(
+    ministack: Endpoint, dynamodb: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tally, started, round_seed = Tally(), time.monotonic(), SEED
+    while True:
+        with capsys.disabled():
+            print(f"\nseed {round_seed}: ", end="", flush=True)
+        play(ministack, dynamodb, tally, round_seed)
+        seconds = time.monotonic() - started
+        with capsys.disabled():
+            print(f"{seconds:.0f} s, {tally}")
+        if seconds >= SOAK_SECONDS:
+            break
+        round_seed = random.SystemRandom().randrange(2**32)
+
+
+def play(aws: Endpoint, dynamodb: Endpoint, tally: Tally, round_seed: int) -> None:
+    class Teller(Machine):
+        make_system = staticmethod(lambda: System(aws, dynamodb, tally))
+
+    run_state_machine_as_test(seed(round_seed)(Teller), settings=SETTINGS)
