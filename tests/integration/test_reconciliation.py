@@ -16,7 +16,6 @@ from conditional_writes import jobs
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import LockTaken
 from conditional_writes.settling import RESERVED_SECONDS
-from tests.faults.faults import Fault, Faults, Killed
 from tests.local_aws.checker import read_books, violations
 from tests.local_aws.function import Context, Queue, process_transactions, reconcile_accounts, record
 from tests.local_aws.server import Endpoint
@@ -278,40 +277,6 @@ def test_a_night_delivered_twenty_times_is_reported_once(bank: Bank) -> None:
     assert all("why for 2026-03-01T02:00:00+00:00, request" in reason for reason in refused)
     assert [deliver(bank.job()) for _ in range(10)] == ["DoneBefore"] * 10
     assert bank.report() == first
-
-
-def played(bank: Bank, monkeypatch: pytest.MonkeyPatch, night: int, faults: Faults) -> list[str]:
-    """What became of a night's deliveries: as often as Lambda tries, each after the lease of the one before."""
-    outcomes: list[str] = []
-    for _ in range(3):
-        function = bank.job()
-        monkeypatch.setattr(function, "ACCOUNTS_A_STEP", 2)
-        faults.revive()
-        try:
-            with faults.on(function.client):
-                outcomes.append(function.lambda_handler(event(night), Context())["outcome"])
-        except Killed:
-            outcomes.append("killed")
-        bank.hours_on += 1
-    return outcomes
-
-
-@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
-@pytest.mark.parametrize("fault", [Fault.KILLED_BEFORE, Fault.KILLED_AFTER])
-def test_killed_at_any_call_it_reports_once_and_counts_each_account_once(
-    bank: Bank, monkeypatch: pytest.MonkeyPatch, fault: Fault
-) -> None:
-    faultless = Faults()
-    assert played(bank, monkeypatch, 0, faultless) == ["Done", "DoneBefore", "DoneBefore"]
-    first_delivery = len(faultless.calls) - 2
-    assert first_delivery >= 10
-    for at in range(1, first_delivery + 1):
-        faults = Faults(fault, at)
-        outcomes = played(bank, monkeypatch, at, faults)
-        assert faults.struck
-        assert outcomes[0] == "killed"
-        assert outcomes[1:] in (["Done", "DoneBefore"], ["DoneBefore", "DoneBefore"])
-        assert bank.report(at)["accounts_checked"] == 4, f"{at}: {faults.calls}"
 
 
 def test_with_more_accounts_than_time_it_is_called_again_and_goes_on(

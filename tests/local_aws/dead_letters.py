@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tests.local_aws.server import Endpoint
+from tests.local_aws.server import Endpoint, shared_client
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class DeadLetter:
 
 def take_dead_letters(aws: Endpoint, queue_url: str) -> list[DeadLetter]:
     """What is in the queue, taken out of it."""
-    sqs = aws.client("sqs")
+    sqs = shared_client(aws, "sqs")
     letters: list[DeadLetter] = []
     while messages := sqs.receive_message(
         QueueUrl=queue_url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]

@@ -1,6 +1,7 @@
 """Starts and stops the engines: ministack (all of AWS that Teller uses), and Amazon's own DynamoDB Local."""
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -51,6 +52,12 @@ class Endpoint:
             aws_secret_access_key="test",
             config=Config(retries={"mode": "standard", "total_max_attempts": 5}, **config),
         )
+
+
+@functools.cache
+def shared_client(endpoint: Endpoint, service: str):
+    """One for all: for what registers no handlers with it, and asks so often that making a client would tell."""
+    return endpoint.client(service)
 
 
 class LocalAwsError(Exception):
