@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from unittest import mock
 
 from tests.faults.every_call import strikes, violations
-from tests.faults.faults import FaultsAt, without_pauses
+from tests.faults.faults import FaultsAt, play_after_play
 from tests.faults.plays import Play
 
 SEED = 20_261_121
@@ -45,7 +45,7 @@ def _strike(play: Play, say: Callable[[str], object], firsts: int | None, second
         return strikes if number is None else choose.sample(strikes, min(number, len(strikes)))
 
     tally = Tally()
-    with without_pauses(), _one_call_at_a_time():
+    with play_after_play(), _one_call_at_a_time():
         faultless, expected, wrong = play(FaultsAt({}))
         assert not wrong
         first_strikes = some(strikes(faultless.calls), firsts)

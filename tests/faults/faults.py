@@ -159,12 +159,18 @@ class RandomFaults(Faults):
 
 
 @contextlib.contextmanager
-def without_pauses() -> Iterator[None]:
-    """The library's pauses take no time. For one worker at a time: it is for others that it waits."""
+def play_after_play() -> Iterator[None]:
+    """For hundreds of plays of one worker in one process: none pauses, and none is out of retries for those before.
+
+    The library pauses for the sake of other workers. The SDK's quota of retries lasts a process for dozens of faults,
+    and a play has one or two.
+    """
     paused = types.SimpleNamespace(sleep=lambda seconds: None, monotonic=time.monotonic)
-    with contextlib.ExitStack() as patched:
-        for module in ("loop", "sending"):
-            patched.enter_context(mock.patch(f"conditional_writes.{module}.time", paused))
+    with (
+        mock.patch("conditional_writes.loop.time", paused),
+        mock.patch("conditional_writes.sending.time", paused),
+        mock.patch("botocore.retries.quota.RetryQuota.acquire", return_value=True),
+    ):
         yield
 
 
