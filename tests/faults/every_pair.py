@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from unittest import mock
 
-from tests.faults.every_call import strikes, violations
+from tests.faults.every_call import MANY, strikes, violations
 from tests.faults.faults import FaultsAt, play_after_play
 from tests.faults.plays import Play
 
@@ -56,6 +56,8 @@ def _strike(play: Play, say: Callable[[str], object], firsts: int | None, second
                 tally.violations += violations(play, {at: fault, second_at: second}, expected)
                 tally.pairs += 1
             say(tally.progress(number / len(first_strikes)))
+            if len(tally.violations) > MANY:
+                break
     return tally
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from conditional_writes import jobs
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import LockTaken
 from conditional_writes.settling import RESERVED_SECONDS
+from ledger import reconciling
 from tests.local_aws.checker import read_books, violations
 from tests.local_aws.function import Context, Queue, process_transactions, reconcile_accounts, record
 from tests.local_aws.server import Endpoint
@@ -256,6 +257,33 @@ def test_while_transactions_go_on_it_finds_what_is_planted_and_nothing_else(bank
     [found] = changed["first_mismatches"]
     assert found.startswith("planted: wrong decision: version 1, open-planted: it is POSTED 1, balance 0")
     assert max(account.version for account in read_books(bank.dynamodb, bank.tables).accounts.values()) > 20
+
+
+def test_what_is_mended_when_it_looks_again_was_a_commit_in_progress(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = bank.entry("alice", "t-5")
+    bank.delete_entry("alice", "t-5")
+    bank.delete_entry("carol", "t-9")
+    monkeypatch.setattr(reconciling, "time", SimpleNamespace(sleep=lambda seconds: bank.put_entry(last)))
+    found = bank.run()["first_mismatches"]
+    assert {sentence.split(":")[0] for sentence in found} == {"bob", "carol"}
+
+
+def test_it_reads_what_is_there_now(bank: Bank) -> None:
+    """The engines know no other reads: DynamoDB's eventually consistent ones would find gaps in sound books."""
+    function, consistent = bank.job(), dict[str, bool]()
+
+    def note(params: dict[str, Any], model: Any, **_: Any) -> None:
+        if model.name in ("Scan", "Query", "GetItem"):
+            consistent[model.name] = params.get("ConsistentRead", False)
+        if model.name == "BatchGetItem":
+            consistent[model.name] = all(table.get("ConsistentRead") for table in params["RequestItems"].values())
+
+    function.client.meta.events.register("before-parameter-build.dynamodb", note)
+    bank.delete_entry("alice", "t-5")  # it looks again
+    assert function.lambda_handler(event(0), Context())["outcome"] == "Done"
+    assert consistent == dict.fromkeys(["Scan", "Query", "GetItem", "BatchGetItem"], True)
 
 
 # --- once ------------------------------------------------------------------------------------------------
