@@ -18,8 +18,11 @@ from tests.local_aws.server import PROJECT
 from tests.mutations.breakages import BREAKAGES, Breakage
 from tests.mutations.patching import patched
 
-OPTIONS = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--timeout", "120", "--session-timeout", "300")
-"""What is broken may wait for ever."""
+OPTIONS = (
+    *("-x", "-q", "--tb=no", "-p", "no:cacheprovider"),
+    *("-k", "not dynamodb_local"),  # one engine is enough for what is broken in any
+    *("--timeout", "120", "--session-timeout", "300"),  # what is broken may wait for ever
+)
 
 console = Console(highlight=False)
 
