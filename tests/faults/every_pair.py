@@ -4,6 +4,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Iterator
+from typing import Any, Self
 from unittest import mock
 
 from tests.faults.every_call import MANY, strikes, violations
@@ -63,8 +64,17 @@ def _strike(play: Play, say: Callable[[str], object], firsts: int | None, second
 
 @contextlib.contextmanager
 def _one_call_at_a_time() -> Iterator[None]:
-    """Or it were chance which call has which number."""
+    """Or it were chance which call has which number, and which are made still when one has failed."""
     with contextlib.ExitStack() as patched:
-        for threads in ("posting.CONNECTIONS", "upserting.CONNECTIONS", "reconciling.AT_ONCE"):
-            patched.enter_context(mock.patch(f"ledger.{threads}", 1))
+        for module in ("posting", "upserting", "reconciling"):
+            patched.enter_context(mock.patch(f"ledger.{module}.ThreadPoolExecutor", _OneAfterAnother))
         yield
+
+
+class _OneAfterAnother(contextlib.nullcontext[Any]):
+    """In place of a ThreadPoolExecutor."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    map = staticmethod(map)
