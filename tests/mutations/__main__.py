@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from tests.local_aws.server import PROJECT
 from tests.mutations.breakages import BREAKAGES, Breakage
@@ -40,7 +40,7 @@ def main() -> None:
     arguments.add_argument("words", nargs="*", help="try only the breakages with all of these words")
     words = arguments.parse_args().words
     chosen = [breakage for breakage in BREAKAGES if all(word in breakage.what for word in words)]
-    table = Table("What is broken", "Found by", "Seconds", title="Breakages of the product")
+    table = Table("What is broken", Column("Found by", overflow="fold"), "Seconds", title="Breakages of the product")
     survivors = 0
     with tempfile.TemporaryDirectory() as folder:
         project = copied(Path(folder) / "project")
