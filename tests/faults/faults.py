@@ -5,9 +5,10 @@ import io
 import json
 import random
 import threading
+import time
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any, override
 from unittest import mock
@@ -124,6 +125,22 @@ class Faults:
         raise Killed
 
 
+class FaultsAt(Faults):
+    """Several: each at the call with its number, of all calls."""
+
+    def __init__(self, plan: Mapping[int, Fault]) -> None:
+        super().__init__()
+        self.plan = plan
+
+    @override
+    def _choose(self, operation: str) -> Fault | None:
+        self.calls.append(operation)
+        return self.plan.get(len(self.calls))
+
+    def __str__(self) -> str:
+        return ", then ".join(f"{fault.value} at call {at}" for at, fault in sorted(self.plan.items()))
+
+
 class RandomFaults(Faults):
     """Any fault, at any call, with this probability for each: the same for the same seed and calls."""
 
@@ -139,6 +156,22 @@ class RandomFaults(Faults):
         return self._random.choice(
             [fault for fault in Fault if operation == "TransactWriteItems" or fault not in FOR_TRANSACTIONS]
         )
+
+
+@contextlib.contextmanager
+def play_after_play() -> Iterator[None]:
+    """For hundreds of plays of one worker in one process: none pauses, and none is out of retries for those before.
+
+    The library pauses for the sake of other workers. The SDK's quota of retries lasts a process for dozens of faults,
+    and a play has one or two.
+    """
+    paused = types.SimpleNamespace(sleep=lambda seconds: None, monotonic=time.monotonic)
+    with (
+        mock.patch("conditional_writes.loop.time", paused),
+        mock.patch("conditional_writes.sending.time", paused),
+        mock.patch("botocore.retries.quota.RetryQuota.acquire", return_value=True),
+    ):
+        yield
 
 
 def _cancelled(request: AWSPreparedRequest, code: str) -> AWSResponse:

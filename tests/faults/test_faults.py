@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from tests.faults.faults import FOR_TRANSACTIONS, Fault, Faults, Killed, RandomFaults
+from conditional_writes.client import CONFIG
+from tests.faults.every_call import violations
+from tests.faults.every_pair import strike_every_pair
+from tests.faults.faults import EVERY_ATTEMPT, FOR_TRANSACTIONS, Fault, Faults, FaultsAt, Killed, RandomFaults
+from tests.faults.plays import Played
 from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import create_tables
+from tests.local_aws.tables import create_tables, scan
 
 _numbers = itertools.count(1)
 
@@ -46,6 +50,51 @@ def test_a_fault_does_what_its_name_says(ministack: Endpoint, fault: Fault) -> N
     assert len(sent) == attempts + 1
     assert ("Item" in found) == effect
     assert faults.struck.keys() == {fault}
+
+
+def test_several_faults_strike_each_at_its_call(ministack: Endpoint) -> None:
+    table = create_tables(ministack, f"faults-{next(_numbers)}").accounts
+    client = ministack.client("dynamodb")
+    with FaultsAt({1: Fault.THROTTLED, 3: Fault.KILLED_BEFORE}).on(client) as faults:
+        for account_id in ("a", "b"):
+            client.put_item(TableName=table, Item={"account_id": {"S": account_id}})
+        with pytest.raises(Killed):
+            client.put_item(TableName=table, Item={"account_id": {"S": "c"}})
+    assert faults.struck == {Fault.THROTTLED: 1, Fault.KILLED_BEFORE: 1}
+    assert {item["account_id"]["S"] for item in scan(ministack, table)} == {"a", "b"}
+
+
+WRONG = {1: Fault.KILLED_AFTER, 3: Fault.RESPONSE_LOST}
+
+
+def posted_twice_after_one_pair(faults: FaultsAt) -> Played:
+    for operation in ("BatchGetItem", "TransactWriteItems", "SendMessageBatch"):
+        if fault := faults._choose(operation):
+            faults.struck[fault] += CONFIG.retries["total_max_attempts"] if fault in EVERY_ATTEMPT else 1
+    return Played(faults, {"posted": 2 if faults.plan == WRONG else 1}, [])
+
+
+def test_every_pair_is_struck_and_the_one_that_leaves_something_else_is_named() -> None:
+    said: list[str] = []
+    tally = strike_every_pair(posted_twice_after_one_pair, said.append)
+    assert tally.pairs == 7 * 9 + 7 * 7 + 9 * 7
+    [violation] = tally.violations
+    assert violation.startswith(f"{FaultsAt(WRONG)}: left {{'posted': 2}}, expected {{'posted': 1}}")
+    assert len(said) == 7 + 9 + 7
+    assert said[-1].startswith("175 pairs (100%)")
+    assert said[-1].endswith("1 violations")
+
+
+def test_a_fault_that_never_struck_is_an_error() -> None:
+    """Or the tests that strike would pass without striking."""
+
+    def deaf(faults: FaultsAt) -> Played:
+        faults.calls.append("PutItem")
+        return Played(faults, {}, [])
+
+    for plan, sentence in (({1: Fault.THROTTLED}, "struck"), ({2: Fault.THROTTLED}, "there was no call 2")):
+        with pytest.raises(AssertionError, match=sentence):
+            list(violations(deaf, plan, {}))
 
 
 def test_random_faults_strike_as_often_as_they_should_and_the_same_for_the_same_seed() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +17,6 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import LockTaken
 from conditional_writes.settling import RESERVED_SECONDS
 from ledger import reconciling
-from tests.faults.faults import Fault, Faults, Killed
 from tests.local_aws.checker import read_books, violations
 from tests.local_aws.function import Context, Queue, process_transactions, reconcile_accounts, record
 from tests.local_aws.server import Endpoint
@@ -269,6 +268,33 @@ def test_while_transactions_go_on_it_finds_what_is_planted_and_nothing_else(bank
     assert max(account.version for account in read_books(bank.dynamodb, bank.tables).accounts.values()) > 20
 
 
+def test_what_is_mended_when_it_looks_again_was_a_commit_in_progress(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = bank.entry("alice", "t-5")
+    bank.delete_entry("alice", "t-5")
+    bank.delete_entry("carol", "t-9")
+    monkeypatch.setattr(reconciling, "time", SimpleNamespace(sleep=lambda seconds: bank.put_entry(last)))
+    found = bank.run()["first_mismatches"]
+    assert {sentence.split(":")[0] for sentence in found} == {"bob", "carol"}
+
+
+def test_it_reads_what_is_there_now(bank: Bank) -> None:
+    """The engines know no other reads: DynamoDB's eventually consistent ones would find gaps in sound books."""
+    function, consistent = bank.job(), dict[str, bool]()
+
+    def note(params: dict[str, Any], model: Any, **_: Any) -> None:
+        if model.name in ("Scan", "Query", "GetItem"):
+            consistent[model.name] = params.get("ConsistentRead", False)
+        if model.name == "BatchGetItem":
+            consistent[model.name] = all(table.get("ConsistentRead") for table in params["RequestItems"].values())
+
+    function.client.meta.events.register("before-parameter-build.dynamodb", note)
+    bank.delete_entry("alice", "t-5")  # it looks again
+    assert function.lambda_handler(event(0), Context())["outcome"] == "Done"
+    assert consistent == dict.fromkeys(["Scan", "Query", "GetItem", "BatchGetItem"], True)
+
+
 # --- once ------------------------------------------------------------------------------------------------
 
 
@@ -288,40 +314,6 @@ def test_a_night_delivered_twenty_times_is_reported_once(bank: Bank) -> None:
     assert all("why for 2026-03-01T02:00:00+00:00, request" in reason for reason in refused)
     assert [deliver(bank.job()) for _ in range(10)] == ["DoneBefore"] * 10
     assert bank.report() == first
-
-
-def played(bank: Bank, monkeypatch: pytest.MonkeyPatch, night: int, faults: Faults) -> list[str]:
-    """What became of a night's deliveries: as often as Lambda tries, each after the lease of the one before."""
-    outcomes: list[str] = []
-    for _ in range(3):
-        function = bank.job()
-        monkeypatch.setattr(function, "ACCOUNTS_A_STEP", 2)
-        faults.revive()
-        try:
-            with faults.on(function.client):
-                outcomes.append(function.lambda_handler(event(night), Context())["outcome"])
-        except Killed:
-            outcomes.append("killed")
-        bank.hours_on += 1
-    return outcomes
-
-
-@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
-@pytest.mark.parametrize("fault", [Fault.KILLED_BEFORE, Fault.KILLED_AFTER])
-def test_killed_at_any_call_it_reports_once_and_counts_each_account_once(
-    bank: Bank, monkeypatch: pytest.MonkeyPatch, fault: Fault
-) -> None:
-    faultless = Faults()
-    assert played(bank, monkeypatch, 0, faultless) == ["Done", "DoneBefore", "DoneBefore"]
-    first_delivery = len(faultless.calls) - 2
-    assert first_delivery >= 10
-    for at in range(1, first_delivery + 1):
-        faults = Faults(fault, at)
-        outcomes = played(bank, monkeypatch, at, faults)
-        assert faults.struck
-        assert outcomes[0] == "killed"
-        assert outcomes[1:] in (["Done", "DoneBefore"], ["DoneBefore", "DoneBefore"])
-        assert bank.report(at)["accounts_checked"] == 4, f"{at}: {faults.calls}"
 
 
 def test_with_more_accounts_than_time_it_is_called_again_and_goes_on(

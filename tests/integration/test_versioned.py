@@ -382,6 +382,16 @@ def test_an_item_without_a_version_is_not_brought_back(orders: Orders, others: O
     assert orders.stored() is None
 
 
+def test_an_item_with_a_version_of_another_programs_is_not_brought_back(orders: Orders, others: Orders) -> None:
+    """It has no `version_id`: its version alone says that it is there."""
+    orders.plant(ids() | {"status": "OLD", "version": 7})
+    mine = loaded(orders)
+    others.delete(loaded(others))
+    with pytest.raises(Conflict, match="no such item"):
+        orders.save(mine | {"status": "MINE"})
+    assert orders.stored() is None
+
+
 # --- conditions ------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.local_aws.server import Endpoint, reader
+from tests.local_aws.server import Endpoint, shared_client
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class DeadLetter:
 
 def take_dead_letters(aws: Endpoint, queue_url: str) -> list[DeadLetter]:
     """What is in the queue, taken out of it."""
-    sqs = reader(aws, "sqs")
+    sqs = shared_client(aws, "sqs")
     letters: list[DeadLetter] = []
     while messages := sqs.receive_message(
         QueueUrl=queue_url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]

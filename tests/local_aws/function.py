@@ -69,9 +69,9 @@ def upsert_profiles(
     return _with_queues("upsert_profiles", aws, dynamodb or aws, {"PROFILES_TABLE": profiles_table} | variables)
 
 
-def reconcile_accounts(dynamodb: Endpoint, tables: Tables, locks_table: str) -> ModuleType:
-    variables = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal, "LOCKS_TABLE": locks_table}
-    return load_function("reconcile_accounts", dynamodb, variables)
+def reconcile_accounts(dynamodb: Endpoint, tables: Tables, locks_table: str, **variables: str) -> ModuleType:
+    fixed = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal, "LOCKS_TABLE": locks_table}
+    return load_function("reconcile_accounts", dynamodb, fixed | variables)
 
 
 def charge_overdraft_interest(

@@ -55,8 +55,8 @@ class Endpoint:
 
 
 @functools.cache
-def reader(endpoint: Endpoint, service: str):
-    """A client to look at what is there, and not to hook into. Made once: that takes longer than to look."""
+def shared_client(endpoint: Endpoint, service: str):
+    """One for all: for what registers no handlers with it, and asks so often that making a client would tell."""
     return endpoint.client(service)
 
 

@@ -1,10 +1,12 @@
 """The tables of template.yaml, for tests that need no stack."""
 
-from collections.abc import Iterator
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.local_aws.server import Endpoint, reader
+from tests.local_aws.server import Endpoint, shared_client
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ def create_locks_table(endpoint: Endpoint, prefix: str) -> str:
 
 
 def _create_table(endpoint: Endpoint, name: str, *keys: str) -> str:
-    client = endpoint.client("dynamodb")
+    client = shared_client(endpoint, "dynamodb")
     client.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
@@ -45,5 +47,25 @@ def _create_table(endpoint: Endpoint, name: str, *keys: str) -> str:
 
 def scan(endpoint: Endpoint, table: str) -> Iterator[dict[str, Any]]:
     """Every item of a table, as it is now, in DynamoDB's types."""
-    for page in reader(endpoint, "dynamodb").get_paginator("scan").paginate(TableName=table, ConsistentRead=True):
+    for page in (
+        shared_client(endpoint, "dynamodb").get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
+    ):
         yield from page["Items"]
+
+
+def refill(endpoint: Endpoint, table: str, items: Sequence[dict[str, Any]] = ()) -> None:
+    """Leaves these items in a table, in DynamoDB's types, and no other. Faster than a new table."""
+    names = _key_names(endpoint, table)
+    there, wanted = list(scan(endpoint, table)), [[item[name] for name in names] for item in items]
+    keys = [{name: item[name] for name in names} for item in there]
+    deleted = [{"DeleteRequest": {"Key": key}} for key in keys if list(key.values()) not in wanted]
+    put = [{"PutRequest": {"Item": item}} for item in items if item not in there]
+    for batch in itertools.batched([*deleted, *put], 25, strict=False):
+        response = shared_client(endpoint, "dynamodb").batch_write_item(RequestItems={table: list(batch)})
+        assert not response["UnprocessedItems"]
+
+
+@functools.cache
+def _key_names(endpoint: Endpoint, table: str) -> list[str]:
+    description = shared_client(endpoint, "dynamodb").describe_table(TableName=table)
+    return [key["AttributeName"] for key in description["Table"]["KeySchema"]]

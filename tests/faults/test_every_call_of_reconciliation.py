@@ -1,0 +1,26 @@
+"""Every AWS call of a night's reconciliation, struck by every fault, and run again: one report, each account once."""
+
+from typing import Any
+
+import pytest
+
+from tests.faults.every_call import strike_every_call
+from tests.faults.plays.reconciliation import Reconciling
+from tests.local_aws.server import Endpoint
+
+OPEN = {"type": "open_account", "transaction_id": "open", "currency": "EUR", "overdraft_limit": -100}
+NAMES = ["alice", "bob", "carol", "dave", "erin"]
+BOOKS: list[Any] = [
+    *(OPEN | {"account_id": name} for name in NAMES),
+    *({"transaction_id": "1", "account_id": name, "amount": 50} for name in NAMES[:3]),
+    {"type": "transfer", "transaction_id": "2", "from_account_id": "alice", "to_account_id": "bob", "amount": 70},
+    {"type": "transfer", "transaction_id": "3", "from_account_id": "bob", "to_account_id": "erin", "amount": 1000},
+]
+
+
+@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
+def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
+    ministack: Endpoint, dynamodb: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play = Reconciling(ministack, dynamodb, BOOKS, accounts=len(NAMES), accounts_per_step=2)
+    assert len(strike_every_call(play, capsys)) == 2  # the lock, and the report

@@ -1,0 +1,94 @@
+"""Two faults in one play, at any two of its AWS calls: some of the pairs each time, and all where they are asked for.
+
+The batches are small ones, of what the larger ones have in kind. All pairs take minutes: `pytest -m exhaustive`.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.faults.every_pair import strike_every_pair, strike_some_pairs
+from tests.faults.plays import Play
+from tests.faults.plays.interest import Charging
+from tests.faults.plays.posting import Posting
+from tests.faults.plays.profiles import Upserting, update
+from tests.faults.plays.reconciliation import Reconciling
+from tests.local_aws.server import Endpoint
+
+OPEN = {"type": "open_account", "transaction_id": "open", "currency": "EUR", "overdraft_limit": -10}
+TRANSFER = {"type": "transfer", "from_account_id": "bob", "to_account_id": "carol"}
+
+
+def posting(aws: Endpoint) -> Play:
+    """Postings, rejections, a repetition and a changed one; of one account, and of two that a transfer joins."""
+    changed: Any = {"transaction_id": "1", "account_id": "alice", "amount": 6}
+    unknown: Any = {"transaction_id": "1", "account_id": "nobody", "amount": 1}
+    batch = [
+        OPEN | {"account_id": "alice"},
+        {"transaction_id": "1", "account_id": "alice", "amount": 5},
+        {"transaction_id": "1", "account_id": "alice", "amount": 5},
+        changed,
+        {"transaction_id": "2", "account_id": "alice", "amount": -100},
+        OPEN | {"account_id": "bob"},
+        OPEN | {"account_id": "carol"},
+        TRANSFER | {"transaction_id": "3", "amount": 7},
+        TRANSFER | {"transaction_id": "4", "amount": 4},
+        unknown,
+        "not JSON",
+    ]
+    dead = [json.dumps(changed), json.dumps(unknown), "not JSON"]
+    return Posting(aws, aws, batch, dead, maximum_deliveries=3)  # two faults fail two deliveries at most
+
+
+def upserting(aws: Endpoint) -> Play:
+    """Maps that are there and that aren't, an earlier entry, a removal, and one that has no place."""
+    there = [update("bob", "limits", 0, card=100, atm=50)]
+    unfit: Any = update("bob", "limits.atm", 5, day=20)
+    batch = [
+        update("alice", "preferences.font", 5, size=12),
+        update("alice", "preferences.font", 3, size=10, face="serif"),
+        update("bob", "limits", 5, "atm", card=200),
+        unfit,
+        update("carol", "preferences", None, theme="dark"),
+        "not JSON",
+    ]
+    return Upserting(aws, aws, there, batch, [json.dumps(unfit), "not JSON"])
+
+
+def charging(aws: Endpoint) -> Play:
+    return Charging(aws, aws, {"anna": -100, "ben": -200, "cleo": 50}, accounts_per_step=2, posted_in_between=True)
+
+
+def reconciling(aws: Endpoint) -> Play:
+    """Three accounts, of which a transfer joins two, in two steps."""
+    opened: list[Any] = [OPEN | {"account_id": name} for name in ("alice", "bob", "carol")]
+    books = [*opened, TRANSFER | {"transaction_id": "3", "amount": 7}]
+    return Reconciling(aws, aws, books, accounts=3, accounts_per_step=2)
+
+
+each_function = pytest.mark.parametrize("function", [posting, upserting, charging, reconciling])
+
+
+@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
+@each_function
+def test_pairs_of_faults_leave_what_no_fault_leaves(ministack: Endpoint, function: Callable[[Endpoint], Play]) -> None:
+    tally = strike_some_pairs(function(ministack), firsts=20, seconds=4)
+    assert tally.pairs >= 60
+    assert not tally.violations, "\n".join(tally.violations)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
+@pytest.mark.filterwarnings("ignore:No application metrics")
+@each_function
+def test_every_pair_of_faults_leaves_what_no_fault_leaves(
+    ministack: Endpoint, function: Callable[[Endpoint], Play], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def say(progress: str) -> None:
+        with capsys.disabled():
+            print(f"{function.__name__}: {progress}", flush=True)
+
+    tally = strike_every_pair(function(ministack), say)
+    assert not tally.violations, "\n".join(tally.violations)

@@ -1,0 +1,108 @@
+"""`make mutations`: breaks a copy of the product in one way after another, and shows which test finds out."""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from tests.local_aws.server import PROJECT
+from tests.mutations.breakages import BREAKAGES, Breakage
+from tests.mutations.patching import patched
+
+OPTIONS = (
+    *("-x", "-q", "--tb=no", "-p", "no:cacheprovider"),
+    *("-k", "not dynamodb_local"),  # one engine is enough for what is broken in any
+    *("--timeout", "120", "--session-timeout", "300"),  # what is broken may wait for ever
+)
+
+console = Console(highlight=False)
+
+
+class Found(NamedTuple):
+    """The test that fails with the breakage and not without; None where there is none, and then why."""
+
+    test: str | None
+    why_not: str
+    seconds: float
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
+    arguments.add_argument("words", nargs="*", help="try only the breakages with all of these words")
+    words = arguments.parse_args().words
+    chosen = [breakage for breakage in BREAKAGES if all(word in breakage.what for word in words)]
+    table = Table("What is broken", Column("Found by", overflow="fold"), "Seconds", title="Breakages of the product")
+    survivors = 0
+    with tempfile.TemporaryDirectory() as folder:
+        project = copied(Path(folder) / "project")
+        for number, breakage in enumerate(chosen, 1):
+            found = try_out(project, breakage)
+            console.print(
+                f"{number} of {len(chosen)}  {breakage.what}: {found.test or found.why_not}",
+                markup=False,
+                soft_wrap=True,
+            )
+            survivors += found.test is None
+            test = (found.test or f"NONE: {found.why_not}").replace("[", r"\[")
+            table.add_row(breakage.what, test, f"{found.seconds:.0f}")
+    console.print(table)
+    console.print(f"{len(chosen)} breakages, {len(chosen) - survivors} found out")
+    sys.exit(1 if survivors or not chosen else 0)
+
+
+def copied(project: Path) -> Path:
+    """The product and its tests, with the environments and the engines of the original."""
+    shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    for shared in (".venv", ".venv-tools", ".cache"):
+        (PROJECT / shared).mkdir(exist_ok=True)
+        (project / shared).symlink_to(PROJECT / shared)
+    return project
+
+
+def try_out(project: Path, breakage: Breakage) -> Found:
+    started = time.monotonic()
+    test, why_not = None, "every test passed"
+    path = project / breakage.path
+    whole = path.read_text()
+    path.write_text(patched(whole, breakage))
+    try:
+        for tests in breakage.tests:
+            test, why_not = failure(project, tests)
+            if test:
+                break
+    finally:
+        path.write_text(whole)
+    if test and failure(project, test)[0]:
+        test, why_not = None, f"{test} fails without it, too"
+    return Found(test, why_not, time.monotonic() - started)
+
+
+def failure(project: Path, tests: str) -> tuple[str | None, str]:
+    """The first test that fails; or None, and why none does."""
+    layers = [str(project / "layers" / name) for name in ("conditional_writes", "ledger")]
+    run = subprocess.run(
+        [project / ".venv/bin/python", "-m", "pytest", *OPTIONS, tests],
+        cwd=project,
+        # Before .venv's own path, which has the layers that aren't broken.
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(layers), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode == 0:
+        return None, "every test passed"
+    failed = re.search(r"^FAILED (.+?)( - .*)?$", run.stdout, re.MULTILINE)
+    return (failed[1], "") if failed else (None, f"the tests don't run: {run.stdout[-500:]}{run.stderr[-500:]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""Deliberate breakages of the product: for each thing that it mustn't get wrong, a change that gets it wrong."""
+
+from typing import NamedTuple
+
+LIBRARY = "layers/conditional_writes/conditional_writes"
+LEDGER = "layers/ledger/ledger"
+
+LOOP = "tests/unit/test_loop.py"
+LOCKS = "tests/integration/test_locks.py"
+UPSERTS = "tests/integration/test_upserts.py"
+VERSIONED = "tests/integration/test_versioned.py"
+POSTING = "tests/integration/test_posting.py"
+INTEREST = "tests/integration/test_interest.py"
+EVERY_CALL = "tests/faults/test_every_call.py"
+OF_PROFILES = "tests/faults/test_every_call_of_profiles.py"
+OF_INTEREST = "tests/faults/test_every_call_of_interest.py"
+OF_RECONCILIATION = "tests/faults/test_every_call_of_reconciliation.py"
+
+
+class Breakage(NamedTuple):
+    """`old` is in the file once, and `new` breaks it; one of the `tests`, the fastest first, must find out."""
+
+    what: str
+    path: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+BREAKAGES = [
+    Breakage(
+        "a change of a versioned item doesn't assert its version",
+        f"{LIBRARY}/changes.py",
+        "return Update(key, values, condition, removed, expected=expected)",
+        "return Update(key, values, exists(key.attributes[0][0]), removed, expected=expected)",
+        (VERSIONED, EVERY_CALL),
+    ),
+    Breakage(
+        "a change brings a deleted item back",
+        f"{LIBRARY}/changes.py",
+        "    as_it_was = unchanged(version, version_attribute)\n",
+        "    as_it_was = unchanged(version, version_attribute) | absent(version_attribute)\n",
+        (VERSIONED,),
+    ),
+    Breakage(
+        "an account is committed apart from its journal entries",
+        f"{LIBRARY}/loop.py",
+        "        _send_together(client, writes, write_id)\n    except",
+        "        for each in writes:\n            _send_alone(client, each, write_id)\n    except",
+        (EVERY_CALL,),
+    ),
+    Breakage(
+        "a refused write doesn't ask for the item as it is",
+        f"{LIBRARY}/requests.py",
+        'request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"',
+        'request["ReturnValuesOnConditionCheckFailure"] = "NONE"',
+        ("tests/unit/test_requests.py",),
+    ),
+    Breakage(
+        "a write that is sent again doesn't know its own work",
+        f"{LIBRARY}/loop.py",
+        "if not answer.refused or answer.names(write_id):",
+        "if not answer.refused:",
+        (LOOP, LOCKS, VERSIONED),
+    ),
+    Breakage(
+        "a write that may have taken effect is made a second time",
+        f"{LIBRARY}/loop.py",
+        "        if unanswered:\n            _check_known(planned, answer.found)\n",
+        "",
+        (VERSIONED,),
+    ),
+    Breakage(
+        "an addition that is sent again counts twice",
+        f"{LIBRARY}/requests.py",
+        "if not isinstance(write, Update) or not write.added:",
+        "if True:",
+        ("tests/unit/test_requests.py", UPSERTS, VERSIONED),
+    ),
+    Breakage(
+        "reads of a batch are eventually consistent",
+        f"{LIBRARY}/reading.py",
+        '{"Keys": [], "ConsistentRead": True}',
+        '{"Keys": [], "ConsistentRead": False}',
+        ("tests/unit/test_reading.py",),
+    ),
+    Breakage(
+        "an id with a changed payload is taken for a repetition",
+        f"{LIBRARY}/idempotency.py",
+        "            self._validate_payload(data_record, self.existing)\n",
+        "",
+        (POSTING,),
+    ),
+    Breakage(
+        "a rejection isn't recorded",
+        f"{LEDGER}/posting.py",
+        "if not outcome.replayed:",
+        "if not outcome.replayed and outcome.reason is None:",
+        (POSTING,),
+    ),
+    Breakage(
+        "a transfer's accounts are committed apart",
+        f"{LEDGER}/posting.py",
+        "            parents[root(other)] = root(first)\n",
+        "            root(other), root(first)\n",
+        (POSTING,),
+    ),
+    Breakage(
+        "a debit goes below the limit",
+        f"{LEDGER}/rules.py",
+        "if amount < 0 and balance < account.overdraft_limit:",
+        "if amount < 0 and balance < account.overdraft_limit - 1:",
+        ("tests/unit/test_rules.py",),
+    ),
+    Breakage(
+        "records that failed are acknowledged",
+        f"{LIBRARY}/batches.py",
+        "return self.failure_handler(record, (type(result), result, result.__traceback__))",
+        "return self.success_handler(record, result)",
+        ("tests/unit/test_batches.py", POSTING),
+    ),
+    Breakage(
+        "poison that wasn't dead-lettered is acknowledged",
+        f"{LIBRARY}/settling.py",
+        "settled[index] = failure\n",
+        "settled[index] = None\n",
+        ("tests/unit/test_settling.py", EVERY_CALL),
+    ),
+    Breakage(
+        "dead letters have no reason",
+        f"{LIBRARY}/dead_letters.py",
+        '| {"reason": {"DataType": "String", "StringValue": reason}},',
+        ",",
+        ("tests/unit/test_dead_letters.py", POSTING),
+    ),
+    Breakage(
+        "messages of a batch that the queue didn't take are forgotten",
+        f"{LIBRARY}/sending.py",
+        'for entry in response.get("Failed", [])',
+        "for entry in []",
+        ("tests/unit/test_sending.py",),
+    ),
+    Breakage(
+        "an earlier write of an entry overwrites a later",
+        f"{LIBRARY}/upserts.py",
+        "fails.append(at_least((attribute, name), clock))\n",
+        "pass\n",
+        (UPSERTS,),
+    ),
+    Breakage(
+        "a map that is taken for missing is overwritten",
+        f"{LIBRARY}/upserts.py",
+        "            holds.append(absent(node))\n            values[node] = {}\n",
+        "            values[node] = {}\n",
+        (UPSERTS,),
+    ),
+    Breakage(
+        "a lock that is another's by now is given back, prolonged and kept",
+        f"{LIBRARY}/locks.py",
+        '        mine = equals("owner", self._held.owner)\n',
+        '        mine = Condition("attribute_exists({})", ("lock_key",))\n',
+        (LOCKS,),
+    ),
+    Breakage(
+        "the condition of a holder's own writes holds for others, too",
+        f"{LIBRARY}/locks.py",
+        'return Check(self._key, equals("owner", self._held.owner))',
+        'return Check(self._key, Condition("attribute_exists({})", ("lock_key",)))',
+        (LOCKS,),
+    ),
+    Breakage(
+        "a lock's tokens begin anew where its record was deleted",
+        f"{LIBRARY}/locks.py",
+        'token = max(int(now * 1_000_000), int((found or {}).get("token", 0)) + 1)',
+        'token = int((found or {}).get("token", 0)) + 1',
+        (LOCKS,),
+    ),
+    Breakage(
+        "a lease is over as soon as the own clock says so",
+        f"{LIBRARY}/locks.py",
+        "lapsed = _spelled(now - self.clock_skew_seconds)",
+        "lapsed = _spelled(now)",
+        (LOCKS,),
+    ),
+    Breakage(
+        "a window that is done is done again",
+        f"{LIBRARY}/locks.py",
+        '            taken += [contains("windows_done", window), at_least("windows_done_through", window)]\n',
+        "            pass\n",
+        (LOCKS,),
+    ),
+    Breakage(
+        "a window that is forgotten, because later ones were done, is done again",
+        f"{LIBRARY}/locks.py",
+        '            taken += [contains("windows_done", window), at_least("windows_done_through", window)]\n',
+        '            taken += [contains("windows_done", window)]\n',
+        (LOCKS,),
+    ),
+    Breakage(
+        "an error in the guarded block is swallowed",
+        f"{LIBRARY}/locks.py",
+        "            lock.release()\n        raise\n",
+        "            lock.release()\n",
+        (LOCKS,),
+    ),
+    Breakage(
+        "the report is written apart from the window's completion",
+        f"{LIBRARY}/locks.py",
+        "        self._give_back(self._with_this_window_done(), mine, writes)\n",
+        "        self._give_back(self._with_this_window_done(), mine)\n"
+        "        if writes:\n            write_together(self._locks.client, writes)\n",
+        (OF_RECONCILIATION,),
+    ),
+    Breakage(
+        "a job's place is kept before its step is done",
+        "functions/charge_overdraft_interest/app.py",
+        """\
+        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.request())) for one in charges])
+        metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
+        after, sent, last = page.after, sent + len(charges), page.after is None
+""",
+        """\
+        after, sent, last = page.after, sent + len(charges), page.after is None
+        if not last:
+            yield Step({"after": after, "sent": sent, "not yet": True})
+        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.request())) for one in charges])
+        metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
+""",
+        (OF_INTEREST,),
+    ),
+    Breakage(
+        "a day's interest has the id of another day's",
+        f"{LEDGER}/interest.py",
+        'transaction_id=f"overdraft-interest-{day}-{account_hash}"',
+        'transaction_id=f"overdraft-interest-{account_hash}"',
+        (INTEREST,),
+    ),
+    Breakage(
+        "the reconciliation reports what it saw once, of a commit in progress",
+        f"{LEDGER}/reconciling.py",
+        "PAUSES_SECONDS = (0.05, 0.2, 1.0)",
+        "PAUSES_SECONDS = ()",
+        ("tests/integration/test_reconciliation.py",),
+    ),
+    Breakage(
+        "the reconciliation's reads are eventually consistent",
+        f"{LEDGER}/reconciling.py",
+        '":account_id": account_id}),\n            ConsistentRead=True,\n',
+        '":account_id": account_id}),\n            ConsistentRead=False,\n',
+        ("tests/integration/test_reconciliation.py",),
+    ),
+]
