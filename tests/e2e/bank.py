@@ -77,8 +77,10 @@ class Line:
         """How soon the queue delivers again what a function died with. As the template has it: eight minutes."""
         before = self.sqs.get_queue_attributes(QueueUrl=self.queue_url, AttributeNames=["VisibilityTimeout"])
         self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes={"VisibilityTimeout": str(seconds)})
-        yield
-        self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes=before["Attributes"])
+        try:
+            yield
+        finally:
+            self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes=before["Attributes"])
 
 
 def log_events(stack: Stack, function_name: str, start: datetime = EPOCH, end: datetime | None = None) -> list[str]:

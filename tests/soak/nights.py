@@ -77,13 +77,10 @@ class Nights:
                 over.set()
             passing.result()
 
-    def next(self) -> datetime:
-        """The day after the one that passed last, which it is from now on."""
-        self.passed.append(FIRST_NIGHT + timedelta(days=len(self.passed)))
-        return self.passed[-1]
-
-    def fall(self) -> None:
-        night = self.next()
+    def fall(self) -> datetime:
+        """The day after the one that passed last."""
+        night = FIRST_NIGHT + timedelta(days=len(self.passed))
+        self.passed.append(night)
         for job in JOBS:
             event = json.dumps({"job": job, "scheduled_time": night.isoformat()})
             self.scheduler.create_schedule(
@@ -94,6 +91,7 @@ class Nights:
                 Target=self.targets[job] | {"Input": event},
             )
             self._invoke_asynchronously(job, event)
+        return night
 
     def settle(self) -> None:
         """Returns once each job of each night is done; gives those again that Lambda gave up."""
@@ -161,9 +159,11 @@ class Nights:
             self.lambda_.update_function_configuration(
                 FunctionName=name, Timeout=TIMEOUT_SECONDS, DeadLetterConfig={"TargetArn": arn}
             )
-        yield
-        for name, seconds in zip(names, before, strict=True):
-            self.lambda_.update_function_configuration(FunctionName=name, Timeout=seconds)
+        try:
+            yield
+        finally:
+            for name, seconds in zip(names, before, strict=True):
+                self.lambda_.update_function_configuration(FunctionName=name, Timeout=seconds)
 
 
 def _schedule_name(job: str, night: datetime) -> str:

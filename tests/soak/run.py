@@ -4,14 +4,13 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.e2e.bank import Bank
 from tests.local_aws import checker, profiles_checker
 from tests.local_aws.checker import Books
 from tests.local_aws.dead_letters import DeadLetter
-from tests.local_aws.jobs import function_name, run_job, wrongly_charged
+from tests.local_aws.jobs import function_name, wrongly_charged
 from tests.local_aws.profiles_checker import Profiles
 from tests.soak.nights import JOBS, Nights, charged_twice
 from tests.soak.sent import Sent, what_is_sent
@@ -87,6 +86,12 @@ class Soaked:
 
 def soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> Soaked:
     """`show` gets what happens now, the messages that wait, and how many were killed so far. Raises StillWaiting."""
+    seconds = plan.visibility_seconds
+    with bank.transactions.visibility_timeout(seconds), bank.profiles.visibility_timeout(seconds):
+        return _soak(bank, plan, show)
+
+
+def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> Soaked:
     sent, nights = what_is_sent(plan.messages, plan.seed), Nights(bank.stack)
     weather = Weather(bank, random.Random(plan.seed), plan.mean_messages_between_kills)
     start, died_before = time.time(), _died(bank)
@@ -99,7 +104,7 @@ def soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> So
     def calm(sample: Sample) -> None:
         show("the calm", sample, len(weather.killed_at))
 
-    with _short_times(bank, nights, plan):
+    with nights.short_timeouts():
         with nights.passing(plan.seconds_between_nights):
             _send(bank, sent, watch, storm)
         calm_at, died = time.time(), _died(bank)
@@ -107,9 +112,8 @@ def soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> So
         watch.until_drained(calm)
 
     overdrawn = bank.books()
-    last_night = nights.next()
-    for job in JOBS:
-        run_job(bank.stack, job, last_night)
+    last_night = nights.fall()
+    nights.settle()
     watch.until_drained(calm)
     wrong_nights = [
         *nights.not_done(),
@@ -135,22 +139,8 @@ def soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> So
         at_rest,
         told,
         again,
-        {
-            checker.CLAIMS: [
-                *checker.violations(at_rest.books),
-                *checker.vanished(sent.transactions, at_rest.books, at_rest.refused),
-            ],
-            profiles_checker.CLAIMS: [
-                *profiles_checker.violations(
-                    _of_the_soak(at_rest.profiles), profiles_checker.upserted(sent.updates, at_rest.unfit)
-                ),
-                *profiles_checker.vanished(sent.updates, at_rest.unfit),
-            ],
-            LETTERS_CLAIMS: [
-                f"a dead letter is no poison, or has no reason: {letter}"
-                for letter in at_rest.refused
-                if not checker.is_poison(letter)
-            ],
+        _found(sent, at_rest)
+        | {
             NIGHTS_CLAIMS: wrong_nights + charged_twice(at_rest.books),
             AGAIN_CLAIMS: list(_changed(at_rest, _at_rest(bank), {*again.transactions, *again.updates})),
         },
@@ -159,17 +149,6 @@ def soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> So
 
 def _died(bank: Bank) -> dict[str, int]:
     return {line.name: bank.died_at_work(line) for line in (bank.transactions, bank.profiles)}
-
-
-@contextmanager
-def _short_times(bank: Bank, nights: Nights, plan: Plan) -> Iterator[None]:
-    """What a killed function holds comes back in seconds: its batch, and its lock."""
-    with (
-        bank.transactions.visibility_timeout(plan.visibility_seconds),
-        bank.profiles.visibility_timeout(plan.visibility_seconds),
-        nights.short_timeouts(),
-    ):
-        yield
 
 
 def _send(bank: Bank, sent: Sent, watch: Watch, show: Callable[[Sample], None]) -> None:
@@ -197,8 +176,24 @@ def _at_rest(bank: Bank) -> AtRest:
     return AtRest(bank.books(), bank.read_profiles(), refused, unfit)
 
 
-def _of_the_soak(profiles: Profiles) -> Profiles:
-    return {name: profile for name, profile in profiles.items() if name.startswith("soak-")}
+def _found(sent: Sent, at_rest: AtRest) -> dict[Sequence[str], list[str]]:
+    profiles = {name: profile for name, profile in at_rest.profiles.items() if name.startswith("soak-")}
+    latest = profiles_checker.upserted(sent.updates, at_rest.unfit)
+    return {
+        checker.CLAIMS: [
+            *checker.violations(at_rest.books),
+            *checker.vanished(sent.transactions, at_rest.books, at_rest.refused),
+        ],
+        profiles_checker.CLAIMS: [
+            *profiles_checker.violations(profiles, latest),
+            *profiles_checker.vanished(sent.updates, at_rest.unfit),
+        ],
+        LETTERS_CLAIMS: [
+            f"a dead letter is no poison, or has no reason: {letter}"
+            for letter in at_rest.refused
+            if not checker.is_poison(letter)
+        ],
+    }
 
 
 def _changed(before: AtRest, after: AtRest, sent: set[str]) -> Iterator[str]:
