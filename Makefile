@@ -5,7 +5,7 @@ PORT ?= 4566
 PYTHON ?= python3.13
 PIP = -m pip --disable-pip-version-check install --quiet --require-virtualenv
 
-.PHONY: demo test build up down bench check lock clean
+.PHONY: demo test build up down bench soak check lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -27,6 +27,10 @@ down:
 
 bench: setup
 	@.venv/bin/python -m tests.benchmarks
+
+# Minutes under faults, and a report in .cache/soak; SOAK="--messages 2000" for a shorter one.
+soak: setup
+	@.venv/bin/python -m tests.soak $(SOAK)
 
 check: setup
 	.venv/bin/ruff check .

@@ -1,14 +1,13 @@
 """The profiles of template.yaml as deployed, on a local AWS that enforces IAM: what always holds, holds there, too."""
 
 import json
-import sys
 from collections import Counter
 from dataclasses import dataclass
 
 import pytest
 
 from ledger.profiles import decode
-from tests.e2e.bank import Bank, metrics, until
+from tests.e2e.bank import Bank, metrics
 from tests.local_aws.dead_letters import DeadLetter
 from tests.local_aws.profiles_checker import Profiles, is_poison, upserted, vanished, violations
 from tests.local_aws.profiles_day import believable_updates
@@ -85,22 +84,3 @@ def test_the_metrics_are_in_the_log_and_tell_of_each_entry(day: Day) -> None:
     assert totals["Upserted"] > totals["Superseded"] > 0
     assert totals["Invalid"] == len(day.dead_letters)
     assert (totals["NotYetUpserted"], totals["GivenUp"]) == (0, 0)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="finds the function's processes in /proc")
-def test_functions_killed_while_working_lose_no_entry(bank: Bank) -> None:
-    bodies = [body.replace("acc-", "killed-") for body in believable_updates(250, accounts=150)]
-
-    def killed() -> Profiles:
-        return {name: profile for name, profile in bank.read_profiles().items() if name.startswith("killed-")}
-
-    with bank.profiles.visibility_timeout(seconds=5):
-        bank.profiles.send(bodies)
-        for upserted_profiles in (20, 80):
-            until(lambda least=upserted_profiles: len(killed()) >= least, f"{upserted_profiles} are there")
-            bank.kill_functions()
-        bank.profiles.wait_until_drained()
-    assert bank.died_at_work(bank.profiles) > 0
-    letters = bank.profiles.take_dead_letters()
-    assert list(violations(killed(), upserted(bodies, letters))) == []
-    assert list(vanished(bodies, letters)) == []

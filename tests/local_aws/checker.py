@@ -78,6 +78,16 @@ def vanished(bodies: Iterable[str], books: Books, letters: Iterable[DeadLetter])
                 yield f"a message vanished: {body}"
 
 
+def is_poison(letter: DeadLetter) -> bool:
+    """Whether no delivery could ever have posted it, and it says why."""
+    reason = letter.reason or ""
+    try:
+        decode(letter.body)
+    except InvalidMessage:
+        return bool(reason)
+    return "was used before on account" in reason
+
+
 def _unknown_accounts(books: Books) -> Iterator[str]:
     for account_id in books.journal.keys() - books.accounts.keys():
         yield f"{account_id}: {len(books.journal[account_id])} journal entries, and no account"

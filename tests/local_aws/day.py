@@ -19,17 +19,17 @@ JUNK = (
 )
 
 
-def believable_day(messages: int, accounts: int = 60, seed: int = 1) -> list[str]:
+def believable_day(messages: int, accounts: int = 60, seed: int = 1, repeated_share: float = 0.1) -> list[str]:
     """Accounts are opened, paid, spent from, overdrawn and closed; some producers repeat themselves, some talk junk."""
     choose = random.Random(seed)
     names = [f"acc-{number:04}" for number in range(1, accounts + 1)]
     day = [_opening(choose, name) for name in names]
     day += [_salary(choose, name) for name in names]
-    while len(day) < messages * 0.87:
+    while len(day) < messages * (0.97 - repeated_share):
         day.append(_event(choose, names, len(day)))
     changed = [entry | {"amount": "0.01"} for entry in choose.sample(day[2 * accounts :], 5) if "amount" in entry]
     bodies = [json.dumps(entry) for entry in day]
-    repeated = choose.choices(bodies, k=int(messages * 0.1))
+    repeated = choose.choices(bodies, k=int(messages * repeated_share))
     junk = choose.choices(JUNK, k=max(0, messages - len(bodies) - len(repeated) - len(changed)))
     later = bodies[accounts:] + repeated + junk
     choose.shuffle(later)

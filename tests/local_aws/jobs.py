@@ -19,13 +19,16 @@ CLAIMS = (
 
 def run_job(deployed: Stack, name: str, scheduled_time: datetime) -> dict[str, Any]:
     """The function's answer. Raises LocalAwsError where it has none."""
-    function = deployed[f"{name.title().replace('_', '')}FunctionName"]
     event = json.dumps({"job": name, "scheduled_time": scheduled_time.isoformat()})
-    response = deployed.endpoint.client("lambda").invoke(FunctionName=function, Payload=event)
+    response = deployed.endpoint.client("lambda").invoke(FunctionName=function_name(deployed, name), Payload=event)
     answer: dict[str, Any] = json.loads(response["Payload"].read())
     if "FunctionError" in response:
         raise LocalAwsError(f"{name}: {answer}")
     return answer
+
+
+def function_name(deployed: Stack, job: str) -> str:
+    return deployed[f"{job.title().replace('_', '')}FunctionName"]
 
 
 def read_report(deployed: Stack, scheduled_time: datetime) -> dict[str, Any]:

@@ -19,7 +19,7 @@ JUNK = (
 )
 
 
-def believable_updates(messages: int, accounts: int = 40, seed: int = 1) -> list[str]:
+def believable_updates(messages: int, accounts: int = 40, seed: int = 1, repeated_share: float = 0.1) -> list[str]:
     """Four writers share the profiles, some of them an attribute; they are out of order, repeat themselves, talk junk.
 
     First each profile gets its look; at the end some take an entry for a map.
@@ -27,9 +27,12 @@ def believable_updates(messages: int, accounts: int = 40, seed: int = 1) -> list
     choose = random.Random(seed)
     names = [f"acc-{number:04}" for number in range(1, accounts + 1)]
     looks = [_app(choose, name) | {"as_of": _as_of(number)} for number, name in enumerate(names)]
-    day = [_update(choose, choose.choice(names), number) for number in range(accounts, int(messages * 0.87))]
+    day = [
+        _update(choose, choose.choice(names), number)
+        for number in range(accounts, round(messages * (0.97 - repeated_share)))
+    ]
     bodies = [json.dumps(update) for update in day]
-    repeated = choose.choices(bodies, k=int(messages * 0.1))
+    repeated = choose.choices(bodies, k=int(messages * repeated_share))
     clashes = [_clash(name) for name in choose.sample(names, max(1, messages // 100))]
     junk = choose.choices(JUNK, k=max(1, messages - accounts - len(bodies) - len(repeated) - len(clashes)))
     later = bodies + repeated + junk

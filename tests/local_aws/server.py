@@ -11,7 +11,7 @@ import tarfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,8 +70,13 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def ministack(port: int, log: Path, host: str = "127.0.0.1") -> tuple[Endpoint, subprocess.Popen[bytes]]:
-    """Starts ministack with IAM enforced, and waits until it answers. Stop it with `stop`."""
+def ministack(
+    port: int, log: Path, host: str = "127.0.0.1", settings: Mapping[str, str] | None = None
+) -> tuple[Endpoint, subprocess.Popen[bytes]]:
+    """Starts ministack with IAM enforced, and waits until it answers. Stop it with `stop`.
+
+    `settings` are environment variables of ministack's own.
+    """
     _check_free(host, port)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "POWERTOOLS_"))}
     process = _start(
@@ -86,7 +91,8 @@ def ministack(port: int, log: Path, host: str = "127.0.0.1") -> tuple[Endpoint, 
             "LOG_LEVEL": "INFO",
             "IOT_MTLS_ENABLED": "0",
             "SFTP_ENABLED": "0",
-        },
+        }
+        | dict(settings or {}),
     )
     endpoint = Endpoint(f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}")
     _wait(f"{endpoint.url}/_ministack/health", process, log)

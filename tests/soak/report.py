@@ -1,0 +1,134 @@
+"""The report of a soak: its figures and what was found, in Markdown, with a plot of how it went."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib import pyplot
+
+from tests.soak.run import Soaked
+from tests.soak.sent import counted
+
+BUCKET_SECONDS = 5.0
+
+mpl.use("agg")
+
+
+def write_report(soaked: Soaked, folder: Path, about: Sequence[str]) -> Path:
+    """`about` says how the stack was deployed. Returns the report's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _plot(soaked, folder / "soak.png")
+    report = folder / "soak.md"
+    report.write_text("\n".join(_lines(soaked, about)) + "\n")
+    return report
+
+
+def _lines(soaked: Soaked, about: Sequence[str]) -> Iterator[str]:
+    day = datetime.fromtimestamp(soaked.start, UTC)
+    yield from (f"# A soak of Teller, {day:%Y-%m-%d %H:%M} UTC", "")
+    yield from (f"**{'Violations: none.' if not soaked.violations else f'{len(soaked.violations)} VIOLATIONS.'}**", "")
+    for claims, sentences in soaked.found.items():
+        yield from (f"- {'✗' if sentences else '✓'} {claim}" for claim in claims)
+        yield from (f"  - {sentence}" for sentence in sentences[:50])
+    yield from ("", "![Entries posted, conflicts and messages waiting, over time](soak.png)", "")
+    yield from ("| | |", "|---|---:|")
+    yield from (f"| {name} | {figure} |" for name, figure in _figures(soaked))
+    yield from ("", *(f"- {sentence}" for sentence in about))
+
+
+def _figures(soaked: Soaked) -> Iterator[tuple[str, str]]:
+    told = soaked.told
+    for queue, (sent, repeated, junk) in counted(soaked.sent).items():
+        yield f"{queue} sent", f"{sent:,}"
+        yield "of them repeated, junk", f"{repeated:,}, {junk:,}"
+    seconds = soaked.calm_at - soaked.start
+    messages = len(soaked.sent.transactions) + len(soaked.sent.updates)
+    yield "seconds until the queues were empty", f"{seconds:,.0f}"
+    yield "messages a second", f"{messages / seconds:,.1f}"
+    yield "function processes killed", f"{len(soaked.killed_at):,}"
+    for name, died in soaked.died.items():
+        yield f"of them while working on {name.lower()}", f"{died:,}"
+    yield "of them while working on a night's job", f"{_jobs_that_died(soaked):,}"
+    for name in told:
+        yield f"`{name}` invoked", f"{told[name].invocations:,}"
+    counts = soaked.at_rest.books.counts()
+    yield "accounts", f"{len(soaked.at_rest.books.accounts):,}"
+    yield "posted", f"{counts.pop('POSTED', 0):,}"
+    yield (
+        "rejected",
+        f"{counts.total():,}: {', '.join(f'{reason} {count:,}' for reason, count in counts.most_common())}",
+    )
+    yield "entries in the journal", f"{len(soaked.at_rest.books.entries):,}"
+    yield "profiles", f"{len(soaked.at_rest.profiles):,}"
+    letters = (soaked.at_rest.refused, soaked.at_rest.unfit)
+    yield "dead-lettered: transactions, updates", ", ".join(f"{len(each):,}" for each in letters)
+    yield (
+        "repetitions that were absorbed (of those not killed)",
+        f"{told['process_transactions'].metrics['Duplicates']:,}",
+    )
+    yield (
+        "conflicts on accounts, on profiles",
+        ", ".join(f"{told[name].metrics['Conflicts']:,}" for name in ("process_transactions", "upsert_profiles")),
+    )
+    yield "nights, each with two jobs", f"{len(soaked.nights.passed):,}"
+    for name in ("charge_overdraft_interest", "reconcile_accounts"):
+        outcomes = {outcome: told[name].metrics[outcome] for outcome in ("Done", "GoesOn", "DoneBefore", "Refused")}
+        yield f"`{name}`", ", ".join(f"{outcome} {count:,}" for outcome, count in outcomes.items())
+    interest = Counter(entry.outcome.reason or entry.outcome.status for entry in _interest(soaked))
+    yield "interest", ", ".join(f"{outcome} {count:,}" for outcome, count in interest.most_common())
+    yield "jobs' events given again by hand", f"{soaked.nights.given_again:,}"
+    yield "sent once more, to no effect", f"{len(soaked.again.transactions) + len(soaked.again.updates):,}"
+
+
+def _jobs_that_died(soaked: Soaked) -> int:
+    """Those that started, and told no outcome."""
+    told = [soaked.told[name] for name in ("charge_overdraft_interest", "reconcile_accounts")]
+    started = sum(line.get("message") == "started" for each in told for line in each.lines)
+    return started - sum(each.metrics["Done"] + each.metrics["GoesOn"] for each in told)
+
+
+def _interest(soaked: Soaked):
+    return [entry for entry in soaked.at_rest.books.entries if entry.request["type"] == "charge_interest"]
+
+
+def _plot(soaked: Soaked, path: Path) -> None:
+    figure, (posted, conflicts, waiting) = pyplot.subplots(3, 1, sharex=True, figsize=(10, 8), layout="constrained")
+    entries = ((_seconds(entry.outcome.posted_at), 1) for entry in soaked.at_rest.books.entries)
+    posted.stairs(*_a_second(entries, soaked), fill=True, color="tab:green")
+    posted.set_ylabel("entries posted a second")
+    kills = [at - soaked.start for at in soaked.killed_at]
+    posted.plot(kills, [0] * len(kills), "|", color="black", markersize=12, label="a process killed")
+    posted.legend(loc="upper right")
+    for name, color in (("process_transactions", "tab:red"), ("upsert_profiles", "tab:purple")):
+        conflicts.stairs(*_a_second(soaked.told[name].conflicts(), soaked), color=color, label=name)
+    conflicts.set_ylabel("conflicts a second")
+    conflicts.legend(loc="upper right")
+    samples = [sample for sample in soaked.samples if sample.at <= soaked.end]
+    times = [sample.at - soaked.start for sample in samples]
+    waiting.plot(times, [sample.transactions for sample in samples], color="tab:blue", label="transactions")
+    waiting.plot(times, [sample.updates for sample in samples], color="tab:orange", label="profile updates")
+    waiting.set_ylabel("messages on the queue")
+    waiting.legend(loc="upper right")
+    for axes in (posted, conflicts, waiting):
+        axes.axvline(soaked.calm_at - soaked.start, color="gray", linestyle=":")
+        axes.set_ylim(bottom=0)
+    waiting.set_xlabel("seconds; dotted: the queues are empty, and nothing is killed any more")
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
+
+
+def _a_second(happened: Iterable[tuple[float, int]], soaked: Soaked) -> tuple[list[float], list[float]]:
+    """Of what happened how often and when: its rate in each bucket, and the buckets' edges, from the soak's start."""
+    buckets = int((soaked.end - soaked.start) / BUCKET_SECONDS) + 1
+    rates = [0.0] * buckets
+    for at, count in happened:
+        bucket = int((at - soaked.start) / BUCKET_SECONDS)
+        if 0 <= bucket < buckets:
+            rates[bucket] += count / BUCKET_SECONDS
+    return rates, [number * BUCKET_SECONDS for number in range(buckets + 1)]

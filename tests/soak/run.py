@@ -1,0 +1,208 @@
+"""The order of a soak: the storm, the calm after it, a last night, everything sent once more, and what was found."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tests.e2e.bank import Bank
+from tests.local_aws import checker, profiles_checker
+from tests.local_aws.checker import Books
+from tests.local_aws.dead_letters import DeadLetter
+from tests.local_aws.jobs import function_name, wrongly_charged
+from tests.local_aws.profiles_checker import Profiles
+from tests.soak.nights import JOBS, Nights, charged_twice
+from tests.soak.sent import Sent, what_is_sent
+from tests.soak.told import Told, read_log
+from tests.soak.watch import Sample, Watch
+from tests.soak.weather import Weather
+
+LETTERS_CLAIMS = ("the queues drain", "dead letters are poison only")
+NIGHTS_CLAIMS = (
+    "each job of each night was done, once, however often it was delivered and killed",
+    "no reconciliation found a mismatch",
+    "no account was charged interest twice for a day",
+    "at last, with nothing on the way, each overdrawn account was charged, and no other",
+)
+FUNCTIONS = ("process_transactions", "upsert_profiles", *JOBS)
+AGAIN_CLAIMS = ("what is sent once more changes nothing",)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The storm lasts until the queues are empty; the soak fails where that takes more than `minutes`.
+
+    `visibility_seconds`: how soon the queues deliver again what a function died with. It is less than the functions'
+    timeout, so now and then a batch is delivered while it is still worked on, too. `again_share`: of all messages, what
+    is sent once more at the end.
+    """
+
+    messages: int
+    seed: int
+    minutes: float
+    mean_messages_between_kills: float = 100
+    seconds_between_nights: float = 45
+    visibility_seconds: int = 10
+    again_share: float = 1.0
+
+
+@dataclass(frozen=True)
+class AtRest:
+    """All that is there when the queues are empty."""
+
+    books: Books
+    profiles: Profiles
+    refused: list[DeadLetter]
+    unfit: list[DeadLetter]
+
+
+@dataclass(frozen=True)
+class Soaked:
+    """Times are seconds since the epoch: the queues were empty first at `calm_at`, and before the repetition at `end`.
+
+    `died`: how often a function did while it worked, by its name in the stack's outputs. `found`: a sentence for each
+    thing that speaks against the claims.
+    """
+
+    plan: Plan
+    sent: Sent
+    start: float
+    calm_at: float
+    end: float
+    samples: list[Sample]
+    killed_at: list[float]
+    died: dict[str, int]
+    nights: Nights
+    at_rest: AtRest
+    told: dict[str, Told]
+    again: Sent
+    found: dict[Sequence[str], list[str]]
+
+    @property
+    def violations(self) -> list[str]:
+        return [sentence for sentences in self.found.values() for sentence in sentences]
+
+
+def soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> Soaked:
+    """`show` gets what happens now, the messages that wait, and how many were killed so far. Raises StillWaiting."""
+    seconds = plan.visibility_seconds
+    with bank.transactions.visibility_timeout(seconds), bank.profiles.visibility_timeout(seconds):
+        return _soak(bank, plan, show)
+
+
+def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> Soaked:
+    sent, nights = what_is_sent(plan.messages, plan.seed), Nights(bank.stack)
+    weather = Weather(bank, random.Random(plan.seed), plan.mean_messages_between_kills)
+    start, died_before = time.time(), _died(bank)
+    watch = Watch(bank, start + plan.minutes * 60)
+
+    def storm(sample: Sample) -> None:
+        weather.goes_on(sample.done)
+        show("the storm", sample, len(weather.killed_at))
+
+    def calm(sample: Sample) -> None:
+        show("the calm", sample, len(weather.killed_at))
+
+    with nights.short_timeouts():
+        with nights.passing(plan.seconds_between_nights):
+            _send(bank, sent, watch, storm)
+        calm_at, died = time.time(), _died(bank)
+        nights.settle()
+        watch.until_drained(calm)
+
+    overdrawn = bank.books()
+    last_night = nights.fall()
+    nights.settle()
+    watch.until_drained(calm)
+    wrong_nights = [
+        *nights.not_done(),
+        *nights.done_twice(),
+        *nights.mismatches(),
+        *wrongly_charged(overdrawn, bank.books(), last_night.date()),
+    ]
+    end, at_rest = time.time(), _at_rest(bank)
+    told = {name: read_log(bank.stack, function_name(bank.stack, name), start, end) for name in FUNCTIONS}
+    again = _some(sent, plan)
+    _send(bank, again, watch, calm)
+
+    return Soaked(
+        plan,
+        sent,
+        start,
+        calm_at,
+        end,
+        watch.samples,
+        weather.killed_at,
+        {name: died[name] - died_before[name] for name in died},
+        nights,
+        at_rest,
+        told,
+        again,
+        _found(sent, at_rest)
+        | {
+            NIGHTS_CLAIMS: wrong_nights + charged_twice(at_rest.books),
+            AGAIN_CLAIMS: list(_changed(at_rest, _at_rest(bank), {*again.transactions, *again.updates})),
+        },
+    )
+
+
+def _died(bank: Bank) -> dict[str, int]:
+    return {line.name: bank.died_at_work(line) for line in (bank.transactions, bank.profiles)}
+
+
+def _send(bank: Bank, sent: Sent, watch: Watch, show: Callable[[Sample], None]) -> None:
+    """To both queues at once. Returns once they are empty again."""
+    with ThreadPoolExecutor(2) as pool:
+        sending = [
+            pool.submit(bank.transactions.send, watch.counting("transactions", sent.transactions)),
+            pool.submit(bank.profiles.send, watch.counting("updates", sent.updates)),
+        ]
+        watch.until_drained(show, lambda: not all(sender.done() for sender in sending))
+        for sender in sending:
+            sender.result()
+
+
+def _some(sent: Sent, plan: Plan) -> Sent:
+    choose = random.Random(plan.seed)
+    return Sent(
+        choose.sample(sent.transactions, round(len(sent.transactions) * plan.again_share)),
+        choose.sample(sent.updates, round(len(sent.updates) * plan.again_share)),
+    )
+
+
+def _at_rest(bank: Bank) -> AtRest:
+    refused, unfit = bank.transactions.take_dead_letters(), bank.profiles.take_dead_letters()
+    return AtRest(bank.books(), bank.read_profiles(), refused, unfit)
+
+
+def _found(sent: Sent, at_rest: AtRest) -> dict[Sequence[str], list[str]]:
+    profiles = {name: profile for name, profile in at_rest.profiles.items() if name.startswith("soak-")}
+    latest = profiles_checker.upserted(sent.updates, at_rest.unfit)
+    return {
+        checker.CLAIMS: [
+            *checker.violations(at_rest.books),
+            *checker.vanished(sent.transactions, at_rest.books, at_rest.refused),
+        ],
+        profiles_checker.CLAIMS: [
+            *profiles_checker.violations(profiles, latest),
+            *profiles_checker.vanished(sent.updates, at_rest.unfit),
+        ],
+        LETTERS_CLAIMS: [
+            f"a dead letter is no poison, or has no reason: {letter}"
+            for letter in at_rest.refused
+            if not checker.is_poison(letter)
+        ],
+    }
+
+
+def _changed(before: AtRest, after: AtRest, sent: set[str]) -> Iterator[str]:
+    if after.books != before.books:
+        entries = len(after.books.entries) - len(before.books.entries)
+        yield f"everything sent again changed the books: {entries} entries more"
+    for name in before.profiles.keys() | after.profiles.keys():
+        if before.profiles.get(name) != after.profiles.get(name):
+            yield f"everything sent again changed {name}'s profile"
+    for letters, again in ((before.refused, after.refused), (before.unfit, after.unfit)):
+        for body in ({letter.body for letter in letters} & sent) ^ {letter.body for letter in again}:
+            yield f"dead-lettered the first time or the second, not both: {body}"
