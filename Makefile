@@ -5,7 +5,7 @@ PORT ?= 4566
 PYTHON ?= python3.13
 PIP = -m pip --disable-pip-version-check install --quiet --require-virtualenv
 
-.PHONY: demo test build up down bench soak check lock clean
+.PHONY: demo test build up down bench soak mutations check lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -28,9 +28,19 @@ down:
 bench: setup
 	@.venv/bin/python -m tests.benchmarks
 
-# Minutes under faults, and a report in .cache/soak; SOAK="--messages 2000" for a shorter one.
+# What takes longer than a test should: every pair of faults, the whole system at random for SOAK_SECONDS, and the
+# deployed stack with its functions killed, whose report is in .cache/soak.
+SOAK_SECONDS ?= 600
+SOAK_MESSAGES ?= 20000
+
 soak: setup
-	@.venv/bin/python -m tests.soak $(SOAK)
+	@.venv/bin/python -m pytest -m exhaustive tests/faults
+	@TELLER_SOAK_SECONDS=$(SOAK_SECONDS) .venv/bin/python -m pytest tests/faults/test_machine.py
+	@.venv/bin/python -m tests.soak --messages $(SOAK_MESSAGES)
+
+# Breaks a copy of the product in one way after another, and shows which test finds out.
+mutations: setup
+	@.venv/bin/python -m tests.mutations
 
 check: setup
 	.venv/bin/ruff check .

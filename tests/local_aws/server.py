@@ -79,12 +79,16 @@ def ministack(
     """
     _check_free(host, port)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "POWERTOOLS_"))}
+    unpacked = log.parent / "functions"  # 65 MB for each process of a function, which ministack leaves when it ends
+    shutil.rmtree(unpacked, ignore_errors=True)
+    unpacked.mkdir(parents=True)
     process = _start(
         [TOOLS / "ministack"],
         log,
         environment
         | {
             "AUTH": "true",
+            "TMPDIR": str(unpacked.absolute()),
             "BIND_HOST": host,
             "GATEWAY_PORT": str(port),
             "MINISTACK_HOST": "127.0.0.1",
