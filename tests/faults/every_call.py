@@ -24,20 +24,31 @@ def strikes(calls: Sequence[str], after: int = 0) -> list[tuple[int, Fault]]:
     ]
 
 
+class NotStruck(AssertionError):
+    """The play didn't come to the call that was to be struck."""
+
+
 def violations(play: Play, plan: dict[int, Fault], expected: object) -> Iterator[str]:
-    """A sentence for each thing that isn't as it must be after these faults."""
+    """A sentence for each thing that isn't as it must be after these faults. Raises NotStruck."""
     faults = FaultsAt(plan)
     _, left, wrong = play(faults)
-    for at, fault in plan.items():
-        assert at <= len(faults.calls), f"{faults}: there was no call {at}, only {faults.calls}"
-        assert (at, fault) in strikes(faults.calls), f"{faults}: call {at} was {faults.calls[at - 1]}"
-    for fault, times in Counter(plan.values()).items():
-        attempts = CONFIG.retries["total_max_attempts"] if fault in EVERY_ATTEMPT else 1
-        assert faults.struck[fault] == times * attempts, f"{faults}: struck {faults.struck}"
+    _check_struck(faults)
     for sentence in wrong:
         yield f"{faults}: {sentence}. The calls: {faults.calls}"
     if left != expected:
         yield f"{faults}: left {left}, expected {expected}. The calls: {faults.calls}"
+
+
+def _check_struck(faults: FaultsAt) -> None:
+    attempts: Counter[Fault] = Counter()
+    for at, fault in faults.plan.items():
+        if at > len(faults.calls):
+            raise NotStruck(f"{faults}: there was no call {at}, only {faults.calls}")
+        if (at, fault) not in strikes(faults.calls):
+            raise NotStruck(f"{faults}: call {at} was {faults.calls[at - 1]}")
+        attempts[fault] += CONFIG.retries["total_max_attempts"] if fault in EVERY_ATTEMPT else 1
+    if faults.struck != attempts:
+        raise NotStruck(f"{faults}: struck {faults.struck}")
 
 
 def strike_every_call(play: Play, capsys: pytest.CaptureFixture[str]) -> Any:

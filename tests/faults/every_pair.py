@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 from unittest import mock
 
-from tests.faults.every_call import MANY, strikes, violations
+from tests.faults.every_call import MANY, NotStruck, strikes, violations
 from tests.faults.faults import FaultsAt, play_after_play
 from tests.faults.plays import Play
 
@@ -15,9 +15,16 @@ SEED = 20_261_121
 
 
 class Tally:
+    """`not_struck`: pairs whose second call never came.
+
+    Few, but some: ministack now and then refuses the second try of a transaction, with its token and its payload, as
+    one of another payload. The play goes another way then, and comes to other calls.
+    """
+
     def __init__(self) -> None:
         self.pairs = 0
         self.violations: list[str] = []
+        self.not_struck: list[str] = []
         self._started = time.monotonic()
 
     def progress(self, done: float) -> str:
@@ -25,7 +32,8 @@ class Tally:
         seconds = time.monotonic() - self._started
         return (
             f"{self.pairs:,} pairs ({done:.0%}) in {seconds:,.0f} s, {self.pairs / seconds:.1f} a second,"
-            f" {seconds / done - seconds:,.0f} s left: {len(self.violations)} violations"
+            f" {seconds / done - seconds:,.0f} s left: {len(self.violations)} violations,"
+            f" {len(self.not_struck)} not struck"
         )
 
 
@@ -54,8 +62,11 @@ def _strike(play: Play, say: Callable[[str], object], firsts: int | None, second
             alone = FaultsAt({at: fault})
             play(alone)
             for second_at, second in some(strikes(alone.calls, after=at), seconds):
-                tally.violations += violations(play, {at: fault, second_at: second}, expected)
-                tally.pairs += 1
+                try:
+                    tally.violations += violations(play, {at: fault, second_at: second}, expected)
+                    tally.pairs += 1
+                except NotStruck as error:
+                    tally.not_struck.append(str(error))
             say(tally.progress(number / len(first_strikes)))
             if len(tally.violations) > MANY:
                 break
