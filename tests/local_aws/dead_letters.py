@@ -8,7 +8,7 @@ from tests.local_aws.server import Endpoint, shared_client
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """`attributes` are those that its producer gave it."""
+    """`attributes` are the texts among those that its producer gave it."""
 
     body: str
     reason: str | None
@@ -23,7 +23,8 @@ def take_dead_letters(aws: Endpoint, queue_url: str) -> list[DeadLetter]:
         QueueUrl=queue_url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]
     ).get("Messages"):
         for message in messages:
-            attributes = {name: one["StringValue"] for name, one in message.get("MessageAttributes", {}).items()}
+            given = message.get("MessageAttributes", {})
+            attributes = {name: one["StringValue"] for name, one in given.items() if "StringValue" in one}
             letters.append(DeadLetter(message["Body"], attributes.pop("reason", None), attributes))
             sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
     return letters
