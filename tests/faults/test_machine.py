@@ -18,7 +18,7 @@ from tests.local_aws.server import Endpoint
 
 SEED = int(os.environ.get("TELLER_SEED", "20261121"))
 SOAK_SECONDS = float(os.environ.get("TELLER_SOAK_SECONDS", "0"))
-EXAMPLES, STEPS = 12, 40
+EXAMPLES, STEPS = 40, 40
 SHRINKING_SECONDS = 600
 """Hypothesis stops after five minutes by itself."""
 
