@@ -167,7 +167,7 @@ PLANTED: dict[str, tuple[Callable[[Bank], None], set[str]]] = {
     ),
     "another request": (
         lambda bank: bank.change_entry("alice", "t-1", request=bank.entry("alice", "t-2")["request"]),
-        {"alice: wrong request: version 2, t-1"},
+        {"alice: wrong request: version 2, t-1: its request is that of t-2 on alice"},
     ),
     "a transfer of one side": (
         lambda bank: bank.delete_entry("carol", "t-9"),

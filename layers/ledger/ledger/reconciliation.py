@@ -94,7 +94,8 @@ def _wrong_decision(
     entry: Entry, message: Message, before: Account | None, other_sides: OtherSides
 ) -> Iterator[Mismatch]:
     if message.transaction_id != entry.transaction_id or entry.account_id not in message.account_ids:
-        yield _mismatch(entry, "wrong request", f"its request is {entry.request}")
+        of = f"{message.transaction_id} on {' and '.join(message.account_ids)}"
+        yield _mismatch(entry, "wrong request", f"its request is that of {of}")
         return
     others: Iterable[Account | None] = [None]
     if isinstance(message, Transfer):
