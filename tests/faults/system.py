@@ -181,10 +181,14 @@ class System:
         return outcome
 
     def drain(self) -> None:
-        """The faults are over: what is in the dead-letter queues goes back once, and all is delivered until quiet."""
+        """The faults are over: all is delivered until quiet, and then once more what is in the dead-letter queues.
+
+        What was given up while its account's opening was still on the way can be posted then.
+        """
+        self.clock.seconds += LONGEST_LEASE_SECONDS
+        self.deliver_until_quiet()
         for queue in self.waiting:
             self.redrive(queue)
-        self.clock.seconds += LONGEST_LEASE_SECONDS
         self.deliver_until_quiet()
 
     def redeliver_everything(self) -> None:
