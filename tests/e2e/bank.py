@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tests.local_aws import stack
 from tests.local_aws.checker import Books, read_books
 from tests.local_aws.dead_letters import DeadLetter, take_dead_letters
 from tests.local_aws.demo import waiting_messages
@@ -109,7 +110,7 @@ def metrics(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
     totals: Counter[str] = Counter()
     for line in lines:
         for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
-            assert directive["Namespace"] == "Teller"
+            assert directive["Namespace"] == f"Teller/{stack.NAME}"
             for metric in directive["Metrics"]:
                 totals[line.get("Reason") or metric["Name"]] += sum(line[metric["Name"]])
     return totals

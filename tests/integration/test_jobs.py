@@ -136,7 +136,16 @@ def test_another_time_is_done_from_its_start(counting: Counting) -> None:
     assert counting.steps == [1, 2, 3, 1, 2, 3]
 
 
-def test_a_time_that_was_left_unresolved_is_today_so_the_job_runs_once_a_day(counting: Counting) -> None:
+def test_a_time_that_was_left_unresolved_is_invalid(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with pytest.raises(InvalidEvent, match="scheduled_time: expected an ISO 8601 time"):
+        counting.run(scheduled_time=UNRESOLVED)
+
+
+def test_on_a_local_aws_it_is_today_so_the_job_runs_once_a_day(
+    counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     days = {datetime.now(UTC).date()}
     outcomes = [counting.run(scheduled_time=UNRESOLVED)["outcome"] for _ in range(2)]
     days.add(datetime.now(UTC).date())  # another one at midnight

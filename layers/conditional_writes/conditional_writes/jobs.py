@@ -7,6 +7,7 @@ far the one at hand has come.
 
 import contextlib
 import json
+import os
 import reprlib
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ from conditional_writes.requests import Write
 from conditional_writes.settling import deadline_of
 
 UNRESOLVED = "<aws.scheduler.scheduled-time>"
-"""What stands in a schedule's input for the time: a local AWS may leave it there."""
+"""What stands in a schedule's input for the time. A local AWS may leave it there; on AWS it is an invalid event's."""
 
 
 class InvalidEvent(Exception):
@@ -111,7 +112,7 @@ class Job(NamedTuple):
         if fields.get("job") != self.name:
             raise InvalidEvent(f"job: expected {self.name!r}, got {_shown(fields.get('job'))}")
         scheduled_time: Any = fields.get("scheduled_time")
-        if scheduled_time == UNRESOLVED:
+        if scheduled_time == UNRESOLVED and os.environ.get("AWS_ENDPOINT_URL"):
             self.logger.warning("scheduled_time isn't resolved: taken for today, 0:00 UTC, so the job runs once a day")
             return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         try:

@@ -1,5 +1,6 @@
 """Reads accounts and their journals for the reconciliation, while transactions go on."""
 
+import itertools
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ from msgspec import Struct
 
 from conditional_writes import Deadline, DeadlinePassed, Item, Key, key, read
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from conditional_writes.reading import read_one
+from conditional_writes.reading import MAXIMUM_KEYS, read_one
 from ledger.accounts import Account, account_from_item
 from ledger.journal import Entry, entry_from_item
 from ledger.reconciliation import Mismatch, OtherSide, mismatches, other_account_id
@@ -45,9 +46,8 @@ class Reconciliation(Struct, frozen=True):
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return [mismatch for found in pool.map(self._check, items) for mismatch in found]
 
-    def _check(self, item: Item | None) -> list[Mismatch]:
+    def _check(self, item: Item) -> list[Mismatch]:
         """What was wrong each time: a commit in progress may be seen in one table and not yet in the other."""
-        assert item is not None
         found = self._look(item)
         for pause_seconds in PAUSES_SECONDS:
             if not found:
@@ -96,7 +96,9 @@ class Reconciliation(Struct, frozen=True):
             transaction_id: (self._account_key(name), self._entry_key(name, transaction_id))
             for transaction_id, name in transfers.items()
         }
-        there = read(self.client, [wanted for pair in keys.values() for wanted in pair], _deadline())
+        there: dict[Key, Item | None] = {}
+        for batch in itertools.batched(itertools.chain(*keys.values()), MAXIMUM_KEYS, strict=False):
+            there |= read(self.client, batch, _deadline())
         return {transaction_id: _other_side(there[one], there[two]) for transaction_id, (one, two) in keys.items()}
 
     def _account_key(self, account_id: str) -> Key:
