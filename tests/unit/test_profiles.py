@@ -2,7 +2,6 @@
 
 import functools
 import json
-import time
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -175,10 +174,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
-def test_what_is_hostile_is_refused_with_a_short_sentence_and_fast(body: str) -> None:
-    started = time.process_time()
+def test_what_is_hostile_is_refused_with_a_short_sentence(body: str) -> None:
     reason = reason_of(body)
-    assert time.process_time() - started < 0.5
     assert len(reason) <= REASON_CHARACTERS
     assert not NOT_FOR_SQS.search(reason)
 

@@ -170,7 +170,7 @@ attributes: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@given(st.dictionaries(attribute_names, attributes), st.integers(0))
+@given(st.dictionaries(attribute_names, attributes), st.integers(0, 10**38 - 1))
 def test_an_update_sets_just_what_it_was_told(values: dict[str, Any], version: int) -> None:
     request = as_request(Update(ORDER, values, unchanged(version)), "write-1")
     names, sent = request["ExpressionAttributeNames"], from_dynamodb(request["ExpressionAttributeValues"])

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from ledger.accounts import Account, AccountStatus, account_from_item, account_item
+from ledger.decoding import normalized
 from ledger.messages import ChargeInterest, Message, Transaction, Transfer
 from ledger.rules import Decision, Reason, Status, UnknownAccount, decide
 from tests.unit.samples import ALICE, BOB, CLOSED, closing, interest, limit, opening, payment, transfer
@@ -297,6 +298,14 @@ extreme_limits = exact_numbers().map(lambda number: -abs(number))
 any_day = days(messages_of(*whose), "-200") | days(
     messages_of(*whose, exact_numbers(), extreme_limits, exact_rates()), "-9.9e125"
 )
+
+
+@given(any_day)
+def test_a_decisions_numbers_are_spelled_as_dynamodb_would_give_them_back(day: list[Message]) -> None:
+    """So an outcome reads the same whether its account came out of memory or out of the table."""
+    for decision in itertools.chain.from_iterable(decisions(day)):
+        numbers = (decision.amount, decision.account.balance)
+        assert [str(number) for number in numbers] == [str(normalized(number)) for number in numbers]
 
 
 @given(any_day)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from ledger.accounts import Account, AccountStatus
+from ledger.decoding import normalized
 from ledger.messages import (
     ChargeInterest,
     CloseAccount,
@@ -127,7 +128,7 @@ def _movement(account: Account, amount: Decimal, currency: str) -> Decision:
     if currency != account.currency:
         return _rejected(account, Reason.CURRENCY_MISMATCH)
     try:
-        balance = EXACT.add(account.balance, amount)
+        balance = normalized(EXACT.add(account.balance, amount))
     except (Inexact, Overflow):
         return _rejected(account, Reason.BALANCE_OUT_OF_RANGE)
     if amount < 0 and balance < account.overdraft_limit:
@@ -145,7 +146,7 @@ def _interest(account: Account, annual_rate: Decimal) -> Decision:
     if units <= 0:
         return _posted(account)
     try:
-        debit = EXACT.multiply(Decimal(-units), INTEREST_UNIT)
+        debit = normalized(EXACT.multiply(Decimal(-units), INTEREST_UNIT))
     except (Inexact, Overflow):
         return _rejected(account, Reason.BALANCE_OUT_OF_RANGE)
     return _movement(account, debit, account.currency)
