@@ -22,8 +22,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes import dynamodb_client
 from conditional_writes.batches import WholeBatchProcessor, postpone
-from conditional_writes.client import sqs_client
-from conditional_writes.settling import Settling, deadline_of, receive_count
+from conditional_writes.client import deadline_of, sqs_client
+from conditional_writes.settling import Settling, receive_count
 from ledger.decoding import InvalidMessage
 from ledger.journal import Outcome
 from ledger.messages import decode

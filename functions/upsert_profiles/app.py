@@ -22,8 +22,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes import dynamodb_client
 from conditional_writes.batches import WholeBatchProcessor
-from conditional_writes.client import sqs_client
-from conditional_writes.settling import Settling, deadline_of
+from conditional_writes.client import deadline_of, sqs_client
+from conditional_writes.settling import Settling
 from ledger.decoding import InvalidMessage
 from ledger.profiles import decode
 from ledger.upserting import UNFIT, Delivery, Profiles, Result, Upserted

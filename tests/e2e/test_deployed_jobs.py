@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import from_dynamodb
-from conditional_writes.settling import RESERVED_SECONDS
 from tests.e2e.bank import Bank, until
 from tests.local_aws.checker import Books, violations
 from tests.local_aws.jobs import read_report, run_job, wrongly_charged

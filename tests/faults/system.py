@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from unittest import mock
 
+from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import Item, from_dynamodb
-from conditional_writes.settling import RESERVED_SECONDS
 from tests.faults.faults import Fault, Faults, Killed
 from tests.faults.history import History
 from tests.faults.windows import Run

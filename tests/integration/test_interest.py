@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from conditional_writes import jobs
+from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.locks import LockTaken
-from conditional_writes.settling import RESERVED_SECONDS
 from tests.local_aws import function as functions
 from tests.local_aws.checker import Books, read_books, violations
 from tests.local_aws.clock import Clock

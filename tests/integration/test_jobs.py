@@ -11,10 +11,10 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
 from conditional_writes import Conflict, Put, exists, jobs, key
+from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import from_dynamodb
 from conditional_writes.jobs import UNRESOLVED, InvalidEvent, Job, Step
 from conditional_writes.locks import LockLost, Locks, LockTaken, WindowDone
-from conditional_writes.settling import RESERVED_SECONDS
 from tests.faults.faults import Killed
 from tests.local_aws.clock import Clock
 from tests.local_aws.function import Context

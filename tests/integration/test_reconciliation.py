@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from conditional_writes import jobs
+from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import LockTaken
-from conditional_writes.settling import RESERVED_SECONDS
 from ledger import reconciling
 from tests.local_aws.checker import read_books, violations
 from tests.local_aws.function import Context, Queue, process_transactions, reconcile_accounts, record

@@ -5,13 +5,12 @@ import json
 import uuid
 from typing import Any
 
-import pytest
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from conditional_writes.sending import NotSent
-from conditional_writes.settling import RESERVED_SECONDS, Counts, GivenUp, Settling, deadline_of, receive_count
-from tests.local_aws.function import Context, record
+from conditional_writes.settling import Counts, GivenUp, Settling, receive_count
+from tests.local_aws.function import record
 from tests.unit.stubs import Stubbed
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
@@ -89,11 +88,6 @@ def test_a_failure_is_one_line_with_its_reason_or_with_where_it_failed() -> None
 def test_each_result_counts_once() -> None:
     results = ["done", None, Poison(), GivenUp(), LookupError(), LookupError(), LookupError()]
     assert settling().counts(results) == Counts(done=2, poison=1, given_up=1, back=3)
-
-
-def test_the_deadline_leaves_time_for_the_last_answer() -> None:
-    context: Any = Context(timeout_seconds=30)
-    assert deadline_of(context).remaining_seconds == pytest.approx(30 - RESERVED_SECONDS, abs=1)
 
 
 def test_a_record_tells_how_often_it_was_delivered() -> None:

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from conditional_writes.client import SLOWEST_CALL_SECONDS
+from conditional_writes.client import RESERVED_SECONDS, SLOWEST_CALL_SECONDS
 from conditional_writes.jobs import UNRESOLVED
 from conditional_writes.locks import Locks, lease_seconds_of
-from conditional_writes.settling import RESERVED_SECONDS
 from tests.local_aws.function import Context, load_function
 from tests.local_aws.server import PROJECT, Endpoint
 
@@ -133,16 +132,31 @@ def test_a_dead_letter_stays_for_a_week_or_two_and_fits_with_its_reason(source: 
     assert dead["MaximumMessageSize"] > alive["MaximumMessageSize"]
 
 
+def alarms(metric_name: str) -> list[dict[str, Any]]:
+    return [alarm for alarm in resources("AWS::CloudWatch::Alarm").values() if alarm["MetricName"] == metric_name]
+
+
 def test_an_alarm_counts_the_messages_that_are_in_each_dead_letter_queue() -> None:
     dead = {
         queue["RedrivePolicy"]["deadLetterTargetArn"]["GetAtt"] for queue in QUEUES.values() if "RedrivePolicy" in queue
     }
     for function, schedule in SCHEDULES.values():
         dead |= {schedule["DeadLetterConfig"]["Arn"]["GetAtt"], function["DeadLetterQueue"]["TargetArn"]["GetAtt"]}
-    alarms = [alarm for alarm in resources("AWS::CloudWatch::Alarm").values() if alarm["Namespace"] == "AWS/SQS"]
-    assert {alarm["MetricName"] for alarm in alarms} == {"ApproximateNumberOfMessagesVisible"}
-    watched = {alarm["Dimensions"][0]["Value"]["GetAtt"].removesuffix(".QueueName") for alarm in alarms}
-    assert watched == {arn.removesuffix(".Arn") for arn in dead}
+    watched = {alarm["Dimensions"][0]["Value"]["GetAtt"] for alarm in alarms("ApproximateNumberOfMessagesVisible")}
+    assert watched == {arn.replace(".Arn", ".QueueName") for arn in dead}
+
+
+def test_an_alarm_rings_when_a_message_waits_for_longer_than_all_its_deliveries_take() -> None:
+    watching = {alarm["Dimensions"][0]["Value"]["GetAtt"]: alarm for alarm in alarms("ApproximateAgeOfOldestMessage")}
+    deliveries = TEMPLATE["Parameters"]["MaxReceiveCount"]["Default"]
+    for _, source in SOURCES.values():
+        queue = source["Queue"]["GetAtt"].removesuffix(".Arn")
+        assert watching[f"{queue}.QueueName"]["Threshold"] > deliveries * QUEUES[queue]["VisibilityTimeout"]
+
+
+def test_an_alarm_rings_when_a_job_is_given_up_and_its_event_lost() -> None:
+    watched = {alarm["Dimensions"][0]["Value"]["Ref"] for alarm in alarms("DeadLetterErrors")}
+    assert watched == {name for name, function in FUNCTIONS.items() if "DeadLetterQueue" in function}
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

@@ -11,6 +11,8 @@ import botocore.session
 from botocore.config import Config
 from botocore.loaders import JSONFileLoader, Loader
 
+from conditional_writes.deadline import Deadline
+
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
     from types_boto3_lambda import LambdaClient
@@ -32,6 +34,15 @@ CONFIG = Config(
 
 SLOWEST_CALL_SECONDS = 3 * (1 + 2) + 3
 """What one call can take with those settings: three attempts, and the back-off of throttles (1 s, then 2 s)."""
+
+RESERVED_SECONDS = SLOWEST_CALL_SECONDS + 1
+"""Kept from an invocation's time: a request that started at the deadline may take this long to be answered."""
+
+
+def deadline_of(context: Any) -> Deadline:
+    """Until when an invocation may still send requests. `context` is the handler's."""
+    remaining: int = context.get_remaining_time_in_millis()
+    return Deadline.after(remaining / 1000 - RESERVED_SECONDS)
 
 
 def dynamodb_client() -> "DynamoDBClient":

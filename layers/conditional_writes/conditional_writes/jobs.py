@@ -18,12 +18,11 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from conditional_writes.client import lambda_client
+from conditional_writes.client import deadline_of, lambda_client
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item
 from conditional_writes.locks import Lock, Locks, LockTaken, WindowDone, lease_seconds_of
 from conditional_writes.requests import Write
-from conditional_writes.settling import deadline_of
 
 UNRESOLVED = "<aws.scheduler.scheduled-time>"
 """What stands in a schedule's input for the time. A local AWS may leave it there; on AWS it is an invalid event's."""

@@ -8,22 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from conditional_writes.client import SLOWEST_CALL_SECONDS
 from conditional_writes.dead_letters import DeadLetter, send_dead_letters
-from conditional_writes.deadline import Deadline
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
-
-RESERVED_SECONDS = SLOWEST_CALL_SECONDS + 1
-"""Kept from the invocation's time: a request that started at the deadline may take this long to be answered."""
-
-
-def deadline_of(context: LambdaContext) -> Deadline:
-    """Until when an invocation may still send requests."""
-    return Deadline.after(context.get_remaining_time_in_millis() / 1000 - RESERVED_SECONDS)
 
 
 def receive_count(record: SQSRecord) -> int:

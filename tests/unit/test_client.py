@@ -1,0 +1,13 @@
+"""An invocation's deadline. How the clients are made, the start-up's benchmark and the integration tests see."""
+
+from typing import Any
+
+import pytest
+
+from conditional_writes.client import RESERVED_SECONDS, deadline_of
+from tests.local_aws.function import Context
+
+
+def test_the_deadline_leaves_time_for_the_last_answer() -> None:
+    context: Any = Context(timeout_seconds=30)
+    assert deadline_of(context).remaining_seconds == pytest.approx(30 - RESERVED_SECONDS, abs=1)
