@@ -1,6 +1,8 @@
 """The handler against DynamoDB: what one worker sees, on both engines."""
 
 import itertools
+import json
+from collections import Counter
 from decimal import Decimal
 from types import ModuleType
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.local_aws.checker import read_books, violations
+from tests.local_aws.day import believable_day
 from tests.local_aws.dead_letters import take_dead_letters
 from tests.local_aws.function import Context, Queue, again, invoke, process_transactions, record
 from tests.local_aws.server import Endpoint
@@ -53,6 +56,40 @@ def test_hundreds_of_accounts_are_read_a_hundred_at_a_time(
     assert calls.count("BatchGetItem") == 3
     assert calls.count("TransactWriteItems") == 250
     assert len(read_books(dynamodb, tables).accounts) == 250
+
+
+def test_a_day_is_told_exactly_each_transaction_in_a_line_without_payload_and_all_in_the_metrics(
+    function: ModuleType,
+    ministack: Endpoint,
+    dynamodb: Endpoint,
+    tables: Tables,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bodies = believable_day(400, accounts=30)
+    records = list(map(record, bodies))
+    with caplog.at_level("INFO", "teller"):
+        for batch in itertools.batched(records, 100, strict=False):
+            Queue(list(batch)).deliver_until_quiet(function)
+    books, letters = read_books(dynamodb, tables), take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    lines = [vars(line) for line in caplog.records if hasattr(line, "message_id")]
+    new = [line for line in lines if line["message"] in {"posted", "rejected"}]
+    told = [(account_id, line["transaction_id"]) for line in new for account_id in line["account_ids"]]
+    assert Counter(told) == Counter((entry.account_id, entry.transaction_id) for entry in books.entries)
+    assert {line["message_id"] for line in lines} == {one["messageId"] for one in records}
+    assert not any("Card" in str(line) or "green" in str(line) for line in lines)
+    totals: Counter[str] = Counter()
+    for line in (json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line):
+        for name in line:
+            if isinstance(line[name], list):
+                totals[line.get("Reason", name)] += sum(line[name])
+    rejected = {each: number for each, number in books.counts().items() if each != "POSTED"}
+    assert len(rejected) > 1
+    assert {reason: totals[reason] for reason in rejected} == rejected
+    assert totals["Posted"] == books.counts()["POSTED"]
+    assert totals["Invalid"] == len(letters)
+    assert totals["Duplicates"] == len(bodies) - books.counts().total() - len(letters)
+    assert totals["CommitTime"] > 0
 
 
 def test_a_redelivered_batch_costs_one_read_and_no_write(function: ModuleType) -> None:
