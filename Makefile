@@ -28,14 +28,14 @@ down:
 bench: setup
 	@.venv/bin/python -m tests.benchmarks
 
-# What takes longer than a test should: every property with other examples, and more of them; every pair of faults; the
-# whole system at random for SOAK_SECONDS; and the deployed stack with its functions killed, whose report is in
+# What takes longer than a test should: properties with other examples, and more of them; every pair of faults; the whole
+# system at random for SOAK_SECONDS, on each engine; and the deployed stack with its functions killed, whose report is in
 # .cache/soak.
 SOAK_SECONDS ?= 600
 SOAK_MESSAGES ?= 20000
 
 soak: setup
-	@.venv/bin/python -m pytest --hypothesis-profile=searching --timeout=1800 tests/unit
+	@.venv/bin/python -m pytest --hypothesis-profile=searching --timeout=1800 tests/unit tests/faults/test_hostile_input.py
 	@.venv/bin/python -m pytest -m exhaustive tests/faults
 	@TELLER_SOAK_SECONDS=$(SOAK_SECONDS) .venv/bin/python -m pytest tests/faults/test_machine.py
 	@.venv/bin/python -m tests.soak --messages $(SOAK_MESSAGES)

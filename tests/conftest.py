@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from conditional_writes import upserts
 from tests.local_aws import server
 from tests.local_aws.server import Endpoint, LocalAwsError, free_port, running
 from tests.local_aws.tables import Tables, create_tables
@@ -45,3 +46,9 @@ _numbers = itertools.count(1)
 @pytest.fixture
 def tables(dynamodb: Endpoint) -> Tables:
     return create_tables(dynamodb, f"test-{next(_numbers)}")
+
+
+@pytest.fixture
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known yet of any profile."""
+    monkeypatch.setattr(upserts, "_recent", upserts._Recent())

@@ -44,7 +44,7 @@ class Run:
         return (self.commits + self.conflicts) * 2 * (BATCH + 1) / self.transactions
 
 
-def _ledger(endpoint: Endpoint, tables: Tables) -> Ledger:
+def _ledger(tables: Tables) -> Ledger:
     idempotency = idempotency_config()
     idempotency.register_lambda_context(Context())
     return Ledger(dynamodb_client(), tables.accounts, tables.journal, idempotency)
@@ -52,7 +52,7 @@ def _ledger(endpoint: Endpoint, tables: Tables) -> Ledger:
 
 def _work(endpoint: Endpoint, tables: Tables, queue, barrier, results) -> None:
     os.environ.update(endpoint.environment)
-    ledger = _ledger(endpoint, tables)
+    ledger = _ledger(tables)
     ledger.client.meta.events.register("before-send.dynamodb", lambda **_: time.sleep(ADDED_SECONDS))
     ledger.client.describe_table(TableName=tables.accounts)
     conflicts = 0
@@ -82,7 +82,7 @@ def run(endpoint: Endpoint, prefix: str, workers: int) -> Run:
     os.environ.update(endpoint.environment)
     tables = create_tables(endpoint, prefix)
     opening = OpenAccount(transaction_id="open", account_id="hot", currency="EUR")
-    _ledger(endpoint, tables).post([Delivery(opening)], Deadline.after(60))
+    _ledger(tables).post([Delivery(opening)], Deadline.after(60))
     batches = TRANSACTIONS // BATCH
     spawn = multiprocessing.get_context("spawn")
     queue, barrier, results = spawn.Value("i", batches), spawn.Barrier(workers), spawn.Queue()

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from conditional_writes import upserts
 from tests.benchmarks.meter import Meter
 from tests.benchmarks.slowest import SLOW
 from tests.local_aws.function import invoke, process_transactions, record, upsert_profiles
@@ -25,12 +24,6 @@ _numbers = itertools.count(1)
 class Cost(NamedTuple):
     requests: dict[str, int]
     write_units: float
-
-
-@pytest.fixture
-def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known yet of any profile."""
-    monkeypatch.setattr(upserts, "_recent", upserts._Recent())
 
 
 def posting(aws: Endpoint) -> ModuleType:

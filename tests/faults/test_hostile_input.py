@@ -22,7 +22,6 @@ from hypothesis import HealthCheck, given, settings
 from conditional_writes.items import from_dynamodb
 from conditional_writes.jobs import InvalidEvent
 from ledger import messages, profiles
-from ledger.decoding import InvalidMessage
 from tests.benchmarks.meter import Meter
 from tests.faults.hostile import (
     OPENINGS,
@@ -36,7 +35,7 @@ from tests.faults.hostile import (
 )
 from tests.local_aws import profiles_checker
 from tests.local_aws.checker import read_books, violations
-from tests.local_aws.dead_letters import DeadLetter, take_dead_letters
+from tests.local_aws.dead_letters import DeadLetter, is_invalid, take_dead_letters
 from tests.local_aws.function import (
     Context,
     charge_overdraft_interest,
@@ -171,14 +170,6 @@ def in_accounts_of_their_own(body: str, example: int) -> str:
 def is_of_others(body: str, example: int) -> bool:
     """Whether one of its accounts wasn't opened."""
     return not set(messages.decode(body).account_ids) <= {f"alice-{example}", f"bob-{example}"}
-
-
-def is_invalid(decode: Callable[[str], object], body: str) -> bool:
-    try:
-        decode(body)
-    except InvalidMessage:
-        return True
-    return False
 
 
 def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lost(

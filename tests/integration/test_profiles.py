@@ -37,12 +37,6 @@ def requests(function: ModuleType) -> list[str]:
     return calls
 
 
-@pytest.fixture
-def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known yet of any profile."""
-    monkeypatch.setattr(upserts, "_recent", upserts._Recent())
-
-
 def at(seconds: float) -> str:
     return (START + timedelta(seconds=seconds)).isoformat()
 

@@ -1,8 +1,9 @@
-"""Reads a dead-letter queue."""
+"""Reads a dead-letter queue, and knows what belongs there."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from ledger.decoding import InvalidMessage
 from tests.local_aws.server import Endpoint, shared_client
 
 
@@ -28,3 +29,12 @@ def take_dead_letters(aws: Endpoint, queue_url: str) -> list[DeadLetter]:
             letters.append(DeadLetter(message["Body"], attributes.pop("reason", None), attributes))
             sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
     return letters
+
+
+def is_invalid(decode: Callable[[str], object], body: str) -> bool:
+    """`decode` is `ledger.messages.decode`, or `ledger.profiles.decode`."""
+    try:
+        decode(body)
+    except InvalidMessage:
+        return True
+    return False

@@ -6,9 +6,8 @@ from typing import Any
 
 from conditional_writes.items import Item, from_dynamodb, same
 from conditional_writes.upserts import REMOVED, Entry
-from ledger.decoding import InvalidMessage
 from ledger.profiles import ProfileUpdate, decode
-from tests.local_aws.dead_letters import DeadLetter
+from tests.local_aws.dead_letters import DeadLetter, is_invalid
 from tests.local_aws.server import Endpoint
 from tests.local_aws.tables import scan
 
@@ -50,15 +49,7 @@ def _time(entry: Entry) -> datetime:
 def upserted(bodies: Iterable[str], letters: Iterable[DeadLetter]) -> Latest:
     """Of all messages that aren't in the dead-letter queue."""
     dead = {letter.body for letter in letters}
-    return latest((decode(body), NO_TIME) for body in bodies if body not in dead and _is_valid(body))
-
-
-def _is_valid(body: str) -> bool:
-    try:
-        decode(body)
-    except InvalidMessage:
-        return False
-    return True
+    return latest((decode(body), NO_TIME) for body in bodies if body not in dead and not is_invalid(decode, body))
 
 
 CLAIMS = (
@@ -106,7 +97,7 @@ def vanished(bodies: Iterable[str], letters: Sequence[DeadLetter]) -> Iterator[s
     """A sentence for each invalid message that isn't dead-lettered, and for each dead letter that is no poison."""
     dead = {letter.body for letter in letters if letter.reason}
     for body in bodies:
-        if body not in dead and not _is_valid(body):
+        if body not in dead and is_invalid(decode, body):
             yield f"an invalid message vanished: {body}"
     for letter in letters:
         if not is_poison(letter):
@@ -117,4 +108,4 @@ def is_poison(letter: DeadLetter) -> bool:
     """Whether no delivery could ever have upserted it, and it says why."""
     reason = letter.reason or ""
     clashes = any(words in reason for words in ("expected a map", "expected an entry", "an item holds 400 kB"))
-    return bool(reason) and (clashes or not _is_valid(letter.body))
+    return bool(reason) and (clashes or is_invalid(decode, letter.body))

@@ -12,7 +12,6 @@ VERSIONED = "tests/integration/test_versioned.py"
 POSTING = "tests/integration/test_posting.py"
 INTEREST = "tests/integration/test_interest.py"
 EVERY_CALL = "tests/faults/test_every_call.py"
-OF_PROFILES = "tests/faults/test_every_call_of_profiles.py"
 OF_INTEREST = "tests/faults/test_every_call_of_interest.py"
 OF_RECONCILIATION = "tests/faults/test_every_call_of_reconciliation.py"
 

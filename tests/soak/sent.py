@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ledger import messages, profiles
-from ledger.decoding import InvalidMessage
 from tests.local_aws.day import believable_day
+from tests.local_aws.dead_letters import is_invalid
 from tests.local_aws.profiles_day import believable_updates
 
 REPEATED_SHARE = 0.2
@@ -34,15 +34,7 @@ def _renamed(body: str) -> str:
 
 def junk(bodies: Sequence[str], decode: Callable[[str], object]) -> list[str]:
     """What is no message: `decode` is `ledger.messages.decode`, or `ledger.profiles.decode`."""
-    return [body for body in bodies if not _is_valid(body, decode)]
-
-
-def _is_valid(body: str, decode: Callable[[str], object]) -> bool:
-    try:
-        decode(body)
-    except InvalidMessage:
-        return False
-    return True
+    return [body for body in bodies if is_invalid(decode, body)]
 
 
 def counted(sent: Sent) -> dict[str, tuple[int, int, int]]:

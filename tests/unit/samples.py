@@ -110,6 +110,16 @@ def opening_body(**fields: str | None) -> str:
     return _body(start | fields)
 
 
+def limit_body(**fields: str | None) -> str:
+    start = {
+        "type": '"set_overdraft_limit"',
+        "transaction_id": '"t-1"',
+        "account_id": '"alice"',
+        "overdraft_limit": "0",
+    }
+    return _body(start | fields)
+
+
 def interest_body(**fields: str | None) -> str:
     start = {"type": '"charge_interest"', "transaction_id": '"t-1"', "account_id": '"alice"', "annual_rate": "0.12"}
     return _body(start | fields)

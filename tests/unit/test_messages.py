@@ -6,11 +6,13 @@ import string
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
+from ledger import messages
 from ledger.decoding import MAXIMUM_BODY_BYTES, InvalidMessage
 from ledger.messages import Message, OpenAccount, Transaction, decode, from_request
 from tests.unit import refusals
@@ -20,6 +22,7 @@ from tests.unit.samples import (
     interest_body,
     largest_transaction,
     largest_transfer,
+    limit_body,
     opening_body,
     payment,
     transaction_body,
@@ -285,6 +288,28 @@ def test_an_amount_is_read_exactly_and_has_one_spelling(spelling: str, plain: st
     assert isinstance(message, Transaction)
     assert message.amount == Decimal(spelling)
     assert message.request()["amount"] == plain
+
+
+VALID = {
+    "open_account": opening_body,
+    "transaction": transaction_body,
+    "transfer": transfer_body,
+    "set_overdraft_limit": limit_body,
+    "charge_interest": interest_body,
+}
+NUMBERS = [
+    (name, field.name)
+    for name, message in messages._MESSAGES.items()
+    for field in msgspec.structs.fields(message)
+    if field.type is Decimal
+]
+
+
+@pytest.mark.parametrize(("name", "field"), NUMBERS)
+def test_each_number_of_each_message_has_a_numbers_spelling(name: str, field: str) -> None:
+    """Else its name is missing in what is glanced at first."""
+    spelled = '"-0.1_2"' if field == "overdraft_limit" else '"0.1_2"'
+    assert reason_of(VALID[name](**{field: spelled})) == f"{field}: {NUMBER}"
 
 
 @pytest.mark.parametrize("spelling", ['"-0"', '"-0.00"', "-0", "0e5", '"0.000"', "0"])

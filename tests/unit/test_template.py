@@ -1,14 +1,18 @@
 """Rules of template.yaml that matter enough to be kept by a test."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conditional_writes.client import RESERVED_SECONDS, SLOWEST_CALL_SECONDS
 from conditional_writes.jobs import UNRESOLVED
 from conditional_writes.locks import Locks, lease_seconds_of
+from ledger.interest import annual_rate_of
 from tests.local_aws.function import Context, load_function
 from tests.local_aws.server import PROJECT, Endpoint
 
@@ -96,6 +100,19 @@ def test_a_function_starts_with_the_variables_that_it_is_given(name: str) -> Non
     folder = FUNCTIONS[name]["CodeUri"].removeprefix("functions/")
     app = load_function(folder, Endpoint("http://127.0.0.1:9"), dict.fromkeys(variables, "1"))
     assert callable(app.lambda_handler)
+
+
+RATE = TEMPLATE["Parameters"]["AnnualInterestRate"]["AllowedPattern"]
+
+
+@given(st.from_regex(RATE, fullmatch=True, alphabet="0123456789."))
+def test_a_rate_that_the_stack_takes_is_one_that_the_function_starts_with(rate: str) -> None:
+    assert 0 < annual_rate_of(rate) <= 1
+
+
+@pytest.mark.parametrize("rate", ["0", "0.0", ".12", "1.01", "2", "12", "-0.1", "0." + "1" * 39, "0,12", "12 %", ""])
+def test_another_rate_stops_the_deployment_already(rate: str) -> None:
+    assert not re.fullmatch(RATE, rate)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

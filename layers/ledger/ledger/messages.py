@@ -118,7 +118,7 @@ class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):
 
 
 class _Glance(msgspec.Struct):
-    """A first look: which type it is, and its numbers as they are spelled."""
+    """A first look: which type it is, and its numbers as they are spelled. It has every field that is a number."""
 
     type: str = "transaction"
     amount: msgspec.Raw = msgspec.Raw(b"0")
@@ -126,6 +126,7 @@ class _Glance(msgspec.Struct):
     annual_rate: msgspec.Raw = msgspec.Raw(b"0")
 
 
+_NUMBERS = [field for field in _Glance.__struct_fields__ if field != "type"]
 _MESSAGES: dict[str, type[Message]] = {
     "open_account": OpenAccount,
     "transaction": Transaction,
@@ -144,9 +145,8 @@ def decode(body: str) -> Message:
     if glance.type not in _decoders:
         raise InvalidMessage(f"type: got {glance.type[:40]!r}, expected one of {', '.join(_decoders)}")
     message = decoded(body, _decoders[glance.type], _EXPECTATIONS)
-    _check_spelling("amount", glance.amount)
-    _check_spelling("overdraft_limit", glance.overdraft_limit)
-    _check_spelling("annual_rate", glance.annual_rate)
+    for field in _NUMBERS:
+        _check_spelling(field, getattr(glance, field))
     check_time("occurred_at", message.occurred_at)
     return message
 

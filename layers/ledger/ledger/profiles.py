@@ -15,7 +15,7 @@ from conditional_writes.upserts import REMOVED, Entry
 from ledger.decoding import Id, Time, check_time, decoded, exact
 
 MAXIMUM_NAMES = 100
-"""Of one message's entries: as many of a map as one request takes."""
+"""Of one message's entries: of a map that isn't deep, one request takes them all."""
 MAXIMUM_VALUES = 5_000
 """Of one message's entries, those inside of others counted: 128 kB of `1,1,1` are 65,000, and take a processor a second
 to write, where all of a batch has a few. An ordinary body has fewer than one in 26 bytes."""
