@@ -287,3 +287,20 @@ def test_work_without_a_last_step_is_told_so(counting: Counting) -> None:
     with pytest.raises(AssertionError, match="count: no step said that it is the last"):
         counting.job._replace(work=lambda scheduled_time, place: iter(())).run(EVENT, Context())  # type: ignore[arg-type]
     assert counting.run()["outcome"] == "Done"
+
+
+def test_a_place_may_be_changed_in_place(counting: Counting) -> None:
+    def work(scheduled_time: datetime, place: dict[str, Any] | None) -> Iterator[Step]:
+        place = place or {"done": 0}
+        while place["done"] < STEPS:
+            place["done"] += 1
+            counting.before_step(place["done"])
+            yield Step(place, last=place["done"] == STEPS)
+
+    counting.job = counting.job._replace(work=work)
+    assert counting.run(timeout_seconds=NO_TIME)["outcome"] == "GoesOn"
+    counting.before_step = fail_at(3, RuntimeError("once"))
+    with pytest.raises(RuntimeError, match="once"):
+        counting.run()
+    counting.before_step = lambda number: None
+    assert counting.run()["outcome"] == "Done"

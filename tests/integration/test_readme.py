@@ -51,6 +51,16 @@ def test_the_readmes_examples_do_what_they_say(dynamodb: Endpoint) -> None:
     assert flights.load("TL2") is None
     assert flights.load("TL1")["passengers"][-1] == "p-0"
 
+    flights.save({"flight_id": "TL3", "seats": 5, "passengers": []})
+    with ThreadPoolExecutor(8) as pool:
+        passengers = flights.load("TL1")["passengers"][:8]
+        rebooked = list(
+            pool.map(lambda passenger: names["rebook"](passenger, "TL1", "TL3", Deadline.after(30)), passengers)
+        )
+    assert sum(rebooked) == len(flights.load("TL3")["passengers"]) == 5
+    assert len(flights.load("TL1")["passengers"]) == 16
+    assert not names["rebook"]("nobody", "TL3", "TL1", Deadline.after(30))
+
     at = datetime(2026, 2, 28, 12, tzinfo=UTC)
     for minutes in (5, 9, 7):
         names["seen"]("acc-1", "phone", at + timedelta(minutes=minutes))

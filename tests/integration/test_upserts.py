@@ -320,6 +320,33 @@ def test_an_entry_is_no_place_for_entries_and_a_map_of_entries_is_no_entry(profi
     assert profiles.maps() == {"a": {"m": {"x": 1}}}
 
 
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("value", [1, {"y": 1}, REMOVED])
+def test_without_a_clock_it_does_not_replace_a_map_of_entries_that_have_some(
+    profiles: Profiles, strategy: Strategy, value: object
+) -> None:
+    profiles.upsert(Entry(("a", "m", "x"), 1, at(1)))
+    with pytest.raises(NotAnEntry, match=r"a.m holds entries of its own"):
+        profiles.upsert(Entry(("a", "m"), value), strategy=strategy)
+    assert profiles.maps() == {"a": {"m": {"x": 1}}}
+
+
+@pytest.mark.parametrize("path", ["theme", ("theme",), ("preferences", ""), ("preferences", 7)])
+def test_a_path_is_the_names_of_an_attribute_and_of_an_entry(profiles: Profiles, path: Any) -> None:
+    with pytest.raises(ValueError, match="expected the names of an attribute and of an entry, at least"):
+        profiles.upsert(Entry(path, 1))
+    assert not profiles.calls
+
+
+def test_modify_leaves_the_clocks_where_they_are(profiles: Profiles) -> None:
+    table = VersionedTable(profiles.client, profiles.table, "account_id")
+    table.save({"account_id": "alice", "name": "Alice"})
+    profiles.upsert(theme("dark", 5), version_attribute="version")
+    table.modify("alice", change=lambda item: {"preferences": {"theme": "blue"}})
+    profiles.upsert(theme("late", 4), version_attribute="version")
+    assert profiles.maps() == {"preferences": {"theme": "blue"}}
+
+
 def test_an_item_that_would_be_too_large_is_refused_before_dynamodb_does_it(profiles: Profiles) -> None:
     def chunk(number: int, seconds: int = 1) -> Entry:
         return Entry(("data", f"chunk-{number}"), "x" * 50_000, at(seconds))

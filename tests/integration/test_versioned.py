@@ -178,6 +178,16 @@ def test_update_needs_the_version_alone_and_no_read(orders: Orders, others: Orde
     assert caught.value.found == orders.stored()
 
 
+def test_update_adopts_an_item_that_has_no_version_yet(orders: Orders) -> None:
+    orders.plant(ids() | {"note": "old"})
+    assert orders.update("c-1", 1, version=0, values=ids() | {"note": "new"}) == 1
+    assert orders.stored() == ids() | {"note": "new", "version": 1}
+    with pytest.raises(Conflict, match="expected no version, found version 1"):
+        orders.update("c-1", 1, version=0, values={"note": "newer"})
+    with pytest.raises(Conflict, match="there is no such item, or no longer"):
+        orders.update("c-1", 2, version=0, values={"note": "new"})
+
+
 def test_delete_asserts_the_version(orders: Orders, others: Orders) -> None:
     order = orders.save(ids())
     others.save(loaded(others) | {"status": "THEIRS"})
@@ -624,9 +634,10 @@ def test_without_any_fault_an_item_made_anew_is_a_conflict(orders: Orders, other
     order = orders.save(ids() | {"count": 5})
     others.delete(loaded(others))
     others.save(ids() | {"count": 100})
-    with pytest.raises(Conflict):
+    anew = "version 1, as expected, but of another item: it was deleted and made anew"
+    with pytest.raises(Conflict, match=anew):
         orders.save(order | {"count": 6})
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match=anew):
         orders.delete(order)
     assert orders.stored() == ids() | {"count": 100, "version": 1}
 

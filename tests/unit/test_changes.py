@@ -174,3 +174,26 @@ def test_a_changed_copy_remembers_what_was_loaded() -> None:
     item["lines"].append(2)
     assert item.loaded["lines"] == [1]
     assert isinstance(replacing(ORDER, None, {}), Put)
+
+
+def test_what_is_no_later_version_is_refused_as_what_was_changed_in_place_is() -> None:
+    item = {"order_id": "o-1", "pieces": 4, "version": 7}
+    in_place = item
+    in_place["pieces"] = 3
+    for before, after in ((item, in_place), (item, item | {"pieces": 2}), (item, item | {"version": 6})):
+        with pytest.raises(ValueError, match=r"version is \d after 7, expected a later one"):
+            replacing(ORDER, before, after)
+
+
+def test_the_librarys_own_attributes_stay_whatever_the_items_say() -> None:
+    own = {"version_id": "v", "write_id": "w", "item_bytes": 40, 'as_of ["preferences"]': {"theme": "2026"}}
+    made = replacing(ORDER, {"version": 1} | own, {"version": 2, "item_bytes": 7})
+    assert isinstance(made, Update)
+    assert (made.values, made.removed) == ({"version": 2}, [])
+
+
+def test_anothers_version_id_is_not_taken_for_the_librarys() -> None:
+    with pytest.raises(
+        ValueError, match="has a version_id and no version, so it is another's, and would be overwritten"
+    ):
+        replacing(ORDER, {"order_id": "o-1", "version_id": "of S3's"}, {"version": 1})

@@ -7,14 +7,17 @@ import pytest
 from botocore.exceptions import ClientError
 
 from conditional_writes import (
+    Check,
     Deadline,
     DeadlinePassed,
     Item,
+    NeverHolds,
     Observed,
     Plan,
     Put,
     Update,
     absent,
+    at_least,
     key,
     unchanged,
     write,
@@ -241,8 +244,32 @@ def test_a_transaction_that_no_plan_can_mend_is_raised(stubbed_dynamodb: Stubbed
         write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())
 
 
+def test_a_plan_that_is_refused_by_the_item_it_was_made_from_is_not_sent_again(stubbed_dynamodb: Stubbed) -> None:
+    def forget_the_stock(observed: Observed) -> Plan[int]:
+        """Whatever was found."""
+        counted = count_up(observed)
+        return Plan(counted.result, [*counted.writes, Check(EVENT, at_least("stock", 3))])
+
+    for _ in range(2):
+        stubbed_dynamodb.cancels(NO_ERROR, failed({"event_id": "e-1", "stock": 1}))
+    with pytest.raises(NeverHolds, match="Events event_id='e-1': the plan's condition doesn't hold") as never:
+        write(stubbed_dynamodb.client, forget_the_stock, {COUNTER: at(7)}, plenty())
+    assert (never.value.key, never.value.found) == (EVENT, {"event_id": "e-1", "stock": 1})
+
+
+def test_nor_is_one_that_needs_an_item_where_there_is_none(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException")
+    with pytest.raises(NeverHolds, match="and there is no such item"):
+        write(
+            stubbed_dynamodb.client,
+            lambda _: Plan(0, [Update(COUNTER, {"version": 8}, unchanged(7))]),
+            {COUNTER: None},
+            plenty(),
+        )
+
+
 def test_after_the_deadline_nothing_is_sent(stubbed_dynamodb: Stubbed) -> None:
-    with pytest.raises(DeadlinePassed, match="writing, 0 conflicts"):
+    with pytest.raises(DeadlinePassed, match="writing Counters counter_id='c-1', 0 conflicts"):
         write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, Deadline.after(-1))
     assert stubbed_dynamodb.operations == []
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes import Check, Delete, Put, Update, Write, absent, exists, key, unchanged
+from conditional_writes import Check, Condition, Delete, Put, Update, Write, absent, exists, key, unchanged
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.requests import as_request
 
@@ -132,6 +132,12 @@ UNHOLDABLE = {
     "too small": (Decimal("1E-131"), ValueError, "at most 38 digits, and are between 1E-130 and 9.9E+125"),
     "an empty set": ({"b": set()}, TypeError, "a.b: an empty set, which DynamoDB has no type for"),
     "too large": (Decimal("1E+126"), ValueError, "at most 38 digits, and are between 1E-130 and 9.9E+125"),
+    "a map with a number for a name": (
+        {"b": {42: 1}},
+        TypeError,
+        "a.b: 42 is no text, as the names in an item and its",
+    ),
+    "a map with two names that are one text": ({42: 1, "42": 2}, TypeError, "a: 42 is no text, as the names in"),
     "of no type of DynamoDB's": ([date(2026, 2, 28)], TypeError, "a[0]: Unsupported type"),
 }
 
@@ -140,6 +146,35 @@ UNHOLDABLE = {
 def test_what_dynamodb_cannot_hold_is_refused_and_named(value: Any, error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=re.escape(sentence)):
         as_request(Put(ORDER, {"a": value}), "write-1")
+
+
+def test_an_items_names_are_texts_too() -> None:
+    with pytest.raises(TypeError, match="7 is no text, as the names in an item and its maps are: use '7'"):
+        as_request(Put(ORDER, {7: "a"}), "write-1")  # type: ignore[dict-item]
+
+
+def test_one_text_is_not_taken_for_the_names_of_its_letters() -> None:
+    with pytest.raises(TypeError, match="Orders order_id='o-1': removed: expected names, got one text, 'note'"):
+        as_request(Update(ORDER, {}, removed="note"), "write-1")
+
+
+def test_a_condition_of_ones_own_has_a_name_or_value_for_each_placeholder() -> None:
+    with pytest.raises(ValueError, match=r"more \{\} or \[\] than it has names or values for: 'size"):
+        as_request(Put(ORDER, {}, Condition("size({}) < []", ("lines",))), "write-1")
+
+
+@pytest.mark.parametrize(
+    ("number", "spelled"),
+    [
+        (10, "10"),
+        (Decimal("12.50"), "12.5"),
+        (3 * 10**37, "3" + "0" * 37),
+        (10**38, "1E+38"),
+        (Decimal("1e-7"), "1E-7"),
+    ],
+)
+def test_a_number_is_spelled_plainly_where_38_digits_do(number: int | Decimal, spelled: str) -> None:
+    assert to_dynamodb({"n": number}) == {"n": {"N": spelled}}
 
 
 def test_the_write_is_not_changed_by_being_sent() -> None:

@@ -16,7 +16,7 @@ from conditional_writes.conditions import (
 )
 from conditional_writes.deadline import Deadline, DeadlinePassed
 from conditional_writes.items import EXACT, Item, Key, key
-from conditional_writes.loop import Observed, OutcomeUnknown, Plan, Written, write
+from conditional_writes.loop import NeverHolds, Observed, OutcomeUnknown, Plan, Written, write
 from conditional_writes.reading import read
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write
 from conditional_writes.versioned import Conflict, VersionedItem, VersionedTable, write_together
@@ -32,6 +32,7 @@ __all__ = [
     "Delete",
     "Item",
     "Key",
+    "NeverHolds",
     "Observed",
     "OutcomeUnknown",
     "Plan",

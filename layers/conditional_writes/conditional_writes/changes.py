@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from conditional_writes.conditions import Condition, absent, equals, exists, unchanged
 from conditional_writes.items import Item, Key, same
-from conditional_writes.requests import VERSION_ID, WRITE_ID, Expected, Put, Update
+from conditional_writes.requests import VERSION_ID, Expected, Put, Update, is_own
 
 
 class Changes(NamedTuple):
@@ -17,11 +17,11 @@ class Changes(NamedTuple):
 
 
 def changes(before: Item, after: Item, but: Collection[str]) -> Changes:
-    """What makes `after` of `before`. Of the names in `but` nothing is said."""
+    """What makes `after` of `before`. Of the names in `but`, and of the library's own, nothing is said."""
     values = {name: value for name, value in after.items() if name not in before or not same(before[name], value)}
     return Changes(
-        {name: value for name, value in values.items() if name not in but},
-        [name for name in before if name not in after and name not in but],
+        {name: value for name, value in values.items() if name not in but and not is_own(name)},
+        [name for name in before if name not in after and name not in but and not is_own(name)],
     )
 
 
@@ -29,11 +29,17 @@ def replacing(key: Key, before: Item | None, after: Item, version_attribute: str
     """The write that makes `after`, with its new version, of `before`; None: there is no such item.
 
     It asserts that the item still is of `before`'s version, or not there; one without a version: that it still has
-    none. Where it was deleted the assertion fails: it isn't brought back.
+    none. Where it was deleted the assertion fails: it isn't brought back. Raises ValueError where `after` isn't of a
+    later version than `before`.
     """
     if before is None:
         return Put(key, after, absent(key.attributes[0][0]), Expected(None, version_attribute))
-    values, removed = changes(before, after, but=[*dict(key.attributes), WRITE_ID, VERSION_ID])
+    was, is_now = (version_of(key, item, version_attribute) for item in (before, after))
+    if is_now <= was:
+        raise ValueError(
+            f"{key}: {version_attribute} is {is_now} after {was}, expected a later one (was `before` changed in place?)"
+        )
+    values, removed = changes(before, after, but=dict(key.attributes))
     expected, condition = assumption(key, before, version_attribute)
     return Update(key, values, condition, removed, expected=expected)
 
@@ -41,6 +47,11 @@ def replacing(key: Key, before: Item | None, after: Item, version_attribute: str
 def assumption(key: Key, before: Item, version_attribute: str) -> tuple[Expected, Condition]:
     """That the item is as it was: of its version, or, from before there were versions, still without one."""
     if version_attribute not in before:
+        if VERSION_ID in before:
+            raise ValueError(
+                f"{key}: has a {VERSION_ID} and no {version_attribute}, so it is another's, and would be overwritten:"
+                " it is the library's own attribute. Choose another name for yours"
+            )
         return Expected(0, version_attribute), exists(key.attributes[0][0]) & absent(version_attribute)
     version, version_id = version_of(key, before, version_attribute), before.get(VERSION_ID)
     expected = Expected(version, version_attribute, version_id)

@@ -30,7 +30,19 @@ class _Serializer(TypeSerializer):
         exact = EXACT.normalize(number) if number else Decimal(0)
         if int(exact.as_tuple().exponent) < EXACT.Emin:
             raise Underflow
-        return str(exact)
+        # 10 and not 1E+1, which is the same, but not to every AWS that is played on a desk (moto's ADD).
+        return format(exact, "f") if 0 <= exact.adjusted() < EXACT.prec else str(exact)
+
+    def _serialize_m(self, value: Mapping[Any, Any]) -> dict[str, Any]:
+        _check_names(value)
+        return {name: self.serialize(element) for name, element in value.items()}
+
+
+def _check_names(attributes: Mapping[Any, Any]) -> None:
+    """Two that are one text, as 42 and "42" would be, lose a value without a word."""
+    for name in attributes:
+        if not isinstance(name, str):
+            raise TypeError(f"{name!r} is no text, as the names in an item and its maps are: use {str(name)!r}")
 
 
 class _Deserializer(TypeDeserializer):
@@ -64,14 +76,15 @@ def key(table: str, /, **attributes: str | int | Decimal | bytes) -> Key:
 
 def to_dynamodb(item: Item) -> dict[str, Any]:
     """`{"name": value}` as `{"name": {"S": value}}`. Raises as `serialized` does."""
+    _check_names(item)
     return {name: serialized(name, value) for name, value in item.items()}
 
 
 def serialized(name: str, value: Any) -> Any:
     """`value` as `{"S": value}`. `name` is for the error's text.
 
-    Raises TypeError for a float, and for what else DynamoDB has no type for; ValueError for a number that it can't
-    hold exactly.
+    Raises TypeError for a float, for what else DynamoDB has no type for, and for a name in a map that is no text;
+    ValueError for a number that it can't hold exactly.
     """
     try:
         return _serializer.serialize(value)

@@ -20,7 +20,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes.client import deadline_of, lambda_client
 from conditional_writes.deadline import Deadline
-from conditional_writes.items import Item
+from conditional_writes.items import Item, copied
 from conditional_writes.locks import Lock, Locks, LockTaken, WindowDone, lease_seconds_of
 from conditional_writes.requests import Write
 
@@ -93,7 +93,7 @@ class Job(NamedTuple):
     def _work_on(self, lock: Lock, scheduled_time: datetime, deadline: Deadline) -> bool:
         """Whether it is done. If not, no time was left for a step: the place is kept, and the lock given back."""
         longest_step_seconds, started = 0.0, time.monotonic()
-        for step in self.work(scheduled_time, lock.place):
+        for step in self.work(scheduled_time, copied(lock.place)):
             if step.last:
                 lock.complete(*step.writes)
                 return True

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conditional_writes.conditions import Condition, any_of, at_least, contains, equals, more_than
 from conditional_writes.deadline import Deadline
-from conditional_writes.items import Item, Key
+from conditional_writes.items import Item, Key, copied
 from conditional_writes.loop import OutcomeUnknown, Plan, write
 from conditional_writes.requests import Check, Update, Write
 from conditional_writes.versioned import Conflict, write_together
@@ -129,7 +129,7 @@ class Lock:
         which wasn't finished, is lost. Raises LockLost, and Conflict where a condition of the writes doesn't hold.
         """
         self._write({"place": {"window": self._held.window, "at": place}}, writes=writes)
-        self.place = place
+        self.place = copied(place)
 
     def release(self) -> None:
         """Gives the lock back; again, it does nothing. A window isn't done by that.

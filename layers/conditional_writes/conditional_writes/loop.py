@@ -75,6 +75,21 @@ class OutcomeUnknown(Exception):
         return f"{key}: a first try got no answer, and {why}; whether it took effect can't be known"
 
 
+class NeverHolds(Exception):
+    """The plan's condition is false of the very item that the plan was made from: it would be refused again and again.
+
+    `key` is the item's, `found` the item as it is, None where there is none. Nothing was written.
+    """
+
+    def __init__(self, key: Key, found: Item | None) -> None:
+        super().__init__(key, found)
+        self.key, self.found = key, found
+
+    def __str__(self) -> str:
+        found = "there is no such item" if self.found is None else "the item is as the plan was given it"
+        return f"{self.key}: the plan's condition doesn't hold, and {found}: the same plan would never be written"
+
+
 def write[Result](
     client: "DynamoDBClient",
     plan: Callable[[Observed], Plan[Result]],
@@ -87,9 +102,9 @@ def write[Result](
     the failed write and no read. When the response to a write was lost and the SDK sent it again, the condition
     fails on the write's own work: that is recognised by its id, and is a success.
 
-    Raises DeadlinePassed when there is no time for another attempt, OutcomeUnknown when a single write that must not
-    be made twice may have been made already, ValueError for writes that no transaction takes, and botocore's own
-    errors for what no retry can mend.
+    Raises DeadlinePassed when there is no time for another attempt, NeverHolds where another can't help,
+    OutcomeUnknown when a single write that must not be made twice may have been made already, ValueError for writes
+    that no transaction takes, and botocore's own errors for what no retry can mend.
     """
     conflicts = 0
     answer = _DONE
@@ -98,7 +113,7 @@ def write[Result](
     while planned.writes:
         if unanswered and deadline.remaining_seconds <= 0:
             raise OutcomeUnknown(planned.writes[0].key, None, "no time is left for another")
-        deadline.check(f"writing, {conflicts} conflicts")
+        deadline.check(f"writing {planned.writes[0].key}, {conflicts} conflicts")
         sent_at = time.monotonic()
         answer = _send(client, planned.writes, write_id)
         if not answer.refused or answer.names(write_id):
@@ -107,6 +122,9 @@ def write[Result](
         unanswered |= answer.unanswered and len(planned.writes) == 1
         if unanswered:
             _check_known(planned, answer.found)
+        for refused, item in answer.found.items():
+            if refused in observed and observed[refused] == item:
+                raise NeverHolds(refused, item)
         conflicts += 1
         _back_off(conflicts, answer, time.monotonic() - sent_at, deadline)
         if answer.found:

@@ -18,6 +18,18 @@ WRITE_ID = "write_id"
 """The attribute by which a write of an item without versions knows its own work."""
 VERSION_ID = "version_id"
 """The same beside a version: which write made it. Others that change the item without counting leave it as it is."""
+BYTES = "item_bytes"
+"""The attribute in which upserts count, upwards only, what they wrote: an upper bound of the item's size."""
+CLOCKS = "as_of "
+"""How the attributes' names begin that have the clocks of a map's entries."""
+
+
+def is_own(name: str) -> bool:
+    """Whether the attribute is the library's own, and nobody else's to change."""
+    return name in _OWN or name.startswith(CLOCKS)
+
+
+_OWN = {WRITE_ID, VERSION_ID, BYTES}
 
 
 class Expected(NamedTuple):
@@ -119,6 +131,8 @@ def _update(update: Update, write_id: str, names: dict[str, str], values: dict[s
         for path, value in {**update.values, _mark(update): write_id}.items()
     ]
     clauses = ["SET " + ",".join(assigned)]
+    if isinstance(update.removed, str):
+        raise TypeError(f"{update.key}: removed: expected names, got one text, {update.removed!r}: put it in a list")
     if update.removed:
         clauses.append("REMOVE " + ",".join(_name(path, names) for path in update.removed))
     if update.added:
@@ -140,7 +154,13 @@ def _mark(write: Put | Update) -> str:
 def _expression(condition: Condition, names: dict[str, str], values: dict[str, Any]) -> str:
     paths = iter([_name(path, names) for path in condition.names])
     found = iter([_value("a condition's value", value, values) for value in condition.values])
-    return _PLACEHOLDER.sub(lambda hole: next(paths if hole[0] == "{}" else found), condition.template)
+    try:
+        return _PLACEHOLDER.sub(lambda hole: next(paths if hole[0] == "{}" else found), condition.template)
+    except StopIteration:
+        raise ValueError(
+            f"a condition with more {{}} or [] than it has names or values for: {condition.template!r},"
+            f" {condition.names}, {len(condition.values)} values"
+        ) from None
 
 
 _PLACEHOLDER = re.compile(r"\{\}|\[\]")

@@ -24,7 +24,7 @@ from conditional_writes.conditions import Condition, Path, absent, all_of, any_o
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, copied, serialized, to_dynamodb
 from conditional_writes.loop import Observed, Plan, write
-from conditional_writes.requests import VERSION_ID, WRITE_ID, Update
+from conditional_writes.requests import BYTES, CLOCKS, Update, is_own
 from conditional_writes.sizes import LARGEST_ITEM_BYTES, item_bytes, value_bytes
 
 if TYPE_CHECKING:
@@ -117,8 +117,6 @@ MAXIMUM_ITEM_BYTES = LARGEST_ITEM_BYTES - 9_600
 _OPERATORS = 280
 _CHARACTERS = 3_600
 """Of one expression DynamoDB takes 300 and 4,096; the rest is for the conditions that each request has."""
-_BYTES = "item_bytes"
-"""The attribute that counts, upwards only, what was written: an upper bound of the item's size."""
 
 
 def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
@@ -135,7 +133,9 @@ def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
     What takes several requests may be written in part where it fails. To send it again is harmless.
 
     `version_attribute` counts each request as a new version, for a table whose items have versions; the entries don't
-    depend on it. No write of another's is lost, except of the same entry.
+    depend on it. No write of another's is lost, except of the same entry. (A map as a value, and a map whose entries
+    never had a clock, can't be told apart: an entry set in its place replaces it.) A `VersionedTable.save` of the whole
+    attribute by one who loaded it before is refused only where the upsert counted: give it the `version_attribute`.
 
     Raises NotAMap, NotAnEntry, ItemTooLarge, DeadlinePassed, ValueError for an entry that can't be meant, and
     botocore's own errors.
@@ -215,13 +215,13 @@ class _Upserting(NamedTuple):
         bytes_added = sum(_bytes(path, value) for path, value in values.items())
         if bytes_added > MAXIMUM_ITEM_BYTES:
             raise ItemTooLarge(self.key, bytes_added)
-        before = 0 if item is None else int(item.get(_BYTES, 0))
+        before = 0 if item is None else int(item.get(BYTES, 0))
         if item is not None and before + bytes_added > MAXIMUM_ITEM_BYTES:
-            holds.append(equals(_BYTES, before))
-            values[_BYTES] = self._counted_anew(item, values, removed)
+            holds.append(equals(BYTES, before))
+            values[BYTES] = self._counted_anew(item, values, removed)
         else:
-            added[_BYTES] = bytes_added
-            fails.append(more_than(_BYTES, MAXIMUM_ITEM_BYTES - bytes_added))
+            added[BYTES] = bytes_added
+            fails.append(more_than(BYTES, MAXIMUM_ITEM_BYTES - bytes_added))
         condition = all_of([*holds, ~any_of(fails)]) if fails else all_of(holds)
         return Update(self.key, values, condition, removed, added)
 
@@ -268,7 +268,13 @@ def _set_clocks(
     holds: list[Condition],
     fails: list[Condition],
 ) -> None:
-    """Each entry's, where it is later than the one there; and for each map the mark that it is one, and no entry."""
+    """Each entry's, where it is later than the one there; and for each map the mark that it is one, and no entry.
+
+    What has no clock asserts only that it doesn't replace such a map.
+    """
+    fails += [
+        equals((_clocks_attribute(entry.path[:-1]), entry.path[-1]), _MAP) for entry in entries if entry.as_of is None
+    ]
     clocked = [entry for entry in entries if entry.as_of is not None]
     clocks: dict[MapPath, Item] = {node: {} for node in _all_nodes(clocked)}
     for node in clocks:
@@ -342,10 +348,7 @@ def _all_nodes(entries: Iterable[Entry]) -> list[MapPath]:
 
 
 def _clocks_attribute(path: MapPath) -> str:
-    return _CLOCKS + json.dumps(path, ensure_ascii=False)
-
-
-_CLOCKS = "as_of "
+    return CLOCKS + json.dumps(path, ensure_ascii=False)
 
 
 _MAP = "~"
@@ -391,10 +394,11 @@ def _latest(key: Key, entries: Iterable[Entry]) -> list[Entry]:
     """Of each path the write that wins. Raises ValueError for what can't be an entry, NotAMap for one in another."""
     latest: dict[tuple[str, ...], Entry] = {}
     for entry in entries:
-        if len(entry.path) < 2 or not all(entry.path):
+        names = () if isinstance(entry.path, str) else entry.path
+        if len(names) < 2 or not all(isinstance(name, str) and name for name in names):
             raise ValueError(f"{key}: {entry.path!r}: expected the names of an attribute and of an entry, at least")
         attribute = entry.path[0]
-        if attribute in {*dict(key.attributes), WRITE_ID, VERSION_ID, _BYTES} or attribute.startswith(_CLOCKS):
+        if attribute in dict(key.attributes) or is_own(attribute):
             raise ValueError(f"{key}: {attribute} can't hold entries: it is part of the key, or the library's own")
         if entry.as_of is not None and entry.as_of.tzinfo is None:
             raise ValueError(f"{key}: {entry.as_of!r}: expected a time with its offset from UTC")

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
 
 from conditional_writes.changes import assumption, changes, replacing, version_of
-from conditional_writes.conditions import Condition, exists, unchanged
+from conditional_writes.conditions import Condition, exists
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, copied
 from conditional_writes.loop import Observed, Plan, Written, write
@@ -25,7 +25,8 @@ DEADLINE_SECONDS = 10
 
 
 class VersionedItem(dict[str, Any]):
-    """An item as it was loaded. Change it in place, or make a changed one with `|`, and save that.
+    """An item as it was loaded, or as a query or a plan's `observed` has it. Change it in place, or make a changed one
+    with `|`, and save that.
 
     It remembers what was loaded: a save writes the difference.
     """
@@ -70,6 +71,8 @@ def _difference(expected: Expected | None, found: Item | None) -> str:
     if expected.version is None:
         return f"expected no item, found one with {_named(found.get(expected.attribute))}"
     if expected.version == found.get(expected.attribute, 0):
+        if expected.version_id is not None and expected.version_id != found.get(VERSION_ID):
+            return f"{_named(expected.version)}, as expected, but of another item: it was deleted and made anew"
         return f"{_named(expected.version)}, as expected, but the condition doesn't hold"
     return f"expected {_named(expected.version)}, found {_named(found.get(expected.attribute))}"
 
@@ -90,12 +93,15 @@ class VersionedTable:
     the attributes that it changed. The version moves on all the same, so that others notice.
 
     Each call may be given a deadline; without one it has ten seconds. Each may raise DeadlinePassed, OutcomeUnknown and
-    botocore's own errors, as `write` does; after one of those it isn't known whether the write took effect.
+    botocore's own errors, as `write` does. After DeadlinePassed nothing was written; after one of the others it isn't
+    known whether the write took effect.
     """
 
     def __init__(
         self, client: "DynamoDBClient", name: str, *key_names: str, version: str = "version", checked: bool = True
     ) -> None:
+        if not key_names:
+            raise ValueError(f"{name}: expected the names of its key, got none")
         self._client, self._name, self._key_names = client, name, key_names
         self._version, self._checked = version, checked
 
@@ -121,7 +127,8 @@ class VersionedTable:
     ) -> VersionedItem:
         """Saves what was loaded and changed, or creates what wasn't loaded; returns it with its new version.
 
-        Only what changed is written, so attributes that others write apart from the version stay as they are. An item
+        Only the attributes that changed are written, each whole, so those that others write apart from the version stay
+        as they are. An item
         that was deleted meanwhile isn't brought back, checked or not. `when` must hold too.
 
         Raises Conflict, and ValueError for an item that can't be meant.
@@ -142,17 +149,14 @@ class VersionedTable:
     ) -> int:
         """Sets and removes attributes of an item of which only the version is known; returns its new version.
 
-        For one whose version a client sends back, as in HTTP's If-Match. Raises Conflict.
+        For one whose version a client sends back, as in HTTP's If-Match; 0 for one that has none yet. Raises Conflict.
         """
-        key = self.key(*key_values)
-        self._check_kept(key, {self._version: version}, values)
-        update = Update(
-            key,
-            values | {self._version: version + 1},
-            _both(unchanged(version, self._version), when),
-            removed,
-            expected=Expected(version, self._version),
-        )
+        key, version = self.key(*key_values), int(version)
+        before = {self._version: version} if version else {}
+        self._check_kept(key, before, values)
+        expected, assumed = assumption(key, before, self._version)
+        values = {name: value for name, value in values.items() if name not in dict(key.attributes)}
+        update = Update(key, values | {self._version: version + 1}, _both(assumed, when), removed, expected=expected)
         _write_once(self._client, [update], _or_default(deadline))
         return version + 1
 
@@ -251,9 +255,11 @@ class VersionedTable:
 
     def _kept(self, key: Key) -> list[str]:
         """What isn't the caller's to change."""
-        return [*dict(key.attributes), self._version, WRITE_ID, VERSION_ID]
+        return [*dict(key.attributes), self._version]
 
     def _key_of(self, item: Item) -> Key:
+        if not isinstance(item, dict):
+            raise TypeError(f"{self._name}: expected an item, got {item!r}")
         source = _loaded(item) or item
         for name in self._key_names:
             if name not in source:
@@ -267,7 +273,10 @@ class VersionedTable:
                 raise ValueError(f"{key}: {name} is part of the key: to change it, save a new item and delete this one")
         for mark in (WRITE_ID, VERSION_ID):
             if mark in after:
-                raise ValueError(f"{key}: {mark} is the library's own attribute: choose another name for yours")
+                raise ValueError(
+                    f"{key}: {mark} is the library's own attribute: choose another name for yours, or, where this is an"
+                    " item as it was read, save `VersionedItem(item)`"
+                )
         if self._version not in after:
             return
         if before is None:
