@@ -51,6 +51,8 @@ def load_function(name: str, endpoint: Endpoint, environment: Mapping[str, str])
     ):
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
+    # Python has one logger of a name, and Powertools leaves it as the first function that was loaded wanted it.
+    module.logger.setLevel(environment.get("POWERTOOLS_LOG_LEVEL", "INFO"))
     return module
 
 
