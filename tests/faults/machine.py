@@ -274,10 +274,6 @@ class Machine(RuleBasedStateMachine):
         self.look()
 
     def _is_whole(self, strike: Struck) -> bool:
-        """ministack 1.5.33 spells a transaction's numbers anew, 3E+2 as 300, where it keeps them for their token, and
-        then takes the same request, sent again, for another. The message comes again, and is replayed."""
-        if strike and strike[0] is Fault.RESPONSE_LOST and self.system.dynamodb == self.system.aws:
-            return False
         return strike is None or strike[0] in SDK_GETS_OVER
 
     def _predict(self, numbers: Sequence[str]) -> Predicted:
