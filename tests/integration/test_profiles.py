@@ -55,7 +55,7 @@ def profile(dynamodb: Endpoint, table: str, account_id: str = "alice") -> dict[s
     """Its maps, without the clocks and the library's marks."""
     item = items(dynamodb, table)[account_id]
     marks = {"account_id", "write_id", "item_bytes"}
-    return {name: value for name, value in item.items() if name not in marks and not name.startswith("as_of ")}
+    return {name: value for name, value in item.items() if name not in marks and not name.startswith("as_of [")}
 
 
 @pytest.mark.usefixtures("new_process")

@@ -76,7 +76,7 @@ class Profiles:
             attribute: value
             for attribute, value in self.stored(name).items()
             if attribute not in {"account_id", "write_id", "version_id", "item_bytes", "version"}
-            and not attribute.startswith("as_of ")
+            and not attribute.startswith("as_of [")
         }
 
     def plant(self, item: Item) -> None:

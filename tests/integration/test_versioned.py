@@ -710,6 +710,8 @@ def test_what_cannot_be_meant_is_refused_before_sending(orders: Orders) -> None:
         (order | {"order_id": 9}, "order_id is part of the key: to change it, save a new item and delete this one"),
         (order | {"write_id": "mine"}, "write_id is the library's own attribute"),
         (ids(2) | {"version_id": 7}, "version_id is the library's own attribute"),
+        (ids(2) | {"item_bytes": 7}, "item_bytes is the library's own attribute"),
+        (order | {'as_of ["lines"]': {}}, r"as_of \[\"lines\"\] is the library's own attribute"),
         ({"customer_id": "c-1"}, "an item without order_id, which is part of its key"),
     ]:
         with pytest.raises(ValueError, match=sentence):

@@ -27,7 +27,7 @@ def read_profiles(endpoint: Endpoint, table: str) -> Profiles:
 
 
 def _is_mark(attribute: str) -> bool:
-    return attribute in {"account_id", "write_id", "item_bytes"} or attribute.startswith("as_of ")
+    return attribute in {"account_id", "write_id", "item_bytes"} or attribute.startswith("as_of [")
 
 
 def latest(updates: Iterable[tuple[ProfileUpdate, datetime]]) -> Latest:

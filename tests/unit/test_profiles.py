@@ -140,7 +140,7 @@ def test_what_is_refused_is_told_which_field_and_what_was_expected(body: str, re
     assert reason_of(body) == reason
 
 
-@pytest.mark.parametrize("name", ["account_id", "write_id", "version_id", "item_bytes", "as_of ", 'as_of ["x"]'])
+@pytest.mark.parametrize("name", ["account_id", "write_id", "version_id", "item_bytes", "as_of [", 'as_of ["x"]'])
 def test_an_attribute_that_the_library_would_refuse_is_refused_at_the_door(name: str) -> None:
     expected = f"path: expected another first name than {name!r}, which the table needs for itself"
     assert reason_of(profile_body(path=in_json([name]))) == expected
@@ -169,7 +169,7 @@ HOSTILE = {
     ),
     "an unknown field of 60,000 letters": profile_body(**{"x" * 60_000: "1"}),
     "a name of control characters, and 39 digits": profile_body(entries=f'{{"{"\\u0001" * 255}": {"1" * 39}}}'),
-    "an attribute of the library's, of control characters": profile_body(path='["as_of \\u0000\\uffff"]'),
+    "an attribute of the library's, of control characters": profile_body(path='["as_of [\\u0000\\uffff"]'),
 }
 
 

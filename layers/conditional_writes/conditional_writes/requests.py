@@ -20,16 +20,14 @@ VERSION_ID = "version_id"
 """The same beside a version: which write made it. Others that change the item without counting leave it as it is."""
 BYTES = "item_bytes"
 """The attribute in which upserts count, upwards only, what they wrote: an upper bound of the item's size."""
-CLOCKS = "as_of "
-"""How the attributes' names begin that have the clocks of a map's entries."""
+MARKS = (WRITE_ID, VERSION_ID)
+CLOCKS = "as_of ["
+"""How the attributes' names begin that have the clocks of a map's entries: a path in JSON follows."""
 
 
 def is_own(name: str) -> bool:
     """Whether the attribute is the library's own, and nobody else's to change."""
-    return name in _OWN or name.startswith(CLOCKS)
-
-
-_OWN = {WRITE_ID, VERSION_ID, BYTES}
+    return name in MARKS or name == BYTES or name.startswith(CLOCKS)
 
 
 class Expected(NamedTuple):

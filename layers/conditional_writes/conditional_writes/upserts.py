@@ -348,7 +348,7 @@ def _all_nodes(entries: Iterable[Entry]) -> list[MapPath]:
 
 
 def _clocks_attribute(path: MapPath) -> str:
-    return CLOCKS + json.dumps(path, ensure_ascii=False)
+    return CLOCKS + json.dumps(path, ensure_ascii=False)[1:]
 
 
 _MAP = "~"

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 from conditional_writes.changes import assumption, changes, replacing, version_of
 from conditional_writes.conditions import Condition, exists
 from conditional_writes.deadline import Deadline
-from conditional_writes.items import Item, Key, copied
+from conditional_writes.items import Item, Key, copied, same
 from conditional_writes.loop import Observed, Plan, Written, write
 from conditional_writes.reading import read_one
-from conditional_writes.requests import VERSION_ID, WRITE_ID, Check, Delete, Expected, Put, Update, Write
+from conditional_writes.requests import MARKS, VERSION_ID, Check, Delete, Expected, Put, Update, Write, is_own
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -33,7 +33,7 @@ class VersionedItem(dict[str, Any]):
 
     def __init__(self, loaded: Item) -> None:
         super().__init__(copied(loaded))
-        for mark in (WRITE_ID, VERSION_ID):
+        for mark in MARKS:
             self.pop(mark, None)
         self.loaded = loaded
 
@@ -271,10 +271,10 @@ class VersionedTable:
         for name, value in key.attributes:
             if after.get(name, value) != value:
                 raise ValueError(f"{key}: {name} is part of the key: to change it, save a new item and delete this one")
-        for mark in (WRITE_ID, VERSION_ID):
-            if mark in after:
+        for name in filter(is_own, after):
+            if name in MARKS or not same((before or {}).get(name), after[name]):
                 raise ValueError(
-                    f"{key}: {mark} is the library's own attribute: choose another name for yours, or, where this is an"
+                    f"{key}: {name} is the library's own attribute: choose another name for yours, or, where this is an"
                     " item as it was read, save `VersionedItem(item)`"
                 )
         if self._version not in after:

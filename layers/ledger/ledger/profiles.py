@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from conditional_writes.requests import is_own
 from conditional_writes.upserts import REMOVED, Entry
 from ledger.decoding import Id, Time, check_time, decoded, exact
 
@@ -78,7 +79,7 @@ _EXPECTATIONS = {"Integer value out of range": "expected a number of at most 38 
 
 def _check_attribute(name: str) -> None:
     """The table has attributes of its own. Raises ValueError, as `upsert` would."""
-    if name in {"account_id", "write_id", "version_id", "item_bytes"} or name.startswith("as_of "):
+    if name == "account_id" or is_own(name):
         raise ValueError(f"path: expected another first name than {name[:40]!r}, which the table needs for itself")
 
 
