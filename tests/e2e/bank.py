@@ -18,6 +18,7 @@ from tests.local_aws import stack
 from tests.local_aws.checker import Books, read_books
 from tests.local_aws.dead_letters import DeadLetter, take_dead_letters
 from tests.local_aws.demo import waiting_messages
+from tests.local_aws.function import metric_totals
 from tests.local_aws.profiles_checker import Profiles, read_profiles
 from tests.local_aws.stack import Stack
 from tests.local_aws.tables import Tables
@@ -110,14 +111,11 @@ def _milliseconds(time: datetime) -> int:
 
 
 def metrics(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """The sums of what a function's lines of log have of CloudWatch's embedded metrics; a rejection's by its reason."""
-    totals: Counter[str] = Counter()
-    for line in lines:
-        for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
-            assert directive["Namespace"] == f"Teller/{stack.NAME}"
-            for metric in directive["Metrics"]:
-                totals[line.get("Reason") or metric["Name"]] += sum(line[metric["Name"]])
-    return totals
+    """`metric_totals` of a deployed function's log: all are in the stack's namespace."""
+    lines = list(lines)
+    directives = [each for line in lines for each in line.get("_aws", {}).get("CloudWatchMetrics", [])]
+    assert {directive["Namespace"] for directive in directives} <= {f"Teller/{stack.NAME}"}
+    return metric_totals(lines)
 
 
 @dataclass

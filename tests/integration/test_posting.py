@@ -12,7 +12,7 @@ import pytest
 from tests.local_aws.checker import read_books, violations
 from tests.local_aws.day import believable_day
 from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.function import Context, Queue, again, invoke, process_transactions, record
+from tests.local_aws.function import Context, Queue, again, invoke, metric_totals, process_transactions, record
 from tests.local_aws.server import Endpoint
 from tests.local_aws.tables import Tables
 
@@ -78,11 +78,7 @@ def test_a_day_is_told_exactly_each_transaction_in_a_line_without_payload_and_al
     assert Counter(told) == Counter((entry.account_id, entry.transaction_id) for entry in books.entries)
     assert {line["message_id"] for line in lines} == {one["messageId"] for one in records}
     assert not any("Card" in str(line) or "green" in str(line) for line in lines)
-    totals: Counter[str] = Counter()
-    for line in (json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line):
-        for name in line:
-            if isinstance(line[name], list):
-                totals[line.get("Reason", name)] += sum(line[name])
+    totals = metric_totals(json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line)
     rejected = {each: number for each, number in books.counts().items() if each != "POSTED"}
     assert len(rejected) > 1
     assert {reason: totals[reason] for reason in rejected} == rejected

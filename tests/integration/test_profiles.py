@@ -11,7 +11,7 @@ import pytest
 from conditional_writes import upserts
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.function import Context, Queue, again, invoke, record, upsert_profiles
+from tests.local_aws.function import Context, Queue, again, invoke, metric_totals, record, upsert_profiles
 from tests.local_aws.server import Endpoint
 from tests.local_aws.tables import create_profiles_table, scan
 
@@ -293,8 +293,7 @@ def test_every_record_has_its_line_without_payload_and_the_batch_its_metrics(
     }
     assert (lines[size["messageId"]]["account_id"], lines[size["messageId"]]["entries"]) == ("alice", 3)
     assert "secret" not in str(lines)
-    metrics = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line]
-    totals = {name: sum(line[name]) for line in metrics for name in line if isinstance(line[name], list)}
+    totals = metric_totals(json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line)
     assert totals.pop("Conflicts") >= 1
     assert totals.pop("ColdStart", 1) == 1
     assert totals == {"Upserted": 3, "Superseded": 1, "Invalid": 2, "NotYetUpserted": 1, "GivenUp": 1}

@@ -716,6 +716,8 @@ def test_what_cannot_be_meant_is_refused_before_sending(orders: Orders) -> None:
     ]:
         with pytest.raises(ValueError, match=sentence):
             orders.save(item)
+    with pytest.raises(TypeError, match="7 is no text, as the names in an item and its maps are: use '7'"):
+        orders.save(order | {7: "seven"})  # type: ignore[dict-item]
     with pytest.raises(ValueError, match="version was changed from 1 to 7"):
         orders.update("c-1", 1, version=1, values={"version": 7})
     with pytest.raises(ValueError, match="wasn't loaded, so there is no version to assert"):

@@ -10,7 +10,7 @@ from ledger.accounts import Account, account_from_item
 from ledger.journal import Entry, entry_from_item
 from ledger.messages import InvalidMessage, Transfer, decode, from_request
 from ledger.rules import Decision, UnknownAccount, decide
-from tests.local_aws.dead_letters import DeadLetter
+from tests.local_aws.dead_letters import DeadLetter, is_invalid
 from tests.local_aws.server import Endpoint
 from tests.local_aws.tables import Tables, scan
 
@@ -81,11 +81,7 @@ def vanished(bodies: Iterable[str], books: Books, letters: Iterable[DeadLetter])
 def is_poison(letter: DeadLetter) -> bool:
     """Whether no delivery could ever have posted it, and it says why."""
     reason = letter.reason or ""
-    try:
-        decode(letter.body)
-    except InvalidMessage:
-        return bool(reason)
-    return "was used before on account" in reason
+    return bool(reason) if is_invalid(decode, letter.body) else "was used before on account" in reason
 
 
 def _unknown_accounts(books: Books) -> Iterator[str]:

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -136,6 +137,16 @@ def invoke(function: ModuleType, records: Iterable[dict[str, Any]], context: Con
     """Message ids that go back to the queue."""
     response = function.lambda_handler({"Records": list(records)}, context or Context())
     return {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
+
+
+def metric_totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """The sums of what lines of a log have of CloudWatch's embedded metrics; a rejection's by its reason."""
+    totals: Counter[str] = Counter()
+    for line in lines:
+        for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
+            for metric in directive["Metrics"]:
+                totals[line.get("Reason") or metric["Name"]] += sum(line[metric["Name"]])
+    return totals
 
 
 @dataclass

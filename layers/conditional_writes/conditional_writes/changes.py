@@ -34,13 +34,13 @@ def replacing(key: Key, before: Item | None, after: Item, version_attribute: str
     """
     if before is None:
         return Put(key, after, absent(key.attributes[0][0]), Expected(None, version_attribute))
-    was, is_now = (version_of(key, item, version_attribute) for item in (before, after))
+    expected, condition = assumption(key, before, version_attribute)
+    was, is_now = expected.version or 0, version_of(key, after, version_attribute)
     if is_now <= was:
         raise ValueError(
             f"{key}: {version_attribute} is {is_now} after {was}, expected a later one (was `before` changed in place?)"
         )
     values, removed = changes(before, after, but=dict(key.attributes))
-    expected, condition = assumption(key, before, version_attribute)
     return Update(key, values, condition, removed, expected=expected)
 
 

@@ -34,12 +34,12 @@ class _Serializer(TypeSerializer):
         return format(exact, "f") if 0 <= exact.adjusted() < EXACT.prec else str(exact)
 
     def _serialize_m(self, value: Mapping[Any, Any]) -> dict[str, Any]:
-        _check_names(value)
+        check_names(value)
         return {name: self.serialize(element) for name, element in value.items()}
 
 
-def _check_names(attributes: Mapping[Any, Any]) -> None:
-    """Two that are one text, as 42 and "42" would be, lose a value without a word."""
+def check_names(attributes: Mapping[Any, Any]) -> None:
+    """Raises TypeError for a name that is no text: 42 and "42" would be one, and a value lost without a word."""
     for name in attributes:
         if not isinstance(name, str):
             raise TypeError(f"{name!r} is no text, as the names in an item and its maps are: use {str(name)!r}")
@@ -76,7 +76,7 @@ def key(table: str, /, **attributes: str | int | Decimal | bytes) -> Key:
 
 def to_dynamodb(item: Item) -> dict[str, Any]:
     """`{"name": value}` as `{"name": {"S": value}}`. Raises as `serialized` does."""
-    _check_names(item)
+    check_names(item)
     return {name: serialized(name, value) for name, value in item.items()}
 
 

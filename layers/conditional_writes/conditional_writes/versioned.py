@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from conditional_writes.changes import assumption, changes, replacing, version_of
 from conditional_writes.conditions import Condition, exists
 from conditional_writes.deadline import Deadline
-from conditional_writes.items import Item, Key, copied, same
+from conditional_writes.items import Item, Key, check_names, copied, same
 from conditional_writes.loop import Observed, Plan, Written, write
 from conditional_writes.reading import read_one
 from conditional_writes.requests import MARKS, VERSION_ID, Check, Delete, Expected, Put, Update, Write, is_own
@@ -128,8 +128,7 @@ class VersionedTable:
         """Saves what was loaded and changed, or creates what wasn't loaded; returns it with its new version.
 
         Only the attributes that changed are written, each whole, so those that others write apart from the version stay
-        as they are. An item
-        that was deleted meanwhile isn't brought back, checked or not. `when` must hold too.
+        as they are. An item that was deleted meanwhile isn't brought back, checked or not. `when` must hold too.
 
         Raises Conflict, and ValueError for an item that can't be meant.
         """
@@ -267,10 +266,11 @@ class VersionedTable:
         return self.key(*(source[name] for name in self._key_names))
 
     def _check_kept(self, key: Key, before: Item | None, after: Item) -> None:
-        """Raises ValueError where what isn't the caller's to change was changed."""
+        """Raises ValueError where what isn't the caller's to change was changed, TypeError where a name is no text."""
         for name, value in key.attributes:
             if after.get(name, value) != value:
                 raise ValueError(f"{key}: {name} is part of the key: to change it, save a new item and delete this one")
+        check_names(after)
         for name in filter(is_own, after):
             if name in MARKS or not same((before or {}).get(name), after[name]):
                 raise ValueError(
