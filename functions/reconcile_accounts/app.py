@@ -23,7 +23,7 @@ from conditional_writes.jobs import Job, Step
 from conditional_writes.locks import Locks
 from ledger.reconciling import Reconciliation
 
-ACCOUNTS_A_STEP = 25
+ACCOUNTS_PER_STEP = 25
 """Checked between one place kept and the next."""
 FIRST_MISMATCHES = 20
 """In the report; all of them are in the log."""
@@ -46,7 +46,7 @@ def reconcile(scheduled_time: datetime, place: Item | None) -> Iterator[Step]:
     place = place or {"after": None, "accounts_checked": 0, "mismatches": 0, "first_mismatches": []}
     after: str | None = place["after"]
     while True:
-        accounts, after = reconciliation.accounts(after, ACCOUNTS_A_STEP)
+        accounts, after = reconciliation.accounts(after, ACCOUNTS_PER_STEP)
         mismatches = reconciliation.check(accounts)
         for mismatch in mismatches:
             about = {"account_id": mismatch.account_id, "what": mismatch.what, "account_version": mismatch.version}

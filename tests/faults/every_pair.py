@@ -15,11 +15,7 @@ SEED = 20_261_121
 
 
 class Tally:
-    """`not_struck`: pairs whose second call never came.
-
-    Few, but some: ministack now and then refuses the second try of a transaction, with its token and its payload, as
-    one of another payload. The play goes another way then, and comes to other calls.
-    """
+    """`not_struck`: pairs whose second call never came. The play went another way than after the first alone."""
 
     def __init__(self) -> None:
         self.pairs = 0

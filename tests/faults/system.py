@@ -107,7 +107,7 @@ class System:
                 RECONCILE: [reconcile_accounts(self.dynamodb, self.tables, self.locks_table) for _ in range(2)],
             }
         for function in itertools.chain(*self.jobs.values()):
-            function.ACCOUNTS_PER_STEP = function.ACCOUNTS_A_STEP = 2
+            function.ACCOUNTS_PER_STEP = 2
             function.job.locks.now = self.clock
 
     def send(self, queue: str, body: str) -> str:

@@ -77,7 +77,7 @@ def test_pairs_of_faults_leave_what_no_fault_leaves(ministack: Endpoint, functio
     tally = strike_some_pairs(function(ministack), firsts=20, seconds=4)
     assert tally.pairs >= 60
     assert not tally.violations, "\n".join(tally.violations)
-    assert len(tally.not_struck) < 10, "\n".join(tally.not_struck)
+    assert not tally.not_struck, "\n".join(tally.not_struck)
 
 
 @pytest.mark.exhaustive
@@ -93,4 +93,4 @@ def test_every_pair_of_faults_leaves_what_no_fault_leaves(
 
     tally = strike_every_pair(function(ministack), say)
     assert not tally.violations, "\n".join(tally.violations)
-    assert len(tally.not_struck) < tally.pairs / 50, "\n".join(tally.not_struck)
+    assert not tally.not_struck, "\n".join(tally.not_struck)

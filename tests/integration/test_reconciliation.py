@@ -324,7 +324,7 @@ def test_with_more_accounts_than_time_it_is_called_again_and_goes_on(
     outcomes = []
     for _ in range(4):
         function = bank.job()
-        monkeypatch.setattr(function, "ACCOUNTS_A_STEP", 1)
+        monkeypatch.setattr(function, "ACCOUNTS_PER_STEP", 1)
         outcomes.append(function.lambda_handler(event(0), Context(timeout_seconds=RESERVED_SECONDS))["outcome"])
     assert outcomes == ["GoesOn", "GoesOn", "GoesOn", "GoesOn"]
     assert called_again == [event(0)] * 4

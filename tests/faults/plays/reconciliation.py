@@ -31,7 +31,7 @@ class Reconciling:
         poster = process_transactions(aws, tables, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
         Queue(list(map(record, messages))).deliver_until_quiet(poster)
         self._function = reconcile_accounts(dynamodb, tables, self._locks_table, POWERTOOLS_LOG_LEVEL="CRITICAL")
-        self._function.ACCOUNTS_A_STEP = accounts_per_step
+        self._function.ACCOUNTS_PER_STEP = accounts_per_step
 
     def __call__(self, faults: FaultsAt) -> Played:
         refill(self._dynamodb, self._locks_table)
