@@ -1,4 +1,4 @@
-"""Sends messages to an SQS queue, as many together as it takes."""
+"""Sends messages to an SQS queue, in as few requests as it takes."""
 
 import random
 import time
@@ -25,13 +25,14 @@ class Message(NamedTuple):
 
 
 class NotSent(Exception):
-    """A queue didn't take a message, or several; the text says why."""
+    """A queue refused one or more messages: the text says why."""
 
 
 def send_all(client: "SQSClient", queue_url: str, messages: Sequence[Message]) -> None:
-    """Sends all of them. Those that the queue doesn't take are tried again; raises NotSent where it never does.
+    """Sends all messages, and sends again what the queue refuses, at most three times in all.
 
-    It may have the others then. A message may arrive twice, as with every standard queue.
+    A message may arrive twice, as on every standard queue. Raises NotSent if the queue still refuses some; the others
+    were sent.
     """
     for attempt in range(TRIES):
         failures = send(client, queue_url, messages)
@@ -45,7 +46,10 @@ def send_all(client: "SQSClient", queue_url: str, messages: Sequence[Message]) -
 
 
 def send(client: "SQSClient", queue_url: str, messages: Sequence[Message]) -> list[str | None]:
-    """Sends each once. For each None, or why the queue didn't take it; where no answer came, it may have it still."""
+    """Sends each message once. Returns, in their order, None or why the message was refused.
+
+    If a request got no answer, its messages may have been sent all the same.
+    """
     failures: list[str | None] = [None] * len(messages)
     for entries in _requests(messages):
         try:
@@ -65,7 +69,7 @@ def _requests(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:
         entry: dict[str, Any] = {"Id": str(index), "MessageBody": message.body}
         if message.attributes:
             entry["MessageAttributes"] = message.attributes
-        bytes_needed = len(repr(entry).encode(errors="replace"))  # a little more than it takes
+        bytes_needed = len(repr(entry).encode(errors="replace"))  # a little more than SQS counts
         if entries and (len(entries) == MAXIMUM_MESSAGES or bytes_taken + bytes_needed > MAXIMUM_BYTES):
             yield entries
             entries, bytes_taken = [], 0

@@ -1,8 +1,8 @@
-"""A scheduled job: its work done once for each scheduled time, under a lock, in as many invocations as it takes.
+"""A scheduled job: its work is done once for each scheduled time, under a lock, in as many invocations as it takes.
 
-EventBridge Scheduler delivers at least once, and Lambda calls again for what failed. So an event may come twice, at
-once or hours later, and the function may die anywhere in between: the lock's record knows which times are done, and how
-far the one at hand has come.
+EventBridge Scheduler delivers at least once, and Lambda retries what failed. So an event may come twice, at once or
+hours later, and the function may die at any line. The lock's record knows which times are done, and the checkpoint of
+the time at hand.
 """
 
 import contextlib
@@ -18,40 +18,44 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from conditional_writes.client import deadline_of, lambda_client
-from conditional_writes.deadline import Deadline
-from conditional_writes.items import Item, copied
-from conditional_writes.locks import Lock, Locks, LockTaken, WindowDone, lease_seconds_of
+from conditional_writes import Deadline, Item
+from conditional_writes.items import copied
+from conditional_writes.locks import Lock, Locks, LockTaken, WindowDone
 from conditional_writes.requests import Write
+from workers.clients import lambda_client
+from workers.invocation import deadline_of, lease_seconds_of
 
 UNRESOLVED = "<aws.scheduler.scheduled-time>"
-"""What stands in a schedule's input for the time. A local AWS may leave it there; on AWS it is an invalid event's."""
+"""The placeholder for the time in a schedule's input. A local AWS may leave it as it is; on AWS that is invalid."""
 
 
 class InvalidEvent(Exception):
-    """The event is no scheduled job's: its text says which field is wrong, and what was expected."""
+    """The event isn't this scheduled job's: the text says which field is wrong, and what was expected."""
 
 
 class Step(NamedTuple):
-    """What a job did: where it is now, and what to write together with that. With the `last` one it is done."""
+    """A part of a job: the checkpoint after it, and the writes that commit with the checkpoint.
 
-    place: Item
+    The `last` step completes the job: its checkpoint is not saved.
+    """
+
+    checkpoint: Item
     writes: Sequence[Write] = ()
     last: bool = False
 
 
 type Work = Callable[[datetime, Item | None], Iterator[Step]]
-"""The work for a scheduled time, step by step, from the place that the one before kept; None: from the start.
+"""The work for a scheduled time, step by step, from the last saved checkpoint; None: from the start.
 
-A step is done again where the function died in it, so what it does besides its writes must be harmless twice. It should
+If the function dies in a step, the step is done again: apart from its writes, it must be harmless twice. A step should
 take a fraction of the function's timeout.
 """
 
 
 class Job(NamedTuple):
-    """A function's job, and what it takes to run it. `name` is the lock's, too.
+    """A function's job. `name` is its lock's name, too.
 
-    Each invocation is counted in a metric: `Done`, `GoesOn`, `DoneBefore`, or `Refused`.
+    Each invocation counts in one metric: `Done`, `Continued`, `DoneBefore`, or `Refused`.
     """
 
     name: str
@@ -61,10 +65,10 @@ class Job(NamedTuple):
     metrics: Metrics
 
     def run(self, event: Any, context: LambdaContext) -> dict[str, str]:
-        """Does what time there is for, and calls the function again for the rest. Returns what became of it.
+        """Works for as long as there is time, and invokes the function again for the rest. Returns the outcome.
 
-        Raises InvalidEvent; LockTaken, naming the holder, while another works: Lambda tries again later; and LockLost
-        where this one was paused for so long that another took over.
+        Raises InvalidEvent; LockTaken, which names the holder, if another invocation is at work (Lambda retries); and
+        LockLost if this invocation was paused for longer than its lease, and another took over.
         """
         scheduled_time = self._scheduled_time(event)
         window = scheduled_time.isoformat()
@@ -75,30 +79,30 @@ class Job(NamedTuple):
             try:
                 lock = held.enter_context(once)
             except WindowDone as error:
-                return about | {"outcome": self._came_to("DoneBefore", about), "reason": str(error)}
+                return about | {"outcome": self._count("DoneBefore", about), "reason": str(error)}
             except LockTaken as error:
-                self._came_to("Refused", about | {"reason": str(error)})
+                self._count("Refused", about | {"reason": str(error)})
                 raise
-            self.logger.info("started", extra=about | {"token": lock.token, "place": lock.place})
+            self.logger.info("started", extra=about | {"token": lock.token, "checkpoint": lock.checkpoint})
             done = self._work_on(lock, scheduled_time, deadline_of(context))
         if not done:
-            _call_again(event, context)
-        return about | {"outcome": self._came_to("Done" if done else "GoesOn", about)}
+            _invoke_again(event, context)
+        return about | {"outcome": self._count("Done" if done else "Continued", about)}
 
-    def _came_to(self, outcome: str, about: dict[str, str]) -> str:
+    def _count(self, outcome: str, about: dict[str, str]) -> str:
         self.logger.info(outcome, extra=about)
         self.metrics.add_metric(outcome, MetricUnit.Count, 1)
         return outcome
 
     def _work_on(self, lock: Lock, scheduled_time: datetime, deadline: Deadline) -> bool:
-        """Whether it is done. If not, no time was left for a step: the place is kept, and the lock given back."""
+        """Whether the job is done. If no time is left for a step, the checkpoint is saved, and the lock released."""
         longest_step_seconds, started = 0.0, time.monotonic()
-        for step in self.work(scheduled_time, copied(lock.place)):
+        for step in self.work(scheduled_time, copied(lock.checkpoint)):
             if step.last:
                 lock.complete(*step.writes)
                 return True
-            assert step.place != lock.place, f"{self.name}: a step that leaves it in its place, {step.place}"
-            lock.keep(step.place, *step.writes)
+            assert step.checkpoint != lock.checkpoint, f"{self.name}: a step without progress, at {step.checkpoint}"
+            lock.save_checkpoint(step.checkpoint, *step.writes)
             longest_step_seconds = max(longest_step_seconds, time.monotonic() - started)
             if deadline.remaining_seconds < 2 * longest_step_seconds:
                 lock.release()
@@ -115,9 +119,9 @@ class Job(NamedTuple):
             self.logger.warning("scheduled_time isn't resolved: taken for today, 0:00 UTC, so the job runs once a day")
             return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         try:
-            time_there = datetime.fromisoformat(scheduled_time)
-            if time_there.tzinfo:
-                return time_there.astimezone(UTC)
+            parsed = datetime.fromisoformat(scheduled_time)
+            if parsed.tzinfo:
+                return parsed.astimezone(UTC)
         except (TypeError, ValueError, OverflowError):
             pass
         expected = 'expected an ISO 8601 time with its offset, such as "2026-02-28T02:00:00Z"'
@@ -125,14 +129,14 @@ class Job(NamedTuple):
 
 
 def _shown(value: object) -> str:
-    """Enough to recognise it by: a whole event in an exception is a whole event in the log."""
+    """Enough to recognise the value by: a whole event in an exception is a whole event in the log."""
     return reprlib.repr(value)[:40]
 
 
-def _call_again(event: Any, context: LambdaContext) -> None:
-    """With the same event, not waiting for it.
+def _invoke_again(event: Any, context: LambdaContext) -> None:
+    """Invokes the function asynchronously with the same event.
 
-    Lambda takes that for a loop, and drops the 17th call of a chain, unless the function's `RecursiveLoop` is `Allow`:
+    Lambda takes a chain of such calls for a loop and drops the 17th, unless the function's `RecursiveLoop` is `Allow`:
     https://aws.amazon.com/blogs/compute/detecting-and-stopping-recursive-loops-in-aws-lambda-functions/
     """
     lambda_client().invoke(

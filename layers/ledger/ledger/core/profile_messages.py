@@ -1,38 +1,38 @@
-"""The messages of the profiles queue, validated at the door: what gets past here can be written, where it fits.
+"""The messages of the profiles queue: which map entries to set and to remove, since when.
 
-It doesn't fit where what is there is no map, or no entry: only the table can tell.
+A valid message may still not fit its profile, which has a map or an entry in its place: only the table can tell.
 """
 
 import itertools
 from collections.abc import Collection, Iterable
-from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
 import msgspec
 
-from conditional_writes.requests import is_own
-from conditional_writes.upserts import REMOVED, Entry
-from ledger.decoding import Id, Time, check_time, decoded, exact
+from ledger.core.decoding import Id, Time, check_time, decode_json
+from ledger.core.money import exact
 
 MAXIMUM_NAMES = 100
-"""Of one message's entries: of a map that isn't deep, one request takes them all."""
+"""Of one message's entries and removals: one request takes them all if the path is short."""
 MAXIMUM_VALUES = 5_000
-"""Of one message's entries, those inside of others counted: 128 kB of `1,1,1` are 65,000, and take a processor a second
-to write, where all of a batch has a few. An ordinary body has fewer than one in 26 bytes."""
+"""Of one message's entries, nested values included. 128 kB of `1,1,1` would be 65,000, which take a processor a second
+to write: as long as a whole batch has. An ordinary body has fewer than one value in 26 bytes."""
 DEEPEST_PATH = 16
 DEEPEST_VALUE = 20
 DEEPEST_TOGETHER = 31
 """DynamoDB takes 32 levels: the path's, the entry, and those of its value."""
+RESERVED_PREFIX = "cw:"
+"""How the attributes begin that `conditional_writes` keeps in an item beside the profile's own."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 Path = Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=DEEPEST_PATH)]
 
 
 class ProfileUpdate(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Sets `entries` of the map at `path`, and removes those that are in `removed`, all of them since `as_of`.
+    """Sets `entries` of the map at `path`, and removes the names in `removed`, both as of `as_of`.
 
-    Without `as_of` they are so since the message was sent.
+    A message without `as_of` counts as of the time at which it was sent.
     """
 
     account_id: Id
@@ -50,18 +50,14 @@ class ProfileUpdate(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
         msgspec.structs.force_setattr(self, "entries", entries)
 
     @property
-    def names(self) -> int:
-        """How many entries it is about."""
-        return len(self.entries) + len(self.removed)
-
-    def as_entries(self, sent_at: datetime) -> list[Entry]:
-        values = self.entries | dict.fromkeys(self.removed, REMOVED)
-        return [Entry((*self.path, name), value, self.as_of or sent_at) for name, value in values.items()]
+    def log_fields(self) -> dict[str, object]:
+        """Names the message in a log line: never its payload."""
+        return {"account_id": self.account_id, "entries": len(self.entries) + len(self.removed)}
 
 
 def decode(body: str) -> ProfileUpdate:
-    """The message in a queue message's body. Raises InvalidMessage."""
-    update = decoded(body, _decoder, _EXPECTATIONS)
+    """The profile update in a message's body. Raises InvalidMessage."""
+    update = decode_json(body, _decoder, _EXPECTATIONS)
     check_time("as_of", update.as_of)
     return update
 
@@ -70,7 +66,7 @@ def _decimal(spelled: str) -> Decimal:
     try:
         return Decimal(spelled)
     except InvalidOperation:  # an exponent of twenty digits
-        return Decimal("1E+999999")  # is out of range, too
+        return Decimal("1E+999999")  # as far out of range
 
 
 _decoder = msgspec.json.Decoder(ProfileUpdate, float_hook=_decimal)
@@ -78,8 +74,8 @@ _EXPECTATIONS = {"Integer value out of range": "expected a number of at most 38 
 
 
 def _check_attribute(name: str) -> None:
-    """The table has attributes of its own. Raises ValueError, as `upsert` would."""
-    if name == "account_id" or is_own(name):
+    """Raises ValueError for an attribute that the table needs for itself."""
+    if name == "account_id" or name.startswith(RESERVED_PREFIX):
         raise ValueError(f"path: expected another first name than {name[:40]!r}, which the table needs for itself")
 
 
@@ -95,7 +91,7 @@ def _check_names(entries: Collection[str], removed: Collection[str]) -> None:
 
 
 def _check_number(level: Iterable[Any]) -> None:
-    """Raises ValueError where there are too many values. Level by level: they may be deeper than Python's stack."""
+    """Raises ValueError for too many values. Counts level by level: values may be nested deeper than Python's stack."""
     number = 0
     while values := list(level):
         number += len(values)
@@ -114,7 +110,7 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def _exact_value(field: str, value: Any, levels: int) -> Any:
-    """The value with its numbers as DynamoDB has them, where it has no more levels than these. Raises ValueError."""
+    """The value with its numbers as DynamoDB holds them. Raises ValueError if it is nested deeper than `levels`."""
     match value:
         case int() | Decimal() if not isinstance(value, bool):
             return exact(field, Decimal(value))

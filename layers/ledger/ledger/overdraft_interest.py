@@ -1,32 +1,33 @@
-"""Overdraft interest: which accounts are below zero, and the message that charges one of them for a day."""
+"""Overdraft interest: the accounts below zero, and the message that charges one of them for a day."""
 
 import hashlib
-import json
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from ledger.accounts import AccountStatus
-from ledger.messages import ChargeInterest, decode
+from ledger.core.accounts import AccountStatus
+from ledger.core.money import exact
+from ledger.core.transaction_types.base import Range
+from ledger.core.transaction_types.charge_interest import ChargeInterest
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 
 class Page(Struct, frozen=True):
-    """Accounts below zero; `after` is where the next page begins, None where this is the last."""
+    """Accounts below zero. The next page begins after the account `after`; None: this is the last page."""
 
     account_ids: list[str]
     after: str | None
 
 
 def overdrawn(client: "DynamoDBClient", accounts_table: str, after: str | None, looked_at: int) -> Page:
-    """Of the next `looked_at` accounts of the table those that are open and below zero now.
+    """Scans the next `looked_at` accounts of the table, for those that are open and below zero now.
 
-    One request, strongly consistent. Page after page, each account that is there all the while is looked at once.
+    One strongly consistent request. From page to page, each account is scanned once.
     """
     start: dict[str, Any] = {} if after is None else {"ExclusiveStartKey": to_dynamodb({"account_id": after})}
     response = client.scan(
@@ -45,9 +46,9 @@ def overdrawn(client: "DynamoDBClient", accounts_table: str, after: str | None, 
 
 
 def charge(account_id: str, day: date, annual_rate: Decimal) -> ChargeInterest:
-    """The account's message for this day. Nothing in it but these three, so one that is sent again is a repetition.
+    """The account's message for this day. It depends on the arguments alone, so a second one is a repetition.
 
-    Its id has a short hash of the account, to tell one from another where ids stand alone, as in a log.
+    Its id ends with a short hash of the account id, so that ids differ in a log.
     """
     account_hash = hashlib.sha256(account_id.encode()).hexdigest()[:16]
     return ChargeInterest(
@@ -60,8 +61,11 @@ def charge(account_id: str, day: date, annual_rate: Decimal) -> ChargeInterest:
 
 
 def annual_rate_of(setting: str) -> Decimal:
-    """The rate in a setting, held to what a message's is. Raises InvalidMessage."""
-    fields = {"type": "charge_interest", "transaction_id": "-", "account_id": "-", "annual_rate": setting}
-    message = decode(json.dumps(fields))
-    assert isinstance(message, ChargeInterest)
-    return message.annual_rate
+    """The rate in a setting: a decimal number above 0 and at most 1. Raises ValueError."""
+    try:
+        rate = exact("annual_rate", Decimal(setting))
+    except InvalidOperation:
+        rate = Decimal(0)
+    if not Range.RATE.holds(rate):
+        raise ValueError(f"annual_rate: expected {Range.RATE.value}, got {setting[:40]!r}")
+    return rate

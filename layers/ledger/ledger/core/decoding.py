@@ -1,46 +1,30 @@
-"""What the messages of every queue are held to at the door, and the sentences with which they are refused.
-
-A sentence is for a person: which field, and what was expected.
-"""
+"""Decodes JSON bodies, and says in a sentence what is wrong with one: which field, and what was expected."""
 
 import itertools
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Annotated, Any
 
 import msgspec
 
-from conditional_writes import EXACT
-from conditional_writes.texts import printable
+from ledger.core.refusals import InvalidMessage
 
 MAXIMUM_BODY_BYTES = 131_072
-"""More than any valid transaction has, a third of what a profile holds, and little enough that what is hostile is cheap
-to refuse."""
+"""More than any valid transaction has, a third of what a profile holds, and little enough to refuse hostile input
+cheaply."""
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 """At most 512 bytes in UTF-8; DynamoDB takes 1,024 in a sort key."""
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-class InvalidMessage(Exception):
-    """The message can't be processed, now or ever: its text says which field is wrong, and what was expected.
-
-    A few hundred characters at most, all of them printable: whatever the producer put into a name.
-    """
-
-    def __init__(self, reason: str) -> None:
-        shown = printable(reason[:301])
-        super().__init__(shown if len(shown) <= 300 else f"{shown[:300]}…")
-
-
-def decoded[Message](
+def decode_json[Message](
     body: str, decoder: "msgspec.json.Decoder[Message]", expectations: dict[str, str] | None = None
 ) -> Message:
-    """What the decoder makes of a queue message's body. Raises InvalidMessage.
+    """Decodes a message's body. Raises InvalidMessage.
 
-    `expectations`: for a person, what msgspec says for a programmer of this message's types.
+    `expectations` translates msgspec's own sentences, which speak to programmers, for people.
     """
     size = len(body.encode(errors="surrogatepass"))
     if size > MAXIMUM_BODY_BYTES:
@@ -54,33 +38,12 @@ def decoded[Message](
 
 
 def check_time(field: str, time: datetime | None) -> None:
-    """Raises InvalidMessage for a time that UTC has no date for."""
+    """Raises InvalidMessage for a time without a date in UTC."""
     try:
         if time is not None:
             time.astimezone(UTC)
     except OverflowError:
         raise InvalidMessage(f"{field}: expected a time between the years 1 and 9999 in UTC") from None
-
-
-def exact(field: str, number: Decimal) -> Decimal:
-    """The number without trailing zeros, where DynamoDB can hold it. Raises ValueError."""
-    if not number.is_finite():
-        raise ValueError(f"{field}: expected a finite decimal number")
-    significant = len("".join(map(str, number.as_tuple().digits)).strip("0"))
-    if significant > EXACT.prec:
-        raise ValueError(f"{field}: {significant} digits, expected at most {EXACT.prec}")
-    out_of_range = ValueError(f"{field}: expected a number between 1E{EXACT.Emin} and 9.9E+{EXACT.Emax}")
-    if number and not EXACT.Emin <= number.adjusted() <= EXACT.Emax:
-        raise out_of_range
-    shortest = normalized(number)
-    if int(shortest.as_tuple().exponent) < EXACT.Emin:
-        raise out_of_range
-    return shortest
-
-
-def normalized(number: Decimal) -> Decimal:
-    """`100.00` as `1E+2`; `-0` as `0`."""
-    return EXACT.normalize(number) if number else Decimal(0)
 
 
 _EXPECTATIONS = {
@@ -92,7 +55,7 @@ def _sentence(error: str, expectations: dict[str, str]) -> str:
     """msgspec's "Expected `str`, got `int` - at `$.currency`" as "currency: expected `str`, got `int`"."""
     problem, _, path = error.partition(" - at `")
     problem = expectations.get(problem, problem)
-    if problem.startswith("Invalid value "):  # the first of two types, quoted whole
+    if problem.startswith("Invalid value "):  # a second `type`: msgspec quotes the first one whole
         problem = "expected it once"
     field = path.removesuffix("`").removeprefix("$.").replace("key` in `$.", "a name in ")
     if field:
@@ -101,7 +64,7 @@ def _sentence(error: str, expectations: dict[str, str]) -> str:
 
 
 def _why_not_json(body: str, error: Exception) -> str:
-    """JSON has no NaN and no Infinity, but producers write them: name the field that has one."""
+    """Names the fields with a NaN or an Infinity: JSON has neither, but producers write them."""
     try:
         loose = json.loads(body, parse_constant=_NotANumber)
         found = list(itertools.islice(_not_numbers("", loose), 3))
@@ -112,7 +75,7 @@ def _why_not_json(body: str, error: Exception) -> str:
 
 
 class _NotANumber(str):
-    """`NaN`, `Infinity` or `-Infinity`, bare in a body."""
+    """A bare `NaN`, `Infinity` or `-Infinity` in a body."""
 
 
 def _not_numbers(field: str, value: Any) -> Iterator[tuple[str, _NotANumber]]:
