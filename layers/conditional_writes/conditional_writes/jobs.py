@@ -79,7 +79,7 @@ class Job(NamedTuple):
             except LockTaken as error:
                 self._came_to("Refused", about | {"reason": str(error)})
                 raise
-            self.logger.info("started", extra=about | {"token": lock.token, "place": lock.place})
+            self.logger.info("started", extra=about | {"token": lock.token, "place": lock.checkpoint})
             done = self._work_on(lock, scheduled_time, deadline_of(context))
         if not done:
             _call_again(event, context)
@@ -93,12 +93,12 @@ class Job(NamedTuple):
     def _work_on(self, lock: Lock, scheduled_time: datetime, deadline: Deadline) -> bool:
         """Whether it is done. If not, no time was left for a step: the place is kept, and the lock given back."""
         longest_step_seconds, started = 0.0, time.monotonic()
-        for step in self.work(scheduled_time, copied(lock.place)):
+        for step in self.work(scheduled_time, copied(lock.checkpoint)):
             if step.last:
                 lock.complete(*step.writes)
                 return True
-            assert step.place != lock.place, f"{self.name}: a step that leaves it in its place, {step.place}"
-            lock.keep(step.place, *step.writes)
+            assert step.place != lock.checkpoint, f"{self.name}: a step that leaves it in its place, {step.place}"
+            lock.save_checkpoint(step.place, *step.writes)
             longest_step_seconds = max(longest_step_seconds, time.monotonic() - started)
             if deadline.remaining_seconds < 2 * longest_step_seconds:
                 lock.release()

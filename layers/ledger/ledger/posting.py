@@ -37,7 +37,7 @@ from conditional_writes import (
 )
 from conditional_writes.client import CONNECTIONS
 from conditional_writes.idempotency import StagedRecord
-from conditional_writes.requests import VERSION_ID
+from conditional_writes.own_attributes import VERSION_ID
 from ledger.accounts import Account, account_from_item, account_item
 from ledger.journal import (
     Entry,

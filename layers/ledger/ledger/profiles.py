@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from conditional_writes.requests import is_own
-from conditional_writes.upserts import REMOVED, Entry
+from conditional_writes.own_attributes import is_own
+from conditional_writes.upserts import REMOVED, MapEntry
 from ledger.decoding import Id, Time, check_time, decoded, exact
 
 MAXIMUM_NAMES = 100
@@ -54,9 +54,9 @@ class ProfileUpdate(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
         """How many entries it is about."""
         return len(self.entries) + len(self.removed)
 
-    def as_entries(self, sent_at: datetime) -> list[Entry]:
+    def as_entries(self, sent_at: datetime) -> list[MapEntry]:
         values = self.entries | dict.fromkeys(self.removed, REMOVED)
-        return [Entry((*self.path, name), value, self.as_of or sent_at) for name, value in values.items()]
+        return [MapEntry((*self.path, name), value, self.as_of or sent_at) for name, value in values.items()]
 
 
 def decode(body: str) -> ProfileUpdate:
