@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from conditional_writes import key
-from conditional_writes.upserts import Entry, Strategy, upsert
+from conditional_writes.upserts import MapEntry, Strategy, upsert
 from tests.benchmarks.meter import Meter
 from tests.local_aws.server import Endpoint, free_port, ministack, running
 
@@ -31,7 +31,7 @@ type Way = Callable[[Any, str, str, MapPath, str], None]
 
 def ours(strategy: Strategy) -> Way:
     def way(client: Any, table: str, item: str, path: MapPath, name: str) -> None:
-        upsert(client, key(table, account_id=item), [Entry((*path, name), 1)], strategy=strategy)
+        upsert(client, key(table, account_id=item), [MapEntry((*path, name), 1)], strategy=strategy)
 
     return way
 

@@ -62,7 +62,7 @@ def main() -> None:
 
 
 FOOTNOTE = f"""\
-[dim]The item has some 280 bytes: key, version, strings, decimals, a map, a list; ours its version_id, too. Each \
+[dim]The item has some 280 bytes: key, version, strings, decimals, a map, a list; ours its cw:version_id, too. Each \
 read-modify-write adds 1 to its count. In a conflict another writer is first, between the read and the write.
 
 Units are those of ReturnConsumedCapacity. What the engine doesn't report is computed by DynamoDB's published rules: \

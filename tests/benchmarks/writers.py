@@ -33,7 +33,7 @@ ORDER: dict[str, Any] = {
     "address": {"street": "12 Harbour Road", "city": "Rotterdam", "postcode": "3011 AB", "country": "NL"},
     "labels": ["gift", "express", "fragile"],
 }
-"""Beside its key, `order_id`, and its version: some 280 bytes in all, and 42 more for our `version_id`."""
+"""Beside its key, `order_id`, and its version: some 280 bytes in all, and 45 more for our `cw:version_id`."""
 
 type Writer = Ours | PynamoDB | Resource
 type Step = Callable[[], None]

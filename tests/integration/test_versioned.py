@@ -51,7 +51,7 @@ class Orders(VersionedTable):
         if "Item" not in response:
             return None
         item = from_dynamodb(response["Item"])
-        return {name: value for name, value in item.items() if name not in {"write_id", "version_id"}}
+        return {name: value for name, value in item.items() if name not in {"cw:write_id", "cw:version_id"}}
 
     def plant(self, item: Item) -> None:
         """Behind the library's back, as another program would."""
@@ -393,7 +393,7 @@ def test_an_item_without_a_version_is_not_brought_back(orders: Orders, others: O
 
 
 def test_an_item_with_a_version_of_another_programs_is_not_brought_back(orders: Orders, others: Orders) -> None:
-    """It has no `version_id`: its version alone says that it is there."""
+    """It has no `cw:version_id`: its version alone says that it is there."""
     orders.plant(ids() | {"status": "OLD", "version": 7})
     mine = loaded(orders)
     others.delete(loaded(others))
@@ -708,10 +708,10 @@ def test_what_cannot_be_meant_is_refused_before_sending(orders: Orders) -> None:
         (dict(order), "has version 1 and wasn't loaded"),
         (order | {"version": 7}, "version was changed from 1 to 7: a save counts it"),
         (order | {"order_id": 9}, "order_id is part of the key: to change it, save a new item and delete this one"),
-        (order | {"write_id": "mine"}, "write_id is the library's own attribute"),
-        (ids(2) | {"version_id": 7}, "version_id is the library's own attribute"),
-        (ids(2) | {"item_bytes": 7}, "item_bytes is the library's own attribute"),
-        (order | {'as_of ["lines"]': {}}, r"as_of \[\"lines\"\] is the library's own attribute"),
+        (order | {"cw:write_id": "mine"}, "cw:write_id is the library's own attribute"),
+        (ids(2) | {"cw:version_id": 7}, "cw:version_id is the library's own attribute"),
+        (ids(2) | {"cw:item_bytes": 7}, "cw:item_bytes is the library's own attribute"),
+        (order | {'cw:as_of ["lines"]': {}}, r"cw:as_of \[\"lines\"\] is the library's own attribute"),
         ({"customer_id": "c-1"}, "an item without order_id, which is part of its key"),
     ]:
         with pytest.raises(ValueError, match=sentence):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from conditional_writes.items import Item, from_dynamodb, same
-from conditional_writes.upserts import REMOVED, Entry
+from conditional_writes.upserts import REMOVED, MapEntry
 from ledger.profiles import ProfileUpdate, decode
 from tests.local_aws.dead_letters import DeadLetter, is_invalid
 from tests.local_aws.server import Endpoint
@@ -14,7 +14,7 @@ from tests.local_aws.tables import scan
 type Profiles = dict[str, Item]
 """Each account's maps, without the clocks and the library's marks."""
 
-type Latest = dict[tuple[str, ...], Entry]
+type Latest = dict[tuple[str, ...], MapEntry]
 """By account and path, the write of the entry that must win."""
 
 NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
@@ -27,7 +27,7 @@ def read_profiles(endpoint: Endpoint, table: str) -> Profiles:
 
 
 def _is_mark(attribute: str) -> bool:
-    return attribute in {"account_id", "write_id", "item_bytes"} or attribute.startswith("as_of [")
+    return attribute in {"account_id", "cw:write_id", "cw:item_bytes"} or attribute.startswith("cw:as_of [")
 
 
 def latest(updates: Iterable[tuple[ProfileUpdate, datetime]]) -> Latest:
@@ -41,7 +41,7 @@ def latest(updates: Iterable[tuple[ProfileUpdate, datetime]]) -> Latest:
     return winners
 
 
-def _time(entry: Entry) -> datetime:
+def _time(entry: MapEntry) -> datetime:
     assert entry.as_of is not None
     return entry.as_of
 

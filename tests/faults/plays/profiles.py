@@ -80,5 +80,5 @@ class Upserting:
     def _left(self) -> dict[str, Any]:
         """The profiles with their clocks, without the marks of which write was the last."""
         items = map(from_dynamodb, scan(self._dynamodb, self._table))
-        marks = {"write_id", "item_bytes"}
+        marks = {"cw:write_id", "cw:item_bytes"}
         return {item["account_id"]: {name: item[name] for name in item if name not in marks} for item in items}

@@ -59,5 +59,5 @@ class Reconciling:
 
 def _wrong_lock(record: dict[str, Any]) -> list[str]:
     wrong = [] if record.get("windows_done") == [NIGHT] else [f"the lock has the windows {record.get('windows_done')}"]
-    left = record.keys() & {"owner", "leased_until", "place"}
+    left = record.keys() & {"owner", "leased_until", "checkpoint"}
     return wrong + ([f"the lock was given back, and still has {sorted(left)}"] if left else [])

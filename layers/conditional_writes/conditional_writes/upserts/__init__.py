@@ -24,7 +24,8 @@ from conditional_writes.conditions import Condition, Path, absent, all_of, any_o
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, copied, serialized, to_dynamodb
 from conditional_writes.loop import Observed, Plan, write
-from conditional_writes.requests import BYTES, CLOCKS, Update, is_own
+from conditional_writes.own_attributes import CLOCKS_PREFIX, ITEM_BYTES, is_own
+from conditional_writes.requests import Update
 from conditional_writes.sizes import LARGEST_ITEM_BYTES, item_bytes, value_bytes
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ REMOVED: Final = _Removed()
 """As an entry's value: it is removed. With a clock the removal is remembered, so that no earlier write undoes it."""
 
 
-class Entry(NamedTuple):
+class MapEntry(NamedTuple):
     """`path`: the names from the attribute down to the entry, at least two. `as_of`: since when it is so.
 
     Without `as_of` the last to arrive wins. With it the later wins; of two of the same time, one and the same on every
@@ -122,7 +123,7 @@ _CHARACTERS = 3_600
 def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
     client: "DynamoDBClient",
     key: Key,
-    entries: Iterable[Entry],
+    entries: Iterable[MapEntry],
     *,
     strategy: Strategy = Strategy.ADAPTIVE,
     version_attribute: str | None = None,
@@ -180,7 +181,7 @@ class _Upserting(NamedTuple):
     """Entries of one item that go in one request."""
 
     key: Key
-    entries: Sequence[Entry]
+    entries: Sequence[MapEntry]
     version_attribute: str | None
 
     @property
@@ -198,13 +199,13 @@ class _Upserting(NamedTuple):
         done = _Done(len(current), {path: shape.depth(path) for path in self.parents})
         return Plan(done, [self._update(current, shape, item)] if current else [])
 
-    def _superseded(self, entry: Entry, shape: _Shape, item: Item | None) -> bool:
+    def _superseded(self, entry: MapEntry, shape: _Shape, item: Item | None) -> bool:
         clock = (shape.clocks.get(entry.path[:-1]) or {}).get(entry.path[-1])
         if clock == _MAP:
             raise NotAnEntry(self.key, entry.path, item)
         return clock is not None and entry.as_of is not None and clock >= _clock(entry)
 
-    def _update(self, entries: Sequence[Entry], shape: _Shape, item: Item | None) -> Update:
+    def _update(self, entries: Sequence[MapEntry], shape: _Shape, item: Item | None) -> Update:
         values: dict[Path, Any] = {}
         holds: list[Condition] = []
         fails: list[Condition] = []
@@ -215,13 +216,13 @@ class _Upserting(NamedTuple):
         bytes_added = sum(_bytes(path, value) for path, value in values.items())
         if bytes_added > MAXIMUM_ITEM_BYTES:
             raise ItemTooLarge(self.key, bytes_added)
-        before = 0 if item is None else int(item.get(BYTES, 0))
+        before = 0 if item is None else int(item.get(ITEM_BYTES, 0))
         if item is not None and before + bytes_added > MAXIMUM_ITEM_BYTES:
-            holds.append(equals(BYTES, before))
-            values[BYTES] = self._counted_anew(item, values, removed)
+            holds.append(equals(ITEM_BYTES, before))
+            values[ITEM_BYTES] = self._counted_anew(item, values, removed)
         else:
-            added[BYTES] = bytes_added
-            fails.append(more_than(BYTES, MAXIMUM_ITEM_BYTES - bytes_added))
+            added[ITEM_BYTES] = bytes_added
+            fails.append(more_than(ITEM_BYTES, MAXIMUM_ITEM_BYTES - bytes_added))
         condition = all_of([*holds, ~any_of(fails)]) if fails else all_of(holds)
         return Update(self.key, values, condition, removed, added)
 
@@ -239,7 +240,7 @@ class _Upserting(NamedTuple):
         return size
 
 
-def _set_entries(entries: Sequence[Entry], shape: _Shape, values: dict[Path, Any], holds: list[Condition]) -> None:
+def _set_entries(entries: Sequence[MapEntry], shape: _Shape, values: dict[Path, Any], holds: list[Condition]) -> None:
     """In the maps that are there; and the highest map that is missing, whole, with all that belongs in it."""
     for node in _all_nodes(entries):
         if node in shape.maps:
@@ -262,7 +263,7 @@ def _set_entries(entries: Sequence[Entry], shape: _Shape, values: dict[Path, Any
 
 
 def _set_clocks(
-    entries: Sequence[Entry],
+    entries: Sequence[MapEntry],
     shape: _Shape,
     values: dict[Path, Any],
     holds: list[Condition],
@@ -299,7 +300,7 @@ def _set_clocks(
                 values[attribute, name] = _MAP
 
 
-def _seen(key: Key, entries: Sequence[Entry], item: Item | None) -> _Shape:
+def _seen(key: Key, entries: Sequence[MapEntry], item: Item | None) -> _Shape:
     """The item's shape, on the ways to these entries. Raises NotAMap."""
     shape = _Shape(set(), {})
     for node in _all_nodes(entries):
@@ -342,20 +343,20 @@ def _nodes(path: MapPath) -> list[MapPath]:
     return [path[:length] for length in range(1, len(path) + 1)]
 
 
-def _all_nodes(entries: Iterable[Entry]) -> list[MapPath]:
+def _all_nodes(entries: Iterable[MapEntry]) -> list[MapPath]:
     """Of all maps on the ways to these entries, outer ones first."""
     return sorted({node for entry in entries for node in _nodes(entry.path[:-1])}, key=lambda node: (len(node), node))
 
 
 def _clocks_attribute(path: MapPath) -> str:
-    return CLOCKS + json.dumps(path, ensure_ascii=False)[1:]
+    return CLOCKS_PREFIX + json.dumps(path, ensure_ascii=False)
 
 
 _MAP = "~"
 """In place of a clock, and later than any: this is a map with entries of its own."""
 
 
-def _clock(entry: Entry) -> str:
+def _clock(entry: MapEntry) -> str:
     """Compares as the writes do: by time, then a value before a removal, then by the value's hash."""
     assert entry.as_of is not None
     time = entry.as_of.astimezone(UTC).isoformat(timespec="microseconds")
@@ -390,9 +391,9 @@ def _bytes(path: Path, value: Any) -> int:
     return 1 + len(name.encode()) + value_bytes(serialized(name, value))
 
 
-def _latest(key: Key, entries: Iterable[Entry]) -> list[Entry]:
+def _latest(key: Key, entries: Iterable[MapEntry]) -> list[MapEntry]:
     """Of each path the write that wins. Raises ValueError for what can't be an entry, NotAMap for one in another."""
-    latest: dict[tuple[str, ...], Entry] = {}
+    latest: dict[tuple[str, ...], MapEntry] = {}
     for entry in entries:
         names = () if isinstance(entry.path, str) else entry.path
         if len(names) < 2 or not all(isinstance(name, str) and name for name in names):
@@ -411,9 +412,9 @@ def _latest(key: Key, entries: Iterable[Entry]) -> list[Entry]:
     return sorted(latest.values(), key=lambda entry: entry.path)
 
 
-def _requests(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+def _requests(entries: Sequence[MapEntry]) -> Iterator[list[MapEntry]]:
     """As many together as an expression has room for."""
-    request: list[Entry] = []
+    request: list[MapEntry] = []
     for entry in entries:
         more = [*request, entry]
         nodes = len(_all_nodes(more))

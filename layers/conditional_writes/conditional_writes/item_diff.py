@@ -4,24 +4,25 @@ from collections.abc import Collection
 from decimal import Decimal
 from typing import NamedTuple
 
-from conditional_writes.conditions import Condition, absent, equals, exists, unchanged
+from conditional_writes.conditions import Condition, absent, equals, exists, version_is
 from conditional_writes.items import Item, Key, same
-from conditional_writes.requests import VERSION_ID, Expected, Put, Update, is_own
+from conditional_writes.own_attributes import VERSION_ID, is_own
+from conditional_writes.requests import Expected, Put, Update
 
 
-class Changes(NamedTuple):
+class ItemDiff(NamedTuple):
     """Attributes to set, and names of those to remove."""
 
     values: Item
     removed: list[str]
 
 
-def changes(before: Item, after: Item, but: Collection[str]) -> Changes:
+def diff(before: Item, after: Item, ignored: Collection[str]) -> ItemDiff:
     """What makes `after` of `before`. Of the names in `but`, and of the library's own, nothing is said."""
     values = {name: value for name, value in after.items() if name not in before or not same(before[name], value)}
-    return Changes(
-        {name: value for name, value in values.items() if name not in but and not is_own(name)},
-        [name for name in before if name not in after and name not in but and not is_own(name)],
+    return ItemDiff(
+        {name: value for name, value in values.items() if name not in ignored and not is_own(name)},
+        [name for name in before if name not in after and name not in ignored and not is_own(name)],
     )
 
 
@@ -34,17 +35,17 @@ def replacing(key: Key, before: Item | None, after: Item, version_attribute: str
     """
     if before is None:
         return Put(key, after, absent(key.attributes[0][0]), Expected(None, version_attribute))
-    expected, condition = assumption(key, before, version_attribute)
+    expected, condition = version_condition(key, before, version_attribute)
     was, is_now = expected.version or 0, version_of(key, after, version_attribute)
     if is_now <= was:
         raise ValueError(
             f"{key}: {version_attribute} is {is_now} after {was}, expected a later one (was `before` changed in place?)"
         )
-    values, removed = changes(before, after, but=dict(key.attributes))
+    values, removed = diff(before, after, ignored=dict(key.attributes))
     return Update(key, values, condition, removed, expected=expected)
 
 
-def assumption(key: Key, before: Item, version_attribute: str) -> tuple[Expected, Condition]:
+def version_condition(key: Key, before: Item, version_attribute: str) -> tuple[Expected, Condition]:
     """That the item is as it was: of its version, or, from before there were versions, still without one."""
     if version_attribute not in before:
         if VERSION_ID in before:
@@ -55,7 +56,7 @@ def assumption(key: Key, before: Item, version_attribute: str) -> tuple[Expected
         return Expected(0, version_attribute), exists(key.attributes[0][0]) & absent(version_attribute)
     version, version_id = version_of(key, before, version_attribute), before.get(VERSION_ID)
     expected = Expected(version, version_attribute, version_id)
-    as_it_was = unchanged(version, version_attribute)
+    as_it_was = version_is(version, version_attribute)
     return expected, as_it_was if version_id is None else as_it_was & equals(VERSION_ID, version_id)
 
 
