@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from conditional_writes.client import CONFIG
-from tests.faults.faults import EVERY_ATTEMPT, FOR_TRANSACTIONS, Fault, FaultsAt, play_after_play
-from tests.faults.plays import Play
+from tests.faults.scenarios import Play
+from tests.support.faults import EVERY_ATTEMPT, FOR_TRANSACTIONS, Fault, FaultsAt, play_after_play
 
 MANY = 20
 """Violations, after which no more are looked for."""

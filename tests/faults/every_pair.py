@@ -8,8 +8,8 @@ from typing import Any, Self
 from unittest import mock
 
 from tests.faults.every_call import MANY, NotStruck, strikes, violations
-from tests.faults.faults import FaultsAt, play_after_play
-from tests.faults.plays import Play
+from tests.faults.scenarios import Play
+from tests.support.faults import FaultsAt, play_after_play
 
 SEED = 20_261_121
 

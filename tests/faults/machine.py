@@ -16,9 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from ledger.accounts import AccountStatus
 from ledger.profiles import decode as decode_update
-from tests.faults import history, settled, windows
-from tests.faults.faults import FOR_TRANSACTIONS, Fault
-from tests.faults.model import Predicted, predict, surprises, wrong_fates
+from tests.checkers import history, quiescence, windows
+from tests.checkers import profiles as profiles_checker
+from tests.checkers.books import Books, violations
+from tests.checkers.model import Predicted, predict, surprises, wrong_fates
 from tests.faults.system import (
     CHARGE,
     MAXIMUM_DELIVERIES,
@@ -30,10 +31,9 @@ from tests.faults.system import (
     Strike,
     System,
 )
-from tests.local_aws import profiles_checker
-from tests.local_aws.checker import Books, violations
-from tests.local_aws.day import JUNK
-from tests.unit.strategies import messages_of
+from tests.support.faults import FOR_TRANSACTIONS, Fault
+from tests.support.strategies import messages_of
+from tools.local_aws.day import JUNK
 
 SDK_GETS_OVER = {Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR, *FOR_TRANSACTIONS}
 """And what the SDK doesn't, the loop does: the step is done as if nothing had been."""
@@ -208,7 +208,7 @@ class Machine(RuleBasedStateMachine):
         self.look(self._unsettled())
         before = self.system.everything()
         self.system.redeliver_everything()
-        self.look([*settled.changed(before, self.system.everything()), *self._unsettled()])
+        self.look([*quiescence.changed(before, self.system.everything()), *self._unsettled()])
 
     def look(self, wrong: Iterable[str] = ()) -> None:
         """Reads the tables, and fails with a sentence for each thing that should hold, and doesn't."""
@@ -311,7 +311,7 @@ class Machine(RuleBasedStateMachine):
         dead = [letter for _, letter in system.dead[TRANSACTIONS]]
         unfit = [letter for _, letter in system.dead[PROFILES]]
         return [
-            *settled.unsettled(self._bodies(self._waiting()), dead, self.system.books()),
+            *quiescence.unsettled(self._bodies(self._waiting()), dead, self.system.books()),
             *(f"dead-lettered, and no poison: {letter}" for letter in unfit if not profiles_checker.is_poison(letter)),
             *(f"never done: {event}" for event in system.events),
             *windows.uncharged(self.overdrawn, self.system.books()),

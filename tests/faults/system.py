@@ -16,13 +16,13 @@ from unittest import mock
 
 from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import Item, from_dynamodb
-from tests.faults.faults import Fault, Faults, Killed
-from tests.faults.history import History
-from tests.faults.windows import Run
-from tests.local_aws.checker import Books, read_books
-from tests.local_aws.clock import Clock
-from tests.local_aws.dead_letters import DeadLetter, take_dead_letters
-from tests.local_aws.function import (
+from tests.checkers.books import Books, read_books
+from tests.checkers.history import History
+from tests.checkers.profiles import Profiles, read_profiles
+from tests.checkers.windows import Run
+from tests.support.clock import Clock
+from tests.support.faults import Fault, Faults, Killed
+from tools.local_aws.functions import (
     Context,
     charge_overdraft_interest,
     invoke,
@@ -31,9 +31,9 @@ from tests.local_aws.function import (
     record,
     upsert_profiles,
 )
-from tests.local_aws.profiles_checker import Profiles, read_profiles
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
+from tools.local_aws.queues import DeadLetter, take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
 
 TRANSACTIONS, PROFILES = "transactions", "profiles"
 CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"

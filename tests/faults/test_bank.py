@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.faults.faults import Fault, Killed, RandomFaults
-from tests.local_aws.checker import read_books, violations
-from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.function import Queue, process_transactions, record
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import Tables
+from tests.checkers.books import read_books, violations
+from tests.support.faults import Fault, Killed, RandomFaults
+from tools.local_aws.functions import Queue, process_transactions, record
+from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables
 
 ACCOUNTS = [f"acc-{number:02}" for number in range(50)]
 TRANSFERS = 10_000

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.faults.every_call import strike_every_call
-from tests.faults.plays.posting import Posting
-from tests.local_aws.server import Endpoint
+from tests.faults.scenarios.posting import Posting
+from tools.local_aws.server import Endpoint
 
 TRANSFER = {"type": "transfer", "from_account_id": "carol", "to_account_id": "dave"}
 BATCH: list[Any] = [

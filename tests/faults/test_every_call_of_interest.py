@@ -3,8 +3,8 @@
 import pytest
 
 from tests.faults.every_call import strike_every_call
-from tests.faults.plays.interest import Charging
-from tests.local_aws.server import Endpoint
+from tests.faults.scenarios.interest import Charging
+from tools.local_aws.server import Endpoint
 
 BALANCES = {"anna": -100, "ben": -200, "cleo": 50, "dora": -300, "emil": -400, "finn": -500, "gina": 75}
 

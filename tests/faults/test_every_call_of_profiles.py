@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.faults.every_call import strike_every_call
-from tests.faults.plays.profiles import Upserting, update
-from tests.local_aws.server import Endpoint
+from tests.faults.scenarios.profiles import Upserting, update
+from tools.local_aws.server import Endpoint
 
 # Whether a name is an entry's or a map's is up to who comes first, which a fault may change: those are there before.
 # Each account has maps of its own: what is learned of one's doesn't change the number of requests for another's.

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.faults.every_call import strike_every_call
-from tests.faults.plays.reconciliation import Reconciling
-from tests.local_aws.server import Endpoint
+from tests.faults.scenarios.reconciliation import Reconciling
+from tools.local_aws.server import Endpoint
 
 OPEN = {"type": "open_account", "transaction_id": "open", "currency": "EUR", "overdraft_limit": -100}
 NAMES = ["alice", "bob", "carol", "dave", "erin"]

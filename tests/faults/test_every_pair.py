@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.faults.every_pair import strike_every_pair, strike_some_pairs
-from tests.faults.plays import Play
-from tests.faults.plays.interest import Charging
-from tests.faults.plays.posting import Posting
-from tests.faults.plays.profiles import Upserting, update
-from tests.faults.plays.reconciliation import Reconciling
-from tests.local_aws.server import Endpoint
+from tests.faults.scenarios import Play
+from tests.faults.scenarios.interest import Charging
+from tests.faults.scenarios.posting import Posting
+from tests.faults.scenarios.profiles import Upserting, update
+from tests.faults.scenarios.reconciliation import Reconciling
+from tools.local_aws.server import Endpoint
 
 OPEN = {"type": "open_account", "transaction_id": "open", "currency": "EUR", "overdraft_limit": -10}
 TRANSFER = {"type": "transfer", "from_account_id": "bob", "to_account_id": "carol"}

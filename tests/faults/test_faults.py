@@ -10,10 +10,10 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from conditional_writes.client import CONFIG
 from tests.faults.every_call import NotStruck, violations
 from tests.faults.every_pair import strike_every_pair
-from tests.faults.faults import EVERY_ATTEMPT, FOR_TRANSACTIONS, Fault, Faults, FaultsAt, Killed, RandomFaults
-from tests.faults.plays import Played
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import create_tables, scan
+from tests.faults.scenarios import Played
+from tests.support.faults import EVERY_ATTEMPT, FOR_TRANSACTIONS, Fault, Faults, FaultsAt, Killed, RandomFaults
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_tables, scan
 
 _numbers = itertools.count(1)
 

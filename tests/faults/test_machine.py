@@ -14,7 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.faults.machine import Machine
 from tests.faults.system import System, Tally
-from tests.local_aws.server import Endpoint
+from tools.local_aws.server import Endpoint
 
 SEED = int(os.environ.get("TELLER_SEED", "20261121"))
 SOAK_SECONDS = float(os.environ.get("TELLER_SOAK_SECONDS", "0"))

@@ -29,8 +29,8 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from tests.faults.faults import Fault, Faults, _answer, between_tries
-from tests.local_aws.server import Endpoint
+from tests.support.faults import Fault, Faults, _answer, between_tries
+from tools.local_aws.server import Endpoint
 
 _numbers = itertools.count(1)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.e2e.bank import Bank
-from tests.local_aws import server, stack
-from tests.local_aws.server import CACHE, LocalAwsError, free_port, running
-from tests.soak.nights import RETRY_SETTINGS, TIMEOUT_SECONDS
 from tests.soak.report import write_report
 from tests.soak.run import Plan, Soaked, soak
+from tests.soak.scheduled_runs import TIMEOUT_SECONDS
 from tests.soak.watch import Sample, StillWaiting
+from tests.support.deployed import RETRY_SETTINGS, Bank
+from tools.local_aws import server, stack
+from tools.local_aws.server import CACHE, LocalAwsError, free_port, running
 
 PARAMETERS = {"MaxReceiveCount": 50, "MaximumConcurrency": 4}
 """Each death uses up a delivery, and these are many more than the template's six are meant for. Four batches of each

@@ -9,7 +9,7 @@ import matplotlib as mpl
 from matplotlib import pyplot
 
 from tests.soak.run import Soaked
-from tests.soak.sent import counted
+from tests.soak.workload import counted
 
 BUCKET_SECONDS = 5.0
 

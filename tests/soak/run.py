@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tests.e2e.bank import Bank
-from tests.local_aws import checker, profiles_checker
-from tests.local_aws.checker import Books
-from tests.local_aws.dead_letters import DeadLetter
-from tests.local_aws.jobs import function_name, wrongly_charged
-from tests.local_aws.profiles_checker import Profiles
-from tests.soak.nights import JOBS, Nights, charged_twice
-from tests.soak.sent import Sent, what_is_sent
-from tests.soak.told import Told, read_log
+from tests.checkers import books as books_checker
+from tests.checkers import profiles as profiles_checker
+from tests.checkers.books import Books
+from tests.checkers.profiles import Profiles
+from tests.checkers.windows import charged_twice, wrongly_charged
+from tests.soak.function_logs import Told, read_log
+from tests.soak.process_killer import Weather
+from tests.soak.scheduled_runs import JOBS, Nights
 from tests.soak.watch import Sample, Watch
-from tests.soak.weather import Weather
+from tests.soak.workload import Sent, what_is_sent
+from tests.support.deployed import Bank
+from tools.local_aws.jobs import function_name
+from tools.local_aws.queues import DeadLetter
 
 LETTERS_CLAIMS = ("the queues drain", "dead letters are poison only")
 NIGHTS_CLAIMS = (
@@ -141,7 +143,7 @@ def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> S
         again,
         _found(sent, at_rest)
         | {
-            NIGHTS_CLAIMS: wrong_nights + charged_twice(at_rest.books),
+            NIGHTS_CLAIMS: [*wrong_nights, *charged_twice(at_rest.books)],
             AGAIN_CLAIMS: list(_changed(at_rest, _at_rest(bank), {*again.transactions, *again.updates})),
         },
     )
@@ -180,9 +182,9 @@ def _found(sent: Sent, at_rest: AtRest) -> dict[Sequence[str], list[str]]:
     profiles = {name: profile for name, profile in at_rest.profiles.items() if name.startswith("soak-")}
     latest = profiles_checker.upserted(sent.updates, at_rest.unfit)
     return {
-        checker.CLAIMS: [
-            *checker.violations(at_rest.books),
-            *checker.vanished(sent.transactions, at_rest.books, at_rest.refused),
+        books_checker.CLAIMS: [
+            *books_checker.violations(at_rest.books),
+            *books_checker.vanished(sent.transactions, at_rest.books, at_rest.refused),
         ],
         profiles_checker.CLAIMS: [
             *profiles_checker.violations(profiles, latest),
@@ -191,7 +193,7 @@ def _found(sent: Sent, at_rest: AtRest) -> dict[Sequence[str], list[str]]:
         LETTERS_CLAIMS: [
             f"a dead letter is no poison, or has no reason: {letter}"
             for letter in at_rest.refused
-            if not checker.is_poison(letter)
+            if not books_checker.is_poison(letter)
         ],
     }
 
