@@ -68,7 +68,7 @@ def test_it_finds(plant: Callable[[Books], object], sentence: str, whole: bool) 
     assert any(violation.startswith(sentence) for violation in found), found
 
 
-def test_a_group_may_be_missing_only_where_a_fault_struck() -> None:
+def test_a_group_may_be_missing_only_if_a_fault_was_injected() -> None:
     predicted = predict(BEFORE, BATCH, 4)
     assert not list(surprises(predicted, BEFORE, post(BEFORE, OPEN_B), whole=False))
     assert list(surprises(predicted, BEFORE, post(BEFORE, OPEN_B), whole=True))

@@ -504,7 +504,7 @@ def test_a_fault_never_makes_one_lose_to_oneself(table: Table, mine: Any, fault:
         lock = acquire(mine)
         lock.refresh(90)
         lock.release()
-    assert faults.struck
+    assert faults.injected
     acquire(table.locks())
 
 

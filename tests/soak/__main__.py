@@ -83,7 +83,7 @@ def _about(plan: Plan) -> list[str]:
         " any of them, and now and then all. A batch comes back after"
         f" {plan.visibility_seconds} s, not eight minutes; a job's lease lasts {TIMEOUT_SECONDS + 2} s, not 122.",
         f"Every {plan.seconds_between_nights:g} s a night passed: both jobs for a day of their own, delivered twice.",
-        "What a killed invocation posted is in the journal, and in no metric: conflicts are those that were told.",
+        "What a killed invocation posted is in the journal, and in no metric: conflicts are those that were logged.",
         f"Seed {plan.seed}.",
     ]
 

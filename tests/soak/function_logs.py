@@ -1,6 +1,6 @@
-"""What the functions told of themselves, in their logs: invocations, and the metrics of those that ended.
+"""The functions' logs: invocations, and the metrics of those that ended.
 
-What was killed told nothing: its conflicts, and what it posted, are in no metric.
+A killed invocation logged no metrics: its conflicts and what it posted are in none.
 """
 
 import json
@@ -17,7 +17,7 @@ SLICE = timedelta(seconds=15)
 
 
 @dataclass(frozen=True)
-class Told:
+class FunctionLog:
     invocations: int
     lines: list[dict[str, Any]]
 
@@ -32,14 +32,14 @@ class Told:
                 yield line["_aws"]["Timestamp"] / 1000, int(sum(line["Conflicts"]))
 
 
-def read_log(stack: Stack, function_name: str, start: float, end: float) -> Told:
+def read_log(stack: Stack, function_name: str, start: float, end: float) -> FunctionLog:
     """Between two times, in seconds since the epoch."""
     invocations, lines = 0, []
     for event in _events(stack, function_name, datetime.fromtimestamp(start, UTC), datetime.fromtimestamp(end, UTC)):
         invocations += event.startswith("START ")
         if event.startswith("{") and event.endswith("}"):  # the last line of what was killed may be cut off
             lines.append(json.loads(event))
-    return Told(invocations, lines)
+    return FunctionLog(invocations, lines)
 
 
 def _events(stack: Stack, function_name: str, start: datetime, end: datetime) -> Iterator[str]:

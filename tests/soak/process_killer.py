@@ -1,7 +1,7 @@
-"""The weather: function processes killed with SIGKILL, at random moments of the work: mostly one, now and then all.
+"""The process killer: SIGKILL to function processes at random moments of the work, mostly one, now and then all.
 
-The moments are counted in messages, not in seconds: where starting a function anew takes long, a storm by the clock
-would kill each before it did anything.
+The moments are counted in messages, not in seconds: where starting a function anew takes long, kills by the clock
+would end each before it did anything.
 
 A killed worker of ministack's is what a lost execution environment is on AWS: its invocation fails, its batch stays
 invisible for the queue's visibility timeout and comes back, a delivery used up. What is ministack's own: it lets an
@@ -19,22 +19,22 @@ ALL_AT_ONCE_SHARE = 0.03
 
 
 @dataclass
-class Weather:
+class ProcessKiller:
     """`killed_at`: a time for each process that was, in seconds since the epoch."""
 
     bank: Bank
     choose: random.Random
     mean_messages_between_kills: float
     killed_at: list[float] = field(default_factory=list)
-    next_strike: float = 0.0
+    next_kill: float = 0.0
 
-    def goes_on(self, messages_done: int) -> None:
-        """Strikes if as many messages are done as had to be."""
-        if messages_done >= self.next_strike:
-            self.next_strike = messages_done + self.choose.expovariate(1 / self.mean_messages_between_kills)
-            self._strike()
+    def progressed(self, messages_done: int) -> None:
+        """Kills if as many messages are done as had to be."""
+        if messages_done >= self.next_kill:
+            self.next_kill = messages_done + self.choose.expovariate(1 / self.mean_messages_between_kills)
+            self._kill()
 
-    def _strike(self) -> None:
+    def _kill(self) -> None:
         processes = self.bank.function_processes()
         if processes and self.choose.random() >= ALL_AT_ONCE_SHARE:
             processes = [self.choose.choice(processes)]

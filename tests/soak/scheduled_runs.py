@@ -31,7 +31,7 @@ FIRST_NIGHT = datetime(2026, 4, 1, 2, tzinfo=UTC)
 
 
 @dataclass
-class Nights:
+class ScheduledRuns:
     """`passed`: the scheduled times so far, a day apart. `given_again`: dead-lettered events, as an operator would."""
 
     deployed: Stack

@@ -1,4 +1,4 @@
-"""What is sent: a long believable day of transactions and of profile updates, a fifth of each repeated."""
+"""The workload: a long believable day of transactions and of profile updates, a fifth of each repeated."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ REPEATED_SHARE = 0.2
 
 
 @dataclass(frozen=True)
-class Sent:
+class Workload:
     """The messages' bodies, in the order they're sent in."""
 
     transactions: list[str]
     updates: list[str]
 
 
-def what_is_sent(transactions: int, seed: int) -> Sent:
+def make_workload(transactions: int, seed: int) -> Workload:
     """The same for the same seed. A profile update for every five transactions; three in a hundred of all are junk."""
     accounts = 20 + transactions // 100
     day = believable_day(transactions, accounts, seed, REPEATED_SHARE)
     updates = believable_updates(transactions // 5, accounts, seed, REPEATED_SHARE)
-    return Sent([_renamed(body) for body in day], [_renamed(body) for body in updates])
+    return Workload([_renamed(body) for body in day], [_renamed(body) for body in updates])
 
 
 def _renamed(body: str) -> str:
@@ -37,11 +37,11 @@ def junk(bodies: Sequence[str], decode: Callable[[str], object]) -> list[str]:
     return [body for body in bodies if is_invalid(decode, body)]
 
 
-def counted(sent: Sent) -> dict[str, tuple[int, int, int]]:
+def counted(workload: Workload) -> dict[str, tuple[int, int, int]]:
     """Of each queue: messages, those of them that repeat another, and junk."""
     return {
-        "transactions": _counted(sent.transactions, messages.decode),
-        "profile updates": _counted(sent.updates, profiles.decode),
+        "transactions": _counted(workload.transactions, messages.decode),
+        "profile updates": _counted(workload.updates, profiles.decode),
     }
 
 

@@ -43,7 +43,7 @@ class Faults:
     def __init__(self, fault: Fault | None = None, at: int = 0) -> None:
         self.fault, self.at = fault, at
         self.calls: list[str] = []
-        self.struck: Counter[Fault] = Counter()
+        self.injected: Counter[Fault] = Counter()
         self._dead = False
         self._lock = threading.Lock()
         self._call = threading.local()
@@ -88,14 +88,14 @@ class Faults:
                 fault = self._call.fault
                 if fault is None:
                     return None
-                self.struck[fault] += 1
+                self.injected[fault] += 1
             if fault not in EVERY_ATTEMPT:
                 self._call.fault = None
-            return self._strike(fault, request, send)
+            return self._inject(fault, request, send)
 
         return before_send
 
-    def _strike(self, fault: Fault, request: AWSPreparedRequest, send: Any) -> AWSResponse:
+    def _inject(self, fault: Fault, request: AWSPreparedRequest, send: Any) -> AWSResponse:
         match fault:
             case Fault.KILLED_BEFORE:
                 self._die()
@@ -159,11 +159,11 @@ class RandomFaults(Faults):
 
 
 @contextlib.contextmanager
-def play_after_play() -> Iterator[None]:
-    """For hundreds of plays of one worker in one process: none pauses, and none is out of retries for those before.
+def scenario_after_scenario() -> Iterator[None]:
+    """For hundreds of scenarios of one worker in one process: no pauses, and for each the SDK's whole quota of retries.
 
     The library pauses for the sake of other workers. The SDK's quota of retries lasts a process for dozens of faults,
-    and a play has one or two.
+    and a scenario has one or two.
     """
     paused = types.SimpleNamespace(sleep=lambda seconds: None, monotonic=time.monotonic)
     with (

@@ -1,4 +1,4 @@
-"""Plays: a function does its work while faults strike, is called again until nothing is left to do, and is judged."""
+"""Scenarios: a function works while faults are injected, and is called until nothing is left to do; then judged."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tests.support.faults import Faults, FaultsAt
 
 
-class Played(NamedTuple):
+class ScenarioResult(NamedTuple):
     """What is left once all is quiet. `wrong` has a sentence for each thing that isn't as it must be."""
 
     faults: Faults
@@ -14,5 +14,5 @@ class Played(NamedTuple):
     wrong: list[str]
 
 
-type Play = Callable[[FaultsAt], Played]
-"""Always begins with the same tables, and a function that knows nothing of the plays before."""
+type Scenario = Callable[[FaultsAt], ScenarioResult]
+"""Always begins with the same tables, and a function that knows nothing of the scenarios before."""

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 
 from tests.checkers.books import read_books, violations
-from tests.faults.scenarios import Played
+from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.scheduled import run_until_done
 from tests.support.faults import FaultsAt
 from tools.local_aws.functions import Queue, charge_overdraft_interest, process_transactions, record
@@ -32,7 +32,7 @@ class Charging:
         posted_in_between: bool = False,
     ) -> None:
         self._aws, self._dynamodb, self._posted_in_between = aws, dynamodb, posted_in_between
-        prefix = f"charging-play-{next(_numbers)}"
+        prefix = f"charging-scenario-{next(_numbers)}"
         self._tables, self._locks_table = create_tables(dynamodb, prefix), create_locks_table(dynamodb, prefix)
         self._poster = process_transactions(aws, self._tables, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
         self._function = charge_overdraft_interest(
@@ -57,7 +57,7 @@ class Charging:
             for table in (self._tables.accounts, self._tables.journal, self._locks_table)
         }
 
-    def __call__(self, faults: FaultsAt) -> Played:
+    def __call__(self, faults: FaultsAt) -> ScenarioResult:
         for table, items in self._there.items():
             refill(self._dynamodb, table, items)
         function, sent = self._function, list[str]()
@@ -78,7 +78,7 @@ class Charging:
         charged = [entry.account_id for entry in books.entries if entry.transaction_id.startswith("overdraft-interest")]
         wrong += [f"charged: {sorted(charged)}"] if len(charged) != len(set(charged)) else []
         wrong += [f"sent and not charged: {body}" for body in sent if json.loads(body)["account_id"] not in charged]
-        return Played(faults, {name: account.balance for name, account in books.accounts.items()}, wrong)
+        return ScenarioResult(faults, {name: account.balance for name, account in books.accounts.items()}, wrong)
 
     def _post(self, bodies: list[str]) -> None:
         Queue(list(map(record, bodies))).deliver_until_quiet(self._poster)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from tests.checkers.books import Books, read_books, violations
-from tests.faults.scenarios import Played
-from tests.faults.scenarios.queues import a_rival_first, deliver_until_quiet, wrongly_queued
+from tests.faults.scenarios import ScenarioResult
+from tests.faults.scenarios.queues import competing_worker_first, deliver_until_quiet, wrongly_queued
 from tests.support.faults import FaultsAt
 from tools.local_aws.functions import Queue, process_transactions, record
 from tools.local_aws.queues import take_dead_letters
@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 class Posting:
     """Of `batch`, in which `dead` are the bodies that can never be posted.
 
-    With a rival: SQS delivers twice, and another worker commits the same batch after this one's read.
+    With a competing worker: SQS delivers twice, and that one commits the same batch after this one's read.
     """
 
     def __init__(
@@ -30,28 +30,32 @@ class Posting:
         batch: Sequence[object],
         dead: Sequence[str],
         *,
-        rival: bool = False,
+        competing_worker: bool = False,
         maximum_deliveries: int = 6,
     ) -> None:
         self._aws, self._dynamodb, self._batch, self._dead = aws, dynamodb, batch, dead
-        self._tables = create_tables(dynamodb, f"posting-play-{next(_numbers)}")
+        self._tables = create_tables(dynamodb, f"posting-scenario-{next(_numbers)}")
         settings = {"MAX_RECEIVE_COUNT": str(maximum_deliveries), "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
         self._function = process_transactions(aws, self._tables, dynamodb, **settings)
-        self._rival = process_transactions(aws, self._tables, dynamodb, **settings) if rival else None
+        self._competing_worker = (
+            process_transactions(aws, self._tables, dynamodb, **settings) if competing_worker else None
+        )
 
-    def __call__(self, faults: FaultsAt) -> Played:
+    def __call__(self, faults: FaultsAt) -> ScenarioResult:
         for table in (self._tables.accounts, self._tables.journal):
             refill(self._dynamodb, table)
         queue = Queue([record(message) for message in self._batch])
         client = self._function.ledger.client
         with contextlib.ExitStack() as stack:
-            if self._rival:
-                stack.enter_context(a_rival_first(client, "TransactWriteItems", self._rival, queue.records))
+            if self._competing_worker:
+                stack.enter_context(
+                    competing_worker_first(client, "TransactWriteItems", self._competing_worker, queue.records)
+                )
             deliver_until_quiet(self._function, queue, faults, client, self._function.sqs)
         books = read_books(self._dynamodb, self._tables)
         letters = take_dead_letters(self._aws, self._function.DEAD_LETTER_QUEUE_URL)
         wrong = [*violations(books), *wrongly_queued(queue, letters, self._dead)]
-        return Played(faults, _outcomes(books), wrong)
+        return ScenarioResult(faults, _outcomes(books), wrong)
 
 
 def _outcomes(books: Books) -> dict[tuple[str, str], tuple[str, str | None, Decimal, Decimal, int]]:

@@ -12,8 +12,8 @@ from conditional_writes import upserts
 from conditional_writes.items import from_dynamodb
 from ledger.profiles import decode
 from tests.checkers.profiles import latest, read_profiles, violations
-from tests.faults.scenarios import Played
-from tests.faults.scenarios.queues import a_rival_first, deliver_until_quiet, wrongly_queued
+from tests.faults.scenarios import ScenarioResult
+from tests.faults.scenarios.queues import competing_worker_first, deliver_until_quiet, wrongly_queued
 from tests.support.faults import FaultsAt
 from tools.local_aws.functions import Queue, invoke, record, upsert_profiles
 from tools.local_aws.queues import take_dead_letters
@@ -35,7 +35,7 @@ def update(account_id: str, path: str, seconds: float | None, *removed: str, **e
 class Upserting:
     """Of `batch`, in which `dead` are the bodies that can never be upserted, where `there` was upserted before.
 
-    With `rivals` another worker upserts those after this one began.
+    With `competing` messages another worker upserts those after this one began.
     """
 
     def __init__(
@@ -46,11 +46,12 @@ class Upserting:
         batch: Sequence[object],
         dead: Sequence[str],
         *,
-        rivals: Sequence[object] = (),
+        competing: Sequence[object] = (),
     ) -> None:
-        self._aws, self._dynamodb, self._batch, self._dead, self._rivals = aws, dynamodb, batch, dead, rivals
-        self._table = create_profiles_table(dynamodb, f"upserting-play-{next(_numbers)}")
-        self._function, self._rival = (
+        self._aws, self._dynamodb, self._batch, self._dead = aws, dynamodb, batch, dead
+        self._competing_messages = competing
+        self._table = create_profiles_table(dynamodb, f"upserting-scenario-{next(_numbers)}")
+        self._function, self._competing_worker = (
             upsert_profiles(aws, self._table, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL") for _ in range(2)
         )
         recent = upserts._Recent()
@@ -58,10 +59,10 @@ class Upserting:
             assert not invoke(self._function, map(record, there))
         self._learned = dict(recent._depths)
         self._there = list(scan(dynamodb, self._table))
-        bodies = [one if isinstance(one, str) else json.dumps(one) for one in (*there, *batch, *rivals)]
+        bodies = [one if isinstance(one, str) else json.dumps(one) for one in (*there, *batch, *competing)]
         self._winners = latest((decode(body), SENT_AT) for body in bodies if body not in dead)
 
-    def __call__(self, faults: FaultsAt) -> Played:
+    def __call__(self, faults: FaultsAt) -> ScenarioResult:
         refill(self._dynamodb, self._table, self._there)
         queue = Queue([record(message, sent_at=SENT_AT) for message in self._batch])
         client = self._function.profiles.client
@@ -69,13 +70,13 @@ class Upserting:
         recent._depths.update(self._learned)
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(upserts, "_recent", recent))
-            if self._rivals:
-                records = [record(message, sent_at=SENT_AT) for message in self._rivals]
-                stack.enter_context(a_rival_first(client, "UpdateItem", self._rival, records))
+            if self._competing_messages:
+                records = [record(message, sent_at=SENT_AT) for message in self._competing_messages]
+                stack.enter_context(competing_worker_first(client, "UpdateItem", self._competing_worker, records))
             deliver_until_quiet(self._function, queue, faults, client, self._function.sqs)
         letters = take_dead_letters(self._aws, self._function.DEAD_LETTER_QUEUE_URL)
         wrong = [*violations(read_profiles(self._dynamodb, self._table), self._winners)]
-        return Played(faults, self._left(), wrong + wrongly_queued(queue, letters, self._dead))
+        return ScenarioResult(faults, self._left(), wrong + wrongly_queued(queue, letters, self._dead))
 
     def _left(self) -> dict[str, Any]:
         """The profiles with their clocks, without the marks of which write was the last."""

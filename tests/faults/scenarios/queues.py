@@ -1,4 +1,4 @@
-"""What the plays of functions on queues have in common."""
+"""What the scenarios of functions on queues have in common."""
 
 import contextlib
 import threading
@@ -21,14 +21,16 @@ def deliver_until_quiet(function: ModuleType, queue: Queue, faults: Faults, *cli
 
 
 @contextlib.contextmanager
-def a_rival_first(client: Any, operation: str, rival: ModuleType, records: Sequence[dict[str, Any]]) -> Iterator[None]:
+def competing_worker_first(
+    client: Any, operation: str, competing: ModuleType, records: Sequence[dict[str, Any]]
+) -> Iterator[None]:
     """Before the client's first call of this operation another worker does the work of these records."""
     lock, waiting = threading.Lock(), [records]
 
     def deliver(**_: Any) -> None:
         with lock:  # the other threads wait, too: or it were chance how many calls there are
             if waiting:
-                invoke(rival, waiting.pop())
+                invoke(competing, waiting.pop())
 
     event = f"before-call.dynamodb.{operation}"
     client.meta.events.register(event, deliver)

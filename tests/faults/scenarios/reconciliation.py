@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conditional_writes.items import from_dynamodb
-from tests.faults.scenarios import Played
+from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.scheduled import LEASE_SECONDS, run_until_done
 from tests.support.faults import FaultsAt
 from tools.local_aws.functions import Context, Queue, process_transactions, reconcile_accounts, record
@@ -26,14 +26,14 @@ class Reconciling:
         self, aws: Endpoint, dynamodb: Endpoint, messages: Sequence[object], *, accounts: int, accounts_per_step: int
     ) -> None:
         self._dynamodb, self._accounts = dynamodb, accounts
-        prefix = f"reconciling-play-{next(_numbers)}"
+        prefix = f"reconciling-scenario-{next(_numbers)}"
         tables, self._locks_table = create_tables(dynamodb, prefix), create_locks_table(dynamodb, prefix)
         poster = process_transactions(aws, tables, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
         Queue(list(map(record, messages))).deliver_until_quiet(poster)
         self._function = reconcile_accounts(dynamodb, tables, self._locks_table, POWERTOOLS_LOG_LEVEL="CRITICAL")
         self._function.ACCOUNTS_PER_STEP = accounts_per_step
 
-    def __call__(self, faults: FaultsAt) -> Played:
+    def __call__(self, faults: FaultsAt) -> ScenarioResult:
         refill(self._dynamodb, self._locks_table)
         outcome, clock = run_until_done(self._function, EVENT, faults, self._function.client)
         records = self._records()
@@ -46,7 +46,7 @@ class Reconciling:
         again = self._function.lambda_handler(EVENT, Context())["outcome"]
         wrong += [] if again == "DoneBefore" else [f"delivered once more it ended with {again!r}"]
         wrong += [] if records == self._records() else [f"delivered once more it left {self._records()}, not {records}"]
-        return Played(faults, sorted(records), wrong)
+        return ScenarioResult(faults, sorted(records), wrong)
 
     def _records(self) -> dict[str, Any]:
         items = map(from_dynamodb, scan(self._dynamodb, self._locks_table))
