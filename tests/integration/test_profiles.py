@@ -10,10 +10,10 @@ import pytest
 
 from conditional_writes import upserts
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.function import Context, Queue, again, invoke, metric_totals, record, upsert_profiles
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import create_profiles_table, scan
+from tools.local_aws.functions import Context, Queue, again, invoke, metric_totals, record, upsert_profiles
+from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_profiles_table, scan
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _numbers = itertools.count(1)

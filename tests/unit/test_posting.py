@@ -22,8 +22,7 @@ from ledger.journal import Outcome
 from ledger.messages import Message
 from ledger.posting import Delivery, Ledger, PayloadChanged, grouped_by_account, idempotency_config
 from ledger.rules import UnknownAccount
-from tests.local_aws.function import Context
-from tests.unit.samples import (
+from tests.support.samples import (
     ALICE,
     BOB,
     NOW,
@@ -34,8 +33,9 @@ from tests.unit.samples import (
     payment,
     transfer,
 )
-from tests.unit.strategies import any_message, messages_of
+from tests.support.strategies import any_message, messages_of
 from tests.unit.stubs import Stubbed
+from tools.local_aws.functions import Context
 
 idempotency = idempotency_config()
 idempotency.register_lambda_context(Context())

@@ -16,10 +16,10 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.upserts import REMOVED, MapEntry, upsert
 from ledger.decoding import MAXIMUM_BODY_BYTES, InvalidMessage
 from ledger.profiles import ProfileUpdate, decode
-from tests.unit import refusals
-from tests.unit.refusals import NOT_FOR_SQS, REASON_CHARACTERS
-from tests.unit.samples import in_json, profile_body
-from tests.unit.strategies import exact_numbers, profile_updates
+from tests.support import refusals
+from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
+from tests.support.samples import in_json, profile_body
+from tests.support.strategies import exact_numbers, profile_updates
 
 reason_of = functools.partial(refusals.reason_of, decode)
 
