@@ -47,7 +47,7 @@ mutations: setup
 check: setup
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy layers/conditional_writes/conditional_writes layers/ledger/ledger functions/*/app.py tests/typing
+	.venv/bin/mypy layers/conditional_writes/conditional_writes layers/workers/workers layers/ledger/ledger functions/*/app.py tests/typing
 	.venv-tools/bin/sam validate --lint
 
 # Pins anew what the requirements.in files ask for.
@@ -67,7 +67,7 @@ setup: .venv/made .venv-tools/made
 	@echo "Making .venv: what the functions and their tests import"
 	@$(PYTHON) -m venv --clear .venv
 	@.venv/bin/python $(PIP) -r tests/requirements.txt
-	@printf '%s\n' '$(CURDIR)/layers/conditional_writes' '$(CURDIR)/layers/ledger' \
+	@printf '%s\n' '$(CURDIR)/layers/conditional_writes' '$(CURDIR)/layers/workers' '$(CURDIR)/layers/ledger' \
 	  > .venv/lib/python3.13/site-packages/layers.pth
 	@touch $@
 
