@@ -51,7 +51,10 @@ class Queue(NamedTuple):
         """As a function's environment names it: QUEUE_URL, DEAD_LETTER_QUEUE_URL and MAX_RECEIVE_COUNT."""
         variables = os.environ
         return cls(
-            sqs_client(), variables["QUEUE_URL"], variables["DEAD_LETTER_QUEUE_URL"], int(variables["MAX_RECEIVE_COUNT"])
+            sqs_client(),
+            variables["QUEUE_URL"],
+            variables["DEAD_LETTER_QUEUE_URL"],
+            int(variables["MAX_RECEIVE_COUNT"]),
         )
 
 
