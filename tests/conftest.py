@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from conditional_writes import upserts
+from conditional_writes.upserts import strategies
 from tests.local_aws import server
 from tests.local_aws.server import Endpoint, LocalAwsError, free_port, running
 from tests.local_aws.tables import Tables, create_tables
@@ -51,4 +51,4 @@ def tables(dynamodb: Endpoint) -> Tables:
 @pytest.fixture
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known yet of any profile."""
-    monkeypatch.setattr(upserts, "_recent", upserts._Recent())
+    monkeypatch.setattr(strategies, "recent_depths", strategies.RecentDepths())
