@@ -3,12 +3,12 @@
 import itertools
 import json
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from conditional_writes import upserts
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from tools.local_aws.functions import Context, Queue, again, invoke, metric_totals, record, upsert_profiles
 from tools.local_aws.queues import take_dead_letters
@@ -99,7 +99,7 @@ def test_maps_are_made_on_the_way_and_values_read_exactly(function: ModuleType, 
         limits + '{"atm": 0.1000000000000000055511151231257827021, "all": [1, {"x": null}], "none": {}, "big": 1E+38}}'
     )
     assert not invoke(function, [record(body), record(update({"theme": "dark"}))])
-    exact = json.loads("0.1000000000000000055511151231257827021", parse_float=upserts.Decimal)
+    exact = json.loads("0.1000000000000000055511151231257827021", parse_float=Decimal)
     values = {"atm": exact, "all": [1, {"x": None}], "none": {}, "big": 10**38}
     assert profile(dynamodb, table) == {"limits": {"card": {"day": values}}, "preferences": {"theme": "dark"}}
 

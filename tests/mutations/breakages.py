@@ -141,16 +141,16 @@ BREAKAGES = [
     ),
     Breakage(
         "an earlier write of an entry overwrites a later",
-        f"{LIBRARY}/upserts/__init__.py",
-        "fails.append(at_least((attribute, name), clock))\n",
+        f"{LIBRARY}/upserts/plan.py",
+        "draft.forbidden.append(at_least((attribute, name), new))\n",
         "pass\n",
         (UPSERTS,),
     ),
     Breakage(
         "a map that is taken for missing is overwritten",
-        f"{LIBRARY}/upserts/__init__.py",
-        "            holds.append(absent(node))\n            values[node] = {}\n",
-        "            values[node] = {}\n",
+        f"{LIBRARY}/upserts/plan.py",
+        "            draft.required.append(absent(path))\n            draft.values[path] = {}\n",
+        "            draft.values[path] = {}\n",
         (UPSERTS,),
     ),
     Breakage(
