@@ -9,12 +9,12 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
+from ledger.posting import Delivery, Ledger, idempotency_config
 from rich.console import Console
 from rich.table import Table
 
 from conditional_writes import Deadline, dynamodb_client
-from ledger.messages import OpenAccount, Transaction
-from ledger.posting import Delivery, Ledger, idempotency_config
+from ledger.core.transaction_types import OpenAccount, Transaction
 from tests.checkers.books import read_books, violations
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint, free_port, ministack, running

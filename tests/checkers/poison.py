@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ledger.decoding import InvalidMessage
+from ledger.core.refusals import InvalidMessage
 
 
 def is_invalid(decode: Callable[[str], object], body: str) -> bool:

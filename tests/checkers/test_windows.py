@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ledger.accounts import Account, AccountStatus
-from ledger.journal import Entry, Outcome
+from ledger.core.accounts import Account, AccountStatus
+from ledger.core.journal import JournalEntry, Outcome
 from tests.checkers.books import Books
 from tests.checkers.windows import Run, charged_twice, done_again, forgotten, misreported, uncharged, undone
 
@@ -18,11 +18,13 @@ FIRST, SECOND = "2026-03-01T02:00:00+00:00", "2026-03-02T02:00:00+00:00"
 REPORT = f"{RECONCILE} {FIRST}"
 
 
-def charged(account_id: str, day: str, suffix: str = "") -> Entry:
+def charged(account_id: str, day: str, suffix: str = "") -> JournalEntry:
     transaction_id = f"overdraft-interest-{day}-{account_id}{suffix}"
     request = {"type": "charge_interest", "transaction_id": transaction_id, "account_id": account_id}
     request |= {"annual_rate": "0.365", "occurred_at": f"{day}T00:00:00+00:00"}
-    return Entry(account_id, transaction_id, request, "", Outcome("POSTED", None, Decimal(-1), Decimal(-101), 2, ""))
+    return JournalEntry(
+        account_id, transaction_id, request, "", Outcome("POSTED", None, Decimal(-1), Decimal(-101), 2, "")
+    )
 
 
 @dataclass

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from ledger.profiles import decode
+from ledger.core.profile_messages import decode
 from tests.checkers.profiles import Profiles, is_poison, upserted, vanished, violations
 from tests.support.deployed import Bank, metrics
 from tools.local_aws.profiles_day import believable_updates

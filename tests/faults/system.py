@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from unittest import mock
 
-from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import Item, from_dynamodb
 from tests.checkers.books import Books, read_books
 from tests.checkers.history import History
@@ -34,6 +33,7 @@ from tools.local_aws.functions import (
 from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
+from workers.invocation import RESERVED_SECONDS
 
 TRANSACTIONS, PROFILES = "transactions", "profiles"
 CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"

@@ -20,7 +20,6 @@ from aws_lambda_powertools.utilities.batch.exceptions import UnexpectedBatchType
 from hypothesis import HealthCheck, given, settings
 
 from conditional_writes.items import from_dynamodb
-from conditional_writes.jobs import InvalidEvent
 from ledger import messages, profiles
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import read_books, violations
@@ -48,6 +47,7 @@ from tools.local_aws.meter import Meter
 from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
+from workers.scheduled_jobs import InvalidEvent
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -188,7 +188,7 @@ def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lo
     def is_posted(body: str) -> bool:
         message = messages.decode(body)
         entries = [entry(account_id, message.transaction_id) for account_id in message.account_ids]
-        return all(found is not None and found["request"] == message.request() for found in entries)
+        return all(found is not None and found["request"] == message.canonical_payload() for found in entries)
 
     @unhurried
     @given(batches(TRANSACTIONS))

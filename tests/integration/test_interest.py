@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from conditional_writes import jobs
-from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.locks import LockTaken
 from tests.checkers.books import Books, read_books, violations
 from tests.support.clock import Clock
@@ -23,6 +22,7 @@ from tools.local_aws.functions import Queue, charge_overdraft_interest, process_
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import Tables, create_locks_table, create_tables
+from workers.invocation import RESERVED_SECONDS
 
 EVENT = {"job": "charge_overdraft_interest", "scheduled_time": "2026-03-01T00:00:00Z"}
 NEXT_DAY = EVENT | {"scheduled_time": "2026-03-02T00:00:00Z"}

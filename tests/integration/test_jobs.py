@@ -11,15 +11,15 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
 from conditional_writes import Conflict, Put, exists, jobs, key
-from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import from_dynamodb
-from conditional_writes.jobs import UNRESOLVED, InvalidEvent, Job, Step
 from conditional_writes.locks import LockLost, Locks, LockTaken, WindowDone
 from tests.support.clock import Clock
 from tests.support.faults import Killed
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table
+from workers.invocation import RESERVED_SECONDS
+from workers.scheduled_jobs import UNRESOLVED, InvalidEvent, Job, Step
 
 _numbers = itertools.count(1)
 EVENT = {"job": "count", "scheduled_time": "2026-03-01T02:00:00Z"}

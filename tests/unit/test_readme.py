@@ -2,7 +2,7 @@
 
 import re
 
-from ledger.profiles import ProfileUpdate, decode
+from ledger.core.profile_messages import ProfileUpdate, decode
 from tools.local_aws.server import PROJECT
 
 README = (PROJECT / "README.md").read_text()

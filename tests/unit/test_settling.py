@@ -7,11 +7,11 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
-from conditional_writes.sending import NotSent
 from conditional_writes.settling import Counts, GivenUp, Settling, receive_count
+
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
+from workers.sending import NotSent
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
 

@@ -10,7 +10,7 @@ from unittest import mock
 
 from conditional_writes.items import from_dynamodb
 from conditional_writes.upserts import strategies
-from ledger.profiles import decode
+from ledger.core.profile_messages import decode
 from tests.checkers.profiles import latest, read_profiles, violations
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.queues import competing_worker_first, deliver_until_quiet, wrongly_queued
