@@ -40,7 +40,7 @@ class Nights:
     )
     runs: list[Run] = field(
         default_factory=lambda: [
-            Run(CHARGE, FIRST, "GoesOn"),
+            Run(CHARGE, FIRST, "Continued"),
             Run(CHARGE, FIRST, "Killed"),
             Run(CHARGE, FIRST, "Done"),
             Run(RECONCILE, FIRST, "Killed"),
@@ -79,7 +79,7 @@ PLANTED: dict[str, tuple[Callable[[Nights], object], str]] = {
         f"{CHARGE} for {FIRST} was done before, and came to 'Done'",
     ),
     "a window begun again": (
-        lambda nights: nights.runs.append(Run(RECONCILE, FIRST, "GoesOn")),
+        lambda nights: nights.runs.append(Run(RECONCILE, FIRST, "Continued")),
         f"{RECONCILE} for {FIRST} was done before, and came to 'GoesOn'",
     ),
     "a window that only the job knows": (

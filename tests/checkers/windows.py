@@ -40,7 +40,7 @@ def done_again(runs: Sequence[Run]) -> Iterator[str]:
     """A sentence for each run that did something in a window that one before it had done."""
     done: set[tuple[str, str]] = set()
     for run in runs:
-        if (run.job, run.window) in done and run.outcome in {"Done", "GoesOn"}:
+        if (run.job, run.window) in done and run.outcome in {"Done", "Continued"}:
             yield f"{run.job} for {run.window} was done before, and came to {run.outcome!r}"
         if run.outcome in {"Done", "DoneBefore"}:
             done.add((run.job, run.window))

@@ -66,7 +66,7 @@ def test_a_job_calls_itself_until_it_is_done(bank: Bank, overdrawn: Books) -> No
     # With no time beyond what is kept for the last request, each invocation takes one step.
     lambda_.update_function_configuration(FunctionName=name, Timeout=int(RESERVED_SECONDS))
     try:
-        assert run_job(bank.stack, "reconcile_accounts", NEXT_NIGHT)["outcome"] == "GoesOn"
+        assert run_job(bank.stack, "reconcile_accounts", NEXT_NIGHT)["outcome"] == "Continued"
         until(lambda: _lock(bank)["windows_done"][-1] == NEXT_NIGHT.isoformat(), "the night is done")
     finally:
         lambda_.update_function_configuration(FunctionName=name, Timeout=120)

@@ -35,8 +35,8 @@ def upserting(aws: Endpoint) -> ModuleType:
 
 
 def cost_of(function: ModuleType, messages: list[Any], back: int = 0) -> Cost:
-    client = function.ledger.client if hasattr(function, "ledger") else function.profiles.client
-    meter = Meter(client, function.sqs)
+    client = function.poster.client if hasattr(function, "poster") else function.writer.client
+    meter = Meter(client, function.worker.queue.client)
     assert len(invoke(function, map(record, messages))) == back
     return Cost(dict(meter.requests), meter.write_units)
 

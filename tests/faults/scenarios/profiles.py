@@ -65,7 +65,7 @@ class Upserting:
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
         refill(self._dynamodb, self._table, self._there)
         queue = Queue([record(message, sent_at=SENT_AT) for message in self._batch])
-        client = self._function.profiles.client
+        client = self._function.writer.client
         recent = strategies.RecentDepths()  # what a process learned of the maps decides how many requests it takes
         recent._depths.update(self._learned)
         with contextlib.ExitStack() as stack:
@@ -73,8 +73,8 @@ class Upserting:
             if self._competing_messages:
                 records = [record(message, sent_at=SENT_AT) for message in self._competing_messages]
                 stack.enter_context(competing_worker_first(client, "UpdateItem", self._competing_worker, records))
-            deliver_until_quiet(self._function, queue, faults, client, self._function.sqs)
-        letters = take_dead_letters(self._aws, self._function.DEAD_LETTER_QUEUE_URL)
+            deliver_until_quiet(self._function, queue, faults, client, self._function.worker.queue.client)
+        letters = take_dead_letters(self._aws, self._function.worker.queue.dead_letter_url)
         wrong = [*violations(read_profiles(self._dynamodb, self._table), self._winners)]
         return ScenarioResult(faults, self._left(), wrong + wrongly_queued(queue, letters, self._dead))
 
