@@ -8,11 +8,11 @@ from decimal import Decimal
 from typing import Any
 
 MAXIMUM_ITEM_BYTES = 409_600
-"""400 kB: DynamoDB's limit."""
+"""DynamoDB's limit for an item: 400 kB."""
 
 
 def item_bytes(attributes: dict[str, Any]) -> int:
-    """`attributes` in DynamoDB's types, as boto3 sends them: `{"name": {"S": value}}`."""
+    """The size of an item in DynamoDB's types, as boto3 sends it: `{"name": {"S": value}}`."""
     return sum(len(name.encode()) + value_bytes(value) for name, value in attributes.items())
 
 
