@@ -18,11 +18,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.bank import until
-from tests.local_aws import stack
-from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.demo import waiting_messages
-from tests.local_aws.function import (
+from tests.checkers.profiles import Profiles, read_profiles
+from tests.support.deployed import until
+from tools.local_aws import stack
+from tools.local_aws.functions import (
     Context,
     Queue,
     charge_overdraft_interest,
@@ -31,10 +30,10 @@ from tests.local_aws.function import (
     record,
     upsert_profiles,
 )
-from tests.local_aws.profiles_checker import Profiles, read_profiles
-from tests.local_aws.sam_local import write_settings
-from tests.local_aws.server import PROJECT, TOOLS, Endpoint, free_port, ministack, running
-from tests.local_aws.tables import Tables, create_locks_table, create_profiles_table, create_tables, scan
+from tools.local_aws.queues import take_dead_letters, waiting_messages
+from tools.local_aws.sam_local import write_settings
+from tools.local_aws.server import PROJECT, TOOLS, Endpoint, free_port, ministack, running
+from tools.local_aws.tables import Tables, create_locks_table, create_profiles_table, create_tables, scan
 
 BASE_IMAGE = "public.ecr.aws/lambda/python"
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.e2e.bank import Bank, metrics, until
-from tests.local_aws.checker import Books, is_poison, vanished, violations
-from tests.local_aws.day import believable_day
-from tests.local_aws.dead_letters import DeadLetter
+from tests.checkers.books import Books, is_poison, vanished, violations
+from tests.support.deployed import Bank, metrics, until
+from tools.local_aws.day import believable_day
+from tools.local_aws.queues import DeadLetter
 
 
 @dataclass(frozen=True)

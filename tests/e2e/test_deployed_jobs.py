@@ -8,10 +8,11 @@ import pytest
 
 from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import from_dynamodb
-from tests.e2e.bank import Bank, until
-from tests.local_aws.checker import Books, violations
-from tests.local_aws.jobs import read_report, run_job, wrongly_charged
-from tests.local_aws.tables import scan
+from tests.checkers.books import Books, violations
+from tests.checkers.windows import wrongly_charged
+from tests.support.deployed import Bank, until
+from tools.local_aws.jobs import read_report, run_job
+from tools.local_aws.tables import scan
 
 NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 NEXT_NIGHT = NIGHT + timedelta(days=1)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pytest
 
 from ledger.profiles import decode
-from tests.e2e.bank import Bank, metrics
-from tests.local_aws.dead_letters import DeadLetter
-from tests.local_aws.profiles_checker import Profiles, is_poison, upserted, vanished, violations
-from tests.local_aws.profiles_day import believable_updates
+from tests.checkers.profiles import Profiles, is_poison, upserted, vanished, violations
+from tests.support.deployed import Bank, metrics
+from tools.local_aws.profiles_day import believable_updates
+from tools.local_aws.queues import DeadLetter
 
 PHOTO = "x" * 120_000
 PHOTOS = [

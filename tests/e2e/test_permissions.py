@@ -7,8 +7,8 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.e2e.bank import Bank, Line
-from tests.local_aws.server import REGION
+from tests.support.deployed import Bank, Line
+from tools.local_aws.server import REGION
 
 KEY = {"account_id": {"S": "somebody"}}
 LOCK_KEY = {"lock_key": {"S": "somebody's"}}

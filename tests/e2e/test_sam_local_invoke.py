@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.stage import Shown, in_process, sam_local_invoke
-from tests.local_aws.server import PROJECT
+from tools.local_aws.server import PROJECT
 
 # Building, deploying, and a container for each event: some two minutes.
 pytestmark = pytest.mark.timeout(900)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from tests.unit.refusals import NOT_FOR_SQS
+from tests.support.refusals import NOT_FOR_SQS
 
 SECRET = "hush-5f0c"
 LONG_SECRET = f"{'x' * 200}{SECRET}"
@@ -44,8 +44,20 @@ _NUMBERS = [
 ]
 _TEXTS = [
     *("", " ", "\ufeff", "\u0000", "\u2028", "\u202e", "\uffff", "\u00e9", "e\u0301", "\U0001f3e6" * 128, "a" * 129),
-    *("a.b", "a[0]", "#0", ":v", "~", "as_of ", 'as_of ["preferences"]', "NULL", "status", "size", "account_id"),
-    *("write_id", "version_id", "item_bytes", "version", "balance", "__proto__", "_aws", "{}", "[]", "%s", "'; --"),
+    *("a.b", "a[0]", "#0", ":v", "~", "cw:as_of ", 'cw:as_of ["preferences"]', "NULL", "status", "size", "account_id"),
+    *(
+        "cw:write_id",
+        "cw:version_id",
+        "cw:item_bytes",
+        "version",
+        "balance",
+        "__proto__",
+        "_aws",
+        "{}",
+        "[]",
+        "%s",
+        "'; --",
+    ),
     '\r\n{"level":"INFO","message":"injected"}',
     LONG_SECRET,
     LONG_SECRET * 100,

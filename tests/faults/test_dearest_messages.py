@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.benchmarks.meter import Meter
-from tests.benchmarks.slowest import SLOW
-from tests.local_aws.function import invoke, process_transactions, record, upsert_profiles
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import create_profiles_table, create_tables
-from tests.unit.samples import largest_transaction, largest_transfer
+from tests.support.samples import largest_transaction, largest_transfer
+from tests.support.slow_bodies import SLOW
+from tools.local_aws.functions import invoke, process_transactions, record, upsert_profiles
+from tools.local_aws.meter import Meter
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_profiles_table, create_tables
 
 BATCH = 10
 _numbers = itertools.count(1)

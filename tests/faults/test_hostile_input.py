@@ -22,7 +22,9 @@ from hypothesis import HealthCheck, given, settings
 from conditional_writes.items import from_dynamodb
 from conditional_writes.jobs import InvalidEvent
 from ledger import messages, profiles
-from tests.benchmarks.meter import Meter
+from tests.checkers import profiles as profiles_checker
+from tests.checkers.books import read_books, violations
+from tests.checkers.poison import is_invalid
 from tests.faults.hostile import (
     OPENINGS,
     SECRET,
@@ -33,10 +35,8 @@ from tests.faults.hostile import (
     no_batches,
     no_scheduled_events,
 )
-from tests.local_aws import profiles_checker
-from tests.local_aws.checker import read_books, violations
-from tests.local_aws.dead_letters import DeadLetter, is_invalid, take_dead_letters
-from tests.local_aws.function import (
+from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
+from tools.local_aws.functions import (
     Context,
     charge_overdraft_interest,
     process_transactions,
@@ -44,9 +44,10 @@ from tests.local_aws.function import (
     record,
     upsert_profiles,
 )
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
-from tests.unit.refusals import NOT_FOR_SQS, REASON_CHARACTERS
+from tools.local_aws.meter import Meter
+from tools.local_aws.queues import DeadLetter, take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -16,13 +16,13 @@ import pytest
 from conditional_writes import jobs
 from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.locks import LockTaken
-from tests.local_aws import function as functions
-from tests.local_aws.checker import Books, read_books, violations
-from tests.local_aws.clock import Clock
-from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.function import Queue, charge_overdraft_interest, process_transactions, record
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import Tables, create_locks_table, create_tables
+from tests.checkers.books import Books, read_books, violations
+from tests.support.clock import Clock
+from tools.local_aws import functions
+from tools.local_aws.functions import Queue, charge_overdraft_interest, process_transactions, record
+from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables, create_locks_table, create_tables
 
 EVENT = {"job": "charge_overdraft_interest", "scheduled_time": "2026-03-01T00:00:00Z"}
 NEXT_DAY = EVENT | {"scheduled_time": "2026-03-02T00:00:00Z"}

@@ -15,11 +15,11 @@ from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import from_dynamodb
 from conditional_writes.jobs import UNRESOLVED, InvalidEvent, Job, Step
 from conditional_writes.locks import LockLost, Locks, LockTaken, WindowDone
-from tests.faults.faults import Killed
-from tests.local_aws.clock import Clock
-from tests.local_aws.function import Context
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import create_locks_table
+from tests.support.clock import Clock
+from tests.support.faults import Killed
+from tools.local_aws.functions import Context
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_locks_table
 
 _numbers = itertools.count(1)
 EVENT = {"job": "count", "scheduled_time": "2026-03-01T02:00:00Z"}
@@ -174,7 +174,7 @@ def test_the_holder_that_others_see_says_for_which_time_and_request(counting: Co
 
 def test_without_time_for_another_step_the_place_is_kept_and_the_function_called_again(counting: Counting) -> None:
     outcomes = [counting.run(timeout_seconds=NO_TIME)["outcome"]]
-    assert (counting.item() or {})["place"] == {"window": WINDOW, "at": {"done": 1}}
+    assert (counting.item() or {})["checkpoint"] == {"window": WINDOW, "saved": {"done": 1}}
     while counting.called_again:
         outcomes.append(counting.run(counting.called_again.pop(), timeout_seconds=NO_TIME)["outcome"])
     assert outcomes == ["GoesOn", "GoesOn", "Done"]
@@ -252,7 +252,7 @@ def test_what_a_step_writes_takes_effect_with_its_place_or_not_at_all(counting: 
 
     with pytest.raises(Conflict):
         counting.job._replace(work=refused).run(EVENT, Context())  # type: ignore[arg-type]
-    assert "place" not in (counting.item() or {})
+    assert "checkpoint" not in (counting.item() or {})
     counting.run()
     assert all(counting.item(f"effect {number}") for number in range(1, STEPS + 1))
 

@@ -15,10 +15,10 @@ from conditional_writes import Conflict, Deadline, OutcomeUnknown, Put, absent, 
 from conditional_writes.conditions import more_than
 from conditional_writes.items import from_dynamodb
 from conditional_writes.locks import OVERRUN_SECONDS, Lock, LockLost, Locks, LockTaken, WindowDone, lease_seconds_of
-from tests.faults.faults import Fault, Faults, between_tries
-from tests.local_aws.clock import START, Clock
-from tests.local_aws.function import Context
-from tests.local_aws.server import Endpoint
+from tests.support.clock import START, Clock
+from tests.support.faults import Fault, Faults, between_tries
+from tools.local_aws.functions import Context
+from tools.local_aws.server import Endpoint
 
 _numbers = itertools.count(1)
 
@@ -239,8 +239,8 @@ def test_a_person_can_hold_the_lock_by_hand(table: Table, mine: Any, leased_unti
     with pytest.raises(LockTaken, match=said) as caught:
         acquire(mine)
     assert caught.value.holder == {}
-    write_together(table.client, [Put(record, {"place": {"by": "hand"}})])
-    assert acquire(mine).place is None
+    write_together(table.client, [Put(record, {"checkpoint": {"by": "hand"}})])
+    assert acquire(mine).checkpoint is None
 
 
 def test_a_refresh_never_makes_the_lease_shorter(table: Table, mine: Any, theirs: Any) -> None:
@@ -286,7 +286,7 @@ def test_after_the_lock_was_given_back_nothing_is_written_for_it(table: Table, m
     lock = acquire(mine, window="2026-02-28")
     lock.release()
     report = key(table.name, lock_key="report")
-    for step in (lambda: lock.refresh(60), lambda: lock.keep({}), lambda: lock.complete(Put(report, {}))):
+    for step in (lambda: lock.refresh(60), lambda: lock.save_checkpoint({}), lambda: lock.complete(Put(report, {}))):
         with pytest.raises(LockLost, match="it was given back before"):
             step()
     lock.complete()
@@ -421,44 +421,44 @@ def test_an_empty_window_is_refused(mine: Any) -> None:
     assert not mine.calls
 
 
-# --- a place kept ----------------------------------------------------------------------------------------
+# --- a checkpoint ------------------------------------------------------------------------------------------
 
 
 def test_who_goes_on_in_a_window_learns_how_far_the_one_before_had_come(table: Table, mine: Any, theirs: Any) -> None:
     lock = acquire(mine, window="2026-02-28")
-    assert lock.place is None
-    lock.keep({"after": "acc-7", "seen": 7})
+    assert lock.checkpoint is None
+    lock.save_checkpoint({"after": "acc-7", "seen": 7})
     table.clock.seconds += 100  # killed
     lock = acquire(theirs, window="2026-02-28")
-    assert lock.place == {"after": "acc-7", "seen": 7}
-    lock.keep({"after": "acc-9", "seen": 9})
+    assert lock.checkpoint == {"after": "acc-7", "seen": 7}
+    lock.save_checkpoint({"after": "acc-9", "seen": 9})
     lock.release()
     table.clock.seconds += 1
     lock = acquire(mine, window="2026-02-28")
-    assert lock.place == {"after": "acc-9", "seen": 9}
+    assert lock.checkpoint == {"after": "acc-9", "seen": 9}
     lock.complete()
-    assert "place" not in table.record()
+    assert "checkpoint" not in table.record()
     assert len(mine.calls) == 4
 
 
-def test_a_place_of_another_window_is_no_place(table: Table, mine: Any) -> None:
-    acquire(mine, window="2026-02-28").keep({"after": "acc-7"})
+def test_a_checkpoint_of_another_window_is_no_checkpoint(table: Table, mine: Any) -> None:
+    acquire(mine, window="2026-02-28").save_checkpoint({"after": "acc-7"})
     table.clock.seconds += 100
-    assert acquire(mine, window="2026-03-01").place is None
+    assert acquire(mine, window="2026-03-01").checkpoint is None
 
 
 def test_a_window_that_kept_no_place_leaves_the_place_of_another(table: Table, mine: Any) -> None:
-    acquire(mine, window="2026-02-28").keep({"after": "acc-7"})
+    acquire(mine, window="2026-02-28").save_checkpoint({"after": "acc-7"})
     table.clock.seconds += 100
     acquire(mine, window="2026-03-01").complete()
     table.clock.seconds += 1
-    assert acquire(mine, window="2026-02-28").place == {"after": "acc-7"}
+    assert acquire(mine, window="2026-02-28").checkpoint == {"after": "acc-7"}
 
 
-def hold(locks: Any, place: dict[str, Any] | None, fail: bool) -> None:
+def hold(locks: Any, checkpoint: dict[str, Any] | None, fail: bool) -> None:
     with locks.hold("nightly", lease_seconds=60) as lock:
-        assert lock.place == place
-        lock.keep({"after": "acc-7"})
+        assert lock.checkpoint == checkpoint
+        lock.save_checkpoint({"after": "acc-7"})
         if fail:
             raise RuntimeError("the job failed")
 
@@ -466,31 +466,31 @@ def hold(locks: Any, place: dict[str, Any] | None, fail: bool) -> None:
 def test_a_place_is_forgotten_once_its_block_has_ended_well(table: Table, mine: Any) -> None:
     with pytest.raises(RuntimeError, match="the job failed"):
         hold(mine, None, fail=True)
-    for place in ({"after": "acc-7"}, None):
+    for checkpoint in ({"after": "acc-7"}, None):
         table.clock.seconds += 1
-        hold(mine, place, fail=False)
+        hold(mine, checkpoint, fail=False)
 
 
-@pytest.mark.parametrize("step", ["keep", "complete"])
+@pytest.mark.parametrize("step", ["save_checkpoint", "complete"])
 def test_what_is_written_with_a_step_takes_effect_with_it_or_not_at_all(
     table: Table, mine: Any, theirs: Any, step: str
 ) -> None:
     def take(lock: Lock, *writes: Put) -> None:
-        lock.keep({"after": "acc-7"}, *writes) if step == "keep" else lock.complete(*writes)
+        lock.save_checkpoint({"after": "acc-7"}, *writes) if step == "save_checkpoint" else lock.complete(*writes)
 
     lock = acquire(mine, window="2026-02-28")
     report = key(table.name, lock_key="report")
     with pytest.raises(Conflict) as caught:  # its own condition, not the lock
         take(lock, Put(report, {}, exists("lock_key")))
     assert caught.value.key == report
-    assert table.record().keys().isdisjoint({"place", "windows_done"})
+    assert table.record().keys().isdisjoint({"checkpoint", "windows_done"})
     table.clock.seconds += 100
     successor = acquire(theirs, window="2026-02-28")
     with pytest.raises(LockLost):
         take(lock, Put(report, {"by": "first"}))
     take(successor, Put(report, {"by": "second"}))
     assert table.record("report")["by"] == "second"
-    assert table.record()["place" if step == "keep" else "windows_done"]
+    assert table.record()["checkpoint" if step == "save_checkpoint" else "windows_done"]
 
 
 # --- faults ----------------------------------------------------------------------------------------------
@@ -504,7 +504,7 @@ def test_a_fault_never_makes_one_lose_to_oneself(table: Table, mine: Any, fault:
         lock = acquire(mine)
         lock.refresh(90)
         lock.release()
-    assert faults.struck
+    assert faults.injected
     acquire(table.locks())
 
 
@@ -518,7 +518,7 @@ def test_a_release_that_was_lost_and_followed_by_another_holder_is_not_called_a_
         lock.release()
 
 
-@pytest.mark.parametrize("step", [lambda lock: lock.refresh(10), lambda lock: lock.keep({})])
+@pytest.mark.parametrize("step", [lambda lock: lock.refresh(10), lambda lock: lock.save_checkpoint({})])
 def test_a_step_that_was_lost_and_followed_by_another_holder_is_a_loss(
     table: Table, mine: Any, theirs: Any, step: Callable[[Lock], None]
 ) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.local_aws.checker import read_books, violations
-from tests.local_aws.day import believable_day
-from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.function import Context, Queue, again, invoke, metric_totals, process_transactions, record
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import Tables
+from tests.checkers.books import read_books, violations
+from tools.local_aws.day import believable_day
+from tools.local_aws.functions import Context, Queue, again, invoke, metric_totals, process_transactions, record
+from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables
 
 OPEN = {"type": "open_account", "transaction_id": "open", "account_id": "alice", "currency": "EUR"}
 

@@ -10,10 +10,10 @@ import pytest
 
 from conditional_writes import upserts
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.function import Context, Queue, again, invoke, metric_totals, record, upsert_profiles
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import create_profiles_table, scan
+from tools.local_aws.functions import Context, Queue, again, invoke, metric_totals, record, upsert_profiles
+from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_profiles_table, scan
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _numbers = itertools.count(1)
@@ -54,8 +54,8 @@ def items(dynamodb: Endpoint, table: str) -> dict[str, Any]:
 def profile(dynamodb: Endpoint, table: str, account_id: str = "alice") -> dict[str, Any]:
     """Its maps, without the clocks and the library's marks."""
     item = items(dynamodb, table)[account_id]
-    marks = {"account_id", "write_id", "item_bytes"}
-    return {name: value for name, value in item.items() if name not in marks and not name.startswith("as_of [")}
+    marks = {"account_id", "cw:write_id", "cw:item_bytes"}
+    return {name: value for name, value in item.items() if name not in marks and not name.startswith("cw:as_of [")}
 
 
 @pytest.mark.usefixtures("new_process")
@@ -211,14 +211,14 @@ def test_what_is_too_long_for_a_request_and_does_not_fit_may_be_there_in_part_an
 def test_what_is_invalid_is_dead_lettered_with_its_reason_and_holds_up_nobody(
     function: ModuleType, ministack: Endpoint, dynamodb: Endpoint, table: str
 ) -> None:
-    junk = ["hello", update({"limit": None}, colour="green"), update({}), update({"x": 1}, path=["write_id"])]
+    junk = ["hello", update({"limit": None}, colour="green"), update({}), update({"x": 1}, path=["cw:write_id"])]
     assert not invoke(function, [*map(record, junk), record(update({"theme": "dark"}))])
     reasons = [letter.reason for letter in take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)]
     assert reasons == [
         "body: expected JSON; JSON is malformed: invalid character (byte 0)",
         "body: object contains unknown field `colour`",
         "entries: expected at least one name, there or in removed",
-        "path: expected another first name than 'write_id', which the table needs for itself",
+        "path: expected another first name than 'cw:write_id', which the table needs for itself",
     ]
     assert profile(dynamodb, table) == {"preferences": {"theme": "dark"}}
 
@@ -236,7 +236,7 @@ def test_a_name_of_control_characters_does_not_keep_a_reason_from_the_dead_lette
 
 def plant_unreadable(dynamodb: Endpoint, table: str, account_id: str) -> None:
     """A profile that no upsert can read: its clocks are none."""
-    item = {"account_id": account_id, "preferences": {}, 'as_of ["preferences"]': "nonsense"}
+    item = {"account_id": account_id, "preferences": {}, 'cw:as_of ["preferences"]': "nonsense"}
     dynamodb.client("dynamodb").put_item(TableName=table, Item=to_dynamodb(item))
 
 

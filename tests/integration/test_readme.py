@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from conditional_writes import Deadline
-from tests.local_aws.server import PROJECT, Endpoint
+from tools.local_aws.server import PROJECT, Endpoint
 
 
 def test_the_readmes_examples_do_what_they_say(dynamodb: Endpoint) -> None:

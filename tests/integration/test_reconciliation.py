@@ -17,10 +17,10 @@ from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import LockTaken
 from ledger import reconciling
-from tests.local_aws.checker import read_books, violations
-from tests.local_aws.function import Context, Queue, process_transactions, reconcile_accounts, record
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import Tables, create_locks_table, create_tables
+from tests.checkers.books import read_books, violations
+from tools.local_aws.functions import Context, Queue, process_transactions, reconcile_accounts, record
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables, create_locks_table, create_tables
 
 _numbers = itertools.count(1)
 FIRST_NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)

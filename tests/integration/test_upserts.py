@@ -17,16 +17,16 @@ from conditional_writes import Conflict, Deadline, Item, Key, VersionedTable, ke
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.upserts import (
     REMOVED,
-    Entry,
     ItemTooLarge,
+    MapEntry,
     NotAMap,
     NotAnEntry,
     Strategy,
     _Recent,
     upsert,
 )
-from tests.faults.faults import Fault, Faults
-from tests.local_aws.server import Endpoint
+from tests.support.faults import Fault, Faults
+from tools.local_aws.server import Endpoint
 
 _numbers = itertools.count(1)
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -54,10 +54,10 @@ class Profiles:
     def key(self, name: object = "alice") -> Key:
         return key(self.table, account_id=str(name))
 
-    def upsert(self, *entries: Entry, name: object = "alice", **options: Any) -> Any:
+    def upsert(self, *entries: MapEntry, name: object = "alice", **options: Any) -> Any:
         return upsert(self.client, self.key(name), entries, **options)
 
-    def requests(self, *entries: Entry, name: object = "alice", **options: Any) -> int:
+    def requests(self, *entries: MapEntry, name: object = "alice", **options: Any) -> int:
         """How many this upsert took."""
         before = len(self.calls)
         self.upsert(*entries, name=name, **options)
@@ -75,8 +75,8 @@ class Profiles:
         return {
             attribute: value
             for attribute, value in self.stored(name).items()
-            if attribute not in {"account_id", "write_id", "version_id", "item_bytes", "version"}
-            and not attribute.startswith("as_of [")
+            if attribute not in {"account_id", "cw:write_id", "cw:version_id", "cw:item_bytes", "version"}
+            and not attribute.startswith("cw:as_of [")
         }
 
     def plant(self, item: Item) -> None:
@@ -88,8 +88,8 @@ def profiles(dynamodb: Endpoint) -> Profiles:
     return Profiles(dynamodb)
 
 
-def theme(value: object, seconds: float | None = None) -> Entry:
-    return Entry(("preferences", "theme"), value, None if seconds is None else at(seconds))
+def theme(value: object, seconds: float | None = None) -> MapEntry:
+    return MapEntry(("preferences", "theme"), value, None if seconds is None else at(seconds))
 
 
 # --- any depth, whatever is missing ----------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_whatever_is_missing_is_made(
             inside = inside[step]
         if there >= 0:
             profiles.plant({"account_id": name} | expected)
-        requests = profiles.requests(Entry((*path, "new"), 5, as_of), name=name, strategy=strategy)
+        requests = profiles.requests(MapEntry((*path, "new"), 5, as_of), name=name, strategy=strategy)
         for step in path[max(there, 0) :]:
             inside[step] = {}
             inside = inside[step]
@@ -145,7 +145,7 @@ def test_what_adaptive_remembers_is_bounded() -> None:
 
 
 def test_a_hundred_entries_are_one_request(profiles: Profiles) -> None:
-    entries = [Entry(("preferences", f"entry number {number}"), {"n": number}, at(number)) for number in range(100)]
+    entries = [MapEntry(("preferences", f"entry number {number}"), {"n": number}, at(number)) for number in range(100)]
     profiles.upsert(theme("dark", 0))
     assert profiles.requests(*entries, strategy=Strategy.ENTRY_FIRST) == 1
     assert profiles.requests(*entries, name="new", strategy=Strategy.ATTRIBUTE_FIRST) == 1
@@ -154,9 +154,9 @@ def test_a_hundred_entries_are_one_request(profiles: Profiles) -> None:
 
 
 def test_more_than_an_expression_has_room_for_are_several_requests(profiles: Profiles) -> None:
-    wide = [Entry(("preferences", f"e-{number}"), number, at(1)) for number in range(250)]
-    deep = [Entry((*"abcdefghij", f"e-{number}"), number, at(1)) for number in range(100)]
-    many = [Entry((f"map-{number}", "inner", "e"), number, at(1)) for number in range(50)]
+    wide = [MapEntry(("preferences", f"e-{number}"), number, at(1)) for number in range(250)]
+    deep = [MapEntry((*"abcdefghij", f"e-{number}"), number, at(1)) for number in range(100)]
+    many = [MapEntry((f"map-{number}", "inner", "e"), number, at(1)) for number in range(50)]
     for _ in range(2):  # where the maps are missing, and where they are there
         for strategy in (Strategy.ENTRY_FIRST, Strategy.ATTRIBUTE_FIRST):
             profiles.upsert(*wide, *deep, *many, strategy=strategy)
@@ -175,13 +175,13 @@ NAMES = ["status", "a.b", "#0", ":0", "x[0]", "ключ", "🏦", " ", "size", '
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_can_be_anything(profiles: Profiles, name: str) -> None:
     for _ in range(2):
-        profiles.upsert(Entry((name, name, name), {name: 1}, at(1)), Entry((name, f"{name}.{name}"), 2, at(1)))
+        profiles.upsert(MapEntry((name, name, name), {name: 1}, at(1)), MapEntry((name, f"{name}.{name}"), 2, at(1)))
     assert profiles.maps() == {name: {name: {name: {name: 1}}, f"{name}.{name}": 2}}
 
 
 def test_every_kind_of_value_is_kept(profiles: Profiles) -> None:
     values = {"n": Decimal("1.50"), "s": "", "b": True, "null": None, "l": [1, {"x": []}], "m": {}, "set": {"a", "b"}}
-    profiles.upsert(*(Entry(("preferences", name), value, at(1)) for name, value in values.items()))
+    profiles.upsert(*(MapEntry(("preferences", name), value, at(1)) for name, value in values.items()))
     assert profiles.maps() == {"preferences": values}
     with pytest.raises(TypeError, match=r"preferences.price: 0.5 is a float|theme: 0.5 is a float|is a float"):
         profiles.upsert(theme(0.5, 2))
@@ -245,15 +245,15 @@ def test_entries_that_knew_no_clock_are_adopted(profiles: Profiles) -> None:
 
 paths = st.sampled_from([("p", "x"), ("p", "y"), ("p", "q", "x"), ("p", "q", "r", "x"), ("o", "x"), ("p", "s", "x")])
 values = st.sampled_from([1, 2, "a", True, None, [1], {"x": 1}, {"x": 2}]) | st.just(REMOVED)
-writes = st.lists(st.builds(Entry, paths, values, st.integers(0, 4).map(at)), min_size=1, max_size=8)
+writes = st.lists(st.builds(MapEntry, paths, values, st.integers(0, 4).map(at)), min_size=1, max_size=8)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(writes, st.randoms(use_true_random=False), st.integers(1, 4), st.sampled_from(Strategy))
 def test_any_order_and_any_batches_end_in_the_same_item(
-    profiles: Profiles, made: list[Entry], choose: random.Random, size: int, strategy: Strategy
+    profiles: Profiles, made: list[MapEntry], choose: random.Random, size: int, strategy: Strategy
 ) -> None:
-    def ended(order: list[Entry], size: int) -> Item:
+    def ended(order: list[MapEntry], size: int) -> Item:
         name = next(_numbers)
         for batch in itertools.batched(order, size, strict=False):
             profiles.upsert(*batch, name=name, strategy=strategy)
@@ -265,13 +265,13 @@ def test_any_order_and_any_batches_end_in_the_same_item(
     assert ended(made, 1) == ended(shuffled, size)
 
 
-OWN = {"account_id", "write_id", "item_bytes"}
+OWN = {"account_id", "cw:write_id", "cw:item_bytes"}
 
 
 def test_sixteen_writers_lose_nothing_and_every_entry_is_the_latest(profiles: Profiles) -> None:
     choose = random.Random(16)
     entries = [
-        Entry(("devices", "seen", f"d-{number}"), {"version": version}, at(version))
+        MapEntry(("devices", "seen", f"d-{number}"), {"version": version}, at(version))
         for number in range(2000)
         for version in (1, 2)
     ]
@@ -299,7 +299,7 @@ def test_sixteen_writers_lose_nothing_and_every_entry_is_the_latest(profiles: Pr
 def test_a_parent_that_is_no_map_is_named(profiles: Profiles, strategy: Strategy, there: object, found: str) -> None:
     profiles.plant({"a": {"b": there}})
     with pytest.raises(NotAMap) as caught:
-        profiles.upsert(Entry(("a", "b", "c", "d"), 1, at(1)), strategy=strategy)
+        profiles.upsert(MapEntry(("a", "b", "c", "d"), 1, at(1)), strategy=strategy)
     assert (caught.value.path, caught.value.found) == (("a", "b"), found)
     assert caught.value.item is not None
     assert str(caught.value).endswith(f"a.b is {found}, expected a map, to hold entries")
@@ -307,16 +307,16 @@ def test_a_parent_that_is_no_map_is_named(profiles: Profiles, strategy: Strategy
 
 
 def test_an_entry_is_no_place_for_entries_and_a_map_of_entries_is_no_entry(profiles: Profiles) -> None:
-    profiles.upsert(Entry(("a", "b"), {"c": 1}, at(1)), Entry(("a", "m", "x"), 1, at(1)))
+    profiles.upsert(MapEntry(("a", "b"), {"c": 1}, at(1)), MapEntry(("a", "m", "x"), 1, at(1)))
     with pytest.raises(NotAMap, match=r"a.b is an entry, expected a map"):
-        profiles.upsert(Entry(("a", "b", "c"), 2, at(9)))
+        profiles.upsert(MapEntry(("a", "b", "c"), 2, at(9)))
     with pytest.raises(NotAnEntry, match=r"a.m holds entries of its own"):
-        profiles.upsert(Entry(("a", "m"), 2, at(9)))
-    profiles.upsert(Entry(("a", "b"), REMOVED, at(5)))
+        profiles.upsert(MapEntry(("a", "m"), 2, at(9)))
+    profiles.upsert(MapEntry(("a", "b"), REMOVED, at(5)))
     with pytest.raises(NotAMap, match=r"a.b is an entry, expected a map"):
-        profiles.upsert(Entry(("a", "b", "c"), 2, at(9)))
+        profiles.upsert(MapEntry(("a", "b", "c"), 2, at(9)))
     with pytest.raises(NotAMap, match=r"n.o is an entry"):
-        profiles.upsert(Entry(("n", "o"), 1), Entry(("n", "o", "p"), 1))
+        profiles.upsert(MapEntry(("n", "o"), 1), MapEntry(("n", "o", "p"), 1))
     assert profiles.maps() == {"a": {"m": {"x": 1}}}
 
 
@@ -325,16 +325,16 @@ def test_an_entry_is_no_place_for_entries_and_a_map_of_entries_is_no_entry(profi
 def test_without_a_clock_it_does_not_replace_a_map_of_entries_that_have_some(
     profiles: Profiles, strategy: Strategy, value: object
 ) -> None:
-    profiles.upsert(Entry(("a", "m", "x"), 1, at(1)))
+    profiles.upsert(MapEntry(("a", "m", "x"), 1, at(1)))
     with pytest.raises(NotAnEntry, match=r"a.m holds entries of its own"):
-        profiles.upsert(Entry(("a", "m"), value), strategy=strategy)
+        profiles.upsert(MapEntry(("a", "m"), value), strategy=strategy)
     assert profiles.maps() == {"a": {"m": {"x": 1}}}
 
 
 @pytest.mark.parametrize("path", ["theme", ("theme",), ("preferences", ""), ("preferences", 7)])
 def test_a_path_is_the_names_of_an_attribute_and_of_an_entry(profiles: Profiles, path: Any) -> None:
     with pytest.raises(ValueError, match="expected the names of an attribute and of an entry, at least"):
-        profiles.upsert(Entry(path, 1))
+        profiles.upsert(MapEntry(path, 1))
     assert not profiles.calls
 
 
@@ -348,8 +348,8 @@ def test_modify_leaves_the_clocks_where_they_are(profiles: Profiles) -> None:
 
 
 def test_an_item_that_would_be_too_large_is_refused_before_dynamodb_does_it(profiles: Profiles) -> None:
-    def chunk(number: int, seconds: int = 1) -> Entry:
-        return Entry(("data", f"chunk-{number}"), "x" * 50_000, at(seconds))
+    def chunk(number: int, seconds: int = 1) -> MapEntry:
+        return MapEntry(("data", f"chunk-{number}"), "x" * 50_000, at(seconds))
 
     for number in range(7):
         profiles.upsert(chunk(number))
@@ -362,7 +362,7 @@ def test_an_item_that_would_be_too_large_is_refused_before_dynamodb_does_it(prof
     with pytest.raises(ItemTooLarge, match=r"would have 40\d,\d\d\d bytes, expected at most 400,000"):
         profiles.upsert(chunk(8))
     assert set(refused) <= {"ConditionalCheckFailedException"}
-    profiles.upsert(Entry(("data", "chunk-3"), REMOVED, at(2)))
+    profiles.upsert(MapEntry(("data", "chunk-3"), REMOVED, at(2)))
     profiles.upsert(chunk(8))
     with pytest.raises(ItemTooLarge):
         profiles.upsert(*(chunk(number) for number in range(20)), name="new")
@@ -371,15 +371,15 @@ def test_an_item_that_would_be_too_large_is_refused_before_dynamodb_does_it(prof
 def test_an_item_whose_size_nobody_counted_is_refused_with_the_same_error(profiles: Profiles) -> None:
     profiles.plant({"old": "x" * 390_000})
     with pytest.raises(ItemTooLarge):
-        profiles.upsert(Entry(("data", "chunk"), "x" * 30_000, at(1)))
+        profiles.upsert(MapEntry(("data", "chunk"), "x" * 30_000, at(1)))
 
 
 def test_what_cannot_be_meant_is_refused_before_sending(profiles: Profiles) -> None:
     for entry, sentence in [
-        (Entry(("alone",), 1), "expected the names of an attribute and of an entry"),
-        (Entry(("a", ""), 1), "expected the names of an attribute and of an entry"),
-        (Entry(("account_id", "x"), 1), "account_id can't hold entries"),
-        (Entry(("write_id", "x"), 1), "write_id can't hold entries"),
+        (MapEntry(("alone",), 1), "expected the names of an attribute and of an entry"),
+        (MapEntry(("a", ""), 1), "expected the names of an attribute and of an entry"),
+        (MapEntry(("account_id", "x"), 1), "account_id can't hold entries"),
+        (MapEntry(("cw:write_id", "x"), 1), "cw:write_id can't hold entries"),
         (theme(1)._replace(as_of=datetime(2026, 1, 1)), "expected a time with its offset"),  # noqa: DTZ001
     ]:
         with pytest.raises(ValueError, match=sentence):
@@ -433,7 +433,7 @@ def test_no_request_ever_ends_in_an_invalid_path(profiles: Profiles) -> None:
         profiles.plant(choose.choice(list(shapes)))
         path = ("a", "b", "c", "x")[: choose.randint(2, 4)]
         try:
-            profiles.upsert(Entry(path, number, at(number)), strategy=choose.choice(list(Strategy)))
+            profiles.upsert(MapEntry(path, number, at(number)), strategy=choose.choice(list(Strategy)))
         except (NotAMap, NotAnEntry):
             pass
         except ClientError as error:

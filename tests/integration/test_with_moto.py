@@ -9,11 +9,11 @@ from types import ModuleType
 import pytest
 from moto import mock_aws
 
-from tests.local_aws.checker import read_books, violations
-from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.function import Queue, process_transactions, record
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import Tables, create_tables
+from tests.checkers.books import read_books, violations
+from tools.local_aws.functions import Queue, process_transactions, record
+from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables, create_tables
 
 MOTO = Endpoint("")  # none: moto answers for the AWS endpoints
 

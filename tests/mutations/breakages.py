@@ -29,16 +29,16 @@ class Breakage(NamedTuple):
 BREAKAGES = [
     Breakage(
         "a change of a versioned item doesn't assert its version",
-        f"{LIBRARY}/changes.py",
+        f"{LIBRARY}/item_diff.py",
         "return Update(key, values, condition, removed, expected=expected)",
         "return Update(key, values, exists(key.attributes[0][0]), removed, expected=expected)",
         (VERSIONED, EVERY_CALL),
     ),
     Breakage(
         "a change brings a deleted item back",
-        f"{LIBRARY}/changes.py",
-        "    as_it_was = unchanged(version, version_attribute)\n",
-        "    as_it_was = unchanged(version, version_attribute) | absent(version_attribute)\n",
+        f"{LIBRARY}/item_diff.py",
+        "    as_it_was = version_is(version, version_attribute)\n",
+        "    as_it_was = version_is(version, version_attribute) | absent(version_attribute)\n",
         (VERSIONED,),
     ),
     Breakage(
@@ -141,14 +141,14 @@ BREAKAGES = [
     ),
     Breakage(
         "an earlier write of an entry overwrites a later",
-        f"{LIBRARY}/upserts.py",
+        f"{LIBRARY}/upserts/__init__.py",
         "fails.append(at_least((attribute, name), clock))\n",
         "pass\n",
         (UPSERTS,),
     ),
     Breakage(
         "a map that is taken for missing is overwritten",
-        f"{LIBRARY}/upserts.py",
+        f"{LIBRARY}/upserts/__init__.py",
         "            holds.append(absent(node))\n            values[node] = {}\n",
         "            values[node] = {}\n",
         (UPSERTS,),

@@ -23,7 +23,7 @@ from conditional_writes import (
     equals,
     key,
     read,
-    unchanged,
+    version_is,
     write,
     write_together,
 )
@@ -53,7 +53,7 @@ assert_type(orders.saving(order), Put | Update)
 assert_type(orders.deleting(order), Delete)
 write_together(client, [orders.saving(order), Put(key("Events", event_id="e-1"), {}, absent("event_id"))])
 
-assert_type(unchanged(3) & ~absent("paid_at") | equals("status", "NEW"), Condition)
+assert_type(version_is(3) & ~absent("paid_at") | equals("status", "NEW"), Condition)
 
 
 def plan(observed: Observed) -> Plan[int]:
@@ -78,10 +78,10 @@ lock = locks.acquire("nightly", lease_seconds=60, why="books", window="2026-02-2
 assert_type(lock, Lock)
 assert_type(lock.token, int)
 assert_type(lock.leased_until, float)
-assert_type(lock.place, Item | None)
+assert_type(lock.checkpoint, Item | None)
 assert_type(lock.condition_check(), Check)
 lock.refresh(60)
-lock.keep({"after": "o-1"}, orders.saving(order))
+lock.save_checkpoint({"after": "o-1"}, orders.saving(order))
 lock.complete(orders.deleting(order))
 lock.release()
 

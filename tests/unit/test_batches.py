@@ -9,8 +9,8 @@ from aws_lambda_powertools.utilities.batch.exceptions import UnexpectedBatchType
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from conditional_writes.batches import WholeBatchProcessor, postpone
-from tests.local_aws.function import Context, record
 from tests.unit.stubs import Stubbed
+from tools.local_aws.functions import Context, record
 
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
 

@@ -22,9 +22,9 @@ from conditional_writes import (
     exists,
     key,
     replacing,
-    unchanged,
+    version_is,
 )
-from conditional_writes.changes import changes
+from conditional_writes.item_diff import diff
 from conditional_writes.items import copied, from_dynamodb, same, to_dynamodb
 from conditional_writes.upserts import ItemTooLarge, NotAMap, NotAnEntry
 
@@ -63,14 +63,14 @@ def in_dynamodb(value: Any) -> Any:
 
 @given(items, items)
 def test_the_changes_make_the_one_of_the_other(before: Item, after: Item) -> None:
-    values, removed = changes(before, after, but=[])
+    values, removed = diff(before, after, ignored=[])
     made = {name: value for name, value in (before | values).items() if name not in removed}
     assert in_dynamodb(made) == in_dynamodb(after)
 
 
 @given(items)
 def test_what_is_the_same_in_dynamodb_is_no_change(item: Item) -> None:
-    assert not any(changes(item, from_dynamodb(to_dynamodb(item)), but=[]))
+    assert not any(diff(item, from_dynamodb(to_dynamodb(item)), ignored=[]))
 
 
 @given(values, values)
@@ -106,21 +106,21 @@ def test_a_new_item_is_put_where_none_is() -> None:
 
 
 def test_a_change_is_an_update_under_the_version_it_was_made_from() -> None:
-    before = {"order_id": "o-1", "status": "NEW", "note": "x", "kept": [1], "version": 7, "write_id": "theirs"}
+    before = {"order_id": "o-1", "status": "NEW", "note": "x", "kept": [1], "version": 7, "cw:write_id": "theirs"}
     after = {"order_id": "o-1", "status": "PAID", "kept": [1], "version": 9}
     made = replacing(ORDER, before, after)
     assert isinstance(made, Update)
     assert made.values == {"status": "PAID", "version": 9}
     assert list(made.removed) == ["note"]
-    assert made.condition == unchanged(7)
+    assert made.condition == version_is(7)
 
 
 @pytest.mark.parametrize(
     ("before", "condition"),
     [
         ({"a": 1}, exists("order_id") & absent("version")),
-        ({"a": 1, "version": 0}, unchanged(0)),  # other libraries begin at 0
-        ({"a": 1, "version": Decimal(3)}, unchanged(3)),
+        ({"a": 1, "version": 0}, version_is(0)),  # other libraries begin at 0
+        ({"a": 1, "version": Decimal(3)}, version_is(3)),
     ],
 )
 def test_every_first_version_of_others_is_understood(before: Item, condition: object) -> None:
@@ -128,8 +128,8 @@ def test_every_first_version_of_others_is_understood(before: Item, condition: ob
 
 
 def test_where_it_is_known_which_write_made_the_version_that_is_asserted_too() -> None:
-    before = {"version": 3, "version_id": "w-1"}
-    assert replacing(ORDER, before, {"version": 4}).condition == unchanged(3) & equals("version_id", "w-1")
+    before = {"version": 3, "cw:version_id": "w-1"}
+    assert replacing(ORDER, before, {"version": 4}).condition == version_is(3) & equals("cw:version_id", "w-1")
 
 
 def test_what_is_deep_in_tuples_bytearrays_and_other_mappings_is_compared_and_copied() -> None:
@@ -166,7 +166,7 @@ def test_a_version_that_is_none_is_refused(version: Any) -> None:
 
 
 def test_a_changed_copy_remembers_what_was_loaded() -> None:
-    item = VersionedItem({"status": "NEW", "lines": [1], "version": 1, "write_id": "theirs"})
+    item = VersionedItem({"status": "NEW", "lines": [1], "version": 1, "cw:write_id": "theirs"})
     assert item == {"status": "NEW", "lines": [1], "version": 1}
     for changed in (item | {"status": "PAID"}, copy.copy(item), item.copy(), copy.deepcopy(item)):
         assert isinstance(changed, VersionedItem)
@@ -186,14 +186,14 @@ def test_what_is_no_later_version_is_refused_as_what_was_changed_in_place_is() -
 
 
 def test_the_librarys_own_attributes_stay_whatever_the_items_say() -> None:
-    own = {"version_id": "v", "write_id": "w", "item_bytes": 40, 'as_of ["preferences"]': {"theme": "2026"}}
-    made = replacing(ORDER, {"version": 1} | own, {"version": 2, "item_bytes": 7})
+    own = {"cw:version_id": "v", "cw:write_id": "w", "cw:item_bytes": 40, 'cw:as_of ["preferences"]': {"theme": "2026"}}
+    made = replacing(ORDER, {"version": 1} | own, {"version": 2, "cw:item_bytes": 7})
     assert isinstance(made, Update)
     assert (made.values, made.removed) == ({"version": 2}, [])
 
 
 def test_anothers_version_id_is_not_taken_for_the_librarys() -> None:
     with pytest.raises(
-        ValueError, match="has a version_id and no version, so it is another's, and would be overwritten"
+        ValueError, match="has a cw:version_id and no version, so it is another's, and would be overwritten"
     ):
-        replacing(ORDER, {"order_id": "o-1", "version_id": "of S3's"}, {"version": 1})
+        replacing(ORDER, {"order_id": "o-1", "cw:version_id": "of S3's"}, {"version": 1})

@@ -20,7 +20,7 @@ from conditional_writes import (
     key,
     less_than,
     more_than,
-    unchanged,
+    version_is,
 )
 from conditional_writes.conditions import all_of, any_of, is_map
 from conditional_writes.items import from_dynamodb
@@ -34,12 +34,12 @@ def rendered(condition: Condition) -> tuple[str, dict[str, str], dict[str, Any]]
     return request["ConditionExpression"], request["ExpressionAttributeNames"], values
 
 
-NEW, SAME = absent("order_id"), unchanged(3)
+NEW, SAME = absent("order_id"), version_is(3)
 
 RENDERED = {
     "absent": (NEW, "attribute_not_exists(#0)", {"#0": "order_id"}, {}),
-    "unchanged": (SAME, "#0 = :0", {"#0": "version"}, {":0": 3}),
-    "unchanged by another name": (unchanged(3, "revision"), "#0 = :0", {"#0": "revision"}, {":0": 3}),
+    "version_is": (SAME, "#0 = :0", {"#0": "version"}, {":0": 3}),
+    "version_is by another name": (version_is(3, "revision"), "#0 = :0", {"#0": "revision"}, {":0": 3}),
     "exists": (exists("a"), "attribute_exists(#0)", {"#0": "a"}, {}),
     "equals": (equals("a", "x"), "#0 = :0", {"#0": "a"}, {":0": "x"}),
     "less than": (less_than("a", 3), "#0 < :0", {"#0": "a"}, {":0": 3}),
@@ -67,7 +67,7 @@ RENDERED = {
     "or": (SAME | NEW, "(#0 = :0) OR (attribute_not_exists(#1))", {"#0": "version", "#1": "order_id"}, {":0": 3}),
     "not": (~SAME, "NOT (#0 = :0)", {"#0": "version"}, {":0": 3}),
     "values in their order": (
-        unchanged(3) | unchanged(4),
+        version_is(3) | version_is(4),
         "(#0 = :0) OR (#0 = :1)",
         {"#0": "version"},
         {":0": 3, ":1": 4},
@@ -106,7 +106,7 @@ type Meant = tuple[Condition, bool]
 leaves: st.SearchStrategy[Meant] = st.builds(
     lambda name: (absent(name), name not in ITEM), st.sampled_from("abc")
 ) | st.builds(
-    lambda name, value: (unchanged(value, name), ITEM.get(name) == value), st.sampled_from("abc"), st.integers(1, 2)
+    lambda name, value: (version_is(value, name), ITEM.get(name) == value), st.sampled_from("abc"), st.integers(1, 2)
 )
 combinations: st.SearchStrategy[Meant] = st.recursive(
     leaves,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from conditional_writes.dead_letters import MAXIMUM_REASON_CHARACTERS, DeadLetter, send_dead_letters
 from conditional_writes.sending import MAXIMUM_BYTES
-from tests.local_aws.function import record
 from tests.unit.stubs import Stubbed
+from tools.local_aws.functions import record
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
 

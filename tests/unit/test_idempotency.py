@@ -9,7 +9,7 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyVa
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 
 from conditional_writes.idempotency import StagedRecord
-from tests.local_aws.function import Context
+from tools.local_aws.functions import Context
 
 
 def call(store: StagedRecord, order: dict[str, Any], *, fails: bool = False) -> tuple[Any, int]:

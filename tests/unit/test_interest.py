@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from ledger.decoding import InvalidMessage
 from ledger.interest import Page, annual_rate_of, charge, overdrawn
 from ledger.messages import decode
-from tests.local_aws.function import load_function
-from tests.local_aws.server import Endpoint
-from tests.unit.strategies import exact_rates, ids
+from tests.support.strategies import exact_rates, ids
 from tests.unit.stubs import Stubbed
+from tools.local_aws.functions import load_function
+from tools.local_aws.server import Endpoint
 
 DAY, RATE = date(2026, 2, 28), Decimal("0.12")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local_aws.server import PROJECT
+from tools.local_aws.server import PROJECT
 
 LIBRARY = PROJECT / "layers" / "conditional_writes" / "conditional_writes"
 LEDGER = PROJECT / "layers" / "ledger" / "ledger"
@@ -24,7 +24,7 @@ def imported(path: Path) -> set[str]:
 
 
 def modules(folder: Path) -> list[object]:
-    return [pytest.param(path, id=path.stem) for path in sorted(folder.glob("*.py"))]
+    return [pytest.param(path, id=path.stem) for path in sorted(folder.rglob("*.py"))]
 
 
 @pytest.mark.parametrize("path", modules(LIBRARY))
@@ -67,7 +67,7 @@ FOR_TYPES_ONLY = {"types_boto3_dynamodb", "types_boto3_lambda", "types_boto3_sqs
 
 
 def test_the_dependencies_layer_names_what_is_imported_and_no_more() -> None:
-    paths = [*LIBRARY.glob("*.py"), *LEDGER.glob("*.py"), *(PROJECT / "functions").glob("*/app.py")]
+    paths = [*LIBRARY.rglob("*.py"), *LEDGER.glob("*.py"), *(PROJECT / "functions").glob("*/app.py")]
     used = set().union(*map(imported, paths)) - OURS - FOR_TYPES_ONLY - sys.stdlib_module_names
     asked_for = (PROJECT / "layers" / "dependencies" / "requirements.in").read_text().splitlines()
     names = {line.partition("==")[0].replace("-", "_") for line in asked_for if not line.startswith("#")}

@@ -11,15 +11,15 @@ from conditional_writes import (
     Deadline,
     DeadlinePassed,
     Item,
-    NeverHolds,
     Observed,
     Plan,
     Put,
+    UnsatisfiableCondition,
     Update,
     absent,
     at_least,
     key,
-    unchanged,
+    version_is,
     write,
 )
 from conditional_writes.items import to_dynamodb
@@ -36,7 +36,7 @@ def count_up(observed: Observed) -> Plan[int]:
     if counter is None:
         return Plan(1, [Put(COUNTER, {"version": 1}, absent("counter_id"))])
     version = int(counter["version"])
-    return Plan(version + 1, [Update(COUNTER, {"version": version + 1}, unchanged(version))])
+    return Plan(version + 1, [Update(COUNTER, {"version": version + 1}, version_is(version))])
 
 
 def count_event(observed: Observed) -> Plan[int | str]:
@@ -48,7 +48,7 @@ def count_event(observed: Observed) -> Plan[int | str]:
 
 
 def at(version: int, write_id: str = "another writer's") -> Item:
-    return {"counter_id": "c-1", "version": version, "write_id": write_id}
+    return {"counter_id": "c-1", "version": version, "cw:write_id": write_id}
 
 
 def failed(item: Item | None) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_several_writes_are_one_transaction_and_each_bears_the_writes_id(stubbed
     update, put = sent["TransactItems"][0]["Update"], sent["TransactItems"][1]["Put"]
     assert sent["ClientRequestToken"] == FIRST_ID
     assert {"S": FIRST_ID} in update["ExpressionAttributeValues"].values()
-    assert put["Item"]["write_id"] == {"S": FIRST_ID}
+    assert put["Item"]["cw:write_id"] == {"S": FIRST_ID}
     assert {request["ReturnValuesOnConditionCheckFailure"] for request in (update, put)} == {"ALL_OLD"}
 
 
@@ -158,7 +158,7 @@ def test_an_item_that_is_gone_is_planned_for_as_absent(stubbed_dynamodb: Stubbed
 
 
 def test_what_is_there_already_can_leave_nothing_to_do(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.cancels(NO_ERROR, failed({"event_id": "e-1", "write_id": "another writer's"}))
+    stubbed_dynamodb.cancels(NO_ERROR, failed({"event_id": "e-1", "cw:write_id": "another writer's"}))
     assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == ("counted before", 1)
 
 
@@ -191,8 +191,10 @@ def test_after_a_lost_response_the_writes_own_work_is_a_success(stubbed_dynamodb
 @pytest.mark.parametrize(
     "reasons",
     [
-        pytest.param([failed(at(8, FIRST_ID)), failed({"event_id": "e-1", "write_id": FIRST_ID})], id="all its items"),
-        pytest.param([failed(at(12)), failed({"event_id": "e-1", "write_id": FIRST_ID})], id="one, another newer"),
+        pytest.param(
+            [failed(at(8, FIRST_ID)), failed({"event_id": "e-1", "cw:write_id": FIRST_ID})], id="all its items"
+        ),
+        pytest.param([failed(at(12)), failed({"event_id": "e-1", "cw:write_id": FIRST_ID})], id="one, another newer"),
     ],
 )
 def test_a_transaction_knows_its_own_work_by_any_of_its_items(
@@ -252,17 +254,19 @@ def test_a_plan_that_is_refused_by_the_item_it_was_made_from_is_not_sent_again(s
 
     for _ in range(2):
         stubbed_dynamodb.cancels(NO_ERROR, failed({"event_id": "e-1", "stock": 1}))
-    with pytest.raises(NeverHolds, match="Events event_id='e-1': the plan's condition doesn't hold") as never:
+    with pytest.raises(
+        UnsatisfiableCondition, match="Events event_id='e-1': the plan's condition doesn't hold"
+    ) as never:
         write(stubbed_dynamodb.client, forget_the_stock, {COUNTER: at(7)}, plenty())
     assert (never.value.key, never.value.found) == (EVENT, {"event_id": "e-1", "stock": 1})
 
 
 def test_nor_is_one_that_needs_an_item_where_there_is_none(stubbed_dynamodb: Stubbed) -> None:
     stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException")
-    with pytest.raises(NeverHolds, match="and there is no such item"):
+    with pytest.raises(UnsatisfiableCondition, match="and there is no such item"):
         write(
             stubbed_dynamodb.client,
-            lambda _: Plan(0, [Update(COUNTER, {"version": 8}, unchanged(7))]),
+            lambda _: Plan(0, [Update(COUNTER, {"version": 8}, version_is(7))]),
             {COUNTER: None},
             plenty(),
         )

@@ -15,9 +15,9 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger import messages
 from ledger.decoding import MAXIMUM_BODY_BYTES, InvalidMessage
 from ledger.messages import Message, OpenAccount, Transaction, decode, from_request
-from tests.unit import refusals
-from tests.unit.refusals import NOT_FOR_SQS, REASON_CHARACTERS
-from tests.unit.samples import (
+from tests.support import refusals
+from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
+from tests.support.samples import (
     in_json,
     interest_body,
     largest_transaction,
@@ -28,7 +28,7 @@ from tests.unit.samples import (
     transaction_body,
     transfer_body,
 )
-from tests.unit.strategies import any_message, exact_numbers
+from tests.support.strategies import any_message, exact_numbers
 
 TYPES = "open_account, transaction, transfer, set_overdraft_limit, close_account, charge_interest"
 NUMBER = 'expected a decimal number, such as "-12.50"'

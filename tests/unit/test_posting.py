@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from conditional_writes import Deadline, Key, Observed, Put, Update, Write, absent, unchanged
+from conditional_writes import Deadline, Key, Observed, Put, Update, Write, absent, version_is
 from conditional_writes.items import to_dynamodb
 from conditional_writes.requests import as_request
 from ledger.accounts import account_item
@@ -22,8 +22,7 @@ from ledger.journal import Outcome
 from ledger.messages import Message
 from ledger.posting import Delivery, Ledger, PayloadChanged, grouped_by_account, idempotency_config
 from ledger.rules import UnknownAccount
-from tests.local_aws.function import Context
-from tests.unit.samples import (
+from tests.support.samples import (
     ALICE,
     BOB,
     NOW,
@@ -34,8 +33,9 @@ from tests.unit.samples import (
     payment,
     transfer,
 )
-from tests.unit.strategies import any_message, messages_of
+from tests.support.strategies import any_message, messages_of
 from tests.unit.stubs import Stubbed
+from tools.local_aws.functions import Context
 
 idempotency = idempotency_config()
 idempotency.register_lambda_context(Context())
@@ -343,7 +343,7 @@ def test_every_write_asserts_what_was_observed(messages: list[Message]) -> None:
         for each in plan.writes:
             found = observed.get(each.key)
             own_key = "transaction_id" if each.key.table == "journal" else "account_id"
-            assert each.condition == (unchanged(found["version"]) if found else absent(own_key))
+            assert each.condition == (version_is(found["version"]) if found else absent(own_key))
         observed = as_written(plan.writes, observed)
         assert plan.result.observed == observed  # what the next plan starts from
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from conditional_writes import key
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from conditional_writes.upserts import REMOVED, Entry, upsert
+from conditional_writes.upserts import REMOVED, MapEntry, upsert
 from ledger.decoding import MAXIMUM_BODY_BYTES, InvalidMessage
 from ledger.profiles import ProfileUpdate, decode
-from tests.unit import refusals
-from tests.unit.refusals import NOT_FOR_SQS, REASON_CHARACTERS
-from tests.unit.samples import in_json, profile_body
-from tests.unit.strategies import exact_numbers, profile_updates
+from tests.support import refusals
+from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
+from tests.support.samples import in_json, profile_body
+from tests.support.strategies import exact_numbers, profile_updates
 
 reason_of = functools.partial(refusals.reason_of, decode)
 
@@ -140,13 +140,15 @@ def test_what_is_refused_is_told_which_field_and_what_was_expected(body: str, re
     assert reason_of(body) == reason
 
 
-@pytest.mark.parametrize("name", ["account_id", "write_id", "version_id", "item_bytes", "as_of [", 'as_of ["x"]'])
+@pytest.mark.parametrize(
+    "name", ["account_id", "cw:write_id", "cw:version_id", "cw:item_bytes", "cw:as_of [", 'cw:as_of ["x"]']
+)
 def test_an_attribute_that_the_library_would_refuse_is_refused_at_the_door(name: str) -> None:
     expected = f"path: expected another first name than {name!r}, which the table needs for itself"
     assert reason_of(profile_body(path=in_json([name]))) == expected
     nobody: Any = None
     with pytest.raises(ValueError, match="part of the key, or the library's own"):
-        upsert(nobody, key("Profiles", account_id="alice"), [Entry((name, "theme"), 1)])
+        upsert(nobody, key("Profiles", account_id="alice"), [MapEntry((name, "theme"), 1)])
     assert decode(profile_body(path=in_json(["preferences", name]))).path == ("preferences", name)
 
 
@@ -169,7 +171,7 @@ HOSTILE = {
     ),
     "an unknown field of 60,000 letters": profile_body(**{"x" * 60_000: "1"}),
     "a name of control characters, and 39 digits": profile_body(entries=f'{{"{"\\u0001" * 255}": {"1" * 39}}}'),
-    "an attribute of the library's, of control characters": profile_body(path='["as_of [\\u0000\\uffff"]'),
+    "an attribute of the library's, of control characters": profile_body(path='["cw:as_of [\\u0000\\uffff"]'),
 }
 
 
@@ -242,16 +244,16 @@ def test_entries_are_set_and_removed_as_of_the_messages_time() -> None:
     body = {"path": '["a", "b"]', "entries": '{"c": 1, "d": {}}', "removed": '["e"]'}
     timed = decode(profile_body(**body, as_of='"2026-02-28T01:00:00+01:00"')).as_entries(sent_at)
     assert timed == [
-        Entry(("a", "b", "c"), 1, as_of),
-        Entry(("a", "b", "d"), {}, as_of),
-        Entry(("a", "b", "e"), REMOVED, as_of),
+        MapEntry(("a", "b", "c"), 1, as_of),
+        MapEntry(("a", "b", "d"), {}, as_of),
+        MapEntry(("a", "b", "e"), REMOVED, as_of),
     ]
     assert {entry.as_of for entry in decode(profile_body(**body)).as_entries(sent_at)} == {sent_at}
     assert {entry.as_of for entry in decode(profile_body(**body, as_of="null")).as_entries(sent_at)} == {sent_at}
 
 
 values: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["alice", "as_of ", ""]),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["alice", "cw:as_of ", ""]),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )

@@ -3,7 +3,7 @@
 import re
 
 from ledger.profiles import ProfileUpdate, decode
-from tests.local_aws.server import PROJECT
+from tools.local_aws.server import PROJECT
 
 README = (PROJECT / "README.md").read_text()
 

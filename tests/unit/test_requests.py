@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes import Check, Condition, Delete, Put, Update, Write, absent, exists, key, unchanged
+from conditional_writes import Check, Condition, Delete, Put, Update, Write, absent, exists, key, version_is
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.requests import as_request
 
@@ -20,7 +20,7 @@ LINE = key("Lines", order_id="o-1", line=2)
 def test_a_put_has_its_key_its_condition_and_the_id_of_the_write() -> None:
     assert as_request(Put(LINE, {"pieces": 3}, absent("order_id")), "write-1") == {
         "TableName": "Lines",
-        "Item": {"order_id": {"S": "o-1"}, "line": {"N": "2"}, "pieces": {"N": "3"}, "write_id": {"S": "write-1"}},
+        "Item": {"order_id": {"S": "o-1"}, "line": {"N": "2"}, "pieces": {"N": "3"}, "cw:write_id": {"S": "write-1"}},
         "ConditionExpression": "attribute_not_exists(#0)",
         "ExpressionAttributeNames": {"#0": "order_id"},
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
@@ -28,12 +28,12 @@ def test_a_put_has_its_key_its_condition_and_the_id_of_the_write() -> None:
 
 
 def test_an_update_sets_what_changed_and_the_id_of_the_write() -> None:
-    assert as_request(Update(LINE, {"pieces": 4, "version": 8}, unchanged(7)), "write-1") == {
+    assert as_request(Update(LINE, {"pieces": 4, "version": 8}, version_is(7)), "write-1") == {
         "TableName": "Lines",
         "Key": {"order_id": {"S": "o-1"}, "line": {"N": "2"}},
         "ConditionExpression": "#0 = :0",
         "UpdateExpression": "SET #1=:1,#0=:2,#2=:3",
-        "ExpressionAttributeNames": {"#0": "version", "#1": "pieces", "#2": "write_id"},
+        "ExpressionAttributeNames": {"#0": "version", "#1": "pieces", "#2": "cw:write_id"},
         "ExpressionAttributeValues": {
             ":0": {"N": "7"},
             ":1": {"N": "4"},
@@ -48,7 +48,7 @@ def test_an_update_can_remove_and_add() -> None:
     request = as_request(Update(ORDER, {}, None, removed=["note"], added={"version": 1}), "write-1")
     assert request["UpdateExpression"] == "SET #0=:1 REMOVE #1 ADD #2 :2"
     assert request["ExpressionAttributeNames"] == {
-        "#0": "write_id",
+        "#0": "cw:write_id",
         "#1": "note",
         "#2": "version",
     }
@@ -62,7 +62,7 @@ def test_an_addition_has_its_own_condition_too() -> None:
     assert request["ConditionExpression"] == "(attribute_exists(#0)) AND (attribute_not_exists(#1) OR #1 <> :0)"
 
 
-@pytest.mark.parametrize("write", [Delete(LINE, unchanged(7)), Check(LINE, unchanged(7))])
+@pytest.mark.parametrize("write", [Delete(LINE, version_is(7)), Check(LINE, version_is(7))])
 def test_a_delete_or_a_check_has_its_key_and_its_condition(write: Write) -> None:
     assert as_request(write, "write-1") == {
         "TableName": "Lines",
@@ -77,7 +77,7 @@ def test_a_delete_or_a_check_has_its_key_and_its_condition(write: Write) -> None
 def test_without_a_condition_none_is_sent() -> None:
     assert as_request(Put(ORDER, {}), "write-1") == {
         "TableName": "Orders",
-        "Item": {"order_id": {"S": "o-1"}, "write_id": {"S": "write-1"}},
+        "Item": {"order_id": {"S": "o-1"}, "cw:write_id": {"S": "write-1"}},
     }
     assert as_request(Delete(ORDER), "write-1") == {"TableName": "Orders", "Key": {"order_id": {"S": "o-1"}}}
 
@@ -98,7 +98,7 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("write", [Put, Update])
 def test_a_name_or_value_is_never_part_of_an_expression(write: type[Put | Update], text: str) -> None:
-    condition = absent(text) & unchanged(text, text)  # type: ignore[arg-type]
+    condition = absent(text) & version_is(text, text)  # type: ignore[arg-type]
     request = as_request(write(ORDER, {text: text}, condition), "write-1")
     assert request["ConditionExpression"] == "(attribute_not_exists(#0)) AND (#0 = :0)"
     assert request.get("UpdateExpression", "SET #0=:1,#1=:2") == "SET #0=:1,#1=:2"
@@ -107,13 +107,13 @@ def test_a_name_or_value_is_never_part_of_an_expression(write: type[Put | Update
 
 
 def test_a_put_goes_to_its_key_whatever_the_item_says() -> None:
-    request = as_request(Put(ORDER, {"order_id": "o-2", "write_id": "mine"}, absent("order_id")), "write-1")
-    assert request["Item"] == {"order_id": {"S": "o-1"}, "write_id": {"S": "write-1"}}
+    request = as_request(Put(ORDER, {"order_id": "o-2", "cw:write_id": "mine"}, absent("order_id")), "write-1")
+    assert request["Item"] == {"order_id": {"S": "o-1"}, "cw:write_id": {"S": "write-1"}}
 
 
 @pytest.mark.parametrize(
     "write",
-    [Put(ORDER, {"price": 0.1}, absent("order_id")), Update(ORDER, {"price": 0.1}, unchanged(1))],
+    [Put(ORDER, {"price": 0.1}, absent("order_id")), Update(ORDER, {"price": 0.1}, version_is(1))],
     ids=["a put", "an update"],
 )
 def test_a_float_is_refused(write: Write) -> None:
@@ -179,7 +179,7 @@ def test_a_number_is_spelled_plainly_where_38_digits_do(number: int | Decimal, s
 
 def test_the_write_is_not_changed_by_being_sent() -> None:
     values = {"pieces": 4}
-    as_request(Update(ORDER, values, unchanged(7)), "write-1")
+    as_request(Update(ORDER, values, version_is(7)), "write-1")
     assert values == {"pieces": 4}
 
 
@@ -197,7 +197,7 @@ def test_more_changes_than_an_expression_has_room_for_are_refused_with_a_sentenc
         as_request(Update(ORDER, {f"a-{number}": number for number in range(500)}), "write-1")
 
 
-attribute_names = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda name: name != "write_id")
+attribute_names = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda name: name != "cw:write_id")
 attributes: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.text(st.characters(codec="utf-8")) | st.decimals(-1000, 1000, places=3),
     lambda inner: st.lists(inner) | st.dictionaries(attribute_names, inner),
@@ -207,8 +207,8 @@ attributes: st.SearchStrategy[Any] = st.recursive(
 
 @given(st.dictionaries(attribute_names, attributes), st.integers(0, 10**38 - 1))
 def test_an_update_sets_just_what_it_was_told(values: dict[str, Any], version: int) -> None:
-    request = as_request(Update(ORDER, values, unchanged(version)), "write-1")
+    request = as_request(Update(ORDER, values, version_is(version)), "write-1")
     names, sent = request["ExpressionAttributeNames"], from_dynamodb(request["ExpressionAttributeValues"])
     assignments = re.findall(r"(#\d+)=(:\d+)", request["UpdateExpression"])
-    assert {names[name]: sent[value] for name, value in assignments} == values | {"write_id": "write-1"}
+    assert {names[name]: sent[value] for name, value in assignments} == values | {"cw:write_id": "write-1"}
     assert sent[":0"] == Decimal(version)

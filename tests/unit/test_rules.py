@@ -15,8 +15,8 @@ from ledger.accounts import Account, AccountStatus, account_from_item, account_i
 from ledger.decoding import normalized
 from ledger.messages import ChargeInterest, Message, Transaction, Transfer
 from ledger.rules import Decision, Reason, Status, UnknownAccount, decide
-from tests.unit.samples import ALICE, BOB, CLOSED, closing, interest, limit, opening, payment, transfer
-from tests.unit.strategies import exact_numbers, exact_rates, messages_of
+from tests.support.samples import ALICE, BOB, CLOSED, closing, interest, limit, opening, payment, transfer
+from tests.support.strategies import exact_numbers, exact_rates, messages_of
 
 POSTED = {
     "a credit": (payment(25), ALICE, replace(ALICE, balance=Decimal(125))),

@@ -10,8 +10,8 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from conditional_writes.sending import NotSent
 from conditional_writes.settling import Counts, GivenUp, Settling, receive_count
-from tests.local_aws.function import record
 from tests.unit.stubs import Stubbed
+from tools.local_aws.functions import record
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
 

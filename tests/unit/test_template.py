@@ -13,8 +13,8 @@ from conditional_writes.client import RESERVED_SECONDS, SLOWEST_CALL_SECONDS
 from conditional_writes.jobs import UNRESOLVED
 from conditional_writes.locks import Locks, lease_seconds_of
 from ledger.interest import annual_rate_of
-from tests.local_aws.function import Context, load_function
-from tests.local_aws.server import PROJECT, Endpoint
+from tools.local_aws.functions import Context, load_function
+from tools.local_aws.server import PROJECT, Endpoint
 
 
 class _Loader(yaml.SafeLoader):

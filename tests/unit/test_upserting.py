@@ -102,7 +102,7 @@ def test_of_several_messages_only_that_fails_which_does_not_fit(stubbed_dynamodb
 
 def test_two_messages_that_contradict_each_other_are_no_trouble_to_a_third(stubbed_dynamodb: Stubbed) -> None:
     stubbed_dynamodb.answers("update_item")
-    entry = {"account_id": "alice", "preferences": {"font": "serif"}, 'as_of ["preferences"]': {"font": "2026"}}
+    entry = {"account_id": "alice", "preferences": {"font": "serif"}, 'cw:as_of ["preferences"]': {"font": "2026"}}
     refuses(stubbed_dynamodb, entry)
     stubbed_dynamodb.answers("update_item")
     done = upserted(

@@ -1,6 +1,5 @@
 """DynamoDB writes that name what they assumed, and are planned again from what was found instead."""
 
-from conditional_writes.changes import replacing
 from conditional_writes.client import dynamodb_client
 from conditional_writes.conditions import (
     Condition,
@@ -12,11 +11,12 @@ from conditional_writes.conditions import (
     exists,
     less_than,
     more_than,
-    unchanged,
+    version_is,
 )
 from conditional_writes.deadline import Deadline, DeadlinePassed
+from conditional_writes.item_diff import replacing
 from conditional_writes.items import EXACT, Item, Key, key
-from conditional_writes.loop import NeverHolds, Observed, OutcomeUnknown, Plan, Written, write
+from conditional_writes.loop import Observed, OutcomeUnknown, Plan, UnsatisfiableCondition, Written, write
 from conditional_writes.reading import read
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write
 from conditional_writes.versioned import Conflict, VersionedItem, VersionedTable, write_together
@@ -32,11 +32,11 @@ __all__ = [
     "Delete",
     "Item",
     "Key",
-    "NeverHolds",
     "Observed",
     "OutcomeUnknown",
     "Plan",
     "Put",
+    "UnsatisfiableCondition",
     "Update",
     "VersionedItem",
     "VersionedTable",
@@ -54,7 +54,7 @@ __all__ = [
     "more_than",
     "read",
     "replacing",
-    "unchanged",
+    "version_is",
     "write",
     "write_together",
 ]

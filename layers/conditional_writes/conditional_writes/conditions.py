@@ -51,7 +51,7 @@ def exists(attribute: Path) -> Condition:
     return Condition("attribute_exists({})", (attribute,))
 
 
-def unchanged(version: int, attribute: Path = "version") -> Condition:
+def version_is(version: int, attribute: Path = "version") -> Condition:
     """The item still has this version. False for an item that was deleted: a write won't bring it back."""
     return equals(attribute, version)
 

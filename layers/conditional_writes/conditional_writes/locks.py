@@ -90,17 +90,17 @@ def _holder_in(record: Item) -> Item:
 class Lock:
     """A lock held.
 
-    `token` is greater than that of any holder before; `leased_until` is in seconds since the epoch. `place` is how far
-    the one before had come in the same window, where it kept its place and then didn't finish.
+    `token` is an integer, greater than that of any earlier holder. `leased_until` is in seconds since the epoch.
+    `checkpoint` is the last that was saved in this window, if its holder didn't complete it.
     """
 
     def __init__(self, locks: "Locks", key: Key, held: "_Held", record: Item) -> None:
         self._locks, self._key, self._held = locks, key, held
         self._windows_done: list[str] = record.get("windows_done", [])
-        self.place: Item | None = None
-        match record.get("place"):
-            case {"window": held.window, "at": place}:
-                self.place = place
+        self.checkpoint: Item | None = None
+        match record.get("checkpoint"):
+            case {"window": held.window, "saved": checkpoint}:
+                self.checkpoint = checkpoint
         self._released = False
 
     @property
@@ -122,14 +122,14 @@ class Lock:
         self._write(values, unless=more_than("leased_until", values["leased_until"]))
         self._held = self._held._replace(leased_until=until)
 
-    def keep(self, place: Item, *writes: Write) -> None:
+    def save_checkpoint(self, checkpoint: Item, *writes: Write) -> None:
         """Notes in the lock's record how far the work has come, for whom it may fall to next.
 
         What `writes` do takes effect together with it, or not at all. The record has one place: that of another window,
         which wasn't finished, is lost. Raises LockLost, and Conflict where a condition of the writes doesn't hold.
         """
-        self._write({"place": {"window": self._held.window, "at": place}}, writes=writes)
-        self.place = copied(place)
+        self._write({"checkpoint": {"window": self._held.window, "saved": checkpoint}}, writes=writes)
+        self.checkpoint = copied(checkpoint)
 
     def release(self) -> None:
         """Gives the lock back; again, it does nothing. A window isn't done by that.
@@ -144,7 +144,7 @@ class Lock:
         Raises LockLost, and then the window isn't done by this holder; and Conflict, as `keep` does. Where the lock was
         given back before it does nothing, and with writes, which would be without the lock, it raises LockLost.
         """
-        mine = () if self.place is None else ("place",)  # else it is another window's, which isn't done
+        mine = () if self.checkpoint is None else ("checkpoint",)  # else it is another window's, which isn't done
         self._give_back(self._with_this_window_done(), mine, writes)
 
     def condition_check(self) -> Check:
@@ -334,7 +334,7 @@ class Locks:
         if window is not None:
             taken += [contains("windows_done", window), at_least("windows_done_through", window)]
         free: Condition = ~any_of(taken)
-        return Plan(held, [Update(key, values, free, handed_back=True)])
+        return Plan(held, [Update(key, values, free, return_new=True)])
 
 
 def _check_lease(lease_seconds: float) -> None:

@@ -15,10 +15,9 @@ from botocore.exceptions import ClientError
 
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb
+from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
 from conditional_writes.requests import (
     MAXIMUM_WRITES,
-    VERSION_ID,
-    WRITE_ID,
     Check,
     Delete,
     Put,
@@ -75,7 +74,7 @@ class OutcomeUnknown(Exception):
         return f"{key}: a first try got no answer, and {why}; whether it took effect can't be known"
 
 
-class NeverHolds(Exception):
+class UnsatisfiableCondition(Exception):
     """The plan's condition is false of the very item that the plan was made from: it would be refused again and again.
 
     `key` is the item's, `found` the item as it is, None where there is none. Nothing was written.
@@ -102,7 +101,7 @@ def write[Result](
     the failed write and no read. When the response to a write was lost and the SDK sent it again, the condition
     fails on the write's own work: that is recognised by its id, and is a success.
 
-    Raises DeadlinePassed when there is no time for another attempt, NeverHolds where another can't help,
+    Raises DeadlinePassed when there is no time for another attempt, UnsatisfiableCondition where another can't help,
     OutcomeUnknown when a single write that must not be made twice may have been made already, ValueError for writes
     that no transaction takes, and botocore's own errors for what no retry can mend.
     """
@@ -124,7 +123,7 @@ def write[Result](
             _check_known(planned, answer.found)
         for refused, item in answer.found.items():
             if refused in observed and observed[refused] == item:
-                raise NeverHolds(refused, item)
+                raise UnsatisfiableCondition(refused, item)
         conflicts += 1
         _back_off(conflicts, answer, time.monotonic() - sent_at, deadline)
         if answer.found:
@@ -204,7 +203,7 @@ def _send_alone(client: "DynamoDBClient", write: Put | Update | Delete, write_id
             client.put_item(**request)
         case Delete():
             client.delete_item(**request)
-        case Update(handed_back=True):
+        case Update(return_new=True):
             response = client.update_item(**request, ReturnValues="ALL_NEW")
             return _DONE._replace(found={write.key: from_dynamodb(response["Attributes"])})
         case Update():

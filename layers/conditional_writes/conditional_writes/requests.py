@@ -7,27 +7,12 @@ from typing import Any, NamedTuple
 
 from conditional_writes.conditions import Condition, Path
 from conditional_writes.items import Item, Key, serialized, to_dynamodb
+from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
 
 MAXIMUM_WRITES = 100
 """Items in one TransactWriteItems: DynamoDB's limit."""
 MAXIMUM_CHARACTERS = 4_096
 """Of an expression: DynamoDB's limit."""
-
-
-WRITE_ID = "write_id"
-"""The attribute by which a write of an item without versions knows its own work."""
-VERSION_ID = "version_id"
-"""The same beside a version: which write made it. Others that change the item without counting leave it as it is."""
-BYTES = "item_bytes"
-"""The attribute in which upserts count, upwards only, what they wrote: an upper bound of the item's size."""
-MARKS = (WRITE_ID, VERSION_ID)
-CLOCKS = "as_of ["
-"""How the attributes' names begin that have the clocks of a map's entries: a path in JSON follows."""
-
-
-def is_own(name: str) -> bool:
-    """Whether the attribute is the library's own, and nobody else's to change."""
-    return name in MARKS or name == BYTES or name.startswith(CLOCKS)
 
 
 class Expected(NamedTuple):
@@ -56,7 +41,7 @@ class Update(NamedTuple):
 
     `added` has numbers by attribute. Sent alone, they may be added twice, where the answer is lost and another writes
     before the second try; in a transaction they aren't. `expected` where `values` has the item's next version.
-    `handed_back`: sent alone, the answer has the item as it is afterwards.
+    `return_new`: sent alone, the answer has the item as it is afterwards.
     """
 
     key: Key
@@ -65,7 +50,7 @@ class Update(NamedTuple):
     removed: Collection[Path] = ()
     added: Mapping[str, int | Decimal] = {}
     expected: Expected | None = None
-    handed_back: bool = False
+    return_new: bool = False
 
 
 class Delete(NamedTuple):

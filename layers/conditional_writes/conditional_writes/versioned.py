@@ -9,13 +9,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
 
-from conditional_writes.changes import assumption, changes, replacing, version_of
 from conditional_writes.conditions import Condition, exists
 from conditional_writes.deadline import Deadline
+from conditional_writes.item_diff import diff, replacing, version_condition, version_of
 from conditional_writes.items import Item, Key, check_names, copied, same
 from conditional_writes.loop import Observed, Plan, Written, write
+from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
 from conditional_writes.reading import read_one
-from conditional_writes.requests import MARKS, VERSION_ID, Check, Delete, Expected, Put, Update, Write, is_own
+from conditional_writes.requests import Check, Delete, Expected, Put, Update, Write
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -153,7 +154,7 @@ class VersionedTable:
         key, version = self.key(*key_values), int(version)
         before = {self._version: version} if version else {}
         self._check_kept(key, before, values)
-        expected, assumed = assumption(key, before, self._version)
+        expected, assumed = version_condition(key, before, self._version)
         values = {name: value for name, value in values.items() if name not in dict(key.attributes)}
         update = Update(key, values | {self._version: version + 1}, _both(assumed, when), removed, expected=expected)
         _write_once(self._client, [update], _or_default(deadline))
@@ -214,9 +215,9 @@ class VersionedTable:
         if self._checked if checked is None else checked:
             saving = self._replacing(key, before, item)
         else:
-            values, removed = changes(before or {}, item, but=self._kept(key))
+            values, removed = diff(before or {}, item, ignored=self._kept(key))
             there = None if before is None else exists(self._key_names[0])
-            saving = Update(key, values, there, removed, {self._version: 1}, handed_back=True)
+            saving = Update(key, values, there, removed, {self._version: 1}, return_new=True)
         if when is None:
             return saving
         return saving._replace(condition=when if saving.condition is None else saving.condition & when)
@@ -231,13 +232,13 @@ class VersionedTable:
             raise ValueError(
                 f"{key}: wasn't loaded, so there is no version to assert: load it, or delete it with checked=False"
             )
-        expected, assumed = assumption(key, before, self._version)
+        expected, assumed = version_condition(key, before, self._version)
         return Delete(key, _both(assumed, when), expected)
 
     def checking(self, item: VersionedItem, *, when: Condition | None = None) -> Check:
         """Asserts, in a transaction of others, that an item which was only read is still as it was loaded."""
         key = self._key_of(item)
-        expected, assumed = assumption(key, item.loaded, self._version)
+        expected, assumed = version_condition(key, item.loaded, self._version)
         return Check(key, _both(assumed, when), expected)
 
     def _replacing(self, key: Key, before: Item | None, after: Item) -> Put | Update:

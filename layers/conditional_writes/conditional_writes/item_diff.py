@@ -1,0 +1,68 @@
+"""The write that makes one state of a versioned item of another: what changed, under the version it was made from."""
+
+from collections.abc import Collection
+from decimal import Decimal
+from typing import NamedTuple
+
+from conditional_writes.conditions import Condition, absent, equals, exists, version_is
+from conditional_writes.items import Item, Key, same
+from conditional_writes.own_attributes import VERSION_ID, is_own
+from conditional_writes.requests import Expected, Put, Update
+
+
+class ItemDiff(NamedTuple):
+    """Attributes to set, and names of those to remove."""
+
+    values: Item
+    removed: list[str]
+
+
+def diff(before: Item, after: Item, ignored: Collection[str]) -> ItemDiff:
+    """What makes `after` of `before`. Of the names in `but`, and of the library's own, nothing is said."""
+    values = {name: value for name, value in after.items() if name not in before or not same(before[name], value)}
+    return ItemDiff(
+        {name: value for name, value in values.items() if name not in ignored and not is_own(name)},
+        [name for name in before if name not in after and name not in ignored and not is_own(name)],
+    )
+
+
+def replacing(key: Key, before: Item | None, after: Item, version_attribute: str = "version") -> Put | Update:
+    """The write that makes `after`, with its new version, of `before`; None: there is no such item.
+
+    It asserts that the item still is of `before`'s version, or not there; one without a version: that it still has
+    none. Where it was deleted the assertion fails: it isn't brought back. Raises ValueError where `after` isn't of a
+    later version than `before`.
+    """
+    if before is None:
+        return Put(key, after, absent(key.attributes[0][0]), Expected(None, version_attribute))
+    expected, condition = version_condition(key, before, version_attribute)
+    was, is_now = expected.version or 0, version_of(key, after, version_attribute)
+    if is_now <= was:
+        raise ValueError(
+            f"{key}: {version_attribute} is {is_now} after {was}, expected a later one (was `before` changed in place?)"
+        )
+    values, removed = diff(before, after, ignored=dict(key.attributes))
+    return Update(key, values, condition, removed, expected=expected)
+
+
+def version_condition(key: Key, before: Item, version_attribute: str) -> tuple[Expected, Condition]:
+    """That the item is as it was: of its version, or, from before there were versions, still without one."""
+    if version_attribute not in before:
+        if VERSION_ID in before:
+            raise ValueError(
+                f"{key}: has a {VERSION_ID} and no {version_attribute}, so it is another's, and would be overwritten:"
+                " it is the library's own attribute. Choose another name for yours"
+            )
+        return Expected(0, version_attribute), exists(key.attributes[0][0]) & absent(version_attribute)
+    version, version_id = version_of(key, before, version_attribute), before.get(VERSION_ID)
+    expected = Expected(version, version_attribute, version_id)
+    as_it_was = version_is(version, version_attribute)
+    return expected, as_it_was if version_id is None else as_it_was & equals(VERSION_ID, version_id)
+
+
+def version_of(key: Key, item: Item, version_attribute: str) -> int:
+    """The item's version; 0 where it has none. Raises TypeError where the attribute is something else."""
+    version = item.get(version_attribute, 0)
+    if isinstance(version, bool) or not isinstance(version, int | Decimal) or version != int(version):
+        raise TypeError(f"{key}: {version_attribute} is {version!r}, expected a whole number, to count versions with")
+    return int(version)

@@ -1,0 +1,22 @@
+"""The attributes that the library adds to items. All their names begin with one prefix."""
+
+PREFIX = "cw:"
+
+WRITE_ID = f"{PREFIX}write_id"
+"""The write that last touched an item without a version: a write recognises its own work by it."""
+
+VERSION_ID = f"{PREFIX}version_id"
+"""The write that made the item's version. A write that makes no version leaves it as it is."""
+
+MARKS = (WRITE_ID, VERSION_ID)
+
+ITEM_BYTES = f"{PREFIX}item_bytes"
+"""An upper bound of the item's size in bytes: upserts add to it what they write, and never subtract."""
+
+CLOCKS_PREFIX = f"{PREFIX}as_of "
+"""Begins the name of the attribute that has the clocks of one map's entries. The map's path follows, as a JSON list."""
+
+
+def is_own(name: str) -> bool:
+    """Whether the attribute is the library's own, so that nobody else may change it."""
+    return name.startswith(PREFIX)

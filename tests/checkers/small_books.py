@@ -1,0 +1,31 @@
+"""Books of two accounts, for the tests of the checkers: a few messages, and what becomes of them."""
+
+from datetime import UTC, datetime
+
+from ledger.journal import Entry, Outcome
+from ledger.messages import decode
+from ledger.rules import decide
+from tests.checkers.books import Books
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+OPEN_A = '{"type": "open_account", "transaction_id": "open", "account_id": "a", "currency": "EUR"}'
+OPEN_B = '{"type": "open_account", "transaction_id": "open", "account_id": "b", "currency": "EUR"}'
+PAY = '{"transaction_id": "1", "account_id": "a", "amount": 50}'
+SPEND = '{"transaction_id": "2", "account_id": "a", "amount": -80}'
+TRANSFER = '{"type": "transfer", "transaction_id": "3", "from_account_id": "a", "to_account_id": "b", "amount": 20}'
+JUNK = "not JSON"
+
+
+def post(books: Books, *bodies: str) -> Books:
+    """These books, and what has become of these bodies."""
+    accounts = dict(books.accounts)
+    journal = {name: list(entries) for name, entries in books.journal.items()}
+    for body in bodies:
+        message = decode(body)
+        for decision in decide(message, *map(accounts.get, message.account_ids)):
+            account = accounts[decision.account.account_id] = decision.account
+            status, reason = str(decision.status), decision.reason
+            outcome = Outcome(status, reason, decision.amount, account.balance, account.version, str(NOW))
+            entry = Entry(account.account_id, message.transaction_id, message.request(), "", outcome)
+            journal.setdefault(account.account_id, []).append(entry)
+    return Books(accounts, journal)
