@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from statistics import median
@@ -13,12 +14,14 @@ from rich.console import Console
 from rich.table import Table
 
 from conditional_writes import Deadline, dynamodb_client
-from ledger.messages import OpenAccount, Transaction
-from ledger.posting import Delivery, Ledger, idempotency_config
+from ledger.batch_poster import BatchPoster
+from ledger.core.transaction_types import OpenAccount, Transaction
+from ledger.core.transaction_types.base import TransactionMessage
+from ledger.tables import LedgerTables
 from tests.checkers.books import read_books, violations
-from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint, free_port, ministack, running
 from tools.local_aws.tables import Tables, create_tables
+from workers.queue_messages import Done, QueueMessage
 
 BATCH = 10
 ADDED_SECONDS = 0.005
@@ -44,28 +47,31 @@ class Run:
         return (self.commits + self.conflicts) * 2 * (BATCH + 1) / self.transactions
 
 
-def _ledger(tables: Tables) -> Ledger:
-    idempotency = idempotency_config()
-    idempotency.register_lambda_context(Context())
-    return Ledger(dynamodb_client(), tables.accounts, tables.journal, idempotency)
+def _poster(tables: Tables) -> BatchPoster:
+    return BatchPoster(dynamodb_client(), LedgerTables(tables.accounts, tables.journal))
+
+
+def _message(transaction: TransactionMessage) -> QueueMessage[TransactionMessage]:
+    """The transaction as it comes from the queue for the first time."""
+    return QueueMessage(transaction.transaction_id, "", "", 1, datetime.now(UTC), {}, content=transaction)
 
 
 def _work(endpoint: Endpoint, tables: Tables, queue, barrier, results) -> None:
     os.environ.update(endpoint.environment)
-    ledger = _ledger(tables)
-    ledger.client.meta.events.register("before-send.dynamodb", lambda **_: time.sleep(ADDED_SECONDS))
-    ledger.client.describe_table(TableName=tables.accounts)
+    poster = _poster(tables)
+    poster.client.meta.events.register("before-send.dynamodb", lambda **_: time.sleep(ADDED_SECONDS))
+    poster.client.describe_table(TableName=tables.accounts)
     conflicts = 0
     barrier.wait()
     started = time.monotonic()
     while (batch := _next(queue)) is not None:
-        deliveries = [
-            Delivery(Transaction(transaction_id=f"{batch}-{index}", account_id="hot", amount=Decimal(1)))
+        messages = [
+            _message(Transaction(transaction_id=f"{batch}-{index}", account_id="hot", amount=Decimal(1)))
             for index in range(BATCH)
         ]
-        posted = ledger.post(deliveries, Deadline.after(60))
-        assert all(not isinstance(result, Exception) for result in posted.results), posted.results
-        conflicts += posted.conflicts
+        measured = {one.metric: one.value for one in poster.post(messages, Deadline.after(60))}
+        assert all(isinstance(message.disposition, Done) for message in messages), messages
+        conflicts += round(measured["Conflicts"])
     results.put((started, time.monotonic(), conflicts))
 
 
@@ -82,7 +88,7 @@ def run(endpoint: Endpoint, prefix: str, workers: int) -> Run:
     os.environ.update(endpoint.environment)
     tables = create_tables(endpoint, prefix)
     opening = OpenAccount(transaction_id="open", account_id="hot", currency="EUR")
-    _ledger(tables).post([Delivery(opening)], Deadline.after(60))
+    _poster(tables).post([_message(opening)], Deadline.after(60))
     batches = TRANSACTIONS // BATCH
     spawn = multiprocessing.get_context("spawn")
     queue, barrier, results = spawn.Value("i", batches), spawn.Barrier(workers), spawn.Queue()

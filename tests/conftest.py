@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from conditional_writes import upserts
+from conditional_writes.upserts import strategies
 from tests.support.deployed import RETRY_SETTINGS, Bank
 from tools.local_aws import server, stack
 from tools.local_aws.server import Endpoint, LocalAwsError, free_port, running
@@ -62,4 +62,4 @@ def tables(dynamodb: Endpoint) -> Tables:
 @pytest.fixture
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known yet of any profile."""
-    monkeypatch.setattr(upserts, "_recent", upserts._Recent())
+    monkeypatch.setattr(strategies, "recent_depths", strategies.RecentDepths())

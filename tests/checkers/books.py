@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
 from conditional_writes.items import from_dynamodb
-from ledger.accounts import Account, account_from_item
-from ledger.journal import Entry, entry_from_item
-from ledger.messages import InvalidMessage, Transfer, decode, from_request
-from ledger.rules import Decision, UnknownAccount, decide
+from ledger.core.accounts import Account
+from ledger.core.journal import JournalEntry
+from ledger.core.refusals import InvalidMessage, UnknownAccount
+from ledger.core.transaction_types import Transfer, decode, from_payload
+from ledger.tables import account_from_item, entry_from_item
 from tests.checkers.poison import is_invalid
+from tests.support.rules import Decided, decide
 from tools.local_aws.queues import DeadLetter
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import Tables, scan
@@ -21,10 +23,10 @@ class Books:
     """The accounts, and each account's journal in version order."""
 
     accounts: dict[str, Account]
-    journal: dict[str, list[Entry]]
+    journal: dict[str, list[JournalEntry]]
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         return [entry for entries in self.journal.values() for entry in entries]
 
     def counts(self) -> Counter[str]:
@@ -32,13 +34,13 @@ class Books:
         return Counter(
             entry.outcome.reason or entry.outcome.status
             for entry in self.entries
-            if entry.account_id == from_request(entry.request).account_ids[0]
+            if entry.account_id == from_payload(entry.request).account_ids[0]
         )
 
 
 def read_books(endpoint: Endpoint, tables: Tables) -> Books:
     accounts = [account_from_item(from_dynamodb(item)) for item in scan(endpoint, tables.accounts)]
-    journal: dict[str, list[Entry]] = defaultdict(list)
+    journal: dict[str, list[JournalEntry]] = defaultdict(list)
     for item in scan(endpoint, tables.journal):
         entry = entry_from_item(from_dynamodb(item))
         journal[entry.account_id].append(entry)
@@ -99,9 +101,9 @@ def _conservation(books: Books) -> Iterator[str]:
 
 
 def _transfers(books: Books) -> Iterator[str]:
-    transfers: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
+    transfers: dict[tuple[str, ...], list[JournalEntry]] = defaultdict(list)
     for entry in books.entries:
-        message = from_request(entry.request)
+        message = from_payload(entry.request)
         if isinstance(message, Transfer):
             transfers[message.transaction_id, *message.account_ids].append(entry)
     for (transaction_id, *account_ids), sides in transfers.items():
@@ -119,7 +121,7 @@ def _transfers(books: Books) -> Iterator[str]:
 
 
 def _each_account(books: Books) -> Iterator[str]:
-    sound: dict[str, list[Entry]] = {}
+    sound: dict[str, list[JournalEntry]] = {}
     for account_id, account in books.accounts.items():
         entries = books.journal.get(account_id, [])
         versions = [entry.outcome.account_version for entry in entries]
@@ -130,7 +132,7 @@ def _each_account(books: Books) -> Iterator[str]:
     yield from _replay(books.accounts, sound)
 
 
-def _replay(accounts: dict[str, Account], journal: dict[str, list[Entry]]) -> Iterator[str]:
+def _replay(accounts: dict[str, Account], journal: dict[str, list[JournalEntry]]) -> Iterator[str]:
     """Decides every entry again, the journals together: a transfer once it comes next on both its accounts."""
     replayed: dict[str, Account] = {}
     left = {account_id: deque(entries) for account_id, entries in journal.items()}
@@ -140,7 +142,7 @@ def _replay(accounts: dict[str, Account], journal: dict[str, list[Entry]]) -> It
         if not entries:
             continue
         request = entries[0].request
-        message = from_request(request)
+        message = from_payload(request)
         if any(not left.get(name) or left[name][0].request != request for name in message.account_ids):
             continue
         try:
@@ -161,7 +163,7 @@ def _replay(accounts: dict[str, Account], journal: dict[str, list[Entry]]) -> It
             yield f"{account_id}: its journal gives {replayed.get(account_id)}, the account is {accounts[account_id]}"
 
 
-def _compare(entry: Entry, decision: Decision) -> Iterator[str]:
+def _compare(entry: JournalEntry, decision: Decided) -> Iterator[str]:
     found, account = entry.outcome, decision.account
     expected = (str(decision.status), decision.reason, decision.amount, account.balance)
     if (found.status, found.reason, found.amount, found.balance_after) != expected:

@@ -11,13 +11,15 @@ from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Any, NamedTuple
 
-from ledger.accounts import Account
-from ledger.journal import Entry
-from ledger.messages import InvalidMessage, Message, decode, from_request
+from ledger.core.accounts import Account
+from ledger.core.journal import JournalEntry
+from ledger.core.refusals import InvalidMessage
+from ledger.core.transaction_types import decode, from_payload
+from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.books import Books
 from tools.local_aws.queues import DeadLetter
 
-type Entries = Mapping[tuple[str, str], Entry]
+type Entries = Mapping[tuple[str, str], JournalEntry]
 """By account and transaction id."""
 
 
@@ -106,7 +108,7 @@ def lost(messages: Iterable[Sent], books: Books, letters: Collection[tuple[str, 
             continue
         for account_id in decoded.account_ids:
             entry = now.get((account_id, decoded.transaction_id))
-            if entry is None or entry.request != decoded.request():
+            if entry is None or entry.request != decoded.canonical_payload():
                 yield f"acknowledged, and not in the journal of {account_id}: {message.body}"
 
 
@@ -117,11 +119,11 @@ def misapplied(before: Books, after: Books, delivered: Iterable[str]) -> Iterato
     """
     old = entries_of(before)
     new = {key: entry for key, entry in entries_of(after).items() if key not in old}
-    requests = [message.request() for message in map(_valid, delivered) if message]
+    requests = [message.canonical_payload() for message in map(_valid, delivered) if message]
     for (account_id, transaction_id), entry in new.items():
         if entry.request not in requests:
             yield f"{account_id}: {transaction_id} was posted, and wasn't delivered: {entry.request}"
-        for other in from_request(entry.request).account_ids:
+        for other in from_payload(entry.request).account_ids:
             if (other, transaction_id) not in new:
                 yield f"{account_id}: {transaction_id} was posted, and not on {other}"
     for account_id, account in after.accounts.items():
@@ -131,7 +133,7 @@ def misapplied(before: Books, after: Books, delivered: Iterable[str]) -> Iterato
         yield f"{account_id} is gone"
 
 
-def _moved_otherwise(before: Account | None, after: Account, entries: Sequence[Entry]) -> Iterator[str]:
+def _moved_otherwise(before: Account | None, after: Account, entries: Sequence[JournalEntry]) -> Iterator[str]:
     versions = after.version - (before.version if before else 0)
     if versions != len(entries):
         yield f"{after.account_id} moved on by {versions} versions, for {len(entries)} new entries"
@@ -153,7 +155,7 @@ def out_of_order(messages: Iterable[Sent], books: Books, letters: Collection[tup
         for account_id in decoded.account_ids if decoded else ():
             assert decoded
             key = (account_id, decoded.transaction_id)
-            if key not in now or now[key].request != decoded.request():
+            if key not in now or now[key].request != decoded.canonical_payload():
                 continue
             if message.first_delivered is not None:
                 started[key] = min(started[key], message.first_delivered)
@@ -172,7 +174,7 @@ def out_of_order(messages: Iterable[Sent], books: Books, letters: Collection[tup
                 earliest, later = settled[key], entry.transaction_id
 
 
-def _valid(body: str) -> Message | None:
+def _valid(body: str) -> TransactionMessage | None:
     try:
         return decode(body)
     except InvalidMessage:

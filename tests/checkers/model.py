@@ -4,12 +4,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ledger.accounts import Account
-from ledger.journal import Outcome
-from ledger.messages import InvalidMessage, Message, decode
-from ledger.rules import Decision, UnknownAccount, decide
+from ledger.core.accounts import Account
+from ledger.core.journal import Outcome
+from ledger.core.refusals import InvalidMessage, UnknownAccount
+from ledger.core.transaction_types import decode
+from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.books import Books
 from tests.checkers.history import entries_of
+from tests.support.rules import Decided, decide
 
 
 class Fate(Enum):
@@ -28,7 +30,7 @@ class Predicted(NamedTuple):
 
 class Group(NamedTuple):
     accounts: dict[str, Account]
-    entries: dict[tuple[str, str], tuple[dict[str, Any], Decision]]
+    entries: dict[tuple[str, str], tuple[dict[str, Any], Decided]]
 
 
 def predict(books: Books, bodies: Sequence[tuple[str, int]], maximum_deliveries: int) -> Predicted:
@@ -54,7 +56,7 @@ def predict(books: Books, bodies: Sequence[tuple[str, int]], maximum_deliveries:
     return Predicted(fates, groups)
 
 
-def _post(books: Books, group: Group, message: Message, *, delivered_before: bool) -> Fate:
+def _post(books: Books, group: Group, message: TransactionMessage, *, delivered_before: bool) -> Fate:
     existing = entries_of(books)
     keys = [(account_id, message.transaction_id) for account_id in message.account_ids]
     accounts = [group.accounts.get(name, books.accounts.get(name)) for name in message.account_ids]
@@ -63,14 +65,14 @@ def _post(books: Books, group: Group, message: Message, *, delivered_before: boo
     if None in accounts and before and not staged and not delivered_before:
         return Fate.EITHER  # its entries weren't read for itself, maybe for another of the batch
     if before or staged:
-        return Fate.DONE if all(request == message.request() for request in before + staged) else Fate.DEAD
+        return Fate.DONE if all(request == message.canonical_payload() for request in before + staged) else Fate.DEAD
     try:
         decisions = decide(message, *accounts)
     except UnknownAccount:
         return Fate.WAITS
     for key, decision in zip(keys, decisions, strict=True):
         group.accounts[key[0]] = decision.account
-        group.entries[key] = (message.request(), decision)
+        group.entries[key] = (message.canonical_payload(), decision)
     return Fate.DONE
 
 
@@ -118,6 +120,6 @@ def _said(outcome: Outcome) -> tuple[object, ...]:
     return outcome.status, outcome.reason, outcome.amount, outcome.balance_after, outcome.account_version
 
 
-def _as_said(decision: Decision) -> tuple[object, ...]:
+def _as_said(decision: Decided) -> tuple[object, ...]:
     account = decision.account
     return str(decision.status), decision.reason, decision.amount, account.balance, account.version

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from ledger.decoding import InvalidMessage
+from ledger.core.refusals import InvalidMessage
 
 
 def is_invalid(decode: Callable[[str], object], body: str) -> bool:
-    """`decode` is `ledger.messages.decode`, or `ledger.profiles.decode`."""
+    """`decode` is that of the transactions, or of the profiles."""
     try:
         decode(body)
     except InvalidMessage:

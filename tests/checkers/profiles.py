@@ -6,7 +6,7 @@ from typing import Any
 
 from conditional_writes.items import Item, from_dynamodb, same
 from conditional_writes.upserts import REMOVED, MapEntry
-from ledger.profiles import ProfileUpdate, decode
+from ledger.core.profile_messages import ProfileUpdate, decode
 from tests.checkers.poison import is_invalid
 from tools.local_aws.queues import DeadLetter
 from tools.local_aws.server import Endpoint

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from ledger.messages import InvalidMessage, OpenAccount, decode
+from ledger.core.refusals import InvalidMessage
+from ledger.core.transaction_types import OpenAccount, decode
 from tests.checkers.books import Books
 from tests.checkers.history import entries_of
 from tools.local_aws.queues import DeadLetter
@@ -31,7 +32,7 @@ def _is_poison(body: str, books: Books) -> bool:
         return True
     entries = entries_of(books)
     found = [entries.get((account_id, message.transaction_id)) for account_id in message.account_ids]
-    if any(entry is not None and entry.request != message.request() for entry in found):
+    if any(entry is not None and entry.request != message.canonical_payload() for entry in found):
         return True
     unknown = any(account_id not in books.accounts for account_id in message.account_ids)
     return unknown and not isinstance(message, OpenAccount)

@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime
 
-from ledger.journal import Entry, Outcome
-from ledger.messages import decode
-from ledger.rules import decide
+from ledger.core.journal import JournalEntry, Outcome
+from ledger.core.transaction_types import decode
 from tests.checkers.books import Books
+from tests.support.rules import decide
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 OPEN_A = '{"type": "open_account", "transaction_id": "open", "account_id": "a", "currency": "EUR"}'
@@ -26,6 +26,6 @@ def post(books: Books, *bodies: str) -> Books:
             account = accounts[decision.account.account_id] = decision.account
             status, reason = str(decision.status), decision.reason
             outcome = Outcome(status, reason, decision.amount, account.balance, account.version, str(NOW))
-            entry = Entry(account.account_id, message.transaction_id, message.request(), "", outcome)
+            entry = JournalEntry(account.account_id, message.transaction_id, message.canonical_payload(), "", outcome)
             journal.setdefault(account.account_id, []).append(entry)
     return Books(accounts, journal)

@@ -7,19 +7,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ledger.journal import Entry, Outcome
-from ledger.messages import Message, OpenAccount, SetOverdraftLimit, Transaction, Transfer
-from ledger.rules import decide
+from ledger.core.journal import JournalEntry, Outcome
+from ledger.core.transaction_types import OpenAccount, SetOverdraftLimit, Transaction, Transfer
+from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.books import Books, violations
+from tests.support.rules import decide
 
-MESSAGES: list[Message] = [
+MESSAGES: list[TransactionMessage] = [
     OpenAccount(transaction_id="open", account_id="a", currency="EUR", overdraft_limit=Decimal(-100)),
     Transaction(transaction_id="1", account_id="a", amount=Decimal(50)),
     Transaction(transaction_id="2", account_id="a", amount=Decimal(-200)),
     Transaction(transaction_id="3", account_id="a", amount=Decimal(-120)),
     SetOverdraftLimit(transaction_id="4", account_id="a", overdraft_limit=Decimal(-80)),
 ]
-BETWEEN_TWO: list[Message] = [
+BETWEEN_TWO: list[TransactionMessage] = [
     OpenAccount(transaction_id="open", account_id="b", currency="EUR", overdraft_limit=Decimal(-100)),
     OpenAccount(transaction_id="open", account_id="c", currency="EUR"),
     Transfer(transaction_id="1", from_account_id="b", to_account_id="c", amount=Decimal(30)),
@@ -28,7 +29,7 @@ BETWEEN_TWO: list[Message] = [
     Transfer(transaction_id="4", from_account_id="c", to_account_id="b", amount=Decimal(70)),
 ]
 
-OF_MANY_DIGITS: list[Message] = [  # rounded to 28, Python's default, their sum is another than the balance
+OF_MANY_DIGITS: list[TransactionMessage] = [  # rounded to 28, Python's default, their sum is another than the balance
     OpenAccount(transaction_id="open", account_id="d", currency="EUR"),
     Transaction(transaction_id="1", account_id="d", amount=Decimal("1e28")),
     Transaction(transaction_id="2", account_id="d", amount=Decimal("0.4")),
@@ -49,7 +50,7 @@ def sound_books() -> Books:
                 account_version=account.version,
                 posted_at="2026-01-01T00:00:00+00:00",
             )
-            entry = Entry(account.account_id, message.transaction_id, message.request(), "", outcome)
+            entry = JournalEntry(account.account_id, message.transaction_id, message.canonical_payload(), "", outcome)
             books.journal[account.account_id].append(entry)
     return books
 
@@ -102,7 +103,7 @@ def test_it_finds(plant: Callable[[Books], object]) -> None:
     assert violations(books)
 
 
-def _write_c(books: Books, *entries: Entry) -> None:
+def _write_c(books: Books, *entries: JournalEntry) -> None:
     """These entries and the account they give: sound, were it not for the other sides of its transfers."""
     balance = Decimal(0)
     books.journal["c"] = []

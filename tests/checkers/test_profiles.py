@@ -70,7 +70,7 @@ def test_it_finds_a_message_that_vanished_and_a_dead_letter_that_is_no_poison() 
     assert list(vanished(BODIES, LETTERS[:1])) == ["an invalid message vanished: junk"]
     without_reason = [LETTERS[0], DeadLetter("junk", None)]
     assert len(list(vanished(BODIES, without_reason))) == 2
-    given_up = DeadLetter(BODIES[0], "given up after 6 deliveries: no time is left")
+    given_up = DeadLetter(BODIES[0], "not processed in 6 deliveries: no time is left")
     assert not is_poison(given_up)
     assert len(list(vanished(BODIES, [*LETTERS, given_up]))) == 1
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ledger.accounts import Account, AccountStatus
-from ledger.journal import Entry, Outcome
+from ledger.core.accounts import Account, AccountStatus
+from ledger.core.journal import JournalEntry, Outcome
 from tests.checkers.books import Books
 from tests.checkers.windows import Run, charged_twice, done_again, forgotten, misreported, uncharged, undone
 
@@ -18,11 +18,13 @@ FIRST, SECOND = "2026-03-01T02:00:00+00:00", "2026-03-02T02:00:00+00:00"
 REPORT = f"{RECONCILE} {FIRST}"
 
 
-def charged(account_id: str, day: str, suffix: str = "") -> Entry:
+def charged(account_id: str, day: str, suffix: str = "") -> JournalEntry:
     transaction_id = f"overdraft-interest-{day}-{account_id}{suffix}"
     request = {"type": "charge_interest", "transaction_id": transaction_id, "account_id": account_id}
     request |= {"annual_rate": "0.365", "occurred_at": f"{day}T00:00:00+00:00"}
-    return Entry(account_id, transaction_id, request, "", Outcome("POSTED", None, Decimal(-1), Decimal(-101), 2, ""))
+    return JournalEntry(
+        account_id, transaction_id, request, "", Outcome("POSTED", None, Decimal(-1), Decimal(-101), 2, "")
+    )
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Nights:
     )
     runs: list[Run] = field(
         default_factory=lambda: [
-            Run(CHARGE, FIRST, "GoesOn"),
+            Run(CHARGE, FIRST, "Continued"),
             Run(CHARGE, FIRST, "Killed"),
             Run(CHARGE, FIRST, "Done"),
             Run(RECONCILE, FIRST, "Killed"),
@@ -77,7 +79,7 @@ PLANTED: dict[str, tuple[Callable[[Nights], object], str]] = {
         f"{CHARGE} for {FIRST} was done before, and came to 'Done'",
     ),
     "a window begun again": (
-        lambda nights: nights.runs.append(Run(RECONCILE, FIRST, "GoesOn")),
+        lambda nights: nights.runs.append(Run(RECONCILE, FIRST, "Continued")),
         f"{RECONCILE} for {FIRST} was done before, and came to 'GoesOn'",
     ),
     "a window that only the job knows": (

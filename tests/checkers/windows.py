@@ -6,7 +6,7 @@ from datetime import date
 from typing import NamedTuple
 
 from conditional_writes.items import Item
-from ledger.messages import ChargeInterest, from_request
+from ledger.core.transaction_types import ChargeInterest, from_payload
 from tests.checkers.books import Books
 
 type Records = Mapping[str, Item]
@@ -40,7 +40,7 @@ def done_again(runs: Sequence[Run]) -> Iterator[str]:
     """A sentence for each run that did something in a window that one before it had done."""
     done: set[tuple[str, str]] = set()
     for run in runs:
-        if (run.job, run.window) in done and run.outcome in {"Done", "GoesOn"}:
+        if (run.job, run.window) in done and run.outcome in {"Done", "Continued"}:
             yield f"{run.job} for {run.window} was done before, and came to {run.outcome!r}"
         if run.outcome in {"Done", "DoneBefore"}:
             done.add((run.job, run.window))
@@ -91,7 +91,7 @@ def misreported(records: Records, job: str, accounts: int) -> Iterator[str]:
 def charged_twice(books: Books) -> Iterator[str]:
     charges: Counter[tuple[str, str]] = Counter()
     for entry in books.entries:
-        message = from_request(entry.request)
+        message = from_payload(entry.request)
         if isinstance(message, ChargeInterest) and message.occurred_at:
             charges[entry.account_id, str(message.occurred_at.date())] += 1
     for (account_id, day), times in charges.items():

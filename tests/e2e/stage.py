@@ -145,14 +145,15 @@ def in_process(folder: Path) -> Iterator[Stage]:
             return json.loads(json.dumps(response))
 
         def post() -> None:
-            sent = teller.sqs.receive_message(QueueUrl=teller.QUEUE_URL, MaxNumberOfMessages=10).get("Messages", [])
+            queue = teller.worker.queue
+            sent = queue.client.receive_message(QueueUrl=queue.url, MaxNumberOfMessages=10).get("Messages", [])
             Queue([record(message["Body"]) for message in sent]).deliver_until_quiet(teller)
             for message in sent:
-                teller.sqs.delete_message(QueueUrl=teller.QUEUE_URL, ReceiptHandle=message["ReceiptHandle"])
+                queue.client.delete_message(QueueUrl=queue.url, ReceiptHandle=message["ReceiptHandle"])
 
         dead = {
-            "process_transactions": teller.DEAD_LETTER_QUEUE_URL,
-            "upsert_profiles": upserter.DEAD_LETTER_QUEUE_URL,
+            "process_transactions": teller.worker.queue.dead_letter_url,
+            "upsert_profiles": upserter.worker.queue.dead_letter_url,
         }
         yield Stage(endpoint, tables, profiles_table, locks_table, dead, invoke, post)
 

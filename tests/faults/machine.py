@@ -14,8 +14,8 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from ledger.accounts import AccountStatus
-from ledger.profiles import decode as decode_update
+from ledger.core.accounts import AccountStatus
+from ledger.core.profile_messages import decode as decode_update
 from tests.checkers import history, quiescence, windows
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books, violations
@@ -45,7 +45,9 @@ ACCOUNTS = ["a", "b", "c"]
 amounts = st.integers(-300, 300).filter(bool).map(Decimal)
 limits = st.sampled_from([0, -100, -500]).map(Decimal)
 messages = messages_of(st.sampled_from([*ACCOUNTS, "d"]), st.integers(1, 20).map(str), amounts, limits)
-bodies = st.one_of([messages.map(lambda message: json.dumps(message.request()))] * 9 + [st.sampled_from(JUNK)])
+bodies = st.one_of(
+    [messages.map(lambda message: json.dumps(message.canonical_payload()))] * 9 + [st.sampled_from(JUNK)]
+)
 picks = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 faults = st.sampled_from([*Fault] + [Fault.KILLED_BEFORE, Fault.KILLED_AFTER] * 3)
 calls = st.sampled_from([1, 1, 2, 2, 2, 3, 3, 4, 5, 7])
@@ -286,7 +288,7 @@ class Machine(RuleBasedStateMachine):
         if event["scheduled_time"] in windows.windows_done(self.records, event["job"]):
             return {"DoneBefore"}
         taken = record.get("leased_until", "") >= self.system.leases_lapsed_by()
-        return {"LockTaken"} if taken else {"Done", "GoesOn"}
+        return {"LockTaken"} if taken else {"Done", "Continued"}
 
     def _event(self, job: str, day: int) -> dict[str, str]:
         event = self.system.schedule(job, day)

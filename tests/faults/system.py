@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from unittest import mock
 
-from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import Item, from_dynamodb
 from tests.checkers.books import Books, read_books
 from tests.checkers.history import History
@@ -34,6 +33,7 @@ from tools.local_aws.functions import (
 from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
+from workers.invocation import RESERVED_SECONDS
 
 TRANSACTIONS, PROFILES = "transactions", "profiles"
 CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
@@ -90,17 +90,22 @@ class System:
     def _load(self) -> None:
         quiet = {"POWERTOOLS_LOG_LEVEL": "CRITICAL", "MAX_RECEIVE_COUNT": str(MAXIMUM_DELIVERIES)}
         first = process_transactions(self.aws, self.tables, self.dynamodb, **quiet)
-        same = {"QUEUE_URL": first.QUEUE_URL, "DEAD_LETTER_QUEUE_URL": first.DEAD_LETTER_QUEUE_URL}
+        same = {"QUEUE_URL": first.worker.queue.url, "DEAD_LETTER_QUEUE_URL": first.worker.queue.dead_letter_url}
         second = process_transactions(self.aws, self.tables, self.dynamodb, **quiet, **same)
         upserting = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **quiet)
-        same = {"DEAD_LETTER_QUEUE_URL": upserting.DEAD_LETTER_QUEUE_URL}
+        same = {"DEAD_LETTER_QUEUE_URL": upserting.worker.queue.dead_letter_url}
         another = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **quiet, **same)
         self.workers = {TRANSACTIONS: [first, second], PROFILES: [upserting, another]}
         with mock.patch.dict("os.environ", quiet):
             self.jobs = {
                 CHARGE: [
                     charge_overdraft_interest(
-                        self.aws, self.tables, self.locks_table, first.QUEUE_URL, self.dynamodb, ANNUAL_RATE="0.365"
+                        self.aws,
+                        self.tables,
+                        self.locks_table,
+                        first.worker.queue.url,
+                        self.dynamodb,
+                        ANNUAL_RATE="0.365",
                     )
                     for _ in range(2)
                 ],
@@ -125,10 +130,10 @@ class System:
         """One invocation with these: whether each was acknowledged. One that it died with comes again."""
         function = self.workers[queue][worker]
         records = [self._record(self.history.delivered(number)) for number in numbers]
-        table = function.ledger if queue == TRANSACTIONS else function.profiles
+        tables = function.poster if queue == TRANSACTIONS else function.writer
         self._in_flight += numbers
         failed = set(numbers)
-        with self._injecting(injection, table.client, function.sqs), contextlib.suppress(Killed):
+        with self._injecting(injection, tables.client, function.worker.queue.client), contextlib.suppress(Killed):
             failed = invoke(function, records, Context())
             for number in numbers:
                 self.history.answered(number, acknowledged=number not in failed)
@@ -165,7 +170,7 @@ class System:
         clients = [client, function.sqs] if event["job"] == CHARGE else [client]
         with (
             self._injecting(injection, *clients),
-            mock.patch("conditional_writes.jobs._call_again", lambda event, context: called_again.append(event)),
+            mock.patch("workers.scheduled_jobs._invoke_again", lambda event, context: called_again.append(event)),
         ):
             try:
                 outcome = function.lambda_handler(event, Context(RESERVED_SECONDS if one_step else 60))["outcome"]
@@ -262,7 +267,7 @@ class System:
         return made | {"messageId": message.number, "messageAttributes": attributes}
 
     def _take_letters(self, queue: str) -> None:
-        for letter in take_dead_letters(self.aws, self.workers[queue][0].DEAD_LETTER_QUEUE_URL):
+        for letter in take_dead_letters(self.aws, self.workers[queue][0].worker.queue.dead_letter_url):
             self._add_letter(queue, letter.attributes["number"], letter)
 
     def _give_up_after_its_last_delivery(self, queue: str, number: str) -> None:

@@ -77,7 +77,7 @@ def test_ten_thousand_transfers_leave_the_total_as_it_was(
 
     with contextlib.ExitStack() as injecting, ThreadPoolExecutor(WORKERS) as pool:
         for function, fault in zip(workers, faults, strict=True):
-            injecting.enter_context(fault.on(function.ledger.client, function.sqs))
+            injecting.enter_context(fault.on(function.poster.client, function.worker.queue.client))
         deliveries = sum(pool.map(work, range(WORKERS)))
 
     books = read_books(dynamodb, tables)
@@ -94,5 +94,5 @@ def test_ten_thousand_transfers_leave_the_total_as_it_was(
         "first",
     }
     assert set(books.counts()) == {"POSTED", "OVERDRAFT_LIMIT"}
-    assert not take_dead_letters(ministack, workers[0].DEAD_LETTER_QUEUE_URL)
+    assert not take_dead_letters(ministack, workers[0].worker.queue.dead_letter_url)
     assert injected.keys() == set(Fault)

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from conditional_writes import jobs
-from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import LockTaken
 from ledger import reconciling
@@ -21,6 +19,8 @@ from tests.checkers.books import read_books, violations
 from tools.local_aws.functions import Context, Queue, process_transactions, reconcile_accounts, record
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import Tables, create_locks_table, create_tables
+from workers import scheduled_jobs as jobs
+from workers.invocation import RESERVED_SECONDS
 
 _numbers = itertools.count(1)
 FIRST_NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
@@ -320,13 +320,13 @@ def test_with_more_accounts_than_time_it_is_called_again_and_goes_on(
     bank: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called_again: list[Any] = []
-    monkeypatch.setattr(jobs, "_call_again", lambda event, context: called_again.append(event))
+    monkeypatch.setattr(jobs, "_invoke_again", lambda event, context: called_again.append(event))
     outcomes = []
     for _ in range(4):
         function = bank.job()
         monkeypatch.setattr(function, "ACCOUNTS_PER_STEP", 1)
         outcomes.append(function.lambda_handler(event(0), Context(timeout_seconds=RESERVED_SECONDS))["outcome"])
-    assert outcomes == ["GoesOn", "GoesOn", "GoesOn", "GoesOn"]
+    assert outcomes == ["Continued", "Continued", "Continued", "Continued"]
     assert called_again == [event(0)] * 4
     assert bank.job().lambda_handler(event(0), Context())["outcome"] == "Done"
     assert bank.report(0)["accounts_checked"] == 4

@@ -47,4 +47,4 @@ def test_the_seeds_two_payments_end_with_one_rejected(function: ModuleType, moto
     assert not violations(books)
     assert books.accounts["123"].balance == -300
     assert books.counts() == {"POSTED": 4, "OVERDRAFT_LIMIT": 1}
-    assert [letter.body for letter in take_dead_letters(MOTO, function.DEAD_LETTER_QUEUE_URL)] == ["junk"]
+    assert [letter.body for letter in take_dead_letters(MOTO, function.worker.queue.dead_letter_url)] == ["junk"]

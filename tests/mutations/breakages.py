@@ -141,16 +141,16 @@ BREAKAGES = [
     ),
     Breakage(
         "an earlier write of an entry overwrites a later",
-        f"{LIBRARY}/upserts/__init__.py",
-        "fails.append(at_least((attribute, name), clock))\n",
+        f"{LIBRARY}/upserts/plan.py",
+        "draft.forbidden.append(at_least((attribute, name), new))\n",
         "pass\n",
         (UPSERTS,),
     ),
     Breakage(
         "a map that is taken for missing is overwritten",
-        f"{LIBRARY}/upserts/__init__.py",
-        "            holds.append(absent(node))\n            values[node] = {}\n",
-        "            values[node] = {}\n",
+        f"{LIBRARY}/upserts/plan.py",
+        "            draft.required.append(absent(path))\n            draft.values[path] = {}\n",
+        "            draft.values[path] = {}\n",
         (UPSERTS,),
     ),
     Breakage(
@@ -214,7 +214,7 @@ BREAKAGES = [
         "a job's place is kept before its step is done",
         "functions/charge_overdraft_interest/app.py",
         """\
-        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.request())) for one in charges])
+        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges])
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
         after, sent, last = page.after, sent + len(charges), page.after is None
 """,
@@ -222,7 +222,7 @@ BREAKAGES = [
         after, sent, last = page.after, sent + len(charges), page.after is None
         if not last:
             yield Step({"after": after, "sent": sent, "not yet": True})
-        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.request())) for one in charges])
+        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges])
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
 """,
         (OF_INTEREST,),

@@ -74,7 +74,7 @@ def _figures(soaked: Soaked) -> Iterator[tuple[str, str]]:
     )
     yield "nights, each with two jobs", f"{len(soaked.scheduled_runs.passed):,}"
     for name in ("charge_overdraft_interest", "reconcile_accounts"):
-        outcomes = {outcome: logs[name].metrics[outcome] for outcome in ("Done", "GoesOn", "DoneBefore", "Refused")}
+        outcomes = {outcome: logs[name].metrics[outcome] for outcome in ("Done", "Continued", "DoneBefore", "Refused")}
         yield f"`{name}`", ", ".join(f"{outcome} {count:,}" for outcome, count in outcomes.items())
     interest = Counter(entry.outcome.reason or entry.outcome.status for entry in _interest(soaked))
     yield "interest", ", ".join(f"{outcome} {count:,}" for outcome, count in interest.most_common())
@@ -86,7 +86,7 @@ def _jobs_that_died(soaked: Soaked) -> int:
     """Those that started, and logged no outcome."""
     logs = [soaked.logs[name] for name in ("charge_overdraft_interest", "reconcile_accounts")]
     started = sum(line.get("message") == "started" for each in logs for line in each.lines)
-    return started - sum(each.metrics["Done"] + each.metrics["GoesOn"] for each in logs)
+    return started - sum(each.metrics["Done"] + each.metrics["Continued"] for each in logs)
 
 
 def _interest(soaked: Soaked):

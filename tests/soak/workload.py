@@ -33,7 +33,7 @@ def _renamed(body: str) -> str:
 
 
 def junk(bodies: Sequence[str], decode: Callable[[str], object]) -> list[str]:
-    """What is no message: `decode` is `ledger.messages.decode`, or `ledger.profiles.decode`."""
+    """What is no message: `decode` is that of the transactions, or of the profiles."""
     return [body for body in bodies if is_invalid(decode, body)]
 
 

@@ -168,7 +168,7 @@ def scenario_after_scenario() -> Iterator[None]:
     paused = types.SimpleNamespace(sleep=lambda seconds: None, monotonic=time.monotonic)
     with (
         mock.patch("conditional_writes.loop.time", paused),
-        mock.patch("conditional_writes.sending.time", paused),
+        mock.patch("workers.sending.time", paused),
         mock.patch("botocore.retries.quota.RetryQuota.acquire", return_value=True),
     ):
         yield

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ledger.decoding import InvalidMessage
+from ledger.core.refusals import InvalidMessage
 
 REASON_CHARACTERS = 400
 """A reason is a sentence, whatever the body is: it goes into a message attribute, and into a line of the log."""

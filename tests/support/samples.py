@@ -7,8 +7,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ledger.accounts import Account, AccountStatus
-from ledger.messages import ChargeInterest, CloseAccount, OpenAccount, SetOverdraftLimit, Transaction, Transfer
+from ledger.core.accounts import Account, AccountStatus
+from ledger.core.transaction_types import (
+    ChargeInterest,
+    CloseAccount,
+    OpenAccount,
+    SetOverdraftLimit,
+    Transaction,
+    Transfer,
+)
 
 NOW = "2026-01-31T12:00:00.000+00:00"
 

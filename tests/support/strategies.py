@@ -7,8 +7,16 @@ from typing import Any
 from hypothesis import strategies as st
 
 from conditional_writes import EXACT
-from ledger.messages import ChargeInterest, CloseAccount, Message, OpenAccount, SetOverdraftLimit, Transaction, Transfer
-from ledger.profiles import MAXIMUM_NAMES, ProfileUpdate
+from ledger.core.profile_messages import MAXIMUM_NAMES, ProfileUpdate
+from ledger.core.transaction_types import (
+    ChargeInterest,
+    CloseAccount,
+    OpenAccount,
+    SetOverdraftLimit,
+    Transaction,
+    Transfer,
+)
+from ledger.core.transaction_types.base import TransactionMessage
 
 ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128)
 times = st.datetimes(
@@ -75,7 +83,7 @@ def messages_of(
     amounts: st.SearchStrategy[Decimal] = everyday_amounts,
     limits: st.SearchStrategy[Decimal] = everyday_limits,
     rates: st.SearchStrategy[Decimal] = everyday_rates,
-) -> st.SearchStrategy[Message]:
+) -> st.SearchStrategy[TransactionMessage]:
     """Those that move money most of all; few closings, or the rest of a sequence is about a closed account."""
     currencies = st.sampled_from(["EUR", "EUR", "CHF"])
     whose = {"account_id": account_ids, "transaction_id": transaction_ids}
@@ -90,7 +98,7 @@ def messages_of(
 
 
 @st.composite
-def any_message(draw: st.DrawFn) -> Message:
+def any_message(draw: st.DrawFn) -> TransactionMessage:
     """With all that a message may have."""
     limits = exact_numbers().map(lambda number: -abs(number)) | st.just(Decimal(0))
     message = draw(messages_of(ids, ids, exact_numbers(), limits, exact_rates() | st.just(Decimal(1))))

@@ -7,8 +7,8 @@ import pytest
 from aws_lambda_powertools.utilities.batch import process_partial_response
 from aws_lambda_powertools.utilities.batch.exceptions import UnexpectedBatchTypeError
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
 from conditional_writes.batches import WholeBatchProcessor, postpone
+
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import Context, record
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from conditional_writes.dead_letters import MAXIMUM_REASON_CHARACTERS, DeadLetter, send_dead_letters
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from conditional_writes.dead_letters import MAXIMUM_REASON_CHARACTERS, DeadLetter, send_dead_letters
-from conditional_writes.sending import MAXIMUM_BYTES
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
+from workers.sending import MAXIMUM_BYTES
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
 

@@ -8,8 +8,8 @@ from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idemp
 from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyValidationError
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 
-from conditional_writes.idempotency import StagedRecord
 from tools.local_aws.functions import Context
+from workers.staged_record import StagedRecord
 
 
 def call(store: StagedRecord, order: dict[str, Any], *, fails: bool = False) -> tuple[Any, int]:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.decoding import InvalidMessage
-from ledger.interest import Page, annual_rate_of, charge, overdrawn
-from ledger.messages import decode
+from ledger.core.refusals import InvalidMessage
+from ledger.core.transaction_types import decode
+from ledger.overdraft_interest import Page, annual_rate_of, charge, overdrawn
 from tests.support.strategies import exact_rates, ids
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import load_function
@@ -33,7 +33,7 @@ def test_a_page_is_one_strongly_consistent_request(stubbed_dynamodb: Stubbed, af
 
 def test_a_charge_is_made_of_the_account_the_day_and_the_rate_alone() -> None:
     account_hash = hashlib.sha256(b"acc-1").hexdigest()[:16]
-    assert charge("acc-1", DAY, Decimal("0.120")).request() == {
+    assert charge("acc-1", DAY, Decimal("0.120")).canonical_payload() == {
         "type": "charge_interest",
         "transaction_id": f"overdraft-interest-2026-02-28-{account_hash}",
         "account_id": "acc-1",
@@ -51,7 +51,7 @@ def test_another_account_and_another_day_have_other_ids() -> None:
 @given(ids, st.dates(), exact_rates())
 def test_any_charge_gets_past_the_door(account_id: str, day: date, rate: Decimal) -> None:
     message = charge(account_id, day, rate)
-    body = json.dumps(message.request())
+    body = json.dumps(message.canonical_payload())
     assert body.isascii()  # and so nothing that a queue refuses, whatever the account's id
     assert decode(body) == message
     assert message.occurred_at == datetime(day.year, day.month, day.day, tzinfo=UTC)

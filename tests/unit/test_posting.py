@@ -12,16 +12,16 @@ import pytest
 from botocore.exceptions import ClientError
 from hypothesis import example, given
 from hypothesis import strategies as st
+from ledger.posting import Delivery, Ledger, grouped_by_account, idempotency_config
 from msgspec.structs import replace
 
 from conditional_writes import Deadline, Key, Observed, Put, Update, Write, absent, version_is
 from conditional_writes.items import to_dynamodb
 from conditional_writes.requests import as_request
-from ledger.accounts import account_item
-from ledger.journal import Outcome
-from ledger.messages import Message
-from ledger.posting import Delivery, Ledger, PayloadChanged, grouped_by_account, idempotency_config
-from ledger.rules import UnknownAccount
+from ledger.core.journal import Outcome
+from ledger.core.refusals import PayloadChanged, UnknownAccount
+from ledger.core.transaction_types.base import TransactionMessage
+from ledger.tables import account_item
 from tests.support.samples import (
     ALICE,
     BOB,
@@ -43,13 +43,13 @@ NOBODY: Any = None
 LEDGER = Ledger(NOBODY, "accounts", "journal", idempotency)
 
 
-def fold(messages: Sequence[Message], observed: Observed | None = None) -> Any:
+def fold(messages: Sequence[TransactionMessage], observed: Observed | None = None) -> Any:
     """What a plan would commit; of an account that isn't in `observed` there is none."""
     absent = {LEDGER._account_key(name): None for message in messages for name in message.account_ids}
     return LEDGER._plan(messages, absent | dict(observed or {}), NOW)
 
 
-def played(messages: Sequence[Message], observed: Observed, size: int = 1_000) -> tuple[Observed, list[Any]]:
+def played(messages: Sequence[TransactionMessage], observed: Observed, size: int = 1_000) -> tuple[Observed, list[Any]]:
     """The items afterwards, and the plans: of batches of that size, each with as many plans as it takes."""
     plans = []
     for start in range(0, len(messages), size):
@@ -145,7 +145,7 @@ def test_a_transfer_is_four_writes_in_one_commit() -> None:
     alice, bob = entry_of(items, "alice"), entry_of(items, "bob")
     assert (alice["amount"], alice["balance_after"], alice["account_version"]) == (-30, 70, 8)
     assert (bob["amount"], bob["balance_after"], bob["account_version"]) == (30, 35, 4)
-    assert alice["request"] == bob["request"] == transfer(30).request()
+    assert alice["request"] == bob["request"] == transfer(30).canonical_payload()
     assert alice["payload_hash"] == bob["payload_hash"] != ""
     assert items[LEDGER._account_key("alice")] == account_item(replace(ALICE, balance=Decimal(70), version=8))
     assert items[LEDGER._account_key("bob")] == account_item(replace(BOB, balance=Decimal(35), version=4))
@@ -200,7 +200,7 @@ USED_BEFORE = {
 
 @pytest.mark.parametrize(("first", "account_id", "different"), USED_BEFORE.values(), ids=USED_BEFORE)
 def test_a_transfer_whose_id_was_used_before_on_either_side_is_refused_and_changes_nothing(
-    first: Message, account_id: str, different: str
+    first: TransactionMessage, account_id: str, different: str
 ) -> None:
     carol = {LEDGER._account_key("carol"): account_item(replace(BOB, account_id="carol"))}
     items, _ = played([first], ALICE_AND_BOB | carol)
@@ -214,7 +214,10 @@ def test_a_transfer_whose_id_was_used_before_on_either_side_is_refused_and_chang
 def test_a_transfer_whose_id_was_used_before_on_both_sides_names_the_one_with_another_payload() -> None:
     """Both sides commit together, so this can't be. If it is, it isn't answered as if all were well."""
     items, _ = played([transfer(30)], ALICE_AND_BOB)
-    planted = entry_of(items, "bob") | {"request": payment(1, account_id="bob").request(), "payload_hash": "another"}
+    planted = entry_of(items, "bob") | {
+        "request": payment(1, account_id="bob").canonical_payload(),
+        "payload_hash": "another",
+    }
     [refused] = fold([transfer(30)], {**items, LEDGER._entry_key("bob", "t-1"): planted}).result.results
     assert isinstance(refused, PayloadChanged)
     assert "on account 'bob'" in str(refused)
@@ -257,8 +260,8 @@ def test_a_transfer_goes_into_the_next_commit_where_only_one_of_its_entries_woul
 
 
 @given(any_message())
-def test_powertools_key_of_a_message_is_its_first_account_and_its_transaction_id(message: Message) -> None:
-    idempotency_key = jmespath.search(idempotency.event_key_jmespath, message.request())
+def test_powertools_key_of_a_message_is_its_first_account_and_its_transaction_id(message: TransactionMessage) -> None:
+    idempotency_key = jmespath.search(idempotency.event_key_jmespath, message.canonical_payload())
     assert idempotency_key == [message.account_ids[0], message.transaction_id]
 
 
@@ -271,7 +274,7 @@ MESSAGES = st.lists(
 
 
 @given(MESSAGES)
-def test_a_plan_is_a_pure_function(messages: list[Message]) -> None:
+def test_a_plan_is_a_pure_function(messages: list[TransactionMessage]) -> None:
     untouched = copy.deepcopy(ABC)
     first, second = LEDGER._plan(messages, ABC, NOW), LEDGER._plan(messages, ABC, NOW)
     assert untouched == ABC
@@ -280,7 +283,7 @@ def test_a_plan_is_a_pure_function(messages: list[Message]) -> None:
 
 
 @given(MESSAGES, st.integers(1, 7))
-def test_however_messages_are_batched_the_outcomes_are_the_same(messages: list[Message], size: int) -> None:
+def test_however_messages_are_batched_the_outcomes_are_the_same(messages: list[TransactionMessage], size: int) -> None:
     items, plans = played(messages, ABC, size)
     expected_items, expected_plans = played(messages, ABC, 1)
     assert items == expected_items
@@ -288,7 +291,7 @@ def test_however_messages_are_batched_the_outcomes_are_the_same(messages: list[M
 
 
 @given(MESSAGES)
-def test_transfers_sum_to_zero_and_the_balances_to_all_amounts(messages: list[Message]) -> None:
+def test_transfers_sum_to_zero_and_the_balances_to_all_amounts(messages: list[TransactionMessage]) -> None:
     items, _ = played(messages, ABC)
     entries = [item for each, item in items.items() if item and each.table == "journal"]
     accounts = [item for each, item in items.items() if item and each.table == "accounts"]
@@ -336,7 +339,7 @@ def test_an_account_is_in_one_group_only_and_its_messages_are_in_their_order(pai
 
 
 @given(MESSAGES)
-def test_every_write_asserts_what_was_observed(messages: list[Message]) -> None:
+def test_every_write_asserts_what_was_observed(messages: list[TransactionMessage]) -> None:
     observed: Observed = ABC
     for start in range(0, len(messages), 3):
         plan = LEDGER._plan(messages[start : start + 3], observed, NOW)

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from conditional_writes import key
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.upserts import REMOVED, MapEntry, upsert
-from ledger.decoding import MAXIMUM_BODY_BYTES, InvalidMessage
-from ledger.profiles import ProfileUpdate, decode
+from ledger.core.decoding import MAXIMUM_BODY_BYTES
+from ledger.core.profile_messages import ProfileUpdate, decode
+from ledger.core.refusals import InvalidMessage
 from tests.support import refusals
 from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
 from tests.support.samples import in_json, profile_body

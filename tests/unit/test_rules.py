@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from conditional_writes import EXACT
-from ledger.accounts import Account, AccountStatus, account_from_item, account_item
-from ledger.decoding import normalized
-from ledger.messages import ChargeInterest, Message, Transaction, Transfer
-from ledger.rules import Decision, Reason, Status, UnknownAccount, decide
+from ledger.core.accounts import Account, AccountStatus
+from ledger.core.decisions import RejectionReason, Status
+from ledger.core.money import normalized
+from ledger.core.refusals import UnknownAccount
+from ledger.core.transaction_types import ChargeInterest, Transaction, Transfer
+from ledger.core.transaction_types.base import TransactionMessage
+from ledger.tables import account_from_item, account_item
+from tests.support.rules import Decided, decide
 from tests.support.samples import ALICE, BOB, CLOSED, closing, interest, limit, opening, payment, transfer
 from tests.support.strategies import exact_numbers, exact_rates, messages_of
 
@@ -39,7 +43,7 @@ POSTED = {
 
 
 @pytest.mark.parametrize(("message", "before", "after"), POSTED.values(), ids=POSTED)
-def test_what_is_posted_changes_the_account(message: Message, before: Account, after: Account) -> None:
+def test_what_is_posted_changes_the_account(message: TransactionMessage, before: Account, after: Account) -> None:
     [decision] = decide(message, before)
     assert (decision.status, decision.reason) == (Status.POSTED, None)
     assert decision.account == replace(after, version=before.version + 1)
@@ -47,34 +51,36 @@ def test_what_is_posted_changes_the_account(message: Message, before: Account, a
 
 
 REJECTED = {
-    "a debit below the limit": (payment("-150.01"), ALICE, Reason.OVERDRAFT_LIMIT),
-    "a limit above the balance": (limit(-19), replace(ALICE, balance=Decimal(-20)), Reason.OVERDRAFT_LIMIT),
-    "an amount in another currency": (payment(1, "CHF"), ALICE, Reason.CURRENCY_MISMATCH),
-    "a debit in another currency, below the limit": (payment(-999, "CHF"), ALICE, Reason.CURRENCY_MISMATCH),
-    "a credit of a closed account": (payment(1), CLOSED, Reason.ACCOUNT_CLOSED),
-    "another currency on a closed account": (payment(1, "CHF"), CLOSED, Reason.ACCOUNT_CLOSED),
-    "a limit of a closed account": (limit(-1), CLOSED, Reason.ACCOUNT_CLOSED),
-    "a closing of a closed account": (closing(), CLOSED, Reason.ACCOUNT_CLOSED),
-    "a second opening": (opening(), ALICE, Reason.ACCOUNT_EXISTS),
-    "an opening of a closed account": (opening(), CLOSED, Reason.ACCOUNT_EXISTS),
-    "a closing with money left": (closing(), ALICE, Reason.BALANCE_NOT_ZERO),
-    "a closing with a debt": (closing(), replace(ALICE, balance=Decimal("-0.01")), Reason.BALANCE_NOT_ZERO),
-    "a balance of 39 digits": (payment("1e-36"), ALICE, Reason.BALANCE_OUT_OF_RANGE),
+    "a debit below the limit": (payment("-150.01"), ALICE, RejectionReason.OVERDRAFT_LIMIT),
+    "a limit above the balance": (limit(-19), replace(ALICE, balance=Decimal(-20)), RejectionReason.OVERDRAFT_LIMIT),
+    "an amount in another currency": (payment(1, "CHF"), ALICE, RejectionReason.CURRENCY_MISMATCH),
+    "a debit in another currency, below the limit": (payment(-999, "CHF"), ALICE, RejectionReason.CURRENCY_MISMATCH),
+    "a credit of a closed account": (payment(1), CLOSED, RejectionReason.ACCOUNT_CLOSED),
+    "another currency on a closed account": (payment(1, "CHF"), CLOSED, RejectionReason.ACCOUNT_CLOSED),
+    "a limit of a closed account": (limit(-1), CLOSED, RejectionReason.ACCOUNT_CLOSED),
+    "a closing of a closed account": (closing(), CLOSED, RejectionReason.ACCOUNT_CLOSED),
+    "a second opening": (opening(), ALICE, RejectionReason.ACCOUNT_EXISTS),
+    "an opening of a closed account": (opening(), CLOSED, RejectionReason.ACCOUNT_EXISTS),
+    "a closing with money left": (closing(), ALICE, RejectionReason.BALANCE_NOT_ZERO),
+    "a closing with a debt": (closing(), replace(ALICE, balance=Decimal("-0.01")), RejectionReason.BALANCE_NOT_ZERO),
+    "a balance of 39 digits": (payment("1e-36"), ALICE, RejectionReason.BALANCE_OUT_OF_RANGE),
     "a balance beyond DynamoDB's": (
         payment("9e125"),
         replace(ALICE, balance=Decimal("9e125")),
-        Reason.BALANCE_OUT_OF_RANGE,
+        RejectionReason.BALANCE_OUT_OF_RANGE,
     ),
     "a debit below the limit whose balance would have 39 digits": (
         payment("-1000"),
         replace(ALICE, balance=Decimal("0.0000000000000000000000000000000000000001")),
-        Reason.BALANCE_OUT_OF_RANGE,
+        RejectionReason.BALANCE_OUT_OF_RANGE,
     ),
 }
 
 
 @pytest.mark.parametrize(("message", "account", "reason"), REJECTED.values(), ids=REJECTED)
-def test_what_is_rejected_changes_nothing_but_the_version(message: Message, account: Account, reason: Reason) -> None:
+def test_what_is_rejected_changes_nothing_but_the_version(
+    message: TransactionMessage, account: Account, reason: RejectionReason
+) -> None:
     [decision] = decide(message, account)
     assert (decision.status, decision.reason, decision.amount) == (Status.REJECTED, reason, 0)
     assert decision.account == replace(account, version=account.version + 1)
@@ -108,54 +114,54 @@ def test_a_transfer_takes_from_one_account_and_gives_to_another(
     message: Transfer, payer: Account, payee: Account, payers: str, payees: str
 ) -> None:
     debit, credit = decide(message, payer, payee)
-    assert debit == Decision(replace(payer, balance=Decimal(payers), version=8), message.amount.copy_negate())
-    assert credit == Decision(replace(payee, balance=Decimal(payees), version=4), message.amount)
+    assert debit == Decided(replace(payer, balance=Decimal(payers), version=8), message.amount.copy_negate())
+    assert credit == Decided(replace(payee, balance=Decimal(payees), version=4), message.amount)
 
 
 FRANCS = replace(BOB, currency="CHF")
 CLOSED_BOB = replace(BOB, balance=Decimal(0), status=AccountStatus.CLOSED)
 TRANSFERS_REJECTED = {
-    "below the payer's limit": (transfer("150.01"), ALICE, BOB, Reason.OVERDRAFT_LIMIT),
-    "from a closed account": (transfer(), CLOSED, BOB, Reason.ACCOUNT_CLOSED),
-    "to a closed account": (transfer(), ALICE, CLOSED_BOB, Reason.ACCOUNT_CLOSED),
-    "to a closed account, below the payer's limit": (transfer(999), ALICE, CLOSED_BOB, Reason.ACCOUNT_CLOSED),
+    "below the payer's limit": (transfer("150.01"), ALICE, BOB, RejectionReason.OVERDRAFT_LIMIT),
+    "from a closed account": (transfer(), CLOSED, BOB, RejectionReason.ACCOUNT_CLOSED),
+    "to a closed account": (transfer(), ALICE, CLOSED_BOB, RejectionReason.ACCOUNT_CLOSED),
+    "to a closed account, below the payer's limit": (transfer(999), ALICE, CLOSED_BOB, RejectionReason.ACCOUNT_CLOSED),
     "to a closed account in another currency": (
         transfer(),
         ALICE,
         replace(CLOSED_BOB, currency="CHF"),
-        Reason.ACCOUNT_CLOSED,
+        RejectionReason.ACCOUNT_CLOSED,
     ),
-    "into another currency": (transfer(), ALICE, FRANCS, Reason.CURRENCY_MISMATCH),
-    "into another currency, below the payer's limit": (transfer(999), ALICE, FRANCS, Reason.CURRENCY_MISMATCH),
-    "leaving a balance of 39 digits": (transfer("1e-37"), ALICE, BOB, Reason.BALANCE_OUT_OF_RANGE),
+    "into another currency": (transfer(), ALICE, FRANCS, RejectionReason.CURRENCY_MISMATCH),
+    "into another currency, below the payer's limit": (transfer(999), ALICE, FRANCS, RejectionReason.CURRENCY_MISMATCH),
+    "leaving a balance of 39 digits": (transfer("1e-37"), ALICE, BOB, RejectionReason.BALANCE_OUT_OF_RANGE),
     "making a balance of 39 digits": (
         transfer("0.1"),
         ALICE,
         replace(BOB, balance=EXACT_BALANCE),
-        Reason.BALANCE_OUT_OF_RANGE,
+        RejectionReason.BALANCE_OUT_OF_RANGE,
     ),
     "making a balance beyond DynamoDB's": (
         transfer("9e125"),
         replace(ALICE, balance=Decimal("9e125")),
         replace(BOB, balance=Decimal("9e125")),
-        Reason.BALANCE_OUT_OF_RANGE,
+        RejectionReason.BALANCE_OUT_OF_RANGE,
     ),
     "below the payer's limit, making a balance of 39 digits": (
         transfer("150.1"),
         ALICE,
         replace(BOB, balance=EXACT_BALANCE),
-        Reason.OVERDRAFT_LIMIT,
+        RejectionReason.OVERDRAFT_LIMIT,
     ),
 }
 
 
 @pytest.mark.parametrize(("message", "payer", "payee", "reason"), TRANSFERS_REJECTED.values(), ids=TRANSFERS_REJECTED)
 def test_a_rejected_transfer_changes_nothing_but_both_versions_for_one_reason(
-    message: Transfer, payer: Account, payee: Account, reason: Reason
+    message: Transfer, payer: Account, payee: Account, reason: RejectionReason
 ) -> None:
     assert decide(message, payer, payee) == (
-        Decision(replace(payer, version=8), Decimal(0), reason),
-        Decision(replace(payee, version=4), Decimal(0), reason),
+        Decided(replace(payer, version=8), Decimal(0), reason),
+        Decided(replace(payee, version=4), Decimal(0), reason),
     )
 
 
@@ -187,7 +193,7 @@ def test_an_account_opens_empty_at_version_1() -> None:
     [payment(), limit(0), closing(), interest()],
     ids=["transaction", "limit", "closing", "interest"],
 )
-def test_nothing_is_decided_about_an_account_that_is_not_open_yet(message: Message) -> None:
+def test_nothing_is_decided_about_an_account_that_is_not_open_yet(message: TransactionMessage) -> None:
     with pytest.raises(UnknownAccount, match=r"^account_id: no account 'alice' has been opened$"):
         decide(message, None)
 
@@ -227,17 +233,19 @@ def test_interest_is_a_days_share_of_the_debt_rounded_half_to_even(balance: str,
 
 
 INTEREST_REJECTED = {
-    "below the limit": ("-49.99", "-50", "0.365", Reason.OVERDRAFT_LIMIT),
-    "of an account at its limit": ("-50", "-50", "0.365", Reason.OVERDRAFT_LIMIT),
-    "of 39 digits": ("-" + 38 * "7" + "e3", "-9e125", "1", Reason.BALANCE_OUT_OF_RANGE),
-    "making a balance of 39 digits": ("-1e37", "-9e125", "0.01", Reason.BALANCE_OUT_OF_RANGE),
+    "below the limit": ("-49.99", "-50", "0.365", RejectionReason.OVERDRAFT_LIMIT),
+    "of an account at its limit": ("-50", "-50", "0.365", RejectionReason.OVERDRAFT_LIMIT),
+    "of 39 digits": ("-" + 38 * "7" + "e3", "-9e125", "1", RejectionReason.BALANCE_OUT_OF_RANGE),
+    "making a balance of 39 digits": ("-1e37", "-9e125", "0.01", RejectionReason.BALANCE_OUT_OF_RANGE),
 }
 
 
 @pytest.mark.parametrize(("balance", "lowest", "rate", "reason"), INTEREST_REJECTED.values(), ids=INTEREST_REJECTED)
-def test_interest_is_rejected_as_another_debit_is(balance: str, lowest: str, rate: str, reason: Reason) -> None:
+def test_interest_is_rejected_as_another_debit_is(
+    balance: str, lowest: str, rate: str, reason: RejectionReason
+) -> None:
     account = replace(ALICE, balance=Decimal(balance), overdraft_limit=Decimal(lowest))
-    assert decide(interest(rate), account) == (Decision(replace(account, version=8), Decimal(0), reason),)
+    assert decide(interest(rate), account) == (Decided(replace(account, version=8), Decimal(0), reason),)
 
 
 def test_interest_down_to_the_limit_is_posted() -> None:
@@ -248,7 +256,7 @@ def test_interest_down_to_the_limit_is_posted() -> None:
 
 def test_a_closed_account_is_charged_nothing() -> None:
     [decision] = decide(interest(), CLOSED)
-    assert (decision.reason, decision.amount) == (Reason.ACCOUNT_CLOSED, 0)
+    assert (decision.reason, decision.amount) == (RejectionReason.ACCOUNT_CLOSED, 0)
 
 
 @given(exact_numbers(), exact_rates())
@@ -262,7 +270,7 @@ def test_any_debts_interest_is_what_a_thousand_digits_make_of_it(number: Decimal
         assert (decision.reason, decision.amount) == (None, amount)
         assert Fraction(decision.account.balance) == Fraction(balance) + Fraction(amount)
     else:
-        assert (decision.reason, decision.amount) == (Reason.BALANCE_OUT_OF_RANGE, 0)
+        assert (decision.reason, decision.amount) == (RejectionReason.BALANCE_OUT_OF_RANGE, 0)
 
 
 @pytest.mark.parametrize("account", [ALICE, CLOSED], ids=["open", "closed"])
@@ -270,7 +278,7 @@ def test_an_item_gives_its_account_back(account: Account) -> None:
     assert account_from_item(account_item(account)) == account
 
 
-def decisions(messages: Sequence[Message]) -> list[tuple[Decision, ...]]:
+def decisions(messages: Sequence[TransactionMessage]) -> list[tuple[Decided, ...]]:
     """For each message, in order, from the accounts' openings on."""
     accounts: dict[str, Account] = {}
     made = []
@@ -280,16 +288,16 @@ def decisions(messages: Sequence[Message]) -> list[tuple[Decision, ...]]:
     return made
 
 
-def stories(messages: Sequence[Message]) -> list[list[Decision]]:
+def stories(messages: Sequence[TransactionMessage]) -> list[list[Decided]]:
     """Each account's decisions, in order."""
-    stories: dict[str, list[Decision]] = {}
+    stories: dict[str, list[Decided]] = {}
     for decision in itertools.chain.from_iterable(decisions(messages)):
         stories.setdefault(decision.account.account_id, []).append(decision)
     return list(stories.values())
 
 
-def days(messages: st.SearchStrategy[Message], limit: str) -> st.SearchStrategy[list[Message]]:
-    openings: list[Message] = [opening(limit, account_id=name) for name in ("alice", "bob")]
+def days(messages: st.SearchStrategy[TransactionMessage], limit: str) -> st.SearchStrategy[list[TransactionMessage]]:
+    openings: list[TransactionMessage] = [opening(limit, account_id=name) for name in ("alice", "bob")]
     return st.lists(messages, max_size=40).map(lambda day: openings + day)
 
 
@@ -301,7 +309,7 @@ any_day = days(messages_of(*whose), "-200") | days(
 
 
 @given(any_day)
-def test_a_decisions_numbers_are_spelled_as_dynamodb_would_give_them_back(day: list[Message]) -> None:
+def test_a_decisions_numbers_are_spelled_as_dynamodb_would_give_them_back(day: list[TransactionMessage]) -> None:
     """So an outcome reads the same whether its account came out of memory or out of the table."""
     for decision in itertools.chain.from_iterable(decisions(day)):
         numbers = (decision.amount, decision.account.balance)
@@ -309,26 +317,26 @@ def test_a_decisions_numbers_are_spelled_as_dynamodb_would_give_them_back(day: l
 
 
 @given(any_day)
-def test_versions_are_1_to_n_without_gaps(messages: list[Message]) -> None:
+def test_versions_are_1_to_n_without_gaps(messages: list[TransactionMessage]) -> None:
     for story in stories(messages):
         assert [decision.account.version for decision in story] == list(range(1, len(story) + 1))
 
 
 @given(any_day)
-def test_there_is_a_decision_for_each_of_a_messages_accounts(messages: list[Message]) -> None:
+def test_there_is_a_decision_for_each_of_a_messages_accounts(messages: list[TransactionMessage]) -> None:
     for message, made in zip(messages, decisions(messages), strict=True):
         assert tuple(decision.account.account_id for decision in made) == message.account_ids
         assert len({decision.reason for decision in made}) == 1
 
 
 @given(any_day)
-def test_no_version_is_below_its_limit(messages: list[Message]) -> None:
+def test_no_version_is_below_its_limit(messages: list[TransactionMessage]) -> None:
     for decision in itertools.chain.from_iterable(decisions(messages)):
         assert decision.account.balance >= decision.account.overdraft_limit
 
 
 @given(any_day)
-def test_the_balance_is_exactly_the_sum_of_the_amounts(messages: list[Message]) -> None:
+def test_the_balance_is_exactly_the_sum_of_the_amounts(messages: list[TransactionMessage]) -> None:
     for story in stories(messages):
         total = Fraction(0)
         for decision in story:
@@ -338,7 +346,7 @@ def test_the_balance_is_exactly_the_sum_of_the_amounts(messages: list[Message]) 
 
 @given(any_day)
 def test_only_what_is_posted_moves_money_and_a_transfer_moves_it_from_one_account_to_the_other(
-    messages: list[Message],
+    messages: list[TransactionMessage],
 ) -> None:
     for message, made in zip(messages, decisions(messages), strict=True):
         amounts = [decision.amount for decision in made]
@@ -354,7 +362,7 @@ def test_only_what_is_posted_moves_money_and_a_transfer_moves_it_from_one_accoun
 
 
 @given(any_day)
-def test_money_comes_and_goes_by_transactions_and_interest_alone(messages: list[Message]) -> None:
+def test_money_comes_and_goes_by_transactions_and_interest_alone(messages: list[TransactionMessage]) -> None:
     balances = sum(Fraction(story[-1].account.balance) for story in stories(messages))
     posted = zip(messages, decisions(messages), strict=True)
     by_these = (Transaction, ChargeInterest)
@@ -362,7 +370,7 @@ def test_money_comes_and_goes_by_transactions_and_interest_alone(messages: list[
 
 
 @given(any_day)
-def test_a_rejection_changes_nothing_but_the_version_whatever_was_before(messages: list[Message]) -> None:
+def test_a_rejection_changes_nothing_but_the_version_whatever_was_before(messages: list[TransactionMessage]) -> None:
     for story in stories(messages):
         for before, after in itertools.pairwise(story):
             if after.status is Status.REJECTED:
@@ -370,12 +378,12 @@ def test_a_rejection_changes_nothing_but_the_version_whatever_was_before(message
 
 
 @given(any_day)
-def test_the_same_messages_get_the_same_decisions(messages: list[Message]) -> None:
+def test_the_same_messages_get_the_same_decisions(messages: list[TransactionMessage]) -> None:
     assert decisions(messages) == decisions(messages)
 
 
 @given(any_day)
-def test_a_closed_account_stays_as_it_is(messages: list[Message]) -> None:
+def test_a_closed_account_stays_as_it_is(messages: list[TransactionMessage]) -> None:
     for story in stories(messages):
         closed = [decision.account for decision in story if decision.account.status is AccountStatus.CLOSED]
         assert len({replace(account, version=0) for account in closed}) <= 1
@@ -396,4 +404,6 @@ def fits_dynamodb(number: Fraction) -> bool:
 def test_a_balance_is_out_of_range_exactly_when_dynamodb_could_not_hold_it(balance: Decimal, amount: Decimal) -> None:
     account = replace(ALICE, balance=balance, overdraft_limit=Decimal("-9.99e125"))
     [decision] = decide(payment(str(amount)), account)
-    assert (decision.reason is Reason.BALANCE_OUT_OF_RANGE) == (not fits_dynamodb(Fraction(balance) + Fraction(amount)))
+    assert (decision.reason is RejectionReason.BALANCE_OUT_OF_RANGE) == (
+        not fits_dynamodb(Fraction(balance) + Fraction(amount))
+    )

@@ -7,11 +7,11 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
-from conditional_writes.sending import NotSent
 from conditional_writes.settling import Counts, GivenUp, Settling, receive_count
+
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
+from workers.sending import NotSent
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
 
@@ -39,7 +39,7 @@ def test_at_the_last_delivery_what_is_not_done_is_given_up_with_the_reason() -> 
     done, none, still, *given_up = settling().given_up(records(6, 7, 6, 6, 7), results)
     assert (done, none, still) == ("done", None, poison)
     assert [(type(one), str(one)) for one in given_up] == [
-        (GivenUp, "given up after 6 deliveries: not there yet"),
+        (GivenUp, "not processed in 6 deliveries: not there yet"),
         (GivenUp, "given up after 7 deliveries: TimeoutError()"),
     ]
 

@@ -9,12 +9,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes.client import RESERVED_SECONDS, SLOWEST_CALL_SECONDS
-from conditional_writes.jobs import UNRESOLVED
-from conditional_writes.locks import Locks, lease_seconds_of
-from ledger.interest import annual_rate_of
+from conditional_writes.client import SLOWEST_CALL_SECONDS
+from conditional_writes.locks import Locks
+from ledger.overdraft_interest import annual_rate_of
 from tools.local_aws.functions import Context, load_function
 from tools.local_aws.server import PROJECT, Endpoint
+from workers.invocation import RESERVED_SECONDS, lease_seconds_of
+from workers.scheduled_jobs import UNRESOLVED
 
 
 class _Loader(yaml.SafeLoader):

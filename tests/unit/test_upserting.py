@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from ledger.upserting import Delivery, Profiles, Upserted
 
 from conditional_writes import Deadline, DeadlinePassed
 from conditional_writes.items import to_dynamodb
 from conditional_writes.upserts import ItemTooLarge, NotAMap
-from ledger.profiles import ProfileUpdate
-from ledger.upserting import Delivery, Profiles, Upserted
+from ledger.core.profile_messages import ProfileUpdate
 from tests.unit.stubs import Stubbed
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -11,12 +11,8 @@ import botocore.session
 from botocore.config import Config
 from botocore.loaders import JSONFileLoader, Loader
 
-from conditional_writes.deadline import Deadline
-
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
-    from types_boto3_lambda import LambdaClient
-    from types_boto3_sqs import SQSClient
 
 CONNECTIONS = 32
 """Requests in flight at most from one client; more threads than this would wait for a connection."""
@@ -35,33 +31,17 @@ CONFIG = Config(
 SLOWEST_CALL_SECONDS = 3 * (1 + 2) + 3
 """What one call can take with those settings: three attempts, and the back-off of throttles (1 s, then 2 s)."""
 
-RESERVED_SECONDS = SLOWEST_CALL_SECONDS + 1
-"""Kept from an invocation's time: a request that started at the deadline may take this long to be answered."""
-
-
-def deadline_of(context: Any) -> Deadline:
-    """Until when an invocation may still send requests. `context` is the handler's."""
-    remaining: int = context.get_remaining_time_in_millis()
-    return Deadline.after(remaining / 1000 - RESERVED_SECONDS)
-
 
 def dynamodb_client() -> "DynamoDBClient":
     """A client for `write` and `read`. Make it once, outside of the handler: it is thread-safe, and slow to make."""
-    # What `as_request` makes is well formed, and checking it again would be a twentieth of a request's CPU.
-    client: DynamoDBClient = _session().client("dynamodb", config=CONFIG.merge(Config(parameter_validation=False)))
+    # `as_request` makes well-formed requests: to check them again would be a twentieth of a request's CPU.
+    client: DynamoDBClient = new_client("dynamodb", parameter_validation=False)
     return client
 
 
-def sqs_client() -> "SQSClient":
-    client: SQSClient = _session().client("sqs", config=CONFIG)
-    return client
-
-
-@functools.cache
-def lambda_client() -> "LambdaClient":
-    """Made when it is first needed: a function seldom calls another."""
-    client: LambdaClient = _session().client("lambda", config=CONFIG)
-    return client
+def new_client(service: str, **settings: Any) -> Any:
+    """A client of any AWS service, made as quickly, with `CONFIG` and these settings of botocore's Config beside it."""
+    return _session().client(service, config=CONFIG.merge(Config(**settings)))
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-type Path = str | tuple[str, ...]
+type AttributePath = str | tuple[str, ...]
 """An attribute's name; or the names from it down to an element of a map in it. Dots in a name are part of it."""
 
 
@@ -18,7 +18,7 @@ class Condition:
     """
 
     template: str
-    names: tuple[Path, ...] = ()
+    names: tuple[AttributePath, ...] = ()
     values: tuple[Any, ...] = field(default=())
 
     def __and__(self, other: "Condition") -> "Condition":
@@ -41,48 +41,48 @@ class Condition:
         )
 
 
-def absent(attribute: Path) -> Condition:
+def absent(attribute: AttributePath) -> Condition:
     """The attribute isn't there; for an attribute of the primary key: the item isn't."""
     return Condition("attribute_not_exists({})", (attribute,))
 
 
-def exists(attribute: Path) -> Condition:
+def exists(attribute: AttributePath) -> Condition:
     """The attribute is there; for an attribute of the primary key: the item is."""
     return Condition("attribute_exists({})", (attribute,))
 
 
-def version_is(version: int, attribute: Path = "version") -> Condition:
+def version_is(version: int, attribute: AttributePath = "version") -> Condition:
     """The item still has this version. False for an item that was deleted: a write won't bring it back."""
     return equals(attribute, version)
 
 
-def equals(attribute: Path, value: Any) -> Condition:
+def equals(attribute: AttributePath, value: Any) -> Condition:
     """False where the attribute isn't there, as all comparisons are."""
     return Condition("{} = []", (attribute,), (value,))
 
 
-def less_than(attribute: Path, value: Any) -> Condition:
+def less_than(attribute: AttributePath, value: Any) -> Condition:
     return Condition("{} < []", (attribute,), (value,))
 
 
-def at_most(attribute: Path, value: Any) -> Condition:
+def at_most(attribute: AttributePath, value: Any) -> Condition:
     return Condition("{} <= []", (attribute,), (value,))
 
 
-def more_than(attribute: Path, value: Any) -> Condition:
+def more_than(attribute: AttributePath, value: Any) -> Condition:
     return Condition("{} > []", (attribute,), (value,))
 
 
-def at_least(attribute: Path, value: Any) -> Condition:
+def at_least(attribute: AttributePath, value: Any) -> Condition:
     return Condition("{} >= []", (attribute,), (value,))
 
 
-def contains(attribute: Path, value: Any) -> Condition:
+def contains(attribute: AttributePath, value: Any) -> Condition:
     """A set or list has this element, a string this substring."""
     return Condition("contains({}, [])", (attribute,), (value,))
 
 
-def is_map(attribute: Path) -> Condition:
+def is_map(attribute: AttributePath) -> Condition:
     return Condition("attribute_type({}, [])", (attribute,), ("M",))
 
 

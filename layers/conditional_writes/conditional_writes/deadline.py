@@ -1,15 +1,15 @@
-"""How long there is to keep trying."""
+"""How long a call may go on sending requests."""
 
 import time
 from typing import NamedTuple
 
 
 class DeadlinePassed(Exception):
-    """No time is left for another attempt. Nothing of this plan was written: later, it can be tried again."""
+    """No time is left for another request. Nothing of the plan was written, so it can be tried again later."""
 
 
 class Deadline(NamedTuple):
-    """A point in time, on the monotonic clock, after which no request is sent."""
+    """A point in time on the monotonic clock, in seconds. No request is sent after it."""
 
     at: float
 
@@ -22,6 +22,14 @@ class Deadline(NamedTuple):
         return self.at - time.monotonic()
 
     def check(self, doing: str) -> None:
-        """Raises DeadlinePassed, naming what was being done, once the time is up."""
+        """Raises DeadlinePassed if the deadline has passed. `doing` names the work, for the error's text."""
         if self.remaining_seconds <= 0:
             raise DeadlinePassed(f"no time is left: {doing}")
+
+
+DEFAULT_SECONDS = 10
+
+
+def deadline_or_default(deadline: Deadline | None) -> Deadline:
+    """For a call that may be given a deadline of its own, and otherwise has ten seconds."""
+    return deadline or Deadline.after(DEFAULT_SECONDS)

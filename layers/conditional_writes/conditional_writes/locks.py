@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from conditional_writes.conditions import Condition, any_of, at_least, contains, equals, more_than
 from conditional_writes.deadline import Deadline
@@ -355,19 +355,6 @@ def _given_back(lock: Lock) -> Iterator[None]:
         with contextlib.suppress(Exception):
             lock.release()
         raise
-
-
-def lease_seconds_of(context: Any) -> float:
-    """For a Lambda invocation: what is left of it, and a margin, so that the platform ends the holder before its lease.
-
-    `context` is the handler's. No thread needs to keep the lease alive then.
-    """
-    remaining: int = context.get_remaining_time_in_millis()
-    return remaining / 1000 + OVERRUN_SECONDS
-
-
-OVERRUN_SECONDS = 2.0
-"""How long an invocation may still run after its time is up, by far, and how much later a request of its may arrive."""
 
 
 def _holder() -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from conditional_writes.conditions import Condition, Path
+from conditional_writes.conditions import AttributePath, Condition
 from conditional_writes.items import Item, Key, serialized, to_dynamodb
 from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
 
@@ -47,7 +47,7 @@ class Update(NamedTuple):
     key: Key
     values: Mapping[Any, Any]
     condition: Condition | None = None
-    removed: Collection[Path] = ()
+    removed: Collection[AttributePath] = ()
     added: Mapping[str, int | Decimal] = {}
     expected: Expected | None = None
     return_new: bool = False
@@ -149,13 +149,13 @@ def _expression(condition: Condition, names: dict[str, str], values: dict[str, A
 _PLACEHOLDER = re.compile(r"\{\}|\[\]")
 
 
-def _name(path: Path, names: dict[str, str]) -> str:
+def _name(path: AttributePath, names: dict[str, str]) -> str:
     """`#0`, or `#0.#1` for a path; each name once, however often it is needed."""
     parts = (path,) if isinstance(path, str) else path
     return ".".join(names.setdefault(part, f"#{len(names)}") for part in parts)
 
 
-def _value(path: Path, value: Any, values: dict[str, Any]) -> str:
+def _value(path: AttributePath, value: Any, values: dict[str, Any]) -> str:
     placeholder = f":{len(values)}"
     values[placeholder] = serialized(path if isinstance(path, str) else ".".join(path), value)
     return placeholder

@@ -7,7 +7,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
-LARGEST_ITEM_BYTES = 409_600
+MAXIMUM_ITEM_BYTES = 409_600
 """400 kB: DynamoDB's limit."""
 
 

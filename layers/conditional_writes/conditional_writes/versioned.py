@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
 
 from conditional_writes.conditions import Condition, exists
-from conditional_writes.deadline import Deadline
+from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.item_diff import diff, replacing, version_condition, version_of
 from conditional_writes.items import Item, Key, check_names, copied, same
 from conditional_writes.loop import Observed, Plan, Written, write
@@ -20,9 +20,6 @@ from conditional_writes.requests import Check, Delete, Expected, Put, Update, Wr
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
-
-DEADLINE_SECONDS = 10
-"""For a call that is given no deadline of its own."""
 
 
 class VersionedItem(dict[str, Any]):
@@ -115,7 +112,7 @@ class VersionedTable:
     def load(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> VersionedItem | None:
         """The item as it is now (a consistent read), None where there is none."""
         key = self.key(*key_values)
-        found = read_one(self._client, key, _or_default(deadline))
+        found = read_one(self._client, key, deadline_or_default(deadline))
         return None if found is None else VersionedItem(found)
 
     def save(
@@ -134,7 +131,7 @@ class VersionedTable:
         Raises Conflict, and ValueError for an item that can't be meant.
         """
         saving = self.saving(item, when=when, checked=checked)
-        written = _write_once(self._client, [saving], _or_default(deadline))
+        written = _write_once(self._client, [saving], deadline_or_default(deadline))
         handed_back = written.found.get(saving.key)
         return VersionedItem(handed_back) if handed_back else self._as_saved(item, saving, written.write_id)
 
@@ -157,7 +154,7 @@ class VersionedTable:
         expected, assumed = version_condition(key, before, self._version)
         values = {name: value for name, value in values.items() if name not in dict(key.attributes)}
         update = Update(key, values | {self._version: version + 1}, _both(assumed, when), removed, expected=expected)
-        _write_once(self._client, [update], _or_default(deadline))
+        _write_once(self._client, [update], deadline_or_default(deadline))
         return version + 1
 
     def delete(
@@ -173,7 +170,7 @@ class VersionedTable:
         A deleted item has no room for a mark: when the response is lost, and the item is gone at the second try,
         OutcomeUnknown says that it may have been this delete or another. Raises Conflict.
         """
-        _write_once(self._client, [self.deleting(item, when=when, checked=checked)], _or_default(deadline))
+        _write_once(self._client, [self.deleting(item, when=when, checked=checked)], deadline_or_default(deadline))
 
     def modify(
         self,
@@ -188,7 +185,7 @@ class VersionedTable:
         written; where it changes nothing, nothing is written either. One read and one write, and a write for each
         conflict.
         """
-        deadline = _or_default(deadline)
+        deadline = deadline_or_default(deadline)
         key = self.key(*key_values)
 
         def plan(observed: Observed) -> Plan[tuple[Item, Put | Update | None]]:
@@ -301,7 +298,7 @@ def write_together(client: "DynamoDBClient", writes: Sequence[Write], *, deadlin
     Raises Conflict with the first of the items that weren't as assumed, and ValueError, before anything is sent, for
     writes that no transaction takes.
     """
-    _write_once(client, writes, _or_default(deadline))
+    _write_once(client, writes, deadline_or_default(deadline))
 
 
 def _write_once(client: "DynamoDBClient", writes: Sequence[Write], deadline: Deadline) -> Written[None]:
@@ -322,7 +319,3 @@ def _loaded(item: Item) -> Item | None:
 
 def _both(assumed: Condition, when: Condition | None) -> Condition:
     return assumed if when is None else assumed & when
-
-
-def _or_default(deadline: Deadline | None) -> Deadline:
-    return deadline or Deadline.after(DEADLINE_SECONDS)

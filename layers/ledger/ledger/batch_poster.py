@@ -84,7 +84,9 @@ class BatchPoster(NamedTuple):
             keys += [self.tables.entry_key(entry_id) for entry_id in entries]
         return keys
 
-    def _post_group(self, group: Sequence[TransactionsMessage], observed: Observed, deadline: Deadline) -> list["Commit"]:
+    def _post_group(
+        self, group: Sequence[TransactionsMessage], observed: Observed, deadline: Deadline
+    ) -> list["Commit"]:
         """Commits as many messages as fit into one DynamoDB transaction, in order, until all are committed."""
         commits = []
         pending = list(group)

@@ -36,7 +36,7 @@ def decide_once(
     """
     record = StagedRecord(_completed_record(existing) if existing else None)
 
-    def decide_now(*, transaction: dict[str, Any]) -> Outcome:  # noqa: ARG001 (Powertools reads it)
+    def decide_now(*, transaction: dict[str, Any]) -> Outcome:
         return decide()
 
     once = idempotent_function(

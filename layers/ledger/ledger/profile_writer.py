@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 type ProfilesMessage = QueueMessage[ProfileUpdate]
 
-_MISFITS = {
+_MISFITS: dict[type[Exception], ReasonCode] = {
     NotAMap: ReasonCode.NOT_A_MAP,
     NotAnEntry: ReasonCode.NOT_AN_ENTRY,
     ItemTooLarge: ReasonCode.ITEM_TOO_LARGE,

@@ -35,7 +35,7 @@ class Reconciler(NamedTuple):
     tables: LedgerTables
 
     def accounts(self, after: str | None, limit: int) -> tuple[list[Item], str | None]:
-        """At most `limit` accounts' items, in the table's order; and the last one's id, or None if there are no more."""
+        """At most `limit` accounts' items, in the table's order; and the last one's id, None if there are no more."""
         start: dict[str, Any] = {"ExclusiveStartKey": to_dynamodb({"account_id": after})} if after is not None else {}
         page = self.client.scan(TableName=self.tables.accounts, Limit=limit, ConsistentRead=True, **start)
         last = page.get("LastEvaluatedKey")
@@ -47,7 +47,7 @@ class Reconciler(NamedTuple):
             return [mismatch for found in pool.map(self._check, items) for mismatch in found]
 
     def _check(self, item: Item) -> list[Mismatch]:
-        """Mismatches that are there each time: a commit in progress may be visible in one table and not yet in the other."""
+        """Mismatches that stay: a commit in progress may be visible in one table and not yet in the other."""
         found = self._look(item)
         for pause_seconds in PAUSES_SECONDS:
             if not found:

@@ -49,10 +49,8 @@ class Queue(NamedTuple):
     @classmethod
     def from_environment(cls) -> "Queue":
         """As a function's environment names it: QUEUE_URL, DEAD_LETTER_QUEUE_URL and MAX_RECEIVE_COUNT."""
-        variables = os.environ
-        return cls(
-            sqs_client(), variables["QUEUE_URL"], variables["DEAD_LETTER_QUEUE_URL"], int(variables["MAX_RECEIVE_COUNT"])
-        )
+        url, dead_letter_url = os.environ["QUEUE_URL"], os.environ["DEAD_LETTER_QUEUE_URL"]
+        return cls(sqs_client(), url, dead_letter_url, int(os.environ["MAX_RECEIVE_COUNT"]))
 
 
 class Measurement(NamedTuple):
@@ -123,12 +121,10 @@ class QueueWorker[Content: Loggable](NamedTuple):
 
     def _log(self, message: QueueMessage[Content]) -> None:
         """One line a message: never its payload."""
-        ids: dict[str, object] = {"message_id": message.message_id}
-        if message.content is not None:
-            ids |= message.content.log_fields
+        ids = {"message_id": message.message_id, **(message.content.log_fields if message.content else {})}
         match message.disposition:
             case Done(outcome):
-                self.logger.info(outcome.label, extra=ids | outcome.log_fields)
+                self.logger.info(outcome.label, extra={**ids, **outcome.log_fields})
             case Dead(code, reason):
                 self.logger.warning("dead-lettered", extra=ids | {"reason_code": code, "reason": reason})
             case Again(code, reason, error=None):

@@ -21,7 +21,8 @@ LONGEST_DELAY_SECONDS = 900
 
 def growing_delay_seconds(receive_count: int) -> int:
     """2, 8, 32, 128, 512, 900 seconds: short while what is waited for may just have been overtaken."""
-    return min(2 * 4 ** (receive_count - 1), LONGEST_DELAY_SECONDS)
+    delays = (2, 8, 32, 128, 512, LONGEST_DELAY_SECONDS)
+    return delays[min(receive_count, len(delays)) - 1]
 
 
 def delay_redelivery(client: "SQSClient", queue_url: str, messages: Iterable[QueueMessage[Any]]) -> None:

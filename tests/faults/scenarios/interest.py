@@ -72,7 +72,7 @@ class Charging:
         post_what_was_sent()
         books = read_books(self._dynamodb, self._tables)
         wrong = violations(books)
-        letters = take_dead_letters(self._aws, self._poster.DEAD_LETTER_QUEUE_URL)
+        letters = take_dead_letters(self._aws, self._poster.worker.queue.dead_letter_url)
         wrong += [f"dead-lettered: {letter}" for letter in letters]
         wrong += [] if outcome in {"Done", "DoneBefore"} else [f"the job ended with {outcome!r}"]
         charged = [entry.account_id for entry in books.entries if entry.transaction_id.startswith("overdraft-interest")]

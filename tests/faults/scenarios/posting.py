@@ -45,15 +45,15 @@ class Posting:
         for table in (self._tables.accounts, self._tables.journal):
             refill(self._dynamodb, table)
         queue = Queue([record(message) for message in self._batch])
-        client = self._function.ledger.client
+        client = self._function.poster.client
         with contextlib.ExitStack() as stack:
             if self._competing_worker:
                 stack.enter_context(
                     competing_worker_first(client, "TransactWriteItems", self._competing_worker, queue.records)
                 )
-            deliver_until_quiet(self._function, queue, faults, client, self._function.sqs)
+            deliver_until_quiet(self._function, queue, faults, client, self._function.worker.queue.client)
         books = read_books(self._dynamodb, self._tables)
-        letters = take_dead_letters(self._aws, self._function.DEAD_LETTER_QUEUE_URL)
+        letters = take_dead_letters(self._aws, self._function.worker.queue.dead_letter_url)
         wrong = [*violations(books), *wrongly_queued(queue, letters, self._dead)]
         return ScenarioResult(faults, _outcomes(books), wrong)
 

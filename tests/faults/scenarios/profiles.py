@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
 
-from conditional_writes import upserts
 from conditional_writes.items import from_dynamodb
-from ledger.profiles import decode
+from conditional_writes.upserts import strategies
+from ledger.core.profile_messages import decode
 from tests.checkers.profiles import latest, read_profiles, violations
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.queues import competing_worker_first, deliver_until_quiet, wrongly_queued
@@ -54,8 +54,8 @@ class Upserting:
         self._function, self._competing_worker = (
             upsert_profiles(aws, self._table, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL") for _ in range(2)
         )
-        recent = upserts._Recent()
-        with mock.patch.object(upserts, "_recent", recent):
+        recent = strategies.RecentDepths()
+        with mock.patch.object(strategies, "recent_depths", recent):
             assert not invoke(self._function, map(record, there))
         self._learned = dict(recent._depths)
         self._there = list(scan(dynamodb, self._table))
@@ -65,16 +65,16 @@ class Upserting:
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
         refill(self._dynamodb, self._table, self._there)
         queue = Queue([record(message, sent_at=SENT_AT) for message in self._batch])
-        client = self._function.profiles.client
-        recent = upserts._Recent()  # what a process learned of the maps decides how many requests it takes
+        client = self._function.writer.client
+        recent = strategies.RecentDepths()  # what a process learned of the maps decides how many requests it takes
         recent._depths.update(self._learned)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(mock.patch.object(upserts, "_recent", recent))
+            stack.enter_context(mock.patch.object(strategies, "recent_depths", recent))
             if self._competing_messages:
                 records = [record(message, sent_at=SENT_AT) for message in self._competing_messages]
                 stack.enter_context(competing_worker_first(client, "UpdateItem", self._competing_worker, records))
-            deliver_until_quiet(self._function, queue, faults, client, self._function.sqs)
-        letters = take_dead_letters(self._aws, self._function.DEAD_LETTER_QUEUE_URL)
+            deliver_until_quiet(self._function, queue, faults, client, self._function.worker.queue.client)
+        letters = take_dead_letters(self._aws, self._function.worker.queue.dead_letter_url)
         wrong = [*violations(read_profiles(self._dynamodb, self._table), self._winners)]
         return ScenarioResult(faults, self._left(), wrong + wrongly_queued(queue, letters, self._dead))
 

@@ -1,0 +1,213 @@
+"""The plan of a request: entries of one item as one Update, made from the item's shape.
+
+DynamoDB sets `a.b.c` only if `a.b` is a map. So the entries are set one by one in the maps that exist, and the highest
+missing map is set whole, with its entries in it. A condition names each map that is assumed to exist or to be missing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from conditional_writes.conditions import (
+    AttributePath,
+    Condition,
+    absent,
+    all_of,
+    any_of,
+    at_least,
+    equals,
+    is_map,
+    more_than,
+)
+from conditional_writes.items import Item, Key, copied, serialized, to_dynamodb
+from conditional_writes.loop import Observed, Plan
+from conditional_writes.own_attributes import ITEM_BYTES
+from conditional_writes.requests import Update
+from conditional_writes.sizes import item_bytes, value_bytes
+from conditional_writes.upserts.clocks import MAP_MARK, clock, clocks_attribute
+from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, maps_along, maps_of
+from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES, ItemTooLarge, NotAnEntry
+from conditional_writes.upserts.shape import Shape, assumed_shape, map_at, observed_shape
+
+
+class Done(NamedTuple):
+    """`written` counts the entries that weren't superseded; `depths` has how many maps of each path existed."""
+
+    written: int
+    depths: dict[MapPath, int]
+
+
+def plan_request(
+    key: Key,
+    entries: Sequence[MapEntry],
+    expected_depths: Mapping[MapPath, int],
+    version_attribute: str | None,
+    observed: Observed,
+) -> Plan[Done]:
+    """One request for these entries. `expected_depths` has all their maps' paths, for the time before the item is seen.
+
+    Raises NotAMap, NotAnEntry and ItemTooLarge.
+    """
+    item = observed.get(key)
+    shape = observed_shape(key, entries, item) if key in observed else assumed_shape(expected_depths)
+    current = [entry for entry in entries if not _is_superseded(key, entry, shape, item)]
+    done = Done(len(current), {path: shape.depth(path) for path in expected_depths})
+    if not current:
+        return Plan(done)
+    return Plan(done, [_update(key, current, shape, item, version_attribute)])
+
+
+def in_requests(entries: Sequence[MapEntry]) -> Iterator[list[MapEntry]]:
+    """The entries in as few requests as DynamoDB's expressions have room for."""
+    request: list[MapEntry] = []
+    for entry in entries:
+        if request and not _fit_one_request([*request, entry]):
+            yield request
+            request = []
+        request.append(entry)
+    if request:
+        yield request
+
+
+_OPERATORS = 280
+_CHARACTERS = 3_600
+"""An expression holds 300 operators and 4,096 characters. The rest is for the conditions that every request has."""
+
+
+def _fit_one_request(entries: Sequence[MapEntry]) -> bool:
+    maps = len(maps_of(entries))
+    operators = 2 * len(entries) + 8 * maps
+    characters = sum(32 + 5 * (len(entry.path) - 2) for entry in entries) + 40 * maps
+    return operators <= _OPERATORS and characters <= _CHARACTERS
+
+
+def _is_superseded(key: Key, entry: MapEntry, shape: Shape, item: Item | None) -> bool:
+    found = shape.clock(entry.path)
+    if found == MAP_MARK:
+        raise NotAnEntry(key, entry.path, item)
+    return found is not None and entry.as_of is not None and bool(found >= clock(entry))
+
+
+class _Draft:
+    """A request while it is put together. The item must meet all `required` and none of the `forbidden` conditions."""
+
+    def __init__(self) -> None:
+        self.values: dict[AttributePath, Any] = {}
+        self.removed: list[MapPath] = []
+        self.added: dict[str, int] = {}
+        self.required: list[Condition] = []
+        self.forbidden: list[Condition] = []
+
+    def update(self, key: Key) -> Update:
+        refused = [~any_of(self.forbidden)] if self.forbidden else []
+        return Update(key, self.values, all_of([*self.required, *refused]), self.removed, self.added)
+
+
+def _update(
+    key: Key, entries: Sequence[MapEntry], shape: Shape, item: Item | None, version_attribute: str | None
+) -> Update:
+    draft = _Draft()
+    _set_entries(draft, entries, shape)
+    _set_clocks(draft, entries, shape)
+    if version_attribute:
+        draft.added[version_attribute] = 1
+    _count_bytes(draft, key, item)
+    return draft.update(key)
+
+
+def _set_entries(draft: _Draft, entries: Sequence[MapEntry], shape: Shape) -> None:
+    for path in maps_of(entries):
+        if path in shape.maps:
+            draft.required.append(is_map(path))
+        elif len(path) == 1 or path[:-1] in shape.maps:
+            draft.required.append(absent(path))
+            draft.values[path] = {}
+    for entry in entries:
+        *outer, name = entry.path
+        if tuple(outer) not in shape.maps:
+            _set_in_missing_map(draft, entry)
+        elif entry.value is REMOVED:
+            draft.removed.append(entry.path)
+        else:
+            draft.values[*outer, name] = entry.value
+
+
+def _set_in_missing_map(draft: _Draft, entry: MapEntry) -> None:
+    """Sets the entry inside of the highest missing map, and makes the maps between the two."""
+    *outer, name = entry.path
+    highest = next(path for path in maps_along(tuple(outer)) if path in draft.values)
+    inside = draft.values[highest]
+    for step in outer[len(highest) :]:
+        inside = inside.setdefault(step, {})
+    if entry.value is not REMOVED:
+        inside[name] = entry.value
+
+
+def _set_clocks(draft: _Draft, entries: Sequence[MapEntry], shape: Shape) -> None:
+    """Sets the clock of each entry that has one, if it is later than the one in the item.
+
+    An entry without `as_of` only asserts that it doesn't replace a map whose entries have clocks.
+    """
+    clocked = [entry for entry in entries if entry.as_of is not None]
+    for entry in entries:
+        if entry.as_of is None:
+            draft.forbidden.append(equals((clocks_attribute(entry.path[:-1]), entry.path[-1]), MAP_MARK))
+    for path, clocks in _new_clocks(clocked).items():
+        attribute = clocks_attribute(path)
+        if path not in shape.clocks:
+            draft.required.append(absent(attribute))
+            draft.values[attribute] = clocks
+            continue
+        draft.required.append(is_map(attribute))
+        for name, new in clocks.items():
+            if new != MAP_MARK:
+                draft.forbidden.append(at_least((attribute, name), new))
+                draft.values[attribute, name] = new
+            elif (*path, name) not in shape.clocks and shape.clock((*path, name)) != MAP_MARK:
+                draft.required.append(absent((attribute, name)))
+                draft.values[attribute, name] = MAP_MARK
+
+
+def _new_clocks(entries: Sequence[MapEntry]) -> dict[MapPath, dict[str, str]]:
+    """By each map's path the clocks of its entries, and the mark of each map in it."""
+    clocks: dict[MapPath, dict[str, str]] = {path: {} for path in maps_of(entries)}
+    for path in clocks:
+        outer, name = path[:-1], path[-1]
+        if outer in clocks:
+            clocks[outer][name] = MAP_MARK
+    for entry in entries:
+        clocks[entry.path[:-1]][entry.path[-1]] = clock(entry)
+    return clocks
+
+
+def _count_bytes(draft: _Draft, key: Key, item: Item | None) -> None:
+    """Adds what is written to the item's count of bytes, and refuses what would exceed the limit."""
+    new = sum(_bytes_of(path, value) for path, value in draft.values.items())
+    if new > MAXIMUM_UPSERTED_BYTES:
+        raise ItemTooLarge(key, new)
+    counted = 0 if item is None else int(item.get(ITEM_BYTES, 0))
+    if item is not None and counted + new > MAXIMUM_UPSERTED_BYTES:
+        # The count never shrinks, so the item may be smaller. It was handed back: count anew.
+        draft.required.append(equals(ITEM_BYTES, counted))
+        draft.values[ITEM_BYTES] = _bytes_after(draft, key, item)
+    else:
+        draft.forbidden.append(more_than(ITEM_BYTES, MAXIMUM_UPSERTED_BYTES - new))
+        draft.added[ITEM_BYTES] = new
+
+
+def _bytes_of(path: AttributePath, value: Any) -> int:
+    name = path if isinstance(path, str) else path[-1]
+    return 1 + len(name.encode()) + value_bytes(serialized(name, value))
+
+
+def _bytes_after(draft: _Draft, key: Key, item: Item) -> int:
+    """The item's size after this request. Raises ItemTooLarge."""
+    after = copied(item) | dict(key.attributes)
+    for path, value in draft.values.items():
+        *outer, name = (path,) if isinstance(path, str) else path
+        map_at(after, outer)[name] = value
+    for *outer, name in draft.removed:
+        map_at(after, outer).pop(name, None)
+    size = item_bytes(to_dynamodb(after))
+    if size > MAXIMUM_UPSERTED_BYTES:
+        raise ItemTooLarge(key, size)
+    return size
