@@ -12,13 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from ledger import messages
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from ledger.core.refusals import InvalidMessage
-from ledger.core.transaction_types import OpenAccount, Transaction, decode, from_payload
+from ledger.core.transaction_types import TRANSACTION_TYPES, OpenAccount, Transaction, decode, from_payload
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.support import refusals
-from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
+from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS, as_sent
 from tests.support.samples import (
     in_json,
     interest_body,
@@ -303,7 +302,7 @@ VALID = {
 }
 NUMBERS = [
     (name, field.name)
-    for name, message in messages._MESSAGES.items()
+    for name, message in TRANSACTION_TYPES.items()
     for field in msgspec.structs.fields(message)
     if field.type is Decimal
 ]
@@ -464,8 +463,7 @@ def test_whatever_the_body_it_is_a_message_or_refused_with_a_sentence(body: str)
     try:
         message = decode(body)
     except InvalidMessage as invalid:
-        reason = str(invalid)
-        assert reason
+        reason = as_sent(invalid)
         assert len(reason) <= REASON_CHARACTERS
         assert len(body) <= 80 or body not in reason
         assert not NOT_FOR_SQS.search(reason)

@@ -8,7 +8,6 @@ from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idemp
 from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyValidationError
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 
-from tools.local_aws.functions import Context
 from workers.staged_record import StagedRecord
 
 
@@ -23,7 +22,6 @@ def call(store: StagedRecord, order: dict[str, Any], *, fails: bool = False) -> 
         return {"placed": order["id"]}
 
     config = IdempotencyConfig(event_key_jmespath="id", payload_validation_jmespath="@")
-    config.register_lambda_context(Context())
     once = idempotent_function(place, data_keyword_argument="order", persistence_store=store, config=config)
     return once(order=order), len(runs)
 
@@ -42,7 +40,7 @@ def test_a_first_call_runs_and_stages_its_completed_record() -> None:
     assert record.payload_hash
 
 
-def test_with_a_record_that_is_there_the_call_is_replayed_and_stages_nothing() -> None:
+def test_with_an_existing_record_the_call_is_replayed_and_stages_nothing() -> None:
     store = StagedRecord(placed())
     assert call(store, {"id": "1", "amount": 5}) == ({"placed": "1"}, 0)
     assert store.completed is None

@@ -2,7 +2,6 @@
 
 import functools
 import json
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -13,12 +12,12 @@ from hypothesis import strategies as st
 
 from conditional_writes import key
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from conditional_writes.upserts import REMOVED, MapEntry, upsert
+from conditional_writes.upserts import MapEntry, upsert
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from ledger.core.profile_messages import ProfileUpdate, decode
 from ledger.core.refusals import InvalidMessage
 from tests.support import refusals
-from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
+from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS, as_sent
 from tests.support.samples import in_json, profile_body
 from tests.support.strategies import exact_numbers, profile_updates
 
@@ -186,7 +185,7 @@ def test_what_is_hostile_is_refused_with_a_short_sentence(body: str) -> None:
 def test_the_deepest_and_the_longest_are_taken() -> None:
     assert decode(profile_body(entries=deep(20)))
     assert decode(profile_body(path=path(16), entries=deep(15)))
-    assert decode(profile_body(entries=names(99), removed='["x"]')).names == 100
+    assert decode(profile_body(entries=names(99), removed='["x"]')).log_fields["entries"] == 100
     assert decode(profile_body(entries=in_json({"theme": [[0] * 2_499, [0] * 2_498]})))
     assert decode(profile_body(path=in_json(["p" * 255] * 16), entries=in_json({"e" * 255: 1})))
     padding = " " * (MAXIMUM_BODY_BYTES - len(profile_body()))
@@ -237,20 +236,8 @@ def test_any_valid_message_is_read_as_it_was_meant(update: ProfileUpdate) -> Non
     body = encoder.encode(update).decode()
     assert decode(body) == update
     assert from_dynamodb(to_dynamodb(update.entries)) == update.entries
-    assert len(update.as_entries(datetime.now(UTC))) == len({*update.entries, *update.removed})
-
-
-def test_entries_are_set_and_removed_as_of_the_messages_time() -> None:
-    sent_at, as_of = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 2, 28, tzinfo=UTC)
-    body = {"path": '["a", "b"]', "entries": '{"c": 1, "d": {}}', "removed": '["e"]'}
-    timed = decode(profile_body(**body, as_of='"2026-02-28T01:00:00+01:00"')).as_entries(sent_at)
-    assert timed == [
-        MapEntry(("a", "b", "c"), 1, as_of),
-        MapEntry(("a", "b", "d"), {}, as_of),
-        MapEntry(("a", "b", "e"), REMOVED, as_of),
-    ]
-    assert {entry.as_of for entry in decode(profile_body(**body)).as_entries(sent_at)} == {sent_at}
-    assert {entry.as_of for entry in decode(profile_body(**body, as_of="null")).as_entries(sent_at)} == {sent_at}
+    assert not update.entries.keys() & set(update.removed)
+    assert update.log_fields["entries"] == len(update.entries) + len(update.removed)
 
 
 values: st.SearchStrategy[Any] = st.recursive(
@@ -275,8 +262,7 @@ def test_whatever_the_body_it_is_a_message_or_refused_with_a_sentence(body: str)
     try:
         update = decode(body)
     except InvalidMessage as invalid:
-        reason = str(invalid)
-        assert reason
+        reason = as_sent(invalid)
         assert len(reason) <= REASON_CHARACTERS
         assert not NOT_FOR_SQS.search(reason)
     else:

@@ -62,7 +62,7 @@ def in_dynamodb(value: Any) -> Any:
 
 
 @given(items, items)
-def test_the_changes_make_the_one_of_the_other(before: Item, after: Item) -> None:
+def test_the_difference_makes_the_one_of_the_other(before: Item, after: Item) -> None:
     values, removed = diff(before, after, ignored=[])
     made = {name: value for name, value in (before | values).items() if name not in removed}
     assert in_dynamodb(made) == in_dynamodb(after)
