@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.local_aws.server import PROJECT
+from tools.local_aws.server import PROJECT
 
 DECISIONS = PROJECT / "docs" / "decisions"
 PAGES = sorted(page for page in DECISIONS.glob("*.md") if page.name != "README.md")
