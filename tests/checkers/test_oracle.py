@@ -142,7 +142,7 @@ def a_rejected_transfer_has_the_other_reason(message: TransactionMessage, *accou
 def a_rejection_takes_no_version(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
     decisions = decide(message, *accounts)
     return [
-        replace(decision, account=account) if decision.reason else decision
+        decision._replace(account=account) if decision.reason else decision
         for decision, account in zip(decisions, accounts, strict=True)
     ]
 
