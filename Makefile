@@ -9,7 +9,7 @@ PIP = -m pip --disable-pip-version-check install --quiet --require-virtualenv
 .DELETE_ON_ERROR:
 
 demo: setup
-	@.venv/bin/python -m tests.local_aws.demo --port $(PORT)
+	@.venv/bin/python -m tools.local_aws.demo --port $(PORT)
 
 test: setup
 	.venv/bin/python -m pytest
@@ -20,13 +20,13 @@ build: .venv-tools/made
 	.venv-tools/bin/python -m compileall -q --invalidation-mode unchecked-hash .aws-sam/build
 
 up: setup
-	@.venv/bin/python -m tests.local_aws.up --port $(PORT) $(if $(HOST),--host $(HOST))
+	@.venv/bin/python -m tools.local_aws.up --port $(PORT) $(if $(HOST),--host $(HOST))
 
 down:
-	@.venv/bin/python -m tests.local_aws.down
+	@.venv/bin/python -m tools.local_aws.down
 
 bench: setup
-	@.venv/bin/python -m tests.benchmarks
+	@.venv/bin/python -m benchmarks
 
 # What takes longer than a test should: properties with other examples, and more of them; every pair of faults; the whole
 # system at random for SOAK_SECONDS, on each engine; and the deployed stack with its functions killed, whose report is in
@@ -47,14 +47,15 @@ mutations: setup
 check: setup
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy layers/conditional_writes/conditional_writes layers/ledger/ledger functions/*/app.py tests/typing
+	.venv/bin/mypy layers/conditional_writes/conditional_writes layers/workers/workers layers/ledger/ledger \
+	  functions/*/app.py tests/typing
 	.venv-tools/bin/sam validate --lint
 
-# Pins anew what the requirements.in files ask for.
+# Pins anew what the requirements.in files ask for, with the hashes of the files that PyPI has of each version.
 lock: setup
-	for folder in layers/dependencies tests tests/local_aws; do \
-	  .venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.13 --no-header --no-emit-index-url \
-	    $$folder/requirements.in --output-file $$folder/requirements.txt || exit 1; \
+	for folder in layers/dependencies tests tools/local_aws; do \
+	  .venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.13 --generate-hashes \
+	    --no-header --no-emit-index-url --no-emit-find-links $$folder/requirements.in --output-file $$folder/requirements.txt || exit 1; \
 	done
 
 clean:
@@ -67,14 +68,14 @@ setup: .venv/made .venv-tools/made
 	@echo "Making .venv: what the functions and their tests import"
 	@$(PYTHON) -m venv --clear .venv
 	@.venv/bin/python $(PIP) -r tests/requirements.txt
-	@printf '%s\n' '$(CURDIR)/layers/conditional_writes' '$(CURDIR)/layers/ledger' \
+	@printf '%s\n' '$(CURDIR)/layers/conditional_writes' '$(CURDIR)/layers/workers' '$(CURDIR)/layers/ledger' \
 	  > .venv/lib/python3.13/site-packages/layers.pth
 	@touch $@
 
-.venv-tools/made: tests/local_aws/requirements.txt | python
+.venv-tools/made: tools/local_aws/requirements.txt | python
 	@echo "Making .venv-tools: SAM, and the local AWS"
 	@$(PYTHON) -m venv --clear .venv-tools
-	@.venv-tools/bin/python $(PIP) -r tests/local_aws/requirements.txt
+	@.venv-tools/bin/python $(PIP) -r tools/local_aws/requirements.txt
 	@touch $@
 
 .PHONY: python

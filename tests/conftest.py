@@ -7,9 +7,10 @@ import pytest
 from hypothesis import settings
 
 from conditional_writes.upserts import strategies
-from tests.local_aws import server
-from tests.local_aws.server import Endpoint, LocalAwsError, free_port, running
-from tests.local_aws.tables import Tables, create_tables
+from tests.support.deployed import RETRY_SETTINGS, Bank
+from tools.local_aws import server, stack
+from tools.local_aws.server import Endpoint, LocalAwsError, free_port, running
+from tools.local_aws.tables import Tables, create_tables
 
 # The same examples each time, so that a failure is the change's doing; `make soak` searches for others. A slow machine
 # is no failure: times are for the benchmarks.
@@ -38,6 +39,16 @@ def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoin
 def dynamodb(request: pytest.FixtureRequest) -> Endpoint:
     """A test that asks for this runs on both engines."""
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="session")
+def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
+    """A local AWS with IAM enforced, and template.yaml built and deployed on it."""
+    log = tmp_path_factory.mktemp("bank") / "ministack.log"
+    started = server.ministack(free_port(), log, settings=RETRY_SETTINGS)
+    with running(started) as endpoint:
+        stack.build()
+        yield Bank(stack.deploy(endpoint), started[1].pid, log)
 
 
 _numbers = itertools.count(1)

@@ -18,11 +18,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.bank import until
-from tests.local_aws import stack
-from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.demo import waiting_messages
-from tests.local_aws.function import (
+from tests.checkers.profiles import Profiles, read_profiles
+from tests.support.deployed import until
+from tools.local_aws import stack
+from tools.local_aws.functions import (
     Context,
     Queue,
     charge_overdraft_interest,
@@ -31,10 +30,10 @@ from tests.local_aws.function import (
     record,
     upsert_profiles,
 )
-from tests.local_aws.profiles_checker import Profiles, read_profiles
-from tests.local_aws.sam_local import write_settings
-from tests.local_aws.server import PROJECT, TOOLS, Endpoint, free_port, ministack, running
-from tests.local_aws.tables import Tables, create_locks_table, create_profiles_table, create_tables, scan
+from tools.local_aws.queues import take_dead_letters, waiting_messages
+from tools.local_aws.sam_local import write_settings
+from tools.local_aws.server import PROJECT, TOOLS, Endpoint, free_port, ministack, running
+from tools.local_aws.tables import Tables, create_locks_table, create_profiles_table, create_tables, scan
 
 BASE_IMAGE = "public.ecr.aws/lambda/python"
 
@@ -137,7 +136,9 @@ def in_process(folder: Path) -> Iterator[Stage]:
         functions = {
             "process_transactions": teller,
             "upsert_profiles": upserter,
-            "charge_overdraft_interest": charge_overdraft_interest(endpoint, tables, locks_table, teller.QUEUE_URL),
+            "charge_overdraft_interest": charge_overdraft_interest(
+                endpoint, tables, locks_table, teller.worker.queue.url
+            ),
             "reconcile_accounts": reconcile_accounts(endpoint, tables, locks_table),
         }
 
@@ -146,14 +147,15 @@ def in_process(folder: Path) -> Iterator[Stage]:
             return json.loads(json.dumps(response))
 
         def post() -> None:
-            sent = teller.sqs.receive_message(QueueUrl=teller.QUEUE_URL, MaxNumberOfMessages=10).get("Messages", [])
+            queue = teller.worker.queue
+            sent = queue.client.receive_message(QueueUrl=queue.url, MaxNumberOfMessages=10).get("Messages", [])
             Queue([record(message["Body"]) for message in sent]).deliver_until_quiet(teller)
             for message in sent:
-                teller.sqs.delete_message(QueueUrl=teller.QUEUE_URL, ReceiptHandle=message["ReceiptHandle"])
+                queue.client.delete_message(QueueUrl=queue.url, ReceiptHandle=message["ReceiptHandle"])
 
         dead = {
-            "process_transactions": teller.DEAD_LETTER_QUEUE_URL,
-            "upsert_profiles": upserter.DEAD_LETTER_QUEUE_URL,
+            "process_transactions": teller.worker.queue.dead_letter_url,
+            "upsert_profiles": upserter.worker.queue.dead_letter_url,
         }
         yield Stage(endpoint, tables, profiles_table, locks_table, dead, invoke, post)
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.e2e.bank import Bank, metrics, until
-from tests.local_aws.checker import Books, is_poison, vanished, violations
-from tests.local_aws.day import believable_day
-from tests.local_aws.dead_letters import DeadLetter
+from tests.checkers.books import Books, is_poison, vanished, violations
+from tests.support.deployed import Bank, metrics, until
+from tools.local_aws.day import believable_day
+from tools.local_aws.queues import DeadLetter
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def test_the_metrics_are_in_the_log(day: Day) -> None:
     """In the stack's namespace. That they are exact, the same day in one process shows: `test_posting.py`."""
     totals = metrics(map(json.loads, day.log_lines))
     assert 0 < totals["Posted"] <= day.books.counts()["POSTED"]
-    assert {"Invalid", "Duplicates", "Conflicts", "CommitTime"} <= totals.keys()
+    assert {"DeadLettered", "Duplicates", "Conflicts", "CommitTime"} <= totals.keys()
 
 
 def test_a_payment_that_overtakes_its_accounts_opening_is_posted_once_that_is_there(bank: Bank) -> None:

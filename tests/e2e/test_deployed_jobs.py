@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import from_dynamodb
-from tests.e2e.bank import Bank, until
-from tests.local_aws.checker import Books, violations
-from tests.local_aws.jobs import read_report, run_job, wrongly_charged
-from tests.local_aws.tables import scan
+from tests.checkers.books import Books, violations
+from tests.checkers.windows import wrongly_charged
+from tests.support.deployed import Bank, until
+from tools.local_aws.jobs import read_report, run_job
+from tools.local_aws.tables import scan
+from workers.invocation import RESERVED_SECONDS
 
 NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 NEXT_NIGHT = NIGHT + timedelta(days=1)
@@ -65,7 +66,7 @@ def test_a_job_calls_itself_until_it_is_done(bank: Bank, overdrawn: Books) -> No
     # With no time beyond what is kept for the last request, each invocation takes one step.
     lambda_.update_function_configuration(FunctionName=name, Timeout=int(RESERVED_SECONDS))
     try:
-        assert run_job(bank.stack, "reconcile_accounts", NEXT_NIGHT)["outcome"] == "GoesOn"
+        assert run_job(bank.stack, "reconcile_accounts", NEXT_NIGHT)["outcome"] == "Continued"
         until(lambda: _lock(bank)["windows_done"][-1] == NEXT_NIGHT.isoformat(), "the night is done")
     finally:
         lambda_.update_function_configuration(FunctionName=name, Timeout=120)

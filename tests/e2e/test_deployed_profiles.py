@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from ledger.profiles import decode
-from tests.e2e.bank import Bank, metrics
-from tests.local_aws.dead_letters import DeadLetter
-from tests.local_aws.profiles_checker import Profiles, is_poison, upserted, vanished, violations
-from tests.local_aws.profiles_day import believable_updates
+from ledger.core.profile_messages import decode
+from tests.checkers.profiles import Profiles, is_poison, upserted, vanished, violations
+from tests.support.deployed import Bank, metrics
+from tools.local_aws.profiles_day import believable_updates
+from tools.local_aws.queues import DeadLetter
 
 PHOTO = "x" * 120_000
 PHOTOS = [
@@ -82,4 +82,4 @@ def test_the_metrics_are_in_the_log(day: Day) -> None:
     totals = metrics(map(json.loads, day.log_lines))
     dead = {letter.body for letter in day.dead_letters}
     assert 0 < totals["Upserted"] <= sum(decode(body).names for body in day.bodies if body not in dead)
-    assert {"Superseded", "Invalid", "NotYetUpserted", "GivenUp"} <= totals.keys()
+    assert {"Superseded", "DeadLettered", "ReturnedToQueue"} <= totals.keys()

@@ -1,4 +1,4 @@
-"""Strikes a play with two faults, at two of its AWS calls: of one delivery, or the second at what the first led to."""
+"""Injects two faults at two AWS calls of a scenario: in one delivery, or the second in what the first led to."""
 
 import contextlib
 import random
@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 from unittest import mock
 
-from tests.faults.every_call import MANY, NotStruck, strikes, violations
-from tests.faults.faults import FaultsAt, play_after_play
-from tests.faults.plays import Play
+from tests.faults.every_call import MANY, NotInjected, injections, violations
+from tests.faults.scenarios import Scenario
+from tests.support.faults import FaultsAt, scenario_after_scenario
 
 SEED = 20_261_121
 
 
 class Tally:
-    """`not_struck`: pairs whose second call never came. The play went another way than after the first alone."""
+    """`not_injected`: pairs whose second call was never made: the scenario took another path."""
 
     def __init__(self) -> None:
         self.pairs = 0
         self.violations: list[str] = []
-        self.not_struck: list[str] = []
+        self.not_injected: list[str] = []
         self._started = time.monotonic()
 
     def progress(self, done: float) -> str:
@@ -29,41 +29,41 @@ class Tally:
         return (
             f"{self.pairs:,} pairs ({done:.0%}) in {seconds:,.0f} s, {self.pairs / seconds:.1f} a second,"
             f" {seconds / done - seconds:,.0f} s left: {len(self.violations)} violations,"
-            f" {len(self.not_struck)} not struck"
+            f" {len(self.not_injected)} not injected"
         )
 
 
-def strike_every_pair(play: Play, say: Callable[[str], object]) -> Tally:
+def inject_every_pair(scenario: Scenario, say: Callable[[str], object]) -> Tally:
     """Says how far it has come after each of the first faults."""
-    return _strike(play, say, firsts=None, seconds=None)
+    return _inject(scenario, say, firsts=None, seconds=None)
 
 
-def strike_some_pairs(play: Play, firsts: int, seconds: int) -> Tally:
+def inject_some_pairs(scenario: Scenario, firsts: int, seconds: int) -> Tally:
     """So many first faults, and for each so many seconds: always the same ones."""
-    return _strike(play, lambda progress: None, firsts, seconds)
+    return _inject(scenario, lambda progress: None, firsts, seconds)
 
 
-def _strike(play: Play, say: Callable[[str], object], firsts: int | None, seconds: int | None) -> Tally:
+def _inject(scenario: Scenario, say: Callable[[str], object], firsts: int | None, seconds: int | None) -> Tally:
     choose = random.Random(SEED)
 
-    def some[Strike](strikes: list[Strike], number: int | None) -> list[Strike]:
-        return strikes if number is None else choose.sample(strikes, min(number, len(strikes)))
+    def some[Injection](injections: list[Injection], number: int | None) -> list[Injection]:
+        return injections if number is None else choose.sample(injections, min(number, len(injections)))
 
     tally = Tally()
-    with play_after_play(), _one_call_at_a_time():
-        faultless, expected, wrong = play(FaultsAt({}))
+    with scenario_after_scenario(), _one_call_at_a_time():
+        faultless, expected, wrong = scenario(FaultsAt({}))
         assert not wrong
-        first_strikes = some(strikes(faultless.calls), firsts)
-        for number, (at, fault) in enumerate(first_strikes, 1):
+        first_injections = some(injections(faultless.calls), firsts)
+        for number, (at, fault) in enumerate(first_injections, 1):
             alone = FaultsAt({at: fault})
-            play(alone)
-            for second_at, second in some(strikes(alone.calls, after=at), seconds):
+            scenario(alone)
+            for second_at, second in some(injections(alone.calls, after=at), seconds):
                 try:
-                    tally.violations += violations(play, {at: fault, second_at: second}, expected)
+                    tally.violations += violations(scenario, {at: fault, second_at: second}, expected)
                     tally.pairs += 1
-                except NotStruck as error:
-                    tally.not_struck.append(str(error))
-            say(tally.progress(number / len(first_strikes)))
+                except NotInjected as error:
+                    tally.not_injected.append(str(error))
+            say(tally.progress(number / len(first_injections)))
             if len(tally.violations) > MANY:
                 break
     return tally

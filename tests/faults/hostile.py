@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from tests.unit.refusals import NOT_FOR_SQS
+from tests.support.refusals import NOT_FOR_SQS
 
 SECRET = "hush-5f0c"
 LONG_SECRET = f"{'x' * 200}{SECRET}"

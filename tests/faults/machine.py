@@ -1,7 +1,7 @@
 """Drives the whole system at random, as Hypothesis's seed says, and checks after each step all that always holds.
 
-A fault strikes a call of the one step; what is left is found by reading the tables. What a step should have done is
-predicted, where no other worker was at it, from the rules.
+A fault is injected at one call of the step; what is left is found by reading the tables. What a step should have done
+is predicted from the rules, unless another worker was at it.
 """
 
 import json
@@ -14,11 +14,12 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from ledger.accounts import AccountStatus
-from ledger.profiles import decode as decode_update
-from tests.faults import history, settled, windows
-from tests.faults.faults import FOR_TRANSACTIONS, Fault
-from tests.faults.model import Predicted, predict, surprises, wrong_fates
+from ledger.core.accounts import AccountStatus
+from ledger.core.profile_messages import decode as decode_update
+from tests.checkers import history, quiescence, windows
+from tests.checkers import profiles as profiles_checker
+from tests.checkers.books import Books, violations
+from tests.checkers.model import Predicted, predict, surprises, wrong_fates
 from tests.faults.system import (
     CHARGE,
     MAXIMUM_DELIVERIES,
@@ -27,25 +28,26 @@ from tests.faults.system import (
     RECONCILE,
     START,
     TRANSACTIONS,
-    Strike,
+    Injection,
     System,
 )
-from tests.local_aws import profiles_checker
-from tests.local_aws.checker import Books, violations
-from tests.local_aws.day import JUNK
-from tests.unit.strategies import messages_of
+from tests.support.faults import FOR_TRANSACTIONS, Fault
+from tests.support.strategies import messages_of
+from tools.local_aws.day import JUNK
 
 SDK_GETS_OVER = {Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR, *FOR_TRANSACTIONS}
 """And what the SDK doesn't, the loop does: the step is done as if nothing had been."""
 
-type Struck = tuple[Fault, int] | None
-"""A fault, and the number of the call that it strikes."""
+type FaultAt = tuple[Fault, int] | None
+"""A fault, and the number of the call that it is injected at."""
 
 ACCOUNTS = ["a", "b", "c"]
 amounts = st.integers(-300, 300).filter(bool).map(Decimal)
 limits = st.sampled_from([0, -100, -500]).map(Decimal)
 messages = messages_of(st.sampled_from([*ACCOUNTS, "d"]), st.integers(1, 20).map(str), amounts, limits)
-bodies = st.one_of([messages.map(lambda message: json.dumps(message.request()))] * 9 + [st.sampled_from(JUNK)])
+bodies = st.one_of(
+    [messages.map(lambda message: json.dumps(message.canonical_payload()))] * 9 + [st.sampled_from(JUNK)]
+)
 picks = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 faults = st.sampled_from([*Fault] + [Fault.KILLED_BEFORE, Fault.KILLED_AFTER] * 3)
 calls = st.sampled_from([1, 1, 2, 2, 2, 3, 3, 4, 5, 7])
@@ -53,7 +55,7 @@ calls = st.sampled_from([1, 1, 2, 2, 2, 3, 3, 4, 5, 7])
 cancelled = st.tuples(
     st.sampled_from([Fault.CANCELLED_BY_CONFLICT, Fault.CANCELLED_BY_THROTTLE]), st.sampled_from([1, 1, 2])
 )
-strikes = st.one_of(st.none(), cancelled, *[st.tuples(faults, calls)] * 3)
+faults_at = st.one_of(st.none(), cancelled, *[st.tuples(faults, calls)] * 3)
 queues = st.sampled_from([TRANSACTIONS, TRANSACTIONS, PROFILES])
 meetings = st.sampled_from([2, 2, 2, 3, 1, 4])
 """Before which call another worker comes in: a batch's first reads, its second commits."""
@@ -98,23 +100,23 @@ class Machine(RuleBasedStateMachine):
             if first:
                 self._send(TRANSACTIONS, json.dumps({"transaction_id": "first", "account_id": name, "amount": first}))
 
-    @rule(bodies=st.lists(bodies, min_size=1, max_size=6), strike=strikes, worker=workers, later=later)
-    def send(self, bodies: Sequence[str], strike: Struck, worker: int, later: bool) -> None:
+    @rule(bodies=st.lists(bodies, min_size=1, max_size=6), fault_at=faults_at, worker=workers, later=later)
+    def send(self, bodies: Sequence[str], fault_at: FaultAt, worker: int, later: bool) -> None:
         """And deliver all that waits, unless that is for later."""
         for body in bodies:
             self._send(TRANSACTIONS, body)
         if not later:
-            self._deliver(TRANSACTIONS, self.system.waiting[TRANSACTIONS][:10], strike, worker)
+            self._deliver(TRANSACTIONS, self.system.waiting[TRANSACTIONS][:10], fault_at, worker)
 
     @rule(
         updates=st.lists(updates | st.sampled_from(JUNK), min_size=1, max_size=4),
         seconds=st.none() | st.integers(0, 30),
-        strike=strikes,
+        fault_at=faults_at,
         worker=workers,
         later=later,
     )
     def send_updates(
-        self, updates: Sequence[Any], seconds: int | None, strike: Struck, worker: int, later: bool
+        self, updates: Sequence[Any], seconds: int | None, fault_at: FaultAt, worker: int, later: bool
     ) -> None:
         """As of the same second, but each at a time of its own: of two at one time nobody could say which wins."""
         for number, update in enumerate(updates, len(self.system.history.messages)):
@@ -122,7 +124,7 @@ class Machine(RuleBasedStateMachine):
             body = update | {"as_of": as_of.isoformat()} if isinstance(update, dict) and seconds else update
             self._send(PROFILES, body if isinstance(body, str) else json.dumps(body))
         if not later:
-            self._deliver(PROFILES, self.system.waiting[PROFILES][:10], strike, worker)
+            self._deliver(PROFILES, self.system.waiting[PROFILES][:10], fault_at, worker)
 
     @rule(queue=queues, picks=picks, by_the_queue=st.booleans())
     def repeat(self, queue: str, picks: Sequence[int], by_the_queue: bool) -> None:
@@ -135,20 +137,20 @@ class Machine(RuleBasedStateMachine):
                 waiting.append(number)
 
     @precondition(lambda self: self._waiting())
-    @rule(queue=queues, picks=picks, strike=strikes, worker=workers)
-    def deliver(self, queue: str, picks: Sequence[int], strike: Struck, worker: int) -> None:
+    @rule(queue=queues, picks=picks, fault_at=faults_at, worker=workers)
+    def deliver(self, queue: str, picks: Sequence[int], fault_at: FaultAt, worker: int) -> None:
         """Some of what waits, in this order."""
         if numbers := self._picked(self.system.waiting[queue], picks):
-            self._deliver(queue, numbers, strike, worker)
+            self._deliver(queue, numbers, fault_at, worker)
 
     @precondition(lambda self: self._waiting())
-    @rule(queue=queues, picks=picks, theirs=picks, before=meetings, strike=strikes)
+    @rule(queue=queues, picks=picks, theirs=picks, before=meetings, fault_at=faults_at)
     def deliver_to_two(
-        self, queue: str, picks: Sequence[int], theirs: Sequence[int], before: int, strike: Struck
+        self, queue: str, picks: Sequence[int], theirs: Sequence[int], before: int, fault_at: FaultAt
     ) -> None:
         """Of what waits, the same messages or others."""
         waiting = self.system.waiting[queue]
-        self._deliver_to_two(queue, self._picked(waiting, picks), self._picked(waiting, theirs), before, strike)
+        self._deliver_to_two(queue, self._picked(waiting, picks), self._picked(waiting, theirs), before, fault_at)
 
     @rule(
         ours=st.lists(bodies, min_size=1, max_size=4), theirs=st.lists(bodies, min_size=1, max_size=4), before=meetings
@@ -161,25 +163,25 @@ class Machine(RuleBasedStateMachine):
     def redrive(self, queue: str) -> None:
         self.system.redrive(queue)
 
-    @rule(job=jobs, day=days, strike=strikes, worker=workers, one_step=st.booleans())
-    def run_job(self, job: str, day: int, strike: Struck, worker: int, one_step: bool) -> None:
+    @rule(job=jobs, day=days, fault_at=faults_at, worker=workers, one_step=st.booleans())
+    def run_job(self, job: str, day: int, fault_at: FaultAt, worker: int, one_step: bool) -> None:
         """A day's; one that didn't come to its end comes again, and so may one that did."""
         event = self._event(job, day)
         expected = self._expected_of(event)
-        outcome = self.system.run_job(event, Strike(*strike) if strike else NOTHING, worker, one_step=one_step)
+        outcome = self.system.run_job(event, Injection(*fault_at) if fault_at else NOTHING, worker, one_step=one_step)
         note(f"  {event['job']} for {event['scheduled_time']} came to {outcome}")
         wrong = f"{event} should come to {expected}, and came to {outcome}"
-        self.look([wrong] if self._is_whole(strike) and outcome not in expected else [])
+        self.look([wrong] if self._is_whole(fault_at) and outcome not in expected else [])
 
     @rule(
         job=jobs,
         two_days=st.tuples(days, days),
-        strike=strikes,
+        fault_at=faults_at,
         pause=st.tuples(st.sampled_from([2, 2, 3, 3, 4, 5, 1]), st.sampled_from([100, 100, 10, 0])),
         one_step=st.booleans(),
     )
     def run_job_on_two(
-        self, job: str, two_days: tuple[int, int], strike: Struck, pause: tuple[int, int], one_step: bool
+        self, job: str, two_days: tuple[int, int], fault_at: FaultAt, pause: tuple[int, int], one_step: bool
     ) -> None:
         """The one is paused before this call for so many seconds, maybe past its lease, and the other runs then."""
         before, paused_seconds = pause
@@ -190,7 +192,7 @@ class Machine(RuleBasedStateMachine):
             outcome = self.system.run_job(theirs, worker=1, one_step=one_step)
             note(f"  meanwhile, {theirs['job']} for {theirs['scheduled_time']} came to {outcome}")
 
-        outcome = self.system.run_job(event, Strike(*(strike or (None, 0)), meanwhile, before))
+        outcome = self.system.run_job(event, Injection(*(fault_at or (None, 0)), meanwhile, before))
         note(f"  {event['job']} for {event['scheduled_time']} came to {outcome}")
         self.look()
 
@@ -208,7 +210,7 @@ class Machine(RuleBasedStateMachine):
         self.look(self._unsettled())
         before = self.system.everything()
         self.system.redeliver_everything()
-        self.look([*settled.changed(before, self.system.everything()), *self._unsettled()])
+        self.look([*quiescence.changed(before, self.system.everything()), *self._unsettled()])
 
     def look(self, wrong: Iterable[str] = ()) -> None:
         """Reads the tables, and fails with a sentence for each thing that should hold, and doesn't."""
@@ -240,14 +242,14 @@ class Machine(RuleBasedStateMachine):
         self.sound = not found
         assert self.sound, "\n".join(found)
 
-    def _deliver(self, queue: str, numbers: Sequence[str], strike: Struck, worker: int) -> None:
+    def _deliver(self, queue: str, numbers: Sequence[str], fault_at: FaultAt, worker: int) -> None:
         self._note(queue, numbers, "a worker gets")
         self.delivered += self._bodies(numbers)
         predicted = self._predict(numbers) if queue == TRANSACTIONS else None
         letters = len(self.system.history.letters)
-        acknowledged = self.system.deliver(queue, numbers, Strike(*strike) if strike else NOTHING, worker)
+        acknowledged = self.system.deliver(queue, numbers, Injection(*fault_at) if fault_at else NOTHING, worker)
         dead = {number for number, letter in self.system.history.letters[letters:] if letter.reason}
-        before, whole = self.books, self._is_whole(strike)
+        before, whole = self.books, self._is_whole(fault_at)
         if predicted:
             wrong = list(wrong_fates(predicted, acknowledged, dead, whole=whole))
             wrong += surprises(predicted, before, self.system.books(), whole=whole)
@@ -258,7 +260,7 @@ class Machine(RuleBasedStateMachine):
         self.look(wrong if whole or predicted else [])
 
     def _deliver_to_two(
-        self, queue: str, numbers: Sequence[str], others: Sequence[str], before: int, strike: Struck
+        self, queue: str, numbers: Sequence[str], others: Sequence[str], before: int, fault_at: FaultAt
     ) -> None:
         """Another worker does all its work before this one's call of that number."""
         if not numbers:
@@ -270,11 +272,11 @@ class Machine(RuleBasedStateMachine):
         def meanwhile() -> None:
             self.system.deliver(queue, others, worker=1)
 
-        self.system.deliver(queue, numbers, Strike(*(strike or (None, 0)), meanwhile, before))
+        self.system.deliver(queue, numbers, Injection(*(fault_at or (None, 0)), meanwhile, before))
         self.look()
 
-    def _is_whole(self, strike: Struck) -> bool:
-        return strike is None or strike[0] in SDK_GETS_OVER
+    def _is_whole(self, fault_at: FaultAt) -> bool:
+        return fault_at is None or fault_at[0] in SDK_GETS_OVER
 
     def _predict(self, numbers: Sequence[str]) -> Predicted:
         sent = [self.system.history.messages[number] for number in numbers]
@@ -286,7 +288,7 @@ class Machine(RuleBasedStateMachine):
         if event["scheduled_time"] in windows.windows_done(self.records, event["job"]):
             return {"DoneBefore"}
         taken = record.get("leased_until", "") >= self.system.leases_lapsed_by()
-        return {"LockTaken"} if taken else {"Done", "GoesOn"}
+        return {"LockTaken"} if taken else {"Done", "Continued"}
 
     def _event(self, job: str, day: int) -> dict[str, str]:
         event = self.system.schedule(job, day)
@@ -311,7 +313,7 @@ class Machine(RuleBasedStateMachine):
         dead = [letter for _, letter in system.dead[TRANSACTIONS]]
         unfit = [letter for _, letter in system.dead[PROFILES]]
         return [
-            *settled.unsettled(self._bodies(self._waiting()), dead, self.system.books()),
+            *quiescence.unsettled(self._bodies(self._waiting()), dead, self.system.books()),
             *(f"dead-lettered, and no poison: {letter}" for letter in unfit if not profiles_checker.is_poison(letter)),
             *(f"never done: {event}" for event in system.events),
             *windows.uncharged(self.overdrawn, self.system.books()),

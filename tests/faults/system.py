@@ -1,7 +1,7 @@
 """The whole system in one process: four functions, each with two workers, their tables, and queues that do as told.
 
 Nothing happens by itself, and nothing at the same time: so the same steps lead to the same calls, and a fault at the
-third of them strikes where it struck before.
+third of them is injected where it was before.
 """
 
 import contextlib
@@ -14,15 +14,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from unittest import mock
 
-from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import Item, from_dynamodb
-from tests.faults.faults import Fault, Faults, Killed
-from tests.faults.history import History
-from tests.faults.windows import Run
-from tests.local_aws.checker import Books, read_books
-from tests.local_aws.clock import Clock
-from tests.local_aws.dead_letters import DeadLetter, take_dead_letters
-from tests.local_aws.function import (
+from tests.checkers.books import Books, read_books
+from tests.checkers.history import History
+from tests.checkers.profiles import Profiles, read_profiles
+from tests.checkers.windows import Run
+from tests.support.clock import Clock
+from tests.support.faults import Fault, Faults, Killed
+from tools.local_aws.functions import (
     Context,
     charge_overdraft_interest,
     invoke,
@@ -31,9 +30,10 @@ from tests.local_aws.function import (
     record,
     upsert_profiles,
 )
-from tests.local_aws.profiles_checker import Profiles, read_profiles
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
+from tools.local_aws.queues import DeadLetter, take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
+from workers.invocation import RESERVED_SECONDS
 
 TRANSACTIONS, PROFILES = "transactions", "profiles"
 CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
@@ -45,7 +45,7 @@ START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _numbers = itertools.count(1)
 
 
-class Strike(NamedTuple):
+class Injection(NamedTuple):
     """A fault at the call with this number; and what else happens before the call with that number."""
 
     fault: Fault | None = None
@@ -54,7 +54,7 @@ class Strike(NamedTuple):
     before: int = 0
 
 
-NOTHING = Strike()
+NOTHING = Injection()
 
 
 class Tally:
@@ -90,17 +90,22 @@ class System:
     def _load(self) -> None:
         quiet = {"POWERTOOLS_LOG_LEVEL": "CRITICAL", "MAX_RECEIVE_COUNT": str(MAXIMUM_DELIVERIES)}
         first = process_transactions(self.aws, self.tables, self.dynamodb, **quiet)
-        same = {"QUEUE_URL": first.QUEUE_URL, "DEAD_LETTER_QUEUE_URL": first.DEAD_LETTER_QUEUE_URL}
+        same = {"QUEUE_URL": first.worker.queue.url, "DEAD_LETTER_QUEUE_URL": first.worker.queue.dead_letter_url}
         second = process_transactions(self.aws, self.tables, self.dynamodb, **quiet, **same)
         upserting = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **quiet)
-        same = {"DEAD_LETTER_QUEUE_URL": upserting.DEAD_LETTER_QUEUE_URL}
+        same = {"DEAD_LETTER_QUEUE_URL": upserting.worker.queue.dead_letter_url}
         another = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **quiet, **same)
         self.workers = {TRANSACTIONS: [first, second], PROFILES: [upserting, another]}
         with mock.patch.dict("os.environ", quiet):
             self.jobs = {
                 CHARGE: [
                     charge_overdraft_interest(
-                        self.aws, self.tables, self.locks_table, first.QUEUE_URL, self.dynamodb, ANNUAL_RATE="0.365"
+                        self.aws,
+                        self.tables,
+                        self.locks_table,
+                        first.worker.queue.url,
+                        self.dynamodb,
+                        ANNUAL_RATE="0.365",
                     )
                     for _ in range(2)
                 ],
@@ -119,14 +124,16 @@ class System:
         self.tally.done["messages"] += 1
         return number
 
-    def deliver(self, queue: str, numbers: Sequence[str], strike: Strike = NOTHING, worker: int = 0) -> dict[str, bool]:
+    def deliver(
+        self, queue: str, numbers: Sequence[str], injection: Injection = NOTHING, worker: int = 0
+    ) -> dict[str, bool]:
         """One invocation with these: whether each was acknowledged. One that it died with comes again."""
         function = self.workers[queue][worker]
         records = [self._record(self.history.delivered(number)) for number in numbers]
-        table = function.ledger if queue == TRANSACTIONS else function.profiles
+        tables = function.poster if queue == TRANSACTIONS else function.writer
         self._in_flight += numbers
         failed = set(numbers)
-        with self._struck(strike, table.client, function.sqs), contextlib.suppress(Killed):
+        with self._injecting(injection, tables.client, function.worker.queue.client), contextlib.suppress(Killed):
             failed = invoke(function, records, Context())
             for number in numbers:
                 self.history.answered(number, acknowledged=number not in failed)
@@ -153,7 +160,7 @@ class System:
         return event
 
     def run_job(
-        self, event: dict[str, str], strike: Strike = NOTHING, worker: int = 0, *, one_step: bool = False
+        self, event: dict[str, str], injection: Injection = NOTHING, worker: int = 0, *, one_step: bool = False
     ) -> str:
         """One invocation: what it came to. Its event comes again where it failed, and where it wants to be called."""
         function = self.jobs[event["job"]][worker]
@@ -162,8 +169,8 @@ class System:
         client = function.dynamodb if event["job"] == CHARGE else function.client
         clients = [client, function.sqs] if event["job"] == CHARGE else [client]
         with (
-            self._struck(strike, *clients),
-            mock.patch("conditional_writes.jobs._call_again", lambda event, context: called_again.append(event)),
+            self._injecting(injection, *clients),
+            mock.patch("workers.scheduled_jobs._invoke_again", lambda event, context: called_again.append(event)),
         ):
             try:
                 outcome = function.lambda_handler(event, Context(RESERVED_SECONDS if one_step else 60))["outcome"]
@@ -229,17 +236,17 @@ class System:
         }
 
     @contextlib.contextmanager
-    def _struck(self, strike: Strike, *clients: Any) -> Iterator[None]:
+    def _injecting(self, injection: Injection, *clients: Any) -> Iterator[None]:
         def one_worker(*_: object) -> ThreadPoolExecutor:
             return ThreadPoolExecutor(1)
 
         calls = itertools.count(1)
 
         def before_call(**_: Any) -> None:
-            if next(calls) == strike.before and strike.meanwhile:
-                strike.meanwhile()
+            if next(calls) == injection.before and injection.meanwhile:
+                injection.meanwhile()
 
-        faults = Faults(strike.fault, strike.at)
+        faults = Faults(injection.fault, injection.at)
         with contextlib.ExitStack() as held:
             for module in ("posting", "upserting", "reconciling"):
                 held.enter_context(mock.patch(f"ledger.{module}.ThreadPoolExecutor", one_worker))
@@ -252,7 +259,7 @@ class System:
                 yield
             finally:
                 self.tally.done["calls"] += len(faults.calls)
-                self.tally.faults += faults.struck
+                self.tally.faults += faults.injected
 
     def _record(self, message: Any) -> dict[str, Any]:
         attributes = {"number": {"dataType": "String", "stringValue": message.number}}
@@ -260,7 +267,7 @@ class System:
         return made | {"messageId": message.number, "messageAttributes": attributes}
 
     def _take_letters(self, queue: str) -> None:
-        for letter in take_dead_letters(self.aws, self.workers[queue][0].DEAD_LETTER_QUEUE_URL):
+        for letter in take_dead_letters(self.aws, self.workers[queue][0].worker.queue.dead_letter_url):
             self._add_letter(queue, letter.attributes["number"], letter)
 
     def _give_up_after_its_last_delivery(self, queue: str, number: str) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.faults.faults import Fault, Killed, RandomFaults
-from tests.local_aws.checker import read_books, violations
-from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.function import Queue, process_transactions, record
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import Tables
+from tests.checkers.books import read_books, violations
+from tests.support.faults import Fault, Killed, RandomFaults
+from tools.local_aws.functions import Queue, process_transactions, record
+from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables
 
 ACCOUNTS = [f"acc-{number:02}" for number in range(50)]
 TRANSFERS = 10_000
@@ -75,17 +75,17 @@ def test_ten_thousand_transfers_leave_the_total_as_it_was(
                 deliveries += 1
         return deliveries
 
-    with contextlib.ExitStack() as struck, ThreadPoolExecutor(WORKERS) as pool:
+    with contextlib.ExitStack() as injecting, ThreadPoolExecutor(WORKERS) as pool:
         for function, fault in zip(workers, faults, strict=True):
-            struck.enter_context(fault.on(function.ledger.client, function.sqs))
+            injecting.enter_context(fault.on(function.poster.client, function.worker.queue.client))
         deliveries = sum(pool.map(work, range(WORKERS)))
 
     books = read_books(dynamodb, tables)
-    strikes = sum((fault.struck for fault in faults), Counter())
+    injected = sum((fault.injected for fault in faults), Counter())
     with capsys.disabled():
         print(
             f"\n{TRANSFERS:,} transfers and {DUPLICATES:,} duplicates, {deliveries:,} deliveries,"
-            f" {sum(len(fault.calls) for fault in faults):,} AWS calls, {strikes.total():,} faults: {books.counts()}"
+            f" {sum(len(fault.calls) for fault in faults):,} AWS calls, {injected.total():,} faults: {books.counts()}"
         )
     assert not violations(books)
     assert sum(account.balance for account in books.accounts.values()) == Decimal(200 * len(ACCOUNTS))
@@ -94,5 +94,5 @@ def test_ten_thousand_transfers_leave_the_total_as_it_was(
         "first",
     }
     assert set(books.counts()) == {"POSTED", "OVERDRAFT_LIMIT"}
-    assert not take_dead_letters(ministack, workers[0].DEAD_LETTER_QUEUE_URL)
-    assert strikes.keys() == set(Fault)
+    assert not take_dead_letters(ministack, workers[0].worker.queue.dead_letter_url)
+    assert injected.keys() == set(Fault)

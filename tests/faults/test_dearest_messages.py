@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.benchmarks.meter import Meter
-from tests.benchmarks.slowest import SLOW
-from tests.local_aws.function import invoke, process_transactions, record, upsert_profiles
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import create_profiles_table, create_tables
-from tests.unit.samples import largest_transaction, largest_transfer
+from tests.support.samples import largest_transaction, largest_transfer
+from tests.support.slow_bodies import SLOW
+from tools.local_aws.functions import invoke, process_transactions, record, upsert_profiles
+from tools.local_aws.meter import Meter
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_profiles_table, create_tables
 
 BATCH = 10
 _numbers = itertools.count(1)
@@ -35,8 +35,8 @@ def upserting(aws: Endpoint) -> ModuleType:
 
 
 def cost_of(function: ModuleType, messages: list[Any], back: int = 0) -> Cost:
-    client = function.ledger.client if hasattr(function, "ledger") else function.profiles.client
-    meter = Meter(client, function.sqs)
+    client = function.poster.client if hasattr(function, "poster") else function.writer.client
+    meter = Meter(client, function.worker.queue.client)
     assert len(invoke(function, map(record, messages))) == back
     return Cost(dict(meter.requests), meter.write_units)
 
@@ -77,8 +77,8 @@ def test_transactions_of_accounts_that_nobody_opened_cost_no_write(ministack: En
 
 def test_the_largest_messages_are_dearest_in_units(ministack: Endpoint) -> None:
     function = posting(ministack)
-    transfers = [largest_transfer(number).request() for number in range(BATCH)]
-    payments = [largest_transaction(number).request() for number in range(BATCH, 2 * BATCH)]
+    transfers = [largest_transfer(number).canonical_payload() for number in range(BATCH)]
+    payments = [largest_transaction(number).canonical_payload() for number in range(BATCH, 2 * BATCH)]
     cost_of(function, [opening(transfers[0][field]) for field in ("from_account_id", "to_account_id")])
     requests = {"BatchGetItem": 1, "TransactWriteItems": 1}
     assert cost_of(function, payments) == Cost(requests, 602)

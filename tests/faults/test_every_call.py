@@ -1,4 +1,4 @@
-"""Every AWS call of a batch, struck by every fault, then delivered again until the queue is quiet."""
+"""Every fault injected at every AWS call of a batch, delivered again until the queue is quiet."""
 
 import json
 from collections import Counter
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.faults.every_call import strike_every_call
-from tests.faults.plays.posting import Posting
-from tests.local_aws.server import Endpoint
+from tests.faults.every_call import inject_every_fault
+from tests.faults.scenarios.posting import Posting
+from tools.local_aws.server import Endpoint
 
 TRANSFER = {"type": "transfer", "from_account_id": "carol", "to_account_id": "dave"}
 BATCH: list[Any] = [
@@ -37,11 +37,11 @@ DEAD = [json.dumps(BATCH[7]), *map(json.dumps, BATCH[16:19]), "not JSON"]
 
 
 @pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
-@pytest.mark.parametrize("rival", ["nobody", "a worker with the same batch"])
+@pytest.mark.parametrize("competing", ["nobody", "a worker with the same batch"])
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
-    ministack: Endpoint, dynamodb: Endpoint, rival: str, capsys: pytest.CaptureFixture[str]
+    ministack: Endpoint, dynamodb: Endpoint, competing: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    play = Posting(ministack, dynamodb, BATCH, DEAD, rival=rival != "nobody")
-    expected = strike_every_call(play, capsys)
+    scenario = Posting(ministack, dynamodb, BATCH, DEAD, competing_worker=competing != "nobody")
+    expected = inject_every_fault(scenario, capsys)
     results = Counter(reason or status for status, reason, *_ in expected.values())
     assert results == {"POSTED": 10, "OVERDRAFT_LIMIT": 4, "BALANCE_NOT_ZERO": 1}  # a transfer has two entries

@@ -1,10 +1,10 @@
-"""Every AWS call of a day's interest, struck by every fault, and run again until it is done: each is charged once."""
+"""Every fault injected at every AWS call of a day's interest, run again until it is done: each is charged once."""
 
 import pytest
 
-from tests.faults.every_call import strike_every_call
-from tests.faults.plays.interest import Charging
-from tests.local_aws.server import Endpoint
+from tests.faults.every_call import inject_every_fault
+from tests.faults.scenarios.interest import Charging
+from tools.local_aws.server import Endpoint
 
 BALANCES = {"anna": -100, "ben": -200, "cleo": 50, "dora": -300, "emil": -400, "finn": -500, "gina": 75}
 
@@ -15,8 +15,8 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     ministack: Endpoint, dynamodb: Endpoint, between: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_between = between == "posted before it is run again"
-    play = Charging(ministack, dynamodb, BALANCES, accounts_per_step=3, posted_in_between=in_between)
-    balances = strike_every_call(play, capsys)
+    scenario = Charging(ministack, dynamodb, BALANCES, accounts_per_step=3, posted_in_between=in_between)
+    balances = inject_every_fault(scenario, capsys)
     thousandths = {name: -balance for name, balance in BALANCES.items() if balance < 0}
     assert {name: 1000 * (BALANCES[name] - balance) for name, balance in balances.items()} == {
         name: thousandths.get(name, 0) for name in BALANCES

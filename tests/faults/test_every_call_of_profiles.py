@@ -1,4 +1,4 @@
-"""Every AWS call of a batch of profiles' entries, struck by every fault, then delivered again until it is quiet."""
+"""Every fault injected at every AWS call of a batch of profiles' entries, delivered again until the queue is quiet."""
 
 import json
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.faults.every_call import strike_every_call
-from tests.faults.plays.profiles import Upserting, update
-from tests.local_aws.server import Endpoint
+from tests.faults.every_call import inject_every_fault
+from tests.faults.scenarios.profiles import Upserting, update
+from tools.local_aws.server import Endpoint
 
 # Whether a name is an entry's or a map's is up to who comes first, which a fault may change: those are there before.
 # Each account has maps of its own: what is learned of one's doesn't change the number of requests for another's.
@@ -47,7 +47,7 @@ OTHERS = [
     update("frank", "preferences", 1, theme="dark"),
 ]
 
-RIVALS: dict[str, Sequence[Any]] = {
+COMPETING: dict[str, Sequence[Any]] = {
     "nobody": [],
     "a worker with the same batch": BATCH,
     "a worker with others' entries": OTHERS,
@@ -55,13 +55,13 @@ RIVALS: dict[str, Sequence[Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
-@pytest.mark.parametrize("rival", RIVALS)
+@pytest.mark.parametrize("competing", COMPETING)
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
-    ministack: Endpoint, dynamodb: Endpoint, rival: str, capsys: pytest.CaptureFixture[str]
+    ministack: Endpoint, dynamodb: Endpoint, competing: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    play = Upserting(ministack, dynamodb, THERE, BATCH, DEAD, rivals=RIVALS[rival])
-    profiles = strike_every_call(play, capsys)
+    scenario = Upserting(ministack, dynamodb, THERE, BATCH, DEAD, competing=COMPETING[competing])
+    profiles = inject_every_fault(scenario, capsys)
     assert profiles["bob"]["limits"]["atm"] == 50
     assert profiles["dave"]["contact"]["phone"] == "2"
     assert len(profiles["carol"]["sessions"]["phone"]) == 140
-    assert ("frank" in profiles) == (rival == "a worker with others' entries")
+    assert ("frank" in profiles) == (competing == "a worker with others' entries")

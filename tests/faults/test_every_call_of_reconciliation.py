@@ -1,12 +1,12 @@
-"""Every AWS call of a night's reconciliation, struck by every fault, and run again: one report, each account once."""
+"""Every fault injected at every AWS call of a night's reconciliation, run again: one report, each account once."""
 
 from typing import Any
 
 import pytest
 
-from tests.faults.every_call import strike_every_call
-from tests.faults.plays.reconciliation import Reconciling
-from tests.local_aws.server import Endpoint
+from tests.faults.every_call import inject_every_fault
+from tests.faults.scenarios.reconciliation import Reconciling
+from tools.local_aws.server import Endpoint
 
 OPEN = {"type": "open_account", "transaction_id": "open", "currency": "EUR", "overdraft_limit": -100}
 NAMES = ["alice", "bob", "carol", "dave", "erin"]
@@ -22,5 +22,5 @@ BOOKS: list[Any] = [
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     ministack: Endpoint, dynamodb: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    play = Reconciling(ministack, dynamodb, BOOKS, accounts=len(NAMES), accounts_per_step=2)
-    assert len(strike_every_call(play, capsys)) == 2  # the lock, and the report
+    scenario = Reconciling(ministack, dynamodb, BOOKS, accounts=len(NAMES), accounts_per_step=2)
+    assert len(inject_every_fault(scenario, capsys)) == 2  # the lock, and the report

@@ -1,4 +1,4 @@
-"""Two faults in one play, at any two of its AWS calls: some of the pairs each time, and all where they are asked for.
+"""Two faults in one scenario, at any two of its AWS calls: some of the pairs, or all if asked for.
 
 The batches are small ones, of what the larger ones have in kind. All pairs take minutes: `pytest -m exhaustive`.
 """
@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.faults.every_pair import strike_every_pair, strike_some_pairs
-from tests.faults.plays import Play
-from tests.faults.plays.interest import Charging
-from tests.faults.plays.posting import Posting
-from tests.faults.plays.profiles import Upserting, update
-from tests.faults.plays.reconciliation import Reconciling
-from tests.local_aws.server import Endpoint
+from tests.faults.every_pair import inject_every_pair, inject_some_pairs
+from tests.faults.scenarios import Scenario
+from tests.faults.scenarios.interest import Charging
+from tests.faults.scenarios.posting import Posting
+from tests.faults.scenarios.profiles import Upserting, update
+from tests.faults.scenarios.reconciliation import Reconciling
+from tools.local_aws.server import Endpoint
 
 OPEN = {"type": "open_account", "transaction_id": "open", "currency": "EUR", "overdraft_limit": -10}
 TRANSFER = {"type": "transfer", "from_account_id": "bob", "to_account_id": "carol"}
 
 
-def posting(aws: Endpoint) -> Play:
+def posting(aws: Endpoint) -> Scenario:
     """Postings, rejections, a repetition and a changed one; of one account, and of two that a transfer joins."""
     changed: Any = {"transaction_id": "1", "account_id": "alice", "amount": 6}
     unknown: Any = {"transaction_id": "1", "account_id": "nobody", "amount": 1}
@@ -42,7 +42,7 @@ def posting(aws: Endpoint) -> Play:
     return Posting(aws, aws, batch, dead, maximum_deliveries=3)  # two faults fail two deliveries at most
 
 
-def upserting(aws: Endpoint) -> Play:
+def upserting(aws: Endpoint) -> Scenario:
     """Maps that are there and that aren't, an earlier entry, a removal, and one that has no place."""
     there = [update("bob", "limits", 0, card=100, atm=50)]
     unfit: Any = update("bob", "limits.atm", 5, day=20)
@@ -57,11 +57,11 @@ def upserting(aws: Endpoint) -> Play:
     return Upserting(aws, aws, there, batch, [json.dumps(unfit), "not JSON"])
 
 
-def charging(aws: Endpoint) -> Play:
+def charging(aws: Endpoint) -> Scenario:
     return Charging(aws, aws, {"anna": -100, "ben": -200, "cleo": 50}, accounts_per_step=2, posted_in_between=True)
 
 
-def reconciling(aws: Endpoint) -> Play:
+def reconciling(aws: Endpoint) -> Scenario:
     """Three accounts, of which a transfer joins two, in two steps."""
     opened: list[Any] = [OPEN | {"account_id": name} for name in ("alice", "bob", "carol")]
     books = [*opened, TRANSFER | {"transaction_id": "3", "amount": 7}]
@@ -73,11 +73,13 @@ each_function = pytest.mark.parametrize("function", [posting, upserting, chargin
 
 @pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
 @each_function
-def test_pairs_of_faults_leave_what_no_fault_leaves(ministack: Endpoint, function: Callable[[Endpoint], Play]) -> None:
-    tally = strike_some_pairs(function(ministack), firsts=20, seconds=4)
+def test_pairs_of_faults_leave_what_no_fault_leaves(
+    ministack: Endpoint, function: Callable[[Endpoint], Scenario]
+) -> None:
+    tally = inject_some_pairs(function(ministack), firsts=20, seconds=4)
     assert tally.pairs >= 60
     assert not tally.violations, "\n".join(tally.violations)
-    assert not tally.not_struck, "\n".join(tally.not_struck)
+    assert not tally.not_injected, "\n".join(tally.not_injected)
 
 
 @pytest.mark.exhaustive
@@ -85,12 +87,12 @@ def test_pairs_of_faults_leave_what_no_fault_leaves(ministack: Endpoint, functio
 @pytest.mark.filterwarnings("ignore:No application metrics")
 @each_function
 def test_every_pair_of_faults_leaves_what_no_fault_leaves(
-    ministack: Endpoint, function: Callable[[Endpoint], Play], capsys: pytest.CaptureFixture[str]
+    ministack: Endpoint, function: Callable[[Endpoint], Scenario], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def say(progress: str) -> None:
         with capsys.disabled():
             print(f"{function.__name__}: {progress}", flush=True)
 
-    tally = strike_every_pair(function(ministack), say)
+    tally = inject_every_pair(function(ministack), say)
     assert not tally.violations, "\n".join(tally.violations)
-    assert not tally.not_struck, "\n".join(tally.not_struck)
+    assert not tally.not_injected, "\n".join(tally.not_injected)

@@ -1,4 +1,4 @@
-"""The faults do what their names say: a fault that never strikes would make every other test here pass."""
+"""The faults do what their names say: a fault that is never injected would make every other test here pass."""
 
 import itertools
 from collections import Counter
@@ -8,12 +8,12 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from conditional_writes.client import CONFIG
-from tests.faults.every_call import NotStruck, violations
-from tests.faults.every_pair import strike_every_pair
-from tests.faults.faults import EVERY_ATTEMPT, FOR_TRANSACTIONS, Fault, Faults, FaultsAt, Killed, RandomFaults
-from tests.faults.plays import Played
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import create_tables, scan
+from tests.faults.every_call import NotInjected, violations
+from tests.faults.every_pair import inject_every_pair
+from tests.faults.scenarios import ScenarioResult
+from tests.support.faults import EVERY_ATTEMPT, FOR_TRANSACTIONS, Fault, Faults, FaultsAt, Killed, RandomFaults
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_tables, scan
 
 _numbers = itertools.count(1)
 
@@ -49,10 +49,10 @@ def test_a_fault_does_what_its_name_says(ministack: Endpoint, fault: Fault) -> N
         found = client.get_item(TableName=table, Key={"account_id": {"S": "a"}}, ConsistentRead=True)
     assert len(sent) == attempts + 1
     assert ("Item" in found) == effect
-    assert faults.struck.keys() == {fault}
+    assert faults.injected.keys() == {fault}
 
 
-def test_several_faults_strike_each_at_its_call(ministack: Endpoint) -> None:
+def test_several_faults_are_injected_each_at_its_call(ministack: Endpoint) -> None:
     table = create_tables(ministack, f"faults-{next(_numbers)}").accounts
     client = ministack.client("dynamodb")
     with FaultsAt({1: Fault.THROTTLED, 3: Fault.KILLED_BEFORE}).on(client) as faults:
@@ -60,50 +60,50 @@ def test_several_faults_strike_each_at_its_call(ministack: Endpoint) -> None:
             client.put_item(TableName=table, Item={"account_id": {"S": account_id}})
         with pytest.raises(Killed):
             client.put_item(TableName=table, Item={"account_id": {"S": "c"}})
-    assert faults.struck == {Fault.THROTTLED: 1, Fault.KILLED_BEFORE: 1}
+    assert faults.injected == {Fault.THROTTLED: 1, Fault.KILLED_BEFORE: 1}
     assert {item["account_id"]["S"] for item in scan(ministack, table)} == {"a", "b"}
 
 
 WRONG = {1: Fault.KILLED_AFTER, 3: Fault.RESPONSE_LOST}
 
 
-def posted_twice_after_one_pair(faults: FaultsAt) -> Played:
+def posted_twice_after_one_pair(faults: FaultsAt) -> ScenarioResult:
     for operation in ("BatchGetItem", "TransactWriteItems", "SendMessageBatch"):
         if fault := faults._choose(operation):
-            faults.struck[fault] += CONFIG.retries["total_max_attempts"] if fault in EVERY_ATTEMPT else 1
-    return Played(faults, {"posted": 2 if faults.plan == WRONG else 1}, [])
+            faults.injected[fault] += CONFIG.retries["total_max_attempts"] if fault in EVERY_ATTEMPT else 1
+    return ScenarioResult(faults, {"posted": 2 if faults.plan == WRONG else 1}, [])
 
 
-def test_every_pair_is_struck_and_the_one_that_leaves_something_else_is_named() -> None:
+def test_every_pair_is_injected_and_the_one_that_leaves_something_else_is_named() -> None:
     said: list[str] = []
-    tally = strike_every_pair(posted_twice_after_one_pair, said.append)
+    tally = inject_every_pair(posted_twice_after_one_pair, said.append)
     assert tally.pairs == 7 * 9 + 7 * 7 + 9 * 7
     [violation] = tally.violations
     assert violation.startswith(f"{FaultsAt(WRONG)}: left {{'posted': 2}}, expected {{'posted': 1}}")
     assert len(said) == 7 + 9 + 7
     assert said[-1].startswith("175 pairs (100%)")
-    assert said[-1].endswith("1 violations, 0 not struck")
+    assert said[-1].endswith("1 violations, 0 not injected")
 
 
-def test_a_fault_that_never_struck_is_an_error() -> None:
-    """Or the tests that strike would pass without striking."""
+def test_a_fault_that_is_never_injected_is_an_error() -> None:
+    """Or tests that inject faults would pass without any."""
 
-    def deaf(faults: FaultsAt) -> Played:
+    def deaf(faults: FaultsAt) -> ScenarioResult:
         faults.calls.append("PutItem")
-        return Played(faults, {}, [])
+        return ScenarioResult(faults, {}, [])
 
-    for plan, sentence in (({1: Fault.THROTTLED}, "struck"), ({2: Fault.THROTTLED}, "there was no call 2")):
-        with pytest.raises(NotStruck, match=sentence):
+    for plan, sentence in (({1: Fault.THROTTLED}, "injected"), ({2: Fault.THROTTLED}, "there was no call 2")):
+        with pytest.raises(NotInjected, match=sentence):
             list(violations(deaf, plan, {}))
 
 
-def test_random_faults_strike_as_often_as_they_should_and_the_same_for_the_same_seed() -> None:
+def test_random_faults_come_as_often_as_they_should_and_the_same_for_the_same_seed() -> None:
     def chosen(seed: int) -> list[Fault | None]:
         faults = RandomFaults(seed, probability=0.1)
         return [faults._choose(operation) for _ in range(1000) for operation in ("GetItem", "TransactWriteItems")]
 
-    struck = Counter(filter(None, chosen(1)))
-    assert 120 < struck.total() < 280
-    assert struck.keys() == set(Fault)
+    injected = Counter(filter(None, chosen(1)))
+    assert 120 < injected.total() < 280
+    assert injected.keys() == set(Fault)
     assert not set(filter(None, chosen(1)[::2])) & FOR_TRANSACTIONS
     assert chosen(1) == chosen(1) != chosen(2)

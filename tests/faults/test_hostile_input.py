@@ -20,9 +20,11 @@ from aws_lambda_powertools.utilities.batch.exceptions import UnexpectedBatchType
 from hypothesis import HealthCheck, given, settings
 
 from conditional_writes.items import from_dynamodb
-from conditional_writes.jobs import InvalidEvent
-from ledger import messages, profiles
-from tests.benchmarks.meter import Meter
+from ledger.core import profile_messages as profiles
+from ledger.core import transaction_types as messages
+from tests.checkers import profiles as profiles_checker
+from tests.checkers.books import read_books, violations
+from tests.checkers.poison import is_invalid
 from tests.faults.hostile import (
     OPENINGS,
     SECRET,
@@ -33,10 +35,8 @@ from tests.faults.hostile import (
     no_batches,
     no_scheduled_events,
 )
-from tests.local_aws import profiles_checker
-from tests.local_aws.checker import read_books, violations
-from tests.local_aws.dead_letters import DeadLetter, is_invalid, take_dead_letters
-from tests.local_aws.function import (
+from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
+from tools.local_aws.functions import (
     Context,
     charge_overdraft_interest,
     process_transactions,
@@ -44,9 +44,11 @@ from tests.local_aws.function import (
     record,
     upsert_profiles,
 )
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
-from tests.unit.refusals import NOT_FOR_SQS, REASON_CHARACTERS
+from tools.local_aws.meter import Meter
+from tools.local_aws.queues import DeadLetter, take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
+from workers.scheduled_jobs import InvalidEvent
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -122,7 +124,7 @@ def deliver(
     back = [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
     assert len(back) == len(set(back))
     assert set(back) <= {one["messageId"] for one in records}
-    letters = take_dead_letters(aws, function.DEAD_LETTER_QUEUE_URL)
+    letters = take_dead_letters(aws, function.worker.queue.dead_letter_url)
     delivered = Delivered(records, set(back), letters, said.getvalue(), requests)
     assert Counter(letter.body for letter in letters) == Counter(
         one["body"] for one in records if delivered.how(one) == "dead"
@@ -177,7 +179,11 @@ def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lo
 ) -> None:
     tables = create_tables(ministack, f"hostile-{next(_numbers)}")
     function = process_transactions(ministack, tables)
-    meter, tried, journal = Meter(function.ledger.client, function.sqs), Tried(), ministack.client("dynamodb")
+    meter, tried, journal = (
+        Meter(function.poster.client, function.worker.queue.client),
+        Tried(),
+        ministack.client("dynamodb"),
+    )
 
     def entry(account_id: str, transaction_id: str) -> dict[str, Any] | None:
         key = {"account_id": {"S": account_id}, "transaction_id": {"S": transaction_id}}
@@ -187,7 +193,7 @@ def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lo
     def is_posted(body: str) -> bool:
         message = messages.decode(body)
         entries = [entry(account_id, message.transaction_id) for account_id in message.account_ids]
-        return all(found is not None and found["request"] == message.request() for found in entries)
+        return all(found is not None and found["request"] == message.canonical_payload() for found in entries)
 
     @unhurried
     @given(batches(TRANSACTIONS))
@@ -205,7 +211,7 @@ def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lo
                     assert is_posted(one["body"])
                 case "back":
                     assert is_of_others(one["body"], example)
-                case "dead" if delivered.reason(one).startswith("given up after 6 deliveries: "):
+                case "dead" if delivered.reason(one).startswith("not processed in 6 deliveries: "):
                     assert sent.deliveries == 6
                     assert is_of_others(one["body"], example)
                 case "dead":
@@ -224,7 +230,11 @@ def test_whatever_updates_are_sent_the_valid_ones_are_in_their_profiles_and_none
 ) -> None:
     table = create_profiles_table(ministack, f"hostile-{next(_numbers)}")
     function = upsert_profiles(ministack, table)
-    meter, tried, client = Meter(function.profiles.client, function.sqs), Tried(), ministack.client("dynamodb")
+    meter, tried, client = (
+        Meter(function.writer.client, function.worker.queue.client),
+        Tried(),
+        ministack.client("dynamodb"),
+    )
 
     @unhurried
     @given(batches(UPDATES))
@@ -316,7 +326,7 @@ def test_an_odd_record_is_settled_like_any_other(
     ministack: Endpoint, workers: dict[str, ModuleType], name: str, oddity: str
 ) -> None:
     function = workers[name]
-    meter = Meter(client_of(function), function.sqs)
+    meter = Meter(client_of(function), function.worker.queue.client)
     batch = sound_batch(name)
     batch[-1] = ODD[oddity](batch[-1])
     delivered = deliver(ministack, function, meter, [*batch, ODD[oddity](record("no JSON"))], Tried())
@@ -331,7 +341,7 @@ def test_a_record_that_is_none_of_sqs_goes_back_and_its_neighbours_are_done(
     ministack: Endpoint, workers: dict[str, ModuleType], name: str, fault: str
 ) -> None:
     function = workers[name]
-    meter = Meter(client_of(function), function.sqs)
+    meter = Meter(client_of(function), function.worker.queue.client)
     batch = sound_batch(name)
     unsound = UNSOUND[fault](record(GOOD[name] | {"account_id": "nobody"}))
     with listening(function) as said:
@@ -340,7 +350,7 @@ def test_a_record_that_is_none_of_sqs_goes_back_and_its_neighbours_are_done(
     check_log(said.getvalue())
     assert said.getvalue().count(f"message {unsound['messageId']} is left on its queue: ") == 1
     assert said.getvalue().count('"message_id"') == len(batch)
-    assert not take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    assert not take_dead_letters(ministack, function.worker.queue.dead_letter_url)
     assert meter.requests.total() <= 3
 
 
@@ -354,7 +364,9 @@ def test_two_records_with_one_id_are_two_messages(
         response = function.lambda_handler({"Records": batch}, Context())
     assert response == {"batchItemFailures": []}
     assert said.getvalue().count('"message_id":"the same"') == len(batch)
-    assert [letter.body for letter in take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)] == ["no JSON"]
+    assert [letter.body for letter in take_dead_letters(ministack, function.worker.queue.dead_letter_url)] == [
+        "no JSON"
+    ]
 
 
 @pytest.mark.parametrize("name", WORKERS)
@@ -362,7 +374,7 @@ def test_an_event_that_is_no_batch_is_refused_with_a_sentence_and_asks_aws_for_n
     workers: dict[str, ModuleType], name: str
 ) -> None:
     function = workers[name]
-    meter = Meter(client_of(function), function.sqs)
+    meter = Meter(client_of(function), function.worker.queue.client)
 
     @unhurried
     @given(no_batches())
@@ -412,4 +424,4 @@ def test_an_event_that_is_none_of_a_jobs_is_refused_and_nothing_is_written(minis
 
 
 def client_of(function: ModuleType) -> Any:
-    return function.ledger.client if hasattr(function, "ledger") else function.profiles.client
+    return function.poster.client if hasattr(function, "poster") else function.writer.client

@@ -1,6 +1,6 @@
 """The whole system at random: a failure prints the seed, and the shortest script of steps that still fails.
 
-TELLER_SEED=<seed> plays the same again. TELLER_SOAK_SECONDS=<seconds> goes on for that long, each round with a seed of
+TELLER_SEED=<seed> runs the same again. TELLER_SOAK_SECONDS=<seconds> goes on for that long, each round with a seed of
 its own.
 """
 
@@ -14,7 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.faults.machine import Machine
 from tests.faults.system import System, Tally
-from tests.local_aws.server import Endpoint
+from tools.local_aws.server import Endpoint
 
 SEED = int(os.environ.get("TELLER_SEED", "20261121"))
 SOAK_SECONDS = float(os.environ.get("TELLER_SOAK_SECONDS", "0"))
@@ -43,7 +43,7 @@ def test_all_that_always_holds_does_whatever_happens(
     while True:
         with capsys.disabled():
             print(f"\nseed {round_seed}: ", end="", flush=True)
-        play(ministack, dynamodb, tally, round_seed)
+        run_round(ministack, dynamodb, tally, round_seed)
         seconds = time.monotonic() - started
         with capsys.disabled():
             print(f"{seconds:.0f} s, {tally}")
@@ -52,7 +52,7 @@ def test_all_that_always_holds_does_whatever_happens(
         round_seed = random.SystemRandom().randrange(2**32)
 
 
-def play(aws: Endpoint, dynamodb: Endpoint, tally: Tally, round_seed: int) -> None:
+def run_round(aws: Endpoint, dynamodb: Endpoint, tally: Tally, round_seed: int) -> None:
     class Teller(Machine):
         make_system = staticmethod(lambda: System(aws, dynamodb, tally))
 

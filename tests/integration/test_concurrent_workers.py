@@ -4,10 +4,10 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.local_aws.checker import Books, read_books, violations
-from tests.local_aws.function import Queue, process_transactions, record
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import Tables
+from tests.checkers.books import Books, read_books, violations
+from tools.local_aws.functions import Queue, process_transactions, record
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables
 
 WORKERS = 8
 BATCH = 10

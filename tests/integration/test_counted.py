@@ -1,7 +1,7 @@
 """Requests and units are exact, so a test may ask for them: the benchmarks assert each of ours."""
 
-from tests.benchmarks import counted, locks, upserts, versioned
-from tests.local_aws.server import Endpoint
+from benchmarks import counted, locks, upserts, versioned
+from tools.local_aws.server import Endpoint
 
 
 def test_a_transaction_costs_what_the_readme_says() -> None:

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from conditional_writes import jobs
-from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.locks import LockTaken
-from tests.local_aws import function as functions
-from tests.local_aws.checker import Books, read_books, violations
-from tests.local_aws.clock import Clock
-from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.function import Queue, charge_overdraft_interest, process_transactions, record
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import Tables, create_locks_table, create_tables
+from tests.checkers.books import Books, read_books, violations
+from tests.support.clock import Clock
+from tools.local_aws import functions
+from tools.local_aws.functions import Queue, charge_overdraft_interest, process_transactions, record
+from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables, create_locks_table, create_tables
+from workers import scheduled_jobs as jobs
+from workers.invocation import RESERVED_SECONDS
 
 EVENT = {"job": "charge_overdraft_interest", "scheduled_time": "2026-03-01T00:00:00Z"}
 NEXT_DAY = EVENT | {"scheduled_time": "2026-03-02T00:00:00Z"}
@@ -53,7 +53,7 @@ class Bank:
             self.aws,
             self.tables,
             locks_table or self.locks_table,
-            self.poster.QUEUE_URL,
+            self.poster.worker.queue.url,
             self.dynamodb,
             ANNUAL_RATE=str(RATE),
         )
@@ -78,7 +78,7 @@ class Bank:
 
     def queued(self) -> list[str]:
         """The bodies on the transactions queue, taken from it."""
-        return [message.body for message in take_dead_letters(self.aws, self.poster.QUEUE_URL)]
+        return [message.body for message in take_dead_letters(self.aws, self.poster.worker.queue.url)]
 
     def forget_the_lock(self) -> None:
         key = {"lock_key": {"S": "charge_overdraft_interest"}}
@@ -88,7 +88,7 @@ class Bank:
         """With all that always holds."""
         books = read_books(self.dynamodb, self.tables)
         assert not violations(books)
-        assert not take_dead_letters(self.aws, self.poster.DEAD_LETTER_QUEUE_URL)
+        assert not take_dead_letters(self.aws, self.poster.worker.queue.dead_letter_url)
         return books
 
 
@@ -188,7 +188,7 @@ def test_by_twenty_at_once_who_know_of_no_lock_it_is_charged_once(opened: Bank) 
 
     def post(number: int) -> list[Any]:
         Queue([record(body) for body in bodies[number::4]]).deliver_until_quiet(posters[number])
-        return take_dead_letters(opened.aws, posters[number].DEAD_LETTER_QUEUE_URL)
+        return take_dead_letters(opened.aws, posters[number].worker.queue.dead_letter_url)
 
     with ThreadPoolExecutor(len(posters)) as pool:
         assert not any(pool.map(post, range(len(posters))))
@@ -256,7 +256,7 @@ def test_more_accounts_than_an_invocation_has_time_for_are_charged_by_the_next(
     names = [f"acc-{number}" for number in range(11)]
     bank.open(dict.fromkeys(names, "-100"))
     waiting: list[Any] = [EVENT]
-    monkeypatch.setattr(jobs, "_call_again", lambda event, context: waiting.append(event))
+    monkeypatch.setattr(jobs, "_invoke_again", lambda event, context: waiting.append(event))
     outcomes, sent = [], []
     while waiting:
         function = bank.function()
@@ -264,7 +264,7 @@ def test_more_accounts_than_an_invocation_has_time_for_are_charged_by_the_next(
         bank.clock.seconds += 0.001
         outcomes.append(run(function, waiting.pop(), RESERVED_SECONDS))  # time for a step
         sent.append(bank.queued())
-    assert outcomes == ["GoesOn"] * 3 + ["Done"]
+    assert outcomes == ["Continued"] * 3 + ["Done"]
     assert list(map(len, sent)) == [3, 3, 3, 2]
     bodies = list(itertools.chain(*sent))
     assert accounts_of(bodies) == dict.fromkeys(names, 1)

@@ -10,16 +10,17 @@ import pytest
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
-from conditional_writes import Conflict, Put, exists, jobs, key
-from conditional_writes.client import RESERVED_SECONDS
+from conditional_writes import Conflict, Put, exists, key
 from conditional_writes.items import from_dynamodb
-from conditional_writes.jobs import UNRESOLVED, InvalidEvent, Job, Step
 from conditional_writes.locks import LockLost, Locks, LockTaken, WindowDone
-from tests.faults.faults import Killed
-from tests.local_aws.clock import Clock
-from tests.local_aws.function import Context
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import create_locks_table
+from tests.support.clock import Clock
+from tests.support.faults import Killed
+from tools.local_aws.functions import Context
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_locks_table
+from workers import scheduled_jobs as jobs
+from workers.invocation import RESERVED_SECONDS
+from workers.scheduled_jobs import UNRESOLVED, InvalidEvent, Job, Step
 
 _numbers = itertools.count(1)
 EVENT = {"job": "count", "scheduled_time": "2026-03-01T02:00:00Z"}
@@ -40,7 +41,7 @@ class Counting:
         self.worked: list[tuple[datetime, int]] = []
         self.called_again: list[Any] = []
         self.before_step: Any = lambda number: None
-        monkeypatch.setattr(jobs, "_call_again", lambda event, context: self.called_again.append(event))
+        monkeypatch.setattr(jobs, "_invoke_again", lambda event, context: self.called_again.append(event))
 
     def work(self, scheduled_time: datetime, place: dict[str, Any] | None) -> Iterator[Step]:
         for number in range(int(place["done"]) + 1 if place else 1, STEPS + 1):
@@ -177,7 +178,7 @@ def test_without_time_for_another_step_the_place_is_kept_and_the_function_called
     assert (counting.item() or {})["checkpoint"] == {"window": WINDOW, "saved": {"done": 1}}
     while counting.called_again:
         outcomes.append(counting.run(counting.called_again.pop(), timeout_seconds=NO_TIME)["outcome"])
-    assert outcomes == ["GoesOn", "GoesOn", "Done"]
+    assert outcomes == ["Continued", "Continued", "Done"]
     assert counting.steps == [1, 2, 3]
     assert counting.run()["outcome"] == "DoneBefore"
 
@@ -191,7 +192,7 @@ def test_the_function_is_called_again_with_the_same_event_and_not_waited_for(mon
 
     monkeypatch.setattr(jobs, "lambda_client", Lambda)
     context = Context()
-    jobs._call_again(EVENT, context)  # type: ignore[arg-type]
+    jobs._invoke_again(EVENT, context)  # type: ignore[arg-type]
     arn = context.invoked_function_arn
     assert calls == [{"FunctionName": arn, "InvocationType": "Event", "Payload": EVENT}]
 
@@ -276,9 +277,9 @@ def test_work_that_does_not_move_on_is_not_called_again_for_ever(counting: Count
         yield Step({"done": 1})
 
     job = counting.job._replace(work=standing)
-    assert job.run(EVENT, Context(NO_TIME))["outcome"] == "GoesOn"  # type: ignore[arg-type]
+    assert job.run(EVENT, Context(NO_TIME))["outcome"] == "Continued"  # type: ignore[arg-type]
     counting.clock.seconds += 0.001
-    with pytest.raises(AssertionError, match="count: a step that leaves it in its place"):
+    with pytest.raises(AssertionError, match="count: a step without progress"):
         job.run(EVENT, Context(NO_TIME))  # type: ignore[arg-type]
     assert len(counting.called_again) == 1
 
@@ -298,7 +299,7 @@ def test_a_place_may_be_changed_in_place(counting: Counting) -> None:
             yield Step(place, last=place["done"] == STEPS)
 
     counting.job = counting.job._replace(work=work)
-    assert counting.run(timeout_seconds=NO_TIME)["outcome"] == "GoesOn"
+    assert counting.run(timeout_seconds=NO_TIME)["outcome"] == "Continued"
     counting.before_step = fail_at(3, RuntimeError("once"))
     with pytest.raises(RuntimeError, match="once"):
         counting.run()

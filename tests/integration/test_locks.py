@@ -14,11 +14,12 @@ from botocore.exceptions import ReadTimeoutError
 from conditional_writes import Conflict, Deadline, OutcomeUnknown, Put, absent, exists, key, locks, write_together
 from conditional_writes.conditions import more_than
 from conditional_writes.items import from_dynamodb
-from conditional_writes.locks import OVERRUN_SECONDS, Lock, LockLost, Locks, LockTaken, WindowDone, lease_seconds_of
-from tests.faults.faults import Fault, Faults, between_tries
-from tests.local_aws.clock import START, Clock
-from tests.local_aws.function import Context
-from tests.local_aws.server import Endpoint
+from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, WindowDone
+from tests.support.clock import START, Clock
+from tests.support.faults import Fault, Faults, between_tries
+from tools.local_aws.functions import Context
+from tools.local_aws.server import Endpoint
+from workers.invocation import OVERRUN_SECONDS, lease_seconds_of
 
 _numbers = itertools.count(1)
 
@@ -504,7 +505,7 @@ def test_a_fault_never_makes_one_lose_to_oneself(table: Table, mine: Any, fault:
         lock = acquire(mine)
         lock.refresh(90)
         lock.release()
-    assert faults.struck
+    assert faults.injected
     acquire(table.locks())
 
 

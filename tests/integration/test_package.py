@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.local_aws.server import PROJECT, Endpoint
+from tools.local_aws.server import PROJECT, Endpoint
 
 PROGRAM = """
 import importlib.util

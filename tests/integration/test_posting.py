@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.local_aws.checker import read_books, violations
-from tests.local_aws.day import believable_day
-from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.function import Context, Queue, again, invoke, metric_totals, process_transactions, record
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import Tables
+from tests.checkers.books import read_books, violations
+from tools.local_aws.day import believable_day
+from tools.local_aws.functions import Context, Queue, again, invoke, metric_totals, process_transactions, record
+from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables
 
 OPEN = {"type": "open_account", "transaction_id": "open", "account_id": "alice", "currency": "EUR"}
 
@@ -38,7 +38,7 @@ def test_a_transaction_of_a_hundred_items_is_one_commit_and_more_are_two(
 ) -> None:
     calls: list[str] = []
     assert not invoke(function, [record(OPEN)])
-    function.ledger.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
+    function.poster.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
     assert not invoke(function, [record(payment(number)) for number in range(99)])
     assert calls == ["BatchGetItem", "TransactWriteItems"]
     calls.clear()
@@ -51,7 +51,7 @@ def test_hundreds_of_accounts_are_read_a_hundred_at_a_time(
     function: ModuleType, dynamodb: Endpoint, tables: Tables
 ) -> None:
     calls: list[str] = []
-    function.ledger.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
+    function.poster.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
     assert not invoke(function, [record(OPEN | {"account_id": f"acc-{number}"}) for number in range(250)])
     assert calls.count("BatchGetItem") == 3
     assert calls.count("TransactWriteItems") == 250
@@ -71,7 +71,7 @@ def test_a_day_is_told_exactly_each_transaction_in_a_line_without_payload_and_al
     with caplog.at_level("INFO", "teller"):
         for batch in itertools.batched(records, 100, strict=False):
             Queue(list(batch)).deliver_until_quiet(function)
-    books, letters = read_books(dynamodb, tables), take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    books, letters = read_books(dynamodb, tables), take_dead_letters(ministack, function.worker.queue.dead_letter_url)
     lines = [vars(line) for line in caplog.records if hasattr(line, "message_id")]
     new = [line for line in lines if line["message"] in {"posted", "rejected"}]
     told = [(account_id, line["transaction_id"]) for line in new for account_id in line["account_ids"]]
@@ -83,7 +83,7 @@ def test_a_day_is_told_exactly_each_transaction_in_a_line_without_payload_and_al
     assert len(rejected) > 1
     assert {reason: totals[reason] for reason in rejected} == rejected
     assert totals["Posted"] == books.counts()["POSTED"]
-    assert totals["Invalid"] == len(letters)
+    assert totals["DeadLettered"] == len(letters)
     assert totals["Duplicates"] == len(bodies) - books.counts().total() - len(letters)
     assert totals["CommitTime"] > 0
 
@@ -92,7 +92,7 @@ def test_a_redelivered_batch_costs_one_read_and_no_write(function: ModuleType) -
     records = [record(OPEN), *(record(payment(number)) for number in range(9))]
     assert not invoke(function, records)
     calls: list[str] = []
-    function.ledger.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
+    function.poster.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
     assert not invoke(function, [again(one) for one in records])
     assert calls == ["BatchGetItem"]
 
@@ -130,7 +130,7 @@ def test_a_long_chain_of_transfers_in_one_batch_is_posted_in_order_a_hundred_ite
     names = ["alice", *(f"acc-{number}" for number in range(60))]
     assert not invoke(function, [record(OPEN | {"account_id": name}) for name in names])
     assert not invoke(function, [record(payment(0, "12.50"))])
-    function.ledger.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
+    function.poster.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
     chain = [transfer(number, *pair, "12.50") for number, pair in enumerate(itertools.pairwise(names), 1)]
     assert not invoke(function, [record(one) for one in chain])
     assert calls == ["BatchGetItem", "TransactWriteItems", "TransactWriteItems"]
@@ -234,10 +234,10 @@ def test_what_can_never_be_posted_is_dead_lettered_with_its_reason(
             record(payment(3)),
         ]
     ).deliver_until_quiet(function)
-    reasons = {letter.reason for letter in take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)}
+    reasons = {letter.reason for letter in take_dead_letters(ministack, function.worker.queue.dead_letter_url)}
     assert reasons == {
         "body: 262,144 bytes, expected at most 131,072",
         "transaction_id: 't-1' was used before on account 'alice' with another amount",
-        "given up after 6 deliveries: account_id: no account 'nobody' has been opened",
+        "not processed in 6 deliveries: account_id: no account 'nobody' has been opened",
     }
     assert read_books(dynamodb, tables).accounts["alice"].balance == 2

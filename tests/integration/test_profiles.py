@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.function import Context, Queue, again, invoke, metric_totals, record, upsert_profiles
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import create_profiles_table, scan
+from tools.local_aws.functions import Context, Queue, again, invoke, metric_totals, record, upsert_profiles
+from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_profiles_table, scan
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _numbers = itertools.count(1)
@@ -33,7 +33,7 @@ def function(ministack: Endpoint, dynamodb: Endpoint, table: str) -> ModuleType:
 def requests(function: ModuleType) -> list[str]:
     """What was asked of DynamoDB."""
     calls: list[str] = []
-    function.profiles.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
+    function.writer.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
     return calls
 
 
@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_dead_lettered_and_the_rest_of_its_profile_is_upser
     ]
     records = [*map(record, fitting), *map(record, clashing)]
     assert not invoke(function, records)
-    letters = take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    letters = take_dead_letters(ministack, function.worker.queue.dead_letter_url)
     assert [letter.body for letter in letters] == [json.dumps(message) for message in clashing]
     for letter, reason in zip(
         letters,
@@ -181,7 +181,7 @@ def test_of_two_messages_that_contradict_each_other_the_first_is_upserted(
     messages = [update({"font": "serif"}, 2), update({"size": 12}, 1, path=["preferences", "font"])]
     assert not invoke(function, map(record, messages))
     assert profile(dynamodb, table) == {"preferences": {"font": "serif"}}
-    [letter] = take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    [letter] = take_dead_letters(ministack, function.worker.queue.dead_letter_url)
     assert json.loads(letter.body) == messages[1]
 
 
@@ -192,7 +192,7 @@ def test_what_is_too_long_for_a_request_and_does_not_fit_may_be_there_in_part_an
     assert not invoke(function, [record(update({"x": 1}, path=[*path, "entry 99"]))])
     message = update({f"entry {number:02}": number for number in range(100)}, 1, path=path)
     assert not invoke(function, [record(message)])
-    [letter] = take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    [letter] = take_dead_letters(ministack, function.worker.queue.dead_letter_url)
     assert letter.reason
     assert letter.reason.endswith("level 13.entry 99 holds entries of its own, expected an entry")
 
@@ -213,7 +213,7 @@ def test_what_is_invalid_is_dead_lettered_with_its_reason_and_holds_up_nobody(
 ) -> None:
     junk = ["hello", update({"limit": None}, colour="green"), update({}), update({"x": 1}, path=["cw:write_id"])]
     assert not invoke(function, [*map(record, junk), record(update({"theme": "dark"}))])
-    reasons = [letter.reason for letter in take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)]
+    reasons = [letter.reason for letter in take_dead_letters(ministack, function.worker.queue.dead_letter_url)]
     assert reasons == [
         "body: expected JSON; JSON is malformed: invalid character (byte 0)",
         "body: object contains unknown field `colour`",
@@ -229,7 +229,7 @@ def test_a_name_of_control_characters_does_not_keep_a_reason_from_the_dead_lette
     name = "\0\x1b[2J\uffff"
     messages = [update({name: 1}), update({"x": 1}, path=["preferences", name])]
     assert not invoke(function, map(record, messages))
-    [letter] = take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    [letter] = take_dead_letters(ministack, function.worker.queue.dead_letter_url)
     assert letter.reason
     assert letter.reason.endswith(r"preferences.\x00\x1b[2J\uffff is an entry, expected a map, to hold entries")
 
@@ -253,9 +253,9 @@ def test_what_fails_to_the_last_delivery_is_given_up_with_the_reason(
 ) -> None:
     plant_unreadable(dynamodb, table, "alice")
     Queue([record(update({"theme": "dark"}))]).deliver_until_quiet(function)
-    [letter] = take_dead_letters(ministack, function.DEAD_LETTER_QUEUE_URL)
+    [letter] = take_dead_letters(ministack, function.worker.queue.dead_letter_url)
     assert letter.reason
-    assert letter.reason.startswith("given up after 6 deliveries: ")
+    assert letter.reason.startswith("not processed in 6 deliveries: ")
 
 
 def test_without_time_left_everything_but_junk_goes_back_to_the_queue(
@@ -283,17 +283,18 @@ def test_every_record_has_its_line_without_payload_and_the_batch_its_metrics(
     with caplog.at_level("INFO", "teller"):
         assert invoke(function, [theme, size, clash, back, last, junk]) == {back["messageId"]}
     lines = {line.message_id: vars(line) for line in caplog.records if hasattr(line, "message_id")}
-    assert {message_id: line["message"] for message_id, line in lines.items()} == {
-        theme["messageId"]: "upserted",
-        size["messageId"]: "upserted",
-        clash["messageId"]: "NotAMap",
-        back["messageId"]: "not upserted",
-        last["messageId"]: "GivenUp",
-        junk["messageId"]: "InvalidMessage",
+    said = {message_id: (line["message"], line.get("reason_code")) for message_id, line in lines.items()}
+    assert said == {
+        theme["messageId"]: ("upserted", None),
+        size["messageId"]: ("upserted", None),
+        clash["messageId"]: ("dead-lettered", "NOT_A_MAP"),
+        back["messageId"]: ("returned to the queue", "RETRIES_EXHAUSTED"),
+        last["messageId"]: ("dead-lettered", "RETRIES_EXHAUSTED"),
+        junk["messageId"]: ("dead-lettered", "INVALID_MESSAGE"),
     }
     assert (lines[size["messageId"]]["account_id"], lines[size["messageId"]]["entries"]) == ("alice", 3)
     assert "secret" not in str(lines)
     totals = metric_totals(json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line)
     assert totals.pop("Conflicts") >= 1
     assert totals.pop("ColdStart", 1) == 1
-    assert totals == {"Upserted": 3, "Superseded": 1, "Invalid": 2, "NotYetUpserted": 1, "GivenUp": 1}
+    assert totals == {"Upserted": 3, "Superseded": 1, "DeadLettered": 3, "ReturnedToQueue": 1}

@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from conditional_writes import Deadline
-from tests.local_aws.server import PROJECT, Endpoint
+from tools.local_aws.server import PROJECT, Endpoint
 
 README = PROJECT / "layers" / "conditional_writes" / "README.md"
 

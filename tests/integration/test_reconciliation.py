@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from conditional_writes import jobs
-from conditional_writes.client import RESERVED_SECONDS
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import LockTaken
-from ledger import reconciling
-from tests.local_aws.checker import read_books, violations
-from tests.local_aws.function import Context, Queue, process_transactions, reconcile_accounts, record
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import Tables, create_locks_table, create_tables
+from ledger import reconciler
+from tests.checkers.books import read_books, violations
+from tools.local_aws.functions import Context, Queue, process_transactions, reconcile_accounts, record
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables, create_locks_table, create_tables
+from workers import scheduled_jobs as jobs
+from workers.invocation import RESERVED_SECONDS
 
 _numbers = itertools.count(1)
 FIRST_NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
@@ -221,7 +221,7 @@ def reject_both(bank: Bank, transaction_id: str, reason: str) -> None:
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_it_finds_what_is_planted(bank: Bank, planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciling, "PAUSES_SECONDS", (0, 0, 0))  # nothing is going on that would be over later
+    monkeypatch.setattr(reconciler, "PAUSES_SECONDS", (0, 0, 0))  # nothing is going on that would be over later
     plant, expected = PLANTED[planted]
     plant(bank)
     report = bank.run()
@@ -274,7 +274,7 @@ def test_what_is_mended_when_it_looks_again_was_a_commit_in_progress(
     last = bank.entry("alice", "t-5")
     bank.delete_entry("alice", "t-5")
     bank.delete_entry("carol", "t-9")
-    monkeypatch.setattr(reconciling, "time", SimpleNamespace(sleep=lambda seconds: bank.put_entry(last)))
+    monkeypatch.setattr(reconciler, "time", SimpleNamespace(sleep=lambda seconds: bank.put_entry(last)))
     found = bank.run()["first_mismatches"]
     assert {sentence.split(":")[0] for sentence in found} == {"bob", "carol"}
 
@@ -320,13 +320,13 @@ def test_with_more_accounts_than_time_it_is_called_again_and_goes_on(
     bank: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called_again: list[Any] = []
-    monkeypatch.setattr(jobs, "_call_again", lambda event, context: called_again.append(event))
+    monkeypatch.setattr(jobs, "_invoke_again", lambda event, context: called_again.append(event))
     outcomes = []
     for _ in range(4):
         function = bank.job()
         monkeypatch.setattr(function, "ACCOUNTS_PER_STEP", 1)
         outcomes.append(function.lambda_handler(event(0), Context(timeout_seconds=RESERVED_SECONDS))["outcome"])
-    assert outcomes == ["GoesOn", "GoesOn", "GoesOn", "GoesOn"]
+    assert outcomes == ["Continued", "Continued", "Continued", "Continued"]
     assert called_again == [event(0)] * 4
     assert bank.job().lambda_handler(event(0), Context())["outcome"] == "Done"
     assert bank.report(0)["accounts_checked"] == 4

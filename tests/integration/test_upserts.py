@@ -25,8 +25,8 @@ from conditional_writes.upserts import (
     upsert,
 )
 from conditional_writes.upserts.strategies import RecentDepths
-from tests.faults.faults import Fault, Faults
-from tests.local_aws.server import Endpoint
+from tests.support.faults import Fault, Faults
+from tools.local_aws.server import Endpoint
 
 _numbers = itertools.count(1)
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

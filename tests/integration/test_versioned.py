@@ -29,8 +29,8 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from tests.faults.faults import Fault, Faults, _answer, between_tries
-from tests.local_aws.server import Endpoint
+from tests.support.faults import Fault, Faults, _answer, between_tries
+from tools.local_aws.server import Endpoint
 
 _numbers = itertools.count(1)
 
@@ -257,10 +257,10 @@ def test_a_conflict_costs_one_request_and_is_planned_again_from_what_was_handed_
     orders: Orders, others: Orders
 ) -> None:
     orders.save(ids() | {"count": 5})
-    rival = iter([lambda: others.modify("c-1", 1, change=lambda item: (item or {}) | {"count": 50, "new": True})])
+    competing = iter([lambda: others.modify("c-1", 1, change=lambda item: (item or {}) | {"count": 50, "new": True})])
 
     def count_up_too_late(item: Item | None) -> Item:
-        for overtake in rival:
+        for overtake in competing:
             overtake()
         return count_up(item)
 
@@ -517,7 +517,7 @@ def test_a_save_whose_response_was_lost_is_no_conflict_with_itself(orders: Order
     ):
         with Faults(Fault.RESPONSE_LOST, at=1).on(orders.client) as faults:
             assert make()["version"] == version, number
-        assert faults.struck
+        assert faults.injected
         assert (orders.stored() or {})["version"] == version
 
 
@@ -525,7 +525,7 @@ def test_modify_whose_response_was_lost_changes_once(orders: Orders) -> None:
     orders.save(ids() | {"count": 5})
     with Faults(Fault.RESPONSE_LOST, at=2).on(orders.client) as faults:
         assert orders.modify("c-1", 1, change=count_up)["count"] == 6
-    assert faults.struck
+    assert faults.injected
     assert orders.stored() == ids() | {"count": 6, "version": 2}
 
 
@@ -542,7 +542,7 @@ def test_a_transaction_whose_response_was_lost_is_no_conflict_with_itself(
             orders.checking(loaded(others, 3)),
         ],
     )
-    assert losing.struck
+    assert losing.injected
     assert orders.stored() == ids() | {"mine": True, "version": 2}
     assert orders.stored(2) is None
 
@@ -553,7 +553,7 @@ def test_deletes_alone_in_a_transaction_are_no_conflict_with_themselves(
     for number in (1, 2):
         others.save(ids(number))
     write_together(orders.client, [orders.deleting(loaded(others, number)) for number in (1, 2)])
-    assert losing.struck
+    assert losing.injected
 
 
 def test_of_a_delete_whose_response_was_lost_the_error_says_that_it_cannot_be_known(
@@ -562,7 +562,7 @@ def test_of_a_delete_whose_response_was_lost_the_error_says_that_it_cannot_be_kn
     others.save(ids())
     with pytest.raises(OutcomeUnknown, match="the item is gone: by this write or by another") as caught:
         orders.delete(loaded(others))
-    assert losing.struck
+    assert losing.injected
     assert (caught.value.key, caught.value.found) == (orders.key("c-1", 1), None)
 
 
@@ -593,7 +593,7 @@ def test_a_change_that_never_arrived_and_was_sent_again_too_late_is_an_ordinary_
     between_tries(orders.client, lambda: others.modify("c-1", 1, change=count_up))
     with Faults(Fault.SERVER_ERROR, at=2).on(orders.client) as faults:
         assert orders.modify("c-1", 1, change=count_up)["count"] == 7
-    assert faults.struck
+    assert faults.injected
     assert orders.stored() == ids() | {"count": 7, "version": 3}
 
 
@@ -647,7 +647,7 @@ def test_a_throttled_try_had_no_effect_so_what_follows_is_an_ordinary_conflict(o
     between_tries(orders.client, lambda: [others.modify("c-1", 1, change=count_up) for _ in range(2)])
     with Faults(Fault.THROTTLED, at=2).on(orders.client) as faults:
         assert orders.modify("c-1", 1, change=count_up)["count"] == 8
-    assert faults.struck
+    assert faults.injected
 
 
 def test_an_unchecked_save_under_a_condition_says_when_it_cannot_know(orders: Orders, others: Orders) -> None:

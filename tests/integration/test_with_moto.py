@@ -9,11 +9,11 @@ from types import ModuleType
 import pytest
 from moto import mock_aws
 
-from tests.local_aws.checker import read_books, violations
-from tests.local_aws.dead_letters import take_dead_letters
-from tests.local_aws.function import Queue, process_transactions, record
-from tests.local_aws.server import Endpoint
-from tests.local_aws.tables import Tables, create_tables
+from tests.checkers.books import read_books, violations
+from tools.local_aws.functions import Queue, process_transactions, record
+from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables, create_tables
 
 MOTO = Endpoint("")  # none: moto answers for the AWS endpoints
 
@@ -47,4 +47,4 @@ def test_the_seeds_two_payments_end_with_one_rejected(function: ModuleType, moto
     assert not violations(books)
     assert books.accounts["123"].balance == -300
     assert books.counts() == {"POSTED": 4, "OVERDRAFT_LIMIT": 1}
-    assert [letter.body for letter in take_dead_letters(MOTO, function.DEAD_LETTER_QUEUE_URL)] == ["junk"]
+    assert [letter.body for letter in take_dead_letters(MOTO, function.worker.queue.dead_letter_url)] == ["junk"]

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Column, Table
 
-from tests.local_aws.server import PROJECT
 from tests.mutations.breakages import BREAKAGES, Breakage
 from tests.mutations.patching import patched
+from tools.local_aws.server import PROJECT
 
 OPTIONS = (
     *("-x", "-q", "--tb=no", "-p", "no:cacheprovider"),

@@ -214,7 +214,7 @@ BREAKAGES = [
         "a job's place is kept before its step is done",
         "functions/charge_overdraft_interest/app.py",
         """\
-        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.request())) for one in charges])
+        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges])
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
         after, sent, last = page.after, sent + len(charges), page.after is None
 """,
@@ -222,7 +222,7 @@ BREAKAGES = [
         after, sent, last = page.after, sent + len(charges), page.after is None
         if not last:
             yield Step({"after": after, "sent": sent, "not yet": True})
-        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.request())) for one in charges])
+        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges])
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
 """,
         (OF_INTEREST,),

@@ -7,13 +7,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.e2e.bank import Bank
-from tests.local_aws import server, stack
-from tests.local_aws.server import CACHE, LocalAwsError, free_port, running
-from tests.soak.nights import RETRY_SETTINGS, TIMEOUT_SECONDS
 from tests.soak.report import write_report
 from tests.soak.run import Plan, Soaked, soak
+from tests.soak.scheduled_runs import TIMEOUT_SECONDS
 from tests.soak.watch import Sample, StillWaiting
+from tests.support.deployed import RETRY_SETTINGS, Bank
+from tools.local_aws import server, stack
+from tools.local_aws.server import CACHE, LocalAwsError, free_port, running
 
 PARAMETERS = {"MaxReceiveCount": 50, "MaximumConcurrency": 4}
 """Each death uses up a delivery, and these are many more than the template's six are meant for. Four batches of each
@@ -83,7 +83,7 @@ def _about(plan: Plan) -> list[str]:
         " any of them, and now and then all. A batch comes back after"
         f" {plan.visibility_seconds} s, not eight minutes; a job's lease lasts {TIMEOUT_SECONDS + 2} s, not 122.",
         f"Every {plan.seconds_between_nights:g} s a night passed: both jobs for a day of their own, delivered twice.",
-        "What a killed invocation posted is in the journal, and in no metric: conflicts are those that were told.",
+        "What a killed invocation posted is in the journal, and in no metric: conflicts are those that were logged.",
         f"Seed {plan.seed}.",
     ]
 

@@ -9,7 +9,7 @@ import matplotlib as mpl
 from matplotlib import pyplot
 
 from tests.soak.run import Soaked
-from tests.soak.sent import counted
+from tests.soak.workload import counted
 
 BUCKET_SECONDS = 5.0
 
@@ -39,20 +39,20 @@ def _lines(soaked: Soaked, about: Sequence[str]) -> Iterator[str]:
 
 
 def _figures(soaked: Soaked) -> Iterator[tuple[str, str]]:
-    told = soaked.told
-    for queue, (sent, repeated, junk) in counted(soaked.sent).items():
+    logs = soaked.logs
+    for queue, (sent, repeated, junk) in counted(soaked.workload).items():
         yield f"{queue} sent", f"{sent:,}"
         yield "of them repeated, junk", f"{repeated:,}, {junk:,}"
-    seconds = soaked.calm_at - soaked.start
-    messages = len(soaked.sent.transactions) + len(soaked.sent.updates)
+    seconds = soaked.drained_at - soaked.start
+    messages = len(soaked.workload.transactions) + len(soaked.workload.updates)
     yield "seconds until the queues were empty", f"{seconds:,.0f}"
     yield "messages a second", f"{messages / seconds:,.1f}"
     yield "function processes killed", f"{len(soaked.killed_at):,}"
     for name, died in soaked.died.items():
         yield f"of them while working on {name.lower()}", f"{died:,}"
     yield "of them while working on a night's job", f"{_jobs_that_died(soaked):,}"
-    for name in told:
-        yield f"`{name}` invoked", f"{told[name].invocations:,}"
+    for name in logs:
+        yield f"`{name}` invoked", f"{logs[name].invocations:,}"
     counts = soaked.at_rest.books.counts()
     yield "accounts", f"{len(soaked.at_rest.books.accounts):,}"
     yield "posted", f"{counts.pop('POSTED', 0):,}"
@@ -66,27 +66,27 @@ def _figures(soaked: Soaked) -> Iterator[tuple[str, str]]:
     yield "dead-lettered: transactions, updates", ", ".join(f"{len(each):,}" for each in letters)
     yield (
         "repetitions that were absorbed (of those not killed)",
-        f"{told['process_transactions'].metrics['Duplicates']:,}",
+        f"{logs['process_transactions'].metrics['Duplicates']:,}",
     )
     yield (
         "conflicts on accounts, on profiles",
-        ", ".join(f"{told[name].metrics['Conflicts']:,}" for name in ("process_transactions", "upsert_profiles")),
+        ", ".join(f"{logs[name].metrics['Conflicts']:,}" for name in ("process_transactions", "upsert_profiles")),
     )
-    yield "nights, each with two jobs", f"{len(soaked.nights.passed):,}"
+    yield "nights, each with two jobs", f"{len(soaked.scheduled_runs.passed):,}"
     for name in ("charge_overdraft_interest", "reconcile_accounts"):
-        outcomes = {outcome: told[name].metrics[outcome] for outcome in ("Done", "GoesOn", "DoneBefore", "Refused")}
+        outcomes = {outcome: logs[name].metrics[outcome] for outcome in ("Done", "Continued", "DoneBefore", "Refused")}
         yield f"`{name}`", ", ".join(f"{outcome} {count:,}" for outcome, count in outcomes.items())
     interest = Counter(entry.outcome.reason or entry.outcome.status for entry in _interest(soaked))
     yield "interest", ", ".join(f"{outcome} {count:,}" for outcome, count in interest.most_common())
-    yield "jobs' events given again by hand", f"{soaked.nights.given_again:,}"
+    yield "jobs' events given again by hand", f"{soaked.scheduled_runs.given_again:,}"
     yield "sent once more, to no effect", f"{len(soaked.again.transactions) + len(soaked.again.updates):,}"
 
 
 def _jobs_that_died(soaked: Soaked) -> int:
-    """Those that started, and told no outcome."""
-    told = [soaked.told[name] for name in ("charge_overdraft_interest", "reconcile_accounts")]
-    started = sum(line.get("message") == "started" for each in told for line in each.lines)
-    return started - sum(each.metrics["Done"] + each.metrics["GoesOn"] for each in told)
+    """Those that started, and logged no outcome."""
+    logs = [soaked.logs[name] for name in ("charge_overdraft_interest", "reconcile_accounts")]
+    started = sum(line.get("message") == "started" for each in logs for line in each.lines)
+    return started - sum(each.metrics["Done"] + each.metrics["Continued"] for each in logs)
 
 
 def _interest(soaked: Soaked):
@@ -102,7 +102,7 @@ def _plot(soaked: Soaked, path: Path) -> None:
     posted.plot(kills, [0] * len(kills), "|", color="black", markersize=12, label="a process killed")
     posted.legend(loc="upper right")
     for name, color in (("process_transactions", "tab:red"), ("upsert_profiles", "tab:purple")):
-        conflicts.stairs(*_a_second(soaked.told[name].conflicts(), soaked), color=color, label=name)
+        conflicts.stairs(*_a_second(soaked.logs[name].conflicts(), soaked), color=color, label=name)
     conflicts.set_ylabel("conflicts a second")
     conflicts.legend(loc="upper right")
     samples = [sample for sample in soaked.samples if sample.at <= soaked.end]
@@ -112,7 +112,7 @@ def _plot(soaked: Soaked, path: Path) -> None:
     waiting.set_ylabel("messages on the queue")
     waiting.legend(loc="upper right")
     for axes in (posted, conflicts, waiting):
-        axes.axvline(soaked.calm_at - soaked.start, color="gray", linestyle=":")
+        axes.axvline(soaked.drained_at - soaked.start, color="gray", linestyle=":")
         axes.set_ylim(bottom=0)
     waiting.set_xlabel("seconds; dotted: the queues are empty, and nothing is killed any more")
     figure.savefig(path, dpi=120)

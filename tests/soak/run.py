@@ -1,4 +1,4 @@
-"""The order of a soak: the storm, the calm after it, a last night, everything sent once more, and what was found."""
+"""The order of a soak: kill until the queues are empty, a last night, send all once more, and say what was found."""
 
 import random
 import time
@@ -6,20 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tests.e2e.bank import Bank
-from tests.local_aws import checker, profiles_checker
-from tests.local_aws.checker import Books
-from tests.local_aws.dead_letters import DeadLetter
-from tests.local_aws.jobs import function_name, wrongly_charged
-from tests.local_aws.profiles_checker import Profiles
-from tests.soak.nights import JOBS, Nights, charged_twice
-from tests.soak.sent import Sent, what_is_sent
-from tests.soak.told import Told, read_log
+from tests.checkers import books as books_checker
+from tests.checkers import profiles as profiles_checker
+from tests.checkers.books import Books
+from tests.checkers.profiles import Profiles
+from tests.checkers.windows import charged_twice, wrongly_charged
+from tests.soak.function_logs import FunctionLog, read_log
+from tests.soak.process_killer import ProcessKiller
+from tests.soak.scheduled_runs import JOBS, ScheduledRuns
 from tests.soak.watch import Sample, Watch
-from tests.soak.weather import Weather
+from tests.soak.workload import Workload, make_workload
+from tests.support.deployed import Bank
+from tools.local_aws.jobs import function_name
+from tools.local_aws.queues import DeadLetter
 
 LETTERS_CLAIMS = ("the queues drain", "dead letters are poison only")
-NIGHTS_CLAIMS = (
+RUNS_CLAIMS = (
     "each job of each night was done, once, however often it was delivered and killed",
     "no reconciliation found a mismatch",
     "no account was charged interest twice for a day",
@@ -31,7 +33,7 @@ AGAIN_CLAIMS = ("what is sent once more changes nothing",)
 
 @dataclass(frozen=True)
 class Plan:
-    """The storm lasts until the queues are empty; the soak fails where that takes more than `minutes`.
+    """Processes are killed until the queues are empty. The soak fails if that takes more than `minutes`.
 
     `visibility_seconds`: how soon the queues deliver again what a function died with. It is less than the functions'
     timeout, so now and then a batch is delivered while it is still worked on, too. `again_share`: of all messages, what
@@ -59,24 +61,24 @@ class AtRest:
 
 @dataclass(frozen=True)
 class Soaked:
-    """Times are seconds since the epoch: the queues were empty first at `calm_at`, and before the repetition at `end`.
+    """Times are seconds since the epoch: the queues were first empty at `drained_at`; the repetition began at `end`.
 
     `died`: how often a function did while it worked, by its name in the stack's outputs. `found`: a sentence for each
     thing that speaks against the claims.
     """
 
     plan: Plan
-    sent: Sent
+    workload: Workload
     start: float
-    calm_at: float
+    drained_at: float
     end: float
     samples: list[Sample]
     killed_at: list[float]
     died: dict[str, int]
-    nights: Nights
+    scheduled_runs: ScheduledRuns
     at_rest: AtRest
-    told: dict[str, Told]
-    again: Sent
+    logs: dict[str, FunctionLog]
+    again: Workload
     found: dict[Sequence[str], list[str]]
 
     @property
@@ -92,56 +94,56 @@ def soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> So
 
 
 def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> Soaked:
-    sent, nights = what_is_sent(plan.messages, plan.seed), Nights(bank.stack)
-    weather = Weather(bank, random.Random(plan.seed), plan.mean_messages_between_kills)
+    workload, runs = make_workload(plan.messages, plan.seed), ScheduledRuns(bank.stack)
+    killer = ProcessKiller(bank, random.Random(plan.seed), plan.mean_messages_between_kills)
     start, died_before = time.time(), _died(bank)
     watch = Watch(bank, start + plan.minutes * 60)
 
-    def storm(sample: Sample) -> None:
-        weather.goes_on(sample.done)
-        show("the storm", sample, len(weather.killed_at))
+    def while_killing(sample: Sample) -> None:
+        killer.progressed(sample.done)
+        show("processes are killed", sample, len(killer.killed_at))
 
-    def calm(sample: Sample) -> None:
-        show("the calm", sample, len(weather.killed_at))
+    def after_killing(sample: Sample) -> None:
+        show("none is killed", sample, len(killer.killed_at))
 
-    with nights.short_timeouts():
-        with nights.passing(plan.seconds_between_nights):
-            _send(bank, sent, watch, storm)
-        calm_at, died = time.time(), _died(bank)
-        nights.settle()
-        watch.until_drained(calm)
+    with runs.short_timeouts():
+        with runs.passing(plan.seconds_between_nights):
+            _send(bank, workload, watch, while_killing)
+        drained_at, died = time.time(), _died(bank)
+        runs.settle()
+        watch.until_drained(after_killing)
 
     overdrawn = bank.books()
-    last_night = nights.fall()
-    nights.settle()
-    watch.until_drained(calm)
-    wrong_nights = [
-        *nights.not_done(),
-        *nights.done_twice(),
-        *nights.mismatches(),
+    last_night = runs.fall()
+    runs.settle()
+    watch.until_drained(after_killing)
+    wrong_runs = [
+        *runs.not_done(),
+        *runs.done_twice(),
+        *runs.mismatches(),
         *wrongly_charged(overdrawn, bank.books(), last_night.date()),
     ]
     end, at_rest = time.time(), _at_rest(bank)
-    told = {name: read_log(bank.stack, function_name(bank.stack, name), start, end) for name in FUNCTIONS}
-    again = _some(sent, plan)
-    _send(bank, again, watch, calm)
+    logs = {name: read_log(bank.stack, function_name(bank.stack, name), start, end) for name in FUNCTIONS}
+    again = _some(workload, plan)
+    _send(bank, again, watch, after_killing)
 
     return Soaked(
         plan,
-        sent,
+        workload,
         start,
-        calm_at,
+        drained_at,
         end,
         watch.samples,
-        weather.killed_at,
+        killer.killed_at,
         {name: died[name] - died_before[name] for name in died},
-        nights,
+        runs,
         at_rest,
-        told,
+        logs,
         again,
-        _found(sent, at_rest)
+        _found(workload, at_rest)
         | {
-            NIGHTS_CLAIMS: wrong_nights + charged_twice(at_rest.books),
+            RUNS_CLAIMS: [*wrong_runs, *charged_twice(at_rest.books)],
             AGAIN_CLAIMS: list(_changed(at_rest, _at_rest(bank), {*again.transactions, *again.updates})),
         },
     )
@@ -151,23 +153,23 @@ def _died(bank: Bank) -> dict[str, int]:
     return {line.name: bank.died_at_work(line) for line in (bank.transactions, bank.profiles)}
 
 
-def _send(bank: Bank, sent: Sent, watch: Watch, show: Callable[[Sample], None]) -> None:
+def _send(bank: Bank, workload: Workload, watch: Watch, show: Callable[[Sample], None]) -> None:
     """To both queues at once. Returns once they are empty again."""
     with ThreadPoolExecutor(2) as pool:
         sending = [
-            pool.submit(bank.transactions.send, watch.counting("transactions", sent.transactions)),
-            pool.submit(bank.profiles.send, watch.counting("updates", sent.updates)),
+            pool.submit(bank.transactions.send, watch.counting("transactions", workload.transactions)),
+            pool.submit(bank.profiles.send, watch.counting("updates", workload.updates)),
         ]
         watch.until_drained(show, lambda: not all(sender.done() for sender in sending))
         for sender in sending:
             sender.result()
 
 
-def _some(sent: Sent, plan: Plan) -> Sent:
+def _some(workload: Workload, plan: Plan) -> Workload:
     choose = random.Random(plan.seed)
-    return Sent(
-        choose.sample(sent.transactions, round(len(sent.transactions) * plan.again_share)),
-        choose.sample(sent.updates, round(len(sent.updates) * plan.again_share)),
+    return Workload(
+        choose.sample(workload.transactions, round(len(workload.transactions) * plan.again_share)),
+        choose.sample(workload.updates, round(len(workload.updates) * plan.again_share)),
     )
 
 
@@ -176,22 +178,22 @@ def _at_rest(bank: Bank) -> AtRest:
     return AtRest(bank.books(), bank.read_profiles(), refused, unfit)
 
 
-def _found(sent: Sent, at_rest: AtRest) -> dict[Sequence[str], list[str]]:
+def _found(workload: Workload, at_rest: AtRest) -> dict[Sequence[str], list[str]]:
     profiles = {name: profile for name, profile in at_rest.profiles.items() if name.startswith("soak-")}
-    latest = profiles_checker.upserted(sent.updates, at_rest.unfit)
+    latest = profiles_checker.upserted(workload.updates, at_rest.unfit)
     return {
-        checker.CLAIMS: [
-            *checker.violations(at_rest.books),
-            *checker.vanished(sent.transactions, at_rest.books, at_rest.refused),
+        books_checker.CLAIMS: [
+            *books_checker.violations(at_rest.books),
+            *books_checker.vanished(workload.transactions, at_rest.books, at_rest.refused),
         ],
         profiles_checker.CLAIMS: [
             *profiles_checker.violations(profiles, latest),
-            *profiles_checker.vanished(sent.updates, at_rest.unfit),
+            *profiles_checker.vanished(workload.updates, at_rest.unfit),
         ],
         LETTERS_CLAIMS: [
             f"a dead letter is no poison, or has no reason: {letter}"
             for letter in at_rest.refused
-            if not checker.is_poison(letter)
+            if not books_checker.is_poison(letter)
         ],
     }
 

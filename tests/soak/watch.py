@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tests.e2e.bank import Bank
-from tests.local_aws.demo import waiting_messages
+from tests.support.deployed import Bank
+from tools.local_aws.queues import waiting_messages
 
 PAUSE_SECONDS = 0.25
 

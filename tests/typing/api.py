@@ -27,7 +27,8 @@ from conditional_writes import (
     write,
     write_together,
 )
-from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, WindowDone, lease_seconds_of
+from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, WindowDone
+from workers.invocation import lease_seconds_of
 
 client = dynamodb_client()
 orders = VersionedTable(client, "Orders", "customer_id", "order_id", version="revision", checked=False)

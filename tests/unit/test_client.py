@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from conditional_writes.client import RESERVED_SECONDS, deadline_of
-from tests.local_aws.function import Context
+from tools.local_aws.functions import Context
+from workers.invocation import RESERVED_SECONDS, deadline_of
 
 
 def test_the_deadline_leaves_time_for_the_last_answer() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local_aws.server import PROJECT
+from tools.local_aws.server import PROJECT
 
 LIBRARY = PROJECT / "layers" / "conditional_writes" / "conditional_writes"
 LEDGER = PROJECT / "layers" / "ledger" / "ledger"

@@ -12,12 +12,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from ledger import messages
-from ledger.decoding import MAXIMUM_BODY_BYTES, InvalidMessage
-from ledger.messages import Message, OpenAccount, Transaction, decode, from_request
-from tests.unit import refusals
-from tests.unit.refusals import NOT_FOR_SQS, REASON_CHARACTERS
-from tests.unit.samples import (
+from ledger.core.decoding import MAXIMUM_BODY_BYTES
+from ledger.core.refusals import InvalidMessage
+from ledger.core.transaction_types import TRANSACTION_TYPES, OpenAccount, Transaction, decode, from_payload
+from ledger.core.transaction_types.base import TransactionMessage
+from tests.support import refusals
+from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS, as_sent
+from tests.support.samples import (
     in_json,
     interest_body,
     largest_transaction,
@@ -28,7 +29,7 @@ from tests.unit.samples import (
     transaction_body,
     transfer_body,
 )
-from tests.unit.strategies import any_message, exact_numbers
+from tests.support.strategies import any_message, exact_numbers
 
 TYPES = "open_account, transaction, transfer, set_overdraft_limit, close_account, charge_interest"
 NUMBER = 'expected a decimal number, such as "-12.50"'
@@ -217,7 +218,7 @@ def test_what_is_hostile_is_refused_with_a_short_sentence(body: str) -> None:
 
 def test_a_zero_with_a_huge_exponent_is_just_zero() -> None:
     opened = decode(opening_body(overdraft_limit='"0e999999999"'))
-    assert opened.request()["overdraft_limit"] == "0"
+    assert opened.canonical_payload()["overdraft_limit"] == "0"
 
 
 def test_a_body_is_measured_in_bytes() -> None:
@@ -229,8 +230,10 @@ def test_a_body_is_measured_in_bytes() -> None:
 
 @pytest.mark.parametrize("ensure_ascii", [False, True], ids=["as UTF-8", "as escapes"])
 @pytest.mark.parametrize("largest", [largest_transaction(), largest_transfer()], ids=["transaction", "transfer"])
-def test_the_largest_valid_message_is_no_larger_than_a_body_may_be(largest: Message, ensure_ascii: bool) -> None:
-    assert decode(json.dumps(largest.request(), ensure_ascii=ensure_ascii)) == largest
+def test_the_largest_valid_message_is_no_larger_than_a_body_may_be(
+    largest: TransactionMessage, ensure_ascii: bool
+) -> None:
+    assert decode(json.dumps(largest.canonical_payload(), ensure_ascii=ensure_ascii)) == largest
 
 
 LONG_WINDED = {
@@ -287,7 +290,7 @@ def test_an_amount_is_read_exactly_and_has_one_spelling(spelling: str, plain: st
     message = decode(transaction_body(amount=quotes + spelling + quotes))
     assert isinstance(message, Transaction)
     assert message.amount == Decimal(spelling)
-    assert message.request()["amount"] == plain
+    assert message.canonical_payload()["amount"] == plain
 
 
 VALID = {
@@ -299,7 +302,7 @@ VALID = {
 }
 NUMBERS = [
     (name, field.name)
-    for name, message in messages._MESSAGES.items()
+    for name, message in TRANSACTION_TYPES.items()
     for field in msgspec.structs.fields(message)
     if field.type is Decimal
 ]
@@ -314,18 +317,20 @@ def test_each_number_of_each_message_has_a_numbers_spelling(name: str, field: st
 
 @pytest.mark.parametrize("spelling", ['"-0"', '"-0.00"', "-0", "0e5", '"0.000"', "0"])
 def test_a_limit_of_zero_has_one_spelling(spelling: str) -> None:
-    assert decode(opening_body(overdraft_limit=spelling)).request() == decode(opening_body()).request()
+    assert (
+        decode(opening_body(overdraft_limit=spelling)).canonical_payload() == decode(opening_body()).canonical_payload()
+    )
 
 
 @pytest.mark.parametrize("spelling", ["0.12", '"0.12"', "12e-2", '"0.1200"', '"1.2E-1"'])
 def test_a_rate_is_read_exactly_and_has_one_spelling(spelling: str) -> None:
-    assert decode(interest_body(annual_rate=spelling)).request()["annual_rate"] == "0.12"
+    assert decode(interest_body(annual_rate=spelling)).canonical_payload()["annual_rate"] == "0.12"
 
 
 @pytest.mark.parametrize("spelling", ["1", "1.000", "1e-130", "0." + "9" * 38])
 def test_a_rate_is_above_zero_and_at_most_1(spelling: str) -> None:
     message = decode(interest_body(annual_rate=spelling))
-    assert Decimal(message.request()["annual_rate"]) == Decimal(spelling)
+    assert Decimal(message.canonical_payload()["annual_rate"]) == Decimal(spelling)
 
 
 @pytest.mark.parametrize("spelling", ["12_50", "\u0661\u0662", "\uff11", " 1", "1\n"])
@@ -335,14 +340,14 @@ def test_an_amount_is_spelled_as_in_json(spelling: str) -> None:
 
 def test_trailing_zeros_are_no_digits_however_many() -> None:
     message = decode(transaction_body(amount="1." + "0" * 200))
-    assert message.request()["amount"] == "1"
+    assert message.canonical_payload()["amount"] == "1"
 
 
 @given(exact_numbers(), st.booleans())
 def test_any_number_that_dynamodb_holds_is_read_exactly(number: Decimal, quoted: bool) -> None:
     message = decode(transaction_body(amount=f'"{number}"' if quoted else str(number)))
     assert isinstance(message, Transaction)
-    assert message.amount == number == Decimal(message.request()["amount"])
+    assert message.amount == number == Decimal(message.canonical_payload()["amount"])
 
 
 @given(exact_numbers())
@@ -363,7 +368,7 @@ TIMES = {
 
 @pytest.mark.parametrize(("spelling", "in_utc"), TIMES.values(), ids=TIMES)
 def test_a_time_has_one_spelling(spelling: str, in_utc: str) -> None:
-    assert decode(transaction_body(occurred_at=f'"{spelling}"')).request()["occurred_at"] == in_utc
+    assert decode(transaction_body(occurred_at=f'"{spelling}"')).canonical_payload()["occurred_at"] == in_utc
 
 
 @pytest.mark.parametrize("spelling", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
@@ -381,11 +386,14 @@ def test_what_is_left_out_has_its_default() -> None:
 
 def test_null_is_the_same_as_left_out() -> None:
     nulls = dict.fromkeys(["currency", "occurred_at", "description", "metadata"], "null")
-    assert decode(transaction_body(**nulls)).request() == decode(transaction_body()).request()
+    assert decode(transaction_body(**nulls)).canonical_payload() == decode(transaction_body()).canonical_payload()
 
 
 def test_a_message_without_a_type_is_a_transaction() -> None:
-    assert decode(transaction_body()).request() == decode(transaction_body(type='"transaction"')).request()
+    assert (
+        decode(transaction_body()).canonical_payload()
+        == decode(transaction_body(type='"transaction"')).canonical_payload()
+    )
 
 
 DIFFERENT = {
@@ -399,25 +407,27 @@ DIFFERENT = {
 
 @pytest.mark.parametrize(("name", "value"), DIFFERENT.items(), ids=DIFFERENT)
 def test_another_payload_has_another_request(name: str, value: str) -> None:
-    assert decode(transaction_body(**{name: value})).request() != decode(transaction_body()).request()
+    assert (
+        decode(transaction_body(**{name: value})).canonical_payload() != decode(transaction_body()).canonical_payload()
+    )
 
 
 @given(any_message())
-def test_a_request_gives_its_message_back(message: Message) -> None:
-    assert from_request(message.request()) == message
+def test_a_request_gives_its_message_back(message: TransactionMessage) -> None:
+    assert from_payload(message.canonical_payload()) == message
 
 
 @given(any_message())
-def test_a_request_gives_its_message_back_from_a_table_too(message: Message) -> None:
-    item = from_dynamodb(to_dynamodb({"request": message.request()}))
-    assert from_request(item["request"]) == message
+def test_a_request_gives_its_message_back_from_a_table_too(message: TransactionMessage) -> None:
+    item = from_dynamodb(to_dynamodb({"request": message.canonical_payload()}))
+    assert from_payload(item["request"]) == message
 
 
 @given(any_message())
-def test_a_request_is_a_body_of_the_same_message(message: Message) -> None:
-    decoded = decode(json.dumps(message.request(), ensure_ascii=False))
+def test_a_request_is_a_body_of_the_same_message(message: TransactionMessage) -> None:
+    decoded = decode(json.dumps(message.canonical_payload(), ensure_ascii=False))
     assert decoded == message
-    assert decoded.request() == message.request()
+    assert decoded.canonical_payload() == message.canonical_payload()
 
 
 names = st.sampled_from(
@@ -453,10 +463,9 @@ def test_whatever_the_body_it_is_a_message_or_refused_with_a_sentence(body: str)
     try:
         message = decode(body)
     except InvalidMessage as invalid:
-        reason = str(invalid)
-        assert reason
+        reason = as_sent(invalid)
         assert len(reason) <= REASON_CHARACTERS
         assert len(body) <= 80 or body not in reason
         assert not NOT_FOR_SQS.search(reason)
     else:
-        assert from_request(message.request()) == message
+        assert from_payload(message.canonical_payload()) == message

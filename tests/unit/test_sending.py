@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from conditional_writes import sending
-from conditional_writes.sending import TRIES, Message, NotSent, send_all
 from tests.unit.stubs import Stubbed
+from workers import sending
+from workers.sending import TRIES, Message, NotSent, send_all
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
 

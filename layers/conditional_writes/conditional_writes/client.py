@@ -11,12 +11,8 @@ import botocore.session
 from botocore.config import Config
 from botocore.loaders import JSONFileLoader, Loader
 
-from conditional_writes.deadline import Deadline
-
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
-    from types_boto3_lambda import LambdaClient
-    from types_boto3_sqs import SQSClient
 
 CONNECTIONS = 32
 """The most requests in flight from one client. More threads than this wait for a connection."""
@@ -35,15 +31,6 @@ CONFIG = Config(
 SLOWEST_CALL_SECONDS = 3 * (1 + 2) + 3
 """The longest that one call takes with these settings: three attempts, and pauses of 1 s and 2 s if throttled."""
 
-RESERVED_SECONDS = SLOWEST_CALL_SECONDS + 1
-"""Kept back from an invocation's time: a request that starts at the deadline may take this long."""
-
-
-def deadline_of(context: Any) -> Deadline:
-    """The time until which an invocation may send requests. `context` is the handler's."""
-    remaining: int = context.get_remaining_time_in_millis()
-    return Deadline.after(remaining / 1000 - RESERVED_SECONDS)
-
 
 def dynamodb_client() -> "DynamoDBClient":
     """A client for this library. It is thread-safe and slow to make: make it once, outside of the handler."""
@@ -55,18 +42,6 @@ def dynamodb_client() -> "DynamoDBClient":
 def new_client(service_name: str, **config: Any) -> Any:
     """A client of any service, as quickly made. `config` has botocore's settings that differ from `CONFIG`."""
     return _session().client(service_name, config=CONFIG.merge(Config(**config)))
-
-
-def sqs_client() -> "SQSClient":
-    client: SQSClient = new_client("sqs")
-    return client
-
-
-@functools.cache
-def lambda_client() -> "LambdaClient":
-    """Made when it is first needed: a function seldom calls another."""
-    client: LambdaClient = new_client("lambda")
-    return client
 
 
 @functools.cache

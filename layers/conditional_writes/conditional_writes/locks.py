@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from conditional_writes.conditions import Condition, any_of, at_least, contains, equals, more_than
 from conditional_writes.deadline import Deadline
@@ -359,19 +359,6 @@ def _completed_unless_failed(lock: Lock) -> Iterator[None]:
             lock.release()
         raise
     lock.complete()
-
-
-def lease_seconds_of(context: Any) -> float:
-    """A lease that a Lambda invocation can't outlive: its remaining time, and a margin. `context` is the handler's.
-
-    Lambda ends the invocation before the lease lapses, so no thread has to prolong the lease.
-    """
-    remaining: int = context.get_remaining_time_in_millis()
-    return remaining / 1000 + OVERRUN_SECONDS
-
-
-OVERRUN_SECONDS = 2.0
-"""A generous margin for an invocation that runs past its timeout, and for its last request in flight."""
 
 
 def _holder() -> dict[str, str]:

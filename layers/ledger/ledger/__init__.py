@@ -1,1 +1,1 @@
-"""Accounts, transactions and their rules, on DynamoDB: knows nothing of queues or of Lambda."""
+"""Accounts, their transactions and journal, and profiles: a core without I/O, and around it what reads and writes."""

@@ -1,0 +1,230 @@
+"""What a transaction costs, counted: requests and write units, Teller's against stock Powertools', on one engine."""
+
+import contextlib
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import stock
+from tools.local_aws.functions import invoke, process_transactions, record
+from tools.local_aws.meter import Meter, consumed_units
+from tools.local_aws.server import Endpoint, free_port, ministack, running
+from tools.local_aws.tables import create_tables
+
+console = Console(highlight=False)
+
+type Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A batch of `each` transactions for each of `accounts` accounts."""
+
+    name: str
+    accounts: int
+    each: int
+    times_before: int = 0
+    receive_count: int = 1
+
+    @property
+    def size(self) -> int:
+        return self.accounts * self.each
+
+
+FRESH = [
+    Case("1 transaction", accounts=1, each=1),
+    Case("10 of one account", accounts=1, each=10),
+    Case("99 of one account", accounts=1, each=99),
+    Case("100 of 100 accounts", accounts=100, each=1),
+]
+REDELIVERED = Case("10 redelivered", accounts=1, each=10, times_before=1, receive_count=2)
+SENT_TWICE = Case("10 sent twice", accounts=1, each=10, times_before=1)
+"""Their producer's own duplicates: nothing on a message says that it was there before."""
+CASES = [*FRESH, REDELIVERED, SENT_TWICE]
+
+
+@dataclass(frozen=True)
+class Count:
+    """What one batch took."""
+
+    case: Case
+    requests: Counter[str]
+    write_units: float
+
+    @property
+    def requests_each(self) -> float:
+        return self.requests.total() / self.case.size
+
+    @property
+    def write_units_each(self) -> float:
+        return self.write_units / self.case.size
+
+
+@dataclass(frozen=True)
+class Side:
+    """A function, its accounts' opening, and the meter on its clients."""
+
+    function: Any
+    open_accounts: Callable[[list[str]], None]
+    meter: Meter
+
+
+def main() -> None:
+    with (
+        TemporaryDirectory(prefix="teller-") as folder,
+        running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
+    ):
+        check_units(endpoint)
+        console.print("Counting what Teller asks of AWS")
+        ours = count_all(teller_side(endpoint), "ours")
+        console.print("Counting what stock Powertools asks of AWS")
+        theirs = count_all(stock_side(endpoint), "stock")
+    console.print()
+    console.print(report(ours, theirs))
+    console.print(FOOTNOTE)
+    for count in ours:
+        check(count)
+    console.print("[green]Teller's counts are what they have to be, exactly.[/]")
+
+
+def check_units(endpoint: Endpoint) -> None:
+    """The engine's word on write units is taken only where it follows DynamoDB's rule: this looks."""
+    client = endpoint.client("dynamodb")
+    table = create_tables(endpoint, "units").accounts
+
+    def put(name: str, kilobytes: float) -> dict[str, Any]:
+        item = {"account_id": {"S": name}, "text": {"S": "x" * int(kilobytes * 1024 - 50)}}
+        return {"TableName": table, "Item": item}
+
+    total = {"ReturnConsumedCapacity": "TOTAL"}
+    together = [{"Put": put("big", 0.5)}, {"Put": put("new", 0.5)}]
+    said = [
+        consumed_units(client.put_item(**put("big", 2.5), **total)),
+        consumed_units(client.put_item(**put("small", 0.5), **total)),
+        consumed_units(client.transact_write_items(TransactItems=together, **total)),
+    ]
+    expected = [3, 1, 2 * (3 + 1)]
+    assert said == expected, f"the engine's write units don't follow DynamoDB's rule: {said}, expected {expected}"
+
+
+def teller_side(endpoint: Endpoint) -> Side:
+    function = process_transactions(endpoint, create_tables(endpoint, "counted"), POWERTOOLS_LOG_LEVEL="CRITICAL")
+
+    def open_accounts(names: list[str]) -> None:
+        deliver(function, [record(opening(name)) for name in names])
+
+    return Side(function, open_accounts, Meter(function.poster.client, function.sqs))
+
+
+def opening(account_id: str) -> dict[str, str]:
+    return {"type": "open_account", "transaction_id": "open", "account_id": account_id, "currency": "EUR"}
+
+
+def stock_side(endpoint: Endpoint) -> Side:
+    function = stock.StockFunction(endpoint, stock.create_tables(endpoint, "counted"))
+
+    def open_accounts(names: list[str]) -> None:
+        with function.accounts.batch_writer() as batch:
+            for name in names:
+                batch.put_item(
+                    Item={
+                        "account_id": name,
+                        "balance": Decimal(0),
+                        "overdraft_limit": Decimal(0),
+                        "currency": "EUR",
+                        "status": "OPEN",
+                        "version": 1,
+                    }
+                )
+
+    return Side(function, open_accounts, Meter(*function.clients))
+
+
+def count_all(side: Side, prefix: str) -> list[Count]:
+    return [count_one(side, case, f"{prefix}-{number}") for number, case in enumerate(CASES)]
+
+
+def count_one(side: Side, case: Case, prefix: str) -> Count:
+    """Opens the case's accounts, and counts what its batch takes once they are there."""
+    names = [f"{prefix}-account-{number}" for number in range(case.accounts)]
+    messages = [
+        {"transaction_id": f"{prefix}-transaction-{number}", "account_id": name, "amount": "12.34"}
+        for number, name in enumerate(names * case.each)
+    ]
+    side.open_accounts(names)
+    for _ in range(case.times_before):
+        deliver(side.function, [record(message) for message in messages])
+    side.meter.reset()
+    deliver(side.function, [record(message, case.receive_count) for message in messages])
+    return Count(case, side.meter.requests.copy(), side.meter.write_units)
+
+
+def deliver(function: Any, records: Iterable[Record]) -> None:
+    """Without what the function prints, logs and metrics, which is for CloudWatch."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        returned = invoke(function, records)
+    assert not returned, f"{len(returned)} records went back to the queue, so this counts the wrong thing"
+
+
+def report(ours: list[Count], theirs: list[Count]) -> Table:
+    table = Table(title="What a transaction costs", title_justify="left", title_style="bold")
+    table.add_column("batch")
+    table.add_column("by")
+    table.add_column("requests", no_wrap=True)
+    table.add_column("requests\neach", justify="right")
+    table.add_column("units\neach", justify="right")
+    table.add_column("must be", justify="right")
+    for our, their in zip(ours, theirs, strict=True):
+        table.add_row(our.case.name, "Teller", *figures(our), units_expected(our.case), style="bold")
+        table.add_row("", "stock", *figures(their), "", end_section=True)
+    return table
+
+
+def figures(count: Count) -> tuple[str, str, str]:
+    requests = [f"{times:3} {operation}" for operation, times in sorted(count.requests.items())]
+    return "\n".join(requests), f"{count.requests_each:.2f}", f"{count.write_units_each:.2f}"
+
+
+def units_expected(case: Case) -> str:
+    if case in FRESH:
+        return f"2 + 2/{case.each}\n= {2 + 2 / case.each:.2f}"
+    return "0.00" if case == REDELIVERED else ""
+
+
+FOOTNOTE = """\
+[dim]Teller's requests must be one commit per account and batch, and one read per 100 accounts.
+
+Write units are those of ReturnConsumedCapacity. What DynamoDB charges for refused writes it doesn't report: they are \
+computed by its published rule, one unit per started kB and twice that in a transaction, a cancelled one in full.
+
+"Redelivered" messages carry a receive count above 1, so Teller reads their entries. A producer's own duplicates \
+("sent twice") look like new ones, until the commit is refused.
+
+Stock Powertools keeps no journal, and posts twice when a function dies in between. Teller's units buy both.[/]
+"""
+
+
+def check(count: Count) -> None:
+    """Raises AssertionError where Teller's counts aren't exactly what they have to be."""
+    case = count.case
+    commits = count.requests["TransactWriteItems"]
+    reads = count.requests["BatchGetItem"]
+    others = count.requests.total() - commits - reads
+    # One commit an account; redelivered messages are found by the read, and those sent twice by a refused commit.
+    expected_commits = 0 if case == REDELIVERED else case.accounts
+    assert commits == expected_commits, f"{case.name}: {commits} commits, expected {expected_commits}"
+    assert reads == 1, f"{case.name}: {reads} batch reads, expected 1 for up to 100 accounts"
+    assert others == 0, f"{case.name}: expected reads and commits alone, got {dict(count.requests)}"
+    if case in FRESH:
+        expected_units = 2 * case.size + 2 * case.accounts  # 2 + 2/n for each of an account's n transactions
+        assert count.write_units == expected_units, (
+            f"{case.name}: {count.write_units:g} write units, expected {expected_units}: 2 + 2/{case.each} each"
+        )

@@ -1,0 +1,319 @@
+"""Requests and units that the steps of a lock take, counted: ours, two libraries', and the usual way by hand."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+import boto3
+from boto3.dynamodb.conditions import Attr
+from dynamo_dlm import DynamoDbLock, LockNotAcquiredError
+from python_dynamodb_lock.python_dynamodb_lock import DynamoDBLockClient, DynamoDBLockError
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.stock import CONFIG
+from conditional_writes import dynamodb_client
+from conditional_writes.locks import Lock, Locks, LockTaken
+from tools.local_aws.meter import Meter
+from tools.local_aws.server import REGION, Endpoint, free_port, ministack, running
+
+LEASE_SECONDS = 60
+DEAD_LEASE_SECONDS = 1
+"""Of the holder that dies."""
+LAPSE_SECONDS = 2.1
+"""After that long its lease is over for all who go by the clock: one second, and another for ours, the skew."""
+HEARTBEATS_A_LEASE = 6
+"""python-dynamodb-lock's defaults: a lease of 30 s, and a look every 5."""
+
+STEPS = ("acquire", "found taken", "refresh", "release", "take over")
+EXPECTED = (1, 0, 1)
+"""Of ours, for each step: requests, read units, write units."""
+
+console = Console(highlight=False)
+
+type Contender = Ours | JavaPort | Dlm | ByHand
+
+
+class Ours:
+    """`conditional_writes.locks`."""
+
+    key_names = ("lock_key",)
+    lock: Lock
+
+    def __init__(self, endpoint: Endpoint, table: str, lease_seconds: int) -> None:
+        with mock.patch.dict("os.environ", endpoint.environment):
+            self.client = dynamodb_client()
+        self.locks = Locks(self.client, table)
+        self.lease_seconds = lease_seconds
+
+    def acquire(self, name: str) -> bool:
+        try:
+            self.lock = self.locks.acquire(name, lease_seconds=self.lease_seconds)
+        except LockTaken:
+            return False
+        return True
+
+    take_over = acquire
+
+    def refresh(self) -> None:
+        self.lock.refresh(self.lease_seconds)
+
+    def release(self) -> None:
+        self.lock.release()
+
+
+class JavaPort:
+    """python-dynamodb-lock: AWS's Java client in Python, with its threads for heartbeats, here asleep for an hour."""
+
+    key_names = ("lock_key", "sort_key")
+    lock: Any
+
+    def __init__(self, endpoint: Endpoint, table: str, lease_seconds: int) -> None:
+        logging.getLogger("python_dynamodb_lock").setLevel(logging.ERROR)  # a lease that lapsed is a warning
+        resource = _session().resource("dynamodb", endpoint_url=endpoint.url, config=CONFIG)
+        self.client = resource.meta.client
+        self.lease = timedelta(seconds=lease_seconds)
+        self.locks = DynamoDBLockClient(
+            resource, table_name=table, heartbeat_period=timedelta(hours=1), lease_duration=self.lease
+        )
+
+    def acquire(self, name: str) -> bool:
+        return self._acquire(name, timedelta(microseconds=1))
+
+    def take_over(self, name: str) -> bool:
+        """Looks at the record for as long as the lease in it says."""
+        return self._acquire(name, timedelta(seconds=10 * DEAD_LEASE_SECONDS))
+
+    def _acquire(self, name: str, timeout: timedelta) -> bool:
+        period = timedelta(seconds=DEAD_LEASE_SECONDS) / HEARTBEATS_A_LEASE
+        try:
+            self.lock = self.locks.acquire_lock(name, retry_period=period, retry_timeout=timeout)
+        except DynamoDBLockError:
+            return False
+        return True
+
+    def refresh(self) -> None:
+        """What its thread does every five seconds, unless told otherwise."""
+        self.locks._send_heartbeat(self.lock)
+
+    def release(self) -> None:
+        self.lock.release(best_effort=False)
+
+
+class Dlm:
+    """dynamo-dlm: a lease by the clock, in whole seconds."""
+
+    key_names = ("resource_id", "concurrency_id")
+    refresh = None
+
+    def __init__(self, endpoint: Endpoint, table: str, lease_seconds: int) -> None:
+        with mock.patch.dict("os.environ", endpoint.environment), mock.patch("boto3.DEFAULT_SESSION", None):
+            self.lock = DynamoDbLock("lock", duration=lease_seconds, table_name=table, wait_forever=False)
+        self.client = self.lock._dynamo_db.meta.client
+
+    def acquire(self, name: str) -> bool:
+        self.lock._resource_id = name
+        try:
+            self.lock.acquire()
+        except LockNotAcquiredError:
+            self.lock._release_code = None  # it would refuse a second try
+            return False
+        return True
+
+    take_over = acquire
+
+    def release(self) -> None:
+        self.lock.release()
+
+
+class ByHand:
+    """What tutorials have: a put where there is no record or a lapsed one, an update to refresh, a delete to release.
+
+    Nothing says whose the lock is: a late holder refreshes and releases its successor's.
+    """
+
+    key_names = ("name",)
+    held: str
+
+    def __init__(self, endpoint: Endpoint, table: str, lease_seconds: int) -> None:
+        self.records = _session().resource("dynamodb", endpoint_url=endpoint.url, config=CONFIG).Table(table)
+        self.client = self.records.meta.client
+        self.lease_seconds = lease_seconds
+
+    def acquire(self, name: str) -> bool:
+        now = int(time.time())
+        self.held = name
+        try:
+            self.records.put_item(
+                Item={"name": name, "expires_at": now + self.lease_seconds},
+                ConditionExpression=Attr("name").not_exists() | Attr("expires_at").lte(now),
+            )
+        except self.client.exceptions.ConditionalCheckFailedException:
+            return False
+        return True
+
+    take_over = acquire
+
+    def refresh(self) -> None:
+        self.records.update_item(
+            Key={"name": self.held},
+            UpdateExpression="SET expires_at = :until",
+            ExpressionAttributeValues={":until": int(time.time()) + self.lease_seconds},
+        )
+
+    def release(self) -> None:
+        self.records.delete_item(Key={"name": self.held})
+
+
+def _session() -> boto3.Session:
+    return boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION)
+
+
+CONTENDERS: dict[str, type[Contender]] = {
+    "ours": Ours,
+    "python-dynamodb-lock": JavaPort,
+    "dynamo-dlm": Dlm,
+    "by hand": ByHand,
+}
+
+
+@dataclass(frozen=True)
+class Count:
+    """What one step took: no requests where the library doesn't have it."""
+
+    step: str
+    by: str
+    requests: Counter[str]
+    read_units: float
+    write_units: float
+    seconds: float
+
+    @property
+    def figures(self) -> tuple[float, float, float]:
+        return self.requests.total(), self.read_units, self.write_units
+
+
+def count_all(endpoint: Endpoint, prefix: str) -> list[Count]:
+    """Counts the steps of a lock that is held, and then of those whose holders died meanwhile."""
+    tables = {name: f"{prefix}-{name.replace(' ', '-')}" for name in CONTENDERS}
+    for name, contender in CONTENDERS.items():
+        create_table(endpoint, tables[name], contender.key_names)
+        assert contender(endpoint, tables[name], DEAD_LEASE_SECONDS).acquire("dead")
+    died_at = time.monotonic()
+    counts = [count for name, table in tables.items() for count in count_held(endpoint, table, name)]
+    time.sleep(max(0.0, died_at + LAPSE_SECONDS - time.monotonic()))
+    return counts + [count_lapsed(endpoint, table, name) for name, table in tables.items()]
+
+
+def create_table(endpoint: Endpoint, table: str, key_names: Sequence[str]) -> None:
+    types = {"concurrency_id": "N"}
+    endpoint.client("dynamodb").create_table(
+        TableName=table,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": types.get(name, "S")} for name in key_names],
+        KeySchema=[
+            {"AttributeName": name, "KeyType": kind} for name, kind in zip(key_names, ("HASH", "RANGE"), strict=False)
+        ],
+    )
+
+
+def count_held(endpoint: Endpoint, table: str, name: str) -> Iterator[Count]:
+    holder, other = (CONTENDERS[name](endpoint, table, LEASE_SECONDS) for _ in range(2))
+    meter = Meter(holder.client, other.client)
+
+    def acquire() -> None:
+        assert holder.acquire("lock")
+
+    def find_taken() -> None:
+        assert not other.acquire("lock")
+
+    yield count("acquire", name, meter, acquire)
+    yield count("found taken", name, meter, find_taken)
+    yield count("refresh", name, meter, holder.refresh or (lambda: None))
+    yield count("release", name, meter, holder.release)
+    assert other.acquire("lock"), f"{name}: it wasn't released"
+
+
+def count_lapsed(endpoint: Endpoint, table: str, name: str) -> Count:
+    contender = CONTENDERS[name](endpoint, table, LEASE_SECONDS)
+
+    def take_over() -> None:
+        assert contender.take_over("dead")
+
+    return count("take over", name, Meter(contender.client), take_over)
+
+
+def count(step: str, name: str, meter: Meter, run: Callable[[], None]) -> Count:
+    meter.reset()
+    started = time.monotonic()
+    run()
+    seconds = time.monotonic() - started
+    return Count(step, name, meter.requests.copy(), meter.read_units, meter.write_units, seconds)
+
+
+def check(counts: Sequence[Count]) -> None:
+    """Raises AssertionError where ours aren't exactly what they have to be."""
+    ours = {count.step: count for count in counts if count.by == "ours"}
+    for step in STEPS:
+        assert ours[step].figures == EXPECTED, (
+            f"{step}: {ours[step].figures} requests, read units and write units, expected {EXPECTED};"
+            f" it sent {dict(ours[step].requests)}"
+        )
+
+
+def report(counts: Sequence[Count]) -> Table:
+    table = Table(title="What the steps of a lock take", title_justify="left", title_style="bold")
+    table.add_column("")
+    table.add_column("by")
+    table.add_column("requests", no_wrap=True)
+    for heading in ("read\nunits", "write\nunits", "waits"):
+        table.add_column(heading, justify="right")
+    for step in STEPS:
+        for each in (each for each in counts if each.step == step):
+            ours = each.by == "ours"
+            requests = "\n".join(f"{times} {name}" for name, times in sorted(each.requests.items()))
+            table.add_row(
+                step if ours else "",
+                each.by,
+                requests or "has none",
+                f"{each.read_units:g}" if requests else "",
+                f"{each.write_units:g}" if requests else "",
+                "a lease" if each.seconds >= DEAD_LEASE_SECONDS else "",
+                style="bold" if ours else "",
+                end_section=each.by == list(CONTENDERS)[-1],
+            )
+    return table
+
+
+FOOTNOTE = f"""\
+[dim]Taken over is the lock of a holder that died {LAPSE_SECONDS} s before, with a lease of {DEAD_LEASE_SECONDS} s: \
+it lapsed by every clock. python-dynamodb-lock goes by none: it looks at the record until that hasn't changed for a \
+lease, here {HEARTBEATS_A_LEASE} times a lease, as it does by default (5 s and 30 s). Its refresh is what its thread \
+sends.
+
+Found taken: ours and python-dynamodb-lock's know by whom. By hand is what tutorials have, a put under a condition, \
+and a release and a refresh under none.[/]
+"""
+
+
+def main() -> None:
+    with (
+        TemporaryDirectory(prefix="teller-") as folder,
+        running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
+    ):
+        counts = count_all(endpoint, "locks")
+    console.print(report(counts))
+    console.print(FOOTNOTE)
+    check(counts)
+    console.print("[green]Ours are what they have to be: one request and one write unit for each.[/]")
+
+
+if __name__ == "__main__":
+    main()

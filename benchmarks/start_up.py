@@ -1,0 +1,151 @@
+"""How long a cold start takes to import the function, its clients made: Teller's against stock Powertools'.
+
+Each run is a process of its own, with a Lambda function's environment variables; the three programs take turns, so
+that whatever else the machine does meets all of them alike.
+"""
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from tools.local_aws.server import PROJECT, REGION
+
+RUNS = 15
+GOAL = 0.55
+PROGRAMS_FOLDER = Path(__file__).parent / "programs"
+STOCK = "stock_function"
+PROGRAMS = {
+    "app": "Teller's process_transactions",
+    STOCK: "stock Powertools, boto3 table",
+    "only_a_client": "a botocore client alone",
+}
+"""Modules, and what they are called here."""
+
+console = Console(highlight=False)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Medians over the runs."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+def main() -> None:
+    with TemporaryDirectory(prefix="teller-") as folder:
+        environment = lambda_environment() | {"PYTHONPYCACHEPREFIX": folder}
+        warm_up(environment)
+        console.print(f"Starting each program {RUNS} times, all bytecode cached")
+        console.print(report("Start-up, all bytecode cached", measure(environment)))
+        console.print()
+        forget_third_party_bytecode(Path(folder))
+        console.print(f"Starting each program {RUNS} times, only Python's own bytecode cached")
+        bare = environment | {"PYTHONDONTWRITEBYTECODE": "1"}
+        console.print(report("Start-up, only Python's own bytecode cached", measure(bare)))
+        console.print("[dim]So starts a layer that is built without .pyc files: Lambda can't write them there.[/]")
+
+
+def lambda_environment() -> dict[str, str]:
+    """As on Lambda, so that nothing is left out because it runs elsewhere: Powertools turns its Tracer off then."""
+    layers = [PROJECT / "layers" / name for name in ("conditional_writes", "ledger")]
+    path = [PROJECT / "functions" / "process_transactions", *layers]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "POWERTOOLS_", "PYTHON"))}
+    return kept | {
+        "PYTHONPATH": os.pathsep.join(map(str, path)),
+        "LAMBDA_TASK_ROOT": str(path[0]),
+        "_X_AMZN_TRACE_ID": "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1",
+        "AWS_LAMBDA_FUNCTION_NAME": "process-transactions",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "512",
+        "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+        "AWS_EXECUTION_ENV": "AWS_Lambda_python3.13",
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_SESSION_TOKEN": "test",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "POWERTOOLS_SERVICE_NAME": "teller",
+        "POWERTOOLS_METRICS_NAMESPACE": "Teller",
+        "ACCOUNTS_TABLE": "accounts",
+        "JOURNAL_TABLE": "journal",
+        "QUEUE_URL": f"https://sqs.{REGION}.amazonaws.com/000000000000/transactions",
+        "DEAD_LETTER_QUEUE_URL": f"https://sqs.{REGION}.amazonaws.com/000000000000/dead-letters",
+        "MAX_RECEIVE_COUNT": "6",
+    }
+
+
+def warm_up(environment: Mapping[str, str]) -> None:
+    """Has Python write the bytecode of all that is imported, and the system read the files."""
+    for module in PROGRAMS:
+        start(module, environment)
+
+
+def forget_third_party_bytecode(bytecode: Path) -> None:
+    """Leaves the standard library's, which the runtime brings along; the folder has whole paths under it."""
+    for folder in (PROJECT, Path(sysconfig.get_path("purelib"))):
+        shutil.rmtree(bytecode / folder.relative_to(folder.anchor), ignore_errors=True)
+
+
+def measure(environment: Mapping[str, str]) -> dict[str, Times]:
+    """Medians of each program, by module. The first round is dropped."""
+    rounds = [
+        {module: start(module, environment) for module in PROGRAMS}
+        for _ in track(range(RUNS + 1), "", console=console, transient=True, disable=not console.is_terminal)
+    ][1:]
+    return {
+        module: Times(
+            statistics.median(times[module].seconds for times in rounds),
+            statistics.median(times[module].cpu_seconds for times in rounds),
+        )
+        for module in PROGRAMS
+    }
+
+
+def start(module: str, environment: Mapping[str, str]) -> Times:
+    finished = subprocess.run(
+        [sys.executable, PROGRAMS_FOLDER / "measure.py", module],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    seconds, cpu_seconds = finished.stdout.split()[-2:]
+    return Times(float(seconds), float(cpu_seconds))
+
+
+def report(title: str, measured: dict[str, Times]) -> Table:
+    table = Table(title=f"{title}: medians of {RUNS}", title_justify="left", title_style="bold")
+    table.add_column("importing")
+    for name in ("ms", "of stock", "CPU ms", "of stock", f"≤ {GOAL}"):
+        table.add_column(name, justify="right")
+    stock = measured[STOCK]
+    for module, times in measured.items():
+        ratio, cpu_ratio = times.seconds / stock.seconds, times.cpu_seconds / stock.cpu_seconds
+        table.add_row(
+            PROGRAMS[module],
+            f"{times.seconds * 1000:.0f}",
+            f"{ratio:.2f}",
+            f"{times.cpu_seconds * 1000:.0f}",
+            f"{cpu_ratio:.2f}",
+            goal(max(ratio, cpu_ratio)) if module == "app" else "",
+            style="bold" if module == "app" else "",
+        )
+    return table
+
+
+def goal(ratio: float) -> str:
+    """`ratio` is the worse of the two: on a busy machine the clock alone is sometimes kind by accident."""
+    return "[green]✓[/]" if ratio <= GOAL else "[red]✗[/]"

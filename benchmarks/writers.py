@@ -1,0 +1,241 @@
+"""The same job on the same item: with our versioned items, with PynamoDB's, and by hand with boto3.
+
+Each writer creates an order under its key, adds 1 to its count as a read-modify-write under its version, and deletes
+it as it was loaded. `between` is called between each read and its write: a benchmark's place for another writer.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+from unittest import mock
+
+import boto3
+from boto3.dynamodb.conditions import Attr
+from pynamodb.attributes import ListAttribute, MapAttribute, NumberAttribute, UnicodeAttribute, VersionAttribute
+from pynamodb.exceptions import PutError
+from pynamodb.models import Model
+
+from benchmarks.stock import CONFIG
+from conditional_writes import VersionedItem, VersionedTable, dynamodb_client
+from tools.local_aws.server import REGION, Endpoint
+
+ORDER: dict[str, Any] = {
+    "status": "OPEN",
+    "customer_id": "customer-20417",
+    "email": "jane.doe@example.com",
+    "note": "Please leave it with the neighbours if nobody is at home",
+    "currency": "EUR",
+    "total": Decimal("149.95"),
+    "tax": Decimal("23.94"),
+    "count": 0,
+    "address": {"street": "12 Harbour Road", "city": "Rotterdam", "postcode": "3011 AB", "country": "NL"},
+    "labels": ["gift", "express", "fragile"],
+}
+"""Beside its key, `order_id`, and its version: some 280 bytes in all, and 45 more for our `cw:version_id`."""
+
+type Writer = Ours | PynamoDB | Resource
+type Step = Callable[[], None]
+
+
+def nothing() -> None:
+    """No other writer."""
+
+
+class Ours:
+    """`conditional_writes.VersionedTable`: writes what changed, and plans again from what the refusal hands back."""
+
+    def __init__(self, endpoint: Endpoint, table: str) -> None:
+        with mock.patch.dict("os.environ", endpoint.environment):
+            self.client = dynamodb_client()
+        self.orders = VersionedTable(self.client, table, "order_id")
+
+    def create(self, order_id: str) -> None:
+        self.orders.save({"order_id": order_id, **ORDER})
+
+    def add_one(self, order_id: str, between: Step = nothing) -> None:
+        def change(order: VersionedItem | None) -> VersionedItem:
+            assert order is not None
+            between()
+            return order | {"count": order["count"] + 1}
+
+        self.orders.modify(order_id, change=change)
+
+    def load(self, order_id: str) -> Any:
+        return self.orders.load(order_id)
+
+    def delete(self, order: Any) -> None:
+        self.orders.delete(order)
+
+
+class ReadingAgain:
+    """The loop of those who write it themselves: after a conflict they read the item again, at once."""
+
+    def add_one(self, order_id: str, between: Step = nothing) -> None:
+        conflicts = 0
+        while not self.try_once(order_id, between):
+            conflicts += 1
+            self.pause(conflicts)
+
+    def pause(self, conflicts: int) -> None:
+        """None."""
+
+
+class PynamoDB(ReadingAgain):
+    """A model with a `VersionAttribute`, its decimals floats: it has no others. `save` puts the whole item."""
+
+    def __init__(self, endpoint: Endpoint, table: str) -> None:
+        self.Order = order_model(endpoint, table)
+        # Not public; all its requests go through this botocore client, and so through its events.
+        self.client = self.Order._get_connection().connection.client
+
+    def create(self, order_id: str) -> None:
+        order = {name: float(value) if isinstance(value, Decimal) else value for name, value in ORDER.items()}
+        self.Order(order_id, **order).save()
+
+    def try_once(self, order_id: str, between: Step) -> bool:
+        order = self.load(order_id)
+        between()
+        order.count += 1
+        try:
+            order.save()
+        except PutError as error:
+            if error.cause_response_code != "ConditionalCheckFailedException":
+                raise
+            return False
+        return True
+
+    def load(self, order_id: str) -> Any:
+        return self.Order.get(order_id, consistent_read=True)
+
+    def delete(self, order: Any) -> None:
+        order.delete()
+
+
+def order_model(endpoint: Endpoint, table: str) -> Any:
+    """A class of its own for each table: a model has its table and its endpoint in its Meta."""
+
+    class Address(MapAttribute):
+        street = UnicodeAttribute()
+        city = UnicodeAttribute()
+        postcode = UnicodeAttribute()
+        country = UnicodeAttribute()
+
+    class Order(Model):
+        class Meta:
+            table_name = table
+            host = endpoint.url
+            region = REGION
+            aws_access_key_id = "test"
+            aws_secret_access_key = "test"
+
+        order_id = UnicodeAttribute(hash_key=True)
+        status = UnicodeAttribute()
+        customer_id = UnicodeAttribute()
+        email = UnicodeAttribute()
+        note = UnicodeAttribute()
+        currency = UnicodeAttribute()
+        total = NumberAttribute()
+        tax = NumberAttribute()
+        count = NumberAttribute()
+        address = Address()
+        labels = ListAttribute(of=UnicodeAttribute)
+        version = VersionAttribute()
+
+    return Order
+
+
+UPDATE = {
+    "UpdateExpression": "SET #count = :count, version = :next_version",
+    "ConditionExpression": "version = :version",
+    "ExpressionAttributeNames": {"#count": "count"},  # a reserved word
+}
+
+
+class Resource(ReadingAgain):
+    """boto3's resource by hand: updates the one attribute, with its expressions written out, as in DynamoDB's guide.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/BestPractices_OptimisticLocking.html
+    """
+
+    def __init__(self, endpoint: Endpoint, table: str) -> None:
+        self.table = table
+        session = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION)
+        self.orders = session.resource("dynamodb", endpoint_url=endpoint.url, config=CONFIG).Table(table)
+        self.client = self.orders.meta.client
+
+    def create(self, order_id: str) -> None:
+        order = {"order_id": order_id, "version": 1, **ORDER}
+        self.orders.put_item(Item=order, ConditionExpression=Attr("order_id").not_exists())
+
+    def try_once(self, order_id: str, between: Step) -> bool:
+        order = self.load(order_id)
+        between()
+        try:
+            self.write(order)
+        except self.client.exceptions.ConditionalCheckFailedException:
+            return False
+        return True
+
+    def load(self, order_id: str) -> Any:
+        return self.orders.get_item(Key={"order_id": order_id}, ConsistentRead=True)["Item"]
+
+    def write(self, order: Any) -> None:
+        count, version = order["count"] + 1, order["version"]
+        values = {":count": count, ":version": version, ":next_version": version + 1}
+        self.orders.update_item(Key={"order_id": order["order_id"]}, ExpressionAttributeValues=values, **UPDATE)
+
+    def delete(self, order: Any) -> None:
+        same_version = Attr("version").eq(order["version"])
+        self.orders.delete_item(Key={"order_id": order["order_id"]}, ConditionExpression=same_version)
+
+
+class BackingOff(Resource):
+    """Pauses before it reads again, as botocore's own retries do for DynamoDB: full jitter over 25 ms, doubling."""
+
+    def pause(self, conflicts: int) -> None:
+        time.sleep(random.uniform(0, min(1, 0.025 * 2 ** (conflicts - 1))))
+
+
+class PuttingResource(Resource):
+    """boto3's resource by hand: puts the whole item, under a condition made with `Attr`, as most posts show it."""
+
+    def write(self, order: Any) -> None:
+        version = order["version"]
+        order = order | {"count": order["count"] + 1, "version": version + 1}
+        self.orders.put_item(Item=order, ConditionExpression=Attr("version").eq(version))
+
+
+class Client(Resource):
+    """botocore's client by hand, the item left in DynamoDB's types: what the two requests take, and nothing else."""
+
+    def __init__(self, endpoint: Endpoint, table: str) -> None:
+        super().__init__(endpoint, table)
+        session = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION)
+        self.client = session.client("dynamodb", endpoint_url=endpoint.url, config=CONFIG)
+
+    def load(self, order_id: str) -> Any:
+        key = {"order_id": {"S": order_id}}
+        return self.client.get_item(TableName=self.table, Key=key, ConsistentRead=True)["Item"]
+
+    def write(self, order: Any) -> None:
+        count, version = int(order["count"]["N"]) + 1, int(order["version"]["N"])
+        numbers = {":count": count, ":version": version, ":next_version": version + 1}
+        self.client.update_item(
+            TableName=self.table,
+            Key={"order_id": order["order_id"]},
+            ExpressionAttributeValues={name: {"N": str(number)} for name, number in numbers.items()},
+            **UPDATE,
+        )
+
+
+def create_table(endpoint: Endpoint, table: str) -> None:
+    client = endpoint.client("dynamodb")
+    client.create_table(
+        TableName=table,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "order_id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "order_id", "KeyType": "HASH"}],
+    )
+    client.get_waiter("table_exists").wait(TableName=table, WaiterConfig={"Delay": 1})

@@ -1,0 +1,35 @@
+"""Money: exact decimals, in the range of DynamoDB's numbers. Nothing is ever rounded in silence."""
+
+from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
+
+EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, Overflow, Underflow])
+"""Arithmetic with DynamoDB's numbers: 38 digits, 1E-130 to 9.9E+125. An inexact result raises.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html
+"""
+
+
+def exact(field: str, number: Decimal) -> Decimal:
+    """The number without trailing zeros. Raises ValueError, which names `field`, if DynamoDB can't hold the number."""
+    if not number.is_finite():
+        raise ValueError(f"{field}: expected a finite decimal number")
+    significant = len("".join(map(str, number.as_tuple().digits)).strip("0"))
+    if significant > EXACT.prec:
+        raise ValueError(f"{field}: {significant} digits, expected at most {EXACT.prec}")
+    out_of_range = ValueError(f"{field}: expected a number between 1E{EXACT.Emin} and 9.9E+{EXACT.Emax}")
+    if number and not EXACT.Emin <= number.adjusted() <= EXACT.Emax:
+        raise out_of_range
+    shortest = normalized(number)
+    if int(shortest.as_tuple().exponent) < EXACT.Emin:
+        raise out_of_range
+    return shortest
+
+
+def normalized(number: Decimal) -> Decimal:
+    """`100.00` as `1E+2`; `-0` as `0`."""
+    return EXACT.normalize(number) if number else Decimal(0)
+
+
+def format_decimal(number: Decimal) -> str:
+    """`100.00`, `1E+2` and `100` as `100`; `-0` as `0`."""
+    return format(normalized(number), "f")

@@ -1,0 +1,65 @@
+"""Why a message isn't decided: never, with a reason code, or not yet."""
+
+from enum import StrEnum
+from typing import ClassVar
+
+
+class ReasonCode(StrEnum):
+    """Why a message is in the dead-letter queue, for machines: its message attribute `reason_code`.
+
+    The attribute `reason` beside it is a sentence for people.
+    """
+
+    INVALID_MESSAGE = "INVALID_MESSAGE"
+    """The body isn't a message of its queue: not JSON, a field missing, unknown, or out of its range."""
+    PAYLOAD_CHANGED = "PAYLOAD_CHANGED"
+    """The transaction id was used before on one of the accounts, with another payload."""
+    UNKNOWN_ACCOUNT = "UNKNOWN_ACCOUNT"
+    """The message waited for its account through all its deliveries, and the account was never opened."""
+    RETRIES_EXHAUSTED = "RETRIES_EXHAUSTED"
+    """The last delivery failed, too: AWS gave no answer, or no time was left. The message may be healthy."""
+    NOT_A_MAP = "NOT_A_MAP"
+    """The profile has an entry at the message's path, or on the way there, and the message expects a map."""
+    NOT_AN_ENTRY = "NOT_AN_ENTRY"
+    """The profile has a map with entries of its own under one of the message's names."""
+    ITEM_TOO_LARGE = "ITEM_TOO_LARGE"
+    """The profile has no room for the message's entries."""
+
+
+class Refusal(Exception):
+    """No delivery can ever process the message: it is dead, with this code. The text is a sentence for people."""
+
+    code: ClassVar[ReasonCode]
+
+
+class InvalidMessage(Refusal):
+    """The body isn't a valid message: the text says which field is wrong, and what was expected.
+
+    The text has at most 300 characters, and may quote the producer's.
+    """
+
+    code = ReasonCode.INVALID_MESSAGE
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason if len(reason) <= 300 else f"{reason[:300]}…")
+
+
+class PayloadChanged(Refusal):
+    """The transaction id was used before on one of its accounts, with another payload: the text names the fields."""
+
+    code = ReasonCode.PAYLOAD_CHANGED
+
+
+class NotYet(Exception):
+    """The message can't be decided yet: what it refers to may still be on its way, so nothing is recorded.
+
+    If it never comes, the message is dead with this code in the end.
+    """
+
+    code: ClassVar[ReasonCode]
+
+
+class UnknownAccount(NotYet):
+    """No such account has been opened."""
+
+    code = ReasonCode.UNKNOWN_ACCOUNT

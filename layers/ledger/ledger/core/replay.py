@@ -1,0 +1,173 @@
+"""The journal replay: each decision made again, in version order, and compared with what the journal records.
+
+Pure functions. Of a transfer's other side the replay knows the journal entry, and the account as it is now. If that
+leaves open what the other account was at the time, every state that it can have had is accepted. Whether a payer had
+the money is judged on the payer's own side.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Context as DecimalContext
+from decimal import Decimal
+from itertools import product
+
+from msgspec import Struct, ValidationError
+from msgspec.structs import replace
+
+from ledger.core.accounts import Account, AccountStatus
+from ledger.core.decisions import Decision, Status
+from ledger.core.journal import JournalEntry, Outcome
+from ledger.core.money import EXACT, format_decimal
+from ledger.core.refusals import NotYet
+from ledger.core.transaction_types import TRANSACTION_TYPES, from_payload
+from ledger.core.transaction_types.base import Context, EntryId, TransactionMessage
+
+
+class Mismatch(Struct, frozen=True):
+    """A difference: `what` is wrong at which `version` of the account (0: the account as a whole), and a sentence."""
+
+    account_id: str
+    what: str
+    version: int
+    sentence: str
+
+    def is_like(self, other: "Mismatch") -> bool:
+        """The same difference, however far the account has moved on in between."""
+        return (self.account_id, self.what, self.version) == (other.account_id, other.what, other.version)
+
+
+class OtherSide(Struct, frozen=True):
+    """The other account of a transfer, as it is now, and its journal entry of the transfer; None if there is none."""
+
+    account: Account | None
+    entry: JournalEntry | None
+
+
+type OtherSides = Mapping[str, OtherSide]
+"""By transaction id."""
+
+
+def other_account_id(entry: JournalEntry) -> str | None:
+    """The other account of the entry's transaction. None if there is no other, or the request can't be read."""
+    message_type = TRANSACTION_TYPES.get(str(entry.request.get("type")))
+    sides = [entry.request.get(field) for field in message_type.account_fields] if message_type else []
+    return next((side for side in sides if isinstance(side, str) and side != entry.account_id), None)
+
+
+def mismatches(account: Account, entries: Iterable[JournalEntry], other_sides: OtherSides) -> Iterator[Mismatch]:
+    """All that is wrong with the account and its journal. `entries`, in any order, were read after the account."""
+    by_version: dict[int, list[JournalEntry]] = defaultdict(list)
+    by_id: dict[EntryId, JournalEntry | None] = {}
+    for entry in entries:
+        by_id[EntryId(entry.account_id, entry.transaction_id)] = entry
+        by_version[entry.outcome.account_version].append(entry)
+    yield from _wrong_versions(account, by_version)
+    replayed: Account | None = None
+    for version in range(1, account.version + 1):
+        if len(by_version[version]) != 1:
+            return  # was reported, and from here on nobody knows what the account was like
+        [entry] = by_version[version]
+        try:
+            message = from_payload(entry.request)
+        except (ValidationError, KeyError, TypeError) as error:
+            yield _mismatch(entry, "unreadable entry", f"its request: {error}")
+            return
+        yield from _wrong_decision(entry, message, replayed, other_sides, Context(by_id))
+        replayed = message.next_account(replayed, _as_recorded(entry.outcome))
+    if replayed != account:
+        sentence = f"the account is {account}, its journal gives {replayed}"
+        yield Mismatch(account.account_id, "changed account", 0, sentence)
+
+
+def _as_recorded(outcome: Outcome) -> Decision:
+    """The decision that the entry says was made, right or wrong: so one wrong decision isn't reported twice."""
+    reason = None if outcome.status == Status.POSTED else outcome.reason or outcome.status
+    return Decision(outcome.amount, outcome.balance_after, reason)
+
+
+def _wrong_versions(account: Account, by_version: Mapping[int, Sequence[JournalEntry]]) -> Iterator[Mismatch]:
+    expected = range(1, account.version + 1)
+    for version in expected:
+        if version not in by_version:
+            sentence = f"the account is at version {account.version}, and this one has no entry"
+            yield Mismatch(account.account_id, "missing entry", version, sentence)
+    for version, entries in sorted(by_version.items()):
+        if version not in expected:
+            yield _mismatch(entries[0], "entry beyond", f"the account is at version {account.version}")
+        elif len(entries) > 1:
+            names = ", ".join(entry.transaction_id for entry in entries)
+            yield _mismatch(entries[0], "entries twice", f"of one version are {names}")
+
+
+def _mismatch(entry: JournalEntry, what: str, sentence: str) -> Mismatch:
+    version = entry.outcome.account_version
+    return Mismatch(entry.account_id, what, version, f"version {version}, {entry.transaction_id}: {sentence}")
+
+
+def _wrong_decision(
+    entry: JournalEntry,
+    message: TransactionMessage,
+    before: Account | None,
+    other_sides: OtherSides,
+    context: Context,
+) -> Iterator[Mismatch]:
+    if EntryId(entry.account_id, entry.transaction_id) not in message.entry_ids:
+        of = f"{message.transaction_id} on {' and '.join(message.account_ids)}"
+        yield _mismatch(entry, "wrong request", f"its request is that of {of}")
+        return
+    others: Iterable[Account | None] = [None]
+    if len(message.account_ids) > 1:
+        other = other_sides.get(entry.transaction_id)
+        if other is None or other.account is None or other.entry is None:
+            yield _mismatch(entry, "one-sided transfer", f"on {other_account_id(entry)} there is no entry of it")
+            return
+        yield from _unlike_sides(entry, other.entry)
+        others = _possible_others(other.account, other.entry.outcome)
+    expected = {_decided(message, entry.account_id, before, other, context) for other in others}
+    if _shown(entry.outcome) not in expected:
+        sentence = f"it is {_shown(entry.outcome)}, expected {' or '.join(sorted(expected))}"
+        yield _mismatch(entry, "wrong decision", sentence)
+
+
+def _unlike_sides(one: JournalEntry, other: JournalEntry) -> Iterator[Mismatch]:
+    mine, theirs = one.outcome, other.outcome
+    same = (one.request, mine.status, mine.reason) == (other.request, theirs.status, theirs.reason)
+    if not same or mine.amount != theirs.amount.copy_negate():
+        yield _mismatch(one, "unlike sides", f"here {_shown(mine)}, on {other.account_id} {_shown(theirs)}")
+
+
+_WIDE = DecimalContext(prec=300)
+"""Enough digits for the difference of any two numbers in DynamoDB."""
+_NO_LIMIT = Decimal(f"-1E+{EXACT.Emax + 1}")
+
+
+def _possible_others(account: Account, outcome: Outcome) -> Iterator[Account]:
+    """The states that the other account can have had before the transaction.
+
+    Its balance follows from its entry, and its currency never changes. An account that is open now was never closed.
+    Of its limit then nothing is known: one limit refuses every debit, and the other allows every debit.
+    """
+    balance = _WIDE.subtract(outcome.balance_after, outcome.amount)
+    for status, limit in product({AccountStatus.OPEN, account.status}, (balance, _NO_LIMIT)):
+        yield replace(account, balance=balance, status=status, overdraft_limit=limit)
+
+
+def _decided(
+    message: TransactionMessage, account_id: str, before: Account | None, other: Account | None, context: Context
+) -> str:
+    """This account's side of the decision, to be compared with what is recorded."""
+    accounts = [before if name == account_id else other for name in message.account_ids]
+    try:
+        decisions = message.decide(accounts, context)
+    except NotYet:
+        return "nothing: no account was open"
+    decision = decisions[message.account_ids.index(account_id)]
+    return _spelled(decision.status, decision.reason, decision.amount, decision.balance)
+
+
+def _shown(outcome: Outcome) -> str:
+    return _spelled(outcome.status, outcome.reason, outcome.amount, outcome.balance_after)
+
+
+def _spelled(status: str, reason: str | None, amount: Decimal, balance: Decimal) -> str:
+    return f"{status} {format_decimal(amount)}, {f'{reason}, ' if reason else ''}balance {format_decimal(balance)}"

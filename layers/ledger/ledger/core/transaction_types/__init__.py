@@ -1,0 +1,66 @@
+"""The registry of transaction types, from which posting, replay and tests learn; and the decoding of a body."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from ledger.core.decoding import check_time, decode_json
+from ledger.core.refusals import InvalidMessage
+from ledger.core.transaction_types.base import CURRENCY_PATTERN, TransactionMessage
+from ledger.core.transaction_types.charge_interest import ChargeInterest
+from ledger.core.transaction_types.close_account import CloseAccount
+from ledger.core.transaction_types.open_account import OpenAccount
+from ledger.core.transaction_types.set_overdraft_limit import SetOverdraftLimit
+from ledger.core.transaction_types.transaction import Transaction
+from ledger.core.transaction_types.transfer import Transfer
+
+TRANSACTION_TYPES: dict[str, type[TransactionMessage]] = {
+    "open_account": OpenAccount,
+    "transaction": Transaction,
+    "transfer": Transfer,
+    "set_overdraft_limit": SetOverdraftLimit,
+    "close_account": CloseAccount,
+    "charge_interest": ChargeInterest,
+}
+"""By the `type` in a message. A body without a `type` is a `transaction`."""
+
+
+def decode(body: str) -> TransactionMessage:
+    """The transaction in a message's body. Raises InvalidMessage."""
+    envelope = decode_json(body, _envelope_decoder)
+    if envelope.type not in _decoders:
+        raise InvalidMessage(f"type: got {envelope.type[:40]!r}, expected one of {', '.join(_decoders)}")
+    message = decode_json(body, _decoders[envelope.type], _EXPECTATIONS)
+    for field in _NUMBERS:
+        _check_spelling(field, getattr(envelope, field))
+    check_time("occurred_at", message.occurred_at)
+    return message
+
+
+def from_payload(payload: dict[str, Any]) -> TransactionMessage:
+    """The transaction whose `canonical_payload()` this is."""
+    return msgspec.convert(payload, TRANSACTION_TYPES[payload["type"]])
+
+
+_NUMBER = re.compile(rb"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_DECIMAL = 'expected a decimal number, such as "-12.50"'
+_EXPECTATIONS = {
+    "Invalid decimal string": _DECIMAL,
+    f"Expected `str` matching regex {CURRENCY_PATTERN!r}": 'expected three capital letters, such as "EUR"',
+}
+
+_NUMBERS = sorted({field for message_type in TRANSACTION_TYPES.values() for field, _ in message_type.numbers})
+_Envelope: Any = msgspec.defstruct(
+    "_Envelope",
+    [("type", str, "transaction"), *((field, msgspec.Raw, msgspec.Raw(b"0")) for field in _NUMBERS)],
+)
+"""A message's type, and its numbers as the producer spelled them."""
+_envelope_decoder = msgspec.json.Decoder(_Envelope)
+_decoders = {name: msgspec.json.Decoder(message_type) for name, message_type in TRANSACTION_TYPES.items()}
+
+
+def _check_spelling(field: str, raw: msgspec.Raw) -> None:
+    """A JSON number, or the same in a string: Python's Decimal would read `12_50`, too, and digits of any script."""
+    if not _NUMBER.fullmatch(bytes(raw).strip(b'"')):
+        raise InvalidMessage(f"{field}: {_DECIMAL}")

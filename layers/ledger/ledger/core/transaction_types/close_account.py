@@ -1,0 +1,19 @@
+"""Closes an account at balance 0. The account stays: its versions must not begin anew."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ledger.core.accounts import Account, AccountStatus
+from ledger.core.decisions import Decision, RejectionReason, posted, rejected
+from ledger.core.transaction_types.base import AccountMessage, Context
+
+
+class CloseAccount(AccountMessage, frozen=True, tag="close_account"):
+    def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
+        [account] = accounts
+        if account.balance != 0:
+            return (rejected(account, RejectionReason.BALANCE_NOT_ZERO),)
+        return (posted(account),)
+
+    def changes(self) -> Mapping[str, Any]:
+        return {"status": AccountStatus.CLOSED}

@@ -1,0 +1,31 @@
+"""Opens an account, at balance 0."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from ledger.core.accounts import Account, AccountStatus
+from ledger.core.decisions import Decision, RejectionReason, posted, rejected
+from ledger.core.transaction_types.base import AccountMessage, Context, Currency, Range
+
+
+class OpenAccount(AccountMessage, frozen=True, tag="open_account"):
+    numbers = (("overdraft_limit", Range.ZERO_OR_LESS),)
+
+    currency: Currency
+    overdraft_limit: Decimal = Decimal(0)
+
+    def decide(self, accounts: Sequence[Account | None], context: Context) -> tuple[Decision, ...]:
+        [account] = accounts
+        if account is not None:
+            return (rejected(account, RejectionReason.ACCOUNT_EXISTS),)
+        return (posted(self.opened_account()),)
+
+    def opened_account(self) -> Account:
+        return Account(
+            account_id=self.account_id,
+            balance=Decimal(0),
+            overdraft_limit=self.overdraft_limit,
+            currency=self.currency,
+            status=AccountStatus.OPEN,
+            version=0,
+        )

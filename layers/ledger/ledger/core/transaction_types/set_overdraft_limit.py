@@ -1,0 +1,24 @@
+"""Changes an account's overdraft limit."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from ledger.core.accounts import Account
+from ledger.core.decisions import Decision, RejectionReason, posted, rejected
+from ledger.core.transaction_types.base import AccountMessage, Context, Range
+
+
+class SetOverdraftLimit(AccountMessage, frozen=True, tag="set_overdraft_limit"):
+    numbers = (("overdraft_limit", Range.ZERO_OR_LESS),)
+
+    overdraft_limit: Decimal
+
+    def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
+        [account] = accounts
+        if account.balance < self.overdraft_limit:
+            return (rejected(account, RejectionReason.OVERDRAFT_LIMIT),)
+        return (posted(account),)
+
+    def changes(self) -> Mapping[str, Any]:
+        return {"overdraft_limit": self.overdraft_limit}

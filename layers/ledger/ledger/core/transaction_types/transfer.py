@@ -1,0 +1,36 @@
+"""Moves an amount from one account to another: both sides are posted, or both are rejected."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from ledger.core.accounts import Account
+from ledger.core.decisions import Decision, RejectionReason, moved, rejected
+from ledger.core.decoding import Id
+from ledger.core.transaction_types.base import Context, Range, TransactionMessage
+
+
+class Transfer(TransactionMessage, frozen=True, tag="transfer"):
+    account_fields = ("from_account_id", "to_account_id")
+    numbers = (("amount", Range.ABOVE_ZERO),)
+
+    from_account_id: Id
+    to_account_id: Id
+    amount: Decimal
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.to_account_id == self.from_account_id:
+            raise ValueError("to_account_id: expected another account than from_account_id")
+
+    def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
+        """If both sides have a reason to be rejected, the payer's counts."""
+        payer, payee = accounts
+        if payer.currency != payee.currency:
+            return _both_rejected(payer, payee, RejectionReason.CURRENCY_MISMATCH)
+        debit, credit = moved(payer, self.amount.copy_negate()), moved(payee, self.amount)
+        reason = debit.reason or credit.reason
+        return _both_rejected(payer, payee, reason) if reason else (debit, credit)
+
+
+def _both_rejected(payer: Account, payee: Account, reason: str) -> tuple[Decision, Decision]:
+    return rejected(payer, reason), rejected(payee, reason)

@@ -1,0 +1,103 @@
+"""A transaction decided once: Powertools' idempotency, with the journal entry as its record."""
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
+from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyValidationError
+from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import STATUS_CONSTANTS, DataRecord
+from aws_lambda_powertools.utilities.idempotency.serialization.custom_dict import CustomDictSerializer
+
+from ledger.core.journal import JournalEntry, Outcome
+from ledger.core.money import format_decimal
+from ledger.core.refusals import PayloadChanged
+from ledger.core.transaction_types.base import EntryId
+from workers.staged_record import StagedRecord
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.idempotency import IdempotentHookFunction
+
+
+class Decided(NamedTuple):
+    """The transaction's outcome. `payload_hash` belongs into its journal entry; None if the outcome is replayed."""
+
+    outcome: Outcome
+    payload_hash: str | None
+
+
+def decide_once(
+    entry_id: EntryId, request: dict[str, Any], existing: JournalEntry | None, decide: Callable[[], Outcome]
+) -> Decided:
+    """The outcome in the existing journal entry, or that of `decide`, whose errors pass through.
+
+    Raises PayloadChanged if the existing entry is of another request.
+    """
+    record = StagedRecord(_completed_record(existing) if existing else None)
+
+    def decide_now(*, transaction: dict[str, Any]) -> Outcome:
+        return decide()
+
+    once = idempotent_function(
+        decide_now,
+        data_keyword_argument="transaction",
+        persistence_store=record,
+        config=_CONFIG,
+        output_serializer=_OUTCOMES,
+        key_prefix="journal",
+    )
+    try:
+        outcome: Outcome = once(transaction={"key": entry_id, "payload": request})
+    except IdempotencyValidationError:
+        assert existing is not None, "only an existing record has another payload"
+        raise _payload_changed(existing, request) from None
+    return Decided(outcome, record.completed.payload_hash if record.completed else None)
+
+
+def _completed_record(entry: JournalEntry) -> DataRecord:
+    """The entry as Powertools' completed idempotency record. It doesn't expire."""
+    return DataRecord(
+        idempotency_key=f"{entry.account_id}#{entry.transaction_id}",
+        status=STATUS_CONSTANTS["COMPLETED"],
+        response_data=json.dumps(_outcome_to_json(entry.outcome)),
+        payload_hash=entry.payload_hash,
+    )
+
+
+def _payload_changed(existing: JournalEntry, request: dict[str, Any]) -> PayloadChanged:
+    names = sorted(existing.request.keys() | request.keys())
+    different = [name for name in names if existing.request.get(name) != request.get(name)]
+    return PayloadChanged(
+        f"transaction_id: {existing.transaction_id!r} was used before on account {existing.account_id!r}"
+        f" with another {', '.join(different)}"
+    )
+
+
+def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "amount": format_decimal(outcome.amount),
+        "balance_after": format_decimal(outcome.balance_after),
+        "account_version": outcome.account_version,
+        "posted_at": outcome.posted_at,
+    }
+
+
+def _outcome_from_json(fields: dict[str, Any]) -> Outcome:
+    return Outcome(**fields | {"amount": Decimal(fields["amount"]), "balance_after": Decimal(fields["balance_after"])})
+
+
+def _as_replayed(outcome: Outcome, _: DataRecord) -> Outcome:
+    return outcome.as_replayed()
+
+
+_OUTCOMES = CustomDictSerializer(to_dict=cast("Any", _outcome_to_json), from_dict=cast("Any", _outcome_from_json))
+_CONFIG = IdempotencyConfig(
+    event_key_jmespath="key",
+    payload_validation_jmespath="payload",
+    raise_on_no_idempotency_key=True,
+    hash_function="sha256",
+    response_hook=cast("IdempotentHookFunction", _as_replayed),
+)

@@ -1,0 +1,88 @@
+"""Writes the profile updates of a batch: all of one profile in one request, and no profile waits for another."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from msgspec import Struct
+
+from conditional_writes import Deadline, key
+from conditional_writes.client import CONNECTIONS
+from conditional_writes.upserts import REMOVED, ItemTooLarge, MapEntry, NotAMap, NotAnEntry, Upserted, upsert
+from ledger.core.profile_messages import ProfileUpdate
+from ledger.core.refusals import ReasonCode
+from ledger.dispositions import disposition_of
+from workers.batches import Measurement
+from workers.queue_messages import Dead, Done, QueueMessage
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+type ProfilesMessage = QueueMessage[ProfileUpdate]
+
+_MISFITS: dict[type[Exception], ReasonCode] = {
+    NotAMap: ReasonCode.NOT_A_MAP,
+    NotAnEntry: ReasonCode.NOT_AN_ENTRY,
+    ItemTooLarge: ReasonCode.ITEM_TOO_LARGE,
+}
+"""A valid message may still not fit its profile."""
+
+
+class ProfileWritten(Struct, frozen=True):
+    """The message's entries are in its profile, or later ones are."""
+
+    label: ClassVar[str] = "upserted"
+    log_fields: ClassVar[dict[str, object]] = {}
+
+
+class ProfileWriter(NamedTuple):
+    """The table of profiles, and the client that writes it."""
+
+    client: "DynamoDBClient"
+    table: str
+
+    def write(self, messages: Sequence[ProfilesMessage], deadline: Deadline) -> list[Measurement]:
+        """Upserts the entries of each message, in any order, and again without harm: each gets its disposition.
+
+        One request per profile and 100 entries.
+        """
+        profiles: dict[str, list[ProfilesMessage]] = defaultdict(list)
+        for message in messages:
+            profiles[message.decoded.account_id].append(message)
+        with ThreadPoolExecutor(min(len(profiles), CONNECTIONS) or 1) as pool:
+            written = pool.map(lambda of_profile: self._write_profile(of_profile, deadline), profiles.values())
+            upserts = list(itertools.chain.from_iterable(written))
+        return [
+            Measurement("Upserted", sum(upserted.written for upserted in upserts)),
+            Measurement("Superseded", sum(upserted.superseded for upserted in upserts)),
+            Measurement("Conflicts", sum(upserted.conflicts for upserted in upserts)),
+        ]
+
+    def _write_profile(self, messages: Sequence[ProfilesMessage], deadline: Deadline) -> list[Upserted]:
+        """Writes all messages together. If one of them doesn't fit the profile, each is written by itself."""
+        profile = key(self.table, account_id=messages[0].decoded.account_id)
+        entries = [entry for message in messages for entry in map_entries(message.decoded, message.sent_at)]
+        try:
+            upserted = upsert(self.client, profile, entries, deadline=deadline)
+        except tuple(_MISFITS) as misfit:
+            if len(messages) > 1:
+                return [upserted for message in messages for upserted in self._write_profile([message], deadline)]
+            messages[0].disposition = Dead(_MISFITS[type(misfit)], str(misfit))
+        except Exception as error:  # noqa: BLE001 (an error of any type is this profile's alone)
+            for message in messages:
+                message.disposition = disposition_of(message, error)
+        else:
+            for message in messages:
+                message.disposition = Done(ProfileWritten())
+            return [upserted]
+        return []
+
+
+def map_entries(update: ProfileUpdate, sent_at: datetime) -> list[MapEntry]:
+    """The entries and removals of an update. Without `as_of` they count as of the time at which it was sent."""
+    values = update.entries | dict.fromkeys(update.removed, REMOVED)
+    as_of = update.as_of or sent_at
+    return [MapEntry((*update.path, name), value, as_of) for name, value in values.items()]

@@ -1,0 +1,22 @@
+"""Clients of SQS and Lambda, made as quickly as DynamoDB's."""
+
+import functools
+from typing import TYPE_CHECKING
+
+from conditional_writes.client import new_client
+
+if TYPE_CHECKING:
+    from types_boto3_lambda import LambdaClient
+    from types_boto3_sqs import SQSClient
+
+
+def sqs_client() -> "SQSClient":
+    client: SQSClient = new_client("sqs")
+    return client
+
+
+@functools.cache
+def lambda_client() -> "LambdaClient":
+    """Made when it is first needed: a function seldom calls another."""
+    client: LambdaClient = new_client("lambda")
+    return client

@@ -1,0 +1,152 @@
+"""A message from the queue to its end: one object, and its disposition says what becomes of it."""
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+
+class Loggable(Protocol):
+    """What a log line says of a message's content: never its payload."""
+
+    @property
+    def log_fields(self) -> Mapping[str, object]: ...
+
+
+class Outcome(Loggable, Protocol):
+    """What became of a message that is done; `label` is the text of its log line."""
+
+    @property
+    def label(self) -> str: ...
+
+
+class Done(NamedTuple):
+    """The message has had its effect, now or before. It leaves the queue."""
+
+    outcome: Outcome
+
+
+class Again(NamedTuple):
+    """The message goes back to its queue: `reason` is why, a sentence for people.
+
+    It comes back after `delay_seconds`, or, if that is None, after the queue's visibility timeout. If this was its last
+    delivery, it is dead with `code`. `error` is what failed, if anything did.
+    """
+
+    code: StrEnum
+    reason: str
+    delay_seconds: int | None = None
+    error: Exception | None = None
+
+
+class Dead(NamedTuple):
+    """No delivery can process the message: `code` says why for machines, `reason` in a sentence for people."""
+
+    code: StrEnum
+    reason: str
+
+
+type Disposition = Done | Again | Dead
+
+MAXIMUM_REASON_CHARACTERS = 1_000
+
+
+def printable_reason(text: str) -> str:
+    """Control characters and lone surrogates as escapes: a message attribute can't have them, nor a log line.
+
+    At most 1,000 characters.
+    """
+    start = text[:MAXIMUM_REASON_CHARACTERS]
+    escaped = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in start)
+    return escaped[:MAXIMUM_REASON_CHARACTERS]
+
+
+class NotAnSqsRecord(Exception):
+    """A record lacks what SQS always sends: the text names the field, and never quotes its value."""
+
+
+class NotAnSqsEvent(Exception):
+    """The event has no records with ids, so Lambda can't be told which of them failed."""
+
+
+@dataclass(slots=True, eq=False)
+class QueueMessage[Content: Loggable]:
+    """A message of an SQS batch.
+
+    `receive_count` counts its deliveries, this one included. `attributes` are its message attributes, as in the event.
+    `content` is set when its body has been decoded, `disposition` when it is known what becomes of it.
+    """
+
+    message_id: str
+    receipt_handle: str
+    body: str
+    receive_count: int
+    sent_at: datetime
+    attributes: Mapping[str, Any]
+    content: Content | None = None
+    disposition: Disposition | None = None
+
+    @property
+    def decoded(self) -> Content:
+        """The content of a message that was decoded."""
+        assert self.content is not None, f"{self.message_id} hasn't been decoded"
+        return self.content
+
+    @property
+    def delivered_before(self) -> bool:
+        return self.receive_count > 1
+
+
+def message_id_of(record: Any, number: int) -> str:
+    """The id by which Lambda knows this record of the event. Raises NotAnSqsEvent if it has none."""
+    if isinstance(record, dict) and isinstance(record.get("messageId"), str) and record["messageId"]:
+        message_id: str = record["messageId"]
+        return message_id
+    raise NotAnSqsEvent(f"Records[{number}]: expected a record of SQS's, with its messageId")
+
+
+def message_from_record(record: dict[str, Any]) -> QueueMessage[Any]:
+    """The message in a record of an event. Raises NotAnSqsRecord."""
+    for field in ("receiptHandle", "body"):
+        if not isinstance(record.get(field), str):
+            raise NotAnSqsRecord(f"{field}: expected a text")
+    attributes = record.get("attributes")
+    for name, (pattern, expected) in _SYSTEM_ATTRIBUTES.items():
+        value = attributes.get(name) if isinstance(attributes, dict) else None
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise NotAnSqsRecord(f"attributes.{name}: expected {expected}")
+    message_attributes = record.get("messageAttributes", {})
+    if not isinstance(message_attributes, dict) or not all(map(_is_attribute, message_attributes.values())):
+        raise NotAnSqsRecord("messageAttributes: expected objects with a dataType and a stringValue or a binaryValue")
+    return QueueMessage(
+        message_id=record["messageId"],
+        receipt_handle=record["receiptHandle"],
+        body=record["body"],
+        receive_count=int(record["attributes"]["ApproximateReceiveCount"]),
+        sent_at=_EPOCH + timedelta(milliseconds=int(record["attributes"]["SentTimestamp"])),
+        attributes=message_attributes,
+    )
+
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_SYSTEM_ATTRIBUTES = {
+    "ApproximateReceiveCount": (re.compile(r"[1-9][0-9]{0,5}"), 'a number of deliveries, such as "1"'),
+    "SentTimestamp": (re.compile(r"[0-9]{1,14}"), 'milliseconds since 1970, such as "1772280000000"'),
+}
+
+
+def _is_attribute(attribute: Any) -> bool:
+    match attribute:
+        case {"dataType": str(), "binaryValue": str(encoded)}:
+            try:
+                b64decode(encoded, validate=True)
+            except binascii.Error:
+                return False
+            return True
+        case {"dataType": str(), "stringValue": str()}:
+            return True
+    return False

@@ -1,0 +1,79 @@
+"""Sends messages to an SQS queue, in as few requests as it takes."""
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+if TYPE_CHECKING:
+    from types_boto3_sqs import SQSClient
+
+MAXIMUM_MESSAGES = 10
+MAXIMUM_BYTES = 1_048_576
+"""Of one SendMessageBatch: SQS's quotas."""
+TRIES = 3
+LONGEST_PAUSE_SECONDS = 0.5
+
+
+class Message(NamedTuple):
+    """A body, and message attributes as SQS takes them."""
+
+    body: str
+    attributes: Mapping[str, Any] = {}
+
+
+class NotSent(Exception):
+    """A queue refused one or more messages: the text says why."""
+
+
+def send_all(client: "SQSClient", queue_url: str, messages: Sequence[Message]) -> None:
+    """Sends all messages, and sends again what the queue refuses, at most three times in all.
+
+    A message may arrive twice, as on every standard queue. Raises NotSent if the queue still refuses some; the others
+    were sent.
+    """
+    for attempt in range(TRIES):
+        failures = send(client, queue_url, messages)
+        failed = [(message, failure) for message, failure in zip(messages, failures, strict=True) if failure]
+        if not failed:
+            return
+        messages = [message for message, _ in failed]
+        if attempt < TRIES - 1:
+            time.sleep(random.uniform(0, LONGEST_PAUSE_SECONDS))
+    raise NotSent(f"{len(failed)} messages weren't sent in {TRIES} tries: {failed[0][1]}")
+
+
+def send(client: "SQSClient", queue_url: str, messages: Sequence[Message]) -> list[str | None]:
+    """Sends each message once. Returns, in their order, None or why the message was refused.
+
+    If a request got no answer, its messages may have been sent all the same.
+    """
+    failures: list[str | None] = [None] * len(messages)
+    for entries in _requests(messages):
+        try:
+            response = client.send_message_batch(QueueUrl=queue_url, Entries=entries)  # type: ignore[arg-type]
+            failed = {entry["Id"]: entry["Code"] for entry in response.get("Failed", [])}
+        except (BotoCoreError, ClientError) as error:
+            failed = {entry["Id"]: repr(error) for entry in entries}
+        for entry_id, failure in failed.items():
+            failures[int(entry_id)] = failure
+    return failures
+
+
+def _requests(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:
+    entries: list[dict[str, Any]] = []
+    bytes_taken = 0
+    for index, message in enumerate(messages):
+        entry: dict[str, Any] = {"Id": str(index), "MessageBody": message.body}
+        if message.attributes:
+            entry["MessageAttributes"] = message.attributes
+        bytes_needed = len(repr(entry).encode(errors="replace"))  # a little more than SQS counts
+        if entries and (len(entries) == MAXIMUM_MESSAGES or bytes_taken + bytes_needed > MAXIMUM_BYTES):
+            yield entries
+            entries, bytes_taken = [], 0
+        entries.append(entry)
+        bytes_taken += bytes_needed
+    if entries:
+        yield entries

@@ -1,0 +1,181 @@
+"""What was sent, delivered and acknowledged, in order, and what must hold of it: the tables must say so, too.
+
+A message is acknowledged once it is deleted from its queue. One whose invocation gave no answer comes again: until then
+nobody knows what became of it.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal, localcontext
+from typing import Any, NamedTuple
+
+from ledger.core.accounts import Account
+from ledger.core.journal import JournalEntry
+from ledger.core.refusals import InvalidMessage
+from ledger.core.transaction_types import decode, from_payload
+from ledger.core.transaction_types.base import TransactionMessage
+from tests.checkers.books import Books
+from tools.local_aws.queues import DeadLetter
+
+type Entries = Mapping[tuple[str, str], JournalEntry]
+"""By account and transaction id."""
+
+
+class Sent(NamedTuple):
+    """A message, and its first delivery and its acknowledgement: as counted by the history, None where there was none.
+
+    `deliveries` as the queue counts them; `unanswered`: the last one got no answer.
+    """
+
+    number: str
+    body: str
+    sent_at: datetime
+    deliveries: int = 0
+    first_delivered: int | None = None
+    acknowledged: int | None = None
+    unanswered: bool = False
+
+
+class History:
+    """The messages by number, and every letter that was in a dead-letter queue, with its message's number."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, Sent] = {}
+        self.letters: list[tuple[str, DeadLetter]] = []
+        self._now = 0
+
+    def sent(self, number: str, body: str, at: datetime) -> None:
+        self.messages[number] = Sent(number, body, at)
+
+    def delivered(self, number: str) -> Sent:
+        self._now += 1
+        message = self.messages[number]
+        first = self._now if message.first_delivered is None else message.first_delivered
+        return self._change(message, deliveries=message.deliveries + 1, first_delivered=first, unanswered=True)
+
+    def answered(self, number: str, *, acknowledged: bool) -> None:
+        self._now += 1
+        message = self.messages[number]
+        when = self._now if acknowledged and message.acknowledged is None else message.acknowledged
+        self._change(message, acknowledged=when, unanswered=False)
+
+    def _change(self, message: Sent, **changes: Any) -> Sent:
+        changed = self.messages[message.number] = message._replace(**changes)
+        return changed
+
+
+CLAIMS = (
+    "what the journal once said it says for ever",
+    "what was acknowledged is in the journal, or in the dead-letter queue with a reason",
+    "an invocation's messages were posted once or not at all, on all their accounts, whether it answered or not",
+    "a message that was acknowledged before another was delivered has the lower version",
+)
+
+
+def entries_of(books: Books) -> Entries:
+    return {(entry.account_id, entry.transaction_id): entry for entry in books.entries}
+
+
+def flipped(seen: Entries, books: Books) -> Iterator[str]:
+    """A sentence for each entry that was seen once, and now is gone or another."""
+    now = entries_of(books)
+    for (account_id, transaction_id), entry in seen.items():
+        found = now.get((account_id, transaction_id))
+        if found is None:
+            yield f"{account_id}: {transaction_id} was {entry.outcome}, and is gone"
+        elif found != entry:
+            yield f"{account_id}: {transaction_id} was {entry}, and is {found}"
+
+
+def lost(messages: Iterable[Sent], books: Books, letters: Collection[tuple[str, DeadLetter]]) -> Iterator[str]:
+    """A sentence for each message that was acknowledged, and is nowhere.
+
+    The queue itself gives up what got no answer at its last delivery: such a letter has no reason.
+    """
+    now = entries_of(books)
+    dead = {number for number, letter in letters if letter.reason}
+    left = {number for number, _ in letters}
+    for message in messages:
+        if message.acknowledged is None or message.number in dead:
+            continue
+        if message.number in left and message.unanswered:
+            continue
+        decoded = _valid(message.body)
+        if decoded is None:
+            yield f"acknowledged, invalid, and not dead-lettered: {message.body}"
+            continue
+        for account_id in decoded.account_ids:
+            entry = now.get((account_id, decoded.transaction_id))
+            if entry is None or entry.request != decoded.canonical_payload():
+                yield f"acknowledged, and not in the journal of {account_id}: {message.body}"
+
+
+def misapplied(before: Books, after: Books, delivered: Iterable[str]) -> Iterator[str]:
+    """Of what an invocation, and others in the meantime, made of these bodies, whether any of them answered or not.
+
+    A sentence for each effect without its entry, twice, on one side only, or of a message that nobody delivered.
+    """
+    old = entries_of(before)
+    new = {key: entry for key, entry in entries_of(after).items() if key not in old}
+    requests = [message.canonical_payload() for message in map(_valid, delivered) if message]
+    for (account_id, transaction_id), entry in new.items():
+        if entry.request not in requests:
+            yield f"{account_id}: {transaction_id} was posted, and wasn't delivered: {entry.request}"
+        for other in from_payload(entry.request).account_ids:
+            if (other, transaction_id) not in new:
+                yield f"{account_id}: {transaction_id} was posted, and not on {other}"
+    for account_id, account in after.accounts.items():
+        mine = [entry for entry in new.values() if entry.account_id == account_id]
+        yield from _moved_otherwise(before.accounts.get(account_id), account, mine)
+    for account_id in before.accounts.keys() - after.accounts.keys():
+        yield f"{account_id} is gone"
+
+
+def _moved_otherwise(before: Account | None, after: Account, entries: Sequence[JournalEntry]) -> Iterator[str]:
+    versions = after.version - (before.version if before else 0)
+    if versions != len(entries):
+        yield f"{after.account_id} moved on by {versions} versions, for {len(entries)} new entries"
+    with localcontext(prec=1000):
+        moved = after.balance - (before.balance if before else Decimal(0))
+        amounts = sum((entry.outcome.amount for entry in entries), Decimal(0))
+    if moved != amounts:
+        yield f"{after.account_id}: the balance moved by {moved:f}, the new entries' amounts are {amounts:f}"
+
+
+def out_of_order(messages: Iterable[Sent], books: Books, letters: Collection[tuple[str, DeadLetter]]) -> Iterator[str]:
+    """A sentence for each entry whose message was acknowledged first, and that has the higher version."""
+    dead = {number for number, _ in letters}
+    started: dict[tuple[str, str], float] = defaultdict(lambda: math.inf)
+    settled: dict[tuple[str, str], float] = defaultdict(lambda: math.inf)
+    now = entries_of(books)
+    for message in messages:
+        decoded = _valid(message.body)
+        for account_id in decoded.account_ids if decoded else ():
+            assert decoded
+            key = (account_id, decoded.transaction_id)
+            if key not in now or now[key].request != decoded.canonical_payload():
+                continue
+            if message.first_delivered is not None:
+                started[key] = min(started[key], message.first_delivered)
+            if message.acknowledged is not None and message.number not in dead:
+                settled[key] = min(settled[key], message.acknowledged)
+    for account_id, entries in books.journal.items():
+        earliest, later = math.inf, ""
+        for entry in reversed(entries):
+            key = (account_id, entry.transaction_id)
+            if earliest < started[key] < math.inf:
+                yield (
+                    f"{account_id}: {later} was acknowledged before {entry.transaction_id} was delivered, which has the"
+                    f" lower version, {entry.outcome.account_version}"
+                )
+            if settled[key] < earliest:
+                earliest, later = settled[key], entry.transaction_id
+
+
+def _valid(body: str) -> TransactionMessage | None:
+    try:
+        return decode(body)
+    except InvalidMessage:
+        return None

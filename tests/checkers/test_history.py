@@ -1,0 +1,154 @@
+"""The history's checkers find what they are there to find: a violation of each kind, planted in a sound history."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.checkers.books import Books
+from tests.checkers.history import History, entries_of, flipped, lost, misapplied, out_of_order
+from tests.checkers.small_books import JUNK, NOW, OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, post
+from tools.local_aws.queues import DeadLetter
+
+
+@dataclass
+class Bank:
+    """Two accounts are opened, then three transactions and junk are delivered together, after them a repetition."""
+
+    history: History = field(default_factory=History)
+    before: Books = field(default_factory=lambda: post(Books({}, {}), OPEN_A, OPEN_B))
+    after: Books = field(default_factory=lambda: Books({}, {}))
+
+    def __post_init__(self) -> None:
+        self.after = post(self.before, PAY, SPEND, TRANSFER)
+        for batch in ([OPEN_A, OPEN_B], [PAY, SPEND, TRANSFER, JUNK], [PAY]):
+            numbers = [str(len(self.history.messages) + index) for index in range(1, len(batch) + 1)]
+            for number, body in zip(numbers, batch, strict=True):
+                self.history.sent(number, body, NOW)
+                self.history.delivered(number)
+            for number in numbers:
+                self.history.answered(number, acknowledged=True)
+        self.history.letters.append(("6", DeadLetter(JUNK, "body: expected JSON")))
+
+    def entry(self, account_id: str, version: int, **changes: Any) -> None:
+        entries = self.after.journal[account_id]
+        found = entries[version - 1]
+        entries[version - 1] = replace(found, outcome=replace(found.outcome, **changes))
+
+    def account(self, **changes: Any) -> None:
+        self.after.accounts["a"] = replace(self.after.accounts["a"], **changes)
+
+    def remove(self, account_id: str, version: int) -> None:
+        del self.after.journal[account_id][version - 1]
+
+    def message(self, number: str, **changes: Any) -> None:
+        self.history.messages[number] = self.history.messages[number]._replace(**changes)
+
+    def found(self) -> list[str]:
+        messages, letters = self.history.messages.values(), self.history.letters
+        return [
+            *flipped(entries_of(post(self.before, PAY, SPEND)), self.after),
+            *lost(messages, self.after, letters),
+            *misapplied(self.before, self.after, [PAY, SPEND, TRANSFER, JUNK]),
+            *out_of_order(messages, self.after, letters),
+        ]
+
+
+def test_a_sound_history_has_no_violation() -> None:
+    assert Bank().found() == []
+
+
+def _swap(bank: Bank) -> None:
+    """The second was delivered only after the third was acknowledged, and has the lower version."""
+    bank.message("4", first_delivered=1000, acknowledged=1001)
+
+
+def _post_twice(bank: Bank) -> None:
+    """As a worker does that commits the account apart from the entry, dies in between, and gets the message again."""
+    bank.account(version=5, balance=Decimal(80))
+    bank.after.journal["a"][1:] = [
+        replace(entry, outcome=replace(entry.outcome, account_version=entry.outcome.account_version + 1))
+        for entry in bank.after.journal["a"][1:]
+    ]
+
+
+PLANTED: dict[str, tuple[Callable[[Bank], object], str]] = {
+    "an outcome that flips": (
+        lambda bank: bank.entry("a", 3, status="POSTED", reason=None),
+        "a: 2 was JournalEntry(",
+    ),
+    "a time that changes": (lambda bank: bank.entry("a", 3, posted_at="later"), "a: 2 was JournalEntry("),
+    "an entry that is gone": (lambda bank: bank.remove("a", 2), "a: 1 was Outcome("),
+    "an acknowledged message that wasn't posted": (
+        lambda bank: bank.remove("a", 2),
+        "acknowledged, and not in the journal of a: " + PAY,
+    ),
+    "an acknowledged transfer without its other side": (
+        lambda bank: bank.remove("b", 2),
+        "acknowledged, and not in the journal of b: " + TRANSFER,
+    ),
+    "an acknowledged message, with another of its id posted": (
+        lambda bank: bank.message("3", body=PAY.replace("50", "51")),
+        "acknowledged, and not in the journal of a: " + PAY.replace("50", "51"),
+    ),
+    "junk that is nowhere": (lambda bank: bank.history.letters.clear(), "acknowledged, invalid, and not dead-lettered"),
+    "a letter without a reason": (
+        lambda bank: bank.history.letters.__setitem__(0, ("6", DeadLetter(JUNK, None))),
+        "acknowledged, invalid, and not dead-lettered",
+    ),
+    "a message posted twice": (_post_twice, "a moved on by 4 versions, for 3 new entries"),
+    "money twice": (lambda bank: bank.account(balance=Decimal(80)), "a: the balance moved by 80, the new entries'"),
+    "a transfer posted on one side": (lambda bank: bank.remove("a", 4), "b: 3 was posted, and not on a"),
+    "a message that nobody delivered": (
+        lambda bank: bank.__setattr__("after", post(bank.after, PAY.replace('"1"', '"9"'))),
+        "a: 9 was posted, and wasn't delivered",
+    ),
+    "an account that is gone": (lambda bank: bank.after.accounts.pop("b"), "b is gone"),
+    "a message before one that was done before it came": (
+        _swap,
+        "a: 3 was acknowledged before 2 was delivered, which has the lower version, 3",
+    ),
+}
+
+
+@pytest.mark.parametrize(("plant", "sentence"), PLANTED.values(), ids=PLANTED)
+def test_it_finds(plant: Callable[[Bank], object], sentence: str) -> None:
+    bank = Bank()
+    plant(bank)
+    assert any(violation.startswith(sentence) for violation in bank.found()), bank.found()
+
+
+def test_what_got_no_answer_may_be_posted_or_not() -> None:
+    bank = Bank()
+    bank.message("5", acknowledged=None, unanswered=True)
+    assert bank.found() == []
+    bank.after = post(bank.before, PAY, SPEND)
+    assert bank.found() == []
+
+
+def test_the_queue_itself_gives_up_without_a_reason_only_what_got_no_answer() -> None:
+    bank = Bank()
+    bank.after = post(bank.before, PAY, SPEND)
+    bank.history.letters.append(("5", DeadLetter(TRANSFER, None)))
+    assert len(bank.found()) == 2  # on neither account
+    bank.message("5", unanswered=True)
+    assert bank.found() == []
+
+
+def test_the_history_keeps_the_first_delivery_and_the_first_acknowledgement() -> None:
+    history = History()
+    history.sent("1", PAY, NOW)
+    first = history.delivered("1")
+    history.answered("1", acknowledged=False)
+    again = history.delivered("1")
+    assert (first.deliveries, again.deliveries) == (1, 2)
+    assert again.first_delivered == first.first_delivered
+    assert again.unanswered
+    history.answered("1", acknowledged=True)
+    acknowledged = history.messages["1"].acknowledged
+    history.delivered("1")
+    history.answered("1", acknowledged=True)
+    assert history.messages["1"].acknowledged == acknowledged

@@ -1,0 +1,89 @@
+"""The model of a batch knows what must become of it, and finds what didn't: a violation of each kind, planted."""
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import pytest
+from msgspec.structs import replace
+
+from tests.checkers.books import Books
+from tests.checkers.model import Fate, predict, surprises, wrong_fates
+from tests.checkers.small_books import JUNK, OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, post
+
+BEFORE = post(Books({}, {}), OPEN_A, PAY)
+TO_NOBODY = PAY.replace('"a"', '"nobody"')
+OTHER_PAY, TO_B = PAY.replace("50", "51"), TRANSFER.replace('"3"', '"1"')
+BATCH = [(SPEND, 1), (PAY, 2), (OTHER_PAY, 1), (JUNK, 1), (TO_NOBODY, 1), (OPEN_B, 1)]
+
+
+def after() -> Books:
+    return post(BEFORE, SPEND, OPEN_B)
+
+
+def test_it_predicts_each_message_in_its_order() -> None:
+    predicted = predict(BEFORE, BATCH, 4)
+    assert predicted.fates == [Fate.DONE, Fate.DONE, Fate.DEAD, Fate.DEAD, Fate.WAITS, Fate.DONE]
+    assert not list(surprises(predicted, BEFORE, after(), whole=True))
+
+
+@pytest.mark.parametrize(
+    ("body", "deliveries", "fate"),
+    [(TRANSFER, 3, Fate.WAITS), (TRANSFER, 4, Fate.DEAD), (TO_B, 1, Fate.EITHER), (TO_B, 2, Fate.DEAD)],
+    ids=["waits for b", "its last delivery", "its entry wasn't read", "its entry was read"],
+)
+def test_it_predicts_a_transfer_to_an_account_that_is_not_there(body: str, deliveries: int, fate: Fate) -> None:
+    assert predict(BEFORE, [(body, deliveries)], 4).fates == [fate]
+
+
+def _change_account(books: Books) -> None:
+    books.accounts["a"] = replace(books.accounts["a"], balance=Decimal(51))
+
+
+def _change_entry(books: Books) -> None:
+    entry = books.journal["a"][2]
+    books.journal["a"][2] = replace(entry, outcome=replace(entry.outcome, status="POSTED", reason=None))
+
+
+PLANTED: dict[str, tuple[Callable[[Books], object], str]] = {
+    "another balance": (_change_account, "a should be {"),
+    "another outcome": (_change_entry, "a: 2 should be ('REJECTED'"),
+    "an account without its entry": (lambda books: books.journal["a"].pop(), "a"),
+    "an entry without its account": (
+        lambda books: books.accounts.update(a=BEFORE.accounts["a"]),
+        "a should be {",
+    ),
+    "a message that should wait": (
+        lambda books: books.journal.update(nobody=[replace(books.journal["a"][1], account_id="nobody")]),
+        "nobody: 1 shouldn't be posted",
+    ),
+}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("plant", "sentence"), PLANTED.values(), ids=PLANTED)
+def test_it_finds(plant: Callable[[Books], object], sentence: str, whole: bool) -> None:
+    books = after()
+    plant(books)
+    found = list(surprises(predict(BEFORE, BATCH, 4), BEFORE, books, whole=whole))
+    assert any(violation.startswith(sentence) for violation in found), found
+
+
+def test_a_group_may_be_missing_only_if_a_fault_was_injected() -> None:
+    predicted = predict(BEFORE, BATCH, 4)
+    assert not list(surprises(predicted, BEFORE, post(BEFORE, OPEN_B), whole=False))
+    assert list(surprises(predicted, BEFORE, post(BEFORE, OPEN_B), whole=True))
+
+
+def test_it_finds_fates_that_are_wrong() -> None:
+    predicted = predict(BEFORE, BATCH, 4)
+    acknowledged = dict(zip("123456", [True, True, True, True, False, True], strict=True))
+    dead = {"3", "4"}
+    assert not list(wrong_fates(predicted, acknowledged, dead, whole=True))
+    assert not list(wrong_fates(predicted, dict.fromkeys("123456", False), dead, whole=False))
+    for wrong, letters, whole in (
+        (acknowledged | {"1": False}, dead, True),
+        (acknowledged | {"5": True}, dead, True),
+        (acknowledged, {"4"}, False),
+        (acknowledged, {"1", "3", "4"}, True),
+    ):
+        assert list(wrong_fates(predicted, wrong, letters, whole=whole))

@@ -1,0 +1,82 @@
+"""The profiles' checker finds what it is there to find: a violation of each kind, planted in sound profiles."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.checkers.profiles import Profiles, is_poison, upserted, vanished, violations
+from tools.local_aws.profiles_day import believable_updates
+from tools.local_aws.queues import DeadLetter
+
+
+def update(seconds: int, path: list[str], entries: dict[str, Any], *removed: str) -> str:
+    as_of = f"2026-03-01T12:00:{seconds:02}+00:00"
+    return json.dumps({"account_id": "a", "path": path, "entries": entries, "removed": removed, "as_of": as_of})
+
+
+CLASH = update(9, ["preferences", "theme"], {"accent": "blue"})
+BODIES = [
+    update(3, ["preferences"], {"theme": "dark", "language": "de"}),
+    update(2, ["preferences"], {"theme": "light", "size": 12}),
+    update(4, ["preferences"], {}, "language"),
+    update(1, ["preferences", "statements"], {"by": "mail"}),
+    CLASH,
+    "junk",
+]
+LETTERS = [
+    DeadLetter(CLASH, "preferences.theme is an entry, expected a map, to hold entries"),
+    DeadLetter("junk", "body: expected JSON"),
+]
+
+
+def sound_profiles() -> Profiles:
+    return {"a": {"preferences": {"theme": "dark", "size": 12, "statements": {"by": "mail"}}}}
+
+
+def found(profiles: Profiles) -> list[str]:
+    return [sentence.partition(",")[0] for sentence in violations(profiles, upserted(BODIES, LETTERS))]
+
+
+def test_sound_profiles_have_no_violation() -> None:
+    assert found(sound_profiles()) == []
+
+
+PLANTED: dict[str, tuple[Callable[[Any], object], str]] = {
+    "an earlier value": (lambda item: item["preferences"].update(theme="light"), "a: preferences.theme is 'light'"),
+    "a value of another type": (lambda item: item["preferences"].update(size="12"), "a: preferences.size is '12'"),
+    "a lost entry": (lambda item: item["preferences"].pop("size"), "a: preferences.size is lost"),
+    "a lost map": (lambda item: item["preferences"].pop("statements"), "a: preferences.statements.by is lost"),
+    "a removed entry": (lambda item: item["preferences"].update(language="de"), "a: preferences.language is 'de'"),
+    "an entry of nobody's": (lambda item: item["preferences"].update(font="serif"), "a: preferences.font is 'serif'"),
+    "a map of nobody's": (lambda item: item.update(limits={"card": 1}), "a: limits is {'card': 1}"),
+}
+
+
+@pytest.mark.parametrize(("plant", "sentence"), PLANTED.values(), ids=PLANTED)
+def test_it_finds(plant: Callable[[Any], object], sentence: str) -> None:
+    profiles = sound_profiles()
+    plant(profiles["a"])
+    assert found(profiles) == [sentence]
+
+
+def test_it_finds_a_lost_profile() -> None:
+    assert len(found({})) == 3
+
+
+def test_it_finds_a_message_that_vanished_and_a_dead_letter_that_is_no_poison() -> None:
+    assert list(vanished(BODIES, LETTERS)) == []
+    assert list(vanished(BODIES, LETTERS[:1])) == ["an invalid message vanished: junk"]
+    without_reason = [LETTERS[0], DeadLetter("junk", None)]
+    assert len(list(vanished(BODIES, without_reason))) == 2
+    given_up = DeadLetter(BODIES[0], "not processed in 6 deliveries: no time is left")
+    assert not is_poison(given_up)
+    assert len(list(vanished(BODIES, [*LETTERS, given_up]))) == 1
+
+
+def test_a_believable_day_is_as_long_as_asked_for_and_the_same_again() -> None:
+    day = believable_updates(1000)
+    assert day == believable_updates(1000)
+    assert len(day) == 1000
+    assert len(set(day)) < 950, "some repeat themselves"

@@ -1,0 +1,43 @@
+"""What is left once the faults are over is looked at closely: a violation of each kind, planted."""
+
+import pytest
+
+from tests.checkers.books import Books
+from tests.checkers.quiescence import changed, unsettled
+from tests.checkers.small_books import OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, post
+from tools.local_aws.queues import DeadLetter
+
+BOOKS = post(Books({}, {}), OPEN_A, PAY, SPEND)
+
+POISON = {
+    "invalid": "not JSON",
+    "another payload": PAY.replace("50", "51"),
+    "an account that was never opened": TRANSFER,
+}
+
+
+@pytest.mark.parametrize("body", POISON.values(), ids=POISON)
+def test_poison_may_be_dead_lettered_with_a_reason(body: str) -> None:
+    assert not list(unsettled([], [DeadLetter(body, "why")], BOOKS))
+    assert list(unsettled([], [DeadLetter(body, None)], BOOKS)) == [f"dead-lettered without a reason: {body}"]
+
+
+@pytest.mark.parametrize("body", [PAY, PAY.replace('"1"', '"9"'), OPEN_A, OPEN_B])
+def test_it_finds_a_letter_that_is_no_poison(body: str) -> None:
+    assert list(unsettled([], [DeadLetter(body, "why")], BOOKS)) == [
+        f"dead-lettered, and could be posted: {body} (why)"
+    ]
+
+
+def test_it_finds_what_is_still_on_the_queue() -> None:
+    assert list(unsettled([PAY], [], BOOKS)) == [f"still on the queue: {PAY}"]
+
+
+def test_it_finds_what_a_redelivery_changed() -> None:
+    before = {"accounts": ["a at 3"], "journal": ["a 1", "a 2"]}
+    assert not list(changed(before, {"accounts": ["a at 3"], "journal": ["a 2", "a 1"]}))
+    assert list(changed(before, {"accounts": ["a at 4"], "journal": ["a 1", "a 2", "a 3"]})) == [
+        "accounts: delivered again, and this is gone: a at 3",
+        "accounts: delivered again, and this is new: a at 4",
+        "journal: delivered again, and this is new: a 3",
+    ]

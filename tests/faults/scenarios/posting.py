@@ -1,0 +1,71 @@
+"""A batch of transactions, delivered until the queue is quiet."""
+
+import contextlib
+import itertools
+from collections.abc import Sequence
+from decimal import Decimal
+
+from tests.checkers.books import Books, read_books, violations
+from tests.faults.scenarios import ScenarioResult
+from tests.faults.scenarios.queues import competing_worker_first, deliver_until_quiet, wrongly_queued
+from tests.support.faults import FaultsAt
+from tools.local_aws.functions import Queue, process_transactions, record
+from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_tables, refill
+
+_numbers = itertools.count(1)
+
+
+class Posting:
+    """Of `batch`, in which `dead` are the bodies that can never be posted.
+
+    With a competing worker: SQS delivers twice, and that one commits the same batch after this one's read.
+    """
+
+    def __init__(
+        self,
+        aws: Endpoint,
+        dynamodb: Endpoint,
+        batch: Sequence[object],
+        dead: Sequence[str],
+        *,
+        competing_worker: bool = False,
+        maximum_deliveries: int = 6,
+    ) -> None:
+        self._aws, self._dynamodb, self._batch, self._dead = aws, dynamodb, batch, dead
+        self._tables = create_tables(dynamodb, f"posting-scenario-{next(_numbers)}")
+        settings = {"MAX_RECEIVE_COUNT": str(maximum_deliveries), "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
+        self._function = process_transactions(aws, self._tables, dynamodb, **settings)
+        self._competing_worker = (
+            process_transactions(aws, self._tables, dynamodb, **settings) if competing_worker else None
+        )
+
+    def __call__(self, faults: FaultsAt) -> ScenarioResult:
+        for table in (self._tables.accounts, self._tables.journal):
+            refill(self._dynamodb, table)
+        queue = Queue([record(message) for message in self._batch])
+        client = self._function.poster.client
+        with contextlib.ExitStack() as stack:
+            if self._competing_worker:
+                stack.enter_context(
+                    competing_worker_first(client, "TransactWriteItems", self._competing_worker, queue.records)
+                )
+            deliver_until_quiet(self._function, queue, faults, client, self._function.worker.queue.client)
+        books = read_books(self._dynamodb, self._tables)
+        letters = take_dead_letters(self._aws, self._function.worker.queue.dead_letter_url)
+        wrong = [*violations(books), *wrongly_queued(queue, letters, self._dead)]
+        return ScenarioResult(faults, _outcomes(books), wrong)
+
+
+def _outcomes(books: Books) -> dict[tuple[str, str], tuple[str, str | None, Decimal, Decimal, int]]:
+    return {
+        (entry.account_id, entry.transaction_id): (
+            entry.outcome.status,
+            entry.outcome.reason,
+            entry.outcome.amount,
+            entry.outcome.balance_after,
+            entry.outcome.account_version,
+        )
+        for entry in books.entries
+    }

@@ -1,0 +1,33 @@
+"""A scheduled job, delivered until it is done: again when the lease of the one before is over, as Lambda would."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from tests.support.clock import Clock
+from tests.support.faults import Faults, Killed
+from tools.local_aws.functions import Context
+
+LEASE_SECONDS = 40
+
+
+def run_until_done(
+    function: ModuleType,
+    event: Any,
+    faults: Faults,
+    *clients: Any,
+    between: Callable[[], None] = lambda: None,
+) -> tuple[str, Clock]:
+    """The last outcome, empty where there was none, and the time by then."""
+    clock = function.job.locks.now = Clock()
+    with faults.on(*clients):
+        for _ in range(5):
+            faults.revive()
+            try:
+                outcome: str = function.lambda_handler(event, Context(LEASE_SECONDS - 10))["outcome"]
+            except (Killed, Exception):  # noqa: BLE001 (Lambda tries again, whatever it was)
+                clock.seconds += LEASE_SECONDS
+            else:
+                return outcome, clock
+            between()
+    return "", clock

@@ -1,0 +1,30 @@
+"""A short soak of template.yaml as deployed: its functions are killed while they work, its jobs run meanwhile.
+
+`make soak` is the long one.
+"""
+
+import sys
+
+import pytest
+
+from tests.soak.run import Plan, soak
+from tests.support.deployed import Bank
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the functions' processes in /proc")
+def test_functions_killed_while_working_do_everything_exactly_once(bank: Bank) -> None:
+    plan = Plan(
+        messages=600,
+        seed=1,
+        minutes=10,
+        mean_messages_between_kills=60,
+        seconds_between_nights=15,
+        visibility_seconds=5,
+        again_share=0.3,
+    )
+    soaked = soak(bank, plan, lambda *_: None)
+    assert soaked.violations == []
+    assert sum(soaked.died.values()) > 0
+    assert soaked.at_rest.books.counts()["POSTED"] > 300
+    assert len(soaked.scheduled_runs.passed) >= 2, "one while processes were killed, and the last"

@@ -1,0 +1,51 @@
+"""The workload: a long believable day of transactions and of profile updates, a fifth of each repeated."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ledger.core import profile_messages as profiles
+from ledger.core import transaction_types as messages
+from tests.checkers.poison import is_invalid
+from tools.local_aws.day import believable_day
+from tools.local_aws.profiles_day import believable_updates
+
+REPEATED_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The messages' bodies, in the order they're sent in."""
+
+    transactions: list[str]
+    updates: list[str]
+
+
+def make_workload(transactions: int, seed: int) -> Workload:
+    """The same for the same seed. A profile update for every five transactions; three in a hundred of all are junk."""
+    accounts = 20 + transactions // 100
+    day = believable_day(transactions, accounts, seed, REPEATED_SHARE)
+    updates = believable_updates(transactions // 5, accounts, seed, REPEATED_SHARE)
+    return Workload([_renamed(body) for body in day], [_renamed(body) for body in updates])
+
+
+def _renamed(body: str) -> str:
+    """Of accounts that no other day has."""
+    return body.replace('"acc-', '"soak-')
+
+
+def junk(bodies: Sequence[str], decode: Callable[[str], object]) -> list[str]:
+    """What is no message: `decode` is that of the transactions, or of the profiles."""
+    return [body for body in bodies if is_invalid(decode, body)]
+
+
+def counted(workload: Workload) -> dict[str, tuple[int, int, int]]:
+    """Of each queue: messages, those of them that repeat another, and junk."""
+    return {
+        "transactions": _counted(workload.transactions, messages.decode),
+        "profile updates": _counted(workload.updates, profiles.decode),
+    }
+
+
+def _counted(bodies: Sequence[str], decode: Callable[[str], object]) -> tuple[int, int, int]:
+    invalid = junk(bodies, decode)
+    return len(bodies), len(bodies) - len(invalid) - len(set(bodies) - set(invalid)), len(invalid)

@@ -1,0 +1,204 @@
+"""Faults at one AWS call of a function, injected with botocore's event hooks: the code under test is as deployed."""
+
+import contextlib
+import io
+import json
+import random
+import threading
+import time
+import types
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Any, override
+from unittest import mock
+
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.exceptions import ReadTimeoutError
+
+
+class Killed(BaseException):
+    """The function's process is gone: what catches Exception doesn't catch this."""
+
+
+class Fault(Enum):
+    KILLED_BEFORE = "killed before the call"
+    KILLED_AFTER = "killed after the call took effect"
+    RESPONSE_LOST = "response lost, and the SDK sends again"
+    ALL_RESPONSES_LOST = "each response lost, until the SDK gives up"
+    THROTTLED = "throttled, and the SDK sends again"
+    ALL_THROTTLED = "throttled, until the SDK gives up"
+    SERVER_ERROR = "an internal error, and the SDK sends again"
+    CANCELLED_BY_CONFLICT = "cancelled: another transaction is on the item"
+    CANCELLED_BY_THROTTLE = "cancelled: the table is throttled"
+
+
+FOR_TRANSACTIONS = {Fault.CANCELLED_BY_CONFLICT, Fault.CANCELLED_BY_THROTTLE}
+EVERY_ATTEMPT = {Fault.ALL_RESPONSES_LOST, Fault.ALL_THROTTLED}
+
+
+class Faults:
+    """Counts the AWS calls that its fault can happen to, and does it to the one with number `at`, once."""
+
+    def __init__(self, fault: Fault | None = None, at: int = 0) -> None:
+        self.fault, self.at = fault, at
+        self.calls: list[str] = []
+        self.injected: Counter[Fault] = Counter()
+        self._dead = False
+        self._lock = threading.Lock()
+        self._call = threading.local()
+
+    @contextlib.contextmanager
+    def on(self, *clients: Any) -> Iterator["Faults"]:
+        # Without botocore's unique_id: a second handler with the same one is silently left out.
+        handlers = [(client.meta.events, self._sender(client)) for client in clients]
+        for events, before_send in handlers:
+            events.register("before-call", self._before_call)
+            events.register_first("before-send", before_send)
+        # The SDK's back-off between its own attempts takes up to seconds; nothing here depends on it.
+        with mock.patch("botocore.endpoint.time", types.SimpleNamespace(sleep=lambda seconds: None)):
+            try:
+                yield self
+            finally:
+                for events, before_send in handlers:
+                    events.unregister("before-call", self._before_call)
+                    events.unregister("before-send", before_send)
+
+    def revive(self) -> None:
+        """The next invocation, in a new process."""
+        self._dead = False
+
+    def _before_call(self, model: Any, **_: Any) -> None:
+        with self._lock:
+            self._check_alive()
+            self._call.fault = self._choose(model.name)
+
+    def _choose(self, operation: str) -> Fault | None:
+        if self.fault in FOR_TRANSACTIONS and operation != "TransactWriteItems":
+            return None
+        self.calls.append(operation)
+        return self.fault if len(self.calls) == self.at else None
+
+    def _sender(self, client: Any) -> Any:
+        send = client._endpoint.http_session.send
+
+        def before_send(request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
+            with self._lock:
+                self._check_alive()
+                fault = self._call.fault
+                if fault is None:
+                    return None
+                self.injected[fault] += 1
+            if fault not in EVERY_ATTEMPT:
+                self._call.fault = None
+            return self._inject(fault, request, send)
+
+        return before_send
+
+    def _inject(self, fault: Fault, request: AWSPreparedRequest, send: Any) -> AWSResponse:
+        match fault:
+            case Fault.KILLED_BEFORE:
+                self._die()
+            case Fault.KILLED_AFTER:
+                send(request)
+                self._die()
+            case Fault.RESPONSE_LOST | Fault.ALL_RESPONSES_LOST:
+                send(request)
+                raise ReadTimeoutError(endpoint_url=request.url)
+            case Fault.THROTTLED | Fault.ALL_THROTTLED:
+                return _answer(request, 400, {"__type": "ThrottlingException", "message": "injected"})
+            case Fault.SERVER_ERROR:
+                return _answer(request, 500, {"__type": "InternalServerError", "message": "injected"})
+            case Fault.CANCELLED_BY_CONFLICT:
+                return _cancelled(request, "TransactionConflict")
+            case Fault.CANCELLED_BY_THROTTLE:
+                return _cancelled(request, "ThrottlingError")
+        raise AssertionError(fault)
+
+    def _check_alive(self) -> None:
+        if self._dead:  # another thread of the same process was killed
+            raise Killed
+
+    def _die(self) -> None:
+        with self._lock:
+            self._dead = True
+        raise Killed
+
+
+class FaultsAt(Faults):
+    """Several: each at the call with its number, of all calls."""
+
+    def __init__(self, plan: Mapping[int, Fault]) -> None:
+        super().__init__()
+        self.plan = plan
+
+    @override
+    def _choose(self, operation: str) -> Fault | None:
+        self.calls.append(operation)
+        return self.plan.get(len(self.calls))
+
+    def __str__(self) -> str:
+        return ", then ".join(f"{fault.value} at call {at}" for at, fault in sorted(self.plan.items()))
+
+
+class RandomFaults(Faults):
+    """Any fault, at any call, with this probability for each: the same for the same seed and calls."""
+
+    def __init__(self, seed: int, probability: float) -> None:
+        super().__init__()
+        self._random, self._probability = random.Random(seed), probability
+
+    @override
+    def _choose(self, operation: str) -> Fault | None:
+        self.calls.append(operation)
+        if self._random.random() >= self._probability:
+            return None
+        return self._random.choice(
+            [fault for fault in Fault if operation == "TransactWriteItems" or fault not in FOR_TRANSACTIONS]
+        )
+
+
+@contextlib.contextmanager
+def scenario_after_scenario() -> Iterator[None]:
+    """For hundreds of scenarios of one worker in one process: no pauses, and for each the SDK's whole quota of retries.
+
+    The library pauses for the sake of other workers. The SDK's quota of retries lasts a process for dozens of faults,
+    and a scenario has one or two.
+    """
+    paused = types.SimpleNamespace(sleep=lambda seconds: None, monotonic=time.monotonic)
+    with (
+        mock.patch("conditional_writes.loop.time", paused),
+        mock.patch("workers.sending.time", paused),
+        mock.patch("botocore.retries.quota.RetryQuota.acquire", return_value=True),
+    ):
+        yield
+
+
+def _cancelled(request: AWSPreparedRequest, code: str) -> AWSResponse:
+    items = json.loads(request.body)["TransactItems"]
+    reasons = [{"Code": code, "Message": "injected"}] + [{"Code": "None"}] * (len(items) - 1)
+    error = {"__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException", "message": "injected"}
+    return _answer(request, 400, error | {"CancellationReasons": reasons})
+
+
+def _answer(request: AWSPreparedRequest, status: int, body: dict[str, Any]) -> AWSResponse:
+    return AWSResponse(request.url, status, {}, _Raw(json.dumps(body).encode()))
+
+
+class _Raw(io.BytesIO):
+    """A response's body, as urllib3 gives it."""
+
+    def stream(self, **_: Any) -> Iterator[bytes]:
+        yield self.read()
+
+
+def between_tries(client: Any, do: Callable[[], object]) -> None:
+    """Does it once: after the first try of the client's next write, and before the SDK's second."""
+    doing = iter([do])
+
+    def between(**_: Any) -> None:
+        for do_it in doing:
+            do_it()
+
+    for operation in ("UpdateItem", "DeleteItem", "PutItem"):
+        client.meta.events.register_first(f"needs-retry.dynamodb.{operation}", between)

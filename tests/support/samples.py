@@ -1,0 +1,144 @@
+"""Two accounts and their messages, to say in a test only what matters there."""
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from msgspec.structs import replace
+
+from ledger.core.accounts import Account, AccountStatus
+from ledger.core.transaction_types import (
+    ChargeInterest,
+    CloseAccount,
+    OpenAccount,
+    SetOverdraftLimit,
+    Transaction,
+    Transfer,
+)
+
+NOW = "2026-01-31T12:00:00.000+00:00"
+
+ALICE = Account(
+    account_id="alice",
+    balance=Decimal(100),
+    overdraft_limit=Decimal(-50),
+    currency="EUR",
+    status=AccountStatus.OPEN,
+    version=7,
+)
+BOB = replace(ALICE, account_id="bob", balance=Decimal(5), overdraft_limit=Decimal(0), version=3)
+CLOSED = replace(ALICE, balance=Decimal(0), status=AccountStatus.CLOSED)
+
+
+def opening(
+    limit: str = "0", currency: str = "EUR", transaction_id: str = "open", account_id: str = "alice"
+) -> OpenAccount:
+    return OpenAccount(
+        transaction_id=transaction_id, account_id=account_id, currency=currency, overdraft_limit=Decimal(limit)
+    )
+
+
+def payment(
+    amount: str | int = 1, currency: str | None = None, transaction_id: str = "t-1", account_id: str = "alice"
+) -> Transaction:
+    return Transaction(transaction_id=transaction_id, account_id=account_id, amount=Decimal(amount), currency=currency)
+
+
+def transfer(
+    amount: str | int = 1, transaction_id: str = "t-1", from_account_id: str = "alice", to_account_id: str = "bob"
+) -> Transfer:
+    return Transfer(
+        transaction_id=transaction_id,
+        from_account_id=from_account_id,
+        to_account_id=to_account_id,
+        amount=Decimal(amount),
+    )
+
+
+def limit(overdraft_limit: str | int, transaction_id: str = "t-1") -> SetOverdraftLimit:
+    return SetOverdraftLimit(
+        transaction_id=transaction_id, account_id="alice", overdraft_limit=Decimal(overdraft_limit)
+    )
+
+
+def closing(transaction_id: str = "t-1") -> CloseAccount:
+    return CloseAccount(transaction_id=transaction_id, account_id="alice")
+
+
+def interest(annual_rate: str = "0.12", transaction_id: str = "t-1", account_id: str = "alice") -> ChargeInterest:
+    return ChargeInterest(transaction_id=transaction_id, account_id=account_id, annual_rate=Decimal(annual_rate))
+
+
+LARGEST: dict[str, Any] = {
+    "amount": Decimal(f"{'1' * 38}e-130"),
+    "occurred_at": datetime(2026, 2, 28, 12, 0, 0, 1, tzinfo=UTC),
+    "description": "\U0001f3e6" * 500,
+    "metadata": {chr(0x1F300 + name) * 64: "\U0001f3e6" * 256 for name in range(20)},
+}
+"""Every field as long as it may be, in characters of four bytes."""
+
+
+def largest_transaction(number: int = 0) -> Transaction:
+    """Each number has an id of its own."""
+    return Transaction(
+        transaction_id=chr(0x10000 + number) * 128, account_id="\U0001f3e6" * 128, currency="EUR", **LARGEST
+    )
+
+
+def largest_transfer(number: int = 0) -> Transfer:
+    """Each number has an id of its own."""
+    return Transfer(
+        transaction_id=chr(0x10000 + number) * 128,
+        from_account_id="\U0001f3e6" * 128,
+        to_account_id="\U0001f3e7" * 128,
+        **LARGEST,
+    )
+
+
+def transaction_body(**fields: str | None) -> str:
+    """A transaction's body; each field in JSON, None for one that isn't there."""
+    return _body({"transaction_id": '"t-1"', "account_id": '"alice"', "amount": "1"} | fields)
+
+
+def transfer_body(**fields: str | None) -> str:
+    start = {
+        "type": '"transfer"',
+        "transaction_id": '"t-1"',
+        "from_account_id": '"alice"',
+        "to_account_id": '"bob"',
+        "amount": "1",
+    }
+    return _body(start | fields)
+
+
+def opening_body(**fields: str | None) -> str:
+    start = {"type": '"open_account"', "transaction_id": '"t-1"', "account_id": '"alice"', "currency": '"EUR"'}
+    return _body(start | fields)
+
+
+def limit_body(**fields: str | None) -> str:
+    start = {
+        "type": '"set_overdraft_limit"',
+        "transaction_id": '"t-1"',
+        "account_id": '"alice"',
+        "overdraft_limit": "0",
+    }
+    return _body(start | fields)
+
+
+def interest_body(**fields: str | None) -> str:
+    start = {"type": '"charge_interest"', "transaction_id": '"t-1"', "account_id": '"alice"', "annual_rate": "0.12"}
+    return _body(start | fields)
+
+
+def profile_body(**fields: str | None) -> str:
+    return _body({"account_id": '"alice"', "path": '["preferences"]', "entries": '{"theme": "dark"}'} | fields)
+
+
+def _body(fields: dict[str, str | None]) -> str:
+    return "{" + ", ".join(f'"{name}": {value}' for name, value in fields.items() if value is not None) + "}"
+
+
+def in_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,199 @@
+"""What changed between two states of an item, and the write that says so: pure, so checked on generated items."""
+
+import copy
+import pickle
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conditional_writes import (
+    Conflict,
+    Item,
+    OutcomeUnknown,
+    Put,
+    Update,
+    VersionedItem,
+    absent,
+    equals,
+    exists,
+    key,
+    replacing,
+    version_is,
+)
+from conditional_writes.item_diff import diff
+from conditional_writes.items import copied, from_dynamodb, same, to_dynamodb
+from conditional_writes.upserts import ItemTooLarge, NotAMap, NotAnEntry
+
+ORDER = key("Orders", order_id="o-1")
+
+names = st.sampled_from(["a", "b", "c", "status"])
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 2)
+    | st.decimals(-2, 2, places=1)
+    | st.text("ab", max_size=2)
+    | st.sets(st.integers(0, 3), min_size=1)
+)
+values = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3), max_leaves=6
+)
+items = st.dictionaries(names, values, max_size=4)
+
+
+def in_dynamodb(value: Any) -> Any:
+    """As DynamoDB holds it: sets have no order there, and numbers no trailing zeros."""
+    match value:
+        case bool() | None:
+            return repr(value)
+        case int() | Decimal():
+            return Decimal(value).normalize() + 0
+        case dict():
+            return {name: in_dynamodb(element) for name, element in value.items()}
+        case list():
+            return [in_dynamodb(element) for element in value]
+        case set():
+            return {in_dynamodb(element) for element in value}
+    return value
+
+
+@given(items, items)
+def test_the_difference_makes_the_one_of_the_other(before: Item, after: Item) -> None:
+    values, removed = diff(before, after, ignored=[])
+    made = {name: value for name, value in (before | values).items() if name not in removed}
+    assert in_dynamodb(made) == in_dynamodb(after)
+
+
+@given(items)
+def test_what_is_the_same_in_dynamodb_is_no_change(item: Item) -> None:
+    assert not any(diff(item, from_dynamodb(to_dynamodb(item)), ignored=[]))
+
+
+@given(values, values)
+def test_same_is_what_dynamodb_would_hold(one: Any, other: Any) -> None:
+    assert same(one, other) == (in_dynamodb(one) == in_dynamodb(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(True, 1), (0, False), (None, False), ([True], [1]), ({"a": 1}, {"a": True})]
+)
+def test_a_truth_value_is_no_number(one: Any, other: Any) -> None:
+    assert not same(one, other)
+
+
+@given(values)
+def test_a_copy_is_the_same_and_shares_nothing(value: Any) -> None:
+    assert same(copied(value), value)
+    assert all(mine is not theirs for mine in containers(copied(value)) for theirs in containers(value))
+
+
+def containers(value: Any) -> list[Any]:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    found = [container for element in inner for container in containers(element)]
+    return [value, *found] if isinstance(value, dict | list | set) else found
+
+
+def test_a_new_item_is_put_where_none_is() -> None:
+    assert replacing(ORDER, None, {"status": "NEW", "version": 1})[:3] == (
+        ORDER,
+        {"status": "NEW", "version": 1},
+        absent("order_id"),
+    )
+
+
+def test_a_change_is_an_update_under_the_version_it_was_made_from() -> None:
+    before = {"order_id": "o-1", "status": "NEW", "note": "x", "kept": [1], "version": 7, "cw:write_id": "theirs"}
+    after = {"order_id": "o-1", "status": "PAID", "kept": [1], "version": 9}
+    made = replacing(ORDER, before, after)
+    assert isinstance(made, Update)
+    assert made.values == {"status": "PAID", "version": 9}
+    assert list(made.removed) == ["note"]
+    assert made.condition == version_is(7)
+
+
+@pytest.mark.parametrize(
+    ("before", "condition"),
+    [
+        ({"a": 1}, exists("order_id") & absent("version")),
+        ({"a": 1, "version": 0}, version_is(0)),  # other libraries begin at 0
+        ({"a": 1, "version": Decimal(3)}, version_is(3)),
+    ],
+)
+def test_every_first_version_of_others_is_understood(before: Item, condition: object) -> None:
+    assert replacing(ORDER, before, {"a": 2, "version": 9}).condition == condition
+
+
+def test_where_it_is_known_which_write_made_the_version_that_is_asserted_too() -> None:
+    before = {"version": 3, "cw:version_id": "w-1"}
+    assert replacing(ORDER, before, {"version": 4}).condition == version_is(3) & equals("cw:version_id", "w-1")
+
+
+def test_what_is_deep_in_tuples_bytearrays_and_other_mappings_is_compared_and_copied() -> None:
+    value = {"t": (1, [2]), "b": bytearray(b"x"), "m": MappingProxyType({"l": [3]})}
+    copy_of_it = copied(value)
+    assert same(copy_of_it, value)
+    value["t"][1].append(4)  # type: ignore[attr-defined]
+    value["b"].append(5)  # type: ignore[attr-defined]
+    assert not same(copy_of_it["t"], value["t"])
+    assert not same(copy_of_it["b"], value["b"])
+    assert not same((True, 2), (1, 2))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Conflict(Put(ORDER, {"a": 1}), {"a": 2, "version": 3}),
+        OutcomeUnknown(ORDER, {"a": 2}, "others have written since"),
+        NotAMap(ORDER, ("a", "b"), "a string", {"a": {"b": "x"}}),
+        NotAnEntry(ORDER, ("a", "b"), None),
+        ItemTooLarge(ORDER, 400_001),
+    ],
+)
+def test_an_error_can_be_handed_to_another_process(error: Exception) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
+@pytest.mark.parametrize("version", ["3", Decimal("1.5"), True, None, [1]])
+def test_a_version_that_is_none_is_refused(version: Any) -> None:
+    with pytest.raises(TypeError, match=r"Orders order_id='o-1': version is .*, expected a whole number"):
+        replacing(ORDER, {"version": version}, {"version": 2})
+
+
+def test_a_changed_copy_remembers_what_was_loaded() -> None:
+    item = VersionedItem({"status": "NEW", "lines": [1], "version": 1, "cw:write_id": "theirs"})
+    assert item == {"status": "NEW", "lines": [1], "version": 1}
+    for changed in (item | {"status": "PAID"}, copy.copy(item), item.copy(), copy.deepcopy(item)):
+        assert isinstance(changed, VersionedItem)
+        assert changed.loaded == item.loaded
+    item["lines"].append(2)
+    assert item.loaded["lines"] == [1]
+    assert isinstance(replacing(ORDER, None, {}), Put)
+
+
+def test_what_is_no_later_version_is_refused_as_what_was_changed_in_place_is() -> None:
+    item = {"order_id": "o-1", "pieces": 4, "version": 7}
+    in_place = item
+    in_place["pieces"] = 3
+    for before, after in ((item, in_place), (item, item | {"pieces": 2}), (item, item | {"version": 6})):
+        with pytest.raises(ValueError, match=r"version is \d after 7, expected a later one"):
+            replacing(ORDER, before, after)
+
+
+def test_the_librarys_own_attributes_stay_whatever_the_items_say() -> None:
+    own = {"cw:version_id": "v", "cw:write_id": "w", "cw:item_bytes": 40, 'cw:as_of ["preferences"]': {"theme": "2026"}}
+    made = replacing(ORDER, {"version": 1} | own, {"version": 2, "cw:item_bytes": 7})
+    assert isinstance(made, Update)
+    assert (made.values, made.removed) == ({"version": 2}, [])
+
+
+def test_anothers_version_id_is_not_taken_for_the_librarys() -> None:
+    with pytest.raises(
+        ValueError, match="has a cw:version_id and no version, so it is another's, and would be overwritten"
+    ):
+        replacing(ORDER, {"order_id": "o-1", "cw:version_id": "of S3's"}, {"version": 1})

@@ -1,0 +1,86 @@
+"""Who imports whom, outside of the product: product, tools, tests' support and checkers, suites; and never a suite."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tools.local_aws.server import PROJECT
+
+COMMON = {"tests.support", "tests.checkers"}
+SUITES = {f"tests.{path.parent.name}" for path in (PROJECT / "tests").glob("*/test_*.py")} - COMMON
+ALLOWED = {
+    "tools": {"tools"},
+    "tests.checkers": {*COMMON, "tools"},
+    "tests.support": {*COMMON, "tools"},
+    "tests.conftest": {*COMMON, "tools"},
+    "benchmarks": {"benchmarks", "tools"},
+    **{suite: {suite, *COMMON, "tools"} for suite in SUITES},
+}
+"""What a part may import, beside the product and other packages."""
+
+EXCEPTIONS = {
+    # The demo shows what the tests assert: it runs their checkers, and hasn't any of its own.
+    ("tools.local_aws.demo", "tests.checkers"),
+    # A hot account's books must be right, too, and the slowest bodies are those whose cost a test asserts.
+    ("benchmarks.contention", "tests.checkers"),
+    ("benchmarks.slowest", "tests.support"),
+    # What the benchmarks count is claimed in the README: one test asserts it.
+    ("tests.integration.test_counted", "benchmarks"),
+}
+
+
+def part_of(module: str) -> str:
+    """The part of the project that a module belongs to: `tests.faults`, `tools`, `ledger`."""
+    names = module.split(".")
+    return ".".join(names[:2]) if names[0] == "tests" else names[0]
+
+
+def imported(path: Path) -> set[str]:
+    """The parts that a module imports, whatever the form of the import."""
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: a relative import"
+            modules |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return set(map(part_of, modules))
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(PROJECT).with_suffix("").parts)
+
+
+MODULES = {
+    module_of(path): path for folder in ("tools", "benchmarks", "tests") for path in (PROJECT / folder).rglob("*.py")
+}
+PRODUCT = [*(PROJECT / "layers").rglob("*.py"), *(PROJECT / "functions").rglob("*.py")]
+
+
+def imports_of_ours(path: Path) -> set[str]:
+    return {part for part in imported(path) if part.partition(".")[0] in {"tools", "benchmarks", "tests"}}
+
+
+def test_every_suite_is_known() -> None:
+    assert {"tests.unit", "tests.integration", "tests.faults", "tests.e2e", "tests.soak"} <= SUITES
+    unknown = {part_of(module) for module in MODULES} - ALLOWED.keys() - {"tests.__init__", "tests.typing"}
+    assert not unknown, "a folder of tests/ without a test, that isn't support"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_suite_imports_another_and_nothing_imports_a_suite(module: str) -> None:
+    part = part_of(module)
+    excepted = {other for one, other in EXCEPTIONS if one == module}
+    assert imports_of_ours(MODULES[module]) <= ALLOWED.get(part, set()) | excepted
+
+
+@pytest.mark.parametrize(("module", "part"), sorted(EXCEPTIONS))
+def test_each_exception_is_still_needed(module: str, part: str) -> None:
+    assert part in imports_of_ours(MODULES[module])
+
+
+def test_the_product_imports_neither_tools_nor_tests() -> None:
+    assert PRODUCT
+    for path in PRODUCT:
+        assert not imports_of_ours(path), path

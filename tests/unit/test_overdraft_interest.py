@@ -1,0 +1,82 @@
+"""The message that charges an account for a day, and the rate it is given."""
+
+import hashlib
+import json
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.core.refusals import InvalidMessage
+from ledger.core.transaction_types import decode
+from ledger.overdraft_interest import Page, annual_rate_of, charge, overdrawn
+from tests.support.strategies import exact_rates, ids
+from tests.unit.stubs import Stubbed
+from tools.local_aws.functions import load_function
+from tools.local_aws.server import Endpoint
+
+DAY, RATE = date(2026, 2, 28), Decimal("0.12")
+
+
+@pytest.mark.parametrize(("after", "last"), [(None, "acc-7"), ("acc-7", None)], ids=["first page", "last page"])
+def test_a_page_is_one_strongly_consistent_request(stubbed_dynamodb: Stubbed, after: str | None, last: str) -> None:
+    answer = {"Items": [{"account_id": {"S": "acc-5"}}]}
+    stubbed_dynamodb.answers("scan", answer | ({"LastEvaluatedKey": {"account_id": {"S": last}}} if last else {}))
+    assert overdrawn(stubbed_dynamodb.client, "Accounts", after, 500) == Page(["acc-5"], last)
+    [parameters] = stubbed_dynamodb.parameters
+    assert (parameters["TableName"], parameters["Limit"], parameters["ConsistentRead"]) == ("Accounts", 500, True)
+    assert parameters.get("ExclusiveStartKey") == (after and {"account_id": {"S": after}})
+    assert parameters["FilterExpression"] == "#balance < :zero AND #status = :open"
+
+
+def test_a_charge_is_made_of_the_account_the_day_and_the_rate_alone() -> None:
+    account_hash = hashlib.sha256(b"acc-1").hexdigest()[:16]
+    assert charge("acc-1", DAY, Decimal("0.120")).canonical_payload() == {
+        "type": "charge_interest",
+        "transaction_id": f"overdraft-interest-2026-02-28-{account_hash}",
+        "account_id": "acc-1",
+        "annual_rate": "0.12",
+        "occurred_at": "2026-02-28T00:00:00+00:00",
+        "description": "Overdraft interest for 2026-02-28",
+    }
+
+
+def test_another_account_and_another_day_have_other_ids() -> None:
+    charges = [charge(name, DAY + timedelta(days), RATE) for name in ("a", "b") for days in (0, 1)]
+    assert len({message.transaction_id for message in charges}) == 4
+
+
+@given(ids, st.dates(), exact_rates())
+def test_any_charge_gets_past_the_door(account_id: str, day: date, rate: Decimal) -> None:
+    message = charge(account_id, day, rate)
+    body = json.dumps(message.canonical_payload())
+    assert body.isascii()  # and so nothing that a queue refuses, whatever the account's id
+    assert decode(body) == message
+    assert message.occurred_at == datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("setting", ["0.12", "0.1200", "12e-2"])
+def test_a_rate_is_set_as_a_number_is_written_in_a_message(setting: str) -> None:
+    assert annual_rate_of(setting) == Decimal("0.12")
+
+
+SENTENCES = {
+    "12": 'annual_rate: expected a number above zero and at most 1, such as "0.12" for 12 %',
+    "0": 'annual_rate: expected a number above zero and at most 1, such as "0.12" for 12 %',
+    "-0.1": 'annual_rate: expected a number above zero and at most 1, such as "0.12" for 12 %',
+    "12 %": 'annual_rate: expected a decimal number, such as "-12.50"',
+    ".12": 'annual_rate: expected a decimal number, such as "-12.50"',
+    "": 'annual_rate: expected a decimal number, such as "-12.50"',
+    "NaN": "annual_rate: expected a finite decimal number",
+    "0." + "1" * 39: "annual_rate: 39 digits, expected at most 38",
+}
+
+
+@pytest.mark.parametrize(("setting", "sentence"), SENTENCES.items())
+def test_a_function_with_a_rate_that_is_none_does_not_start_and_says_why(setting: str, sentence: str) -> None:
+    others = dict.fromkeys(["ACCOUNTS_TABLE", "LOCKS_TABLE", "QUEUE_URL"], "x")
+    with pytest.raises(InvalidMessage) as caught:
+        load_function("charge_overdraft_interest", Endpoint("http://127.0.0.1:9"), others | {"ANNUAL_RATE": setting})
+    assert str(caught.value) == sentence

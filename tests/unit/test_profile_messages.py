@@ -1,0 +1,270 @@
+"""What gets past the profiles' door, read exactly, and what doesn't and with which sentence."""
+
+import functools
+import json
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from conditional_writes import key
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.upserts import MapEntry, upsert
+from ledger.core.decoding import MAXIMUM_BODY_BYTES
+from ledger.core.profile_messages import ProfileUpdate, decode
+from ledger.core.refusals import InvalidMessage
+from tests.support import refusals
+from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS, as_sent
+from tests.support.samples import in_json, profile_body
+from tests.support.strategies import exact_numbers, profile_updates
+
+reason_of = functools.partial(refusals.reason_of, decode)
+
+RANGE = "expected a number between 1E-130 and 9.9E+125"
+FINITE = "expected a finite decimal number"
+LEVELS = "nested too deep, expected at most 20 levels, and 31 with those of the path"
+TIME = 'expected an ISO 8601 time with its offset, such as "2026-02-28T12:00:00Z"'
+
+
+def names(number: int) -> str:
+    return in_json({f"entry {n}": n for n in range(number)})
+
+
+def deep(levels: int) -> str:
+    return '{"theme": ' + "[" * levels + "1" + "]" * levels + "}"
+
+
+def path(length: int) -> str:
+    return in_json([f"level {n}" for n in range(length)])
+
+
+REFUSED = {
+    "nothing": ("", "body: expected JSON; Input data was truncated"),
+    "an array": ("[]", "body: expected `object`, got `array`"),
+    "256 KB": ("x" * 262_144, "body: 262,144 bytes, expected at most 131,072"),
+    "unknown field": (profile_body(colour="1"), "body: object contains unknown field `colour`"),
+    "no account id": (profile_body(account_id=None), "body: object missing required field `account_id`"),
+    "empty account id": (profile_body(account_id='""'), "account_id: expected `str` of length >= 1"),
+    "over-long account id": (
+        profile_body(account_id=f'"{"a" * 129}"'),
+        "account_id: expected `str` of length <= 128",
+    ),
+    "account id as a number": (profile_body(account_id="1"), "account_id: expected `str`, got `int`"),
+    "no path": (profile_body(path=None), "body: object missing required field `path`"),
+    "empty path": (profile_body(path="[]"), "path: expected `array` of length >= 1"),
+    "path as a string": (profile_body(path='"preferences"'), "path: expected `array`, got `str`"),
+    "path of 17 names": (profile_body(path=path(17)), "path: expected `array` of length <= 16"),
+    "empty name in the path": (profile_body(path='["a", ""]'), "path[1]: expected `str` of length >= 1"),
+    "over-long name in the path": (profile_body(path=in_json(["p" * 256])), "path[0]: expected `str` of length <= 255"),
+    "number in the path": (profile_body(path="[1]"), "path[0]: expected `str`, got `int`"),
+    "neither entries nor removed": (
+        profile_body(entries=None),
+        "entries: expected at least one name, there or in removed",
+    ),
+    "no entry, none removed": (
+        profile_body(entries="{}", removed="[]"),
+        "entries: expected at least one name, there or in removed",
+    ),
+    "entries null": (profile_body(entries="null"), "entries: expected `object`, got `null`"),
+    "entries as an array": (profile_body(entries="[1]"), "entries: expected `object`, got `array`"),
+    "empty entry's name": (profile_body(entries='{"": 1}'), "a name in entries: expected `str` of length >= 1"),
+    "over-long entry's name": (
+        profile_body(entries=in_json({"e" * 256: 1})),
+        "a name in entries: expected `str` of length <= 255",
+    ),
+    "101 names": (profile_body(entries=names(101)), "entries: 101 names with those in removed, expected at most 100"),
+    "100 names and one removed": (
+        profile_body(entries=names(100), removed='["x"]'),
+        "entries: 101 names with those in removed, expected at most 100",
+    ),
+    "5,001 values": (
+        profile_body(entries=in_json({"theme": [0] * 5_000})),
+        "entries: 5,001 values, those inside of others too, expected at most 5,000",
+    ),
+    "6,001 values, in one another": (
+        profile_body(entries=in_json({"theme": [{"x": [0]}] * 2_000})),
+        "entries: 6,001 values, those inside of others too, expected at most 5,000",
+    ),
+    "a name set and removed": (
+        profile_body(removed='["theme"]'),
+        "removed: expected no name that is in entries, too, got 'theme'",
+    ),
+    "removed as a string": (profile_body(removed='"theme"'), "removed: expected `array`, got `str`"),
+    "empty name removed": (profile_body(removed='[""]'), "removed[0]: expected `str` of length >= 1"),
+    "21 levels": (profile_body(entries=deep(21)), f"entries.theme: {LEVELS}"),
+    "32 levels with the path": (profile_body(path=path(16), entries=deep(16)), f"entries.theme: {LEVELS}"),
+    "an empty name inside": (
+        profile_body(entries='{"theme": {"dark": {"": 1}}}'),
+        "entries.theme.dark: a name of 0 characters, expected 1 to 255",
+    ),
+    "an over-long name inside": (
+        profile_body(entries=in_json({"theme": [{"n" * 256: 1}]})),
+        "entries.theme: a name of 256 characters, expected 1 to 255",
+    ),
+    "NaN": (profile_body(entries='{"limit": NaN}'), f"entries.limit: {FINITE}, got NaN"),
+    "minus infinity inside": (
+        profile_body(entries='{"limits": {"day": [1, -Infinity]}}'),
+        f"entries.limits.day: {FINITE}, got -Infinity",
+    ),
+    "39 digits": (profile_body(entries=f'{{"n": {"1" * 39}}}'), "entries.n: 39 digits, expected at most 38"),
+    "39 digits with a point": (
+        profile_body(entries=f'{{"n": {{"m": -0.{"1" * 39}}}}}'),
+        "entries.n.m: 39 digits, expected at most 38",
+    ),
+    "5,000 digits": (
+        profile_body(entries=f'{{"n": {"1" * 5_000}}}'),
+        "entries[...]: expected a number of at most 38 digits",
+    ),
+    "too big for DynamoDB": (profile_body(entries='{"n": 1e126}'), f"entries.n: {RANGE}"),
+    "a big integer too big for DynamoDB": (profile_body(entries=f'{{"n": 1{"0" * 126}}}'), f"entries.n: {RANGE}"),
+    "too close to zero for DynamoDB": (profile_body(entries='{"n": [1e-131]}'), f"entries.n: {RANGE}"),
+    "an exponent of 20 digits": (profile_body(entries='{"n": 1e99999999999999999999}'), f"entries.n: {RANGE}"),
+    "time in words": (profile_body(as_of='"now"'), f"as_of: {TIME}"),
+    "time without an offset": (
+        profile_body(as_of='"2026-02-28T12:00:00"'),
+        "as_of: expected `datetime` with a timezone component",
+    ),
+    "time in seconds": (profile_body(as_of="1"), "as_of: expected `datetime | null`, got `int`"),
+    "a time that UTC has no date for": (
+        profile_body(as_of='"0001-01-01T00:00:00+14:00"'),
+        "as_of: expected a time between the years 1 and 9999 in UTC",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_is_told_which_field_and_what_was_expected(body: str, reason: str) -> None:
+    assert reason_of(body) == reason
+
+
+@pytest.mark.parametrize(
+    "name", ["account_id", "cw:write_id", "cw:version_id", "cw:item_bytes", "cw:as_of [", 'cw:as_of ["x"]']
+)
+def test_an_attribute_that_the_library_would_refuse_is_refused_at_the_door(name: str) -> None:
+    expected = f"path: expected another first name than {name!r}, which the table needs for itself"
+    assert reason_of(profile_body(path=in_json([name]))) == expected
+    nobody: Any = None
+    with pytest.raises(ValueError, match="part of the key, or the library's own"):
+        upsert(nobody, key("Profiles", account_id="alice"), [MapEntry((name, "theme"), 1)])
+    assert decode(profile_body(path=in_json(["preferences", name]))).path == ("preferences", name)
+
+
+LONG = {f"{number:0>255}": 1 for number in range(450)}
+HOSTILE = {
+    "arrays 60,000 deep": profile_body(entries=deep(60_000)),
+    "objects 10,000 deep": '{"a":' * 10_000,
+    "1 MB": "[" * 1_048_576,
+    "60,000 digits": profile_body(entries=f'{{"n": {"1" * 60_000}}}'),
+    "60,000 digits and a point": profile_body(entries=f'{{"n": {"1" * 60_000}.5}}'),
+    "60,000 decimal places": profile_body(entries=f'{{"n": 0.{"0" * 60_000}1}}'),
+    "a huge exponent": profile_body(entries='{"n": 1e999999999}'),
+    "a huge negative exponent": profile_body(entries='{"n": 1e-999999999}'),
+    "a lone surrogate": profile_body(entries='{"n": "\ud800"}'),
+    "an escaped lone surrogate": profile_body(entries='{"n": "\\ud800"}'),
+    "30,000 numbers, the last of them too big": profile_body(entries=f'{{"n": [{"1, " * 30_000}1e126]}}'),
+    "450 long names, and one that is too long": profile_body(entries=in_json({"n": LONG | {"n" * 256: 1}})),
+    "5,000 NaN below a name of 60,000 letters": profile_body(
+        entries=f'{{"{"x" * 60_000}": {{{", ".join(f'"{number}": NaN' for number in range(4_000))}}}}}'
+    ),
+    "an unknown field of 60,000 letters": profile_body(**{"x" * 60_000: "1"}),
+    "a name of control characters, and 39 digits": profile_body(entries=f'{{"{"\\u0001" * 255}": {"1" * 39}}}'),
+    "an attribute of the library's, of control characters": profile_body(path='["cw:as_of [\\u0000\\uffff"]'),
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_hostile_is_refused_with_a_short_sentence(body: str) -> None:
+    reason = reason_of(body)
+    assert len(reason) <= REASON_CHARACTERS
+    assert not NOT_FOR_SQS.search(reason)
+
+
+def test_the_deepest_and_the_longest_are_taken() -> None:
+    assert decode(profile_body(entries=deep(20)))
+    assert decode(profile_body(path=path(16), entries=deep(15)))
+    assert decode(profile_body(entries=names(99), removed='["x"]')).log_fields["entries"] == 100
+    assert decode(profile_body(entries=in_json({"theme": [[0] * 2_499, [0] * 2_498]})))
+    assert decode(profile_body(path=in_json(["p" * 255] * 16), entries=in_json({"e" * 255: 1})))
+    padding = " " * (MAXIMUM_BODY_BYTES - len(profile_body()))
+    assert decode(profile_body() + padding)
+    assert reason_of(profile_body() + padding + " ").startswith("body: 131,073 bytes")
+
+
+READ_EXACTLY = {
+    "1": "1",
+    "-0": "0",
+    "1.00": "1",
+    "0.1": "0.1",
+    "100": "1E+2",
+    "9007199254740993": "9007199254740993",  # a float has no such number
+    "0.1000000000000000055511151231257827021": "0.1000000000000000055511151231257827021",
+    "18446744073709551616": "18446744073709551616",  # 2 to the 64th
+    "9" * 38: "9" * 38,
+    "1" + "0" * 60: "1E+60",
+    "1." + "0" * 60: "1",
+    "1e-130": "1E-130",
+    "9.9e125": "9.9E+125",
+    "0e999999999": "0",
+}
+
+
+@pytest.mark.parametrize(("spelling", "read"), READ_EXACTLY.items())
+def test_a_number_is_read_exactly_wherever_it_is(spelling: str, read: str) -> None:
+    update = decode(profile_body(entries=f'{{"n": {spelling}, "m": {{"inside": [true, {spelling}]}}}}'))
+    assert update.entries == {"n": Decimal(read), "m": {"inside": [True, Decimal(read)]}}
+    assert str(update.entries["n"]) == read
+    assert type(update.entries["m"]["inside"][0]) is bool
+
+
+@given(exact_numbers())
+@example(Decimal("1E+38"))
+def test_any_number_that_is_accepted_can_be_written(number: Decimal) -> None:
+    for spelling in (f"{number}", f"{number:f}"):
+        entries = decode(profile_body(entries=f'{{"n": {spelling}}}')).entries
+        assert from_dynamodb(to_dynamodb(entries)) == {"n": number}
+
+
+encoder = msgspec.json.Encoder(decimal_format="number")
+
+
+@given(profile_updates())
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example])
+def test_any_valid_message_is_read_as_it_was_meant(update: ProfileUpdate) -> None:
+    body = encoder.encode(update).decode()
+    assert decode(body) == update
+    assert from_dynamodb(to_dynamodb(update.entries)) == update.entries
+    assert not update.entries.keys() & set(update.removed)
+    assert update.log_fields["entries"] == len(update.entries) + len(update.removed)
+
+
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["alice", "cw:as_of ", ""]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+fields = st.sampled_from(["account_id", "path", "entries", "removed", "as_of"])
+bodies = (
+    st.text()
+    | st.text(st.characters())  # lone surrogates too
+    | values.map(json.dumps)
+    | st.dictionaries(fields | st.text(), values).map(lambda more: json.dumps(json.loads(profile_body()) | more))
+    | st.builds(lambda entries: profile_body(entries=json.dumps(entries)), st.dictionaries(st.text(), values))
+    | st.builds(lambda cut: profile_body()[:cut], st.integers(0, 80))
+)
+
+
+@given(bodies)
+@settings(max_examples=600)
+def test_whatever_the_body_it_is_a_message_or_refused_with_a_sentence(body: str) -> None:
+    try:
+        update = decode(body)
+    except InvalidMessage as invalid:
+        reason = as_sent(invalid)
+        assert len(reason) <= REASON_CHARACTERS
+        assert not NOT_FOR_SQS.search(reason)
+    else:
+        assert decode(encoder.encode(update).decode()) == update
+        to_dynamodb(update.entries)

@@ -1,0 +1,239 @@
+"""A batch's upserts: all of a profile together, each profile by itself, and only the guilty refused."""
+
+import itertools
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from conditional_writes import Deadline, DeadlinePassed
+from conditional_writes.items import to_dynamodb
+from conditional_writes.upserts import REMOVED, MapEntry
+from ledger.core.profile_messages import ProfileUpdate, decode
+from ledger.core.refusals import ReasonCode
+from ledger.profile_writer import ProfilesMessage, ProfileWriter, ProfileWritten, map_entries
+from tests.support.samples import profile_body
+from tests.unit.stubs import Stubbed
+from tools.local_aws.functions import record
+from workers.queue_messages import Again, Dead, Done, message_from_record
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DONE = Done(ProfileWritten())
+_numbers = itertools.count(1)
+
+
+def update(
+    seconds: float, entries: dict[str, Any], account_id: str = "alice", path: tuple[str, ...] = ("preferences",)
+) -> ProfilesMessage:
+    message = message_from_record(record("", sent_at=START + timedelta(seconds=seconds)))
+    message.content = ProfileUpdate(account_id=account_id, path=path, entries=entries)
+    return message
+
+
+def written(dynamodb: Stubbed, *messages: ProfilesMessage, seconds: float = 60) -> tuple[float, float, float]:
+    """How many entries were written, and superseded, and how many conflicts there were.
+
+    In a table of its own: what was learned of another doesn't matter.
+    """
+    writer = ProfileWriter(dynamodb.client, f"profiles-{next(_numbers)}")
+    measured = writer.write(messages, Deadline.after(seconds))
+    assert [each.metric for each in measured] == ["Upserted", "Superseded", "Conflicts"]
+    upserted, superseded, conflicts = (each.value for each in measured)
+    return upserted, superseded, conflicts
+
+
+def dispositions(*messages: ProfilesMessage) -> list[object]:
+    """Of a dead message its code, of one that comes again its error."""
+    shown: list[object] = []
+    for message in messages:
+        match message.disposition:
+            case Dead(code=code):
+                shown.append(code)
+            case Again(code=ReasonCode.RETRIES_EXHAUSTED, delay_seconds=None, error=error):
+                shown.append(type(error))
+            case disposition:
+                shown.append(disposition)
+    return shown
+
+
+def refuses(dynamodb: Stubbed, item: dict[str, Any]) -> None:
+    """As the item is, the condition doesn't hold."""
+    dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(item))
+
+
+def sent(request: dict[str, Any]) -> list[Any]:
+    """The strings and numbers that a request sets: not the clocks and marks."""
+    values = [next(iter(value.items())) for value in request["ExpressionAttributeValues"].values()]
+    return sorted(content for kind, content in values if kind == "S" and content.startswith("value "))
+
+
+def test_all_of_a_profile_goes_in_one_request_and_of_an_entry_the_latest(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.answers("update_item")
+    messages = [
+        update(3, {"theme": "value new"}),
+        update(1, {"theme": "value old", "language": "value de"}),
+        update(2, {"size": "value 12"}, path=("preferences", "font")),
+        update(3, {"theme": "value new"}),
+    ]
+    assert written(stubbed_dynamodb, *messages) == (3, 2, 0)
+    assert dispositions(*messages) == [DONE] * 4
+    [request] = stubbed_dynamodb.parameters
+    assert request["Key"] == {"account_id": {"S": "alice"}}
+    assert sent(request) == ["value 12", "value de", "value new"]
+
+
+def test_each_profile_has_a_request_of_its_own_and_they_are_sent_in_parallel(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.answers("update_item")
+    stubbed_dynamodb.answers("update_item")
+    both = threading.Barrier(2, timeout=5)
+    stubbed_dynamodb.client.meta.events.register("before-parameter-build", lambda **_: both.wait())
+    messages = [update(n, {f"e{n}": n}, account_id="ab"[n % 2]) for n in range(5)]
+    assert written(stubbed_dynamodb, *messages) == (5, 0, 0)
+    assert dispositions(*messages) == [DONE] * 5
+    assert sorted(request["Key"]["account_id"]["S"] for request in stubbed_dynamodb.parameters) == ["a", "b"]
+
+
+def test_each_message_gets_its_own_disposition_whosever_profile_it_is_about(stubbed_dynamodb: Stubbed) -> None:
+    for _ in range(3):
+        stubbed_dynamodb.answers("update_item")
+    photo = {"photo": "x" * 400_000}
+    messages = [
+        update(1, {"theme": "dark"}),
+        update(1, {"theme": "dark"}, account_id="bob"),
+        update(1, photo),
+        update(1, {"theme": "dark"}, account_id="carol"),
+        update(1, photo, account_id="bob"),
+    ]
+    written(stubbed_dynamodb, *messages)
+    large = ReasonCode.ITEM_TOO_LARGE
+    assert dispositions(*messages) == [DONE, DONE, large, DONE, large]
+
+
+def test_of_several_messages_only_that_is_dead_which_does_not_fit(stubbed_dynamodb: Stubbed) -> None:
+    there = {"account_id": "alice", "preferences": {}, "status": "VIP"}
+    refuses(stubbed_dynamodb, there)
+    stubbed_dynamodb.answers("update_item")
+    refuses(stubbed_dynamodb, there)
+    stubbed_dynamodb.answers("update_item")
+    messages = [
+        update(1, {"theme": "dark"}),
+        update(2, {"since": 2020}, path=("status",)),
+        update(3, {"language": "de"}),
+    ]
+    upserted, _, _ = written(stubbed_dynamodb, *messages)
+    assert upserted == 2
+    assert dispositions(*messages) == [DONE, ReasonCode.NOT_A_MAP, DONE]
+    misfit = messages[1].disposition
+    assert isinstance(misfit, Dead)
+    assert misfit.reason.endswith("status is a string, expected a map, to hold entries")
+
+
+def test_a_map_with_entries_of_its_own_is_no_entry(stubbed_dynamodb: Stubbed) -> None:
+    font = {"account_id": "alice", "preferences": {"font": {"size": 12}}}
+    clocks = {'cw:as_of ["preferences"]': {}, 'cw:as_of ["preferences","font"]': {"size": "2026"}}
+    refuses(stubbed_dynamodb, font | clocks)
+    message = update(1, {"font": "serif"})
+    assert written(stubbed_dynamodb, message) == (0, 0, 0)
+    assert dispositions(message) == [ReasonCode.NOT_AN_ENTRY]
+
+
+def test_two_messages_that_contradict_each_other_are_no_trouble_to_a_third(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.answers("update_item")
+    entry = {"account_id": "alice", "preferences": {"font": "serif"}, 'cw:as_of ["preferences"]': {"font": "2026"}}
+    refuses(stubbed_dynamodb, entry)
+    stubbed_dynamodb.answers("update_item")
+    messages = [
+        update(1, {"font": "serif"}),
+        update(2, {"size": 12}, path=("preferences", "font")),
+        update(3, {"theme": "dark"}),
+    ]
+    written(stubbed_dynamodb, *messages)
+    assert dispositions(*messages) == [DONE, ReasonCode.NOT_A_MAP, DONE]
+
+
+def test_what_an_item_has_no_room_for_is_refused_without_a_request_and_the_rest_is_written(
+    stubbed_dynamodb: Stubbed,
+) -> None:
+    stubbed_dynamodb.answers("update_item")
+    messages = [update(1, {"theme": "dark"}), update(2, {"photo": "x" * 400_000})]
+    written(stubbed_dynamodb, *messages)
+    assert dispositions(*messages) == [DONE, ReasonCode.ITEM_TOO_LARGE]
+    assert stubbed_dynamodb.operations == ["UpdateItem"]
+
+
+def test_an_error_of_awss_own_is_the_whole_profiles_and_is_not_tried_message_by_message(
+    stubbed_dynamodb: Stubbed,
+) -> None:
+    stubbed_dynamodb.refuses("update_item", "ThrottlingException")
+    messages = [update(1, {"theme": "dark"}), update(2, {"language": "de"})]
+    written(stubbed_dynamodb, *messages)
+    assert [issubclass(error, ClientError) for error in dispositions(*messages)] == [True, True]  # type: ignore[arg-type]
+    assert stubbed_dynamodb.operations == ["UpdateItem"]
+
+
+def test_one_profiles_trouble_is_its_own(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.refuses("update_item", "ThrottlingException")
+    stubbed_dynamodb.answers("update_item")
+    messages = [update(1, {"a": 1}), update(2, {"b": 2}, account_id="bob")]
+    upserted, _, _ = written(stubbed_dynamodb, *messages)
+    assert sorted(disposition == DONE for disposition in dispositions(*messages)) == [False, True]
+    assert upserted == 1
+
+
+def test_conflicts_are_counted(stubbed_dynamodb: Stubbed) -> None:
+    refuses(stubbed_dynamodb, {"account_id": "alice", "preferences": {"theme": {}}})
+    stubbed_dynamodb.answers("update_item")
+    message = update(1, {"dark": True}, path=("preferences", "theme"))
+    assert written(stubbed_dynamodb, message) == (1, 0, 1)
+    assert dispositions(message) == [DONE]
+
+
+def test_without_time_nothing_is_sent(stubbed_dynamodb: Stubbed) -> None:
+    messages = [update(1, {"theme": "dark"}), update(2, {"language": "de"})]
+    written(stubbed_dynamodb, *messages, seconds=-1)
+    assert dispositions(*messages) == [DeadlinePassed, DeadlinePassed]
+    assert stubbed_dynamodb.operations == []
+
+
+def test_without_messages_nothing_is_asked_for(stubbed_dynamodb: Stubbed) -> None:
+    assert written(stubbed_dynamodb) == (0, 0, 0)
+    assert stubbed_dynamodb.operations == []
+
+
+@pytest.mark.parametrize(("depth", "size"), [(1, 100), (2, 95), (16, 27)])
+def test_a_message_of_this_size_is_written_together(stubbed_dynamodb: Stubbed, depth: int, size: int) -> None:
+    stubbed_dynamodb.answers("update_item")
+    path = tuple(f"level {number}" for number in range(depth))
+    message = update(1, {f"entry {number}": number for number in range(size)}, path=path)
+    assert written(stubbed_dynamodb, message) == (size, 0, 0)
+    assert stubbed_dynamodb.operations == ["UpdateItem"]
+
+
+@pytest.mark.parametrize("size", [100, 200])
+def test_a_hundred_entries_of_a_map_are_one_request(stubbed_dynamodb: Stubbed, size: int) -> None:
+    requests = 1 if size == 100 else 2
+    for _ in range(requests):
+        stubbed_dynamodb.answers("update_item")
+    messages = [update(number, {f"entry {number}": number}) for number in range(size)]
+    assert written(stubbed_dynamodb, *messages) == (size, 0, 0)
+    assert stubbed_dynamodb.operations == ["UpdateItem"] * requests
+
+
+def entries_of(body: str, sent_at: datetime) -> list[MapEntry]:
+    message = message_from_record(record(body, sent_at=sent_at))
+    message.content = decode(body)
+    return map_entries(message)
+
+
+def test_entries_are_set_and_removed_as_of_the_messages_time() -> None:
+    sent_at, as_of = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 2, 28, tzinfo=UTC)
+    body = {"path": '["a", "b"]', "entries": '{"c": 1, "d": {}}', "removed": '["e"]'}
+    assert entries_of(profile_body(**body, as_of='"2026-02-28T01:00:00+01:00"'), sent_at) == [
+        MapEntry(("a", "b", "c"), 1, as_of),
+        MapEntry(("a", "b", "d"), {}, as_of),
+        MapEntry(("a", "b", "e"), REMOVED, as_of),
+    ]
+    assert {entry.as_of for entry in entries_of(profile_body(**body), sent_at)} == {sent_at}
+    assert {entry.as_of for entry in entries_of(profile_body(**body, as_of="null"), sent_at)} == {sent_at}

@@ -1,0 +1,118 @@
+"""A message as a record of SQS's has it, and a reason as a log line and a message attribute take it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.support.refusals import NOT_FOR_SQS
+from tools.local_aws.functions import record
+from workers.queue_messages import (
+    MAXIMUM_REASON_CHARACTERS,
+    NotAnSqsEvent,
+    NotAnSqsRecord,
+    QueueMessage,
+    message_from_record,
+    message_id_of,
+    printable_reason,
+)
+
+SENT_AT = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+
+
+def test_a_record_is_a_message() -> None:
+    trace = {"trace": {"dataType": "String", "stringValue": "t-9"}}
+    sent = record("junk", receive_count=4, sent_at=SENT_AT) | {"messageAttributes": trace}
+    message = message_from_record(sent)
+    assert (message.message_id, message.receipt_handle) == (sent["messageId"], sent["receiptHandle"])
+    assert (message.body, message.receive_count, message.sent_at) == ("junk", 4, SENT_AT)
+    assert message.attributes == trace
+    assert (message.content, message.disposition) == (None, None)
+
+
+def test_a_record_without_message_attributes_is_a_message() -> None:
+    sent = {name: value for name, value in record("x").items() if name != "messageAttributes"}
+    assert message_from_record(sent).attributes == {}
+
+
+@pytest.mark.parametrize(("receive_count", "delivered_before"), [(1, False), (2, True), (7, True)])
+def test_a_message_tells_how_often_it_was_delivered(receive_count: int, delivered_before: bool) -> None:
+    message = message_from_record(record("x", receive_count))
+    assert (message.receive_count, message.delivered_before) == (receive_count, delivered_before)
+
+
+def test_two_deliveries_of_one_message_are_two() -> None:
+    """A handler may keep messages in a dict: none is taken for another, whatever their fields say."""
+    sent = record("x")
+    assert len({message_from_record(sent), message_from_record(sent)}) == 2
+
+
+def test_the_content_of_a_message_that_was_not_decoded_is_an_error() -> None:
+    message: QueueMessage[Any] = message_from_record(record("x") | {"messageId": "m-1"})
+    with pytest.raises(AssertionError, match="^m-1 hasn't been decoded$"):
+        _ = message.decoded
+    message.content = {"x": 1}
+    assert message.decoded == {"x": 1}
+
+
+WITHOUT: dict[str, dict[str, Any]] = {
+    "receiptHandle: expected a text": {"receiptHandle": None},
+    "body: expected a text": {"body": {"amount": 1}},
+    "attributes.ApproximateReceiveCount: expected": {"attributes": None},
+    "messageAttributes: expected": {"messageAttributes": []},
+}
+COUNTS = [None, 1, "", "0", "-1", "x", "1.0", "\u0661", "9999999", "1\n"]
+TIMES = [None, 1, "", "-1", "1e3", "9" * 15, "9" * 5_000]
+ATTRIBUTES = [None, "x", {}, {"dataType": "String"}, {"dataType": "Binary", "binaryValue": "%"}, {"stringValue": "x"}]
+
+
+def with_attribute(name: str, value: object) -> dict[str, Any]:
+    return {"attributes": record("x")["attributes"] | {name: value}}
+
+
+UNREADABLE = [
+    *WITHOUT.items(),
+    *[("attributes.ApproximateReceiveCount", with_attribute("ApproximateReceiveCount", value)) for value in COUNTS],
+    *[("attributes.SentTimestamp", with_attribute("SentTimestamp", value)) for value in TIMES],
+    *[("messageAttributes", {"messageAttributes": {"x": value}}) for value in ATTRIBUTES],
+]
+
+
+@pytest.mark.parametrize(("problem", "fields"), UNREADABLE)
+def test_a_record_that_is_none_of_sqs_names_the_field_and_quotes_nothing(problem: str, fields: dict[str, Any]) -> None:
+    with pytest.raises(NotAnSqsRecord) as caught:
+        message_from_record(record("secret") | fields)
+    assert str(caught.value).startswith(problem)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("milliseconds", ["0", "9" * 14])
+def test_any_time_that_is_accepted_is_a_date(milliseconds: str) -> None:
+    assert message_from_record(record("x") | with_attribute("SentTimestamp", milliseconds)).sent_at.tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    "unnamed", [None, "x", [], {}, record("x") | {"messageId": ""}, record("x") | {"messageId": 1}]
+)
+def test_a_record_without_an_id_cannot_be_told_from_the_others(unnamed: Any) -> None:
+    with pytest.raises(NotAnSqsEvent, match=r"^Records\[3\]: expected a record of SQS's, with its messageId$"):
+        message_id_of(unnamed, 3)
+
+
+def test_a_reason_has_only_characters_that_a_queue_takes() -> None:
+    assert printable_reason("no map: \0\x1b[2J\uffff\ud800 é") == r"no map: \x00\x1b[2J\uffff\ud800 é"
+
+
+def test_a_reason_is_cut_before_it_fills_the_message() -> None:
+    assert printable_reason("x" * 100_000) == "x" * MAXIMUM_REASON_CHARACTERS
+
+
+@given(st.text(st.characters()))  # lone surrogates too
+@example("\0" * 1_000)
+def test_any_text_becomes_a_short_and_printable_reason(text: str) -> None:
+    reason = printable_reason(text)
+    assert len(reason) <= MAXIMUM_REASON_CHARACTERS
+    assert reason.isprintable()
+    assert not NOT_FOR_SQS.search(reason)

@@ -1,0 +1,60 @@
+"""Powertools' own protocol over a record that is staged: no method makes a request."""
+
+import json
+from typing import Any
+
+import pytest
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
+from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyValidationError
+from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
+
+from workers.staged_record import StagedRecord
+
+
+def call(store: StagedRecord, order: dict[str, Any], *, fails: bool = False) -> tuple[Any, int]:
+    """The answer, and how often the function ran for it."""
+    runs: list[object] = []
+
+    def place(*, order: dict[str, Any]) -> dict[str, Any]:
+        runs.append(order)
+        if fails:
+            raise LookupError("no such customer")
+        return {"placed": order["id"]}
+
+    config = IdempotencyConfig(event_key_jmespath="id", payload_validation_jmespath="@")
+    once = idempotent_function(place, data_keyword_argument="order", persistence_store=store, config=config)
+    return once(order=order), len(runs)
+
+
+def placed() -> DataRecord:
+    store = StagedRecord(None)
+    call(store, {"id": "1", "amount": 5})
+    assert store.completed
+    return store.completed
+
+
+def test_a_first_call_runs_and_stages_its_completed_record() -> None:
+    record = placed()
+    assert record.status == "COMPLETED"
+    assert json.loads(record.response_data) == {"placed": "1"}
+    assert record.payload_hash
+
+
+def test_with_an_existing_record_the_call_is_replayed_and_stages_nothing() -> None:
+    store = StagedRecord(placed())
+    assert call(store, {"id": "1", "amount": 5}) == ({"placed": "1"}, 0)
+    assert store.completed is None
+
+
+def test_with_another_payload_it_is_refused() -> None:
+    store = StagedRecord(placed())
+    with pytest.raises(IdempotencyValidationError):
+        call(store, {"id": "1", "amount": 6})
+    assert store.completed is None
+
+
+def test_a_call_that_raises_stages_nothing_and_its_error_passes_through() -> None:
+    store = StagedRecord(None)
+    with pytest.raises(LookupError, match="no such customer"):
+        call(store, {"id": "1", "amount": 5}, fails=True)
+    assert store.completed is None

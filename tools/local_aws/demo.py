@@ -1,0 +1,212 @@
+"""`make demo`: a believable day through the real queues, on a local AWS; books and profiles checked at the end."""
+
+import argparse
+import itertools
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tests.checkers import books as books_checker
+from tests.checkers import profiles as profiles_checker
+from tests.checkers.books import Books, read_books
+from tests.checkers.profiles import Profiles, read_profiles
+from tests.checkers.windows import NIGHT_CLAIMS, wrongly_charged
+from tools.local_aws import jobs, stack
+from tools.local_aws.day import believable_day
+from tools.local_aws.profiles_day import believable_updates
+from tools.local_aws.queues import DeadLetter, take_dead_letters, waiting_messages
+from tools.local_aws.server import LocalAwsError, ministack, running
+from tools.local_aws.tables import Tables
+
+MESSAGES = 3_000
+NIGHT = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)
+
+console = Console(highlight=False)
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--port", type=int, default=4566)
+    arguments.add_argument("--messages", type=int, default=MESSAGES)
+    options = arguments.parse_args()
+    try:
+        with tempfile.TemporaryDirectory(prefix="teller-") as folder:
+            return _run(options.port, options.messages, Path(folder))
+    except LocalAwsError as error:
+        console.print(f"[red]{error}")
+        return 1
+    except KeyboardInterrupt:
+        console.print("\nStopped, and the local AWS with it.")
+        return 130
+
+
+def _run(port: int, messages: int, folder: Path) -> int:
+    day = {"Transactions": believable_day(messages), "Profiles": believable_updates(messages // 3)}
+    transactions, updates = day.values()
+    console.print(f"[bold]1[/]  Starting an AWS on 127.0.0.1:{port} (ministack, IAM enforced)")
+    with running(ministack(port, folder / "ministack.log")) as endpoint:
+        console.print("[bold]2[/]  sam build")
+        stack.build()
+        console.print("[bold]3[/]  sam deploy: template.yaml, as it goes to AWS")
+        deployed = stack.deploy(endpoint)
+        console.print(
+            f"[bold]4[/]  A day of messages: {len(transactions):,} transactions, {len(updates):,} profile updates"
+        )
+        seconds = _send_and_wait(deployed, day)
+        tables = Tables(deployed["AccountsTableName"], deployed["JournalTableName"])
+        before_interest = read_books(endpoint, tables)
+        console.print("[bold]5[/]  The night's jobs, each delivered twice")
+        twice = _run_jobs_twice(deployed)
+        console.print("[bold]6[/]  Reading the books and the profiles, and checking them\n")
+        books = read_books(endpoint, tables)
+        profiles = read_profiles(endpoint, deployed["ProfilesTableName"])
+        refused, unfit = (take_dead_letters(endpoint, deployed[f"{name}DeadLetterQueueUrl"]) for name in day)
+    table = Table(title="The day", title_justify="left", show_header=False, min_width=72)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    _add_transactions(table, transactions, before_interest, refused)
+    _add_profiles(table, updates, profiles, unfit)
+    table.add_row("messages a second", f"{sum(map(len, day.values())) / seconds:,.0f}")
+    console.print(table)
+    console.print()
+    winners = profiles_checker.upserted(updates, unfit)
+    return _check(
+        {
+            books_checker.CLAIMS: [
+                *books_checker.violations(books),
+                *books_checker.vanished(transactions, books, refused),
+            ],
+            NIGHT_CLAIMS: [*twice, *wrongly_charged(before_interest, books, NIGHT.date())],
+            profiles_checker.CLAIMS: [
+                *profiles_checker.violations(profiles, winners),
+                *profiles_checker.vanished(updates, unfit),
+            ],
+        }
+    )
+
+
+def _send_and_wait(deployed: stack.Stack, day: Mapping[str, Sequence[str]]) -> float:
+    """Sends to all queues while the functions are working already. Returns the seconds until they were empty."""
+    started = time.monotonic()
+    with (
+        Progress(
+            TextColumn("   {task.description:<12}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+        ) as progress,
+        ThreadPoolExecutor(len(day)) as pool,
+    ):
+        bars = [progress.add_task(name.lower(), total=len(bodies)) for name, bodies in day.items()]
+        for through in [
+            pool.submit(_through, deployed, name, bodies, progress, bar)
+            for (name, bodies), bar in zip(day.items(), bars, strict=True)
+        ]:
+            through.result()
+    return time.monotonic() - started
+
+
+def _run_jobs_twice(deployed: stack.Stack) -> list[str]:
+    """A sentence for each thing that isn't as it must be."""
+    wrong = []
+    for name in ("charge_overdraft_interest", "reconcile_accounts"):
+        answers = [jobs.run_job(deployed, name, NIGHT) for _ in range(2)]
+        console.print(f"   {name:<27}{answers[0]['outcome']}, then {answers[1]['outcome']}")
+        if [answer["outcome"] for answer in answers] != ["Done", "DoneBefore"]:
+            wrong.append(f"{name}: delivered twice it answered {answers}")
+        _wait_until_empty(deployed, "Transactions")
+    report = jobs.read_report(deployed, NIGHT)
+    console.print(f"   {report['accounts_checked']} accounts replayed, {report['mismatches']} mismatches")
+    return wrong + [f"reconciliation: {sentence}" for sentence in report["first_mismatches"]]
+
+
+def _wait_until_empty(
+    deployed: stack.Stack, name: str, progressed: Callable[[int], None] = lambda waiting: None
+) -> None:
+    sqs, queue_url = deployed.endpoint.client("sqs"), deployed[f"{name}QueueUrl"]
+    deadline = time.monotonic() + 600
+    while waiting := waiting_messages(sqs, queue_url):
+        if time.monotonic() > deadline:
+            raise LocalAwsError(f"after 600 s {waiting} messages are still on the {name.lower()} queue")
+        progressed(waiting)
+        time.sleep(0.25)
+
+
+def _through(deployed: stack.Stack, name: str, bodies: Sequence[str], progress: Progress, bar: TaskID) -> None:
+    """Sends to one queue, and waits until it is empty."""
+    sqs = deployed.endpoint.client("sqs")
+    queue_url = deployed[f"{name}QueueUrl"]
+    for batch in itertools.batched(bodies, 10, strict=False):
+        entries = [{"Id": str(index), "MessageBody": body} for index, body in enumerate(batch)]
+        response = sqs.send_message_batch(QueueUrl=queue_url, Entries=entries)
+        if response.get("Failed"):
+            raise LocalAwsError(f"the queue refused messages: {response['Failed']}")
+    _wait_until_empty(deployed, name, lambda waiting: progress.update(bar, completed=len(bodies) - waiting))
+    progress.update(bar, completed=len(bodies))
+
+
+def _add_transactions(table: Table, bodies: Sequence[str], books: Books, letters: Sequence[DeadLetter]) -> None:
+    counts = books.counts()
+    repeated = len(bodies) - counts.total() - len(letters)
+    table.add_row("transactions sent", f"{len(bodies):,}")
+    table.add_row("accounts", f"{len(books.accounts):,}")
+    table.add_row("posted", f"{counts.pop('POSTED', 0):,}", style="green")
+    table.add_row("rejected", f"{counts.total():,}", style="yellow")
+    for reason, count in counts.most_common():
+        table.add_row(f"  {reason}", f"{count:,}", style="dim yellow")
+    table.add_row("duplicates absorbed", f"{repeated:,}")
+    _add_dead_letters(table, letters)
+
+
+def _add_profiles(table: Table, bodies: Sequence[str], profiles: Profiles, letters: Sequence[DeadLetter]) -> None:
+    table.add_row("profile updates sent", f"{len(bodies):,}")
+    table.add_row("profiles", f"{len(profiles):,}")
+    table.add_row("entries", f"{sum(map(_entries, profiles.values())):,}", style="green")
+    _add_dead_letters(table, letters)
+
+
+def _entries(value: Any) -> int:
+    """How many there are in an item's maps, and in those inside of them."""
+    return sum(map(_entries, value.values())) if isinstance(value, dict) else 1
+
+
+def _add_dead_letters(table: Table, letters: Sequence[DeadLetter]) -> None:
+    table.add_row("dead-lettered", f"{len(letters):,}", style="red")
+    for reason, count in Counter(_in_general(letter.reason) for letter in letters).most_common():
+        table.add_row(f"  {reason}", f"{count:,}", style="dim red")
+    table.add_section()
+
+
+def _in_general(reason: str | None) -> str:
+    """The reason without what is particular to one message."""
+    if reason is None:
+        return "no reason"
+    if "was used before" in reason:
+        return "transaction_id: used before with another payload"
+    _, is_of_an_item, problem = reason.partition("': ")  # a profile's: its table and key come first
+    return (problem if is_of_an_item else reason)[:60]
+
+
+def _check(found: Mapping[Sequence[str], Sequence[str]]) -> int:
+    """Prints each group of claims, and what was found against it. Returns the exit code."""
+    for claims, violations in found.items():
+        for claim in claims:
+            console.print(f"  [red]?[/] {claim}" if violations else f"  [green]✓[/] {claim}")
+        for violation in violations:
+            console.print(f"  [red]✗ {violation}")
+    return 1 if any(found.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""A function of the application in this process, with the events that Lambda would give it."""
+
+import importlib.util
+import itertools
+import json
+import os
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+from aws_lambda_powertools.metrics import EphemeralMetrics
+
+from tools.local_aws.server import PROJECT, Endpoint
+from tools.local_aws.tables import Tables
+
+
+@dataclass
+class Context:
+    """What Lambda gives a handler beside the event."""
+
+    timeout_seconds: float = 30
+    function_name: str = "process-transactions"
+    memory_limit_in_mb: int = 512
+    invoked_function_arn: str = "arn:aws:lambda:us-east-1:000000000000:function:process-transactions"
+    aws_request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    started: float = field(default_factory=time.monotonic)
+
+    def get_remaining_time_in_millis(self) -> int:
+        return max(0, int((self.started + self.timeout_seconds - time.monotonic()) * 1000))
+
+
+def load_function(name: str, endpoint: Endpoint, environment: Mapping[str, str]) -> ModuleType:
+    """The function's app.py, imported anew as a cold start would, its clients speaking to `endpoint`."""
+    path = PROJECT / "functions" / name / "app.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_{uuid.uuid4().hex}", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    # Powertools reads these two at each call, the rest is read at the import.
+    os.environ.update(POWERTOOLS_SERVICE_NAME="teller", POWERTOOLS_METRICS_NAMESPACE="Teller")
+    with (
+        mock.patch.dict(os.environ, endpoint.environment | environment),
+        # Its metrics are its own, as a process's are: those of `Metrics` are one set for all threads that play workers.
+        mock.patch("aws_lambda_powertools.Metrics", EphemeralMetrics),
+    ):
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    # Python has one logger of a name, and Powertools leaves it as the first function that was loaded wanted it.
+    module.logger.setLevel(environment.get("POWERTOOLS_LOG_LEVEL", "INFO"))
+    return module
+
+
+def process_transactions(
+    aws: Endpoint, tables: Tables, dynamodb: Endpoint | None = None, **variables: str
+) -> ModuleType:
+    """The function, its queues on `aws` (made here, new ones), its tables on `dynamodb` where that is another."""
+    variables = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal} | variables
+    return _with_queues("process_transactions", aws, dynamodb or aws, variables)
+
+
+def upsert_profiles(
+    aws: Endpoint, profiles_table: str, dynamodb: Endpoint | None = None, **variables: str
+) -> ModuleType:
+    """As `process_transactions`."""
+    return _with_queues("upsert_profiles", aws, dynamodb or aws, {"PROFILES_TABLE": profiles_table} | variables)
+
+
+def reconcile_accounts(dynamodb: Endpoint, tables: Tables, locks_table: str, **variables: str) -> ModuleType:
+    fixed = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal, "LOCKS_TABLE": locks_table}
+    return load_function("reconcile_accounts", dynamodb, fixed | variables)
+
+
+def charge_overdraft_interest(
+    aws: Endpoint, tables: Tables, locks_table: str, queue_url: str, dynamodb: Endpoint | None = None, **variables: str
+) -> ModuleType:
+    """The function, sending to this queue on `aws`, its tables on `dynamodb` where that is another."""
+    fixed = {"ACCOUNTS_TABLE": tables.accounts, "LOCKS_TABLE": locks_table, "QUEUE_URL": queue_url}
+    return load_function(
+        "charge_overdraft_interest",
+        aws,
+        {"AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url, "ANNUAL_RATE": "0.12"} | fixed | variables,
+    )
+
+
+def _with_queues(name: str, aws: Endpoint, dynamodb: Endpoint, variables: Mapping[str, str]) -> ModuleType:
+    sqs = aws.client("sqs")
+    number = next(_numbers)
+    queue, dead_letter_queue = (
+        sqs.create_queue(QueueName=f"{name}-{which}-{number}")["QueueUrl"] for which in ("alive", "dead")
+    )
+    return load_function(
+        name,
+        aws,
+        {
+            "AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url,
+            "QUEUE_URL": queue,
+            "DEAD_LETTER_QUEUE_URL": dead_letter_queue,
+            "MAX_RECEIVE_COUNT": "6",
+        }
+        | dict(variables),
+    )
+
+
+_numbers = itertools.count(1)
+
+
+def record(message: object, receive_count: int = 1, sent_at: datetime | None = None) -> dict[str, Any]:
+    """An SQS record as Lambda's event has it; `message` is the body, or what it says in JSON. Sent now, by default."""
+    number = next(_numbers)
+    sent_at = sent_at or datetime.now(UTC)
+    return {
+        "messageId": f"message-{number}",
+        "receiptHandle": f"receipt-{number}",
+        "body": message if isinstance(message, str) else json.dumps(message),
+        "attributes": {
+            "ApproximateReceiveCount": str(receive_count),
+            "SentTimestamp": str(int(sent_at.timestamp() * 1000)),
+            "SenderId": "000000000000",
+            "ApproximateFirstReceiveTimestamp": str(int(time.time() * 1000)),
+        },
+        "messageAttributes": {},
+        "md5OfBody": "",
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:transactions",
+        "awsRegion": "us-east-1",
+    }
+
+
+def invoke(function: ModuleType, records: Iterable[dict[str, Any]], context: Context | None = None) -> set[str]:
+    """Message ids that go back to the queue."""
+    response = function.lambda_handler({"Records": list(records)}, context or Context())
+    return {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
+
+
+def metric_totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """The sums of what lines of a log have of CloudWatch's embedded metrics; a rejection's by its reason."""
+    totals: Counter[str] = Counter()
+    for line in lines:
+        for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
+            for metric in directive["Metrics"]:
+                totals[line.get("Reason") or metric["Name"]] += sum(line[metric["Name"]])
+    return totals
+
+
+@dataclass
+class Queue:
+    """What SQS does with a batch, without its clock: it delivers again what wasn't done, each time counting."""
+
+    records: list[dict[str, Any]]
+
+    def deliver(self, function: ModuleType, *interruptions: type[BaseException]) -> None:
+        """One invocation with all that is waiting. What an interrupted function had comes back whole."""
+        try:
+            failed = invoke(function, self.records)
+        except interruptions:
+            failed = {record["messageId"] for record in self.records}
+        self.records = [again(record) for record in self.records if record["messageId"] in failed]
+
+    def deliver_until_quiet(self, function: ModuleType, *interruptions: type[BaseException]) -> None:
+        for _ in range(20):
+            if not self.records:
+                return
+            self.deliver(function, *interruptions)
+        raise AssertionError(f"still on the queue after 20 deliveries: {[record['body'] for record in self.records]}")
+
+
+def again(record: dict[str, Any]) -> dict[str, Any]:
+    """The record as its next delivery has it."""
+    count = int(record["attributes"]["ApproximateReceiveCount"]) + 1
+    return record | {"attributes": record["attributes"] | {"ApproximateReceiveCount": str(count)}}

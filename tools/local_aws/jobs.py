@@ -1,0 +1,30 @@
+"""The scheduled jobs of a deployed stack: run as EventBridge Scheduler does, and the report that one leaves."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from tools.local_aws.server import LocalAwsError
+from tools.local_aws.stack import Stack
+
+
+def run_job(deployed: Stack, name: str, scheduled_time: datetime) -> dict[str, Any]:
+    """The function's answer. Raises LocalAwsError where it has none."""
+    event = json.dumps({"job": name, "scheduled_time": scheduled_time.isoformat()})
+    response = deployed.endpoint.client("lambda").invoke(FunctionName=function_name(deployed, name), Payload=event)
+    answer: dict[str, Any] = json.loads(response["Payload"].read())
+    if "FunctionError" in response:
+        raise LocalAwsError(f"{name}: {answer}")
+    return answer
+
+
+def function_name(deployed: Stack, job: str) -> str:
+    return deployed[f"{job.title().replace('_', '')}FunctionName"]
+
+
+def read_report(deployed: Stack, scheduled_time: datetime) -> dict[str, Any]:
+    """Of a night's reconciliation."""
+    wanted = to_dynamodb({"lock_key": f"reconcile_accounts {scheduled_time.isoformat()}"})
+    client = deployed.endpoint.client("dynamodb")
+    return from_dynamodb(client.get_item(TableName=deployed["LocksTableName"], Key=wanted)["Item"])

@@ -1,0 +1,38 @@
+"""Settings with which `sam local invoke` runs a function in Lambda's container, against a deployed stack."""
+
+import json
+from pathlib import Path
+
+from tools.local_aws import stack
+
+
+def write_settings(deployed: stack.Stack, folder: Path) -> Path:
+    """What `sam local invoke` needs to know of a deployed stack, as a configuration file of SAM's: its path.
+
+    SAM takes the references in the template's environment variables for names. The deployed functions have the real
+    ones, all but the endpoint, which has another address in a container.
+    """
+    endpoint = deployed.endpoint
+    resources = endpoint.client("cloudformation").describe_stack_resources(StackName=stack.NAME)["StackResources"]
+    lambda_ = endpoint.client("lambda")
+    functions = {
+        resource["LogicalResourceId"]: lambda_.get_function_configuration(FunctionName=resource["PhysicalResourceId"])
+        for resource in resources
+        if resource["ResourceType"] == "AWS::Lambda::Function"
+    }
+    in_container = {"AWS_ENDPOINT_URL": f"http://host.docker.internal:{endpoint.url.rpartition(':')[2]}"}
+    variables = {name: function["Environment"]["Variables"] | in_container for name, function in functions.items()}
+    (architecture,) = {function["Architectures"][0] for function in functions.values()}
+    env_vars = folder / "local-variables.json"
+    env_vars.write_text(json.dumps(variables, indent=2) + "\n")
+    settings = folder / "local.toml"
+    settings.write_text(f"""\
+version = 0.1
+[default.local_invoke.parameters]
+language_extensions = true
+env_vars = "{env_vars}"
+parameter_overrides = "Architecture={architecture}"
+add_host = "host.docker.internal:host-gateway"
+skip_pull_image = true
+""")
+    return settings

@@ -1,0 +1,70 @@
+"""Builds template.yaml with SAM and deploys it, as it is, to a local AWS."""
+
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from tools.local_aws.server import PROJECT, TOOLS, Endpoint, LocalAwsError
+
+NAME = "teller-dev"
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The deployed stack; `outputs` are template.yaml's."""
+
+    endpoint: Endpoint
+    outputs: dict[str, str]
+
+    def __getitem__(self, output: str) -> str:
+        return self.outputs[output]
+
+
+def build() -> None:
+    """`make build`, for this machine's processor: the local Lambda runs the functions as processes on it."""
+    _run("make", "build", f"SAM_BUILD=--parameter-overrides Architecture={_architecture()}")
+
+
+def deploy(endpoint: Endpoint, **parameters: object) -> Stack:
+    """`sam deploy` of what `build` made. `parameters` are the template's."""
+    overrides = {"Architecture": _architecture(), "AwsEndpointUrl": endpoint.url} | parameters
+    _run(
+        str(TOOLS / "sam"),
+        "deploy",
+        *("--stack-name", NAME, "--no-progressbar"),
+        *("--parameter-overrides", *(f"{name}={value}" for name, value in overrides.items())),
+        environment=endpoint.environment,
+    )
+    described = endpoint.client("cloudformation").describe_stacks(StackName=NAME)["Stacks"][0]
+    _set_concurrency(endpoint, described)
+    return Stack(endpoint, {output["OutputKey"]: output["OutputValue"] for output in described["Outputs"]})
+
+
+def _set_concurrency(endpoint: Endpoint, described: dict) -> None:
+    """ministack 1.5.33 keeps a ScalingConfig that came from a parameter as text, and then polls nothing."""
+    parameters = {parameter["ParameterKey"]: parameter["ParameterValue"] for parameter in described["Parameters"]}
+    lambda_ = endpoint.client("lambda")
+    for mapping in lambda_.list_event_source_mappings()["EventSourceMappings"]:
+        lambda_.update_event_source_mapping(
+            UUID=mapping["UUID"], ScalingConfig={"MaximumConcurrency": int(parameters["MaximumConcurrency"])}
+        )
+
+
+def _architecture() -> str:
+    return "arm64" if platform.machine() in ("arm64", "aarch64") else "x86_64"
+
+
+def _run(*arguments: str, environment: dict[str, str] | None = None) -> None:
+    finished = subprocess.run(
+        arguments,
+        cwd=PROJECT,
+        env=os.environ | {"SAM_CLI_TELEMETRY": "0"} | (environment or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if finished.returncode:
+        print(finished.stdout[-4000:], file=sys.stderr)
+        raise LocalAwsError(f"{' '.join(arguments[:2])} failed:\n{finished.stderr.strip()[-4000:]}")

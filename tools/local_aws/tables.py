@@ -1,0 +1,71 @@
+"""The tables of template.yaml, for tests that need no stack."""
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tools.local_aws.server import Endpoint, shared_client
+
+
+@dataclass(frozen=True)
+class Tables:
+    accounts: str
+    journal: str
+
+
+def create_tables(endpoint: Endpoint, prefix: str) -> Tables:
+    """Fresh tables for accounts and their journal; `prefix` keeps tests apart that share an engine."""
+    return Tables(
+        _create_table(endpoint, f"{prefix}-accounts", "account_id"),
+        _create_table(endpoint, f"{prefix}-journal", "account_id", "transaction_id"),
+    )
+
+
+def create_profiles_table(endpoint: Endpoint, prefix: str) -> str:
+    """A fresh table for profiles: its name."""
+    return _create_table(endpoint, f"{prefix}-profiles", "account_id")
+
+
+def create_locks_table(endpoint: Endpoint, prefix: str) -> str:
+    """A fresh table for locks: its name."""
+    return _create_table(endpoint, f"{prefix}-locks", "lock_key")
+
+
+def _create_table(endpoint: Endpoint, name: str, *keys: str) -> str:
+    client = shared_client(endpoint, "dynamodb")
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+        KeySchema=[{"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)],
+    )
+    client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
+    return name
+
+
+def scan(endpoint: Endpoint, table: str) -> Iterator[dict[str, Any]]:
+    """Every item of a table, as it is now, in DynamoDB's types."""
+    for page in (
+        shared_client(endpoint, "dynamodb").get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
+    ):
+        yield from page["Items"]
+
+
+def refill(endpoint: Endpoint, table: str, items: Sequence[dict[str, Any]] = ()) -> None:
+    """Leaves these items in a table, in DynamoDB's types, and no other. Faster than a new table."""
+    names = _key_names(endpoint, table)
+    there, wanted = list(scan(endpoint, table)), [[item[name] for name in names] for item in items]
+    keys = [{name: item[name] for name in names} for item in there]
+    deleted = [{"DeleteRequest": {"Key": key}} for key in keys if list(key.values()) not in wanted]
+    put = [{"PutRequest": {"Item": item}} for item in items if item not in there]
+    for batch in itertools.batched([*deleted, *put], 25, strict=False):
+        response = shared_client(endpoint, "dynamodb").batch_write_item(RequestItems={table: list(batch)})
+        assert not response["UnprocessedItems"]
+
+
+@functools.cache
+def _key_names(endpoint: Endpoint, table: str) -> list[str]:
+    description = shared_client(endpoint, "dynamodb").describe_table(TableName=table)
+    return [key["AttributeName"] for key in description["Table"]["KeySchema"]]

@@ -1,0 +1,136 @@
+"""`make up`: the local AWS with the stack on it, left running; `make down` ends it."""
+
+import argparse
+import json
+import subprocess
+import sys
+import threading
+
+from rich.console import Console
+
+from tools.local_aws import stack
+from tools.local_aws.sam_local import write_settings
+from tools.local_aws.server import CACHE, PROJECT, LocalAwsError, ministack, stop
+
+STATE = CACHE / "local-aws.json"
+LOOPBACK = "127.0.0.1"
+
+console = Console(highlight=False, markup=False, soft_wrap=True)
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--port", type=int, default=4566)
+    arguments.add_argument("--host", default=LOOPBACK, help="where to listen")
+    options = arguments.parse_args()
+    try:
+        _refuse_a_second()
+        deployed = _up(options.host, options.port)
+    except LocalAwsError as error:
+        console.print(str(error), style="red")
+        return 1
+    except KeyboardInterrupt:
+        console.print("\nStopped, and the local AWS with it.")
+        return 130
+    console.print(_help(deployed, options.host))
+    return 0
+
+
+def down() -> str | None:
+    """Ends what `up` started. Returns a sentence that says what that was, or None where there was nothing."""
+    if not STATE.exists():
+        return None
+    state = json.loads(STATE.read_text())
+    runs = _runs(state["pid"])
+    if runs:
+        stop(state["pid"])
+    STATE.unlink()
+    if not runs:
+        return f"The local AWS on {state['url']} had ended already."
+    return f"The local AWS on {state['url']} is down: its functions have ended, its tables and queues are gone."
+
+
+def _refuse_a_second() -> None:
+    if STATE.exists():
+        state = json.loads(STATE.read_text())
+        if _runs(state["pid"]):
+            raise LocalAwsError(f"A stack is up already, on {state['url']}: `make down` ends it.")
+        console.print(down())
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process is the local AWS that was recorded: it may have ended, and its number be another's since."""
+    listed = subprocess.run(
+        ["ps", "-o", "stat=", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    state, _, command = listed.stdout.strip().partition(" ")
+    return "ministack" in command and not state.startswith("Z")
+
+
+def _up(host: str, port: int) -> stack.Stack:
+    console.print(f"Starting an AWS on {host}:{port} (ministack, IAM enforced)")
+    endpoint, process = ministack(port, CACHE / "local-aws.log", host)
+    threading.Thread(target=process.wait, daemon=True).start()  # reaps it, should `down` have to end it here
+    STATE.write_text(json.dumps({"pid": process.pid, "url": endpoint.url}))
+    try:
+        console.print("sam build, sam deploy")
+        stack.build()
+        deployed = stack.deploy(endpoint)
+        write_settings(deployed, PROJECT / ".aws-sam")
+    except BaseException:
+        down()
+        raise
+    return deployed
+
+
+def _help(deployed: stack.Stack, host: str) -> str:
+    variables = " ".join(
+        f"{name}={deployed.endpoint.environment[name]}"
+        for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")
+    )
+    opening = '{"type": "open_account", "transaction_id": "t-1", "account_id": "acc-1", "currency": "EUR"}'
+    update = '{"account_id": "acc-1", "path": ["preferences"], "entries": {"theme": "dark"}}'
+    in_a_container = "In Lambda's container (needs Docker"
+    if host == LOOPBACK and sys.platform == "linux":
+        in_a_container += "; it reaches a stack that was made with `make up HOST=172.17.0.1`, Docker's bridge"
+    return f"""
+The stack is up. `make down` ends it. Have your shell speak to it:
+
+  export {variables}
+
+Send a message, and a second later read the account that it opened:
+
+{_send_and_read(deployed["TransactionsQueueUrl"], opening, deployed["AccountsTableName"])}
+
+The same with an entry of a profile:
+
+{_send_and_read(deployed["ProfilesQueueUrl"], update, deployed["ProfilesTableName"])}
+
+Invoke a function with an event. events/ has a folder for each function, its events to be played in order:
+
+  .venv-tools/bin/sam remote invoke ProcessTransactionsFunction --stack-name {stack.NAME} \\
+    --event-file events/process_transactions/01-open-accounts.json
+  .venv-tools/bin/sam remote invoke UpsertProfilesFunction --stack-name {stack.NAME} \\
+    --event-file events/upsert_profiles/01-first-entries.json
+  .venv-tools/bin/sam remote invoke ReconcileAccountsFunction --stack-name {stack.NAME} \\
+    --event-file events/reconcile_accounts/01-a-night.json
+
+{in_a_container}):
+
+  .venv-tools/bin/sam local invoke UpsertProfilesFunction --config-file .aws-sam/local.toml \\
+    --event events/upsert_profiles/01-first-entries.json
+"""
+
+
+def _send_and_read(queue_url: str, body: str, table: str) -> str:
+    return f"""\
+  aws sqs send-message --endpoint-url $AWS_ENDPOINT_URL \\
+    --queue-url {queue_url} \\
+    --message-body '{body}'
+  aws dynamodb get-item --endpoint-url $AWS_ENDPOINT_URL \\
+    --table-name {table} \\
+    --key '{{"account_id": {{"S": "acc-1"}}}}'"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
