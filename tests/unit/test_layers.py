@@ -62,6 +62,10 @@ def test_what_the_library_offers_needs_no_powertools() -> None:
         assert "aws_lambda_powertools" not in imported(LIBRARY / f"{name}.py"), name
 
 
+def test_the_library_starts_without_what_only_some_functions_need() -> None:
+    assert not loaded_with("__init__") & {"upserts", "locks"}
+
+
 OURS = {"conditional_writes", "ledger"}
 FOR_TYPES_ONLY = {"types_boto3_dynamodb", "types_boto3_lambda", "types_boto3_sqs"}
 

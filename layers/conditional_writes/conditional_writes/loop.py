@@ -16,15 +16,7 @@ from botocore.exceptions import ClientError
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb
 from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
-from conditional_writes.requests import (
-    MAXIMUM_WRITES,
-    Check,
-    Delete,
-    Put,
-    Update,
-    Write,
-    as_request,
-)
+from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, as_request
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -134,10 +126,10 @@ def write[Result](
 
 
 class _Answer(NamedTuple):
-    """What DynamoDB said to a write.
+    """DynamoDB's answer to a write.
 
-    `found`: the items in the answer. If the write was `refused`, these are the items whose condition failed; none if
-    only the timing was to blame. `throttled`: the table was. `unanswered`: an earlier try of this call got no answer.
+    `found` has the items in the answer: if the write was `refused`, those whose condition failed, and none if only the
+    timing was to blame. `throttled` is such a reason. `unanswered`: an earlier try of this call got no answer.
     """
 
     refused: bool
@@ -285,7 +277,7 @@ def _back_off(conflicts: int, answer: _Answer, request_seconds: float, deadline:
     The pause is random, up to 64 times as long as the request took, and at most a second. Pauses that start short and
     grow would make every writer's item stale: docs/decisions/back-off.md.
     """
-    root = math.isqrt(conflicts)
+    root = math.isqrt(conflicts)  # 2 is 1 * 2, 6 is 2 * 3, 12 is 3 * 4
     is_turn_to_pause = root * (root + 1) == conflicts
     if not is_turn_to_pause and not answer.throttled:
         return

@@ -135,6 +135,7 @@ def _mark(write: Put | Update) -> str:
 
 
 def _expression(condition: Condition, names: dict[str, str], values: dict[str, Any]) -> str:
+    # Placeholders are filled from left to right.
     paths = iter([_name(path, names) for path in condition.names])
     found = iter([_value("a condition's value", value, values) for value in condition.values])
     try:

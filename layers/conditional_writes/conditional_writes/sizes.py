@@ -22,6 +22,7 @@ def value_bytes(value: dict[str, Any]) -> int:
         case "S":
             return len(content.encode())
         case "N":
+            # Two digits take a byte. Zeros at the end take none.
             digits = "".join(map(str, Decimal(content).as_tuple().digits)).strip("0")
             return math.ceil(len(digits) / 2) + 2
         case "B":

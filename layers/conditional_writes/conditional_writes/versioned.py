@@ -210,7 +210,7 @@ class VersionedTable:
         before = _loaded(item)
         key = self._key_of(item)
         self._check_change(key, before, item)
-        if self._checked if checked is None else checked:
+        if self._is_checked(checked=checked):
             saving = self._replacing(key, before, item)
         else:
             values, removed = diff(before or {}, item, ignored=[*dict(key.attributes), self._version])
@@ -223,7 +223,7 @@ class VersionedTable:
     def deleting(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Delete:
         """The write of a `delete`, for the same."""
         key = self._key_of(item)
-        if not (self._checked if checked is None else checked):
+        if not self._is_checked(checked=checked):
             return Delete(key, when)
         before = _loaded(item)
         if before is None:
@@ -234,10 +234,14 @@ class VersionedTable:
         return Delete(key, _both(unchanged, when), expected)
 
     def checking(self, item: VersionedItem, *, when: Condition | None = None) -> Check:
-        """For a transaction: asserts that an item, which the transaction doesn't write, is still as it was loaded."""
+        """For a transaction that only read the item: asserts that it still has the version that was loaded."""
         key = self._key_of(item)
         expected, unchanged = version_condition(key, item.loaded, self._version)
         return Check(key, _both(unchanged, when), expected)
+
+    def _is_checked(self, *, checked: bool | None) -> bool:
+        """What the call says; if it says nothing, what the table says."""
+        return self._checked if checked is None else checked
 
     def _replacing(self, key: Key, before: Item | None, after: Item) -> Put | Update:
         version = version_of(key, before or {}, self._version) + 1
