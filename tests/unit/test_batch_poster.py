@@ -2,26 +2,26 @@
 
 import copy
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
-import jmespath
 import msgspec
 import pytest
 from botocore.exceptions import ClientError
 from hypothesis import example, given
 from hypothesis import strategies as st
-from ledger.posting import Delivery, Ledger, grouped_by_account, idempotency_config
 from msgspec.structs import replace
 
-from conditional_writes import Deadline, Key, Observed, Put, Update, Write, absent, version_is
+from conditional_writes import Deadline, DeadlinePassed, Key, Observed, Put, Update, Write, absent, version_is
 from conditional_writes.items import to_dynamodb
 from conditional_writes.requests import as_request
+from ledger.batch_poster import BatchPoster, TransactionsMessage, grouped_by_account
 from ledger.core.journal import Outcome
-from ledger.core.refusals import PayloadChanged, UnknownAccount
-from ledger.core.transaction_types.base import TransactionMessage
-from ledger.tables import account_item
+from ledger.core.refusals import ReasonCode
+from ledger.core.transaction_types.base import EntryId, TransactionMessage
+from ledger.tables import LedgerTables, account_item
 from tests.support.samples import (
     ALICE,
     BOB,
@@ -33,36 +33,70 @@ from tests.support.samples import (
     payment,
     transfer,
 )
-from tests.support.strategies import any_message, messages_of
+from tests.support.strategies import messages_of
 from tests.unit.stubs import Stubbed
-from tools.local_aws.functions import Context
+from workers.queue_messages import Again, Dead, Disposition, Done, QueueMessage
 
-idempotency = idempotency_config()
-idempotency.register_lambda_context(Context())
 NOBODY: Any = None
-LEDGER = Ledger(NOBODY, "accounts", "journal", idempotency)
+TABLES = LedgerTables("accounts", "journal")
+POSTER = BatchPoster(NOBODY, TABLES)
 
 
-def fold(messages: Sequence[TransactionMessage], observed: Observed | None = None) -> Any:
-    """What a plan would commit; of an account that isn't in `observed` there is none."""
-    absent = {LEDGER._account_key(name): None for message in messages for name in message.account_ids}
-    return LEDGER._plan(messages, absent | dict(observed or {}), NOW)
+def message_of(transaction: TransactionMessage, receive_count: int = 1) -> TransactionsMessage:
+    sent_at = datetime(2026, 1, 31, tzinfo=UTC)
+    return QueueMessage("m-1", "receipt-1", "{}", receive_count, sent_at, {}, content=transaction)
 
 
-def played(messages: Sequence[TransactionMessage], observed: Observed, size: int = 1_000) -> tuple[Observed, list[Any]]:
+class Folded(NamedTuple):
+    """What a plan would commit, the items afterwards, and what becomes of the messages that fit into it."""
+
+    writes: Sequence[Write]
+    observed: Observed
+    dispositions: list[Disposition]
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """Of messages that are all done."""
+        return list(map(outcome_of, self.dispositions))
+
+
+def outcome_of(disposition: Disposition | None) -> Outcome:
+    assert isinstance(disposition, Done), disposition
+    assert isinstance(disposition.outcome, Outcome)
+    return disposition.outcome
+
+
+def planned(transactions: Iterable[TransactionMessage], observed: Observed) -> Folded:
+    messages = list(map(message_of, transactions))
+    plan = POSTER._plan(messages, observed, NOW)
+    fold = plan.result
+    assert list(fold.dispositions) == messages[: len(fold.dispositions)], "as many as fit, in order"
+    assert all(message.disposition is None for message in messages), "nothing has become of them before the commit"
+    return Folded(plan.writes, fold.observed, list(fold.dispositions.values()))
+
+
+def fold(transactions: Sequence[TransactionMessage], observed: Observed | None = None) -> Folded:
+    """One plan; of an account that isn't in `observed` there is none."""
+    absent = {TABLES.account_key(name): None for transaction in transactions for name in transaction.account_ids}
+    return planned(transactions, absent | dict(observed or {}))
+
+
+def played(
+    transactions: Sequence[TransactionMessage], observed: Observed, size: int = 1_000
+) -> tuple[Observed, list[Folded]]:
     """The items afterwards, and the plans: of batches of that size, each with as many plans as it takes."""
     plans = []
-    for start in range(0, len(messages), size):
-        pending = messages[start : start + size]
+    for start in range(0, len(transactions), size):
+        pending = transactions[start : start + size]
         while pending:
-            plans.append(LEDGER._plan(pending, observed, NOW))
+            plans.append(planned(pending, observed))
             observed = as_written(plans[-1].writes, observed)
-            pending = pending[len(plans[-1].result.results) :]
+            pending = pending[len(plans[-1].dispositions) :]
     return observed, plans
 
 
-def results(plans: Sequence[Any]) -> list[str]:
-    return [str(result) for plan in plans for result in plan.result.results]
+def dispositions(plans: Sequence[Folded]) -> list[Disposition]:
+    return [disposition for plan in plans for disposition in plan.dispositions]
 
 
 def as_written(writes: Sequence[Write], before: Observed) -> dict[Key, Any]:
@@ -77,7 +111,7 @@ def test_an_accounts_messages_are_one_write_of_it_and_an_entry_each() -> None:
     plan = fold([opening(), payment(5, transaction_id="1"), payment(-9, transaction_id="2")])
     assert [type(each).__name__ for each in plan.writes] == ["Put", "Put", "Put", "Put"]
     assert [each.key.table for each in plan.writes].count("accounts") == 1
-    assert [outcome.reason for outcome in plan.result.results] == [None, None, "OVERDRAFT_LIMIT"]
+    assert [outcome.reason for outcome in plan.outcomes] == [None, None, "OVERDRAFT_LIMIT"]
 
 
 def test_an_update_sets_what_changed_and_asserts_the_version_it_was_decided_on() -> None:
@@ -91,15 +125,16 @@ def test_an_update_sets_what_changed_and_asserts_the_version_it_was_decided_on()
 
 def test_a_repetition_inside_a_batch_is_replayed_and_written_once() -> None:
     plan = fold([opening(), payment(5), payment(5)])
-    assert [outcome.replayed for outcome in plan.result.results] == [False, False, True]
-    assert plan.result.results[2].account_version == plan.result.results[1].account_version
+    assert [outcome.replayed for outcome in plan.outcomes] == [False, False, True]
+    assert plan.outcomes[2].account_version == plan.outcomes[1].account_version
     assert len(plan.writes) == 3
 
 
 def test_another_payload_under_the_same_id_is_refused_and_names_the_fields() -> None:
-    changed = fold([opening(), payment(5), payment(6, currency="EUR")]).result.results[2]
-    assert isinstance(changed, PayloadChanged)
-    assert str(changed) == "transaction_id: 't-1' was used before on account 'alice' with another amount, currency"
+    plan = fold([opening(), payment(5), payment(6, currency="EUR")])
+    sentence = "transaction_id: 't-1' was used before on account 'alice' with another amount, currency"
+    assert plan.dispositions[2] == Dead(ReasonCode.PAYLOAD_CHANGED, sentence)
+    assert len(plan.writes) == 3
 
 
 def test_what_is_in_the_journal_is_replayed_as_it_was_and_writes_nothing() -> None:
@@ -107,31 +142,32 @@ def test_what_is_in_the_journal_is_replayed_as_it_was_and_writes_nothing() -> No
     observed = as_written(first.writes, {})
     plan = fold([opening(), payment(-5), closing("2")], observed)
     assert not plan.writes
-    assert [outcome.replayed for outcome in plan.result.results] == [True, True, True]
-    assert [outcome.reason for outcome in plan.result.results] == [o.reason for o in first.result.results]
+    assert [outcome.replayed for outcome in plan.outcomes] == [True, True, True]
+    assert [outcome.reason for outcome in plan.outcomes] == [outcome.reason for outcome in first.outcomes]
 
 
 def test_before_its_account_is_open_a_payment_is_not_decided() -> None:
-    early, opened = fold([payment(5), opening()]).result.results
-    assert isinstance(early, UnknownAccount)
-    assert isinstance(opened, Outcome)
+    early, opened = fold([payment(5), opening()]).dispositions
+    sentence = "account_id: no account 'alice' has been opened"
+    assert early == Again(ReasonCode.UNKNOWN_ACCOUNT, sentence, delay_seconds=2)
+    assert outcome_of(opened).status == "POSTED"
 
 
 @pytest.mark.parametrize(("messages", "folded"), [(99, 99), (100, 99), (250, 99)])
 def test_as_many_as_fit_a_transaction_are_folded(messages: int, folded: int) -> None:
     plan = fold([opening(), *(payment(1, transaction_id=str(number)) for number in range(messages - 1))])
-    assert len(plan.result.results) == folded
+    assert len(plan.dispositions) == folded
     assert len(plan.writes) == folded + 1 <= 100
 
 
 ALICE_AND_BOB: dict[Key, Any] = {
-    LEDGER._account_key("alice"): account_item(ALICE),
-    LEDGER._account_key("bob"): account_item(BOB),
+    TABLES.account_key("alice"): account_item(ALICE),
+    TABLES.account_key("bob"): account_item(BOB),
 }
 
 
 def entry_of(items: Observed, account_id: str, transaction_id: str = "t-1") -> Any:
-    return items[LEDGER._entry_key(account_id, transaction_id)]
+    return items[TABLES.entry_key(EntryId(account_id, transaction_id))]
 
 
 def test_a_transfer_is_four_writes_in_one_commit() -> None:
@@ -147,13 +183,13 @@ def test_a_transfer_is_four_writes_in_one_commit() -> None:
     assert (bob["amount"], bob["balance_after"], bob["account_version"]) == (30, 35, 4)
     assert alice["request"] == bob["request"] == transfer(30).canonical_payload()
     assert alice["payload_hash"] == bob["payload_hash"] != ""
-    assert items[LEDGER._account_key("alice")] == account_item(replace(ALICE, balance=Decimal(70), version=8))
-    assert items[LEDGER._account_key("bob")] == account_item(replace(BOB, balance=Decimal(35), version=4))
+    assert items[TABLES.account_key("alice")] == account_item(replace(ALICE, balance=Decimal(70), version=8))
+    assert items[TABLES.account_key("bob")] == account_item(replace(BOB, balance=Decimal(35), version=4))
 
 
 def test_a_transfers_outcome_is_the_payers() -> None:
     _, [plan] = played([transfer(30)], ALICE_AND_BOB)
-    [outcome] = plan.result.results
+    [outcome] = plan.outcomes
     assert (outcome.amount, outcome.balance_after, outcome.account_version) == (-30, 70, 8)
 
 
@@ -170,9 +206,9 @@ def test_a_rejected_transfer_is_recorded_on_both_sides() -> None:
 @pytest.mark.parametrize("seen", [("alice", "bob"), ("alice",), ("bob",)], ids=["both", "the payer's", "the payee's"])
 def test_a_transfer_is_replayed_from_both_its_entries_or_either(amount: int, seen: Sequence[str]) -> None:
     items, [first] = played([transfer(amount)], ALICE_AND_BOB)
-    unseen = {LEDGER._entry_key(name, "t-1") for name in {"alice", "bob"} - set(seen)}
+    unseen = {TABLES.entry_key(EntryId(name, "t-1")) for name in {"alice", "bob"} - set(seen)}
     plan = fold([transfer(amount)], {each: item for each, item in items.items() if each not in unseen})
-    [outcome], [before] = plan.result.results, first.result.results
+    [outcome], [before] = plan.outcomes, first.outcomes
     assert not plan.writes
     assert outcome.replayed
     assert (outcome.status, outcome.reason) == (before.status, before.reason)
@@ -202,13 +238,12 @@ USED_BEFORE = {
 def test_a_transfer_whose_id_was_used_before_on_either_side_is_refused_and_changes_nothing(
     first: TransactionMessage, account_id: str, different: str
 ) -> None:
-    carol = {LEDGER._account_key("carol"): account_item(replace(BOB, account_id="carol"))}
+    carol = {TABLES.account_key("carol"): account_item(replace(BOB, account_id="carol"))}
     items, _ = played([first], ALICE_AND_BOB | carol)
     plan = fold([transfer(30)], items)
-    [refused] = plan.result.results
     assert not plan.writes
-    assert isinstance(refused, PayloadChanged)
-    assert str(refused) == f"transaction_id: 't-1' was used before on account '{account_id}' with another {different}"
+    sentence = f"transaction_id: 't-1' was used before on account '{account_id}' with another {different}"
+    assert plan.dispositions == [Dead(ReasonCode.PAYLOAD_CHANGED, sentence)]
 
 
 def test_a_transfer_whose_id_was_used_before_on_both_sides_names_the_one_with_another_payload() -> None:
@@ -218,9 +253,10 @@ def test_a_transfer_whose_id_was_used_before_on_both_sides_names_the_one_with_an
         "request": payment(1, account_id="bob").canonical_payload(),
         "payload_hash": "another",
     }
-    [refused] = fold([transfer(30)], {**items, LEDGER._entry_key("bob", "t-1"): planted}).result.results
-    assert isinstance(refused, PayloadChanged)
-    assert "on account 'bob'" in str(refused)
+    [refused] = fold([transfer(30)], {**items, TABLES.entry_key(EntryId("bob", "t-1")): planted}).dispositions
+    assert isinstance(refused, Dead)
+    assert refused.code is ReasonCode.PAYLOAD_CHANGED
+    assert "on account 'bob'" in refused.reason
 
 
 @pytest.mark.parametrize("missing", ["alice", "bob"])
@@ -228,16 +264,17 @@ def test_a_transfer_from_or_to_an_unknown_account_decides_nothing(missing: str) 
     plan = fold(
         [transfer(999)], {each: item for each, item in ALICE_AND_BOB.items() if each.attributes[0][1] != missing}
     )
-    [unknown] = plan.result.results
-    assert isinstance(unknown, UnknownAccount)
-    assert f"no account '{missing}'" in str(unknown)
+    [unknown] = plan.dispositions
+    assert isinstance(unknown, Again)
+    assert unknown.code is ReasonCode.UNKNOWN_ACCOUNT
+    assert f"no account '{missing}'" in unknown.reason
     assert not plan.writes
 
 
 @pytest.mark.parametrize("size", [1, 7, 33, 34, 60])
 def test_a_chain_of_transfers_is_cut_into_commits_in_order_with_the_same_outcomes_however_batched(size: int) -> None:
     names = [f"acc-{number}" for number in range(61)]
-    before = {LEDGER._account_key(name): account_item(replace(ALICE, account_id=name)) for name in names}
+    before = {TABLES.account_key(name): account_item(replace(ALICE, account_id=name)) for name in names}
     # Each has 150 to spend, and spends more: it can do so only once it was given to.
     chain = [
         transfer(149 + number, transaction_id=str(number), from_account_id=payer, to_account_id=payee)
@@ -246,8 +283,8 @@ def test_a_chain_of_transfers_is_cut_into_commits_in_order_with_the_same_outcome
     items, plans = played(chain, before, size)
     whole, cut = played(chain, before)
     assert items == whole
-    assert results(plans) == results(cut)
-    assert all("POSTED" in result for result in results(plans))
+    assert dispositions(plans) == dispositions(cut)
+    assert {outcome_of(disposition).status for disposition in dispositions(plans)} == {"POSTED"}
     assert [len(plan.writes) for plan in cut] == [100, 82]
     assert max(len(plan.writes) for plan in plans) <= 100
 
@@ -259,13 +296,7 @@ def test_a_transfer_goes_into_the_next_commit_where_only_one_of_its_entries_woul
     assert items == played([payment(50), *transfers], ALICE_AND_BOB, 1)[0]
 
 
-@given(any_message())
-def test_powertools_key_of_a_message_is_its_first_account_and_its_transaction_id(message: TransactionMessage) -> None:
-    idempotency_key = jmespath.search(idempotency.event_key_jmespath, message.canonical_payload())
-    assert idempotency_key == [message.account_ids[0], message.transaction_id]
-
-
-ABC = {LEDGER._account_key(name): None for name in ("a", "b", "c")}
+ABC = {TABLES.account_key(name): None for name in ("a", "b", "c")}
 MESSAGES = st.lists(
     messages_of(st.sampled_from(["a", "b", "c"]), st.sampled_from([f"t-{number}" for number in range(12)])), max_size=25
 ) | st.lists(
@@ -276,10 +307,9 @@ MESSAGES = st.lists(
 @given(MESSAGES)
 def test_a_plan_is_a_pure_function(messages: list[TransactionMessage]) -> None:
     untouched = copy.deepcopy(ABC)
-    first, second = LEDGER._plan(messages, ABC, NOW), LEDGER._plan(messages, ABC, NOW)
+    first, second = planned(messages, ABC), planned(messages, ABC)
     assert untouched == ABC
-    assert first.writes == second.writes
-    assert [str(result) for result in first.result.results] == [str(result) for result in second.result.results]
+    assert first == second
 
 
 @given(MESSAGES, st.integers(1, 7))
@@ -287,7 +317,7 @@ def test_however_messages_are_batched_the_outcomes_are_the_same(messages: list[T
     items, plans = played(messages, ABC, size)
     expected_items, expected_plans = played(messages, ABC, 1)
     assert items == expected_items
-    assert results(plans) == results(expected_plans)
+    assert dispositions(plans) == dispositions(expected_plans)
 
 
 @given(MESSAGES)
@@ -306,9 +336,16 @@ def test_transfers_sum_to_zero_and_the_balances_to_all_amounts(messages: list[Tr
     assert sum(account["balance"] for account in accounts) == sum(entry["amount"] for entry in entries)
 
 
+def groups_of(transactions: Sequence[TransactionMessage]) -> list[list[int]]:
+    """The messages' places in the batch, group by group."""
+    messages = list(map(message_of, transactions))
+    places = {message: place for place, message in enumerate(messages)}
+    return [[places[message] for message in group] for group in grouped_by_account(messages)]
+
+
 def test_groups_are_joined_by_account_and_keep_their_order() -> None:
     names = ["a", "b", "a", "c", "b", "a"]
-    assert grouped_by_account([payment(1, account_id=name) for name in names]) == [[0, 2, 5], [1, 4], [3]]
+    assert groups_of([payment(1, account_id=name) for name in names]) == [[0, 2, 5], [1, 4], [3]]
 
 
 def test_accounts_joined_by_transfers_are_one_group() -> None:
@@ -321,7 +358,7 @@ def test_accounts_joined_by_transfers_are_one_group() -> None:
         transfer(from_account_id="b", to_account_id="f"),
         payment(1, account_id="c"),
     ]
-    assert grouped_by_account(messages) == [[0, 2, 4, 6], [1, 5], [3]]
+    assert groups_of(messages) == [[0, 2, 4, 6], [1, 5], [3]]
 
 
 PAIRS = st.lists(st.sampled_from("abcde"), min_size=2, max_size=2, unique=True)
@@ -331,7 +368,7 @@ PAIRS = st.lists(st.sampled_from("abcde"), min_size=2, max_size=2, unique=True)
 @example([["a", "b"], ["b", "a"], ["c", "a"], ["d", "a"]])
 @example([["a", "b"], ["c", "d"], ["a", "c"], ["b", "e"], ["e", "d"]])
 def test_an_account_is_in_one_group_only_and_its_messages_are_in_their_order(pairs: list[list[str]]) -> None:
-    groups = grouped_by_account([transfer(from_account_id=one, to_account_id=other) for one, other in pairs])
+    groups = groups_of([transfer(from_account_id=one, to_account_id=other) for one, other in pairs])
     assert sorted(index for group in groups for index in group) == list(range(len(pairs)))
     assert all(group == sorted(group) for group in groups)
     accounts = [{account_id for index in group for account_id in pairs[index]} for group in groups]
@@ -342,13 +379,13 @@ def test_an_account_is_in_one_group_only_and_its_messages_are_in_their_order(pai
 def test_every_write_asserts_what_was_observed(messages: list[TransactionMessage]) -> None:
     observed: Observed = ABC
     for start in range(0, len(messages), 3):
-        plan = LEDGER._plan(messages[start : start + 3], observed, NOW)
+        plan = planned(messages[start : start + 3], observed)
         for each in plan.writes:
             found = observed.get(each.key)
             own_key = "transaction_id" if each.key.table == "journal" else "account_id"
             assert each.condition == (version_is(found["version"]) if found else absent(own_key))
         observed = as_written(plan.writes, observed)
-        assert plan.result.observed == observed  # what the next plan starts from
+        assert plan.observed == observed  # what the next plan starts from
 
 
 def sizes(plan: Any) -> list[int]:
@@ -372,33 +409,42 @@ def test_both_sides_of_the_48_largest_transfers_fit_a_transaction_and_an_item() 
     assert sum(sizes(plan)) < 4_000_000
 
 
-def of(client: Any) -> Ledger:
-    return Ledger(client, "accounts", "journal", idempotency)
+def posted(
+    dynamodb: Stubbed, messages: Sequence[TransactionsMessage], seconds: float = 60
+) -> dict[str | tuple[str, str], float]:
+    """What was measured, by the metric, or by its name and its dimension's value. A time counts as one."""
+    sums: dict[str | tuple[str, str], float] = {}
+    for each in BatchPoster(dynamodb.client, TABLES).post(messages, Deadline.after(seconds)):
+        name = (each.metric, each.dimension[1]) if each.dimension else each.metric
+        sums[name] = sums.get(name, 0) + (1 if each.metric == "CommitTime" else each.value)
+    return sums
 
 
 def finds_nothing(dynamodb: Stubbed) -> None:
     dynamodb.answers("batch_get_item", {"Responses": {}, "UnprocessedKeys": {}})
 
 
-def deliveries(number: int) -> list[Delivery]:
-    return [Delivery(opening()), *(Delivery(payment(1, transaction_id=str(n))) for n in range(number - 1))]
+def of_one_account(number: int) -> list[TransactionsMessage]:
+    payments = [payment(1, transaction_id=str(n)) for n in range(number - 1)]
+    return list(map(message_of, [opening(), *payments]))
 
 
 def test_100_of_one_account_take_one_read_and_two_commits(stubbed_dynamodb: Stubbed) -> None:
     finds_nothing(stubbed_dynamodb)
     stubbed_dynamodb.answers("transact_write_items")
     stubbed_dynamodb.answers("transact_write_items")
-    posted = of(stubbed_dynamodb.client).post(deliveries(100), Deadline.after(60))
+    messages = of_one_account(100)
+    measured = posted(stubbed_dynamodb, messages)
     assert stubbed_dynamodb.operations == ["BatchGetItem", "TransactWriteItems", "TransactWriteItems"]
     assert [len(request["TransactItems"]) for request in stubbed_dynamodb.parameters[1:]] == [100, 2]
-    assert [outcome.account_version for outcome in posted.results] == list(range(1, 101))  # type: ignore[union-attr]
+    assert [outcome_of(message.disposition).account_version for message in messages] == list(range(1, 101))
+    assert measured == {"Posted": 100, "Duplicates": 0, "Conflicts": 0, "CommitTime": 2}
 
 
 def test_entries_are_read_only_of_what_was_delivered_before(stubbed_dynamodb: Stubbed) -> None:
     finds_nothing(stubbed_dynamodb)
     stubbed_dynamodb.answers("transact_write_items")
-    new, again = Delivery(opening()), Delivery(payment(), delivered_before=True)
-    of(stubbed_dynamodb.client).post([new, again], Deadline.after(60))
+    posted(stubbed_dynamodb, [message_of(opening()), message_of(payment(), receive_count=2)])
     asked = stubbed_dynamodb.parameters[0]["RequestItems"]
     assert [key["transaction_id"]["S"] for key in asked["journal"]["Keys"]] == ["t-1"]
     assert [key["account_id"]["S"] for key in asked["accounts"]["Keys"]] == ["alice"]
@@ -413,16 +459,50 @@ def test_what_another_worker_posted_meanwhile_is_replayed_and_the_rest_decided_o
         reason | {"Item": found["accounts"]}, {"Code": "None"}, reason | {"Item": found["journal"]}, {"Code": "None"}
     )
     stubbed_dynamodb.answers("transact_write_items")
-    messages = [opening("-9", transaction_id="new"), payment(5), payment(-6, transaction_id="t-2")]
-    posted = of(stubbed_dynamodb.client).post([Delivery(message) for message in messages], Deadline.after(60))
-    exists, replayed, decided = posted.results
-    assert isinstance(exists, Outcome)
-    assert isinstance(replayed, Outcome)
-    assert isinstance(decided, Outcome)
+    transactions = [opening("-9", transaction_id="new"), payment(5), payment(-6, transaction_id="t-2")]
+    messages = list(map(message_of, transactions))
+    measured = posted(stubbed_dynamodb, messages)
+    exists, replayed, decided = (outcome_of(message.disposition) for message in messages)
     assert (exists.reason, exists.account_version) == ("ACCOUNT_EXISTS", 3)
     assert (replayed.replayed, replayed.account_version, replayed.balance_after) == (True, 2, 5)
     assert (decided.replayed, decided.account_version, decided.balance_after) == (False, 4, -1)
-    assert posted.conflicts == 1
+    assert measured == {
+        "Posted": 1,
+        "Duplicates": 1,
+        "Conflicts": 1,
+        ("Rejected", "ACCOUNT_EXISTS"): 1,
+        "CommitTime": 1,
+    }
+
+
+def test_a_replayed_rejection_is_a_duplicate_and_no_rejection_and_without_a_write_there_is_no_commit(
+    stubbed_dynamodb: Stubbed,
+) -> None:
+    items = fold([opening(), payment(-5)]).observed
+    responses = {"accounts": [], "journal": []}
+    for each, item in items.items():
+        if item and item.get("transaction_id") != "open":
+            responses[each.table].append(to_dynamodb(item))
+    stubbed_dynamodb.answers("batch_get_item", {"Responses": responses, "UnprocessedKeys": {}})
+    message = message_of(payment(-5), receive_count=2)
+    assert posted(stubbed_dynamodb, [message]) == {"Posted": 0, "Duplicates": 1, "Conflicts": 0}
+    assert outcome_of(message.disposition).reason == "OVERDRAFT_LIMIT"
+    assert stubbed_dynamodb.operations == ["BatchGetItem"]
+
+
+def test_rejections_are_measured_by_their_reason(stubbed_dynamodb: Stubbed) -> None:
+    finds_nothing(stubbed_dynamodb)
+    stubbed_dynamodb.answers("transact_write_items")
+    debits = [payment(-5, transaction_id=str(n)) for n in range(2)]
+    francs = payment(5, "CHF", transaction_id="francs")
+    assert posted(stubbed_dynamodb, list(map(message_of, [opening(), *debits, francs]))) == {
+        "Posted": 1,
+        "Duplicates": 0,
+        "Conflicts": 0,
+        ("Rejected", "OVERDRAFT_LIMIT"): 2,
+        ("Rejected", "CURRENCY_MISMATCH"): 1,
+        "CommitTime": 1,
+    }
 
 
 def test_a_transfer_whose_id_the_payee_had_used_is_found_when_the_commit_is_refused(stubbed_dynamodb: Stubbed) -> None:
@@ -432,36 +512,93 @@ def test_a_transfer_whose_id_the_payee_had_used_is_found_when_the_commit_is_refu
     nothing = {"Code": "None"}
     used = {"Code": "ConditionalCheckFailed", "Item": to_dynamodb(entry_of(there, "bob"))}
     stubbed_dynamodb.cancels(nothing, nothing, nothing, used)
-    posted = of(stubbed_dynamodb.client).post([Delivery(transfer())], Deadline.after(60))
+    message = message_of(transfer())
+    posted(stubbed_dynamodb, [message])
     assert stubbed_dynamodb.operations == ["BatchGetItem", "TransactWriteItems"]
-    [refused] = posted.results
-    assert isinstance(refused, PayloadChanged)
-    assert "on account 'bob'" in str(refused)
+    refused = message.disposition
+    assert isinstance(refused, Dead)
+    assert refused.code is ReasonCode.PAYLOAD_CHANGED
+    assert "on account 'bob'" in refused.reason
 
 
 def test_both_sides_entries_are_read_of_a_transfer_that_was_delivered_before(stubbed_dynamodb: Stubbed) -> None:
     finds_nothing(stubbed_dynamodb)
-    of(stubbed_dynamodb.client).post([Delivery(transfer(), delivered_before=True)], Deadline.after(60))
+    posted(stubbed_dynamodb, [message_of(transfer(), receive_count=2)])
     asked = stubbed_dynamodb.parameters[0]["RequestItems"]
     for table in ("accounts", "journal"):
         assert [key["account_id"]["S"] for key in asked[table]["Keys"]] == ["alice", "bob"]
+
+
+@pytest.mark.parametrize(("receive_count", "seconds"), [(1, 2), (2, 8), (3, 32), (6, 900), (9, 900)])
+def test_what_waits_for_its_account_comes_again_after_longer_and_longer(
+    stubbed_dynamodb: Stubbed, receive_count: int, seconds: int
+) -> None:
+    finds_nothing(stubbed_dynamodb)
+    message = message_of(payment(), receive_count)
+    posted(stubbed_dynamodb, [message])
+    sentence = "account_id: no account 'alice' has been opened"
+    assert message.disposition == Again(ReasonCode.UNKNOWN_ACCOUNT, sentence, delay_seconds=seconds)
+
+
+def assert_failed(message: TransactionsMessage, kind: type[Exception]) -> None:
+    """It comes again after the visibility timeout; if it fails for the last time, its retries are exhausted."""
+    disposition = message.disposition
+    assert isinstance(disposition, Again)
+    assert (disposition.code, disposition.delay_seconds) == (ReasonCode.RETRIES_EXHAUSTED, None)
+    assert isinstance(disposition.error, kind)
+    assert disposition.reason
 
 
 def test_a_group_that_fails_keeps_what_it_had_committed(stubbed_dynamodb: Stubbed) -> None:
     finds_nothing(stubbed_dynamodb)
     stubbed_dynamodb.answers("transact_write_items")
     stubbed_dynamodb.refuses("transact_write_items", "InternalServerError")
-    results = of(stubbed_dynamodb.client).post(deliveries(101), Deadline.after(60)).results
-    assert [type(result) for result in results[:99]] == [Outcome] * 99
-    assert [isinstance(result, ClientError) for result in results[99:]] == [True] * 2
+    messages = of_one_account(101)
+    measured = posted(stubbed_dynamodb, messages)
+    assert [outcome_of(message.disposition).account_version for message in messages[:99]] == list(range(1, 100))
+    for message in messages[99:]:
+        assert_failed(message, ClientError)
+    assert measured == {"Posted": 99, "Duplicates": 0, "Conflicts": 0, "CommitTime": 1}
 
 
-def test_where_the_read_fails_nothing_is_posted(stubbed_dynamodb: Stubbed) -> None:
+def test_a_group_that_fails_holds_up_no_other(stubbed_dynamodb: Stubbed) -> None:
+    finds_nothing(stubbed_dynamodb)
+    stubbed_dynamodb.refuses("transact_write_items", "InternalServerError")
+    stubbed_dynamodb.answers("transact_write_items")
+    messages = [message_of(opening(account_id=name)) for name in ("alice", "bob")]
+    measured = posted(stubbed_dynamodb, messages)
+    assert {type(message.disposition) for message in messages} == {Done, Again}
+    assert measured["Posted"] == 1
+
+
+def test_an_item_that_is_no_account_holds_up_no_message_but_its_own(stubbed_dynamodb: Stubbed) -> None:
+    accounts = [{"account_id": {"S": "alice"}}, to_dynamodb(account_item(BOB))]
+    stubbed_dynamodb.answers("batch_get_item", {"Responses": {"accounts": accounts}, "UnprocessedKeys": {}})
+    stubbed_dynamodb.answers("transact_write_items")
+    messages = list(map(message_of, [payment(), transfer(), payment(1, account_id="bob")]))
+    posted(stubbed_dynamodb, messages)
+    for message in messages[:2]:
+        assert_failed(message, KeyError)
+    assert outcome_of(messages[2].disposition).balance_after == 6
+
+
+def test_if_the_read_fails_nothing_is_posted(stubbed_dynamodb: Stubbed) -> None:
     stubbed_dynamodb.refuses("batch_get_item", "InternalServerError")
-    results = of(stubbed_dynamodb.client).post(deliveries(2), Deadline.after(60)).results
-    assert [isinstance(result, ClientError) for result in results] == [True, True]
+    messages = of_one_account(2)
+    assert posted(stubbed_dynamodb, messages) == {"Posted": 0, "Duplicates": 0, "Conflicts": 0}
+    for message in messages:
+        assert_failed(message, ClientError)
     assert stubbed_dynamodb.operations == ["BatchGetItem"]
 
 
-def test_without_deliveries_nothing_is_asked_for() -> None:
-    assert LEDGER.post([], Deadline.after(1)).results == []
+def test_without_time_nothing_is_posted(stubbed_dynamodb: Stubbed) -> None:
+    messages = of_one_account(2)
+    posted(stubbed_dynamodb, messages, seconds=-1)
+    for message in messages:
+        assert_failed(message, DeadlinePassed)
+    assert stubbed_dynamodb.operations == []
+
+
+def test_without_messages_nothing_is_asked_for() -> None:
+    measured = POSTER.post([], Deadline.after(1))
+    assert [(each.metric, each.value) for each in measured] == [("Posted", 0), ("Duplicates", 0), ("Conflicts", 0)]

@@ -6,13 +6,15 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ledger.core.money import format_decimal
 from ledger.core.refusals import InvalidMessage
 from ledger.core.transaction_types import decode
 from ledger.overdraft_interest import Page, annual_rate_of, charge, overdrawn
-from tests.support.strategies import exact_rates, ids
+from tests.support.samples import in_json, interest_body
+from tests.support.strategies import exact_numbers, exact_rates, ids
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import load_function
 from tools.local_aws.server import Endpoint
@@ -62,13 +64,18 @@ def test_a_rate_is_set_as_a_number_is_written_in_a_message(setting: str) -> None
     assert annual_rate_of(setting) == Decimal("0.12")
 
 
+RANGE = 'annual_rate: expected a number above zero and at most 1, such as "0.12" for 12 %'
 SENTENCES = {
-    "12": 'annual_rate: expected a number above zero and at most 1, such as "0.12" for 12 %',
-    "0": 'annual_rate: expected a number above zero and at most 1, such as "0.12" for 12 %',
-    "-0.1": 'annual_rate: expected a number above zero and at most 1, such as "0.12" for 12 %',
-    "12 %": 'annual_rate: expected a decimal number, such as "-12.50"',
-    ".12": 'annual_rate: expected a decimal number, such as "-12.50"',
-    "": 'annual_rate: expected a decimal number, such as "-12.50"',
+    "12": f"{RANGE}, got '12'",
+    "0": f"{RANGE}, got '0'",
+    "-0.1": f"{RANGE}, got '-0.1'",
+    "12 %": f"{RANGE}, got '12 %'",
+    ".12": f"{RANGE}, got '.12'",
+    "0.1_2": f"{RANGE}, got '0.1_2'",
+    "\u0660.\u0661": f"{RANGE}, got '\u0660.\u0661'",
+    "": f"{RANGE}, got ''",
+    "1e-99999999999999999999": f"{RANGE}, got '1e-99999999999999999999'",
+    "x" * 1_000: f"{RANGE}, got '{'x' * 40}'",
     "NaN": "annual_rate: expected a finite decimal number",
     "0." + "1" * 39: "annual_rate: 39 digits, expected at most 38",
 }
@@ -77,6 +84,20 @@ SENTENCES = {
 @pytest.mark.parametrize(("setting", "sentence"), SENTENCES.items())
 def test_a_function_with_a_rate_that_is_none_does_not_start_and_says_why(setting: str, sentence: str) -> None:
     others = dict.fromkeys(["ACCOUNTS_TABLE", "LOCKS_TABLE", "QUEUE_URL"], "x")
-    with pytest.raises(InvalidMessage) as caught:
+    with pytest.raises(ValueError, match="annual_rate") as caught:
         load_function("charge_overdraft_interest", Endpoint("http://127.0.0.1:9"), others | {"ANNUAL_RATE": setting})
     assert str(caught.value) == sentence
+
+
+@given(st.text() | exact_numbers().map(str) | exact_rates().map(str))
+@example("-0")
+@example("1.0")
+def test_a_setting_is_a_rate_exactly_when_a_message_may_have_it(setting: str) -> None:
+    try:
+        rate = annual_rate_of(setting)
+    except ValueError:
+        with pytest.raises(InvalidMessage):
+            decode(interest_body(annual_rate=in_json(setting)))
+    else:
+        message = decode(interest_body(annual_rate=in_json(setting)))
+        assert message.canonical_payload()["annual_rate"] == format_decimal(rate)

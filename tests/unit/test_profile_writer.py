@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from conditional_writes import Deadline, DeadlinePassed
 from conditional_writes.items import to_dynamodb
 from conditional_writes.upserts import REMOVED, MapEntry
+from conditional_writes.upserts.clocks import MAP_MARK
 from ledger.core.profile_messages import ProfileUpdate, decode
 from ledger.core.refusals import ReasonCode
 from ledger.profile_writer import ProfilesMessage, ProfileWriter, ProfileWritten, map_entries
@@ -132,8 +133,7 @@ def test_of_several_messages_only_that_is_dead_which_does_not_fit(stubbed_dynamo
 
 def test_a_map_with_entries_of_its_own_is_no_entry(stubbed_dynamodb: Stubbed) -> None:
     font = {"account_id": "alice", "preferences": {"font": {"size": 12}}}
-    clocks = {'cw:as_of ["preferences"]': {}, 'cw:as_of ["preferences","font"]': {"size": "2026"}}
-    refuses(stubbed_dynamodb, font | clocks)
+    refuses(stubbed_dynamodb, font | {'cw:as_of ["preferences"]': {"font": MAP_MARK}})
     message = update(1, {"font": "serif"})
     assert written(stubbed_dynamodb, message) == (0, 0, 0)
     assert dispositions(message) == [ReasonCode.NOT_AN_ENTRY]

@@ -1,6 +1,7 @@
 """Overdraft interest: the accounts below zero, and the message that charges one of them for a day."""
 
 import hashlib
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,10 @@ from ledger.core.transaction_types.charge_interest import ChargeInterest
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
+
+
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+"""Python's Decimal would read `.12` and `0.1_2`, too."""
 
 
 class Page(Struct, frozen=True):
@@ -61,11 +66,11 @@ def charge(account_id: str, day: date, annual_rate: Decimal) -> ChargeInterest:
 
 
 def annual_rate_of(setting: str) -> Decimal:
-    """The rate in a setting: a decimal number above 0 and at most 1. Raises ValueError."""
+    """The rate in a setting: a decimal number above 0 and at most 1, spelled as in a message. Raises ValueError."""
     try:
         rate = exact("annual_rate", Decimal(setting))
     except InvalidOperation:
         rate = Decimal(0)
-    if not Range.RATE.holds(rate):
+    if not (_NUMBER.fullmatch(setting) and Range.RATE.holds(rate)):
         raise ValueError(f"annual_rate: expected {Range.RATE.value}, got {setting[:40]!r}")
     return rate

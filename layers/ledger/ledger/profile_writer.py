@@ -77,7 +77,8 @@ class ProfileWriter(NamedTuple):
         else:
             for message in messages:
                 message.disposition = Done(ProfileWritten())
-            return [upserted]
+            # Of a batch's entries with one path only the latest is sent: the others are superseded, too.
+            return [upserted._replace(superseded=len(entries) - upserted.written)]
         return []
 
 
