@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-PROJECT = Path(__file__).parents[1]
+PROJECT = Path(__file__).parents[2]
 LOOP = "Fn::ForEach::"
 
 
