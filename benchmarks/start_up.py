@@ -59,7 +59,7 @@ def main() -> None:
 
 def lambda_environment() -> dict[str, str]:
     """As on Lambda, so that nothing is left out because it runs elsewhere: Powertools turns its Tracer off then."""
-    layers = [PROJECT / "layers" / name for name in ("conditional_writes", "ledger")]
+    layers = [PROJECT / "layers" / name for name in ("conditional_writes", "workers", "ledger")]
     path = [PROJECT / "functions" / "process_transactions", *layers]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "POWERTOOLS_", "PYTHON"))}
     return kept | {

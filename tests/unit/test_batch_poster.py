@@ -20,7 +20,8 @@ from conditional_writes.requests import as_request
 from ledger.batch_poster import BatchPoster, TransactionsMessage, grouped_by_account
 from ledger.core.journal import Outcome
 from ledger.core.refusals import ReasonCode
-from ledger.core.transaction_types.base import EntryId, TransactionMessage
+from ledger.core.journal import EntryId
+from ledger.core.transaction_types.base import TransactionMessage
 from ledger.tables import LedgerTables, account_item
 from tests.support.samples import (
     ALICE,

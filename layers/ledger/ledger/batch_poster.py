@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aws_lambda_powertools.metrics import MetricUnit
 from botocore.exceptions import BotoCoreError, ClientError
@@ -26,7 +26,6 @@ from conditional_writes import (
     Observed,
     Plan,
     Put,
-    Update,
     Write,
     absent,
     read,
@@ -37,8 +36,8 @@ from conditional_writes.client import CONNECTIONS
 from conditional_writes.own_attributes import VERSION_ID
 from ledger.core.accounts import Account
 from ledger.core.decisions import Status
-from ledger.core.journal import JournalEntry, Outcome, outcome_of
-from ledger.core.transaction_types.base import Context, EntryId, TransactionMessage
+from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of
+from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.dispositions import disposition_of
 from ledger.idempotent_decision import decide_once
 from ledger.tables import LedgerTables, account_from_item, account_item, entry_from_item, entry_item
@@ -104,7 +103,8 @@ class BatchPoster(NamedTuple):
                 fold = written.result
                 for message, disposition in fold.dispositions.items():
                     message.disposition = disposition
-                commits.append(Commit(written.conflicts, (time.monotonic() - started) * 1000 if fold.writes else None))
+                milliseconds = (time.monotonic() - started) * 1000 if fold.new_entries else None
+                commits.append(Commit(written.conflicts, milliseconds))
                 pending = pending[len(fold.dispositions) :]
                 observed = fold.observed
         except Exception as error:  # noqa: BLE001 (an error of any type is this group's alone)
@@ -119,7 +119,7 @@ class BatchPoster(NamedTuple):
             if not fold.has_room_for(message.decoded):
                 break
             fold.add(message)
-        return Plan(fold, list(fold.writes.values()))
+        return Plan(fold, fold.writes())
 
 
 class Commit(NamedTuple):
@@ -137,20 +137,22 @@ class _Side(NamedTuple):
 
 
 class _Fold(Struct):
-    """A commit in the making: items as they were read, as the commit leaves them, and the writes that it makes."""
+    """A commit in the making: items as they were read, and as the commit leaves them."""
 
     tables: LedgerTables
     posted_at: str
     read: Observed
     observed: dict[Key, Item | None]
-    writes: dict[Key, Write] = {}
+    changed_accounts: dict[Key, Item] = {}
+    new_entries: dict[Key, Item] = {}
     dispositions: dict[TransactionsMessage, Disposition] = {}
 
     def has_room_for(self, transaction: TransactionMessage) -> bool:
         """Whether the commit has room for the transaction's entries, and for those of its accounts that are new."""
         account_keys = [self.tables.account_key(account_id) for account_id in transaction.account_ids]
-        new_accounts = sum(account_key not in self.writes for account_key in account_keys)
-        return len(self.writes) + new_accounts + len(account_keys) <= MAXIMUM_WRITES
+        new_accounts = sum(account_key not in self.changed_accounts for account_key in account_keys)
+        writes = len(self.changed_accounts) + len(self.new_entries)
+        return writes + new_accounts + len(account_keys) <= MAXIMUM_WRITES
 
     def add(self, message: TransactionsMessage) -> None:
         try:
@@ -158,13 +160,19 @@ class _Fold(Struct):
         except Exception as error:  # noqa: BLE001 (an error of any type is this message's alone)
             self.dispositions[message] = disposition_of(message, error)
 
+    def writes(self) -> list[Write]:
+        """One write for each account, however many messages are about it: from what was read to what it is now."""
+        accounts = [replacing(key, self.read[key], item) for key, item in self.changed_accounts.items()]
+        return [*accounts, *(Put(key, item, absent("transaction_id")) for key, item in self.new_entries.items())]
+
     def _outcome(self, transaction: TransactionMessage) -> Outcome:
-        """The outcome in the transaction's journal entry, if there is one; else it is decided, and its writes staged.
+        """The outcome in the transaction's journal entry, if there is one; else it is decided, and its effect staged.
 
         The entries of a transfer commit together, one on each side, so either of them replays it. The outcome is the
         payer's, unless only the payee's entry was read. Raises Refusal and NotYet.
         """
-        accounts = [self._account(account_id) for account_id in transaction.account_ids]
+        entry_ids = transaction.entry_ids
+        accounts = [self._account(entry_id.account_id) for entry_id in entry_ids]
         context = Context({entry_id: self._entry(entry_id) for entry_id in transaction.referred_entries})
         request = transaction.canonical_payload()
         sides: list[_Side] = []
@@ -177,11 +185,14 @@ class _Fold(Struct):
                 sides.append(_Side(after, outcome_of(decision, after.version, self.posted_at)))
             return sides[0].outcome
 
-        existing = self._existing_entry(transaction, request)
-        decided = decide_once(transaction.entry_ids[0], request, existing, decide)
-        if decided.payload_hash is not None:
-            self._stage(transaction, request, decided.payload_hash, sides)
-        return decided.outcome
+        # Of two entries, the one of another request comes first.
+        found = [entry for entry_id in entry_ids if (entry := self._entry(entry_id))]
+        existing = min(found, key=lambda entry: entry.request == request, default=None)
+        outcome, payload_hash = decide_once(request, existing, decide)
+        if payload_hash is not None:
+            for entry_id, side in zip(entry_ids, sides, strict=True):
+                self._stage(side.account, JournalEntry(*entry_id, request, payload_hash, side.outcome))
+        return outcome
 
     def _account(self, account_id: str) -> Account | None:
         item = self.observed[self.tables.account_key(account_id)]
@@ -191,27 +202,12 @@ class _Fold(Struct):
         item = self.observed.get(self.tables.entry_key(entry_id))
         return entry_from_item(item) if item else None
 
-    def _existing_entry(self, transaction: TransactionMessage, request: dict[str, Any]) -> JournalEntry | None:
-        """The transaction's own entry, if there is one. Of two, the one of another request comes first."""
-        found = [entry for entry_id in transaction.entry_ids if (entry := self._entry(entry_id))]
-        return min(found, key=lambda entry: entry.request == request, default=None)
-
-    def _stage(
-        self, transaction: TransactionMessage, request: dict[str, Any], payload_hash: str, sides: Iterable[_Side]
-    ) -> None:
-        """The writes of all sides, or, if one can't be made, of none."""
-        staged: list[tuple[Put | Update, Item]] = []
-        for entry_id, (account, outcome) in zip(transaction.entry_ids, sides, strict=True):
-            account_key, entry_key = self.tables.account_key(entry_id.account_id), self.tables.entry_key(entry_id)
-            # One write, however many messages are about the account: from what was read to what it is now.
-            after = (self.observed[account_key] or {}) | account_item(account)
-            after.pop(VERSION_ID, None)  # this commit's will be another
-            staged.append((replacing(account_key, self.read[account_key], after), after))
-            entry = entry_item(JournalEntry(*entry_id, request, payload_hash, outcome))
-            staged.append((Put(entry_key, entry, absent("transaction_id")), entry))
-        for staged_write, item in staged:
-            self.writes[staged_write.key] = staged_write
-            self.observed[staged_write.key] = item
+    def _stage(self, account: Account, entry: JournalEntry) -> None:
+        account_key, entry_key = self.tables.account_key(account.account_id), self.tables.entry_key(entry.entry_id)
+        changed = (self.observed[account_key] or {}) | account_item(account)
+        changed.pop(VERSION_ID, None)  # this commit's will be another
+        self.observed[account_key] = self.changed_accounts[account_key] = changed
+        self.observed[entry_key] = self.new_entries[entry_key] = entry_item(entry)
 
 
 def _measurements(messages: Sequence[TransactionsMessage], commits: Sequence[Commit]) -> list[Measurement]:

@@ -13,7 +13,6 @@ from aws_lambda_powertools.utilities.idempotency.serialization.custom_dict impor
 from ledger.core.journal import JournalEntry, Outcome
 from ledger.core.money import format_decimal
 from ledger.core.refusals import PayloadChanged
-from ledger.core.transaction_types.base import EntryId
 from workers.staged_record import StagedRecord
 
 if TYPE_CHECKING:
@@ -27,28 +26,26 @@ class Decided(NamedTuple):
     payload_hash: str | None
 
 
-def decide_once(
-    entry_id: EntryId, request: dict[str, Any], existing: JournalEntry | None, decide: Callable[[], Outcome]
-) -> Decided:
+def decide_once(request: dict[str, Any], existing: JournalEntry | None, decide: Callable[[], Outcome]) -> Decided:
     """The outcome in the existing journal entry, or that of `decide`, whose errors pass through.
 
-    Raises PayloadChanged if the existing entry is of another request.
+    `request` is the transaction's canonical payload. Raises PayloadChanged if the existing entry is of another request.
     """
     record = StagedRecord(_completed_record(existing) if existing else None)
 
-    def decide_now(*, transaction: dict[str, Any]) -> Outcome:
+    def decide_now(*, request: dict[str, Any]) -> Outcome:
         return decide()
 
     once = idempotent_function(
         decide_now,
-        data_keyword_argument="transaction",
+        data_keyword_argument="request",
         persistence_store=record,
         config=_CONFIG,
         output_serializer=_OUTCOMES,
         key_prefix="journal",
     )
     try:
-        outcome: Outcome = once(transaction={"key": entry_id, "payload": request})
+        outcome: Outcome = once(request=request)
     except IdempotencyValidationError:
         assert existing is not None, "only an existing record has another payload"
         raise _payload_changed(existing, request) from None
@@ -95,8 +92,8 @@ def _as_replayed(outcome: Outcome, _: DataRecord) -> Outcome:
 
 _OUTCOMES = CustomDictSerializer(to_dict=cast("Any", _outcome_to_json), from_dict=cast("Any", _outcome_from_json))
 _CONFIG = IdempotencyConfig(
-    event_key_jmespath="key",
-    payload_validation_jmespath="payload",
+    event_key_jmespath="transaction_id",  # for Powertools' messages: the record is found by the journal's own key
+    payload_validation_jmespath="@",
     raise_on_no_idempotency_key=True,
     hash_function="sha256",
     response_hook=cast("IdempotentHookFunction", _as_replayed),

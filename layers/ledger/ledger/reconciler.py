@@ -12,9 +12,8 @@ from conditional_writes import Deadline, DeadlinePassed, Item, Key, read
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.reading import MAXIMUM_KEYS, read_one
 from ledger.core.accounts import Account
-from ledger.core.journal import JournalEntry
+from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.replay import Mismatch, OtherSide, mismatches, other_account_id
-from ledger.core.transaction_types.base import EntryId
 from ledger.tables import LedgerTables, account_from_item, entry_from_item
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 from conditional_writes import Item, Key, key
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.journal import JournalEntry, Outcome
-from ledger.core.transaction_types.base import EntryId
+from ledger.core.journal import EntryId, JournalEntry, Outcome
 
 
 class LedgerTables(NamedTuple):

@@ -1,7 +1,7 @@
 """A journal entry: the outcome of a transaction on one account, and its idempotency record. Entries never change."""
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,6 +36,13 @@ class Outcome(Struct, frozen=True):
         return replace(self, replayed=True)
 
 
+class EntryId(NamedTuple):
+    """The key of a journal entry."""
+
+    account_id: str
+    transaction_id: str
+
+
 class JournalEntry(Struct, frozen=True):
     """`request` is the message's canonical payload, `payload_hash` Powertools' hash of it."""
 
@@ -44,6 +51,10 @@ class JournalEntry(Struct, frozen=True):
     request: dict[str, Any]
     payload_hash: str
     outcome: Outcome
+
+    @property
+    def entry_id(self) -> EntryId:
+        return EntryId(self.account_id, self.transaction_id)
 
 
 def outcome_of(decision: Decision, account_version: int, posted_at: str) -> Outcome:

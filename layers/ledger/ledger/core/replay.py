@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.decisions import Decision, Status
-from ledger.core.journal import JournalEntry, Outcome
+from ledger.core.journal import EntryId, JournalEntry, Outcome
 from ledger.core.money import EXACT, format_decimal
 from ledger.core.refusals import NotYet
 from ledger.core.transaction_types import TRANSACTION_TYPES, from_payload
-from ledger.core.transaction_types.base import Context, EntryId, TransactionMessage
+from ledger.core.transaction_types.base import Context, TransactionMessage
 
 
 class Mismatch(Struct, frozen=True):
@@ -59,7 +59,7 @@ def mismatches(account: Account, entries: Iterable[JournalEntry], other_sides: O
     by_version: dict[int, list[JournalEntry]] = defaultdict(list)
     by_id: dict[EntryId, JournalEntry | None] = {}
     for entry in entries:
-        by_id[EntryId(entry.account_id, entry.transaction_id)] = entry
+        by_id[entry.entry_id] = entry
         by_version[entry.outcome.account_version].append(entry)
     yield from _wrong_versions(account, by_version)
     replayed: Account | None = None
@@ -111,7 +111,7 @@ def _wrong_decision(
     other_sides: OtherSides,
     context: Context,
 ) -> Iterator[Mismatch]:
-    if EntryId(entry.account_id, entry.transaction_id) not in message.entry_ids:
+    if entry.entry_id not in message.entry_ids:
         of = f"{message.transaction_id} on {' and '.join(message.account_ids)}"
         yield _mismatch(entry, "wrong request", f"its request is that of {of}")
         return

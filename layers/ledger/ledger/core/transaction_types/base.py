@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr, replace
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.decisions import Decision, RejectionReason, rejected
 from ledger.core.decoding import Id, Time
-from ledger.core.journal import JournalEntry
+from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.money import exact, format_decimal
 from ledger.core.refusals import NotYet, UnknownAccount
 
@@ -46,13 +46,6 @@ class Range(Enum):
                 return number <= 0
             case Range.RATE:
                 return 0 < number <= 1
-
-
-class EntryId(NamedTuple):
-    """Which journal entry."""
-
-    account_id: str
-    transaction_id: str
 
 
 class Context(NamedTuple):
