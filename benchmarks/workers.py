@@ -1,6 +1,7 @@
 """Processes that share the batches of one run: they start together, and a free one takes the next batch."""
 
 import multiprocessing
+import queue
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -47,7 +48,13 @@ def work_together(work: Callable[..., Any], arguments: tuple[Any, ...], batches:
     processes = [_spawn.Process(target=_run, args=(work, arguments, shared, spans)) for _ in range(workers)]
     for process in processes:
         process.start()
-    done = [spans.get() for _ in processes]
+    done: list[tuple[float, float, Any, str | None]] = []
+    while len(done) < workers:
+        try:
+            done.append(spans.get(timeout=1))
+        except queue.Empty:
+            if killed := [process.exitcode for process in processes if process.exitcode]:
+                raise RuntimeError(f"{len(killed)} of {workers} workers were killed: exit codes {killed}") from None
     for process in processes:
         process.join()
     if failures := [failure for *_, failure in done if failure]:
