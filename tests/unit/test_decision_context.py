@@ -154,10 +154,10 @@ def test_the_entry_is_read_with_the_accounts_at_the_first_delivery(stubbed_dynam
 
 
 def written(transactions: Sequence[TransactionMessage]) -> dict[Key, Any]:
-    """The tables after these transactions, each in a commit of its own, from nothing."""
+    """The tables after these transactions, each in a commit of its own, from nothing, its own entries having been read."""
     items: dict[Key, Any] = {}
     for transaction in transactions:
-        for each in planned([message_of(transaction)], items).writes:
+        for each in planned([message_of(transaction, receive_count=2)], items).writes:
             items[each.key] = each.item if isinstance(each, Put) else (items[each.key] or {}) | each.values
     return items
 
