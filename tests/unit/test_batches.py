@@ -124,8 +124,12 @@ class Working:
 
     def dead_letters(self) -> list[tuple[str, str, str]]:
         """Each one's body, reason code and reason."""
-        sent = [entry for operation, request in self.sqs.requests if operation == "SendMessageBatch"
-                for entry in request["Entries"]]
+        sent = [
+            entry
+            for operation, request in self.sqs.requests
+            if operation == "SendMessageBatch"
+            for entry in request["Entries"]
+        ]
         return [
             (
                 entry["MessageBody"],
@@ -151,9 +155,7 @@ def counted(lines: Iterable[dict[str, Any]]) -> Counter[tuple[str, ...]]:
 
 
 @pytest.fixture
-def working(
-    stubbed_sqs: Stubbed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Working:
+def working(stubbed_sqs: Stubbed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Working:
     # As in a function's environment: a metric with a dimension of its own is made from these.
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Orders")
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "place_orders")
@@ -349,9 +351,7 @@ def test_a_reason_is_printable_in_the_log_and_in_the_dead_letter(working: Workin
     assert working.dead_letters() == [("a", Code.NOT_AN_ORDER, r"no \x00 map")]
 
 
-def test_each_message_counts_once_and_dead_letters_by_their_reason_code(
-    working: Working, stubbed_sqs: Stubbed
-) -> None:
+def test_each_message_counts_once_and_dead_letters_by_their_reason_code(working: Working, stubbed_sqs: Stubbed) -> None:
     takes_dead_letters(stubbed_sqs)
     delays(stubbed_sqs)
     working.process(

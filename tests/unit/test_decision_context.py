@@ -62,9 +62,7 @@ def reversals() -> Iterator[None]:
 
 
 def reversal(reversed_transaction_id: str = "t-1", transaction_id: str = "r-1") -> Reversal:
-    return Reversal(
-        transaction_id=transaction_id, account_id="alice", reversed_transaction_id=reversed_transaction_id
-    )
+    return Reversal(transaction_id=transaction_id, account_id="alice", reversed_transaction_id=reversed_transaction_id)
 
 
 def entry_of(transaction: TransactionMessage, amount: str = "-30") -> JournalEntry:
@@ -80,7 +78,7 @@ def test_it_is_decided_from_the_entry_in_its_context() -> None:
 
 @pytest.mark.parametrize("entries", [{}, {EntryId("alice", "t-1"): None}], ids=["not read", "not there"])
 def test_it_is_not_decided_while_the_entry_is_absent(entries: Mapping[EntryId, JournalEntry | None]) -> None:
-    with pytest.raises(NothingToReverse, match="^no transaction 't-1' yet$"):
+    with pytest.raises(NothingToReverse, match=r"^no transaction 't-1' yet$"):
         reversal().decide([ALICE], Context(entries))
 
 
@@ -154,7 +152,7 @@ def test_the_entry_is_read_with_the_accounts_at_the_first_delivery(stubbed_dynam
 
 
 def written(transactions: Sequence[TransactionMessage]) -> dict[Key, Any]:
-    """The tables after these transactions, each in a commit of its own, from nothing, its own entries having been read."""
+    """The tables after these transactions, each in a commit of its own, from nothing. Its own entries were read."""
     items: dict[Key, Any] = {}
     for transaction in transactions:
         for each in planned([message_of(transaction, receive_count=2)], items).writes:

@@ -78,9 +78,7 @@ def test_an_error_of_the_decision_passes_through() -> None:
 def test_the_hash_is_of_the_canonical_payload_alone(message: TransactionMessage) -> None:
     """Whichever side's entry is read, it is the same."""
     request = message.canonical_payload()
-    hashes = {
-        decide_once(entry_id, request, None, Deciding(POSTED)).payload_hash for entry_id in message.entry_ids
-    }
+    hashes = {decide_once(entry_id, request, None, Deciding(POSTED)).payload_hash for entry_id in message.entry_ids}
     assert len(hashes) == 1
     other = request | {"transaction_id": f"{message.transaction_id}x"}
     assert decide_once(message.entry_ids[0], other, None, Deciding(POSTED)).payload_hash not in hashes

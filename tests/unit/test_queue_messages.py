@@ -51,7 +51,7 @@ def test_two_deliveries_of_one_message_are_two() -> None:
 
 def test_the_content_of_a_message_that_was_not_decoded_is_an_error() -> None:
     message: QueueMessage[Any] = message_from_record(record("x") | {"messageId": "m-1"})
-    with pytest.raises(AssertionError, match="^m-1 hasn't been decoded$"):
+    with pytest.raises(AssertionError, match=r"^m-1 hasn't been decoded$"):
         _ = message.decoded
     message.content = {"x": 1}
     assert message.decoded == {"x": 1}
