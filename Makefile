@@ -47,14 +47,15 @@ mutations: setup
 check: setup
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy layers/conditional_writes/conditional_writes layers/workers/workers layers/ledger/ledger functions/*/app.py tests/typing
+	.venv/bin/mypy layers/conditional_writes/conditional_writes layers/workers/workers layers/ledger/ledger \
+	  functions/*/app.py tests/typing
 	.venv-tools/bin/sam validate --lint
 
-# Pins anew what the requirements.in files ask for.
+# Pins anew what the requirements.in files ask for, with the hashes of the files that PyPI has of each version.
 lock: setup
 	for folder in layers/dependencies tests tools/local_aws; do \
-	  .venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.13 --no-header --no-emit-index-url \
-	    $$folder/requirements.in --output-file $$folder/requirements.txt || exit 1; \
+	  .venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.13 --generate-hashes \
+	    --no-header --no-emit-index-url --no-emit-find-links $$folder/requirements.in --output-file $$folder/requirements.txt || exit 1; \
 	done
 
 clean:

@@ -9,7 +9,10 @@ from benchmarks import contention, counted, locks, slowest, start_up, upserts, v
 
 BENCHMARKS = {
     "counted": (counted.main, "requests and write units a transaction, against stock Powertools"),
-    "contention": (contention.main, "eight workers for one account, against one"),
+    "contention": (
+        contention.main,
+        "workers on one account: 1, 2, 4 and 8, against stock Powertools, and their picture",
+    ),
     "versioned": (versioned.main, "versioned items, against PynamoDB and boto3 by hand"),
     "upserts": (upserts.main, "requests for a map's entry, against the usual ways"),
     "locks": (locks.main, "requests for a lock's steps, against two libraries and the usual way"),

@@ -1,50 +1,38 @@
-"""Eight workers for one account, against one: a hot account must not be slower for being shared."""
+"""Several workers for one account: a hot account must not be slower for being shared. Stock Powertools, too.
 
-import multiprocessing
+The medians are drawn in docs/pictures/contention.png.
+"""
+
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import stock_contention
+from benchmarks.plot import Point, draw, medians
+from benchmarks.workers import Batches, work_together
 from conditional_writes import Deadline, dynamodb_client
 from ledger.batch_poster import BatchPoster
 from ledger.core.transaction_types import OpenAccount, Transaction
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.tables import LedgerTables
 from tests.checkers.books import read_books, violations
-from tools.local_aws.server import Endpoint, free_port, ministack, running
+from tools.local_aws.server import PROJECT, Endpoint, free_port, ministack, running
 from tools.local_aws.tables import Tables, create_tables
 from workers.queue_messages import Done, QueueMessage
 
 BATCH = 10
 ADDED_SECONDS = 0.005
-TRANSACTIONS = 6_000
+TRANSACTIONS = 4_000
 ROUNDS = 3
-
-
-@dataclass(frozen=True)
-class Run:
-    workers: int
-    seconds: float
-    transactions: int
-    commits: int
-    conflicts: int
-
-    @property
-    def per_second(self) -> float:
-        return self.transactions / self.seconds
-
-    @property
-    def units_per_transaction(self) -> float:
-        """2 for each item of each attempt: a refused transaction costs what a written one does."""
-        return (self.commits + self.conflicts) * 2 * (BATCH + 1) / self.transactions
+WORKERS = (1, 2, 4, 8)
+PICTURE = PROJECT / "docs" / "pictures" / "contention.png"
 
 
 def _poster(tables: Tables) -> BatchPoster:
@@ -56,15 +44,14 @@ def _message(transaction: TransactionMessage) -> QueueMessage[TransactionMessage
     return QueueMessage(transaction.transaction_id, "", "", 1, datetime.now(UTC), {}, content=transaction)
 
 
-def _work(endpoint: Endpoint, tables: Tables, queue, barrier, results) -> None:
+def _work(batches: Batches, endpoint: Endpoint, tables: Tables) -> int:
+    """The conflicts of this worker."""
     os.environ.update(endpoint.environment)
     poster = _poster(tables)
     poster.client.meta.events.register("before-send.dynamodb", lambda **_: time.sleep(ADDED_SECONDS))
     poster.client.describe_table(TableName=tables.accounts)
     conflicts = 0
-    barrier.wait()
-    started = time.monotonic()
-    while (batch := _next(queue)) is not None:
+    for batch in batches:
         messages = [
             _message(Transaction(transaction_id=f"{batch}-{index}", account_id="hot", amount=Decimal(1)))
             for index in range(BATCH)
@@ -72,67 +59,58 @@ def _work(endpoint: Endpoint, tables: Tables, queue, barrier, results) -> None:
         measured = {one.metric: one.value for one in poster.post(messages, Deadline.after(60))}
         assert all(isinstance(message.disposition, Done) for message in messages), messages
         conflicts += round(measured["Conflicts"])
-    results.put((started, time.monotonic(), conflicts))
+    return conflicts
 
 
-def _next(queue) -> int | None:
-    """The number of the next batch: whichever worker is free takes it, as from a queue."""
-    with queue.get_lock():
-        if queue.value == 0:
-            return None
-        queue.value -= 1
-        return queue.value
-
-
-def run(endpoint: Endpoint, prefix: str, workers: int) -> Run:
+def run(endpoint: Endpoint, prefix: str, workers: int) -> Point:
+    """2 write units for each item of each attempt: a refused transaction costs what a written one does."""
     os.environ.update(endpoint.environment)
     tables = create_tables(endpoint, prefix)
     opening = OpenAccount(transaction_id="open", account_id="hot", currency="EUR")
     _poster(tables).post([_message(opening)], Deadline.after(60))
-    batches = TRANSACTIONS // BATCH
-    spawn = multiprocessing.get_context("spawn")
-    queue, barrier, results = spawn.Value("i", batches), spawn.Barrier(workers), spawn.Queue()
-    processes = [spawn.Process(target=_work, args=(endpoint, tables, queue, barrier, results)) for _ in range(workers)]
-    for process in processes:
-        process.start()
-    spans = [results.get() for _ in processes]
-    for process in processes:
-        process.join()
+    commits = TRANSACTIONS // BATCH
+    worked = work_together(_work, (endpoint, tables), commits, workers)
     found = violations(read_books(endpoint, tables))
     assert not found, found
-    return Run(
-        workers,
-        max(ended for _, ended, _ in spans) - min(started for started, _, _ in spans),
-        batches * BATCH,
-        batches,
-        sum(conflicts for _, _, conflicts in spans),
-    )
+    attempts = commits + sum(worked.results)
+    return Point(workers, TRANSACTIONS / worked.seconds, attempts * 2 * (BATCH + 1) / TRANSACTIONS)
+
+
+def run_stock(endpoint: Endpoint, prefix: str, workers: int) -> Point:
+    return stock_contention.run(endpoint, prefix, workers, BATCH, ADDED_SECONDS)
+
+
+SIDES: dict[str, Callable[[Endpoint, str, int], Point]] = {"Teller": run, "stock Powertools": run_stock}
 
 
 def main() -> None:
     console = Console(highlight=False)
+    title = f"One hot account, batches of {BATCH}, {ADDED_SECONDS * 1000:.0f} ms added to each request"
+    table = Table(title=f"{title}: medians of {ROUNDS} rounds", title_justify="left")
+    table.add_column("by")
+    for name in ("workers", "posted a second", "the rounds'", "write units each"):
+        table.add_column(name, justify="right")
+    points: dict[str, list[Point]] = {name: [] for name in SIDES}
     with (
         TemporaryDirectory(prefix="teller-") as folder,
         running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
     ):
-        table = Table(title="One hot account, batches of 10, 5 ms added to each request", title_justify="left")
-        for name in ("workers", "posted a second", "write units each", "conflicts a commit"):
-            table.add_column(name, justify="right")
-        runs: dict[int, list[Run]] = {1: [], 8: []}
-        for round_number in range(ROUNDS):
-            for workers, measured in runs.items():
-                measured.append(run(endpoint, f"round-{round_number}-{workers}", workers))
-                table.add_row(
-                    str(workers),
-                    f"{measured[-1].per_second:.0f}",
-                    f"{measured[-1].units_per_transaction:.1f}",
-                    f"{measured[-1].conflicts / measured[-1].commits:.2f}",
-                )
-        console.print(table)
-        one, eight = (median(each.per_second for each in measured) for measured in runs.values())
-        console.print(
-            f"Eight workers post {eight / one:.2f} times as many a second as one does: at least 1 is the goal."
-        )
+        for number in range(ROUNDS):
+            for workers in WORKERS:
+                for name, measure in SIDES.items():
+                    points[name].append(measure(endpoint, f"{name.split()[0]}-{number}-{workers}", workers))
+    series = {name: medians(each) for name, each in points.items()}
+    for name, each in series.items():
+        for point in each:
+            rounds = " ".join(f"{one.per_second:.0f}" for one in points[name] if one.workers == point.workers)
+            table.add_row(name, str(point.workers), f"{point.per_second:.0f}", rounds, f"{point.write_units:.1f}")
+    console.print(table)
+    ours = {point.workers: point.per_second for point in series["Teller"]}
+    console.print(
+        f"Eight workers post {ours[8] / ours[1]:.2f} times as many a second as one does: at least 1 is the goal."
+    )
+    draw(series, title, PICTURE)
+    console.print(f"Drawn in {PICTURE.relative_to(PROJECT)}")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
-"""What must become of a batch of transactions: a model that knows the rules, and neither DynamoDB nor faults."""
+"""What must become of a batch of transactions: a model that knows the oracle's rules, neither DynamoDB nor faults."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ledger.core.accounts import Account
 from ledger.core.journal import Outcome
-from ledger.core.refusals import InvalidMessage, UnknownAccount
+from ledger.core.refusals import InvalidMessage
 from ledger.core.transaction_types import decode
 from ledger.core.transaction_types.base import TransactionMessage
-from tests.checkers.books import Books
+from tests.checkers import oracle
+from tests.checkers.books import Books, state_of
 from tests.checkers.history import entries_of
-from tests.support.rules import Decided, decide
 
 
 class Fate(Enum):
@@ -29,8 +28,8 @@ class Predicted(NamedTuple):
 
 
 class Group(NamedTuple):
-    accounts: dict[str, Account]
-    entries: dict[tuple[str, str], tuple[dict[str, Any], Decided]]
+    accounts: dict[str, oracle.State]
+    entries: dict[tuple[str, str], tuple[dict[str, Any], oracle.Effect]]
 
 
 def predict(books: Books, bodies: Sequence[tuple[str, int]], maximum_deliveries: int) -> Predicted:
@@ -59,21 +58,25 @@ def predict(books: Books, bodies: Sequence[tuple[str, int]], maximum_deliveries:
 def _post(books: Books, group: Group, message: TransactionMessage, *, delivered_before: bool) -> Fate:
     existing = entries_of(books)
     keys = [(account_id, message.transaction_id) for account_id in message.account_ids]
-    accounts = [group.accounts.get(name, books.accounts.get(name)) for name in message.account_ids]
+    states = [group.accounts.get(name, _state(books, name)) for name in message.account_ids]
     staged = [group.entries[key][0] for key in keys if key in group.entries]
     before = [existing[key].request for key in keys if key in existing]
-    if None in accounts and before and not staged and not delivered_before:
+    if None in states and before and not staged and not delivered_before:
         return Fate.EITHER  # its entries weren't read for itself, maybe for another of the batch
     if before or staged:
         return Fate.DONE if all(request == message.canonical_payload() for request in before + staged) else Fate.DEAD
-    try:
-        decisions = decide(message, *accounts)
-    except UnknownAccount:
+    effects = oracle.effects(message.canonical_payload(), states)
+    if effects is None:
         return Fate.WAITS
-    for key, decision in zip(keys, decisions, strict=True):
-        group.accounts[key[0]] = decision.account
-        group.entries[key] = (message.canonical_payload(), decision)
+    for key, effect in zip(keys, effects, strict=True):
+        group.accounts[key[0]] = effect.after
+        group.entries[key] = (message.canonical_payload(), effect)
     return Fate.DONE
+
+
+def _state(books: Books, account_id: str) -> oracle.State | None:
+    account = books.accounts.get(account_id)
+    return state_of(account) if account else None
 
 
 def surprises(predicted: Predicted, before: Books, after: Books, *, whole: bool) -> Iterator[str]:
@@ -83,16 +86,16 @@ def surprises(predicted: Predicted, before: Books, after: Books, *, whole: bool)
     for group in predicted.groups:
         missing = not whole and not any(key in new for key in group.entries)
         for account_id, account in group.accounts.items():
-            should = before.accounts.get(account_id) if missing else account
-            if after.accounts.get(account_id) != should:
-                yield f"{account_id} should be {should}, and is {after.accounts.get(account_id)}"
+            should, found = _state(before, account_id) if missing else account, _state(after, account_id)
+            if found != should:
+                yield f"{account_id} should be {should}, and is {found}"
         if missing:
             continue
         expected |= group.entries.keys()
-        for key, (request, decision) in group.entries.items():
-            found = new.get(key)
-            if found is None or found.request != request or _said(found.outcome) != _as_said(decision):
-                yield f"{': '.join(key)} should be {_as_said(decision)}, and is {found}"
+        for key, (request, effect) in group.entries.items():
+            entry = new.get(key)
+            if entry is None or entry.request != request or _said(entry.outcome) != _as_said(effect):
+                yield f"{': '.join(key)} should be {_as_said(effect)}, and is {entry}"
     for account_id, transaction_id in new.keys() - old.keys() - expected:
         yield f"{account_id}: {transaction_id} shouldn't be posted, and is {new[account_id, transaction_id].outcome}"
 
@@ -120,6 +123,5 @@ def _said(outcome: Outcome) -> tuple[object, ...]:
     return outcome.status, outcome.reason, outcome.amount, outcome.balance_after, outcome.account_version
 
 
-def _as_said(decision: Decided) -> tuple[object, ...]:
-    account = decision.account
-    return str(decision.status), decision.reason, decision.amount, account.balance, account.version
+def _as_said(effect: oracle.Effect) -> tuple[object, ...]:
+    return effect.status, effect.reason, effect.amount, effect.after["balance"], effect.after["version"]

@@ -7,6 +7,7 @@ from typing import Any
 from conditional_writes.items import Item, from_dynamodb, same
 from conditional_writes.upserts import REMOVED, MapEntry
 from ledger.core.profile_messages import ProfileUpdate, decode
+from ledger.profile_writer import map_entries
 from tests.checkers.poison import is_invalid
 from tools.local_aws.queues import DeadLetter
 from tools.local_aws.server import Endpoint
@@ -35,7 +36,7 @@ def latest(updates: Iterable[tuple[ProfileUpdate, datetime]]) -> Latest:
     """Of messages, and when they were sent."""
     winners: Latest = {}
     for update, sent_at in updates:
-        for entry in update.as_entries(sent_at):
+        for entry in map_entries(update, sent_at):
             path = (update.account_id, *entry.path)
             if path not in winners or _time(winners[path]) <= _time(entry):
                 winners[path] = entry

@@ -1,11 +1,12 @@
 """Books of two accounts, for the tests of the checkers: a few messages, and what becomes of them."""
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from ledger.core.journal import JournalEntry, Outcome
 from ledger.core.transaction_types import decode
 from tests.checkers.books import Books
-from tests.support.rules import decide
+from tests.support.rules import Decided, decide
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 OPEN_A = '{"type": "open_account", "transaction_id": "open", "account_id": "a", "currency": "EUR"}'
@@ -16,13 +17,16 @@ TRANSFER = '{"type": "transfer", "transaction_id": "3", "from_account_id": "a", 
 JUNK = "not JSON"
 
 
-def post(books: Books, *bodies: str) -> Books:
-    """These books, and what has become of these bodies."""
+type Rules = Callable[..., Sequence[Decided]]
+
+
+def post(books: Books, *bodies: str, rules: Rules = decide) -> Books:
+    """These books, and what has become of these bodies by the product's rules, or by others."""
     accounts = dict(books.accounts)
     journal = {name: list(entries) for name, entries in books.journal.items()}
     for body in bodies:
         message = decode(body)
-        for decision in decide(message, *map(accounts.get, message.account_ids)):
+        for decision in rules(message, *map(accounts.get, message.account_ids)):
             account = accounts[decision.account.account_id] = decision.account
             status, reason = str(decision.status), decision.reason
             outcome = Outcome(status, reason, decision.amount, account.balance, account.version, str(NOW))

@@ -78,9 +78,9 @@ def _post_twice(bank: Bank) -> None:
 PLANTED: dict[str, tuple[Callable[[Bank], object], str]] = {
     "an outcome that flips": (
         lambda bank: bank.entry("a", 3, status="POSTED", reason=None),
-        "a: 2 was Entry(",
+        "a: 2 was JournalEntry(",
     ),
-    "a time that changes": (lambda bank: bank.entry("a", 3, posted_at="later"), "a: 2 was Entry("),
+    "a time that changes": (lambda bank: bank.entry("a", 3, posted_at="later"), "a: 2 was JournalEntry("),
     "an entry that is gone": (lambda bank: bank.remove("a", 2), "a: 1 was Outcome("),
     "an acknowledged message that wasn't posted": (
         lambda bank: bank.remove("a", 2),

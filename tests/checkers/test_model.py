@@ -45,12 +45,12 @@ def _change_entry(books: Books) -> None:
 
 
 PLANTED: dict[str, tuple[Callable[[Books], object], str]] = {
-    "another balance": (_change_account, "a should be Account("),
+    "another balance": (_change_account, "a should be {"),
     "another outcome": (_change_entry, "a: 2 should be ('REJECTED'"),
     "an account without its entry": (lambda books: books.journal["a"].pop(), "a"),
     "an entry without its account": (
         lambda books: books.accounts.update(a=BEFORE.accounts["a"]),
-        "a should be Account(",
+        "a should be {",
     ),
     "a message that should wait": (
         lambda books: books.journal.update(nobody=[replace(books.journal["a"][1], account_id="nobody")]),

@@ -80,7 +80,7 @@ PLANTED: dict[str, tuple[Callable[[Nights], object], str]] = {
     ),
     "a window begun again": (
         lambda nights: nights.runs.append(Run(RECONCILE, FIRST, "Continued")),
-        f"{RECONCILE} for {FIRST} was done before, and came to 'GoesOn'",
+        f"{RECONCILE} for {FIRST} was done before, and came to 'Continued'",
     ),
     "a window that only the job knows": (
         lambda nights: nights.runs.append(Run(RECONCILE, SECOND, "Done")),

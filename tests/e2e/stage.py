@@ -136,7 +136,9 @@ def in_process(folder: Path) -> Iterator[Stage]:
         functions = {
             "process_transactions": teller,
             "upsert_profiles": upserter,
-            "charge_overdraft_interest": charge_overdraft_interest(endpoint, tables, locks_table, teller.QUEUE_URL),
+            "charge_overdraft_interest": charge_overdraft_interest(
+                endpoint, tables, locks_table, teller.worker.queue.url
+            ),
             "reconcile_accounts": reconcile_accounts(endpoint, tables, locks_table),
         }
 

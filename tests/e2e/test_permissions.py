@@ -8,6 +8,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.support.deployed import Bank, Line
+from tests.support.template import FOLDERS, TEMPLATE, event_sources
+from tools.local_aws import stack
 from tools.local_aws.server import REGION
 
 KEY = {"account_id": {"S": "somebody"}}
@@ -126,12 +128,25 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
 }
 
 
-KINDS = {
-    "process_transactions": "either queue's",
-    "upsert_profiles": "either queue's",
-    "reconcile_accounts": "either job's",
-    "charge_overdraft_interest": "either job's",
-}
+KINDS = {folder: "either queue's" if event_sources(name, "SQS") else "either job's" for folder, name in FOLDERS.items()}
+
+
+def test_every_function_of_the_template_is_tried() -> None:
+    for folder in FOLDERS:
+        for name, attempts in (("REFUSED", REFUSED), ("ALLOWED", ALLOWED)):
+            assert folder in attempts, f"functions/{folder} is not in {name}: say what its role must do there"
+
+
+def test_the_stack_has_the_resources_that_tests_read_from_the_template(bank: Bank) -> None:
+    described = bank.stack.endpoint.client("cloudformation").describe_stack_resources(StackName=stack.NAME)
+    deployed = {resource["LogicalResourceId"]: resource["ResourceType"] for resource in described["StackResources"]}
+    conditional = {name for name, resource in TEMPLATE["Resources"].items() if "Condition" in resource}
+    expected = {
+        name: resource["Type"].replace("AWS::Serverless::", "AWS::Lambda::")
+        for name, resource in TEMPLATE["Resources"].items()
+        if name not in conditional and resource["Type"] != "AWS::Serverless::LayerVersion"
+    }
+    assert deployed.items() >= expected.items()
 
 
 def another_function(me: AsTheFunction) -> str:
@@ -161,9 +176,16 @@ def of_each_function(attempts: dict[str, dict[str, Attempt]]) -> pytest.MarkDeco
 
 @pytest.fixture(scope="module")
 def functions(bank: Bank) -> dict[str, AsTheFunction]:
-    names = {name: f"{name.title().replace('_', '')}FunctionName" for name in KINDS}
-    lines = dict.fromkeys(KINDS, bank.transactions) | {"upsert_profiles": bank.profiles}
-    return {name: AsTheFunction(bank, bank.stack[output], lines[name]) for name, output in names.items()}
+    lines = {"TransactionsQueue.Arn": bank.transactions, "ProfilesQueue.Arn": bank.profiles}
+    own = {
+        folder: lines[source["Queue"]["GetAtt"]]
+        for folder, name in FOLDERS.items()
+        for source in event_sources(name, "SQS")
+    }
+    return {
+        folder: AsTheFunction(bank, bank.stack[f"{name}Name"], own.get(folder, bank.transactions))
+        for folder, name in FOLDERS.items()
+    }
 
 
 @of_each_function(REFUSED)

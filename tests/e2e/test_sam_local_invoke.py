@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.stage import Shown, in_process, sam_local_invoke
+from tests.support.template import FOLDERS
 from tools.local_aws.server import PROJECT
 
 # Building, deploying, and a container for each event: some two minutes.
@@ -124,7 +125,7 @@ EXPECTED = {
     ),
     "process_transactions/14-unknown-account": Shown(back_on_the_queue=[0]),
     "process_transactions/15-unknown-account-last-delivery": Shown(
-        dead_lettered={0: "not processed in 6 deliveries: account_id: no account 'acc-dave' has been opened"},
+        dead_lettered={0: "given up after 6 deliveries: account_id: no account 'acc-dave' has been opened"},
     ),
     "process_transactions/16-transfer": Shown(
         journal={
@@ -297,6 +298,12 @@ def test_an_event_shows_what_its_name_says(shown: dict[str, Shown], event: str) 
 
 def test_every_event_has_an_expectation() -> None:
     assert EVENTS.keys() == EXPECTED.keys()
+
+
+def test_every_function_of_the_template_has_events() -> None:
+    for folder in FOLDERS:
+        assert any(name.startswith(f"{folder}/") for name in EVENTS), f"events/{folder} has no event for its function"
+    assert {path.parent.name for path in EVENTS.values()} <= FOLDERS.keys()
 
 
 def test_events_played_again_change_no_table(tmp_path: Path) -> None:

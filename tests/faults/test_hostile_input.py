@@ -20,7 +20,8 @@ from aws_lambda_powertools.utilities.batch.exceptions import UnexpectedBatchType
 from hypothesis import HealthCheck, given, settings
 
 from conditional_writes.items import from_dynamodb
-from ledger import messages, profiles
+from ledger.core import profile_messages as profiles
+from ledger.core import transaction_types as messages
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import read_books, violations
 from tests.checkers.poison import is_invalid

@@ -53,7 +53,7 @@ class Bank:
             self.aws,
             self.tables,
             locks_table or self.locks_table,
-            self.poster.QUEUE_URL,
+            self.poster.worker.queue.url,
             self.dynamodb,
             ANNUAL_RATE=str(RATE),
         )
@@ -78,7 +78,7 @@ class Bank:
 
     def queued(self) -> list[str]:
         """The bodies on the transactions queue, taken from it."""
-        return [message.body for message in take_dead_letters(self.aws, self.poster.QUEUE_URL)]
+        return [message.body for message in take_dead_letters(self.aws, self.poster.worker.queue.url)]
 
     def forget_the_lock(self) -> None:
         key = {"lock_key": {"S": "charge_overdraft_interest"}}

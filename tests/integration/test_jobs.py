@@ -10,7 +10,7 @@ import pytest
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
-from conditional_writes import Conflict, Put, exists, jobs, key
+from conditional_writes import Conflict, Put, exists, key
 from conditional_writes.items import from_dynamodb
 from conditional_writes.locks import LockLost, Locks, LockTaken, WindowDone
 from tests.support.clock import Clock
@@ -18,6 +18,7 @@ from tests.support.faults import Killed
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table
+from workers import scheduled_jobs as jobs
 from workers.invocation import RESERVED_SECONDS
 from workers.scheduled_jobs import UNRESOLVED, InvalidEvent, Job, Step
 
@@ -278,7 +279,7 @@ def test_work_that_does_not_move_on_is_not_called_again_for_ever(counting: Count
     job = counting.job._replace(work=standing)
     assert job.run(EVENT, Context(NO_TIME))["outcome"] == "Continued"  # type: ignore[arg-type]
     counting.clock.seconds += 0.001
-    with pytest.raises(AssertionError, match="count: a step that leaves it in its place"):
+    with pytest.raises(AssertionError, match="count: a step without progress"):
         job.run(EVENT, Context(NO_TIME))  # type: ignore[arg-type]
     assert len(counting.called_again) == 1
 

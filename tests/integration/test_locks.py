@@ -288,7 +288,7 @@ def test_after_the_lock_was_given_back_nothing_is_written_for_it(table: Table, m
     lock.release()
     report = key(table.name, lock_key="report")
     for step in (lambda: lock.refresh(60), lambda: lock.save_checkpoint({}), lambda: lock.complete(Put(report, {}))):
-        with pytest.raises(LockLost, match="it was given back before"):
+        with pytest.raises(LockLost, match="it was released before"):
             step()
     lock.complete()
     assert len(mine.calls) == 2
@@ -448,7 +448,7 @@ def test_a_checkpoint_of_another_window_is_no_checkpoint(table: Table, mine: Any
     assert acquire(mine, window="2026-03-01").checkpoint is None
 
 
-def test_a_window_that_kept_no_place_leaves_the_place_of_another(table: Table, mine: Any) -> None:
+def test_a_window_without_a_checkpoint_leaves_that_of_another(table: Table, mine: Any) -> None:
     acquire(mine, window="2026-02-28").save_checkpoint({"after": "acc-7"})
     table.clock.seconds += 100
     acquire(mine, window="2026-03-01").complete()
@@ -464,7 +464,7 @@ def hold(locks: Any, checkpoint: dict[str, Any] | None, fail: bool) -> None:
             raise RuntimeError("the job failed")
 
 
-def test_a_place_is_forgotten_once_its_block_has_ended_well(table: Table, mine: Any) -> None:
+def test_a_checkpoint_is_forgotten_once_its_block_has_ended_well(table: Table, mine: Any) -> None:
     with pytest.raises(RuntimeError, match="the job failed"):
         hold(mine, None, fail=True)
     for checkpoint in ({"after": "acc-7"}, None):
@@ -559,7 +559,7 @@ def test_what_completes_after_a_release_whose_responses_were_lost_is_not_taken_f
         lock = acquire(mine, window=window)
         with Faults(Fault.ALL_RESPONSES_LOST, 1).on(mine.client), pytest.raises(ReadTimeoutError):
             lock.release()
-        with pytest.raises(LockLost, match="it was given back before"):
+        with pytest.raises(LockLost, match="it was released before"):
             lock.complete(Put(key(table.name, lock_key="report"), {}))
 
 

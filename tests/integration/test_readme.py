@@ -1,4 +1,4 @@
-"""The README's examples of the library are run as they stand there."""
+"""The examples in the library's README are run as they stand there."""
 
 import os
 import re
@@ -10,9 +10,11 @@ from unittest import mock
 from conditional_writes import Deadline
 from tools.local_aws.server import PROJECT, Endpoint
 
+README = PROJECT / "layers" / "conditional_writes" / "README.md"
+
 
 def test_the_readmes_examples_do_what_they_say(dynamodb: Endpoint) -> None:
-    examples = re.findall(r"```python\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
+    examples = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     tables = {"Flights": "flight_id", "Profiles": "account_id", "Locks": "lock_key", "Invoices": "invoice_id"}
     for table, key_name in tables.items():
         dynamodb.client("dynamodb").create_table(

@@ -14,7 +14,7 @@ import pytest
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import LockTaken
-from ledger import reconciling
+from ledger import reconciler
 from tests.checkers.books import read_books, violations
 from tools.local_aws.functions import Context, Queue, process_transactions, reconcile_accounts, record
 from tools.local_aws.server import Endpoint
@@ -221,7 +221,7 @@ def reject_both(bank: Bank, transaction_id: str, reason: str) -> None:
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_it_finds_what_is_planted(bank: Bank, planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciling, "PAUSES_SECONDS", (0, 0, 0))  # nothing is going on that would be over later
+    monkeypatch.setattr(reconciler, "PAUSES_SECONDS", (0, 0, 0))  # nothing is going on that would be over later
     plant, expected = PLANTED[planted]
     plant(bank)
     report = bank.run()
@@ -274,7 +274,7 @@ def test_what_is_mended_when_it_looks_again_was_a_commit_in_progress(
     last = bank.entry("alice", "t-5")
     bank.delete_entry("alice", "t-5")
     bank.delete_entry("carol", "t-9")
-    monkeypatch.setattr(reconciling, "time", SimpleNamespace(sleep=lambda seconds: bank.put_entry(last)))
+    monkeypatch.setattr(reconciler, "time", SimpleNamespace(sleep=lambda seconds: bank.put_entry(last)))
     found = bank.run()["first_mismatches"]
     assert {sentence.split(":")[0] for sentence in found} == {"bob", "carol"}
 

@@ -22,9 +22,9 @@ from conditional_writes.upserts import (
     NotAMap,
     NotAnEntry,
     Strategy,
-    _Recent,
     upsert,
 )
+from conditional_writes.upserts.strategies import RecentDepths
 from tests.support.faults import Fault, Faults
 from tools.local_aws.server import Endpoint
 
@@ -136,12 +136,12 @@ def test_adaptive_learns_what_was_there_and_changes_its_mind_after_two_surprises
 
 
 def test_what_adaptive_remembers_is_bounded() -> None:
-    recent = _Recent()
+    recent = RecentDepths()
     for number in range(5000):
-        recent.learn(("Profiles", (f"map-{number}",)), 0)
+        recent.learn("Profiles", (f"map-{number}",), 0)
     assert len(recent._depths) == 1000
-    assert recent.depth(("Profiles", ("map-4999",))) == 0
-    assert recent.depth(("Profiles", ("map-1",))) == 1
+    assert recent.expected("Profiles", ("map-4999",)) == 0
+    assert recent.expected("Profiles", ("map-1",)) == 1
 
 
 def test_a_hundred_entries_are_one_request(profiles: Profiles) -> None:

@@ -37,8 +37,8 @@ BREAKAGES = [
     Breakage(
         "a change brings a deleted item back",
         f"{LIBRARY}/item_diff.py",
-        "    as_it_was = version_is(version, version_attribute)\n",
-        "    as_it_was = version_is(version, version_attribute) | absent(version_attribute)\n",
+        "    condition = version_is(version, version_attribute)\n",
+        "    condition = version_is(version, version_attribute) | absent(version_attribute)\n",
         (VERSIONED,),
     ),
     Breakage(
@@ -58,14 +58,14 @@ BREAKAGES = [
     Breakage(
         "a write that is sent again doesn't know its own work",
         f"{LIBRARY}/loop.py",
-        "if not answer.refused or answer.names(write_id):",
+        "if not answer.refused or answer.has_mark_of(write_id):",
         "if not answer.refused:",
         (LOOP, LOCKS, VERSIONED),
     ),
     Breakage(
         "a write that may have taken effect is made a second time",
         f"{LIBRARY}/loop.py",
-        "        if unanswered:\n            _check_known(planned, answer.found)\n",
+        "        if unanswered:\n            _check_outcome_is_known(planned, answer.found)\n",
         "",
         (VERSIONED,),
     ),
@@ -177,8 +177,8 @@ BREAKAGES = [
     Breakage(
         "a lease is over as soon as the own clock says so",
         f"{LIBRARY}/locks.py",
-        "lapsed = _spelled(now - self.clock_skew_seconds)",
-        "lapsed = _spelled(now)",
+        "lapsed = _timestamp(now - self.clock_skew_seconds)",
+        "lapsed = _timestamp(now)",
         (LOCKS,),
     ),
     Breakage(
@@ -205,8 +205,8 @@ BREAKAGES = [
     Breakage(
         "the report is written apart from the window's completion",
         f"{LIBRARY}/locks.py",
-        "        self._give_back(self._with_this_window_done(), mine, writes)\n",
-        "        self._give_back(self._with_this_window_done(), mine)\n"
+        "        self._release(self._with_this_window_done(), finished, writes)\n",
+        "        self._release(self._with_this_window_done(), finished)\n"
         "        if writes:\n            write_together(self._locks.client, writes)\n",
         (OF_RECONCILIATION,),
     ),

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ledger import messages, profiles
+from ledger.core import profile_messages as profiles
+from ledger.core import transaction_types as messages
 from tests.checkers.poison import is_invalid
 from tools.local_aws.day import believable_day
 from tools.local_aws.profiles_day import believable_updates

@@ -125,6 +125,14 @@ def test_the_core_decides_a_transaction_where_nothing_of_aws_can_be_imported() -
     assert balance == "12.5"
 
 
+def test_the_library_starts_without_what_only_some_functions_need() -> None:
+    loaded = "import conditional_writes, sys; print(*(name for name in sys.modules if name.startswith('conditional')))"
+    run = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    names = run.stdout.split()
+    assert "conditional_writes.loop" in names
+    assert not [name for name in names if name.startswith(("conditional_writes.upserts", "conditional_writes.locks"))]
+
+
 def test_the_core_counts_as_exactly_as_dynamodb_does() -> None:
     """It has the limits and the prefix of its own, for it can't import them."""
     assert (EXACT.prec, EXACT.Emin, EXACT.Emax) == (DYNAMODB_EXACT.prec, DYNAMODB_EXACT.Emin, DYNAMODB_EXACT.Emax)

@@ -11,8 +11,8 @@ COMMON = {"tests.support", "tests.checkers"}
 SUITES = {f"tests.{path.parent.name}" for path in (PROJECT / "tests").glob("*/test_*.py")} - COMMON
 ALLOWED = {
     "tools": {"tools"},
-    "tests.checkers": {"tests.checkers", "tools"},
-    "tests.support": {"tests.support", "tests.checkers", "tools"},
+    "tests.checkers": {*COMMON, "tools"},
+    "tests.support": {*COMMON, "tools"},
     "tests.conftest": {*COMMON, "tools"},
     "benchmarks": {"benchmarks", "tools"},
     **{suite: {suite, *COMMON, "tools"} for suite in SUITES},

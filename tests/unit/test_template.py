@@ -5,66 +5,37 @@ import re
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes.client import SLOWEST_CALL_SECONDS
 from conditional_writes.locks import Locks
 from ledger.overdraft_interest import annual_rate_of
+from tests.support.template import FOLDERS, FUNCTIONS, PROJECT, TEMPLATE, event_sources, granted, resources
 from tools.local_aws.functions import Context, load_function
-from tools.local_aws.server import PROJECT, Endpoint
+from tools.local_aws.server import Endpoint
 from workers.invocation import RESERVED_SECONDS, lease_seconds_of
 from workers.scheduled_jobs import UNRESOLVED
 
-
-class _Loader(yaml.SafeLoader):
-    """Reads CloudFormation's short tags: `!Ref X` as {"Ref": "X"}."""
-
-
-def _tag(loader: Any, tag: str, node: yaml.Node) -> dict[str, Any]:
-    if isinstance(node, yaml.ScalarNode):
-        return {tag: loader.construct_scalar(node)}
-    if isinstance(node, yaml.SequenceNode):
-        return {tag: loader.construct_sequence(node, deep=True)}
-    return {tag: loader.construct_mapping(node, deep=True)}
-
-
-_Loader.add_multi_constructor("!", _tag)
-TEMPLATE: dict[str, Any] = yaml.load((PROJECT / "template.yaml").read_text(), _Loader)
-
-
-def resources(kind: str) -> dict[str, Any]:
-    return {
-        name: resource["Properties"] for name, resource in TEMPLATE["Resources"].items() if resource["Type"] == kind
-    }
-
-
-FUNCTIONS = resources("AWS::Serverless::Function")
 QUEUES = resources("AWS::SQS::Queue")
 TABLES = resources("AWS::DynamoDB::Table")
-STATEMENTS = [
-    (name, statement)
-    for name, role in resources("AWS::IAM::Role").items()
-    for policy in role["Policies"]
-    for statement in policy["PolicyDocument"]["Statement"]
-]
+ROLES = {folder: FUNCTIONS[name]["Role"]["GetAtt"].removesuffix(".Arn") for folder, name in FOLDERS.items()}
+
+SOURCES = {name: (FUNCTIONS[name], source) for name in FUNCTIONS for source in event_sources(name, "SQS")}
+SCHEDULES = {name: (FUNCTIONS[name], source) for name in FUNCTIONS for source in event_sources(name, "ScheduleV2")}
 
 
-SOURCES = {
-    f"{name} {event}": (function, source["Properties"])
-    for name, function in FUNCTIONS.items()
-    for event, source in function.get("Events", {}).items()
-    if source["Type"] == "SQS"
-}
+def test_every_folder_of_functions_is_a_function_of_the_template() -> None:
+    assert FOLDERS.keys() == {path.parent.name for path in (PROJECT / "functions").glob("*/app.py")}
 
 
-SCHEDULES = {
-    name: (function, source["Properties"])
-    for name, function in FUNCTIONS.items()
-    for source in function.get("Events", {}).values()
-    if source["Type"] == "ScheduleV2"
-}
+def test_a_function_has_every_layer_in_the_order_of_imports() -> None:
+    layers = resources("AWS::Serverless::LayerVersion")
+    assert TEMPLATE["Globals"]["Function"]["Layers"] == [{"Ref": name} for name in layers]
+    assert {layer["ContentUri"] for layer in layers.values()} == {
+        f"layers/{path.parent.name}" for path in (PROJECT / "layers").glob("*/requirements.txt")
+    }
+    assert not [name for name, function in FUNCTIONS.items() if "Layers" in function]
 
 
 def seconds(value: Any) -> int:
@@ -233,22 +204,72 @@ def test_a_function_has_a_role_and_a_log_group_of_its_own(name: str) -> None:
     assert "RetentionInDays" in resources("AWS::Logs::LogGroup")[log_group]
 
 
-@pytest.mark.parametrize(("role", "statement"), STATEMENTS, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_role_names_its_resources_and_its_actions(role: str, statement: dict[str, Any]) -> None:
-    actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
-    wildcards = {action for action in actions if "*" in action}
-    assert wildcards <= {"sqs:SendMessage*", "sqs:ChangeMessageVisibility*"}
-    assert statement["Resource"] != "*" or all(action.startswith("xray:Put") for action in actions)
+NEEDS = {
+    "process_transactions": {
+        "AccountsTable": "dynamodb:BatchGetItem dynamodb:PutItem dynamodb:UpdateItem",
+        "JournalTable": "dynamodb:BatchGetItem dynamodb:PutItem",
+        "TransactionsQueue": (
+            "sqs:ReceiveMessage sqs:DeleteMessage sqs:GetQueueAttributes sqs:ChangeMessageVisibility*"
+        ),
+        "TransactionsDeadLetterQueue": "sqs:SendMessage*",
+    },
+    "upsert_profiles": {
+        # Never read, never put: a refused update returns the item, and leaves what other writers wrote.
+        "ProfilesTable": "dynamodb:UpdateItem",
+        "ProfilesQueue": "sqs:ReceiveMessage sqs:DeleteMessage sqs:GetQueueAttributes",
+        "ProfilesDeadLetterQueue": "sqs:SendMessage*",
+    },
+    "reconcile_accounts": {
+        "AccountsTable": "dynamodb:Scan dynamodb:GetItem dynamodb:BatchGetItem",
+        "JournalTable": "dynamodb:Query dynamodb:BatchGetItem",
+        "LocksTable": "dynamodb:UpdateItem dynamodb:PutItem",
+        "JobsDeadLetterQueue": "sqs:SendMessage",
+        "ReconcileAccountsFunction": "lambda:InvokeFunction",
+    },
+    "charge_overdraft_interest": {
+        "AccountsTable": "dynamodb:Scan",
+        "LocksTable": "dynamodb:UpdateItem",
+        "TransactionsQueue": "sqs:SendMessage*",
+        "JobsDeadLetterQueue": "sqs:SendMessage",
+        "ChargeOverdraftInterestFunction": "lambda:InvokeFunction",
+    },
+}
+"""What each function needs of which resource, beside its logs and its traces."""
 
 
-def test_profiles_are_only_ever_updated() -> None:
-    """Never read, never put: a refused update hands the item back, and leaves what others wrote."""
-    [statement] = [
-        statement
-        for name, statement in STATEMENTS
-        if name == "UpsertProfilesRole" and "dynamodb" in str(statement["Action"])
-    ]
-    assert (statement["Action"], statement["Resource"]) == ("dynamodb:UpdateItem", {"GetAtt": "ProfilesTable.Arn"})
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_role_grants_what_its_function_needs_and_no_more(folder: str) -> None:
+    assert folder in NEEDS, f"functions/{folder} is not in NEEDS: name there what it needs of each resource"
+    log_group = FUNCTIONS[FOLDERS[folder]]["LoggingConfig"]["LogGroup"]["Ref"]
+    needs = NEEDS[folder] | {
+        log_group: "logs:CreateLogStream logs:PutLogEvents",
+        "*": "xray:PutTraceSegments xray:PutTelemetryRecords",  # X-Ray has no resources to name
+    }
+    needed = {(action, resource) for resource, actions in needs.items() for action in actions.split()}
+    too_much, missing = granted(ROLES[folder]) - needed, needed - granted(ROLES[folder])
+    assert not too_much, f"{ROLES[folder]} grants what functions/{folder} doesn't need by NEEDS: {sorted(too_much)}"
+    assert not missing, f"{ROLES[folder]} lacks what functions/{folder} needs by NEEDS: {sorted(missing)}"
+
+
+@pytest.mark.parametrize("role", resources("AWS::IAM::Role"))
+def test_a_role_names_its_resources_and_its_actions(role: str) -> None:
+    grants = granted(role)
+    assert grants
+    assert {action for action, _ in grants if "*" in action} <= {"sqs:SendMessage*", "sqs:ChangeMessageVisibility*"}
+    assert all(action.startswith("xray:Put") for action, resource in grants if "*" in resource)
+
+
+def test_every_role_is_a_functions_and_every_policy_is_of_these_roles() -> None:
+    """So that the comparison with NEEDS leaves none out."""
+    roles = resources("AWS::IAM::Role")
+    assert sorted(ROLES.values()) == sorted(roles)
+    attached = [policy["Ref"] for role in roles.values() for policy in role["ManagedPolicyArns"]]
+    managed = resources("AWS::IAM::ManagedPolicy")
+    assert sorted(attached) == sorted(managed)
+    assert not [name for name, policy in managed.items() if policy.keys() & {"Roles", "Users", "Groups"}]
+    for policy in resources("AWS::IAM::Policy").values():
+        assert policy.keys() == {"PolicyName", "Roles", "PolicyDocument"}
+        assert {role["Ref"] for role in policy["Roles"]} <= roles.keys()
 
 
 def test_the_outputs_that_others_rely_on_are_there() -> None:

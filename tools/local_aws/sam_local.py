@@ -29,6 +29,7 @@ def write_settings(deployed: stack.Stack, folder: Path) -> Path:
     settings.write_text(f"""\
 version = 0.1
 [default.local_invoke.parameters]
+language_extensions = true
 env_vars = "{env_vars}"
 parameter_overrides = "Architecture={architecture}"
 add_host = "host.docker.internal:host-gateway"

@@ -1,4 +1,8 @@
-"""DynamoDB writes that name what they assumed, and are planned again from what was found instead."""
+"""DynamoDB writes that name what they assumed, and are planned again from what was found instead.
+
+Upserts of map entries are in `conditional_writes.upserts`, locks in `conditional_writes.locks`: apart, so that a
+function that needs neither starts faster.
+"""
 
 from conditional_writes.client import dynamodb_client
 from conditional_writes.conditions import (

@@ -1,4 +1,4 @@
-"""Clients with their retries and timeouts chosen, made as fast as a cold start deserves."""
+"""AWS clients with chosen retries and timeouts, made in a fraction of the usual time, for cold starts."""
 
 import functools
 import json
@@ -15,33 +15,33 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 CONNECTIONS = 32
-"""Requests in flight at most from one client; more threads than this would wait for a connection."""
+"""The most requests in flight from one client. More threads than this wait for a connection."""
 
 CONFIG = Config(
-    # The SDK settles what has no answer in it: throttles, 5xx, lost connections, and the outcome of a transaction
-    # that was still in progress (it resends with the same ClientRequestToken). "standard" jitters its back-off and
-    # has a retry quota; the older "legacy" default has neither. Conflicts are answers: the loop plans again.
+    # The SDK retries throttles, 5xx, lost connections and a transaction that is still in progress (with the same
+    # ClientRequestToken). "standard" has jitter and a retry quota; the older default, "legacy", has neither. A conflict
+    # is an answer, so the SDK doesn't retry it: the loop plans again.
     retries={"mode": "standard", "total_max_attempts": 3},
-    # DynamoDB answers in milliseconds. botocore's own 60 s would let one lost packet eat the whole invocation.
+    # DynamoDB answers in milliseconds. With botocore's own 60 s one lost packet could take the whole invocation.
     connect_timeout=1,
     read_timeout=2,
     max_pool_connections=CONNECTIONS,
 )
 
 SLOWEST_CALL_SECONDS = 3 * (1 + 2) + 3
-"""What one call can take with those settings: three attempts, and the back-off of throttles (1 s, then 2 s)."""
+"""The longest that one call takes with these settings: three attempts, and pauses of 1 s and 2 s if throttled."""
 
 
 def dynamodb_client() -> "DynamoDBClient":
-    """A client for `write` and `read`. Make it once, outside of the handler: it is thread-safe, and slow to make."""
-    # `as_request` makes well-formed requests: to check them again would be a twentieth of a request's CPU.
+    """A client for this library. It is thread-safe and slow to make: make it once, outside of the handler."""
+    # `as_request` makes valid parameters. botocore's own validation would be a twentieth of a request's CPU.
     client: DynamoDBClient = new_client("dynamodb", parameter_validation=False)
     return client
 
 
-def new_client(service: str, **settings: Any) -> Any:
-    """A client of any AWS service, made as quickly, with `CONFIG` and these settings of botocore's Config beside it."""
-    return _session().client(service, config=CONFIG.merge(Config(**settings)))
+def new_client(service_name: str, **config: Any) -> Any:
+    """A client of any service, as quickly made. `config` has botocore's settings that differ from `CONFIG`."""
+    return _session().client(service_name, config=CONFIG.merge(Config(**config)))
 
 
 @functools.cache
@@ -52,7 +52,7 @@ def _session() -> boto3.Session:
 
 
 class _QuickLoader(Loader):
-    """Knows a service by its folder, where botocore looks into each of its 440 folders, twice: 6 ms of a cold start."""
+    """Lists services by their folders. botocore looks into each of 440 folders, twice: 6 ms of a cold start."""
 
     @override
     def list_available_services(self, type_name: str) -> list[str]:
@@ -61,7 +61,7 @@ class _QuickLoader(Loader):
 
 
 class _QuickFileLoader(JSONFileLoader):
-    """Reads botocore's models into dicts, where botocore makes OrderedDicts of 1.25 MB: 7 ms of a cold start."""
+    """Reads botocore's models into dicts. botocore makes OrderedDicts of 1.25 MB of JSON: 7 ms of a cold start."""
 
     def _load_file(self, full_path: str, open_method: Any) -> Any:
         if not Path(full_path).is_file():

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 type AttributePath = str | tuple[str, ...]
-"""An attribute's name; or the names from it down to an element of a map in it. Dots in a name are part of it."""
+"""An attribute's name, or the names from an attribute down to an element of a map in it. A dot is part of its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """What a write assumes of the item. In `template` each `{}` stands for an attribute or path, each `[]` for a value.
 
-    Conditions combine with `&`, `|` and `~`. The truth value of one raises TypeError: `a and b` would
-    silently be `b`. What has no name below is spelled out:
-    `Condition("size({}) < []", ("lines",), (100,))`.
+    Conditions combine with `&`, `|` and `~`. The truth value of a condition raises TypeError, because `a and b` would
+    silently be `b`. A condition that has no function below is written out: `Condition("size({}) < []", ("lines",),
+    (100,))`.
     """
 
     template: str
@@ -42,22 +42,22 @@ class Condition:
 
 
 def absent(attribute: AttributePath) -> Condition:
-    """The attribute isn't there; for an attribute of the primary key: the item isn't."""
+    """The item doesn't have the attribute. If it is part of the primary key: the item doesn't exist."""
     return Condition("attribute_not_exists({})", (attribute,))
 
 
 def exists(attribute: AttributePath) -> Condition:
-    """The attribute is there; for an attribute of the primary key: the item is."""
+    """The item has the attribute. If it is part of the primary key: the item exists."""
     return Condition("attribute_exists({})", (attribute,))
 
 
 def version_is(version: int, attribute: AttributePath = "version") -> Condition:
-    """The item still has this version. False for an item that was deleted: a write won't bring it back."""
+    """The item has this version. False for a deleted item, so that a write doesn't bring it back."""
     return equals(attribute, version)
 
 
 def equals(attribute: AttributePath, value: Any) -> Condition:
-    """False where the attribute isn't there, as all comparisons are."""
+    """The attribute has this value. Like every comparison, false if the item doesn't have the attribute."""
     return Condition("{} = []", (attribute,), (value,))
 
 
@@ -78,7 +78,7 @@ def at_least(attribute: AttributePath, value: Any) -> Condition:
 
 
 def contains(attribute: AttributePath, value: Any) -> Condition:
-    """A set or list has this element, a string this substring."""
+    """The set or list has this element, or the string this substring."""
     return Condition("contains({}, [])", (attribute,), (value,))
 
 
@@ -87,7 +87,7 @@ def is_map(attribute: AttributePath) -> Condition:
 
 
 def all_of(conditions: Iterable[Condition]) -> Condition:
-    """For many: `&` nests, and an expression has room for 4 kB and 300 operators."""
+    """All the conditions hold. For many of them: `&` nests, and an expression holds only 300 operators and 4 kB."""
     return _flat(" AND ", conditions)
 
 

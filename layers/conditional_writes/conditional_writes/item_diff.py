@@ -1,4 +1,4 @@
-"""The write that makes one state of a versioned item of another: what changed, under the version it was made from."""
+"""The difference between two states of a versioned item, and the write that turns one into the other."""
 
 from collections.abc import Collection
 from decimal import Decimal
@@ -18,7 +18,7 @@ class ItemDiff(NamedTuple):
 
 
 def diff(before: Item, after: Item, ignored: Collection[str]) -> ItemDiff:
-    """What makes `after` of `before`. Of the names in `but`, and of the library's own, nothing is said."""
+    """What turns `before` into `after`, leaving out the `ignored` names and the library's own attributes."""
     values = {name: value for name, value in after.items() if name not in before or not same(before[name], value)}
     return ItemDiff(
         {name: value for name, value in values.items() if name not in ignored and not is_own(name)},
@@ -27,11 +27,11 @@ def diff(before: Item, after: Item, ignored: Collection[str]) -> ItemDiff:
 
 
 def replacing(key: Key, before: Item | None, after: Item, version_attribute: str = "version") -> Put | Update:
-    """The write that makes `after`, with its new version, of `before`; None: there is no such item.
+    """The write that turns `before` into `after`, which has a later version; `before` is None for a new item.
 
-    It asserts that the item still is of `before`'s version, or not there; one without a version: that it still has
-    none. Where it was deleted the assertion fails: it isn't brought back. Raises ValueError where `after` isn't of a
-    later version than `before`.
+    Its condition is that the item still has the version of `before`; for a new item, that it doesn't exist; for an item
+    without a version, that it still has none. A deleted item fails the condition, so it isn't brought back. Raises
+    ValueError if the version of `after` isn't later than that of `before`.
     """
     if before is None:
         return Put(key, after, absent(key.attributes[0][0]), Expected(None, version_attribute))
@@ -46,22 +46,24 @@ def replacing(key: Key, before: Item | None, after: Item, version_attribute: str
 
 
 def version_condition(key: Key, before: Item, version_attribute: str) -> tuple[Expected, Condition]:
-    """That the item is as it was: of its version, or, from before there were versions, still without one."""
+    """The condition that the item still has the version that was read, or still has none if it had none."""
     if version_attribute not in before:
         if VERSION_ID in before:
             raise ValueError(
                 f"{key}: has a {VERSION_ID} and no {version_attribute}, so it is another's, and would be overwritten:"
-                " it is the library's own attribute. Choose another name for yours"
+                " the library has an attribute of this name. Choose another name for yours"
             )
         return Expected(0, version_attribute), exists(key.attributes[0][0]) & absent(version_attribute)
     version, version_id = version_of(key, before, version_attribute), before.get(VERSION_ID)
     expected = Expected(version, version_attribute, version_id)
-    as_it_was = version_is(version, version_attribute)
-    return expected, as_it_was if version_id is None else as_it_was & equals(VERSION_ID, version_id)
+    condition = version_is(version, version_attribute)
+    if version_id is not None:
+        condition &= equals(VERSION_ID, version_id)
+    return expected, condition
 
 
 def version_of(key: Key, item: Item, version_attribute: str) -> int:
-    """The item's version; 0 where it has none. Raises TypeError where the attribute is something else."""
+    """The item's version, 0 if it has none. Raises TypeError if the attribute isn't a whole number."""
     version = item.get(version_attribute, 0)
     if isinstance(version, bool) or not isinstance(version, int | Decimal) or version != int(version):
         raise TypeError(f"{key}: {version_attribute} is {version!r}, expected a whole number, to count versions with")

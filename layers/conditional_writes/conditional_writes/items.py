@@ -11,11 +11,11 @@ type Item = dict[str, Any]
 """Attribute names to values: str, bytes, bool, None, int, Decimal, and lists, sets and maps of them."""
 
 EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, Overflow, Underflow])
-"""Arithmetic on DynamoDB's numbers: 38 digits, 1E-130 to 9.9E+125. Raises where Python's default rounds."""
+"""Arithmetic on DynamoDB's numbers: 38 digits, 1E-130 to 9.9E+125. Raises an error instead of rounding."""
 
 
 class _Serializer(TypeSerializer):
-    """boto3's, but for every number that DynamoDB holds: boto3 refuses 10**38, whose 39 digits are one and zeros."""
+    """boto3's serializer, but for every number that DynamoDB holds: boto3 refuses 10**38, for its 39 digits."""
 
     @override
     def serialize(self, value: Any) -> Any:
@@ -30,7 +30,7 @@ class _Serializer(TypeSerializer):
         exact = EXACT.normalize(number) if number else Decimal(0)
         if int(exact.as_tuple().exponent) < EXACT.Emin:
             raise Underflow
-        # 10 and not 1E+1, which is the same, but not to every AWS that is played on a desk (moto's ADD).
+        # 10 instead of 1E+1, which is the same to DynamoDB, but not to moto's ADD.
         return format(exact, "f") if 0 <= exact.adjusted() < EXACT.prec else str(exact)
 
     def _serialize_m(self, value: Mapping[Any, Any]) -> dict[str, Any]:
@@ -39,14 +39,14 @@ class _Serializer(TypeSerializer):
 
 
 def check_names(attributes: Mapping[Any, Any]) -> None:
-    """Raises TypeError for a name that is no text: 42 and "42" would be one, and a value lost without a word."""
+    """Raises TypeError for a name that is no text: 42 and "42" would be one name, and one value would be lost."""
     for name in attributes:
         if not isinstance(name, str):
             raise TypeError(f"{name!r} is no text, as the names in an item and its maps are: use {str(name)!r}")
 
 
 class _Deserializer(TypeDeserializer):
-    """boto3's, but for every number that DynamoDB holds, and with bytes for binaries: boto3's Binary can be changed."""
+    """boto3's deserializer, but for every number that DynamoDB holds, and with immutable bytes for binaries."""
 
     def _deserialize_n(self, value: str) -> Decimal:
         return Decimal(value)
@@ -60,7 +60,7 @@ _deserializer = _Deserializer()
 
 
 class Key(NamedTuple):
-    """Which item: its table and its primary key. Make one with `key`."""
+    """An item's table and primary key. `key` makes one."""
 
     table: str
     attributes: tuple[tuple[str, str | int | Decimal | bytes], ...]
@@ -75,7 +75,7 @@ def key(table: str, /, **attributes: str | int | Decimal | bytes) -> Key:
 
 
 def to_dynamodb(item: Item) -> dict[str, Any]:
-    """`{"name": value}` as `{"name": {"S": value}}`. Raises as `serialized` does."""
+    """`{"name": value}` as `{"name": {"S": value}}`. Raises what `serialized` raises."""
     check_names(item)
     return {name: serialized(name, value) for name, value in item.items()}
 
@@ -83,22 +83,22 @@ def to_dynamodb(item: Item) -> dict[str, Any]:
 def serialized(name: str, value: Any) -> Any:
     """`value` as `{"S": value}`. `name` is for the error's text.
 
-    Raises TypeError for a float, for what else DynamoDB has no type for, and for a name in a map that is no text;
-    ValueError for a number that it can't hold exactly.
+    Raises TypeError for a float, for any other type that DynamoDB doesn't have, and for a name in a map that is no
+    text; ValueError for a number that DynamoDB can't hold exactly.
     """
     try:
         return _serializer.serialize(value)
     except (TypeError, ArithmeticError) as error:
-        raise _complaint(name, value, error) from None
+        raise _explained(name, value, error) from None
 
 
 def from_dynamodb(attributes: dict[str, Any]) -> Item:
-    """`{"name": {"S": value}}` as `{"name": value}`; every number comes back as a Decimal."""
+    """`{"name": {"S": value}}` as `{"name": value}`. Every number becomes a Decimal."""
     return {name: _deserializer.deserialize(value) for name, value in attributes.items()}
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether DynamoDB would hold the same: 1 is 1.0, but True isn't 1, as it is in Python."""
+    """Whether two values are the same in DynamoDB: 1 is 1.0; True isn't 1, although it is in Python."""
     if isinstance(one, str) and isinstance(other, str):
         return one == other
     match one, other:
@@ -111,13 +111,13 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-_UNCHANGEABLE = (str, Decimal, bool, int, bytes)
-"""Most values are one of these, and looked at first: whether something is a `Mapping` takes Python longer."""
+_IMMUTABLE = (str, Decimal, bool, int, bytes)
+"""Most values have one of these types. They are checked first, because a check for `Mapping` takes longer."""
 
 
 def copied(value: Any) -> Any:
-    """The same value, sharing nothing that can be changed in place."""
-    if isinstance(value, _UNCHANGEABLE):
+    """A deep copy: the same value, with no mutable part in common."""
+    if isinstance(value, _IMMUTABLE):
         return value
     match value:
         case Mapping():
@@ -131,8 +131,8 @@ def copied(value: Any) -> Any:
     return value
 
 
-def _complaint(path: str, value: Any, error: Exception) -> Exception:
-    """What is wrong with the value, or with which element of it, in a sentence."""
+def _explained(path: str, value: Any, error: Exception) -> Exception:
+    """The error for this value, or for the element of it that is to blame."""
     match value:
         case float():
             advice = f"use Decimal({str(value)!r})" if math.isfinite(value) else "DynamoDB has no such number"
@@ -147,7 +147,7 @@ def _complaint(path: str, value: Any, error: Exception) -> Exception:
         try:
             _serializer.serialize(element)
         except (TypeError, ArithmeticError) as element_error:
-            return _complaint(element_path, element, element_error)
+            return _explained(element_path, element, element_error)
     if isinstance(error, ArithmeticError):
         return ValueError(
             f"{path}: {value} can't be held exactly: DynamoDB's numbers have at most {EXACT.prec} digits,"

@@ -1,11 +1,8 @@
-"""A lock for jobs that must not run at the same time, or not twice for one window: a lease, in one item of a table.
+"""Locks for jobs that must not run at the same time, or not twice for one window: a lease, in one item of a table.
 
-A holder has the lock until it releases it or its lease is over, by the wall clock. The record stays when it is
-released, so that tokens only grow and a window that is done stays done. Nothing watches a record to see whether it
-still changes: who starts fresh, as a Lambda does, sees a lease that lapsed long ago at once.
-
-A lease protects nothing by itself: a holder that was paused for longer doesn't know it. What must not be written by
-such a one is written in a transaction with the lock's `condition_check`, or where its token is checked.
+A holder keeps the lock until it releases it or its lease lapses by the wall clock; the record stays, so that fencing
+tokens only grow and completed windows are remembered. A lease alone doesn't stop a holder that was paused for longer:
+its writes go into a transaction with the lock. Why so: docs/decisions/wall-clock-lease.md.
 """
 
 import contextlib
@@ -32,15 +29,15 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 CALL_SECONDS = 10
-"""For a request, its retries included."""
+"""For one request with its retries."""
 LONGEST_PAUSE_SECONDS = 1.0
 REMEMBERED_WINDOWS = 100
 REMEMBERED_SECONDS = 90 * 24 * 3600
-"""After its lease DynamoDB's TTL removes a record that nobody uses, in `expires_at`; it decides nothing."""
+"""How long after its lease an unused record stays. Then DynamoDB's TTL removes it, by `expires_at`. Decides nothing."""
 
 
 class LockTaken(Exception):
-    """Another has the lock. `holder` says who, where, and why; `leased_until` until when, if it isn't prolonged."""
+    """Another holder has the lock. `holder` says who, where, why and since when; `leased_until` when its lease ends."""
 
     def __init__(self, name: str, holder: Item, leased_until: datetime) -> None:
         super().__init__(name, holder, leased_until)
@@ -51,7 +48,7 @@ class LockTaken(Exception):
 
 
 class WindowDone(Exception):
-    """The window was done before: there is nothing to do."""
+    """The window was completed before."""
 
     def __init__(self, name: str, window: str) -> None:
         super().__init__(name, window)
@@ -62,9 +59,9 @@ class WindowDone(Exception):
 
 
 class LockLost(Exception):
-    """The lease was over, and another took the lock: `holder` is the one that has or had it since.
+    """This holder doesn't have the lock any more. `holder` is the one that took it over.
 
-    Without a `holder` the record is gone, or the lock was given back before.
+    `holder` is None if the lock was released, or if its record was deleted.
     """
 
     def __init__(self, name: str, token: int, holder: Item | None, why: str) -> None:
@@ -76,22 +73,22 @@ class LockLost(Exception):
 
 
 def _described(holder: Item) -> str:
-    """The engines hand the names back in any order."""
+    """The fields in an order of our own: DynamoDB returns them in any."""
     said = [f"{name} {holder[name]}" for name in ("who", "where", "why", "since") if name in holder]
     return ", ".join(said) or "its record doesn't say by whom"
 
 
 def _holder_in(record: Item) -> Item:
-    """A record that was made by hand may have none."""
+    """The record's holder; empty if the record was made by hand, and has none."""
     holder = record.get("holder")
     return holder if isinstance(holder, dict) else {}
 
 
 class Lock:
-    """A lock held.
+    """A lock that is held.
 
     `token` is an integer, greater than that of any earlier holder. `leased_until` is in seconds since the epoch.
-    `checkpoint` is the last that was saved in this window, if its holder didn't complete it.
+    `checkpoint` is the last that was saved in this window, if the window wasn't completed.
     """
 
     def __init__(self, locks: "Locks", key: Key, held: "_Held", record: Item) -> None:
@@ -112,43 +109,44 @@ class Lock:
         return self._held.leased_until
 
     def refresh(self, lease_seconds: float) -> None:
-        """Prolongs the lease: it lasts at least this long from now on, and is never made shorter. Raises LockLost.
+        """Prolongs the lease, so that it lasts at least this long from now. Raises LockLost.
 
-        A request of an earlier call that comes late, or of another thread, doesn't make it shorter, either.
+        No call makes the lease shorter, even if its request arrives after that of a later call or another thread.
         """
         _check_lease(lease_seconds)
         until = max(self._locks.now() + lease_seconds, self.leased_until)
-        values = {"leased_until": _spelled(until), "expires_at": _expiry(until)}
+        values = {"leased_until": _timestamp(until), "expires_at": _expiry(until)}
         self._write(values, unless=more_than("leased_until", values["leased_until"]))
         self._held = self._held._replace(leased_until=until)
 
     def save_checkpoint(self, checkpoint: Item, *writes: Write) -> None:
-        """Notes in the lock's record how far the work has come, for whom it may fall to next.
+        """Saves a checkpoint so that the next holder can resume.
 
-        What `writes` do takes effect together with it, or not at all. The record has one place: that of another window,
-        which wasn't finished, is lost. Raises LockLost, and Conflict where a condition of the writes doesn't hold.
+        The checkpoint and the `writes` take effect together, or none does. The record has one checkpoint: saving it
+        replaces that of another window. Raises LockLost, and Conflict if a condition of the writes doesn't hold.
         """
         self._write({"checkpoint": {"window": self._held.window, "saved": checkpoint}}, writes=writes)
         self.checkpoint = copied(checkpoint)
 
     def release(self) -> None:
-        """Gives the lock back; again, it does nothing. A window isn't done by that.
+        """Releases the lock; the window isn't completed. A second call does nothing.
 
-        Raises LockLost where the lease was over and another took it.
+        Raises LockLost if another holder took the lock over.
         """
-        self._give_back({})
+        self._release({})
 
     def complete(self, *writes: Write) -> None:
-        """Gives the lock back with its window done, and makes these writes together with that.
+        """Releases the lock with its window completed. The `writes` take effect together with that, or none does.
 
-        Raises LockLost, and then the window isn't done by this holder; and Conflict, as `keep` does. Where the lock was
-        given back before it does nothing, and with writes, which would be without the lock, it raises LockLost.
+        Raises Conflict if a condition of the writes doesn't hold, and LockLost: then this holder doesn't complete the
+        window. After a release, `complete()` does nothing, and `complete(*writes)` raises LockLost.
         """
-        mine = () if self.checkpoint is None else ("checkpoint",)  # else it is another window's, which isn't done
-        self._give_back(self._with_this_window_done(), mine, writes)
+        # A checkpoint that isn't this window's stays: its window isn't completed.
+        finished = () if self.checkpoint is None else ("checkpoint",)
+        self._release(self._with_this_window_done(), finished, writes)
 
     def condition_check(self) -> Check:
-        """For the transaction of a write that only the holder may make: it fails once the lock is another's."""
+        """A check for a transaction that only the holder may write: it fails once the lock isn't this holder's."""
         return Check(self._key, equals("owner", self._held.owner))
 
     def _with_this_window_done(self) -> Item:
@@ -159,10 +157,10 @@ class Lock:
         done = {"windows_done": windows[-REMEMBERED_WINDOWS:]}
         return done | ({"windows_done_through": forgotten[-1]} if forgotten else {})
 
-    def _give_back(self, values: Item, removed: tuple[str, ...] = (), writes: Sequence[Write] = ()) -> None:
+    def _release(self, values: Item, removed: tuple[str, ...] = (), writes: Sequence[Write] = ()) -> None:
         if self._released and not writes:
             return
-        values = values | {"released_at": _spelled(self._locks.now())}
+        values = values | {"released_at": _timestamp(self._locks.now())}
         self._write(values, ("owner", "leased_until", *removed), writes)
         self._released = True
 
@@ -173,37 +171,45 @@ class Lock:
         writes: Sequence[Write] = (),
         unless: Condition | None = None,
     ) -> None:
-        """Writes to the record while it is this holder's; where `unless` holds there is no need to."""
+        """Writes to the record while it is this holder's. If `unless` holds, the record needs no write."""
         if self._released:
-            raise self._lost(None, "it was given back before")
+            raise self._lost(None, "it was released before")
         mine = equals("owner", self._held.owner)
         update = Update(self._key, values, mine if unless is None else mine & ~unless, removed)
         try:
             write_together(self._locks.client, [update, *writes], deadline=Deadline.after(CALL_SECONDS))
         except (Conflict, OutcomeUnknown) as error:
-            if error.key != self._key or not self._is_settled(error, update, writes):
+            if error.key != self._key:  # one of the caller's own writes
                 raise
+            self._accept_or_raise(error, update, writes)
 
-    def _is_settled(self, refusal: Conflict | OutcomeUnknown, update: Update, writes: Sequence[Write]) -> bool:
-        """Whether nothing is left to do: the record is as it should be. Raises LockLost where the lock is another's."""
-        found, gives_back = refusal.found, "released_at" in update.values
-        if found is not None and found.get("owner") == self._held.owner:
-            return True  # its lease is longer already
-        if found is not None and found.get("token") == self.token:
-            if gives_back and self._was_given_back_so(found, update, writes):
-                return True
-            raise self._lost(None, "it was given back before") from None
-        if isinstance(refusal, OutcomeUnknown) and (gives_back or found is None):
-            return False
-        if found is None:
+    def _accept_or_raise(self, refusal: Conflict | OutcomeUnknown, update: Update, writes: Sequence[Write]) -> None:
+        """Returns if the record already is as the update wants it. Raises LockLost, or the refusal itself."""
+        record = refusal.found
+        releases = "released_at" in update.values
+        if record is None:
+            if isinstance(refusal, OutcomeUnknown):
+                raise refusal  # the first try may have taken effect, and there is no record that could say so
             raise self._lost(None, "its record is gone") from None
-        holder = _holder_in(found)
+
+        if record.get("owner") == self._held.owner:
+            return  # still held, so `unless` was true: the lease is longer already
+
+        if record.get("token") == self.token:  # released, and nobody has held it since
+            if releases and self._was_released_likewise(record, update, writes):
+                return
+            raise self._lost(None, "it was released before") from None
+
+        # Another holder has the lock, or had it since.
+        if releases and isinstance(refusal, OutcomeUnknown):
+            raise refusal  # the first try may have released it in time
+        holder = _holder_in(record)
         raise self._lost(holder, f"since then: {_described(holder)}") from None
 
-    def _was_given_back_so(self, found: Item, update: Update, writes: Sequence[Write]) -> bool:
-        """By an earlier call that got no answer, or by another thread: the same, as far as the record can say."""
+    def _was_released_likewise(self, record: Item, update: Update, writes: Sequence[Write]) -> bool:
+        """Whether the release in the record did what this one would: an earlier try, or another thread, was first."""
         if self._held.window is not None and "windows_done" in update.values:
-            return _is_done(self._held.window, found)
+            return _is_done(self._held.window, record)
         return not writes
 
     def _lost(self, holder: Item | None, why: str) -> LockLost:
@@ -227,10 +233,10 @@ class _Wanted(NamedTuple):
 
 
 class Locks:
-    """The locks of a table with the key `lock_key`. For threads and a warm Lambda, too: nothing is kept between calls.
+    """The locks of a table with the key `lock_key`. Nothing is kept between calls, so threads may share it.
 
-    `clock_skew_seconds`: what the clocks of those who use it may be apart. A lease is taken for over only when it is so
-    by this much.
+    `clock_skew_seconds` is how far apart the clocks of all users may be. A lease is taken over that much later than it
+    lapses.
     """
 
     def __init__(
@@ -255,14 +261,13 @@ class Locks:
         window: str | None = None,
         deadline: Deadline | None = None,
     ) -> Lock:
-        """Takes the lock, at once or never; with a deadline it waits until then for others to release it.
+        """Takes the lock at once, or raises LockTaken. With a deadline it waits until then for a release.
 
         `why` is for the person who reads the table. A `window` is a text that sorts by time, such as
-        "2026-02-28T04:00:00Z": it is done once. The last hundred that were are remembered, whatever their order; what
-        is earlier than all of those counts as done.
+        "2026-02-28T04:00:00Z", and is done once: WindowDone is raised if it was completed before. The record remembers
+        the hundred latest of the completed windows. Every window up to the latest that it forgot counts as done.
 
-        Raises LockTaken and WindowDone, and ValueError before anything is sent. One request, and one for each try while
-        it waits.
+        Raises ValueError before anything is sent. One request, and while it waits one for each try.
         """
         _check_lease(lease_seconds)
         if window == "":
@@ -283,52 +288,50 @@ class Locks:
                     raise
                 lapses_in = taken.leased_until.timestamp() + self.clock_skew_seconds - self.now()
                 longest = min(pause_seconds, max(0.01, lapses_in), deadline.remaining_seconds)
-                time.sleep(max(0.0, random.uniform(longest / 2, longest)))  # the deadline passes meanwhile
+                time.sleep(max(0.0, random.uniform(longest / 2, longest)))  # the deadline may pass in between
                 pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
     @contextlib.contextmanager
     def hold(
         self, name: str, *, lease_seconds: float, why: str = "", deadline: Deadline | None = None
     ) -> Iterator[Lock]:
-        """The lock for a block. An error in the block passes through, and the lock is given back before.
+        """The lock for a block. If the block fails, the lock is released and the error passes through.
 
-        A place that was kept is for the next holder where the block failed, and forgotten where it didn't.
+        A checkpoint that was saved is for the next holder if the block failed; else it is forgotten.
         """
         lock = self.acquire(name, lease_seconds=lease_seconds, why=why, deadline=deadline)
-        with _given_back(lock):
+        with _completed_unless_failed(lock):
             yield lock
-        lock.complete()
 
     @contextlib.contextmanager
     def once(
         self, name: str, window: str, *, lease_seconds: float, why: str = "", deadline: Deadline | None = None
     ) -> Iterator[Lock]:
-        """The lock for a block that runs at most once for this window, unless it fails: then it is given back.
+        """The lock for a block that completes at most once for this window. If it fails, the window can be tried again.
 
-        Raises WindowDone, before the block, when it was done.
+        Raises WindowDone before the block if the window was completed.
         """
         lock = self.acquire(name, lease_seconds=lease_seconds, why=why, window=window, deadline=deadline)
-        with _given_back(lock):
+        with _completed_unless_failed(lock):
             yield lock
-        lock.complete()
 
     def _plan(self, wanted: "_Wanted", found: Item | None) -> Plan[_Held]:
         key, name, lease_seconds, why, window = wanted
-        now = self.now()  # before the write: the lease is never longer than its holder thinks
-        lapsed = _spelled(now - self.clock_skew_seconds)
+        now = self.now()  # read before the request, so that the holder can't take the lease for longer than it is
+        lapsed = _timestamp(now - self.clock_skew_seconds)
         if found is not None:
             if window is not None and _is_done(window, found):
                 raise WindowDone(name, window)
             if found.get("leased_until", "") >= lapsed:
-                raise LockTaken(name, _holder_in(found), _read(found["leased_until"]))
+                raise LockTaken(name, _holder_in(found), _time_of(found["leased_until"]))
         token = max(int(now * 1_000_000), int((found or {}).get("token", 0)) + 1)
         held = _Held(name, uuid.uuid4().hex, token, now + lease_seconds, window)
         values = {
             "owner": held.owner,
             "token": token,
-            "leased_until": _spelled(held.leased_until),
+            "leased_until": _timestamp(held.leased_until),
             "expires_at": _expiry(held.leased_until),
-            "holder": _holder() | {"since": _spelled(now)} | ({"why": why} if why else {}),
+            "holder": _holder() | {"since": _timestamp(now)} | ({"why": why} if why else {}),
         }
         taken = [at_least("leased_until", lapsed), at_least("token", token)]
         if window is not None:
@@ -347,33 +350,34 @@ def _is_done(window: str, record: Item) -> bool:
 
 
 @contextlib.contextmanager
-def _given_back(lock: Lock) -> Iterator[None]:
-    """What the block raises is raised, whatever becomes of the lock."""
+def _completed_unless_failed(lock: Lock) -> Iterator[None]:
+    """The block's own error is raised, even if the release fails, too."""
     try:
         yield
     except BaseException:
         with contextlib.suppress(Exception):
             lock.release()
         raise
+    lock.complete()
 
 
 def _holder() -> dict[str, str]:
-    """Who and where, for the person who reads the table."""
+    """Who holds the lock, and where: for the person who reads the table."""
     return {
         "who": os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or f"{Path(sys.argv[0]).name} {os.getpid()}",
         "where": os.environ.get("AWS_LAMBDA_LOG_STREAM_NAME") or socket.gethostname(),
     }
 
 
-def _spelled(seconds: float) -> str:
-    """Sorts as the times do."""
+def _timestamp(seconds: float) -> str:
+    """A time as text: texts sort as their times do."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
 
 
-def _read(spelled: str) -> datetime:
-    """Made by hand it may be any text: a lease lasts for as long as its text sorts after the time."""
+def _time_of(timestamp: str) -> datetime:
+    """The time of a record's text. A text that was written by hand, and is no time, stands for the end of time."""
     try:
-        time_there = datetime.fromisoformat(spelled)
+        time_there = datetime.fromisoformat(timestamp)
     except ValueError:
         return datetime.max.replace(tzinfo=UTC)
     return time_there if time_there.tzinfo else time_there.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""The one loop: plan, write, and where the assumption was wrong, plan again from what was found."""
+"""The one loop of all writes: plan, write, and if a condition fails, plan again from the item that came back."""
 
 import math
 import random
@@ -16,15 +16,7 @@ from botocore.exceptions import ClientError
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb
 from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
-from conditional_writes.requests import (
-    MAXIMUM_WRITES,
-    Check,
-    Delete,
-    Put,
-    Update,
-    Write,
-    as_request,
-)
+from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, as_request
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -32,14 +24,14 @@ if TYPE_CHECKING:
 LONGEST_PAUSE_SECONDS = 1.0
 
 type Observed = Mapping[Key, Item | None]
-"""Items as they were last seen; None for one that wasn't there. A key that isn't in it was never looked at."""
+"""Items by key, as they were last seen; None for an item that doesn't exist. Other keys were never looked at."""
 
 
 class Plan[Result](NamedTuple):
-    """What to write, and the result once it is written. Without writes there is nothing left to do.
+    """What to write, and the result once it is written. A plan without writes is done at once.
 
-    All the writes take effect together, or none does: at most 100. With `once` they must not be made a second time;
-    writes that make versions never are.
+    At most 100 writes, which take effect together, or none does. With `once` a write that may already have taken effect
+    isn't made again: OutcomeUnknown is raised. Writes with an `expected` version are never made again.
     """
 
     result: Result
@@ -48,9 +40,9 @@ class Plan[Result](NamedTuple):
 
 
 class Written[Result](NamedTuple):
-    """The result of the plan that took effect, and how often another writer was first.
+    """`result` is that of the plan that took effect, after so many `conflicts` with other writers.
 
-    `write_id` is the mark that it left; `found` has what DynamoDB handed back with its last answer.
+    `write_id` is the mark that it left on its items. `found` has the items that DynamoDB's last answer contained.
     """
 
     result: Result
@@ -60,9 +52,9 @@ class Written[Result](NamedTuple):
 
 
 class OutcomeUnknown(Exception):
-    """A write got no answer, was sent again, and by then it was too late to tell whether the first try took effect.
+    """A write got no answer, and nothing in the item says whether it took effect.
 
-    `key` is the item's; `found` the item as it is now, None where it is gone, or where it wasn't handed back.
+    `key` is the item's. `found` is the item as it is now; None if it is gone, or if it isn't known.
     """
 
     def __init__(self, key: Key, found: Item | None, why: str) -> None:
@@ -75,9 +67,9 @@ class OutcomeUnknown(Exception):
 
 
 class UnsatisfiableCondition(Exception):
-    """The plan's condition is false of the very item that the plan was made from: it would be refused again and again.
+    """The plan's condition is false for the very item that the plan was made from, so no retry can help.
 
-    `key` is the item's, `found` the item as it is, None where there is none. Nothing was written.
+    `key` is the item's. `found` is the item as it is, None if it doesn't exist. Nothing was written.
     """
 
     def __init__(self, key: Key, found: Item | None) -> None:
@@ -95,32 +87,32 @@ def write[Result](
     observed: Observed,
     deadline: Deadline,
 ) -> Written[Result]:
-    """Writes what `plan` makes of `observed`, and plans again from what DynamoDB hands back until it holds.
+    """Writes what `plan` makes of `observed`. After each conflict it plans again, from the items that came back.
 
-    `plan` is called again after each conflict, so it must be a pure function of what it is given. A conflict costs
-    the failed write and no read. When the response to a write was lost and the SDK sent it again, the condition
-    fails on the write's own work: that is recognised by its id, and is a success.
+    `plan` must be a pure function of what it is given, because it is called again after each conflict. A conflict costs
+    the refused write, and no read. If the response to a write was lost and the SDK sent the write again, its condition
+    fails on its own effect: the write recognises its id on the item, and counts as done.
 
-    Raises DeadlinePassed when there is no time for another attempt, UnsatisfiableCondition where another can't help,
-    OutcomeUnknown when a single write that must not be made twice may have been made already, ValueError for writes
-    that no transaction takes, and botocore's own errors for what no retry can mend.
+    Raises DeadlinePassed if no time is left for another try, UnsatisfiableCondition if another try can't help,
+    OutcomeUnknown if a single write that must not be made twice may have been made already, ValueError for writes that
+    no transaction takes, and botocore's errors for what no retry can mend.
     """
     conflicts = 0
     answer = _DONE
     planned, write_id = plan(observed), uuid.uuid4().hex
-    unanswered = False  # whether a try of this plan was: it may have taken effect
+    unanswered = False  # whether a try of this plan got no answer, so that it may have taken effect
     while planned.writes:
         if unanswered and deadline.remaining_seconds <= 0:
             raise OutcomeUnknown(planned.writes[0].key, None, "no time is left for another")
         deadline.check(f"writing {planned.writes[0].key}, {conflicts} conflicts")
         sent_at = time.monotonic()
         answer = _send(client, planned.writes, write_id)
-        if not answer.refused or answer.names(write_id):
+        if not answer.refused or answer.has_mark_of(write_id):
             break
-        # A transaction that is sent again bears the same token, so DynamoDB answers for its first try.
+        # A transaction that the SDK sends again has the same token, so DynamoDB repeats its first answer.
         unanswered |= answer.unanswered and len(planned.writes) == 1
         if unanswered:
-            _check_known(planned, answer.found)
+            _check_outcome_is_known(planned, answer.found)
         for refused, item in answer.found.items():
             if refused in observed and observed[refused] == item:
                 raise UnsatisfiableCondition(refused, item)
@@ -134,15 +126,18 @@ def write[Result](
 
 
 class _Answer(NamedTuple):
-    """`found`: the items that DynamoDB handed back; of a refusal those whose condition failed, none where only the
-    timing did. `throttled`: that was why. `unanswered`: a try before this one was."""
+    """DynamoDB's answer to a write.
+
+    `found` has the items in the answer: if the write was `refused`, those whose condition failed, and none if only the
+    timing was to blame. `throttled` is such a reason. `unanswered`: an earlier try of this call got no answer.
+    """
 
     refused: bool
     found: Observed
     throttled: bool
     unanswered: bool
 
-    def names(self, write_id: str) -> bool:
+    def has_mark_of(self, write_id: str) -> bool:
         return any(
             item is not None and write_id in (item.get(WRITE_ID), item.get(VERSION_ID)) for item in self.found.values()
         )
@@ -151,8 +146,8 @@ class _Answer(NamedTuple):
 _DONE = _Answer(refused=False, found={}, throttled=False, unanswered=False)
 
 
-def _check_known(planned: Plan[Any], found: Observed) -> None:
-    """Raises OutcomeUnknown for a refused write whose first try may have taken effect, and been overwritten since."""
+def _check_outcome_is_known(planned: Plan[Any], found: Observed) -> None:
+    """Raises OutcomeUnknown if the write's first try may have taken effect, and may have been overwritten since."""
     [refused] = planned.writes
     if refused.key not in found or not (planned.once or refused.expected):
         return
@@ -163,17 +158,17 @@ def _check_known(planned: Plan[Any], found: Observed) -> None:
 
 
 def _was_never_made(refused: Write, found: Item | None) -> bool:
-    """Its version is another's, or still the one before: the item would say so, had there been another in between."""
+    """Whether the item shows that no try took effect. Versions have no gaps, so a write in between would show."""
     if found is None or refused.expected is None:
         return False
-    before, attribute, before_id = refused.expected
+    before, attribute, id_before = refused.expected
     version = found.get(attribute, 0)
     match refused:
         case Put(item=values) | Update(values=values) if version == values[attribute]:
-            return True
+            return True  # the version that it would have made is another write's
         case Delete() if isinstance(version, Decimal) and version > (before or 0):
-            return True
-    return bool(version == (before or 0)) and found.get(VERSION_ID) == before_id
+            return True  # the item wasn't deleted: another write made the next version
+    return bool(version == (before or 0)) and found.get(VERSION_ID) == id_before  # nothing was written at all
 
 
 def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str) -> _Answer:
@@ -182,7 +177,7 @@ def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str) -> _
     if len({write.key for write in writes}) < len(writes):
         [(twice, _)] = Counter(write.key for write in writes).most_common(1)
         raise ValueError(f"{twice}: two writes to one item, and a transaction of DynamoDB's takes one: make them one")
-    _listen_for_silence(client)
+    _watch_tries(client)
     try:
         if len(writes) == 1 and not isinstance(writes[0], Check):
             return _send_alone(client, writes[0], write_id)
@@ -196,7 +191,7 @@ def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str) -> _
 
 
 def _send_alone(client: "DynamoDBClient", write: Put | Update | Delete, write_id: str) -> _Answer:
-    """Half the write units of a transaction."""
+    """Costs half the write units of a transaction."""
     request = as_request(write, write_id)
     match write:
         case Put():
@@ -217,18 +212,18 @@ _ACTIONS = {Put: "Put", Update: "Update", Delete: "Delete", Check: "ConditionChe
 def _send_together(client: "DynamoDBClient", writes: Sequence[Write], write_id: str) -> None:
     client.transact_write_items(
         TransactItems=[{_ACTIONS[type(write)]: as_request(write, write_id)} for write in writes],  # type: ignore[misc]
-        # A new plan, a new token; the SDK's own retries send it again, and DynamoDB answers them as it did the first.
+        # Each plan has its own token. The SDK's retries repeat it, and DynamoDB repeats its first answer to them.
         ClientRequestToken=write_id,
     )
 
 
 _THROTTLED = {"ThrottlingError", "ProvisionedThroughputExceeded"}
 _TIMING = {"TransactionConflict", *_THROTTLED}
-"""Reasons that say nothing of the items: botocore retries none of them inside a cancelled transaction."""
+"""Reasons that say nothing of the items. botocore retries none of them inside a cancelled transaction."""
 
 
 def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
-    """What DynamoDB said of the items, or None where the error isn't about conditions or contention."""
+    """The answer in the error, or None if the error isn't about conditions or contention."""
     response: Any = error.response
     match response["Error"]["Code"]:
         case "TransactionCanceledException":
@@ -250,44 +245,41 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
             if reason["Code"] == "ConditionalCheckFailed"
         },
         throttled=any(reason["Code"] in _THROTTLED for reason in reasons),
-        unanswered=_silence.heard,
+        unanswered=_tries.unanswered,
     )
 
 
-_silence = threading.local()
-_listened_to: "weakref.WeakSet[DynamoDBClient]" = weakref.WeakSet()
+_tries = threading.local()
+"""`unanswered`: whether a try of this thread's call got no answer, or none that says what became of the write."""
+
+_watched: "weakref.WeakSet[DynamoDBClient]" = weakref.WeakSet()
 
 
-def _listen_for_silence(client: "DynamoDBClient") -> None:
-    """Notes, for this thread's call, whether a try of the SDK's got no answer, or none that says what became of it.
+def _watch_tries(client: "DynamoDBClient") -> None:
+    """Begins a call: notes from here on whether one of the SDK's tries gets no answer.
 
-    That a call was tried again says nothing: a throttled one had no effect.
+    The number of tries wouldn't do: a throttled try had no effect.
     """
-    _silence.heard = False
-    if client not in _listened_to:
-        client.meta.events.register("needs-retry.dynamodb", _note_silence)
-        _listened_to.add(client)
+    _tries.unanswered = False
+    if client not in _watched:
+        client.meta.events.register("needs-retry.dynamodb", _note_try)
+        _watched.add(client)
 
 
-def _note_silence(response: tuple[Any, Any] | None, **_: object) -> None:
+def _note_try(response: tuple[Any, Any] | None, **_: object) -> None:
     if response is None or response[0].status_code >= 500:
-        _silence.heard = True
+        _tries.unanswered = True
 
 
 def _back_off(conflicts: int, answer: _Answer, request_seconds: float, deadline: Deadline) -> None:
-    """Full jitter over many times what the request took, after the 2nd, 6th, 12th, 20th, … conflict; else none.
+    """Pauses after the 2nd, 6th, 12th, 20th, … conflict, and after each throttled try; otherwise retries at once.
 
-    The loser of a conflict holds the newest item, and what it holds ages: sent at once, its next plan loses only to
-    one that is on its way already; sent after a pause, almost surely to all that was written meanwhile. So pauses that
-    start short and grow, the usual advice, keep everybody's item stale. Here one who lost twice steps aside for long
-    enough that others commit dozens of times, and the few that remain hand the item to each other without a pause.
-    What comes back is stale once: that write is refused, and stands in for the read that its next, immediate try needs.
-    From pause to pause there are two tries more, so that who has lost longest insists most, and nobody starves.
-    Where the table is throttled every try waits. Measured with 8 workers on one account, and with 8 writers on one
-    item: `make bench`.
+    The pause is random, up to 64 times as long as the request took, and at most a second. Pauses that start short and
+    grow would make every writer's item stale: docs/decisions/back-off.md.
     """
-    tries = math.isqrt(conflicts)
-    if tries * (tries + 1) != conflicts and not answer.throttled:
+    root = math.isqrt(conflicts)  # 2 is 1 * 2, 6 is 2 * 3, 12 is 3 * 4
+    is_turn_to_pause = root * (root + 1) == conflicts
+    if not is_turn_to_pause and not answer.throttled:
         return
     longest = min(64 * request_seconds, LONGEST_PAUSE_SECONDS, max(0.0, deadline.remaining_seconds))
     time.sleep(random.uniform(0, longest))

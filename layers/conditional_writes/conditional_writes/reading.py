@@ -1,4 +1,4 @@
-"""Reads what plans start from: many items in one request, strongly consistent."""
+"""Strongly consistent reads, of many items in one request: what plans start from."""
 
 import random
 import time
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 MAXIMUM_KEYS = 100
-"""Keys in one BatchGetItem: DynamoDB's limit."""
+"""DynamoDB's limit for the keys of one BatchGetItem."""
 
 
 def read(client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline) -> Observed:
-    """The items as they are now, None for each that isn't there; one request per 100 keys.
+    """The items as they are now, None for each that doesn't exist. One request per 100 keys.
 
-    Raises DeadlinePassed when DynamoDB goes on leaving keys unprocessed until then.
+    Raises DeadlinePassed if DynamoDB leaves keys unprocessed until the deadline.
     """
     observed: dict[Key, Item | None] = {}
     unread = list(dict.fromkeys(keys))
@@ -30,14 +30,14 @@ def read(client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline) -> O
         found, unprocessed = _read_batch(client, batch)
         observed.update(found)
         unread = unprocessed + later
-        if unprocessed:  # throttled, or more than 16 MB: DynamoDB asks for a pause
+        if unprocessed:  # throttled, or more than 16 MB: DynamoDB's documentation asks for a pause
             time.sleep(random.uniform(0, min(cap_seconds, max(0.0, deadline.remaining_seconds))))
             cap_seconds *= 2
     return observed
 
 
 def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline) -> Item | None:
-    """The item as it is now, None where it isn't there. For one key, this takes the client less than a batch."""
+    """The item as it is now, None if it doesn't exist. Takes less CPU than a batch of one key."""
     deadline.check("reading")
     key_attributes = to_dynamodb(dict(key.attributes))
     response = client.get_item(TableName=key.table, Key=key_attributes, ConsistentRead=True)
@@ -45,7 +45,7 @@ def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline) -> Item | N
 
 
 def _read_batch(client: "DynamoDBClient", batch: list[Key]) -> tuple[dict[Key, Item | None], list[Key]]:
-    """What was found or is absent, and the keys that DynamoDB didn't get to: those aren't absent."""
+    """The items, None for each that doesn't exist; and the keys that DynamoDB left unprocessed."""
     tables: dict[str, Any] = {}
     for wanted in batch:
         table = tables.setdefault(wanted.table, {"Keys": [], "ConsistentRead": True})
@@ -65,6 +65,6 @@ def _read_batch(client: "DynamoDBClient", batch: list[Key]) -> tuple[dict[Key, I
 
 
 def _key_of(table: str, item: Item, batch: list[Key]) -> Key:
-    """The key among those asked for: its table's key attributes are theirs."""
+    """The item's key. The names of its attributes are those of the other keys of its table."""
     names = next(wanted.attributes for wanted in batch if wanted.table == table)
     return Key(table, tuple((name, item[name]) for name, _ in names))

@@ -1,4 +1,4 @@
-"""The writes of a plan, as requests to DynamoDB."""
+"""The four kinds of writes, and how each becomes a request to DynamoDB."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -10,16 +10,16 @@ from conditional_writes.items import Item, Key, serialized, to_dynamodb
 from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
 
 MAXIMUM_WRITES = 100
-"""Items in one TransactWriteItems: DynamoDB's limit."""
+"""DynamoDB's limit for the items of one TransactWriteItems."""
 MAXIMUM_CHARACTERS = 4_096
-"""Of an expression: DynamoDB's limit."""
+"""DynamoDB's limit for the length of an expression."""
 
 
 class Expected(NamedTuple):
-    """The version that a write assumes, and the attribute that has it. None: there is no item; 0: it has no version.
+    """The version that a write assumes, and the attribute that has it.
 
-    `version_id` is the write that made it, where that is known: an item that was deleted and made anew may have come to
-    the same version.
+    `version` is None if the item must not exist, 0 if it must exist without a version. `version_id` is the write that
+    made the version, None if that isn't known: an item that was deleted and created anew may reach the same version.
     """
 
     version: int | None
@@ -28,7 +28,7 @@ class Expected(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Puts the whole item, where the condition holds. `expected` where it is a version that the item begins with."""
+    """Puts the whole item if the condition holds. `expected` is given if the item is to have versions."""
 
     key: Key
     item: Item
@@ -37,11 +37,11 @@ class Put(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Sets, removes and adds to these attributes, or elements of their maps; leaves all else as it is.
+    """Sets, removes and adds to attributes, or elements of their maps, if the condition holds. Others stay as they are.
 
-    `added` has numbers by attribute. Sent alone, they may be added twice, where the answer is lost and another writes
-    before the second try; in a transaction they aren't. `expected` where `values` has the item's next version.
-    `return_new`: sent alone, the answer has the item as it is afterwards.
+    `added` has numbers by attribute. In a transaction they are added once. Alone they may be added twice, if the answer
+    is lost and another write comes before the SDK's second try. `expected` is given if `values` has the item's next
+    version. With `return_new` the answer to an update that is sent alone has the item as it is afterwards.
     """
 
     key: Key
@@ -54,7 +54,7 @@ class Update(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Deletes the item, where the condition holds."""
+    """Deletes the item if the condition holds."""
 
     key: Key
     condition: Condition | None = None
@@ -62,7 +62,7 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Changes nothing: the writes of its transaction take effect only where the condition holds."""
+    """Changes nothing. The other writes of its transaction take effect only if the condition holds."""
 
     key: Key
     condition: Condition
@@ -75,8 +75,8 @@ type Write = Put | Update | Delete | Check
 def as_request(write: Write, write_id: str) -> dict[str, Any]:
     """The write as parameters of its operation, alone or in a TransactWriteItems.
 
-    Every item that is written carries `write_id`, in an attribute of that name, or, where the write makes a version, in
-    `version_id`: it is how a write tells its own work from another's.
+    Every item that is written has `write_id` as its mark: in `cw:version_id` if the write makes a version, else in
+    `cw:write_id`. A write recognises its own effect by it.
     """
     names: dict[str, str] = {}
     values: dict[str, Any] = {}
@@ -101,7 +101,7 @@ def as_request(write: Write, write_id: str) -> dict[str, Any]:
 
 
 def _condition(write: Write, write_id: str) -> Condition | None:
-    """An addition, sent again after a lost response, would count twice: it asserts that the last write isn't it."""
+    """The write's condition. An addition also asserts that it wasn't made yet: a second try would count twice."""
     if not isinstance(write, Update) or not write.added:
         return write.condition
     not_yet = Condition("attribute_not_exists({}) OR {} <> []", (_mark(write), _mark(write)), (write_id,))
@@ -135,6 +135,7 @@ def _mark(write: Put | Update) -> str:
 
 
 def _expression(condition: Condition, names: dict[str, str], values: dict[str, Any]) -> str:
+    # Placeholders are filled from left to right.
     paths = iter([_name(path, names) for path in condition.names])
     found = iter([_value("a condition's value", value, values) for value in condition.values])
     try:
@@ -150,7 +151,7 @@ _PLACEHOLDER = re.compile(r"\{\}|\[\]")
 
 
 def _name(path: AttributePath, names: dict[str, str]) -> str:
-    """`#0`, or `#0.#1` for a path; each name once, however often it is needed."""
+    """The placeholder `#0`, or `#0.#1` for a path. A name that is used twice has one placeholder."""
     parts = (path,) if isinstance(path, str) else path
     return ".".join(names.setdefault(part, f"#{len(names)}") for part in parts)
 

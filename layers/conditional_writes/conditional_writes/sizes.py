@@ -8,11 +8,11 @@ from decimal import Decimal
 from typing import Any
 
 MAXIMUM_ITEM_BYTES = 409_600
-"""400 kB: DynamoDB's limit."""
+"""DynamoDB's limit for an item: 400 kB."""
 
 
 def item_bytes(attributes: dict[str, Any]) -> int:
-    """`attributes` in DynamoDB's types, as boto3 sends them: `{"name": {"S": value}}`."""
+    """The size of an item in DynamoDB's types, as boto3 sends it: `{"name": {"S": value}}`."""
     return sum(len(name.encode()) + value_bytes(value) for name, value in attributes.items())
 
 
@@ -22,6 +22,7 @@ def value_bytes(value: dict[str, Any]) -> int:
         case "S":
             return len(content.encode())
         case "N":
+            # Two digits take a byte. Zeros at the end take none.
             digits = "".join(map(str, Decimal(content).as_tuple().digits)).strip("0")
             return math.ceil(len(digits) / 2) + 2
         case "B":

@@ -1,7 +1,7 @@
-"""Items with a version, of any table: each write asserts the version that it was made from, and makes the next.
+"""Versioned items of any table: each write asserts the version that it was made from, and makes the next version.
 
-Nothing here writes in batches: DynamoDB's BatchWriteItem takes no conditions, so a batch would overwrite what another
-writer changed, without a word. What must be written together goes into a transaction: `write_together`.
+There is no batch write: DynamoDB's BatchWriteItem takes no conditions, so a batch would silently overwrite the changes
+of other writers. Writes that belong together go into one transaction: `write_together`.
 """
 
 import copy
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class VersionedItem(dict[str, Any]):
-    """An item as it was loaded, or as a query or a plan's `observed` has it. Change it in place, or make a changed one
-    with `|`, and save that.
+    """An item as it was loaded, or as a query or a plan's `observed` has it.
 
-    It remembers what was loaded: a save writes the difference.
+    Change it in place, or make a changed copy with `|`, and save that. It remembers what was loaded, so a save writes
+    the difference.
     """
 
     def __init__(self, loaded: Item) -> None:
@@ -44,10 +44,10 @@ class VersionedItem(dict[str, Any]):
 
 
 class Conflict(Exception):
-    """The item isn't what the write assumed, so nothing was written: of a transaction, none of its writes.
+    """The item isn't what the write assumed. Nothing was written, and nothing of its transaction either.
 
-    `key` is the item's. `expected_version` is None where no item was expected, 0 where one without a version.
-    `found` is the item as it is, None where there is none: what can be changed instead, and saved.
+    `key` is the item's. `expected_version` is None if no item was expected, 0 if one without a version. `found` is the
+    item as it is, None if it doesn't exist: it can be changed and saved instead.
     """
 
     def __init__(self, refused: Write, found: Item | None) -> None:
@@ -80,19 +80,18 @@ def _named(version: object) -> str:
 
 
 class VersionedTable:
-    """A table whose items have a version, and the names of its key: `VersionedTable(client, "Orders", "order_id")`.
+    """A table of versioned items: `VersionedTable(client, "Orders", "order_id")`, with the names of its key.
 
-    `version` is the attribute that has it. The first save of an item makes version 1. An item that is older than the
-    attribute has none yet: its next save adopts it, as version 1. Beside it is a `version_id`: the write that made it,
-    so that a write knows its own work, and an item made anew isn't taken for the one that was deleted. It isn't part of
-    what `load` returns.
+    `version` names the attribute with an item's version. The first save of a new item makes version 1. An item that has
+    no version yet gets version 1 with its next save. Beside the version, `cw:version_id` names the write that made it:
+    a write recognises its own effect by it, and tells a recreated item from the deleted one. `load` leaves it out.
 
     With `checked=False` saves and deletes assert no version, unless a call says otherwise: the last writer wins, for
-    the attributes that it changed. The version moves on all the same, so that others notice.
+    the attributes that it changed. The version still grows, so that other writers notice.
 
-    Each call may be given a deadline; without one it has ten seconds. Each may raise DeadlinePassed, OutcomeUnknown and
-    botocore's own errors, as `write` does. After DeadlinePassed nothing was written; after one of the others it isn't
-    known whether the write took effect.
+    Each call takes a deadline, by default ten seconds from now. Each may raise DeadlinePassed, OutcomeUnknown and
+    botocore's own errors, as `write` does. After DeadlinePassed nothing was written. After the others the write may
+    have taken effect.
     """
 
     def __init__(
@@ -104,13 +103,13 @@ class VersionedTable:
         self._version, self._checked = version, checked
 
     def key(self, *values: str | int | Decimal | bytes) -> Key:
-        """The item's primary key: its values in the order of the names."""
+        """The item's primary key from its values, in the order of the table's key names."""
         if len(values) != len(self._key_names):
             raise TypeError(f"{self._name}: expected {', '.join(self._key_names)}; got {len(values)} values")
         return Key(self._name, tuple(sorted(zip(self._key_names, values, strict=True))))
 
     def load(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> VersionedItem | None:
-        """The item as it is now (a consistent read), None where there is none."""
+        """The item as it is now (a consistent read), None if it doesn't exist."""
         key = self.key(*key_values)
         found = read_one(self._client, key, deadline_or_default(deadline))
         return None if found is None else VersionedItem(found)
@@ -123,17 +122,18 @@ class VersionedTable:
         checked: bool | None = None,
         deadline: Deadline | None = None,
     ) -> VersionedItem:
-        """Saves what was loaded and changed, or creates what wasn't loaded; returns it with its new version.
+        """Saves an item that was loaded, or creates one that wasn't. Returns it with its new version.
 
-        Only the attributes that changed are written, each whole, so those that others write apart from the version stay
-        as they are. An item that was deleted meanwhile isn't brought back, checked or not. `when` must hold too.
+        Only the attributes that changed are written, each as a whole. Other attributes stay as they are, so writers
+        that don't count versions lose nothing. Neither a checked nor an unchecked save brings a deleted item back.
+        `when` is a further condition.
 
-        Raises Conflict, and ValueError for an item that can't be meant.
+        Raises Conflict, and ValueError for an item that can't be saved.
         """
         saving = self.saving(item, when=when, checked=checked)
         written = _write_once(self._client, [saving], deadline_or_default(deadline))
-        handed_back = written.found.get(saving.key)
-        return VersionedItem(handed_back) if handed_back else self._as_saved(item, saving, written.write_id)
+        returned = written.found.get(saving.key)
+        return VersionedItem(returned) if returned else self._as_saved(item, saving, written.write_id)
 
     def update(
         self,
@@ -144,16 +144,17 @@ class VersionedTable:
         when: Condition | None = None,
         deadline: Deadline | None = None,
     ) -> int:
-        """Sets and removes attributes of an item of which only the version is known; returns its new version.
+        """Sets and removes attributes of an item of which only the version is known. Returns its new version.
 
-        For one whose version a client sends back, as in HTTP's If-Match; 0 for one that has none yet. Raises Conflict.
+        For a version that a client sends back, as in HTTP's If-Match. `version` is 0 for an item that has none yet.
+        Raises Conflict.
         """
         key, version = self.key(*key_values), int(version)
         before = {self._version: version} if version else {}
-        self._check_kept(key, before, values)
-        expected, assumed = version_condition(key, before, self._version)
+        self._check_change(key, before, values)
+        expected, unchanged = version_condition(key, before, self._version)
         values = {name: value for name, value in values.items() if name not in dict(key.attributes)}
-        update = Update(key, values | {self._version: version + 1}, _both(assumed, when), removed, expected=expected)
+        update = Update(key, values | {self._version: version + 1}, _both(unchanged, when), removed, expected=expected)
         _write_once(self._client, [update], deadline_or_default(deadline))
         return version + 1
 
@@ -165,10 +166,10 @@ class VersionedTable:
         checked: bool | None = None,
         deadline: Deadline | None = None,
     ) -> None:
-        """Deletes the item that was loaded. Unchecked, an item that is gone already is no error.
+        """Deletes an item that was loaded. If the delete is unchecked, an item that is gone already is no error.
 
-        A deleted item has no room for a mark: when the response is lost, and the item is gone at the second try,
-        OutcomeUnknown says that it may have been this delete or another. Raises Conflict.
+        Raises Conflict. A deleted item can't carry the mark of its write: if the response is lost, and the item is gone
+        at the second try, this delete or another may have done it, and OutcomeUnknown is raised.
         """
         _write_once(self._client, [self.deleting(item, when=when, checked=checked)], deadline_or_default(deadline))
 
@@ -178,12 +179,12 @@ class VersionedTable:
         change: Callable[[VersionedItem | None], Item],
         deadline: Deadline | None = None,
     ) -> VersionedItem:
-        """Reads the item, changes it and saves it, again from what is there for as long as others are faster.
+        """Reads the item, changes it and saves it; after each conflict it changes and saves the newer item.
 
-        `change` gets the item, None where there is none, and returns it as it should be. It is called again after each
-        conflict, so it must be a pure function of what it gets. What it raises passes through, with nothing
-        written; where it changes nothing, nothing is written either. One read and one write, and a write for each
-        conflict.
+        `change` gets the item, None if it doesn't exist, and returns the item as it should be. It must be a pure
+        function of what it gets, because it is called again after each conflict. If it raises an error, nothing is
+        written and the error passes through. If it changes nothing, nothing is written either. Costs one read and one
+        write, and one write more for each conflict.
         """
         deadline = deadline_or_default(deadline)
         key = self.key(*key_values)
@@ -194,7 +195,7 @@ class VersionedTable:
             after = change(before)
             if not isinstance(after, dict):
                 raise TypeError(f"{key}: `change` returned {after!r}, expected the item as it should be")
-            self._check_kept(key, found, after)
+            self._check_change(key, found, after)
             saving = self._replacing(key, found, after)
             if found is not None and self._changes_nothing(saving):
                 return Plan((found, None))
@@ -205,38 +206,42 @@ class VersionedTable:
         return self._as_saved(item, saving, written.write_id) if saving else VersionedItem(item)
 
     def saving(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Put | Update:
-        """The write that `save` makes, for `write_together` or a plan of your own."""
+        """The write of a `save`, for `write_together` or a plan of your own."""
         before = _loaded(item)
         key = self._key_of(item)
-        self._check_kept(key, before, item)
-        if self._checked if checked is None else checked:
+        self._check_change(key, before, item)
+        if self._is_checked(checked=checked):
             saving = self._replacing(key, before, item)
         else:
-            values, removed = diff(before or {}, item, ignored=self._kept(key))
-            there = None if before is None else exists(self._key_names[0])
-            saving = Update(key, values, there, removed, {self._version: 1}, return_new=True)
+            values, removed = diff(before or {}, item, ignored=[*dict(key.attributes), self._version])
+            condition = None if before is None else exists(self._key_names[0])
+            saving = Update(key, values, condition, removed, {self._version: 1}, return_new=True)
         if when is None:
             return saving
         return saving._replace(condition=when if saving.condition is None else saving.condition & when)
 
     def deleting(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Delete:
-        """The write that `delete` makes."""
+        """The write of a `delete`, for the same."""
         key = self._key_of(item)
-        if not (self._checked if checked is None else checked):
+        if not self._is_checked(checked=checked):
             return Delete(key, when)
         before = _loaded(item)
         if before is None:
             raise ValueError(
                 f"{key}: wasn't loaded, so there is no version to assert: load it, or delete it with checked=False"
             )
-        expected, assumed = version_condition(key, before, self._version)
-        return Delete(key, _both(assumed, when), expected)
+        expected, unchanged = version_condition(key, before, self._version)
+        return Delete(key, _both(unchanged, when), expected)
 
     def checking(self, item: VersionedItem, *, when: Condition | None = None) -> Check:
-        """Asserts, in a transaction of others, that an item which was only read is still as it was loaded."""
+        """For a transaction that only read the item: asserts that it still has the version that was loaded."""
         key = self._key_of(item)
-        expected, assumed = version_condition(key, item.loaded, self._version)
-        return Check(key, _both(assumed, when), expected)
+        expected, unchanged = version_condition(key, item.loaded, self._version)
+        return Check(key, _both(unchanged, when), expected)
+
+    def _is_checked(self, *, checked: bool | None) -> bool:
+        """What the call says; if it says nothing, what the table says."""
+        return self._checked if checked is None else checked
 
     def _replacing(self, key: Key, before: Item | None, after: Item) -> Put | Update:
         version = version_of(key, before or {}, self._version) + 1
@@ -250,10 +255,6 @@ class VersionedTable:
         made = {self._version: values[self._version], VERSION_ID: version_id}
         return VersionedItem(copied({**item, **dict(saving.key.attributes), **made}))
 
-    def _kept(self, key: Key) -> list[str]:
-        """What isn't the caller's to change."""
-        return [*dict(key.attributes), self._version]
-
     def _key_of(self, item: Item) -> Key:
         if not isinstance(item, dict):
             raise TypeError(f"{self._name}: expected an item, got {item!r}")
@@ -263,8 +264,11 @@ class VersionedTable:
                 raise ValueError(f"{self._name}: an item without {name}, which is part of its key")
         return self.key(*(source[name] for name in self._key_names))
 
-    def _check_kept(self, key: Key, before: Item | None, after: Item) -> None:
-        """Raises ValueError where what isn't the caller's to change was changed, TypeError where a name is no text."""
+    def _check_change(self, key: Key, before: Item | None, after: Item) -> None:
+        """Raises ValueError if the key, the version or an attribute of the library was changed.
+
+        Raises TypeError for a name that is no text.
+        """
         for name, value in key.attributes:
             if after.get(name, value) != value:
                 raise ValueError(f"{key}: {name} is part of the key: to change it, save a new item and delete this one")
@@ -272,8 +276,8 @@ class VersionedTable:
         for name in filter(is_own, after):
             if name in MARKS or not same((before or {}).get(name), after[name]):
                 raise ValueError(
-                    f"{key}: {name} is the library's own attribute: choose another name for yours, or, where this is an"
-                    " item as it was read, save `VersionedItem(item)`"
+                    f"{key}: {name} is the library's own attribute: choose another name for yours; if this is an item"
+                    " as it was read, save `VersionedItem(item)`"
                 )
         if self._version not in after:
             return
@@ -285,24 +289,24 @@ class VersionedTable:
         if after[self._version] != before.get(self._version):
             raise ValueError(
                 f"{key}: {self._version} was changed from {before.get(self._version)} to {after[self._version]}:"
-                " a save counts it"
+                " a save counts it itself"
             )
 
 
 def write_together(client: "DynamoDBClient", writes: Sequence[Write], *, deadline: Deadline | None = None) -> None:
-    """Makes all these writes, or none: at most 100, each to another item. One alone goes as a plain write.
+    """Makes all these writes, or none: at most 100, each to another item. A single write goes without a transaction.
 
-    `VersionedTable`'s `saving`, `deleting` and `checking` make those of versioned items. Items that were saved must be
-    loaded again to be changed further. To decide again after a conflict, give `write` a plan instead.
+    `VersionedTable`'s `saving`, `deleting` and `checking` make the writes of versioned items. An item that was saved
+    must be loaded again before it is changed further. To decide again after a conflict, give `write` a plan instead.
 
-    Raises Conflict with the first of the items that weren't as assumed, and ValueError, before anything is sent, for
+    Raises Conflict for the first item that isn't what its write assumed, and ValueError, before anything is sent, for
     writes that no transaction takes.
     """
     _write_once(client, writes, deadline_or_default(deadline))
 
 
 def _write_once(client: "DynamoDBClient", writes: Sequence[Write], deadline: Deadline) -> Written[None]:
-    """Raises Conflict instead of planning again."""
+    """As `write`, but raises Conflict instead of planning again."""
 
     def plan(observed: Observed) -> Plan[None]:
         for refused in writes:
@@ -317,5 +321,5 @@ def _loaded(item: Item) -> Item | None:
     return item.loaded if isinstance(item, VersionedItem) else None
 
 
-def _both(assumed: Condition, when: Condition | None) -> Condition:
-    return assumed if when is None else assumed & when
+def _both(condition: Condition, when: Condition | None) -> Condition:
+    return condition if when is None else condition & when

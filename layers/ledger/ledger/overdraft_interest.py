@@ -1,7 +1,6 @@
 """Overdraft interest: the accounts below zero, and the message that charges one of them for a day."""
 
 import hashlib
-import re
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
@@ -10,16 +9,12 @@ from msgspec import Struct
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core.accounts import AccountStatus
-from ledger.core.money import exact
+from ledger.core.money import exact, is_json_number
 from ledger.core.transaction_types.base import Range
 from ledger.core.transaction_types.charge_interest import ChargeInterest
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
-
-
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-"""Python's Decimal would read `.12` and `0.1_2`, too."""
 
 
 class Page(Struct, frozen=True):
@@ -71,6 +66,6 @@ def annual_rate_of(setting: str) -> Decimal:
         rate = exact("annual_rate", Decimal(setting))
     except InvalidOperation:
         rate = Decimal(0)
-    if not (_NUMBER.fullmatch(setting) and Range.RATE.holds(rate)):
+    if not (is_json_number(setting) and Range.RATE.holds(rate)):
         raise ValueError(f"annual_rate: expected {Range.RATE.value}, got {setting[:40]!r}")
     return rate

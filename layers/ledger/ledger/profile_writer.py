@@ -4,6 +4,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from msgspec import Struct
@@ -63,7 +64,7 @@ class ProfileWriter(NamedTuple):
     def _write_profile(self, messages: Sequence[ProfilesMessage], deadline: Deadline) -> list[Upserted]:
         """Writes all messages together. If one of them doesn't fit the profile, each is written by itself."""
         profile = key(self.table, account_id=messages[0].decoded.account_id)
-        entries = [entry for message in messages for entry in map_entries(message)]
+        entries = [entry for message in messages for entry in map_entries(message.decoded, message.sent_at)]
         try:
             upserted = upsert(self.client, profile, entries, deadline=deadline)
         except tuple(_MISFITS) as misfit:
@@ -81,9 +82,8 @@ class ProfileWriter(NamedTuple):
         return []
 
 
-def map_entries(message: ProfilesMessage) -> list[MapEntry]:
-    """The message's entries and removals. Without `as_of` they count as of the time at which the message was sent."""
-    update = message.decoded
+def map_entries(update: ProfileUpdate, sent_at: datetime) -> list[MapEntry]:
+    """The entries and removals of an update. Without `as_of` they count as of the time at which it was sent."""
     values = update.entries | dict.fromkeys(update.removed, REMOVED)
-    as_of = update.as_of or message.sent_at
+    as_of = update.as_of or sent_at
     return [MapEntry((*update.path, name), value, as_of) for name, value in values.items()]

@@ -103,8 +103,10 @@ class QueueWorker[Content: Loggable](NamedTuple):
                     message.disposition = Dead(code, printable_reason(exhausted))
                 case Again(reason=reason) | Dead(reason=reason) as disposition:
                     message.disposition = disposition._replace(reason=printable_reason(reason))
-        send_dead_letters(self.queue.client, self.queue.dead_letter_url, messages)
-        delay_redelivery(self.queue.client, self.queue.url, messages)
+        if any(isinstance(message.disposition, Dead) for message in messages):
+            send_dead_letters(self.queue.client, self.queue.dead_letter_url, messages)
+        if any(isinstance(message.disposition, Again) for message in messages):
+            delay_redelivery(self.queue.client, self.queue.url, messages)
 
     def _report(self, messages: Sequence[QueueMessage[Content]], measurements: Iterable[Measurement]) -> None:
         for message in messages:

@@ -39,7 +39,7 @@ class Charging:
             aws,
             self._tables,
             self._locks_table,
-            self._poster.QUEUE_URL,
+            self._poster.worker.queue.url,
             dynamodb,
             ANNUAL_RATE="0.365",
             POWERTOOLS_LOG_LEVEL="CRITICAL",
@@ -63,7 +63,7 @@ class Charging:
         function, sent = self._function, list[str]()
 
         def post_what_was_sent() -> None:
-            bodies = [message.body for message in take_dead_letters(self._aws, self._poster.QUEUE_URL)]
+            bodies = [message.body for message in take_dead_letters(self._aws, self._poster.worker.queue.url)]
             self._post(bodies)
             sent.extend(bodies)
 

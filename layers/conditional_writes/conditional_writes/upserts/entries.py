@@ -17,7 +17,7 @@ class _Removed:
 
 
 REMOVED: Final = _Removed()
-"""As an entry's value it removes the entry. With `as_of` its clock stays, so no earlier write undoes the removal."""
+"""As a value: removes the entry. With `as_of` its clock stays, so that no earlier write undoes the removal."""
 
 
 class MapEntry(NamedTuple):

@@ -1,5 +1,6 @@
 """Money: exact decimals, in the range of DynamoDB's numbers. Nothing is ever rounded in silence."""
 
+import re
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
 
 EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, Overflow, Underflow])
@@ -7,6 +8,14 @@ EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, 
 
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html
 """
+
+
+def is_json_number(spelling: str) -> bool:
+    """Python's Decimal reads more than JSON does: `12_50`, `.5`, and the digits of any script."""
+    return bool(_JSON_NUMBER.fullmatch(spelling))
+
+
+_JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 def exact(field: str, number: Decimal) -> Decimal:

@@ -1,11 +1,11 @@
 """The registry of transaction types, from which posting, replay and tests learn; and the decoding of a body."""
 
-import re
 from typing import Any
 
 import msgspec
 
 from ledger.core.decoding import check_time, decode_json
+from ledger.core.money import is_json_number
 from ledger.core.refusals import InvalidMessage
 from ledger.core.transaction_types.base import CURRENCY_PATTERN, TransactionMessage
 from ledger.core.transaction_types.charge_interest import ChargeInterest
@@ -43,7 +43,6 @@ def from_payload(payload: dict[str, Any]) -> TransactionMessage:
     return msgspec.convert(payload, TRANSACTION_TYPES[payload["type"]])
 
 
-_NUMBER = re.compile(rb"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _DECIMAL = 'expected a decimal number, such as "-12.50"'
 _EXPECTATIONS = {
     "Invalid decimal string": _DECIMAL,
@@ -61,6 +60,6 @@ _decoders = {name: msgspec.json.Decoder(message_type) for name, message_type in 
 
 
 def _check_spelling(field: str, raw: msgspec.Raw) -> None:
-    """A JSON number, or the same in a string: Python's Decimal would read `12_50`, too, and digits of any script."""
-    if not _NUMBER.fullmatch(bytes(raw).strip(b'"')):
+    """Raises InvalidMessage unless it is a JSON number, or the same in a string."""
+    if not is_json_number(bytes(raw).strip(b'"').decode()):
         raise InvalidMessage(f"{field}: {_DECIMAL}")

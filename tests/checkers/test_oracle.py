@@ -1,0 +1,228 @@
+"""The oracle is right where the product is, and finds rules of the product that are wrong, however consistently.
+
+Each broken rule makes books of its own: accounts and journals agree, and replaying them by that rule finds nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from decimal import ROUND_CEILING, Decimal, localcontext
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from ledger.core.accounts import Account, AccountStatus
+from ledger.core.decisions import RejectionReason
+from ledger.core.refusals import UnknownAccount
+from ledger.core.transaction_types import ChargeInterest, CloseAccount, SetOverdraftLimit, Transaction, Transfer
+from ledger.core.transaction_types.base import TransactionMessage
+from tests.checkers import oracle
+from tests.checkers.books import Books, state_of, violations
+from tests.checkers.small_books import OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, Rules, post
+from tests.support.rules import Decided, decide
+from tests.support.strategies import exact_numbers, exact_rates, messages_of
+
+few_ids, many_ids = st.sampled_from("abc"), st.integers().map(str)
+large_limits = exact_numbers().map(lambda number: number.copy_abs().copy_negate()) | st.just(Decimal(0))
+everyday = messages_of(few_ids, many_ids)
+of_many_digits = messages_of(few_ids, many_ids, exact_numbers(), large_limits, exact_rates())
+
+
+@pytest.mark.parametrize("messages", [everyday, of_many_digits], ids=["everyday", "of many digits"])
+def test_the_oracle_and_the_rules_agree(messages: st.SearchStrategy[TransactionMessage]) -> None:
+    @given(st.lists(messages, max_size=30))
+    def agree(messages: Sequence[TransactionMessage]) -> None:
+        accounts: dict[str, Account] = {}
+        for message in messages:
+            there = [accounts.get(name) for name in message.account_ids]
+            effects = oracle.effects(message.canonical_payload(), [account and state_of(account) for account in there])
+            try:
+                decisions = decide(message, *there)
+            except UnknownAccount:
+                assert effects is None
+                continue
+            assert effects == [(decision.reason, decision.amount, state_of(decision.account)) for decision in decisions]
+            accounts |= {decision.account.account_id: decision.account for decision in decisions}
+
+    agree()
+
+
+def _posted(account: Account, amount: str | Decimal = "0", **changes: object) -> Decided:
+    amount = Decimal(amount)
+    after = replace(account, balance=account.balance + amount, version=account.version + 1)
+    return Decided(replace(after, **changes), amount)
+
+
+def _rejected(account: Account, reason: RejectionReason) -> Decided:
+    return Decided(replace(account, version=account.version + 1), Decimal(0), reason)
+
+
+def a_debit_down_to_the_limit_is_rejected(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
+    """As if it were compared with <=."""
+    decisions = decide(message, *accounts)
+    if isinstance(message, Transaction) and decisions[0].account.balance == accounts[0].overdraft_limit:
+        return [_rejected(accounts[0], RejectionReason.OVERDRAFT_LIMIT)]
+    return decisions
+
+
+def a_debit_just_below_the_limit_is_posted(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
+    if isinstance(message, Transaction):
+        [account] = accounts
+        if account.balance + message.amount == account.overdraft_limit - 1:
+            return [_posted(account, message.amount)]
+    return decide(message, *accounts)
+
+
+def interest_is_rounded_up(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
+    if isinstance(message, ChargeInterest) and accounts[0].balance < 0:
+        with localcontext(rounding=ROUND_CEILING):
+            interest = -accounts[0].balance * message.annual_rate / 365
+            return [_posted(accounts[0], -interest.quantize(Decimal("0.01")))]
+    return decide(message, *accounts)
+
+
+def interest_is_of_360_days(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
+    if isinstance(message, ChargeInterest):
+        interest = -accounts[0].balance * message.annual_rate / 360
+        return [_posted(accounts[0], -interest.quantize(Decimal("0.01")))]
+    return decide(message, *accounts)
+
+
+def a_closed_account_is_credited(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
+    if isinstance(message, Transaction) and accounts[0].status is AccountStatus.CLOSED and message.amount > 0:
+        return [_posted(accounts[0], message.amount)]
+    return decide(message, *accounts)
+
+
+def an_account_with_a_balance_is_closed(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
+    if isinstance(message, CloseAccount):
+        return [_posted(accounts[0], status=AccountStatus.CLOSED)]
+    return decide(message, *accounts)
+
+
+def another_currency_is_taken_at_par(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
+    if isinstance(message, Transaction):
+        return decide(replace(message, currency=None), *accounts)
+    return decide(message, *accounts)
+
+
+def an_account_is_opened_twice(message: TransactionMessage, *accounts: Account | None) -> Sequence[Decided]:
+    if accounts[0] and message.canonical_payload()["type"] == "open_account":
+        return [_posted(accounts[0])]
+    return decide(message, *accounts)
+
+
+def a_limit_above_the_balance_is_set(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
+    if isinstance(message, SetOverdraftLimit):
+        return [_posted(accounts[0], overdraft_limit=message.overdraft_limit)]
+    return decide(message, *accounts)
+
+
+def a_limit_is_set_and_forgotten(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
+    if isinstance(message, SetOverdraftLimit):
+        return [_posted(accounts[0])]
+    return decide(message, *accounts)
+
+
+def a_payee_gets_what_the_payer_does_not_have(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
+    """Both sides agree and cancel: only the payer's limit is passed over."""
+    if isinstance(message, Transfer):
+        payer, payee = accounts
+        return [_posted(payer, -message.amount), _posted(payee, message.amount)]
+    return decide(message, *accounts)
+
+
+def a_rejected_transfer_has_the_other_reason(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
+    decisions = decide(message, *accounts)
+    if isinstance(message, Transfer) and decisions[0].reason:
+        return [_rejected(account, RejectionReason.CURRENCY_MISMATCH) for account in accounts]
+    return decisions
+
+
+def a_rejection_takes_no_version(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
+    decisions = decide(message, *accounts)
+    return [
+        decision._replace(account=account) if decision.reason else decision
+        for decision, account in zip(decisions, accounts, strict=True)
+    ]
+
+
+OVERDRAFT_A = OPEN_A.replace('"currency"', '"overdraft_limit": -30, "currency"')
+TO_THE_LIMIT, BELOW_IT, A_LITTLE = (SPEND.replace("-80", amount) for amount in ("-30", "-31", "-10"))
+INTEREST = '{"type": "charge_interest", "transaction_id": "5", "account_id": "a", "annual_rate": "0.365"}'
+CLOSE = '{"type": "close_account", "transaction_id": "6", "account_id": "a"}'
+LIMIT = '{"type": "set_overdraft_limit", "transaction_id": "7", "account_id": "a", "overdraft_limit": -5}'
+IN_FRANCS = PAY.replace('"amount"', '"currency": "CHF", "amount"')
+
+BROKEN: dict[Rules, tuple[list[str], str]] = {
+    a_debit_down_to_the_limit_is_rejected: ([OVERDRAFT_A, TO_THE_LIMIT], "a: version 2 should be ('POSTED', None,"),
+    a_debit_just_below_the_limit_is_posted: (
+        [OVERDRAFT_A, BELOW_IT],
+        "a: version 2 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
+    ),
+    interest_is_rounded_up: (
+        [OVERDRAFT_A, SPEND.replace("-80", "-10.40"), INTEREST],
+        "a: version 3 should be ('POSTED', None, Decimal('-0.01')",
+    ),
+    interest_is_of_360_days: (
+        [OVERDRAFT_A.replace("-30", "-9000"), SPEND.replace("-80", "-1000"), INTEREST],
+        "a: version 3 should be ('POSTED', None, Decimal('-1')",
+    ),
+    a_closed_account_is_credited: ([OPEN_A, CLOSE, PAY], "a: version 3 should be ('REJECTED', 'ACCOUNT_CLOSED',"),
+    an_account_with_a_balance_is_closed: (
+        [OPEN_A, PAY, CLOSE],
+        "a: version 3 should be ('REJECTED', 'BALANCE_NOT_ZERO',",
+    ),
+    another_currency_is_taken_at_par: (
+        [OPEN_A, IN_FRANCS],
+        "a: version 2 should be ('REJECTED', 'CURRENCY_MISMATCH',",
+    ),
+    an_account_is_opened_twice: (
+        [OPEN_A, OPEN_A.replace('"open"', '"again"')],
+        "a: version 2 should be ('REJECTED', 'ACCOUNT_EXISTS',",
+    ),
+    a_limit_above_the_balance_is_set: (
+        [OVERDRAFT_A, A_LITTLE, LIMIT],
+        "a: version 3 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
+    ),
+    a_limit_is_set_and_forgotten: ([OVERDRAFT_A, LIMIT], "a: its journal gives"),
+    a_payee_gets_what_the_payer_does_not_have: (
+        [OPEN_A, OPEN_B, TRANSFER],
+        "a: version 2 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
+    ),
+    a_rejected_transfer_has_the_other_reason: (
+        [OPEN_A, OPEN_B, TRANSFER],
+        "b: version 2 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
+    ),
+    a_rejection_takes_no_version: ([OPEN_A, SPEND], "a: at version 1, but its journal has [1, 1]"),
+}
+
+
+@pytest.mark.parametrize(("rules", "bodies", "sentence"), [(rules, *found) for rules, found in BROKEN.items()])
+def test_a_rule_that_is_wrong_is_found_though_all_books_agree_with_it(
+    rules: Rules, bodies: list[str], sentence: str
+) -> None:
+    assert violations(post(Books({}, {}), *bodies)) == []
+    found = violations(post(Books({}, {}), *bodies, rules=rules))
+    assert any(violation.startswith(sentence) for violation in found), found
+
+
+def test_the_product_without_a_fault_has_sound_books() -> None:
+    assert violations(post(Books({}, {}), OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, INTEREST, CLOSE, LIMIT)) == []
+
+
+def _of_a_new_type(books: Books) -> None:
+    entry = books.journal["a"][1]
+    books.journal["a"][1] = replace(entry, request=entry.request | {"type": "reverse"})
+
+
+def _of_a_new_type_at_last(books: Books) -> None:
+    entry = books.journal["a"][-1]
+    books.journal["a"][-1] = replace(entry, request=entry.request | {"type": "reverse"})
+
+
+@pytest.mark.parametrize("plant", [_of_a_new_type, _of_a_new_type_at_last])
+def test_a_type_that_the_oracle_does_not_know_is_a_violation_that_says_so(plant: Callable[[Books], None]) -> None:
+    books = post(Books({}, {}), OPEN_A, PAY, SPEND)
+    plant(books)
+    assert any("the oracle doesn't know the type 'reverse'" in violation for violation in violations(books))

@@ -1,0 +1,84 @@
+"""The pages keep what they promise: links lead somewhere, samples are valid, tables name what the code has."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ledger.core import profile_messages, transaction_types
+from ledger.core.refusals import ReasonCode
+from tools.local_aws.server import PROJECT
+
+PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md"), *PROJECT.glob("layers/*/README.md")])
+OF_POWERTOOLS = {"ColdStart"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = link.partition("#")
+        if path.startswith("https://"):
+            continue
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def anchors(target: Path) -> set[str]:
+    """Of a page its headings as GitHub spells them, of a test module its tests."""
+    if target.suffix == ".py":
+        return set(re.findall(r"^def (\w+)\(", target.read_text(), re.MULTILINE))
+    headings = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    ("page", "decode"), [("messages", transaction_types.decode), ("profiles", profile_messages.decode)]
+)
+def test_every_sample_is_a_valid_message(page: str, decode: Callable[[str], object]) -> None:
+    samples = re.findall(r"^```json\n(.*?)^```", read(page), re.DOTALL | re.MULTILINE)
+    assert samples
+    for sample in samples:
+        decode(sample)
+
+
+def test_every_type_has_a_sample() -> None:
+    samples = re.findall(r"^```json\n(.*?)^```", read("messages"), re.DOTALL | re.MULTILINE)
+    types = {type(transaction_types.decode(sample)) for sample in samples}
+    assert types == set(transaction_types.TRANSACTION_TYPES.values())
+
+
+def test_the_table_of_reason_codes_is_the_enum() -> None:
+    assert first_cells("messages", "## Dead letters") == sorted(ReasonCode)
+
+
+def test_the_table_of_metrics_is_what_the_functions_emit() -> None:
+    sources = [*PROJECT.glob("functions/*/app.py"), *PROJECT.glob("layers/*/*/**/*.py")]
+    emitted = {name for source in sources for name in metrics_in(source)}
+    assert first_cells("operations", "## Metrics") == sorted(emitted | OF_POWERTOOLS)
+
+
+def metrics_in(source: Path) -> Iterator[str]:
+    """The names that the source measures by: of `add_metric`, and of `Measurement` and `_count`, which lead to it."""
+    for call in ast.walk(ast.parse(source.read_text())):
+        match call:
+            case ast.Call(ast.Attribute(attr="add_metric" | "_count") | ast.Name("Measurement"), [what, *_]):
+                names = [what.body, what.orelse] if isinstance(what, ast.IfExp) else [what]
+                yield from (name.value for name in names if isinstance(name, ast.Constant))
+
+
+def first_cells(page: str, heading: str) -> list[str]:
+    """The words in backticks that the rows of a section's table begin with."""
+    section = read(page).split(f"\n{heading}\n")[1].split("\n## ")[0]
+    return sorted(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+
+
+def read(page: str) -> str:
+    return (PROJECT / "docs" / f"{page}.md").read_text()
+
+
+def test_the_readme_is_read_in_one_sitting() -> None:
+    assert len((PROJECT / "README.md").read_text().splitlines()) <= 150
