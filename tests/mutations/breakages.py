@@ -133,8 +133,8 @@ BREAKAGES = [
     Breakage(
         "a message that waits for its account is dead at once",
         f"{LEDGER}/dispositions.py",
-        "            return Again(error.code, str(error), delay_seconds=growing_delay_seconds(message.receive_count))\n",
-        "            return Dead(error.code, str(error))\n",
+        "return Again(error.code, str(error), delay_seconds=growing_delay_seconds(message.receive_count))",
+        "return Dead(error.code, str(error))",
         (BATCH_POSTER, POSTING),
     ),
     Breakage(
