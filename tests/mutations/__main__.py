@@ -88,7 +88,7 @@ def try_out(project: Path, breakage: Breakage) -> Found:
 
 def failure(project: Path, tests: str) -> tuple[str | None, str]:
     """The first test that fails; or None, and why none does."""
-    layers = [str(project / "layers" / name) for name in ("conditional_writes", "ledger")]
+    layers = [str(project / "layers" / name) for name in ("conditional_writes", "workers", "ledger")]
     run = subprocess.run(
         [project / ".venv/bin/python", "-m", "pytest", *OPTIONS, tests],
         cwd=project,

@@ -3,9 +3,14 @@
 from typing import NamedTuple
 
 LIBRARY = "layers/conditional_writes/conditional_writes"
+WORKERS = "layers/workers/workers"
 LEDGER = "layers/ledger/ledger"
 
 LOOP = "tests/unit/test_loop.py"
+BATCHES = "tests/unit/test_batches.py"
+DEAD_LETTERS = "tests/unit/test_dead_letters.py"
+BATCH_POSTER = "tests/unit/test_batch_poster.py"
+CONTEXT = "tests/unit/test_decision_context.py"
 LOCKS = "tests/integration/test_locks.py"
 UPSERTS = "tests/integration/test_upserts.py"
 VERSIONED = "tests/integration/test_versioned.py"
@@ -85,56 +90,105 @@ BREAKAGES = [
     ),
     Breakage(
         "an id with a changed payload is taken for a repetition",
-        f"{LIBRARY}/idempotency.py",
+        f"{WORKERS}/staged_record.py",
         "            self._validate_payload(data_record, self.existing)\n",
         "",
-        (POSTING,),
+        ("tests/unit/test_staged_record.py", BATCH_POSTER, POSTING),
     ),
     Breakage(
         "a rejection isn't recorded",
-        f"{LEDGER}/posting.py",
-        "if not outcome.replayed:",
-        "if not outcome.replayed and outcome.reason is None:",
-        (POSTING,),
+        f"{LEDGER}/batch_poster.py",
+        "if decided.payload_hash is not None:",
+        "if decided.payload_hash is not None and decided.outcome.reason is None:",
+        (BATCH_POSTER, POSTING),
     ),
     Breakage(
         "a transfer's accounts are committed apart",
-        f"{LEDGER}/posting.py",
+        f"{LEDGER}/batch_poster.py",
         "            parents[root(other)] = root(first)\n",
         "            root(other), root(first)\n",
-        (POSTING,),
+        (BATCH_POSTER, POSTING),
     ),
     Breakage(
         "a debit goes below the limit",
-        f"{LEDGER}/rules.py",
+        f"{LEDGER}/core/decisions.py",
         "if amount < 0 and balance < account.overdraft_limit:",
         "if amount < 0 and balance < account.overdraft_limit - 1:",
-        ("tests/unit/test_rules.py",),
+        ("tests/unit/test_decisions.py",),
     ),
     Breakage(
-        "records that failed are acknowledged",
-        f"{LIBRARY}/batches.py",
-        "return self.failure_handler(record, (type(result), result, result.__traceback__))",
-        "return self.success_handler(record, result)",
-        ("tests/unit/test_batches.py", POSTING),
+        "an earlier journal entry that a decision refers to isn't read",
+        f"{LEDGER}/batch_poster.py",
+        "entries = transaction.referred_entries + (transaction.entry_ids if message.delivered_before else ())",
+        "entries = transaction.entry_ids if message.delivered_before else ()",
+        (CONTEXT,),
     ),
     Breakage(
-        "poison that wasn't dead-lettered is acknowledged",
-        f"{LIBRARY}/settling.py",
-        "settled[index] = failure\n",
-        "settled[index] = None\n",
-        ("tests/unit/test_settling.py", EVERY_CALL),
+        "the journal replay doesn't see the entries that a decision refers to",
+        f"{LEDGER}/core/replay.py",
+        "yield from _wrong_decision(entry, message, replayed, other_sides, Context(by_id))",
+        "yield from _wrong_decision(entry, message, replayed, other_sides, Context())",
+        (CONTEXT,),
+    ),
+    Breakage(
+        "a message that waits for its account is dead at once",
+        f"{LEDGER}/dispositions.py",
+        "return Again(error.code, str(error), delay_seconds=growing_delay_seconds(message.receive_count))",
+        "return Dead(error.code, str(error))",
+        (BATCH_POSTER, POSTING),
+    ),
+    Breakage(
+        "messages that failed are acknowledged",
+        f"{WORKERS}/batches.py",
+        "returned_ids = [message.message_id for message in messages if isinstance(message.disposition, Again)]",
+        "returned_ids: list[str] = []",
+        (BATCHES, POSTING),
+    ),
+    Breakage(
+        "records that can't be read are acknowledged",
+        f"{WORKERS}/batches.py",
+        "for each in unreadable_ids + returned_ids",
+        "for each in returned_ids",
+        (BATCHES,),
+    ),
+    Breakage(
+        "after its last delivery a message is left to SQS, which gives no reason",
+        f"{WORKERS}/batches.py",
+        "if message.receive_count >= self.queue.maximum_deliveries:",
+        "if message.receive_count > self.queue.maximum_deliveries:",
+        (BATCHES, POSTING),
+    ),
+    Breakage(
+        "a dead message that wasn't sent to the dead-letter queue is acknowledged",
+        f"{WORKERS}/dead_letters.py",
+        '            message.disposition = Again(disposition.code, f"{error}; {disposition.reason}", error=error)\n',
+        "            del error\n",
+        (DEAD_LETTERS, BATCHES, EVERY_CALL),
     ),
     Breakage(
         "dead letters have no reason",
-        f"{LIBRARY}/dead_letters.py",
-        '| {"reason": {"DataType": "String", "StringValue": reason}},',
-        ",",
-        ("tests/unit/test_dead_letters.py", POSTING),
+        f"{WORKERS}/dead_letters.py",
+        '| {"reason": _text(reason), "reason_code": _text(disposition.code)},',
+        '| {"reason_code": _text(disposition.code)},',
+        (DEAD_LETTERS, POSTING),
+    ),
+    Breakage(
+        "dead letters have no reason code",
+        f"{WORKERS}/dead_letters.py",
+        '| {"reason": _text(reason), "reason_code": _text(disposition.code)},',
+        '| {"reason": _text(reason)},',
+        (DEAD_LETTERS,),
+    ),
+    Breakage(
+        "a message that waits comes again only after the visibility timeout",
+        f"{WORKERS}/redelivery.py",
+        "client.change_message_visibility_batch(QueueUrl=queue_url, Entries=list(batch))",
+        "list(batch)",
+        ("tests/unit/test_redelivery.py", BATCHES),
     ),
     Breakage(
         "messages of a batch that the queue didn't take are forgotten",
-        f"{LIBRARY}/sending.py",
+        f"{WORKERS}/sending.py",
         'for entry in response.get("Failed", [])',
         "for entry in []",
         ("tests/unit/test_sending.py",),
@@ -211,7 +265,7 @@ BREAKAGES = [
         (OF_RECONCILIATION,),
     ),
     Breakage(
-        "a job's place is kept before its step is done",
+        "a job's checkpoint is saved before its step is done",
         "functions/charge_overdraft_interest/app.py",
         """\
         send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges])
@@ -229,21 +283,21 @@ BREAKAGES = [
     ),
     Breakage(
         "a day's interest has the id of another day's",
-        f"{LEDGER}/interest.py",
+        f"{LEDGER}/overdraft_interest.py",
         'transaction_id=f"overdraft-interest-{day}-{account_hash}"',
         'transaction_id=f"overdraft-interest-{account_hash}"',
-        (INTEREST,),
+        ("tests/unit/test_overdraft_interest.py", INTEREST),
     ),
     Breakage(
         "the reconciliation reports what it saw once, of a commit in progress",
-        f"{LEDGER}/reconciling.py",
+        f"{LEDGER}/reconciler.py",
         "PAUSES_SECONDS = (0.05, 0.2, 1.0)",
         "PAUSES_SECONDS = ()",
         ("tests/integration/test_reconciliation.py",),
     ),
     Breakage(
         "the reconciliation's reads are eventually consistent",
-        f"{LEDGER}/reconciling.py",
+        f"{LEDGER}/reconciler.py",
         '":account_id": account_id}),\n            ConsistentRead=True,\n',
         '":account_id": account_id}),\n            ConsistentRead=False,\n',
         ("tests/integration/test_reconciliation.py",),

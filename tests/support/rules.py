@@ -1,10 +1,13 @@
-"""A transaction decided for its accounts, and each account as it is afterwards."""
+"""A transaction decided for its accounts, and each account as it is afterwards; and what DynamoDB's numbers hold."""
 
+from decimal import Context as DecimalContext
 from decimal import Decimal
+from fractions import Fraction
 from typing import NamedTuple
 
 from ledger.core.accounts import Account
 from ledger.core.decisions import Status
+from ledger.core.money import EXACT
 from ledger.core.transaction_types.base import Context, TransactionMessage
 
 
@@ -28,3 +31,10 @@ def decide(message: TransactionMessage, *accounts: Account | None) -> tuple[Deci
         assert after is not None
         decided.append(Decided(after, decision.amount, decision.reason))
     return tuple(decided)
+
+
+def fits_dynamodb(number: Fraction) -> bool:
+    """Whether 38 digits hold it, up to 9.9E+125."""
+    wide = DecimalContext(prec=1000)
+    exact = wide.normalize(wide.divide(Decimal(number.numerator), Decimal(number.denominator)))
+    return len(exact.as_tuple().digits) <= EXACT.prec and (not exact or exact.adjusted() <= EXACT.Emax)

@@ -1,22 +1,20 @@
 """Messages as Hypothesis makes them: valid ones, of few accounts and ids, so that they meet."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
+import msgspec
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from conditional_writes import EXACT
-from ledger.core.profile_messages import MAXIMUM_NAMES, ProfileUpdate
-from ledger.core.transaction_types import (
-    ChargeInterest,
-    CloseAccount,
-    OpenAccount,
-    SetOverdraftLimit,
-    Transaction,
-    Transfer,
-)
-from ledger.core.transaction_types.base import TransactionMessage
+from ledger.core.decoding import Id, Time
+from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, ProfileUpdate
+from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, OpenAccount
+from ledger.core.transaction_types.base import Currency, Description, Metadata, Range, TransactionMessage
 
 ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128)
 times = st.datetimes(
@@ -24,18 +22,16 @@ times = st.datetimes(
     max_value=datetime(2200, 1, 1),  # noqa: DTZ001
     timezones=st.builds(timezone, st.integers(-14 * 60, 14 * 60).map(lambda minutes: timedelta(minutes=minutes))),
 )
-optional_fields = st.fixed_dictionaries(
-    {},
-    optional={
-        "occurred_at": times,
-        "description": st.text(st.characters(codec="utf-8"), max_size=500),
-        "metadata": st.dictionaries(
-            st.text(st.characters(codec="utf-8"), min_size=1, max_size=64),
-            st.text(st.characters(codec="utf-8"), max_size=256),
-            max_size=20,
-        ),
-    },
+descriptions = st.text(st.characters(codec="utf-8"), max_size=500)
+metadata = st.dictionaries(
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=64),
+    st.text(st.characters(codec="utf-8"), max_size=256),
+    max_size=20,
 )
+optional_fields = st.fixed_dictionaries(
+    {}, optional={"occurred_at": times, "description": descriptions, "metadata": metadata}
+)
+currencies = st.sampled_from(["EUR", "EUR", "CHF"])
 
 
 @st.composite
@@ -61,22 +57,6 @@ def exact_rates(draw: st.DrawFn) -> Decimal:
     return Decimal((0, tuple(map(int, str(coefficient))), exponent))
 
 
-@st.composite
-def transfers(
-    draw: st.DrawFn,
-    account_ids: st.SearchStrategy[str],
-    transaction_ids: st.SearchStrategy[str],
-    amounts: st.SearchStrategy[Decimal],
-) -> Transfer:
-    payer, payee = draw(st.lists(account_ids, min_size=2, max_size=2, unique=True))
-    return Transfer(
-        transaction_id=draw(transaction_ids),
-        from_account_id=payer,
-        to_account_id=payee,
-        amount=draw(amounts).copy_abs(),
-    )
-
-
 def messages_of(
     account_ids: st.SearchStrategy[str],
     transaction_ids: st.SearchStrategy[str],
@@ -84,17 +64,67 @@ def messages_of(
     limits: st.SearchStrategy[Decimal] = everyday_limits,
     rates: st.SearchStrategy[Decimal] = everyday_rates,
 ) -> st.SearchStrategy[TransactionMessage]:
-    """Those that move money most of all; few closings, or the rest of a sequence is about a closed account."""
-    currencies = st.sampled_from(["EUR", "EUR", "CHF"])
-    whose = {"account_id": account_ids, "transaction_id": transaction_ids}
-    payments = st.builds(Transaction, **whose, amount=amounts, currency=st.none() | currencies)
-    between = transfers(account_ids, transaction_ids, amounts)
-    openings = st.builds(OpenAccount, **whose, currency=currencies, overdraft_limit=limits)
-    limit_changes = st.builds(SetOverdraftLimit, **whose, overdraft_limit=limits)
-    charges = st.builds(ChargeInterest, **whose, annual_rate=rates)
-    closings = st.builds(CloseAccount, **whose)
-    kinds = [payments] * 4 + [between] * 4 + [limit_changes] * 2 + [charges] * 2 + [openings, closings]
+    """Of every type in the registry. Those that move money most of all; few openings and closings, or the rest of a
+    sequence is about a closed account."""
+    numbers = {
+        Range.NOT_ZERO: amounts,
+        Range.ABOVE_ZERO: amounts.map(Decimal.copy_abs),
+        Range.ZERO_OR_LESS: limits,
+        Range.RATE: rates,
+    }
+    kinds = [
+        _messages_of_type(message_type, account_ids, transaction_ids, numbers)
+        for message_type in TRANSACTION_TYPES.values()
+        for _ in range(_weight(message_type))
+    ]
     return st.sampled_from(kinds).flatmap(lambda kind: kind)
+
+
+def _weight(message_type: type[TransactionMessage]) -> int:
+    if message_type in (OpenAccount, CloseAccount):
+        return 1
+    amounts = {Range.NOT_ZERO, Range.ABOVE_ZERO} & {expected for _, expected in message_type.numbers}
+    return 4 if amounts else 2
+
+
+@st.composite
+def _messages_of_type(
+    draw: st.DrawFn,
+    message_type: type[TransactionMessage],
+    account_ids: st.SearchStrategy[str],
+    transaction_ids: st.SearchStrategy[str],
+    numbers: Mapping[Range, st.SearchStrategy[Decimal]],
+) -> TransactionMessage:
+    """With all fields of its own. Those that all types share are left out, as far as they may be."""
+    number = len(message_type.account_fields)
+    accounts = draw(st.lists(account_ids, min_size=number, max_size=number, unique=True))
+    fields: dict[str, Any] = dict(zip(message_type.account_fields, accounts, strict=True))
+    fields |= {field: draw(numbers[expected]) for field, expected in message_type.numbers}
+    for field in msgspec.structs.fields(message_type):
+        if field.name not in fields and (field.required or field.name not in _SHARED):
+            fields[field.name] = draw(_values_of(field.type, transaction_ids))
+    return message_type(**fields)
+
+
+_SHARED = {field.name for field in msgspec.structs.fields(TransactionMessage)}
+
+
+def _values_of(kind: Any, transaction_ids: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    """Of a field that names no account and is no number. Raises LookupError for a kind that no type had before."""
+    if get_origin(kind) in (Union, UnionType):
+        return st.one_of(*(_values_of(each, transaction_ids) for each in get_args(kind)))
+    known: list[tuple[Any, st.SearchStrategy[Any]]] = [
+        (NoneType, st.none()),
+        (Id, transaction_ids),  # of another transaction
+        (Currency, currencies),
+        (Time, times),
+        (Description, descriptions),
+        (Metadata, metadata),
+    ]
+    for each, values in known:
+        if kind == each:
+            return values
+    raise LookupError(f"no strategy for a field of the type {kind}")
 
 
 @st.composite
@@ -102,12 +132,11 @@ def any_message(draw: st.DrawFn) -> TransactionMessage:
     """With all that a message may have."""
     limits = exact_numbers().map(lambda number: -abs(number)) | st.just(Decimal(0))
     message = draw(messages_of(ids, ids, exact_numbers(), limits, exact_rates() | st.just(Decimal(1))))
-    fields = {name: getattr(message, name) for name in message.__struct_fields__}
-    return type(message)(**fields | draw(optional_fields))
+    return replace(message, **draw(optional_fields))
 
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=255)
-OF_THE_TABLE = ("account_id", "cw:")
+OF_THE_TABLE = ("account_id", RESERVED_PREFIX)
 attributes = names.filter(lambda name: not name.startswith(OF_THE_TABLE))
 """Hypothesis tries the strings that it finds in the code, too."""
 json_values: st.SearchStrategy[Any] = st.recursive(

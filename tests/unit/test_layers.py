@@ -1,78 +1,152 @@
-"""Imports go one way: functions, ledger, conditional_writes, boto3 and Powertools."""
+"""Imports go one way: functions, ledger, workers, conditional_writes, boto3. ledger.core imports none of those."""
 
 import ast
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from conditional_writes import EXACT as DYNAMODB_EXACT
+from conditional_writes.own_attributes import PREFIX
+from ledger.core.money import EXACT
+from ledger.core.profile_messages import RESERVED_PREFIX
 from tools.local_aws.server import PROJECT
 
-LIBRARY = PROJECT / "layers" / "conditional_writes" / "conditional_writes"
-LEDGER = PROJECT / "layers" / "ledger" / "ledger"
+LIBRARIES = {name: PROJECT / "layers" / name / name for name in ("conditional_writes", "workers", "ledger")}
+CORE = LIBRARIES["ledger"] / "core"
+FUNCTIONS = sorted((PROJECT / "functions").glob("*/app.py"))
+
+FOR_TYPES_ONLY = {"types_boto3_dynamodb", "types_boto3_lambda", "types_boto3_sqs"}
+ALLOWED = {
+    "conditional_writes": {"conditional_writes", "boto3", "botocore"},
+    "workers": {"workers", "conditional_writes", "botocore", "aws_lambda_powertools"},
+    "ledger": {"ledger", "workers", "conditional_writes", "botocore", "aws_lambda_powertools", "msgspec"},
+}
+"""What a library may import, beside Python's own modules."""
+ALLOWED_IN_FUNCTIONS = {"ledger", "workers", "conditional_writes", "aws_lambda_powertools"}
 
 
-def imported(path: Path) -> set[str]:
-    """Top-level packages that the module imports."""
-    names: set[str] = set()
+def imports(path: Path) -> Iterator[str]:
+    """The modules that a module imports, inside of functions and for types, too."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            names.add((node.module or "").partition(".")[0])
-    return names
+            assert node.module, f"{path}: a relative import"
+            assert not node.level, f"{path}: a relative import"
+            yield node.module
 
 
-def modules(folder: Path) -> list[object]:
-    return [pytest.param(path, id=path.stem) for path in sorted(folder.rglob("*.py"))]
+def packages(path: Path) -> set[str]:
+    """Top-level packages that the module imports, without Python's own and those that only type checkers read."""
+    return {name.partition(".")[0] for name in imports(path)} - sys.stdlib_module_names - FOR_TYPES_ONLY
 
 
-@pytest.mark.parametrize("path", modules(LIBRARY))
-def test_the_library_knows_nothing_of_accounts(path: Path) -> None:
-    assert not imported(path) & {"ledger", "app", "msgspec"}
-
-
-@pytest.mark.parametrize("path", modules(LEDGER))
-def test_the_ledger_knows_nothing_of_functions(path: Path) -> None:
-    assert "app" not in imported(path)
-
-
-@pytest.mark.parametrize("name", ["accounts", "decoding", "messages", "profiles", "rules"])
-def test_the_rules_need_no_aws(name: str) -> None:
-    assert not imported(LEDGER / f"{name}.py") & {"boto3", "botocore", "aws_lambda_powertools"}
-
-
-def loaded_with(module: str) -> set[str]:
-    """The library's modules that importing this one imports, itself among them."""
-    found, waiting = set(), [module]
-    while waiting:
-        name = waiting.pop()
-        found.add(name)
-        tree = ast.walk(ast.parse((LIBRARY / f"{name}.py").read_text()))
-        froms = {node.module for node in tree if isinstance(node, ast.ImportFrom) and node.module}
-        own = {name.removeprefix("conditional_writes.") for name in froms if name.startswith("conditional_writes.")}
-        waiting += own - found
+def modules(folder: Path) -> list[Path]:
+    found = sorted(folder.rglob("*.py"))
+    assert found, folder
     return found
 
 
-def test_what_the_library_offers_needs_no_powertools() -> None:
-    modules_loaded = loaded_with("__init__")
-    assert modules_loaded > {"loop", "requests", "conditions"}
-    for name in modules_loaded:
-        assert "aws_lambda_powertools" not in imported(LIBRARY / f"{name}.py"), name
+def shown(path: Path) -> str:
+    return str(path.relative_to(PROJECT))
+
+
+@pytest.mark.parametrize(
+    ("library", "path"),
+    [pytest.param(name, path, id=shown(path)) for name, folder in LIBRARIES.items() for path in modules(folder)],
+)
+def test_a_library_imports_only_what_is_below_it(library: str, path: Path) -> None:
+    assert packages(path) <= ALLOWED[library]
+
+
+@pytest.mark.parametrize(("library", "allowed"), ALLOWED.items())
+def test_a_library_needs_all_that_it_may_import(library: str, allowed: set[str]) -> None:
+    assert set().union(*map(packages, modules(LIBRARIES[library]))) == allowed
+
+
+@pytest.mark.parametrize("path", FUNCTIONS, ids=shown)
+def test_a_function_imports_no_other_function(path: Path) -> None:
+    assert packages(path) <= ALLOWED_IN_FUNCTIONS
+
+
+@pytest.mark.parametrize("path", modules(CORE), ids=shown)
+def test_the_core_imports_python_msgspec_and_itself(path: Path) -> None:
+    outside = {name for name in imports(path) if name.partition(".")[0] not in {*sys.stdlib_module_names, "msgspec"}}
+    assert all(name == "ledger.core" or name.startswith("ledger.core.") for name in outside), outside
+
+
+WITHOUT_AWS = """
+import importlib, pkgutil, sys
+
+class Barred:
+    names = {"boto3", "botocore", "aws_lambda_powertools", "conditional_writes", "workers"}
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.names:
+            raise ImportError(f"{name} is barred")
+
+sys.meta_path.insert(0, Barred())
+try:
+    import boto3
+except ImportError:
+    pass
+else:
+    sys.exit("boto3 isn't barred")
+
+import ledger.core
+names = [module.name for module in pkgutil.walk_packages(ledger.core.__path__, "ledger.core.")]
+for name in names:
+    importlib.import_module(name)
+
+from ledger.core.transaction_types import decode
+from ledger.core.transaction_types.base import Context
+
+opening = decode('{"type": "open_account", "transaction_id": "1", "account_id": "alice", "currency": "EUR"}')
+[opened] = opening.decide([None], Context())
+account = opening.next_account(None, opened)
+payment = decode('{"transaction_id": "2", "account_id": "alice", "amount": "12.50"}')
+[paid] = payment.decide([account], Context())
+print(*names, payment.next_account(account, paid).balance)
+"""
+
+
+def test_the_core_decides_a_transaction_where_nothing_of_aws_can_be_imported() -> None:
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", WITHOUT_AWS], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    *names, balance = run.stdout.split()
+    files = {path.relative_to(CORE).with_suffix("").as_posix().replace("/", ".") for path in modules(CORE)}
+    expected = {f"ledger.core.{name}".removesuffix(".__init__") for name in files} - {"ledger.core"}
+    assert set(names) == expected
+    assert balance == "12.5"
 
 
 def test_the_library_starts_without_what_only_some_functions_need() -> None:
-    assert not loaded_with("__init__") & {"upserts", "locks"}
+    loaded = "import conditional_writes, sys; print(*(name for name in sys.modules if name.startswith('conditional')))"
+    run = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    names = run.stdout.split()
+    assert "conditional_writes.loop" in names
+    assert not [name for name in names if name.startswith(("conditional_writes.upserts", "conditional_writes.locks"))]
 
 
-OURS = {"conditional_writes", "ledger"}
-FOR_TYPES_ONLY = {"types_boto3_dynamodb", "types_boto3_lambda", "types_boto3_sqs"}
+def test_the_core_counts_as_exactly_as_dynamodb_does() -> None:
+    """It has the limits and the prefix of its own, for it can't import them."""
+    assert (EXACT.prec, EXACT.Emin, EXACT.Emax) == (DYNAMODB_EXACT.prec, DYNAMODB_EXACT.Emin, DYNAMODB_EXACT.Emax)
+    assert EXACT.traps == DYNAMODB_EXACT.traps
+    assert EXACT.rounding == DYNAMODB_EXACT.rounding
+
+
+def test_the_core_reserves_the_librarys_attributes() -> None:
+    assert RESERVED_PREFIX == PREFIX
 
 
 def test_the_dependencies_layer_names_what_is_imported_and_no_more() -> None:
-    paths = [*LIBRARY.rglob("*.py"), *LEDGER.glob("*.py"), *(PROJECT / "functions").glob("*/app.py")]
-    used = set().union(*map(imported, paths)) - OURS - FOR_TYPES_ONLY - sys.stdlib_module_names
+    paths = [path for folder in LIBRARIES.values() for path in modules(folder)] + FUNCTIONS
+    used = set().union(*map(packages, paths)) - LIBRARIES.keys()
     asked_for = (PROJECT / "layers" / "dependencies" / "requirements.in").read_text().splitlines()
     names = {line.partition("==")[0].replace("-", "_") for line in asked_for if not line.startswith("#")}
     assert used - {"botocore"} == names  # botocore comes with boto3, in the version that boto3 was made for

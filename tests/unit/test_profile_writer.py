@@ -222,9 +222,7 @@ def test_a_hundred_entries_of_a_map_are_one_request(stubbed_dynamodb: Stubbed, s
 
 
 def entries_of(body: str, sent_at: datetime) -> list[MapEntry]:
-    message = message_from_record(record(body, sent_at=sent_at))
-    message.content = decode(body)
-    return map_entries(message)
+    return map_entries(decode(body), sent_at)
 
 
 def test_entries_are_set_and_removed_as_of_the_messages_time() -> None:

@@ -1,4 +1,4 @@
-"""The rules: every decision and its reason, and what holds after any sequence of messages."""
+"""The rule of each transaction type: every decision and its reason, and what holds after any sequence of messages."""
 
 import itertools
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -17,8 +17,7 @@ from ledger.core.money import normalized
 from ledger.core.refusals import UnknownAccount
 from ledger.core.transaction_types import ChargeInterest, Transaction, Transfer
 from ledger.core.transaction_types.base import TransactionMessage
-from ledger.tables import account_from_item, account_item
-from tests.support.rules import Decided, decide
+from tests.support.rules import Decided, decide, fits_dynamodb
 from tests.support.samples import ALICE, BOB, CLOSED, closing, interest, limit, opening, payment, transfer
 from tests.support.strategies import exact_numbers, exact_rates, messages_of
 
@@ -273,11 +272,6 @@ def test_any_debts_interest_is_what_a_thousand_digits_make_of_it(number: Decimal
         assert (decision.reason, decision.amount) == (RejectionReason.BALANCE_OUT_OF_RANGE, 0)
 
 
-@pytest.mark.parametrize("account", [ALICE, CLOSED], ids=["open", "closed"])
-def test_an_item_gives_its_account_back(account: Account) -> None:
-    assert account_from_item(account_item(account)) == account
-
-
 def decisions(messages: Sequence[TransactionMessage]) -> list[tuple[Decided, ...]]:
     """For each message, in order, from the accounts' openings on."""
     accounts: dict[str, Account] = {}
@@ -387,23 +381,3 @@ def test_a_closed_account_stays_as_it_is(messages: list[TransactionMessage]) -> 
     for story in stories(messages):
         closed = [decision.account for decision in story if decision.account.status is AccountStatus.CLOSED]
         assert len({replace(account, version=0) for account in closed}) <= 1
-
-
-def fits_dynamodb(number: Fraction) -> bool:
-    """Whether 38 digits hold it, up to 9.9E+125."""
-    wide = Context(prec=1000)
-    exact = wide.normalize(wide.divide(Decimal(number.numerator), Decimal(number.denominator)))
-    return len(exact.as_tuple().digits) <= EXACT.prec and (not exact or exact.adjusted() <= EXACT.Emax)
-
-
-@given(exact_numbers(), exact_numbers())
-@example(Decimal("1e37"), Decimal("0.1"))
-@example(Decimal("1e36"), Decimal("0.1"))
-@example(Decimal("9e125"), Decimal("1e125"))
-@example(Decimal("9.9e125"), Decimal("-9.9e125"))
-def test_a_balance_is_out_of_range_exactly_when_dynamodb_could_not_hold_it(balance: Decimal, amount: Decimal) -> None:
-    account = replace(ALICE, balance=balance, overdraft_limit=Decimal("-9.99e125"))
-    [decision] = decide(payment(str(amount)), account)
-    assert (decision.reason is RejectionReason.BALANCE_OUT_OF_RANGE) == (
-        not fits_dynamodb(Fraction(balance) + Fraction(amount))
-    )

@@ -1,0 +1,225 @@
+"""A transaction that is decided from an earlier journal entry, with a type that only these tests have: a reversal."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conditional_writes import Deadline, Key, Put
+from conditional_writes.items import to_dynamodb
+from ledger.batch_poster import BatchPoster, TransactionsMessage
+from ledger.core import transaction_types
+from ledger.core.accounts import Account
+from ledger.core.decisions import Decision, moved
+from ledger.core.decoding import Id
+from ledger.core.journal import JournalEntry, Outcome
+from ledger.core.money import normalized
+from ledger.core.refusals import NotYet, ReasonCode
+from ledger.core.replay import OtherSide, mismatches
+from ledger.core.transaction_types.base import AccountMessage, Context, EntryId, TransactionMessage
+from ledger.tables import LedgerTables, account_from_item, account_item, entry_from_item, entry_item
+from tests.support.samples import ALICE, NOW, opening, payment
+from tests.support.strategies import messages_of
+from tests.unit.stubs import Stubbed
+from workers.queue_messages import Again, Disposition, Done, QueueMessage
+
+TABLES = LedgerTables("accounts", "journal")
+NOBODY: Any = None
+POSTER = BatchPoster(NOBODY, TABLES)
+
+
+class NothingToReverse(NotYet):
+    code = ReasonCode.UNKNOWN_ACCOUNT  # the product has no code for it
+
+
+class Reversal(AccountMessage, frozen=True, tag="reversal"):
+    """Takes back what an earlier transaction moved, whatever it was."""
+
+    reversed_transaction_id: Id
+
+    @property
+    def referred_entries(self) -> tuple[EntryId, ...]:
+        return (EntryId(self.account_id, self.reversed_transaction_id),)
+
+    def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
+        [account], [referred] = accounts, self.referred_entries
+        entry = context.entry(referred, NothingToReverse(f"no transaction {referred.transaction_id!r} yet"))
+        return (moved(account, normalized(entry.outcome.amount.copy_negate())),)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def reversals() -> Iterator[None]:
+    """For Hypothesis' sake once, not for each example: as if the registry had a line more."""
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setitem(transaction_types.TRANSACTION_TYPES, "reversal", Reversal)
+        patching.setitem(transaction_types._decoders, "reversal", msgspec.json.Decoder(Reversal))
+        yield
+
+
+def reversal(reversed_transaction_id: str = "t-1", transaction_id: str = "r-1") -> Reversal:
+    return Reversal(transaction_id=transaction_id, account_id="alice", reversed_transaction_id=reversed_transaction_id)
+
+
+def entry_of(transaction: TransactionMessage, amount: str = "-30") -> JournalEntry:
+    outcome = Outcome("POSTED", None, Decimal(amount), Decimal(70), 8, NOW)
+    return JournalEntry("alice", transaction.transaction_id, transaction.canonical_payload(), "hash", outcome)
+
+
+def test_it_is_decided_from_the_entry_in_its_context() -> None:
+    entry = entry_of(payment(-30))
+    context = Context({EntryId("alice", "t-1"): entry})
+    assert reversal().decide([ALICE], context) == (Decision(Decimal(30), Decimal(130)),)
+
+
+@pytest.mark.parametrize("entries", [{}, {EntryId("alice", "t-1"): None}], ids=["not read", "not there"])
+def test_it_is_not_decided_while_the_entry_is_absent(entries: Mapping[EntryId, JournalEntry | None]) -> None:
+    with pytest.raises(NothingToReverse, match=r"^no transaction 't-1' yet$"):
+        reversal().decide([ALICE], Context(entries))
+
+
+def test_a_type_that_refers_to_nothing_has_no_context() -> None:
+    assert payment().referred_entries == ()
+
+
+def test_a_registered_type_is_decoded_and_comes_back_from_its_payload() -> None:
+    body = msgspec.json.encode(reversal()).decode()
+    assert transaction_types.decode(body) == reversal()
+    assert transaction_types.from_payload(reversal().canonical_payload()) == reversal()
+
+
+def message_of(transaction: TransactionMessage, receive_count: int = 1) -> TransactionsMessage:
+    sent_at = datetime(2026, 1, 31, tzinfo=UTC)
+    return QueueMessage("m-1", "receipt-1", "{}", receive_count, sent_at, {}, content=transaction)
+
+
+def planned(messages: Sequence[TransactionsMessage], items: Mapping[Key, Any]) -> Any:
+    """From all the items that these messages need."""
+    return POSTER._plan(messages, {key: items.get(key) for key in POSTER._keys(messages)}, NOW)
+
+
+def dispositions(transactions: Iterable[TransactionMessage], items: Mapping[Key, Any]) -> list[Disposition]:
+    plan = planned(list(map(message_of, transactions)), items)
+    return list(plan.result.dispositions.values())
+
+
+def outcome_of(disposition: Disposition | None) -> Outcome:
+    assert isinstance(disposition, Done)
+    assert isinstance(disposition.outcome, Outcome)
+    return disposition.outcome
+
+
+ALICES = {TABLES.account_key("alice"): account_item(ALICE)}
+PAID = {TABLES.entry_key(EntryId("alice", "t-1")): entry_item(entry_of(payment(-30)))}
+
+
+def test_a_plan_decides_it_from_the_entry_in_the_table() -> None:
+    [reversed_] = dispositions([reversal()], ALICES | PAID)
+    assert (outcome_of(reversed_).amount, outcome_of(reversed_).balance_after) == (30, 130)
+
+
+def test_a_plan_decides_it_from_an_entry_of_the_same_batch() -> None:
+    paid, reversed_ = dispositions([payment(-30), reversal()], ALICES)
+    assert (outcome_of(paid).balance_after, outcome_of(reversed_).balance_after) == (70, 100)
+
+
+def test_it_goes_back_to_the_queue_while_the_entry_is_absent_and_holds_up_no_other() -> None:
+    early, paid = dispositions([reversal(), payment(-30)], ALICES)
+    assert early == Again(NothingToReverse.code, "no transaction 't-1' yet", delay_seconds=2)
+    assert outcome_of(paid).balance_after == 70
+    plan = planned([message_of(reversal())], ALICES)
+    assert not plan.writes
+
+
+def test_a_repetition_is_replayed() -> None:
+    first, repeated = dispositions([reversal(), reversal()], ALICES | PAID)
+    assert [outcome_of(first).replayed, outcome_of(repeated).replayed] == [False, True]
+
+
+def test_the_entry_is_read_with_the_accounts_at_the_first_delivery(stubbed_dynamodb: Stubbed) -> None:
+    found = {key.table: [to_dynamodb(item)] for key, item in (ALICES | PAID).items()}
+    stubbed_dynamodb.answers("batch_get_item", {"Responses": found, "UnprocessedKeys": {}})
+    stubbed_dynamodb.answers("transact_write_items")
+    message = message_of(reversal())
+    BatchPoster(stubbed_dynamodb.client, TABLES).post([message], Deadline.after(60))
+    asked = stubbed_dynamodb.parameters[0]["RequestItems"]
+    assert [key["transaction_id"]["S"] for key in asked["journal"]["Keys"]] == ["t-1"]
+    assert outcome_of(message.disposition).balance_after == 130
+
+
+def written(transactions: Sequence[TransactionMessage]) -> dict[Key, Any]:
+    """The tables after these transactions, each in a commit of its own, from nothing. Its own entries were read."""
+    items: dict[Key, Any] = {}
+    for transaction in transactions:
+        for each in planned([message_of(transaction, receive_count=2)], items).writes:
+            items[each.key] = each.item if isinstance(each, Put) else (items[each.key] or {}) | each.values
+    return items
+
+
+def journal_of(items: Mapping[Key, Any], account_id: str = "alice") -> list[JournalEntry]:
+    entries = [entry_from_item(item) for key, item in items.items() if item and key.table == "journal"]
+    return [entry for entry in entries if entry.account_id == account_id]
+
+
+def account_of(items: Mapping[Key, Any], account_id: str = "alice") -> Account:
+    return account_from_item(items[TABLES.account_key(account_id)])
+
+
+def found_by_replay(items: Mapping[Key, Any], entries: Sequence[JournalEntry], account_id: str = "alice") -> list[str]:
+    other_sides = {
+        entry.transaction_id: OtherSide(account_of(items, entry.account_id), entry)
+        for other in {"alice", "bob"} - {account_id}
+        for entry in journal_of(items, other)
+    }
+    found = mismatches(account_of(items, account_id), entries, other_sides)
+    return [mismatch.what for mismatch in found]
+
+
+REVERSED = [opening("-100"), payment(-30), reversal(), reversal("r-1", "r-2")]
+
+
+def test_the_journal_replay_finds_nothing_wrong() -> None:
+    items = written(REVERSED)
+    assert account_of(items).version == 4
+    assert found_by_replay(items, journal_of(items)) == []
+
+
+@pytest.mark.parametrize("transaction_id", ["t-1", "r-1"])
+def test_the_journal_replay_finds_an_entry_that_was_changed(transaction_id: str) -> None:
+    items = written(REVERSED)
+    entries = [
+        msgspec.structs.replace(entry, outcome=msgspec.structs.replace(entry.outcome, amount=Decimal(7)))
+        if entry.transaction_id == transaction_id
+        else entry
+        for entry in journal_of(items)
+    ]
+    assert set(found_by_replay(items, entries)) == {"wrong decision"}
+
+
+BOTH = st.sampled_from(["alice", "bob"])
+TRANSACTIONS = st.lists(messages_of(BOTH, st.sampled_from([f"t-{number}" for number in range(8)])), max_size=20).map(
+    lambda transactions: [*(opening("-1000", account_id=name) for name in ("alice", "bob")), *transactions]
+)
+
+
+@given(TRANSACTIONS)
+def test_whatever_it_refers_to_the_journal_replay_decides_alike(transactions: list[TransactionMessage]) -> None:
+    items = written(transactions)
+    for name in ("alice", "bob"):
+        assert found_by_replay(items, journal_of(items, name), name) == []
+
+
+def test_a_registered_type_is_among_the_messages_that_properties_are_tried_with() -> None:
+    types: set[str] = set()
+
+    @given(messages_of(st.sampled_from(["alice", "bob"]), st.sampled_from(["t-1", "t-2"])))
+    def collect(transaction: TransactionMessage) -> None:
+        types.add(type(transaction).__name__)
+
+    collect()
+    assert types == {each.__name__ for each in transaction_types.TRANSACTION_TYPES.values()}
+    assert "Reversal" in types

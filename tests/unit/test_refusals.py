@@ -1,0 +1,75 @@
+"""Reason codes, and the refusals that carry them."""
+
+import ast
+import inspect
+from itertools import pairwise
+
+import pytest
+
+from ledger.core import refusals
+from ledger.core.refusals import InvalidMessage, NotYet, PayloadChanged, ReasonCode, Refusal, UnknownAccount
+from ledger.dispositions import disposition_of
+from tools.local_aws.functions import record
+from workers.queue_messages import Again, Dead, message_from_record
+from workers.redelivery import growing_delay_seconds
+
+
+def docstrings() -> dict[str, str]:
+    """Of the members: the text that follows each."""
+    tree = ast.parse(inspect.getsource(refusals))
+    [codes] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "ReasonCode"]
+    found = {}
+    for member, following in pairwise([*codes.body, ast.Pass()]):
+        match member, following:
+            case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = text
+    return found
+
+
+@pytest.mark.parametrize("code", ReasonCode)
+def test_each_reason_code_says_what_it_means(code: ReasonCode) -> None:
+    assert docstrings()[code.name].strip()
+
+
+@pytest.mark.parametrize("code", ReasonCode)
+def test_a_reason_code_is_spelled_as_it_is_named(code: ReasonCode) -> None:
+    """A metric's dimension and a message attribute have it: no character that one of them refuses."""
+    assert code == code.name
+    assert code.replace("_", "").isalpha()
+    assert code.isascii()
+
+
+def subclasses(kind: type) -> list[type]:
+    return [each for direct in kind.__subclasses__() for each in (direct, *subclasses(direct))]
+
+
+def test_each_refusal_has_a_code() -> None:
+    found = [each for each in subclasses(Refusal) + subclasses(NotYet) if each.__module__ == refusals.__name__]
+    assert {each.__name__: each.code for each in found} == {  # type: ignore[attr-defined]
+        "InvalidMessage": ReasonCode.INVALID_MESSAGE,
+        "PayloadChanged": ReasonCode.PAYLOAD_CHANGED,
+        "UnknownAccount": ReasonCode.UNKNOWN_ACCOUNT,
+    }
+
+
+def test_an_invalid_messages_sentence_is_cut() -> None:
+    assert str(InvalidMessage("x" * 300)) == "x" * 300
+    assert str(InvalidMessage("x" * 301)) == "x" * 300 + "…"
+
+
+@pytest.mark.parametrize("error", [InvalidMessage("no amount"), PayloadChanged("another amount")], ids=repr)
+def test_a_refused_message_is_dead_with_its_code_at_the_first_delivery(error: Refusal) -> None:
+    assert disposition_of(message_from_record(record("x")), error) == Dead(error.code, str(error))
+
+
+@pytest.mark.parametrize("receive_count", [1, 2, 6])
+def test_what_may_still_come_is_waited_for(receive_count: int) -> None:
+    error = UnknownAccount("no account 'alice' has been opened")
+    waiting = Again(ReasonCode.UNKNOWN_ACCOUNT, str(error), delay_seconds=growing_delay_seconds(receive_count))
+    assert disposition_of(message_from_record(record("x", receive_count)), error) == waiting
+
+
+@pytest.mark.parametrize(("error", "reason"), [(KeyError("balance"), "'balance'"), (TimeoutError(), "TimeoutError()")])
+def test_any_other_error_comes_again_after_the_visibility_timeout_with_a_reason(error: Exception, reason: str) -> None:
+    expected = Again(ReasonCode.RETRIES_EXHAUSTED, reason, delay_seconds=None, error=error)
+    assert disposition_of(message_from_record(record("x")), error) == expected

@@ -1,0 +1,42 @@
+"""Accounts and journal entries come back from their items as they were."""
+
+from decimal import Decimal
+
+import pytest
+
+from conditional_writes import key
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from ledger.core.accounts import Account
+from ledger.core.decisions import Decision, RejectionReason, Status
+from ledger.core.journal import JournalEntry, Outcome, outcome_of
+from ledger.core.transaction_types.base import EntryId
+from ledger.tables import LedgerTables, account_from_item, account_item, entry_from_item, entry_item
+from tests.support.samples import ALICE, CLOSED, NOW, payment
+
+POSTED = outcome_of(Decision(Decimal("-12.5"), Decimal("87.5")), 8, NOW)
+REJECTED = outcome_of(Decision(Decimal(0), Decimal("1E+2"), RejectionReason.OVERDRAFT_LIMIT), 8, NOW)
+
+
+@pytest.mark.parametrize("account", [ALICE, CLOSED], ids=["open", "closed"])
+def test_an_item_gives_its_account_back(account: Account) -> None:
+    assert account_from_item(account_item(account)) == account
+    assert account_from_item(from_dynamodb(to_dynamodb(account_item(account)))) == account
+
+
+@pytest.mark.parametrize("outcome", [POSTED, REJECTED], ids=["posted", "rejected"])
+def test_an_item_gives_its_journal_entry_back(outcome: Outcome) -> None:
+    entry = JournalEntry("alice", "t-1", payment("-12.5").canonical_payload(), "hash", outcome)
+    assert entry_from_item(entry_item(entry)) == entry
+    assert entry_from_item(from_dynamodb(to_dynamodb(entry_item(entry)))) == entry
+
+
+def test_only_a_rejections_entry_has_a_reason() -> None:
+    posted, rejected = (entry_item(JournalEntry("alice", "t-1", {}, "hash", each)) for each in (POSTED, REJECTED))
+    assert (posted["status"], "reason" in posted) == (Status.POSTED, False)
+    assert (rejected["status"], rejected["reason"]) == (Status.REJECTED, "OVERDRAFT_LIMIT")
+
+
+def test_an_entrys_key_is_its_account_and_its_transaction() -> None:
+    tables = LedgerTables("accounts", "journal")
+    assert tables.account_key("alice") == key("accounts", account_id="alice")
+    assert tables.entry_key(EntryId("alice", "t-1")) == key("journal", account_id="alice", transaction_id="t-1")
