@@ -73,7 +73,7 @@ def _inject(scenario: Scenario, say: Callable[[str], object], firsts: int | None
 def _one_call_at_a_time() -> Iterator[None]:
     """Or it were chance which call has which number, and which are made still when one has failed."""
     with contextlib.ExitStack() as patched:
-        for module in ("posting", "upserting", "reconciling"):
+        for module in ("batch_poster", "profile_writer", "reconciler"):
             patched.enter_context(mock.patch(f"ledger.{module}.ThreadPoolExecutor", _OneAfterAnother))
         yield
 

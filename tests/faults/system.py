@@ -248,7 +248,7 @@ class System:
 
         faults = Faults(injection.fault, injection.at)
         with contextlib.ExitStack() as held:
-            for module in ("posting", "upserting", "reconciling"):
+            for module in ("batch_poster", "profile_writer", "reconciler"):
                 held.enter_context(mock.patch(f"ledger.{module}.ThreadPoolExecutor", one_worker))
             held.enter_context(mock.patch("time.sleep"))
             held.enter_context(faults.on(*clients))

@@ -18,9 +18,8 @@ from conditional_writes import Deadline, DeadlinePassed, Key, Observed, Put, Upd
 from conditional_writes.items import to_dynamodb
 from conditional_writes.requests import as_request
 from ledger.batch_poster import BatchPoster, TransactionsMessage, grouped_by_account
-from ledger.core.journal import Outcome
+from ledger.core.journal import EntryId, Outcome
 from ledger.core.refusals import ReasonCode
-from ledger.core.journal import EntryId
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.tables import LedgerTables, account_item
 from tests.support.samples import (
@@ -175,8 +174,8 @@ def test_a_transfer_is_four_writes_in_one_commit() -> None:
     items, [plan] = played([transfer(30)], ALICE_AND_BOB)
     assert [(each.key.table, type(each).__name__) for each in plan.writes] == [
         ("accounts", "Update"),
-        ("journal", "Put"),
         ("accounts", "Update"),
+        ("journal", "Put"),
         ("journal", "Put"),
     ]
     alice, bob = entry_of(items, "alice"), entry_of(items, "bob")

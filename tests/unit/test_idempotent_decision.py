@@ -9,9 +9,8 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from ledger.core.decisions import Decision, RejectionReason
-from ledger.core.journal import JournalEntry, Outcome, outcome_of
+from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of
 from ledger.core.refusals import PayloadChanged, UnknownAccount
-from ledger.core.journal import EntryId
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.idempotent_decision import _CONFIG, Decided, decide_once
 from tests.support.samples import NOW, payment
@@ -44,25 +43,25 @@ def recorded(decided: Decided, request: dict[str, Any] = REQUEST) -> JournalEntr
 @pytest.mark.parametrize("outcome", [POSTED, REJECTED], ids=["posted", "rejected"])
 def test_without_an_entry_the_transaction_is_decided_and_has_a_hash_to_record(outcome: Outcome) -> None:
     decide = Deciding(outcome)
-    decided = decide_once(ENTRY_ID, REQUEST, None, decide)
+    decided = decide_once(REQUEST, None, decide)
     assert (decided.outcome, decide.times) == (outcome, 1)
     assert decided.payload_hash
 
 
 @pytest.mark.parametrize("outcome", [POSTED, REJECTED], ids=["posted", "rejected"])
 def test_with_its_entry_the_first_outcome_is_replayed_and_nothing_decided_or_recorded(outcome: Outcome) -> None:
-    entry = recorded(decide_once(ENTRY_ID, REQUEST, None, Deciding(outcome)))
+    entry = recorded(decide_once(REQUEST, None, Deciding(outcome)))
     decide = Deciding(AssertionError("decided again"))
-    assert decide_once(ENTRY_ID, REQUEST, entry, decide) == (replace(outcome, replayed=True), None)
+    assert decide_once(REQUEST, entry, decide) == (replace(outcome, replayed=True), None)
     assert decide.times == 0
 
 
 def test_another_payload_is_refused_and_the_sentence_names_the_fields() -> None:
-    entry = recorded(decide_once(ENTRY_ID, REQUEST, None, Deciding(POSTED)))
+    entry = recorded(decide_once(REQUEST, None, Deciding(POSTED)))
     decide = Deciding(POSTED)
     changed = payment(6, currency="EUR").canonical_payload()
     with pytest.raises(PayloadChanged) as caught:
-        decide_once(ENTRY_ID, changed, entry, decide)
+        decide_once(changed, entry, decide)
     assert str(caught.value) == "transaction_id: 't-1' was used before on account 'alice' with another amount, currency"
     assert caught.value.__suppress_context__
     assert decide.times == 0
@@ -71,22 +70,21 @@ def test_another_payload_is_refused_and_the_sentence_names_the_fields() -> None:
 def test_an_error_of_the_decision_passes_through() -> None:
     error = UnknownAccount("account_id: no account 'alice' has been opened")
     with pytest.raises(UnknownAccount) as caught:
-        decide_once(ENTRY_ID, REQUEST, None, Deciding(error))
+        decide_once(REQUEST, None, Deciding(error))
     assert caught.value is error
 
 
 @given(any_message())
 def test_the_hash_is_of_the_canonical_payload_alone(message: TransactionMessage) -> None:
-    """Whichever side's entry is read, it is the same."""
     request = message.canonical_payload()
-    hashes = {decide_once(entry_id, request, None, Deciding(POSTED)).payload_hash for entry_id in message.entry_ids}
+    hashes = {decide_once(request, None, Deciding(outcome)).payload_hash for outcome in (POSTED, REJECTED)}
     assert len(hashes) == 1
     other = request | {"transaction_id": f"{message.transaction_id}x"}
-    assert decide_once(message.entry_ids[0], other, None, Deciding(POSTED)).payload_hash not in hashes
+    assert decide_once(other, None, Deciding(POSTED)).payload_hash not in hashes
 
 
 @given(any_message())
-def test_powertools_key_of_a_message_is_its_first_account_and_its_transaction_id(message: TransactionMessage) -> None:
-    data = {"key": message.entry_ids[0], "payload": message.canonical_payload()}
-    assert jmespath.search(_CONFIG.event_key_jmespath, data) == (message.account_ids[0], message.transaction_id)
-    assert jmespath.search(_CONFIG.payload_validation_jmespath, data) == message.canonical_payload()
+def test_powertools_finds_a_key_and_a_payload_in_every_message(message: TransactionMessage) -> None:
+    request = message.canonical_payload()
+    assert jmespath.search(_CONFIG.event_key_jmespath, request) == message.transaction_id
+    assert jmespath.search(_CONFIG.payload_validation_jmespath, request) == request
