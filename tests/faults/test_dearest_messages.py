@@ -111,7 +111,7 @@ def test_one_that_does_not_fit_has_the_others_of_its_profile_sent_again_each_by_
         for n in range(BATCH - 1)
     ]
     unfit = {"account_id": "alice", "path": ["level 0", "size"], "entries": {"x": 1}}
-    assert cost_of(function, [*updates, unfit]) == Cost({"UpdateItem": 75, "SendMessageBatch": 1}, 3_780)
+    assert cost_of(function, [*updates, unfit]) == Cost({"UpdateItem": 75, "SendMessageBatch": 1}, 3_785)
 
 
 @pytest.mark.usefixtures("new_process")
