@@ -5,14 +5,23 @@ PORT ?= 4566
 PYTHON ?= python3.13
 PIP = -m pip --disable-pip-version-check install --quiet --require-virtualenv
 
-.PHONY: demo test build up down bench soak mutations check lock clean
+.PHONY: demo test test-all build up down bench soak mutations check lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
 	@.venv/bin/python -m tools.local_aws.demo --port $(PORT)
 
+# Each of the WORKERS starts engines of its own.
+WORKERS ?= 2
+PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadgroup
+
+# A sample of the runs that try everything: minutes. The same each time.
 test: setup
-	.venv/bin/python -m pytest
+	$(PYTEST)
+
+# Every test, and every case of it.
+test-all: setup
+	$(PYTEST) --all
 
 # Lambda mounts layers read-only, so it would compile every module again at each cold start: half of its time.
 build: .venv-tools/made
@@ -28,15 +37,13 @@ down:
 bench: setup
 	@.venv/bin/python -m benchmarks
 
-# What takes longer than a test should: properties with other examples, and more of them; every pair of faults; the whole
-# system at random for SOAK_SECONDS, on each engine; and the deployed stack with its functions killed, whose report is in
-# .cache/soak.
+# What has no end: properties with other examples, and more of them; the whole system at random for SOAK_SECONDS, on each
+# engine; and the deployed stack with its functions killed, whose report is in .cache/soak.
 SOAK_SECONDS ?= 600
 SOAK_MESSAGES ?= 20000
 
 soak: setup
-	@.venv/bin/python -m pytest --hypothesis-profile=searching --timeout=1800 tests/unit tests/faults/test_hostile_input.py
-	@.venv/bin/python -m pytest -m exhaustive tests/faults
+	@.venv/bin/python -m pytest --hypothesis-profile=searching --timeout=1800 tests/unit tests/checkers tests/faults/test_hostile_input.py
 	@TELLER_SOAK_SECONDS=$(SOAK_SECONDS) .venv/bin/python -m pytest tests/faults/test_machine.py
 	@.venv/bin/python -m tests.soak --messages $(SOAK_MESSAGES)
 

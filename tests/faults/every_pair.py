@@ -3,13 +3,14 @@
 import contextlib
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Self
 from unittest import mock
 
 from tests.faults.every_call import MANY, NotInjected, injections, violations
 from tests.faults.scenarios import Scenario
 from tests.support.faults import FaultsAt, scenario_after_scenario
+from tests.support.reporting import Say
 
 SEED = 20_261_121
 
@@ -33,7 +34,7 @@ class Tally:
         )
 
 
-def inject_every_pair(scenario: Scenario, say: Callable[[str], object]) -> Tally:
+def inject_every_pair(scenario: Scenario, say: Say) -> Tally:
     """Says how far it has come after each of the first faults."""
     return _inject(scenario, say, firsts=None, seconds=None)
 
@@ -43,7 +44,7 @@ def inject_some_pairs(scenario: Scenario, firsts: int, seconds: int) -> Tally:
     return _inject(scenario, lambda progress: None, firsts, seconds)
 
 
-def _inject(scenario: Scenario, say: Callable[[str], object], firsts: int | None, seconds: int | None) -> Tally:
+def _inject(scenario: Scenario, say: Say, firsts: int | None, seconds: int | None) -> Tally:
     choose = random.Random(SEED)
 
     def some[Injection](injections: list[Injection], number: int | None) -> list[Injection]:

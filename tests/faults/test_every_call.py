@@ -8,6 +8,7 @@ import pytest
 
 from tests.faults.every_call import inject_every_fault
 from tests.faults.scenarios.posting import Posting
+from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
 TRANSFER = {"type": "transfer", "from_account_id": "carol", "to_account_id": "dave"}
@@ -39,9 +40,9 @@ DEAD = [json.dumps(BATCH[7]), *map(json.dumps, BATCH[16:19]), "not JSON"]
 @pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
 @pytest.mark.parametrize("competing", ["nobody", "a worker with the same batch"])
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
-    ministack: Endpoint, dynamodb: Endpoint, competing: str, capsys: pytest.CaptureFixture[str]
+    ministack: Endpoint, dynamodb: Endpoint, competing: str, say: Say, every_case: bool
 ) -> None:
     scenario = Posting(ministack, dynamodb, BATCH, DEAD, competing_worker=competing != "nobody")
-    expected = inject_every_fault(scenario, capsys)
+    expected = inject_every_fault(scenario, say, every_case=every_case)
     results = Counter(reason or status for status, reason, *_ in expected.values())
     assert results == {"POSTED": 10, "OVERDRAFT_LIMIT": 4, "BALANCE_NOT_ZERO": 1}  # a transfer has two entries

@@ -4,6 +4,7 @@ import pytest
 
 from tests.faults.every_call import inject_every_fault
 from tests.faults.scenarios.interest import Charging
+from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
 BALANCES = {"anna": -100, "ben": -200, "cleo": 50, "dora": -300, "emil": -400, "finn": -500, "gina": 75}
@@ -12,11 +13,11 @@ BALANCES = {"anna": -100, "ben": -200, "cleo": 50, "dora": -300, "emil": -400, "
 @pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
 @pytest.mark.parametrize("between", ["posted at the end", "posted before it is run again"])
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
-    ministack: Endpoint, dynamodb: Endpoint, between: str, capsys: pytest.CaptureFixture[str]
+    ministack: Endpoint, dynamodb: Endpoint, between: str, say: Say, every_case: bool
 ) -> None:
     in_between = between == "posted before it is run again"
     scenario = Charging(ministack, dynamodb, BALANCES, accounts_per_step=3, posted_in_between=in_between)
-    balances = inject_every_fault(scenario, capsys)
+    balances = inject_every_fault(scenario, say, every_case=every_case)
     thousandths = {name: -balance for name, balance in BALANCES.items() if balance < 0}
     assert {name: 1000 * (BALANCES[name] - balance) for name, balance in balances.items()} == {
         name: thousandths.get(name, 0) for name in BALANCES

@@ -8,6 +8,7 @@ import pytest
 
 from tests.faults.every_call import inject_every_fault
 from tests.faults.scenarios.profiles import Upserting, update
+from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
 # Whether a name is an entry's or a map's is up to who comes first, which a fault may change: those are there before.
@@ -57,10 +58,10 @@ COMPETING: dict[str, Sequence[Any]] = {
 @pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
 @pytest.mark.parametrize("competing", COMPETING)
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
-    ministack: Endpoint, dynamodb: Endpoint, competing: str, capsys: pytest.CaptureFixture[str]
+    ministack: Endpoint, dynamodb: Endpoint, competing: str, say: Say, every_case: bool
 ) -> None:
     scenario = Upserting(ministack, dynamodb, THERE, BATCH, DEAD, competing=COMPETING[competing])
-    profiles = inject_every_fault(scenario, capsys)
+    profiles = inject_every_fault(scenario, say, every_case=every_case)
     assert profiles["bob"]["limits"]["atm"] == 50
     assert profiles["dave"]["contact"]["phone"] == "2"
     assert len(profiles["carol"]["sessions"]["phone"]) == 140

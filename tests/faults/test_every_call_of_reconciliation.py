@@ -6,6 +6,7 @@ import pytest
 
 from tests.faults.every_call import inject_every_fault
 from tests.faults.scenarios.reconciliation import Reconciling
+from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
 OPEN = {"type": "open_account", "transaction_id": "open", "currency": "EUR", "overdraft_limit": -100}
@@ -20,7 +21,7 @@ BOOKS: list[Any] = [
 
 @pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
-    ministack: Endpoint, dynamodb: Endpoint, capsys: pytest.CaptureFixture[str]
+    ministack: Endpoint, dynamodb: Endpoint, say: Say, every_case: bool
 ) -> None:
     scenario = Reconciling(ministack, dynamodb, BOOKS, accounts=len(NAMES), accounts_per_step=2)
-    assert len(inject_every_fault(scenario, capsys)) == 2  # the lock, and the report
+    assert len(inject_every_fault(scenario, say, every_case=every_case)) == 2  # the lock, and the report

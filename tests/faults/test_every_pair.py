@@ -1,6 +1,6 @@
 """Two faults in one scenario, at any two of its AWS calls: some of the pairs, or all if asked for.
 
-The batches are small ones, of what the larger ones have in kind. All pairs take minutes: `pytest -m exhaustive`.
+The batches are small ones, of what the larger ones have in kind. All pairs take minutes: `make test-all`.
 """
 
 import json
@@ -15,6 +15,7 @@ from tests.faults.scenarios.interest import Charging
 from tests.faults.scenarios.posting import Posting
 from tests.faults.scenarios.profiles import Upserting, update
 from tests.faults.scenarios.reconciliation import Reconciling
+from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
 OPEN = {"type": "open_account", "transaction_id": "open", "currency": "EUR", "overdraft_limit": -10}
@@ -87,12 +88,8 @@ def test_pairs_of_faults_leave_what_no_fault_leaves(
 @pytest.mark.filterwarnings("ignore:No application metrics")
 @each_function
 def test_every_pair_of_faults_leaves_what_no_fault_leaves(
-    ministack: Endpoint, function: Callable[[Endpoint], Scenario], capsys: pytest.CaptureFixture[str]
+    ministack: Endpoint, function: Callable[[Endpoint], Scenario], say: Say
 ) -> None:
-    def say(progress: str) -> None:
-        with capsys.disabled():
-            print(f"{function.__name__}: {progress}", flush=True)
-
     tally = inject_every_pair(function(ministack), say)
     assert not tally.violations, "\n".join(tally.violations)
     assert not tally.not_injected, "\n".join(tally.not_injected)

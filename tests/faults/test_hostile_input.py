@@ -36,6 +36,7 @@ from tests.faults.hostile import (
     no_scheduled_events,
 )
 from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
+from tests.support.reporting import Say
 from tools.local_aws.functions import (
     Context,
     charge_overdraft_interest,
@@ -175,7 +176,7 @@ def is_of_others(body: str, example: int) -> bool:
 
 
 def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lost(
-    ministack: Endpoint, capsys: pytest.CaptureFixture[str]
+    ministack: Endpoint, say: Say
 ) -> None:
     tables = create_tables(ministack, f"hostile-{next(_numbers)}")
     function = process_transactions(ministack, tables)
@@ -221,12 +222,11 @@ def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lo
     try_batch()
     assert not violations(read_books(ministack, tables))
     assert tried.ended.keys() == {"done", "back", "dead"}
-    with capsys.disabled():
-        print(f"\n{tried}")
+    say(str(tried))
 
 
 def test_whatever_updates_are_sent_the_valid_ones_are_in_their_profiles_and_none_is_lost(
-    ministack: Endpoint, capsys: pytest.CaptureFixture[str]
+    ministack: Endpoint, say: Say
 ) -> None:
     table = create_profiles_table(ministack, f"hostile-{next(_numbers)}")
     function = upsert_profiles(ministack, table)
@@ -258,8 +258,7 @@ def test_whatever_updates_are_sent_the_valid_ones_are_in_their_profiles_and_none
 
     try_batch()
     assert tried.ended.keys() == {"done", "dead"}
-    with capsys.disabled():
-        print(f"\n{tried}")
+    say(str(tried))
 
 
 def without(one: dict[str, Any], field: str) -> dict[str, Any]:

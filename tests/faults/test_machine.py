@@ -14,16 +14,16 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.faults.machine import Machine
 from tests.faults.system import System, Tally
+from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
 SEED = int(os.environ.get("TELLER_SEED", "20261121"))
 SOAK_SECONDS = float(os.environ.get("TELLER_SOAK_SECONDS", "0"))
-EXAMPLES, STEPS = 40, 40
+EXAMPLES, SAMPLE, STEPS = 40, 10, 40
 SHRINKING_SECONDS = 600
 """Hypothesis stops after five minutes by itself."""
 
 SETTINGS = settings(
-    max_examples=EXAMPLES,
     stateful_step_count=STEPS,
     deadline=None,
     database=None,
@@ -37,23 +37,22 @@ SETTINGS = settings(
 @pytest.mark.timeout(2 * SOAK_SECONDS + SHRINKING_SECONDS)
 @pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
 def test_all_that_always_holds_does_whatever_happens(
-    ministack: Endpoint, dynamodb: Endpoint, capsys: pytest.CaptureFixture[str]
+    ministack: Endpoint, dynamodb: Endpoint, say: Say, every_case: bool
 ) -> None:
     tally, started, round_seed = Tally(), time.monotonic(), SEED
+    examples = EXAMPLES if every_case or SOAK_SECONDS else SAMPLE
     while True:
-        with capsys.disabled():
-            print(f"\nseed {round_seed}: ", end="", flush=True)
-        run_round(ministack, dynamodb, tally, round_seed)
+        say(f"seed {round_seed} …")
+        run_round(ministack, dynamodb, tally, round_seed, examples)
         seconds = time.monotonic() - started
-        with capsys.disabled():
-            print(f"{seconds:.0f} s, {tally}")
+        say(f"seed {round_seed}: {seconds:.0f} s, {tally}")
         if seconds >= SOAK_SECONDS:
             break
         round_seed = random.SystemRandom().randrange(2**32)
 
 
-def run_round(aws: Endpoint, dynamodb: Endpoint, tally: Tally, round_seed: int) -> None:
+def run_round(aws: Endpoint, dynamodb: Endpoint, tally: Tally, round_seed: int, examples: int) -> None:
     class Teller(Machine):
         make_system = staticmethod(lambda: System(aws, dynamodb, tally))
 
-    run_state_machine_as_test(seed(round_seed)(Teller), settings=SETTINGS)
+    run_state_machine_as_test(seed(round_seed)(Teller), settings=settings(SETTINGS, max_examples=examples))

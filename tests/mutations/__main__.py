@@ -20,6 +20,7 @@ from tools.local_aws.server import PROJECT
 
 OPTIONS = (
     *("-x", "-q", "--tb=no", "-p", "no:cacheprovider"),
+    "--all",
     *("-k", "not dynamodb_local"),  # one engine is enough for what is broken in any
     *("--timeout", "120", "--session-timeout", "300"),  # what is broken may wait for ever
 )

@@ -8,17 +8,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.soak.report import write_report
-from tests.soak.run import Plan, Soaked, soak
+from tests.soak.run import PARAMETERS, Plan, Soaked, soak
 from tests.soak.scheduled_runs import TIMEOUT_SECONDS
 from tests.soak.watch import Sample, StillWaiting
 from tests.support.deployed import RETRY_SETTINGS, Bank
 from tools.local_aws import server, stack
 from tools.local_aws.server import CACHE, LocalAwsError, free_port, running
-
-PARAMETERS = {"MaxReceiveCount": 50, "MaximumConcurrency": 4}
-"""Each death uses up a delivery, and these are many more than the template's six are meant for. Four batches of each
-queue at once is what two cores can start anew all the time: each killed process costs its successor a cold start.
-"""
 
 console = Console(highlight=False)
 

@@ -28,6 +28,11 @@ RUNS_CLAIMS = (
     "at last, with nothing on the way, each overdrawn account was charged, and no other",
 )
 FUNCTIONS = ("process_transactions", "upsert_profiles", *JOBS)
+PARAMETERS = {"MaxReceiveCount": 50, "MaximumConcurrency": 4}
+"""The stack's. Each death uses up a delivery, and these are many more than the template's six are meant for. Four
+batches of each queue at once is what two cores can start anew all the time: each killed process costs its successor a
+cold start.
+"""
 AGAIN_CLAIMS = ("what is sent once more changes nothing",)
 
 

@@ -53,7 +53,9 @@ def module_of(path: Path) -> str:
 
 
 MODULES = {
-    module_of(path): path for folder in ("tools", "benchmarks", "tests") for path in (PROJECT / folder).rglob("*.py")
+    module_of(path): path
+    for folder in ("tools", "benchmarks", "tests")
+    for path in sorted((PROJECT / folder).rglob("*.py"))
 }
 PRODUCT = [*(PROJECT / "layers").rglob("*.py"), *(PROJECT / "functions").rglob("*.py")]
 

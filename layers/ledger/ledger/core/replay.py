@@ -57,12 +57,11 @@ def other_account_id(entry: JournalEntry) -> str | None:
 def mismatches(account: Account, entries: Iterable[JournalEntry], other_sides: OtherSides) -> Iterator[Mismatch]:
     """All that is wrong with the account and its journal. `entries`, in any order, were read after the account."""
     by_version: dict[int, list[JournalEntry]] = defaultdict(list)
-    by_id: dict[EntryId, JournalEntry | None] = {}
     for entry in entries:
-        by_id[entry.entry_id] = entry
         by_version[entry.outcome.account_version].append(entry)
     yield from _wrong_versions(account, by_version)
     replayed: Account | None = None
+    earlier: dict[EntryId, JournalEntry | None] = {}
     for version in range(1, account.version + 1):
         if len(by_version[version]) != 1:
             return  # was reported, and from here on nobody knows what the account was like
@@ -72,8 +71,9 @@ def mismatches(account: Account, entries: Iterable[JournalEntry], other_sides: O
         except (ValidationError, KeyError, TypeError) as error:
             yield _mismatch(entry, "unreadable entry", f"its request: {error}")
             return
-        yield from _wrong_decision(entry, message, replayed, other_sides, Context(by_id))
+        yield from _wrong_decision(entry, message, replayed, other_sides, Context(earlier))
         replayed = message.next_account(replayed, _as_recorded(entry.outcome))
+        earlier[entry.entry_id] = entry
     if replayed != account:
         sentence = f"the account is {account}, its journal gives {replayed}"
         yield Mismatch(account.account_id, "changed account", 0, sentence)
