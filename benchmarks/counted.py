@@ -121,7 +121,7 @@ def teller_side(endpoint: Endpoint) -> Side:
     def open_accounts(names: list[str]) -> None:
         deliver(function, [record(opening(name)) for name in names])
 
-    return Side(function, open_accounts, Meter(function.poster.client, function.sqs))
+    return Side(function, open_accounts, Meter(function.poster.client, function.worker.queue.client))
 
 
 def opening(account_id: str) -> dict[str, str]:

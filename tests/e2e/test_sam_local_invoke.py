@@ -125,7 +125,7 @@ EXPECTED = {
     ),
     "process_transactions/14-unknown-account": Shown(back_on_the_queue=[0]),
     "process_transactions/15-unknown-account-last-delivery": Shown(
-        dead_lettered={0: "given up after 6 deliveries: account_id: no account 'acc-dave' has been opened"},
+        dead_lettered={0: "not processed in 6 deliveries: account_id: no account 'acc-dave' has been opened"},
     ),
     "process_transactions/16-transfer": Shown(
         journal={

@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from aws_lambda_powertools.utilities.batch.exceptions import UnexpectedBatchTypeError
 from hypothesis import HealthCheck, given, settings
 
 from conditional_writes.items import from_dynamodb
@@ -49,6 +48,7 @@ from tools.local_aws.meter import Meter
 from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
+from workers.queue_messages import NotAnSqsEvent
 from workers.scheduled_jobs import InvalidEvent
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -382,10 +382,10 @@ def test_an_event_that_is_no_batch_is_refused_with_a_sentence_and_asks_aws_for_n
         with listening(function) as said:
             try:
                 response = function.lambda_handler(json.loads(event), Context())
-            except (UnexpectedBatchTypeError, ValueError) as error:
+            except NotAnSqsEvent as error:
                 refused = error
         if refused:
-            assert "expected a record of SQS's" in str(refused) or "batch event" in str(refused)
+            assert "expected a record of SQS's" in str(refused) or "expected a list of SQS's records" in str(refused)
         else:
             ids = [one["messageId"] for one in json.loads(event)["Records"]]
             assert response == {"batchItemFailures": [{"itemIdentifier": one} for one in ids]}

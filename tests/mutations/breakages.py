@@ -98,8 +98,8 @@ BREAKAGES = [
     Breakage(
         "a rejection isn't recorded",
         f"{LEDGER}/batch_poster.py",
-        "if decided.payload_hash is not None:",
-        "if decided.payload_hash is not None and decided.outcome.reason is None:",
+        "if payload_hash is not None:",
+        "if payload_hash is not None and outcome.reason is None:",
         (BATCH_POSTER, POSTING),
     ),
     Breakage(
@@ -126,7 +126,7 @@ BREAKAGES = [
     Breakage(
         "the journal replay doesn't see the entries that a decision refers to",
         f"{LEDGER}/core/replay.py",
-        "yield from _wrong_decision(entry, message, replayed, other_sides, Context(by_id))",
+        "yield from _wrong_decision(entry, message, replayed, other_sides, Context(earlier))",
         "yield from _wrong_decision(entry, message, replayed, other_sides, Context())",
         (CONTEXT,),
     ),

@@ -1,6 +1,5 @@
 """Messages as Hypothesis makes them: valid ones, of few accounts and ids, so that they meet."""
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from types import NoneType, UnionType
@@ -57,45 +56,27 @@ def exact_rates(draw: st.DrawFn) -> Decimal:
     return Decimal((0, tuple(map(int, str(coefficient))), exponent))
 
 
+@st.composite
 def messages_of(
+    draw: st.DrawFn,
     account_ids: st.SearchStrategy[str],
     transaction_ids: st.SearchStrategy[str],
     amounts: st.SearchStrategy[Decimal] = everyday_amounts,
     limits: st.SearchStrategy[Decimal] = everyday_limits,
     rates: st.SearchStrategy[Decimal] = everyday_rates,
-) -> st.SearchStrategy[TransactionMessage]:
-    """Of every type in the registry. Those that move money most of all; few openings and closings, or the rest of a
-    sequence is about a closed account."""
+) -> TransactionMessage:
+    """Of every type in the registry, with all fields of its own, and of the shared fields those that it must have.
+
+    Most messages move money. Few open or close an account, or the rest of a sequence is about a closed account.
+    """
+    types = [each for each in TRANSACTION_TYPES.values() for _ in range(_weight(each))]
+    message_type = draw(st.sampled_from(types))
     numbers = {
         Range.NOT_ZERO: amounts,
         Range.ABOVE_ZERO: amounts.map(Decimal.copy_abs),
         Range.ZERO_OR_LESS: limits,
         Range.RATE: rates,
     }
-    kinds = [
-        _messages_of_type(message_type, account_ids, transaction_ids, numbers)
-        for message_type in TRANSACTION_TYPES.values()
-        for _ in range(_weight(message_type))
-    ]
-    return st.sampled_from(kinds).flatmap(lambda kind: kind)
-
-
-def _weight(message_type: type[TransactionMessage]) -> int:
-    if message_type in (OpenAccount, CloseAccount):
-        return 1
-    amounts = {Range.NOT_ZERO, Range.ABOVE_ZERO} & {expected for _, expected in message_type.numbers}
-    return 4 if amounts else 2
-
-
-@st.composite
-def _messages_of_type(
-    draw: st.DrawFn,
-    message_type: type[TransactionMessage],
-    account_ids: st.SearchStrategy[str],
-    transaction_ids: st.SearchStrategy[str],
-    numbers: Mapping[Range, st.SearchStrategy[Decimal]],
-) -> TransactionMessage:
-    """With all fields of its own. Those that all types share are left out, as far as they may be."""
     number = len(message_type.account_fields)
     accounts = draw(st.lists(account_ids, min_size=number, max_size=number, unique=True))
     fields: dict[str, Any] = dict(zip(message_type.account_fields, accounts, strict=True))
@@ -104,6 +85,13 @@ def _messages_of_type(
         if field.name not in fields and (field.required or field.name not in _SHARED):
             fields[field.name] = draw(_values_of(field.type, transaction_ids))
     return message_type(**fields)
+
+
+def _weight(message_type: type[TransactionMessage]) -> int:
+    if message_type in (OpenAccount, CloseAccount):
+        return 1
+    amounts = {Range.NOT_ZERO, Range.ABOVE_ZERO} & {expected for _, expected in message_type.numbers}
+    return 4 if amounts else 2
 
 
 _SHARED = {field.name for field in msgspec.structs.fields(TransactionMessage)}

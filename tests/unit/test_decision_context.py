@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conditional_writes import Deadline, Key, Put
@@ -216,6 +216,7 @@ def test_whatever_it_refers_to_the_journal_replay_decides_alike(transactions: li
 def test_a_registered_type_is_among_the_messages_that_properties_are_tried_with() -> None:
     types: set[str] = set()
 
+    @settings(max_examples=500)
     @given(messages_of(st.sampled_from(["alice", "bob"]), st.sampled_from(["t-1", "t-2"])))
     def collect(transaction: TransactionMessage) -> None:
         types.add(type(transaction).__name__)

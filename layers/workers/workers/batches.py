@@ -131,8 +131,8 @@ class QueueWorker[Content: Loggable](NamedTuple):
                 self.logger.warning("dead-lettered", extra=ids | {"reason_code": code, "reason": reason})
             case Again(code, reason, error=None):
                 self.logger.warning("returned to the queue", extra=ids | {"reason_code": code, "reason": reason})
-            case Again(error=error):
-                self.logger.error("returned to the queue", extra=ids, exc_info=error)
+            case Again(code, error=error):
+                self.logger.error("returned to the queue", extra=ids | {"reason_code": code}, exc_info=error)
             case None:
                 raise AssertionError(f"{message.message_id} was given no disposition")
 
