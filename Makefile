@@ -13,7 +13,7 @@ demo: setup
 
 # Each of the WORKERS starts engines of its own.
 WORKERS ?= 2
-PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadgroup
+PYTEST = .venv/bin/python -m pytest -n $(WORKERS)
 
 # A sample of the runs that try everything: minutes. The same each time.
 test: setup

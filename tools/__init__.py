@@ -1,0 +1,1 @@
+"""What developers run: the local AWS, and the demo on it."""

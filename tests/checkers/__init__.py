@@ -1,0 +1,1 @@
+"""What always holds, of books, profiles, jobs and histories: a module each, its test beside it; and the oracle."""

@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from conditional_writes.client import CONFIG
-from tests.faults.every_call import NotInjected, violations
+from tests.faults.every_call import NotInjected, injections, sampled, violations
 from tests.faults.every_pair import inject_every_pair
 from tests.faults.scenarios import ScenarioResult
 from tests.support.faults import EVERY_ATTEMPT, FOR_TRANSACTIONS, Fault, Faults, FaultsAt, Killed, RandomFaults
@@ -95,6 +95,17 @@ def test_a_fault_that_is_never_injected_is_an_error() -> None:
     for plan, sentence in (({1: Fault.THROTTLED}, "injected"), ({2: Fault.THROTTLED}, "there was no call 2")):
         with pytest.raises(NotInjected, match=sentence):
             list(violations(deaf, plan, {}))
+
+
+def test_a_sample_has_every_fault_at_some_call_and_some_fault_at_every_call() -> None:
+    calls = ["BatchGetItem", "TransactWriteItems", "SendMessageBatch", "UpdateItem"] * 3
+    cases = injections(calls)
+    chosen = sampled(cases)
+    assert chosen == sampled(cases)
+    assert set(chosen) < set(cases)
+    assert {fault for _, fault in chosen} == set(Fault)
+    assert {at for at, _ in chosen} == set(range(1, len(calls) + 1))
+    assert len(chosen) < len(cases) / 3
 
 
 def test_random_faults_come_as_often_as_they_should_and_the_same_for_the_same_seed() -> None:

@@ -1,6 +1,7 @@
 """Starts and stops the engines: ministack (all of AWS that Teller uses), and Amazon's own DynamoDB Local."""
 
 import contextlib
+import fcntl
 import functools
 import os
 import shutil
@@ -181,14 +182,20 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path, seconds: float 
 
 
 def _dynamodb_local_home() -> Path:
-    """Amazon's jar and its libraries, as Amplify's npm package carries them; fetched once."""
+    """Amazon's jar and its libraries, as Amplify's npm package carries them; fetched once, by one process."""
     home = CACHE / "package" / "emulator"
-    if home.exists():
-        return home
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "fetching").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # workers of one test run begin at the same time
+        if not home.exists():
+            _fetch_dynamodb_local()
+    return home
+
+
+def _fetch_dynamodb_local() -> None:
     npm = shutil.which("npm")
     if not npm:
         raise LocalAwsError("DynamoDB Local is fetched with npm: there is no `npm` on the PATH")
-    CACHE.mkdir(exist_ok=True)
     packed = subprocess.run(
         [npm, "pack", "--silent", "amplify-dynamodb-simulator@2.9.30"],
         cwd=CACHE,
@@ -202,4 +209,3 @@ def _dynamodb_local_home() -> Path:
     with tarfile.open(archive) as tar:
         tar.extractall(CACHE, filter="data")
     archive.unlink()
-    return home
