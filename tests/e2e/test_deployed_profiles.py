@@ -81,5 +81,12 @@ def test_the_metrics_are_in_the_log(day: Day) -> None:
     """In the stack's namespace. That they are exact, a day in one process shows: `test_profiles.py`."""
     totals = metrics(map(json.loads, day.log_lines))
     dead = {letter.body for letter in day.dead_letters}
-    assert 0 < totals["Upserted"] <= sum(decode(body).names for body in day.bodies if body not in dead)
+    assert (
+        0
+        < totals["Upserted"]
+        <= sum(
+            len(update.entries) + len(update.removed)
+            for update in (decode(body) for body in day.bodies if body not in dead)
+        )
+    )
     assert {"Superseded", "DeadLettered", "ReturnedToQueue"} <= totals.keys()
