@@ -3,12 +3,15 @@
 import ast
 import re
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from ledger.core import profile_messages, transaction_types
+from ledger.core import decisions, profile_messages, transaction_types
+from ledger.core.accounts import Account, AccountStatus
 from ledger.core.refusals import ReasonCode
+from ledger.core.transaction_types import base
 from tools.local_aws.server import PROJECT
 
 PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md"), *PROJECT.glob("layers/*/README.md")])
@@ -49,6 +52,17 @@ def test_every_type_has_a_sample() -> None:
     samples = re.findall(r"^```json\n(.*?)^```", read("messages"), re.DOTALL | re.MULTILINE)
     types = {type(transaction_types.decode(sample)) for sample in samples}
     assert types == set(transaction_types.TRANSACTION_TYPES.values())
+
+
+def test_the_example_of_a_new_type_is_one() -> None:
+    [example] = re.findall(r"^```python\n(.*?)^```", read("extending"), re.DOTALL | re.MULTILINE)
+    names = {**vars(base), **vars(decisions)}
+    exec(example, names)
+    fee = names["ChargeFee"](transaction_id="f-1", account_id="alice", fee=Decimal(3))
+    for balance, after in ((Decimal(10), 7), (Decimal(0), 0)):
+        account = Account("alice", balance, Decimal(0), "EUR", AccountStatus.OPEN, 1)
+        [decision] = fee.decide([account], base.Context())
+        assert (decision.status, decision.balance) == ("POSTED", after)
 
 
 def test_the_table_of_reason_codes_is_the_enum() -> None:
