@@ -16,7 +16,7 @@ from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, check
 from conditional_writes.upserts.errors import NotAMap
 
 MAP_MARK = "~"
-"""Stands in place of a clock, and sorts after every clock: here is a map with entries of its own."""
+"""Instead of a clock, for a map with entries of its own. Sorts after every clock."""
 
 
 def clocks_attribute(path: MapPath) -> str:
@@ -48,7 +48,7 @@ def winning(key: Key, entries: Iterable[MapEntry]) -> list[MapEntry]:
 
 
 def _wins(entry: MapEntry, earlier: MapEntry) -> bool:
-    """Whether it wins over one that arrived earlier."""
+    """Whether the entry wins over one that arrived before it."""
     if entry.as_of is None or earlier.as_of is None:
         return True
     return clock(entry) >= clock(earlier)
