@@ -16,8 +16,8 @@ from ledger.core.money import exact
 MAXIMUM_NAMES = 100
 """Of one message's entries and removals: one request takes them all if the path is short."""
 MAXIMUM_VALUES = 5_000
-"""Of one message's entries, nested values included. 128 kB of `1,1,1` would be 65,000 values. To write them takes a second
-of CPU time, as much as a whole batch has. An ordinary body has fewer than one value in 26 bytes."""
+"""Of one message's entries, nested values included. 128 kB of `1,1,1` would be 65,000 values. Writing them takes a
+second of CPU time, as much as a whole batch has. An ordinary body has fewer than one value in 26 bytes."""
 DEEPEST_PATH = 16
 DEEPEST_VALUE = 20
 DEEPEST_TOGETHER = 31

@@ -108,7 +108,7 @@ class TransactionMessage(
         return ()
 
     def canonical_payload(self) -> dict[str, Any]:
-        """The message in one spelling, whatever its producer's. It is in the journal entry. A repetition must match it."""
+        """The message in one spelling, whatever its producer's. A journal entry has it, and a repetition must match."""
         fields: dict[str, Any] = msgspec.to_builtins(self, builtin_types=(Decimal, datetime))
         return {name: _canonical(value) for name, value in fields.items()}
 
