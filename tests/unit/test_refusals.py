@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from ledger.core import refusals
-from ledger.core.refusals import InvalidMessage, NotYet, PayloadChanged, ReasonCode, Refusal, UnknownAccount
+from ledger.core.reason_codes import InvalidMessage, NotYet, PayloadChanged, ReasonCode, Refusal, UnknownAccount
 from ledger.dispositions import disposition_of
 from tools.local_aws.functions import record
 from workers.queue_messages import Again, Dead, message_from_record

@@ -1,4 +1,4 @@
-"""Why a message isn't decided: never, with a reason code, or not yet."""
+"""The reason codes of dead letters, and the errors that carry one: a message is refused, or can't be decided yet."""
 
 from enum import StrEnum
 from typing import ClassVar
