@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from conditional_writes import Deadline, DeadlinePassed, Key, Observed, Put, Update, Write, absent, version_is
 from conditional_writes.items import to_dynamodb
 from conditional_writes.requests import as_request
-from ledger.batch_poster import BatchPoster, TransactionsMessage, grouped_by_account
+from ledger.batch_poster import BatchPoster, QueuedTransaction, grouped_by_account
 from ledger.core.accounts import account_item
 from ledger.core.journal import EntryId, Outcome
 from ledger.core.reason_codes import ReasonCode
@@ -43,7 +43,7 @@ TABLES = LedgerTables("accounts", "journal")
 POSTER = BatchPoster(NOBODY, TABLES)
 
 
-def message_of(transaction: TransactionMessage, receive_count: int = 1) -> TransactionsMessage:
+def message_of(transaction: TransactionMessage, receive_count: int = 1) -> QueuedTransaction:
     sent_at = datetime(2026, 1, 31, tzinfo=UTC)
     return QueueMessage("m-1", "receipt-1", "{}", receive_count, sent_at, {}, content=transaction)
 
@@ -411,7 +411,7 @@ def test_both_sides_of_the_48_largest_transfers_fit_a_transaction_and_an_item() 
 
 
 def posted(
-    dynamodb: Stubbed, messages: Sequence[TransactionsMessage], seconds: float = 60
+    dynamodb: Stubbed, messages: Sequence[QueuedTransaction], seconds: float = 60
 ) -> dict[str | tuple[str, str], float]:
     """What was measured, by the metric, or by its name and its dimension's value. A time counts as one."""
     sums: dict[str | tuple[str, str], float] = {}
@@ -425,7 +425,7 @@ def finds_nothing(dynamodb: Stubbed) -> None:
     dynamodb.answers("batch_get_item", {"Responses": {}, "UnprocessedKeys": {}})
 
 
-def of_one_account(number: int) -> list[TransactionsMessage]:
+def of_one_account(number: int) -> list[QueuedTransaction]:
     payments = [payment(1, transaction_id=str(n)) for n in range(number - 1)]
     return list(map(message_of, [opening(), *payments]))
 
@@ -541,7 +541,7 @@ def test_what_waits_for_its_account_comes_again_after_longer_and_longer(
     assert message.disposition == Again(ReasonCode.UNKNOWN_ACCOUNT, sentence, delay_seconds=seconds)
 
 
-def assert_failed(message: TransactionsMessage, kind: type[Exception]) -> None:
+def assert_failed(message: QueuedTransaction, kind: type[Exception]) -> None:
     """It comes again after the visibility timeout; if it fails for the last time, its retries are exhausted."""
     disposition = message.disposition
     assert isinstance(disposition, Again)

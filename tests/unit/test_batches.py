@@ -296,6 +296,7 @@ def test_what_the_dead_letter_queue_refuses_goes_back_to_the_queue_and_is_logged
     assert [body for body, *_ in working.dead_letters()] == ["a", "b"]
     first, *_ = working.lines
     assert (first["level"], first["message"], first["message_id"]) == ("ERROR", "returned to the queue", "a")
+    assert first["reason"] == "the dead-letter queue didn't take it: InternalError; sold out"
     assert first["exception_name"] == "NotSent"
     assert first["exception"].endswith("the dead-letter queue didn't take it: InternalError")
     assert working.metrics == {
@@ -331,6 +332,7 @@ def test_each_message_is_one_line_with_its_ids_and_its_reason_or_its_error(
     assert (waiting["level"], waiting["message"]) == ("WARNING", "returned to the queue")
     assert (waiting["reason_code"], waiting["reason"]) == (Code.NO_SUCH_CUSTOMER, "no such customer")
     assert (failed["level"], failed["message"]) == ("ERROR", "returned to the queue")
+    assert (failed["reason_code"], failed["reason"]) == (Code.FAILED, "timed out")
     assert (failed["exception_name"], failed["exception"]) == ("TimeoutError", "TimeoutError: timed out")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from conditional_writes import Deadline, Key, Put
 from conditional_writes.items import to_dynamodb
-from ledger.batch_poster import BatchPoster, TransactionsMessage
+from ledger.batch_poster import BatchPoster, QueuedTransaction
 from ledger.core import transaction_types
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.decisions import Decision, moved
@@ -92,12 +92,12 @@ def test_a_registered_type_is_decoded_and_comes_back_from_its_payload() -> None:
     assert transaction_types.from_payload(reversal().canonical_payload()) == reversal()
 
 
-def message_of(transaction: TransactionMessage, receive_count: int = 1) -> TransactionsMessage:
+def message_of(transaction: TransactionMessage, receive_count: int = 1) -> QueuedTransaction:
     sent_at = datetime(2026, 1, 31, tzinfo=UTC)
     return QueueMessage("m-1", "receipt-1", "{}", receive_count, sent_at, {}, content=transaction)
 
 
-def planned(messages: Sequence[TransactionsMessage], items: Mapping[Key, Any]) -> Any:
+def planned(messages: Sequence[QueuedTransaction], items: Mapping[Key, Any]) -> Any:
     """From all the items that these messages need."""
     return POSTER._plan(messages, {key: items.get(key) for key in POSTER._keys(messages)}, NOW)
 

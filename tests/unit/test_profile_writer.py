@@ -14,7 +14,7 @@ from conditional_writes.upserts import REMOVED, MapEntry
 from conditional_writes.upserts.clock_text import MAP_MARK
 from ledger.core.profile_messages import ProfileUpdate, decode
 from ledger.core.reason_codes import ReasonCode
-from ledger.profile_writer import ProfilesMessage, ProfileWriter, ProfileWritten, map_entries
+from ledger.profile_writer import ProfileWriter, ProfileWritten, QueuedUpdate, map_entries
 from tests.support.samples import profile_body
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
@@ -27,13 +27,13 @@ _numbers = itertools.count(1)
 
 def update(
     seconds: float, entries: dict[str, Any], account_id: str = "alice", path: tuple[str, ...] = ("preferences",)
-) -> ProfilesMessage:
+) -> QueuedUpdate:
     message = message_from_record(record("", sent_at=START + timedelta(seconds=seconds)))
     message.content = ProfileUpdate(account_id=account_id, path=path, entries=entries)
     return message
 
 
-def written(dynamodb: Stubbed, *messages: ProfilesMessage, seconds: float = 60) -> tuple[float, float, float]:
+def written(dynamodb: Stubbed, *messages: QueuedUpdate, seconds: float = 60) -> tuple[float, float, float]:
     """How many entries were written, and superseded, and how many conflicts there were.
 
     In a table of its own: what was learned of another doesn't matter.
@@ -45,7 +45,7 @@ def written(dynamodb: Stubbed, *messages: ProfilesMessage, seconds: float = 60) 
     return upserted, superseded, conflicts
 
 
-def dispositions(*messages: ProfilesMessage) -> list[object]:
+def dispositions(*messages: QueuedUpdate) -> list[object]:
     """Of a dead message its code, of one that comes again its error."""
     shown: list[object] = []
     for message in messages:

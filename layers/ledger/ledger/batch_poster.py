@@ -47,7 +47,7 @@ from workers.queue_messages import Disposition, Done, QueueMessage
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
-type TransactionsMessage = QueueMessage[TransactionMessage]
+type QueuedTransaction = QueueMessage[TransactionMessage]
 
 
 class BatchPoster(NamedTuple):
@@ -56,11 +56,12 @@ class BatchPoster(NamedTuple):
     client: "DynamoDBClient"
     tables: LedgerTables
 
-    def post(self, messages: Sequence[TransactionsMessage], deadline: Deadline) -> list[Measurement]:
-        """Posts or rejects each transaction exactly once, whoever else is posting: each message gets its disposition.
+    def post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
+        """Posts or rejects each transaction exactly once, whoever else is posting. Sets each message's disposition.
 
         One read per 100 accounts, and one commit per group of accounts (and 100 items). If a group fails, its messages
-        come again; no group waits for another.
+        come again, and no other group's. After DeadlinePassed nothing of a commit was written; if a commit got no
+        answer, the next delivery finds its journal entries, and replays them.
         """
         try:
             observed = read(self.client, self._keys(messages), deadline)
@@ -73,8 +74,9 @@ class BatchPoster(NamedTuple):
             commits = pool.map(lambda group: self._post_group(group, observed, deadline), groups)
             return _measurements(messages, list(itertools.chain.from_iterable(commits)))
 
-    def _keys(self, messages: Iterable[TransactionsMessage]) -> list[Key]:
-        """The accounts; the entries that a decision refers to; and, if a message was delivered before, its own."""
+    def _keys(self, messages: Iterable[QueuedTransaction]) -> list[Key]:
+        """The keys of the messages' accounts, of the journal entries that decisions refer to, and of the own entries of
+        messages that were delivered before: only those may be posted already."""
         keys = []
         for message in messages:
             transaction = message.decoded
@@ -83,10 +85,8 @@ class BatchPoster(NamedTuple):
             keys += [self.tables.entry_key(entry_id) for entry_id in entries]
         return keys
 
-    def _post_group(
-        self, group: Sequence[TransactionsMessage], observed: Observed, deadline: Deadline
-    ) -> list["Commit"]:
-        """Commits as many messages as fit into one DynamoDB transaction, in order, until all are committed."""
+    def _post_group(self, group: Sequence[QueuedTransaction], observed: Observed, deadline: Deadline) -> list["Commit"]:
+        """Commits the messages in order, as many at a time as fit into one DynamoDB transaction."""
         commits = []
         pending = list(group)
         observed = {key: observed[key] for key in self._keys(group)}
@@ -101,6 +101,7 @@ class BatchPoster(NamedTuple):
                     deadline,
                 )
                 fold = written.result
+                assert fold.dispositions, "a transaction has more accounts than one commit has room for"
                 for message, disposition in fold.dispositions.items():
                     message.disposition = disposition
                 milliseconds = (time.monotonic() - started) * 1000 if fold.new_entries else None
@@ -112,8 +113,8 @@ class BatchPoster(NamedTuple):
                 message.disposition = disposition_of(message, error)
         return commits
 
-    def _plan(self, messages: Iterable[TransactionsMessage], observed: Observed, posted_at: str) -> Plan["_Fold"]:
-        """Folds the messages that fit into one DynamoDB transaction: a pure function of what was observed."""
+    def _plan(self, messages: Iterable[QueuedTransaction], observed: Observed, posted_at: str) -> Plan["_Fold"]:
+        """Folds the messages that fit into one DynamoDB transaction: a pure function of the observed items."""
         fold = _Fold(self.tables, posted_at, observed, dict(observed))
         for message in messages:
             if not fold.has_room_for(message.decoded):
@@ -123,29 +124,29 @@ class BatchPoster(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """How often another writer was first, and what the commit took; None if there was nothing to write."""
+    """How often another writer was first; and how long the commit took, None if it had nothing to write."""
 
     conflicts: int
     milliseconds: float | None
 
 
-class _Side(NamedTuple):
-    """A transaction's effect on one of its accounts."""
+class _Effect(NamedTuple):
+    """A transaction's effect on one of its accounts: the account afterwards, and the new journal entry."""
 
     account: Account
-    outcome: Outcome
+    entry: JournalEntry
 
 
 class _Fold(Struct):
-    """A commit in the making: items as they were read, and as the commit leaves them."""
+    """A commit in the making. `before` has the items as DynamoDB has them, `observed` as the commit leaves them."""
 
     tables: LedgerTables
     posted_at: str
-    read: Observed
+    before: Observed
     observed: dict[Key, Item | None]
     changed_accounts: dict[Key, Item] = {}
     new_entries: dict[Key, Item] = {}
-    dispositions: dict[TransactionsMessage, Disposition] = {}
+    dispositions: dict[QueuedTransaction, Disposition] = {}
 
     def has_room_for(self, transaction: TransactionMessage) -> bool:
         """Whether the commit has room for the transaction's entries, and for those of its accounts that are new."""
@@ -154,45 +155,55 @@ class _Fold(Struct):
         writes = len(self.changed_accounts) + len(self.new_entries)
         return writes + new_accounts + len(account_keys) <= MAXIMUM_WRITES
 
-    def add(self, message: TransactionsMessage) -> None:
+    def add(self, message: QueuedTransaction) -> None:
+        """Sets the message's disposition, and stages its effect. If no decision can be made, nothing is staged."""
         try:
-            self.dispositions[message] = Done(self._outcome(message.decoded))
+            outcome, effects = self._decided(message.decoded)
         except Exception as error:  # noqa: BLE001 (an error of any type is this message's alone)
             self.dispositions[message] = disposition_of(message, error)
+            return
+        # Not in the `try`: an error between the two sides of a transfer must fail the commit, not leave half of it.
+        for effect in effects:
+            self._stage(effect)
+        self.dispositions[message] = Done(outcome)
 
     def writes(self) -> list[Write]:
-        """One write for each account, however many messages are about it: from what was read to what it is now."""
-        accounts = [replacing(key, self.read[key], item) for key, item in self.changed_accounts.items()]
+        """One write for each account, however many messages change it, and one for each journal entry."""
+        accounts = [replacing(key, self.before[key], item) for key, item in self.changed_accounts.items()]
         return [*accounts, *(Put(key, item, absent("transaction_id")) for key, item in self.new_entries.items())]
 
-    def _outcome(self, transaction: TransactionMessage) -> Outcome:
-        """The outcome in the transaction's journal entry, if there is one; else it is decided, and its effect staged.
+    def _decided(self, transaction: TransactionMessage) -> tuple[Outcome, list[_Effect]]:
+        """The outcome in the transaction's journal entry if one was observed, else that of a new decision.
 
-        The entries of a transfer commit together, one on each side, so either of them replays it. The outcome is the
-        payer's, unless only the payee's entry was read. Raises Refusal and NotYet.
+        With it the effects on the accounts, in the order of `account_ids`; a replayed transaction has none. A
+        transfer's entries commit together, one on each side, so either of them replays it. The outcome is the payer's,
+        unless only the payee's entry was observed. Raises Refusal and NotYet.
         """
         entry_ids = transaction.entry_ids
         accounts = [self._account(entry_id.account_id) for entry_id in entry_ids]
         context = Context({entry_id: self._entry(entry_id) for entry_id in transaction.referred_entries})
         request = transaction.canonical_payload()
-        sides: list[_Side] = []
+        sides: list[tuple[Account, Outcome]] = []
 
         def decide() -> Outcome:
             for before, decision in zip(accounts, transaction.decide(accounts, context), strict=True):
                 after = transaction.next_account(before, decision)
-                assert after is not None, "a decision is about an account that is there, or that it opens"
+                assert after is not None, "a decision is about an account that exists, or that it opens"
                 assert decision.reason or after.balance >= after.overdraft_limit, f"{after} would be below its limit"
-                sides.append(_Side(after, outcome_of(decision, after.version, self.posted_at)))
-            return sides[0].outcome
+                sides.append((after, outcome_of(decision, after.version, self.posted_at)))
+            return sides[0][1]
 
-        # Of two entries, the one of another request comes first.
+        # An entry of another request comes first: it refuses this one.
         found = [entry for entry_id in entry_ids if (entry := self._entry(entry_id))]
         existing = min(found, key=lambda entry: entry.request == request, default=None)
         outcome, payload_hash = decide_once(request, existing, decide)
+        effects = []
         if payload_hash is not None:
-            for entry_id, side in zip(entry_ids, sides, strict=True):
-                self._stage(side.account, JournalEntry(*entry_id, request, payload_hash, side.outcome))
-        return outcome
+            effects = [
+                _Effect(account, JournalEntry(*entry_id, request, payload_hash, recorded))
+                for entry_id, (account, recorded) in zip(entry_ids, sides, strict=True)
+            ]
+        return outcome, effects
 
     def _account(self, account_id: str) -> Account | None:
         item = self.observed[self.tables.account_key(account_id)]
@@ -202,15 +213,16 @@ class _Fold(Struct):
         item = self.observed.get(self.tables.entry_key(entry_id))
         return entry_from_item(item) if item else None
 
-    def _stage(self, account: Account, entry: JournalEntry) -> None:
+    def _stage(self, effect: _Effect) -> None:
+        account, entry = effect
         account_key, entry_key = self.tables.account_key(account.account_id), self.tables.entry_key(entry.entry_id)
         changed = (self.observed[account_key] or {}) | account_item(account)
-        changed.pop(VERSION_ID, None)  # this commit's will be another
+        changed.pop(VERSION_ID, None)  # of the commit before: this one writes its own
         self.observed[account_key] = self.changed_accounts[account_key] = changed
         self.observed[entry_key] = self.new_entries[entry_key] = entry_item(entry)
 
 
-def _measurements(messages: Sequence[TransactionsMessage], commits: Sequence[Commit]) -> list[Measurement]:
+def _measurements(messages: Sequence[QueuedTransaction], commits: Sequence[Commit]) -> list[Measurement]:
     outcomes = [message.disposition.outcome for message in messages if isinstance(message.disposition, Done)]
     new = [outcome for outcome in outcomes if isinstance(outcome, Outcome) and not outcome.replayed]
     times = [commit.milliseconds for commit in commits if commit.milliseconds is not None]
@@ -225,8 +237,8 @@ def _measurements(messages: Sequence[TransactionsMessage], commits: Sequence[Com
     ]
 
 
-def grouped_by_account(messages: Sequence[TransactionsMessage]) -> list[list[TransactionsMessage]]:
-    """The messages, in order, in groups: messages that share an account, directly or through others, are together."""
+def grouped_by_account(messages: Sequence[QueuedTransaction]) -> list[list[QueuedTransaction]]:
+    """Groups of messages, in order: messages that share an account, directly or through others, are in one group."""
     parents: dict[str, str] = {}
 
     def root(account_id: str) -> str:
@@ -239,7 +251,7 @@ def grouped_by_account(messages: Sequence[TransactionsMessage]) -> list[list[Tra
         first, *others = message.decoded.account_ids
         for other in others:
             parents[root(other)] = root(first)
-    groups: dict[str, list[TransactionsMessage]] = {}
+    groups: dict[str, list[QueuedTransaction]] = {}
     for message in messages:
         groups.setdefault(root(message.decoded.account_ids[0]), []).append(message)
     return list(groups.values())

@@ -1,4 +1,4 @@
-"""What becomes of a message when its processing fails: dead if it was refused, else again."""
+"""The disposition of a message whose processing failed: dead if the message was refused, else again."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from workers.redelivery import growing_delay_seconds
 
 
 def disposition_of(message: QueueMessage[Any], error: Exception) -> Again | Dead:
-    """A refused message is dead. What it waits for may come soon; any other error, after the visibility timeout."""
+    """Dead for a Refusal, Again with a growing delay for NotYet, Again after the visibility timeout for other errors."""
     match error:
         case Refusal():
             return Dead(error.code, str(error))

@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
 
 class Decided(NamedTuple):
-    """The transaction's outcome. `payload_hash` belongs into its journal entry; None if the outcome is replayed."""
+    """A transaction's outcome. `payload_hash` is for its new journal entry; None if the outcome is replayed."""
 
     outcome: Outcome
     payload_hash: str | None
 
 
 def decide_once(request: dict[str, Any], existing: JournalEntry | None, decide: Callable[[], Outcome]) -> Decided:
-    """The outcome in the existing journal entry, or that of `decide`, whose errors pass through.
+    """The outcome in the existing journal entry, or if there is none the outcome that `decide` returns.
 
-    `request` is the transaction's canonical payload. Raises PayloadChanged if the existing entry is of another request.
+    `request` is the transaction's canonical payload. Raises PayloadChanged if the existing entry is of another request,
+    and what `decide` raises.
     """
     record = StagedRecord(_completed_record(existing) if existing else None)
 
@@ -75,7 +76,7 @@ def _as_replayed(outcome: Outcome, _: DataRecord) -> Outcome:
 
 _OUTCOMES = CustomDictSerializer(to_dict=cast("Any", outcome_to_json), from_dict=cast("Any", outcome_from_json))
 _CONFIG = IdempotencyConfig(
-    event_key_jmespath="transaction_id",  # for Powertools' messages: the record is found by the journal's own key
+    event_key_jmespath="transaction_id",  # Powertools needs a key. The record is found by the journal's primary key
     payload_validation_jmespath="@",
     raise_on_no_idempotency_key=True,
     hash_function="sha256",

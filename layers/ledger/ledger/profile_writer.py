@@ -1,4 +1,4 @@
-"""Writes the profile updates of a batch: all of one profile in one request, and no profile waits for another."""
+"""Writes the profile updates of a batch: all updates of a profile in one request, and all profiles in parallel."""
 
 import itertools
 from collections import defaultdict
@@ -21,7 +21,7 @@ from workers.queue_messages import Dead, Done, QueueMessage
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
-type ProfilesMessage = QueueMessage[ProfileUpdate]
+type QueuedUpdate = QueueMessage[ProfileUpdate]
 
 _MISFITS: dict[type[Exception], ReasonCode] = {
     NotAMap: ReasonCode.NOT_A_MAP,
@@ -32,7 +32,7 @@ _MISFITS: dict[type[Exception], ReasonCode] = {
 
 
 class ProfileWritten(Struct, frozen=True):
-    """The message's entries are in its profile, or later ones are."""
+    """The outcome of a message whose entries, or later ones, are in its profile."""
 
     label: ClassVar[str] = "upserted"
     log_fields: ClassVar[dict[str, object]] = {}
@@ -44,12 +44,12 @@ class ProfileWriter(NamedTuple):
     client: "DynamoDBClient"
     table: str
 
-    def write(self, messages: Sequence[ProfilesMessage], deadline: Deadline) -> list[Measurement]:
-        """Upserts the entries of each message, in any order, and again without harm: each gets its disposition.
+    def write(self, messages: Sequence[QueuedUpdate], deadline: Deadline) -> list[Measurement]:
+        """Upserts the entries of each message, and sets its disposition. Any order and any repetition gives one result.
 
-        One request per profile and 100 entries.
+        One request per profile and 100 entries. If a profile fails, its messages come again, and no other profile's.
         """
-        profiles: dict[str, list[ProfilesMessage]] = defaultdict(list)
+        profiles: dict[str, list[QueuedUpdate]] = defaultdict(list)
         for message in messages:
             profiles[message.decoded.account_id].append(message)
         with ThreadPoolExecutor(min(len(profiles), CONNECTIONS) or 1) as pool:
@@ -61,8 +61,8 @@ class ProfileWriter(NamedTuple):
             Measurement("Conflicts", sum(upserted.conflicts for upserted in upserts)),
         ]
 
-    def _write_profile(self, messages: Sequence[ProfilesMessage], deadline: Deadline) -> list[Upserted]:
-        """Writes all messages together. If one of them doesn't fit the profile, each is written by itself."""
+    def _write_profile(self, messages: Sequence[QueuedUpdate], deadline: Deadline) -> list[Upserted]:
+        """Writes all messages together; or each by itself, if one of them doesn't fit the profile."""
         profile = key(self.table, account_id=messages[0].decoded.account_id)
         entries = [entry for message in messages for entry in map_entries(message.decoded, message.sent_at)]
         try:
@@ -77,13 +77,13 @@ class ProfileWriter(NamedTuple):
         else:
             for message in messages:
                 message.disposition = Done(ProfileWritten())
-            # Of a batch's entries with one path only the latest is sent: the others are superseded, too.
+            # `upsert` counts one entry per path, the latest of the batch: the others are superseded, too.
             return [upserted._replace(superseded=len(entries) - upserted.written)]
         return []
 
 
 def map_entries(update: ProfileUpdate, sent_at: datetime) -> list[MapEntry]:
-    """The entries and removals of an update. Without `as_of` they count as of the time at which it was sent."""
+    """The entries and removals of an update. Without `as_of` their time is that at which the message was sent."""
     values = update.entries | dict.fromkeys(update.removed, REMOVED)
     as_of = update.as_of or sent_at
     return [MapEntry((*update.path, name), value, as_of) for name, value in values.items()]

@@ -65,8 +65,9 @@ class Measurement(NamedTuple):
 class QueueWorker[Content: Loggable](NamedTuple):
     """What a function does with the messages of its queue.
 
-    `decode` makes the content of a body. `handle` gives each message its disposition, and returns what it measured.
-    `disposition_of` turns an error, of decoding or any other, into the disposition of its message.
+    `decode` returns the content of a body, or raises an error. `handle` gives each decoded message its disposition, and
+    returns its measurements; if `handle` raises an error, the whole batch goes back. `disposition_of` turns an error of
+    `decode` into the disposition of its message.
     """
 
     decode: Callable[[str], Content]
@@ -77,7 +78,11 @@ class QueueWorker[Content: Loggable](NamedTuple):
     metrics: Metrics
 
     def process(self, event: dict[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
-        """Processes the messages of an event, and answers with the ids of those that go back to the queue."""
+        """Processes an event's messages. Returns the ids of those that go back to the queue, as Lambda expects them.
+
+        If the function dies on any line, the whole batch goes back: no message is acknowledged before the return.
+        Raises NotAnSqsEvent, and what `handle` raises.
+        """
         messages, unreadable_ids = _received(event)
         self._decode(messages)
         decoded = [message for message in messages if message.disposition is None]
@@ -122,17 +127,16 @@ class QueueWorker[Content: Loggable](NamedTuple):
             self._measure(measured)
 
     def _log(self, message: QueueMessage[Content]) -> None:
-        """One line a message: never its payload."""
+        """Writes one line for the message, without its payload. Raises AssertionError if it has no disposition."""
         ids = {"message_id": message.message_id, **(message.content.log_fields if message.content else {})}
         match message.disposition:
             case Done(outcome):
                 self.logger.info(outcome.label, extra={**ids, **outcome.log_fields})
             case Dead(code, reason):
                 self.logger.warning("dead-lettered", extra=ids | {"reason_code": code, "reason": reason})
-            case Again(code, reason, error=None):
-                self.logger.warning("returned to the queue", extra=ids | {"reason_code": code, "reason": reason})
-            case Again(code, error=error):
-                self.logger.error("returned to the queue", extra=ids | {"reason_code": code}, exc_info=error)
+            case Again(code, reason, error=error):
+                log = self.logger.error if error else self.logger.warning
+                log("returned to the queue", extra=ids | {"reason_code": code, "reason": reason}, exc_info=error)
             case None:
                 raise AssertionError(f"{message.message_id} was given no disposition")
 
@@ -145,16 +149,13 @@ class QueueWorker[Content: Loggable](NamedTuple):
 
 
 def _received(event: dict[str, Any]) -> tuple[list[QueueMessage[Any]], list[str]]:
-    """The event's messages, and the ids of the records that lack what SQS always sends: those stay on the queue.
-
-    Raises NotAnSqsEvent.
-    """
+    """The event's messages, and the ids of its unreadable records: those stay on the queue. Raises NotAnSqsEvent."""
     records = event.get("Records") if isinstance(event, dict) else None
     if not isinstance(records, list):
         raise NotAnSqsEvent("Records: expected a list of SQS's records")
-    named = [(message_id_of(record, number), record) for number, record in enumerate(records)]
+    message_ids = [message_id_of(record, number) for number, record in enumerate(records)]
     messages, unreadable_ids = [], []
-    for message_id, record in named:
+    for message_id, record in zip(message_ids, records, strict=True):
         try:
             messages.append(message_from_record(record))
         except NotAnSqsRecord as problem:

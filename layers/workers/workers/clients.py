@@ -1,4 +1,4 @@
-"""Clients of SQS and Lambda, made as quickly as DynamoDB's."""
+"""Clients of SQS and Lambda, with the retries, timeouts and short start-up of DynamoDB's client."""
 
 import functools
 from typing import TYPE_CHECKING
@@ -17,6 +17,6 @@ def sqs_client() -> "SQSClient":
 
 @functools.cache
 def lambda_client() -> "LambdaClient":
-    """Made when it is first needed: a function seldom calls another."""
+    """Made at the first call: only a job that is short of time needs it."""
     client: LambdaClient = new_client("lambda")
     return client

@@ -1,4 +1,4 @@
-"""Sends a dead message to the dead-letter queue at once, with its reason, instead of through all its deliveries."""
+"""Sends dead messages to the dead-letter queue with their reasons. SQS would move them later, and without a reason."""
 
 from base64 import b64decode
 from collections.abc import Iterable
@@ -16,10 +16,10 @@ OWN_ATTRIBUTES = ("reason", "reason_code")
 
 
 def send_dead_letters(client: "SQSClient", queue_url: str, messages: Iterable[QueueMessage[Any]]) -> None:
-    """Sends the body and attributes of each dead message, with `reason` and `reason_code` as attributes more.
+    """Sends each dead message: its body, its attributes, and the attributes `reason` and `reason_code`.
 
-    If the dead-letter queue doesn't take a message, its disposition becomes Again: it must stay on its own queue then.
-    If the function dies before the message is deleted there, it is sent again.
+    If the dead-letter queue refuses a message, its disposition becomes Again, so that the message stays on its own
+    queue. If the function dies after the request, the message is delivered again, and its dead letter is sent twice.
     """
     dead = [(message, message.disposition) for message in messages if isinstance(message.disposition, Dead)]
     failures = send(client, queue_url, [_dead_letter(message, disposition) for message, disposition in dead])
@@ -32,9 +32,8 @@ def send_dead_letters(client: "SQSClient", queue_url: str, messages: Iterable[Qu
 def _dead_letter(message: QueueMessage[Any], disposition: Dead) -> Message:
     given = [(name, value) for name, value in message.attributes.items() if name not in OWN_ATTRIBUTES]
     room = MAXIMUM_ATTRIBUTES - len(OWN_ATTRIBUTES)
-    reason = disposition.reason + "".join(
-        f" (its message attribute {name} had to make room for this one)" for name, _ in given[room:]
-    )
+    left_out = ", ".join(name for name, _ in given[room:])
+    reason = disposition.reason + (f" (left out, as SQS allows ten message attributes: {left_out})" if left_out else "")
     return Message(
         message.body,
         {name: _as_sent(value) for name, value in given[:room]}
@@ -47,7 +46,7 @@ def _text(value: str) -> dict[str, str]:
 
 
 def _as_sent(attribute: dict[str, Any]) -> dict[str, Any]:
-    """A message attribute, spelled in an event, as SQS takes it."""
+    """`{"dataType": …, "stringValue": …}`, as in an event, as `{"DataType": …, "StringValue": …}`, as SQS takes it."""
     if attribute.get("binaryValue") is not None:
         return {"DataType": attribute["dataType"], "BinaryValue": b64decode(attribute["binaryValue"])}
     return {"DataType": attribute["dataType"], "StringValue": attribute["stringValue"]}

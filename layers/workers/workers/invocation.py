@@ -1,6 +1,6 @@
-"""What an invocation's remaining time allows: a deadline for its requests, and a lease that outlives it.
+"""The remaining time of an invocation, as a deadline for its requests and as a lease that outlives it.
 
-`context` is what Lambda hands the handler.
+`context` is Lambda's context object, the second argument of a handler.
 """
 
 from typing import Any
@@ -9,19 +9,18 @@ from conditional_writes import Deadline
 from conditional_writes.client import SLOWEST_CALL_SECONDS
 
 RESERVED_SECONDS = SLOWEST_CALL_SECONDS + 1
-"""Kept from an invocation's time: a request that starts at the deadline may take this long to be answered."""
+"""The end of an invocation, in which no request starts: one that starts before may take this long."""
 OVERRUN_SECONDS = 2.0
 """A margin for a timed-out invocation, and for its last request in flight."""
 
 
 def deadline_of(context: Any) -> Deadline:
-    """Until when the invocation may send requests."""
+    """The point in time after which the invocation may send no request."""
     return Deadline.after(_remaining_seconds(context) - RESERVED_SECONDS)
 
 
 def lease_seconds_of(context: Any) -> float:
-    """A lease that the invocation can't outlive: the platform ends a holder before its lease ends, so that no thread
-    needs to keep the lease alive."""
+    """A lease that outlives the invocation: Lambda ends the holder first, so no thread needs to prolong the lease."""
     return _remaining_seconds(context) + OVERRUN_SECONDS
 
 

@@ -1,4 +1,4 @@
-"""A message from the queue to its end: one object, and its disposition says what becomes of it."""
+"""A message is one object from its receipt to its end. Its disposition says what becomes of it: done, again or dead."""
 
 import binascii
 import re
@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Loggable(Protocol):
-    """What a log line says of a message's content: never its payload."""
+    """The content of a message, or its outcome. `log_fields` names it in a log line, without the payload."""
 
     @property
     def log_fields(self) -> Mapping[str, object]: ...
 
 
 class Outcome(Loggable, Protocol):
-    """What became of a message that is done; `label` is the text of its log line."""
+    """What a message did, if it is done. `label` is the text of its log line."""
 
     @property
     def label(self) -> str: ...
@@ -31,10 +31,10 @@ class Done(NamedTuple):
 
 
 class Again(NamedTuple):
-    """The message goes back to its queue: `reason` is why, a sentence for people.
+    """The message goes back to its queue: `reason` says why, in a sentence for people.
 
-    It comes back after `delay_seconds`, or, if that is None, after the queue's visibility timeout. If this was its last
-    delivery, it is dead with `code`. `error` is what failed, if anything did.
+    SQS redelivers the message after `delay_seconds`; None: after the queue's visibility timeout. If this was the last
+    delivery, the message is dead with `code`. `error` is the error that sends it back, None if it only waits.
     """
 
     code: StrEnum
@@ -44,7 +44,7 @@ class Again(NamedTuple):
 
 
 class Dead(NamedTuple):
-    """No delivery can process the message: `code` says why for machines, `reason` in a sentence for people."""
+    """The message goes to the dead-letter queue: `code` says why to machines, `reason` in a sentence to people."""
 
     code: StrEnum
     reason: str
@@ -56,7 +56,7 @@ MAXIMUM_REASON_CHARACTERS = 1_000
 
 
 def printable_reason(text: str) -> str:
-    """Control characters and lone surrogates as escapes: a message attribute can't have them, nor a log line.
+    """The text without control characters and lone surrogates, which no message attribute may have: they are escaped.
 
     At most 1,000 characters.
     """
@@ -66,19 +66,20 @@ def printable_reason(text: str) -> str:
 
 
 class NotAnSqsRecord(Exception):
-    """A record lacks what SQS always sends: the text names the field, and never quotes its value."""
+    """A record lacks a field that SQS always sends. The text names the field, and never quotes its value."""
 
 
 class NotAnSqsEvent(Exception):
-    """The event has no records with ids, so Lambda can't be told which of them failed."""
+    """The event has no list of records, or a record without an id, so Lambda can't be told which messages failed."""
 
 
 @dataclass(slots=True, eq=False)
 class QueueMessage[Content: Loggable]:
     """A message of an SQS batch.
 
-    `receive_count` counts its deliveries, this one included. `attributes` are its message attributes, as in the event.
-    `content` is set when its body has been decoded, `disposition` when it is known what becomes of it.
+    `receive_count` counts its deliveries, this one included. `attributes` has its message attributes, as in the event:
+    `{name: {"dataType": …, "stringValue": …}}`. `content` is None until the body is decoded, or if it can't be.
+    `disposition` is None until the message was handled.
     """
 
     message_id: str
@@ -92,7 +93,7 @@ class QueueMessage[Content: Loggable]:
 
     @property
     def decoded(self) -> Content:
-        """The content of a message that was decoded."""
+        """The content of a decoded message. Raises AssertionError for any other."""
         assert self.content is not None, f"{self.message_id} hasn't been decoded"
         return self.content
 
@@ -102,7 +103,7 @@ class QueueMessage[Content: Loggable]:
 
 
 def message_id_of(record: Any, number: int) -> str:
-    """The id by which Lambda knows this record of the event. Raises NotAnSqsEvent if it has none."""
+    """The record's messageId, by which Lambda is told of failures. Raises NotAnSqsEvent, which names the `number`."""
     if isinstance(record, dict) and isinstance(record.get("messageId"), str) and record["messageId"]:
         message_id: str = record["messageId"]
         return message_id

@@ -1,4 +1,4 @@
-"""Lets a message come back after its own delay, instead of after the queue's visibility timeout."""
+"""Delays redelivery: a message comes back after its own delay, instead of after the queue's visibility timeout."""
 
 import itertools
 import logging
@@ -20,15 +20,15 @@ LONGEST_DELAY_SECONDS = 900
 
 
 def growing_delay_seconds(receive_count: int) -> int:
-    """2, 8, 32, 128, 512, 900 seconds: short while what is waited for may just have been overtaken."""
+    """2, 8, 32, 128, 512, then 900 seconds: the missing message may be just behind this one, or minutes late."""
     delays = (2, 8, 32, 128, 512, LONGEST_DELAY_SECONDS)
     return delays[min(receive_count, len(delays)) - 1]
 
 
 def delay_redelivery(client: "SQSClient", queue_url: str, messages: Iterable[QueueMessage[Any]]) -> None:
-    """Has each message that goes back with a delay redelivered after it.
+    """Sets the visibility timeout of each message whose disposition is Again with a delay: ten messages a request.
 
-    Only a matter of time: if the request fails, the message comes back after the visibility timeout.
+    If a request fails, its messages come back after the queue's visibility timeout.
     """
     entries = [
         {"Id": str(index), "ReceiptHandle": message.receipt_handle, "VisibilityTimeout": seconds}

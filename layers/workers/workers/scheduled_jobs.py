@@ -1,8 +1,8 @@
 """A scheduled job: its work is done once for each scheduled time, under a lock, in as many invocations as it takes.
 
-EventBridge Scheduler delivers at least once, and Lambda retries what failed. So an event may come twice, at once or
-hours later, and the function may die at any line. The lock's record knows which times are done, and the checkpoint of
-the time at hand.
+EventBridge Scheduler delivers an event at least once, and Lambda retries a failed invocation. So an event may come
+twice, at once or hours later, and the function may die on any line. The lock's record has the scheduled times that are
+done, and the checkpoint of the one that isn't.
 """
 
 import contextlib
@@ -47,13 +47,13 @@ class Step(NamedTuple):
 type Work = Callable[[datetime, Item | None], Iterator[Step]]
 """The work for a scheduled time, step by step, from the last saved checkpoint; None: from the start.
 
-If the function dies in a step, the step is done again: apart from its writes, it must be harmless twice. A step should
-take a fraction of the function's timeout.
+If the function dies in a step, the step is done again. Its writes take effect once; all else that it does must be
+harmless twice. A step should take a fraction of the function's timeout.
 """
 
 
 class Job(NamedTuple):
-    """A function's job. `name` is its lock's name, too.
+    """A function's job. `name` is also the name of its lock, and of the `job` in its events.
 
     Each invocation counts in one metric: `Done`, `Continued`, `DoneBefore`, or `Refused`.
     """
@@ -65,10 +65,11 @@ class Job(NamedTuple):
     metrics: Metrics
 
     def run(self, event: Any, context: LambdaContext) -> dict[str, str]:
-        """Works for as long as there is time, and invokes the function again for the rest. Returns the outcome.
+        """Works until the job is done or time is short, and then invokes the function again for the rest.
 
-        Raises InvalidEvent; LockTaken, which names the holder, if another invocation is at work (Lambda retries); and
-        LockLost if this invocation was paused for longer than its lease, and another took over.
+        Returns `{"job": …, "scheduled_time": …, "outcome": …}`. Raises InvalidEvent; LockTaken, which names the holder,
+        if another invocation is at work (Lambda retries); and LockLost if this invocation was paused for longer than
+        its lease, and another took the lock over.
         """
         scheduled_time = self._scheduled_time(event)
         window = scheduled_time.isoformat()
@@ -95,7 +96,7 @@ class Job(NamedTuple):
         return outcome
 
     def _work_on(self, lock: Lock, scheduled_time: datetime, deadline: Deadline) -> bool:
-        """Whether the job is done. If no time is left for a step, the checkpoint is saved, and the lock released."""
+        """Whether the job is done. If time is short for a further step, the lock is released after the checkpoint."""
         longest_step_seconds, started = 0.0, time.monotonic()
         for step in self.work(scheduled_time, copied(lock.checkpoint)):
             if step.last:
@@ -129,7 +130,7 @@ class Job(NamedTuple):
 
 
 def _shown(value: object) -> str:
-    """Enough to recognise the value by: a whole event in an exception is a whole event in the log."""
+    """The beginning of the value: the log has the text of an exception, and shouldn't have a whole event."""
     return reprlib.repr(value)[:40]
 
 

@@ -18,7 +18,7 @@ LONGEST_PAUSE_SECONDS = 0.5
 
 
 class Message(NamedTuple):
-    """A body, and message attributes as SQS takes them."""
+    """A body, and message attributes as SQS takes them: `{name: {"DataType": "String", "StringValue": …}}`."""
 
     body: str
     attributes: Mapping[str, Any] = {}
@@ -29,10 +29,10 @@ class NotSent(Exception):
 
 
 def send_all(client: "SQSClient", queue_url: str, messages: Sequence[Message]) -> None:
-    """Sends all messages, and sends again what the queue refuses, at most three times in all.
+    """Sends all messages. Those that the queue refuses are sent again, three times in all.
 
-    A message may arrive twice, as on every standard queue. Raises NotSent if the queue still refuses some; the others
-    were sent.
+    A message may arrive twice, as on every standard queue. Raises NotSent if the queue still refuses some messages; the
+    others were sent.
     """
     for attempt in range(TRIES):
         failures = send(client, queue_url, messages)
@@ -46,9 +46,9 @@ def send_all(client: "SQSClient", queue_url: str, messages: Sequence[Message]) -
 
 
 def send(client: "SQSClient", queue_url: str, messages: Sequence[Message]) -> list[str | None]:
-    """Sends each message once. Returns, in their order, None or why the message was refused.
+    """Sends each message once. Returns, in their order, None or the reason of the refusal.
 
-    If a request got no answer, its messages may have been sent all the same.
+    If a request gets no answer, its messages count as refused, although the queue may have taken them.
     """
     failures: list[str | None] = [None] * len(messages)
     for entries in _requests(messages):
@@ -63,6 +63,7 @@ def send(client: "SQSClient", queue_url: str, messages: Sequence[Message]) -> li
 
 
 def _requests(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:
+    """The entries of each SendMessageBatch. An entry's Id is the index of its message."""
     entries: list[dict[str, Any]] = []
     bytes_taken = 0
     for index, message in enumerate(messages):

@@ -17,11 +17,12 @@ from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import D
 
 
 class StagedRecord(BasePersistenceLayer):
-    """The idempotency record of one call, as Powertools' `persistence_store`: no method makes a request.
+    """The idempotency record of one call, as Powertools' `persistence_store`. No method makes a request.
 
-    `existing` is the record in the table, if there is one: the call is then replayed from it. `completed` is the record
-    of this call: the caller puts it, on the condition that it is absent, in the transaction with the effect. If that
-    condition fails, the call is made again with the record that was found.
+    `existing` is the record that was read from the table, None if the table has none: a call with an existing record is
+    replayed. `completed` is the record that the call staged, None if it was replayed or failed. The caller puts it in
+    the transaction with the effect, on the condition that the table has none yet. If that condition fails, the caller
+    makes the call again with the record that was found.
     """
 
     def __init__(self, existing: DataRecord | None) -> None:
@@ -31,13 +32,13 @@ class StagedRecord(BasePersistenceLayer):
 
     @override
     def save_inprogress(self, data: dict[str, Any], remaining_time_in_millis: int | None = None) -> None:
-        """No other invocation ever sees a record in progress, so how long it may last doesn't matter."""
+        """The record stays in memory, so no other invocation must know when it expires: the remaining time is 0."""
         super().save_inprogress(data, remaining_time_in_millis=0)
 
     def _put_record(self, data_record: DataRecord) -> None:
         """Raises IdempotencyValidationError if the existing record had another payload."""
         if self.existing is not None:
-            # Powertools validates a record that it fetched itself, not one that is handed to it here.
+            # Powertools validates the payload of a record that it fetched, not of one that comes with this error.
             self._validate_payload(data_record, self.existing)
             raise IdempotencyItemAlreadyExistsError(old_data_record=self.existing)
 
