@@ -1,1 +1,1 @@
-"""What developers run: the local AWS, and the demo on it."""
+"""Developers' tools: the local AWS and the demo."""

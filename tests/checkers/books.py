@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
 from conditional_writes.items import from_dynamodb
-from ledger.core.accounts import Account
-from ledger.core.journal import JournalEntry
-from ledger.core.refusals import InvalidMessage
+from ledger.core.accounts import Account, account_from_item
+from ledger.core.journal import JournalEntry, entry_from_item
+from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
-from ledger.tables import account_from_item, entry_from_item
 from tests.checkers import oracle
 from tests.checkers.poison import is_invalid
 from tools.local_aws.queues import DeadLetter

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ledger.core.accounts import Account
 from ledger.core.journal import JournalEntry
-from ledger.core.refusals import InvalidMessage
+from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode, from_payload
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.books import Books

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from ledger.core.journal import Outcome
-from ledger.core.refusals import InvalidMessage
+from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers import oracle

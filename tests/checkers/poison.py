@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ledger.core.refusals import InvalidMessage
+from ledger.core.reason_codes import InvalidMessage
 
 
 def is_invalid(decode: Callable[[str], object], body: str) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from ledger.core.refusals import InvalidMessage
+from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import OpenAccount, decode
 from tests.checkers.books import Books
 from tests.checkers.history import entries_of

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.decisions import RejectionReason
-from ledger.core.refusals import UnknownAccount
+from ledger.core.reason_codes import UnknownAccount
 from ledger.core.transaction_types import ChargeInterest, CloseAccount, SetOverdraftLimit, Transaction, Transfer
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers import oracle

@@ -195,7 +195,7 @@ BREAKAGES = [
     ),
     Breakage(
         "an earlier write of an entry overwrites a later",
-        f"{LIBRARY}/upserts/plan.py",
+        f"{LIBRARY}/upserts/clocks.py",
         "draft.forbidden.append(at_least((attribute, name), new))\n",
         "pass\n",
         (UPSERTS,),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ledger.core.refusals import InvalidMessage
+from ledger.core.reason_codes import InvalidMessage
 from workers.queue_messages import MAXIMUM_REASON_CHARACTERS, printable_reason
 
 SENTENCE_CHARACTERS = 301

@@ -18,10 +18,11 @@ from conditional_writes import Deadline, DeadlinePassed, Key, Observed, Put, Upd
 from conditional_writes.items import to_dynamodb
 from conditional_writes.requests import as_request
 from ledger.batch_poster import BatchPoster, QueuedTransaction, grouped_by_account
+from ledger.core.accounts import account_item
 from ledger.core.journal import EntryId, Outcome
-from ledger.core.refusals import ReasonCode
+from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types.base import TransactionMessage
-from ledger.tables import LedgerTables, account_item
+from ledger.tables import LedgerTables
 from tests.support.samples import (
     ALICE,
     BOB,

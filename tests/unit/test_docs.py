@@ -10,7 +10,7 @@ import pytest
 
 from ledger.core import decisions, profile_messages, transaction_types
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.refusals import ReasonCode
+from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types import base
 from tools.local_aws.server import PROJECT
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
-from ledger.core.refusals import InvalidMessage
+from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import TRANSACTION_TYPES, OpenAccount, Transaction, decode, from_payload
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.support import refusals

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ledger.account_pages import AccountPage
 from ledger.core.money import format_decimal
-from ledger.core.refusals import InvalidMessage
+from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
 from ledger.overdraft_interest import annual_rate_of, charge, overdrawn
 from tests.support.samples import in_json, interest_body

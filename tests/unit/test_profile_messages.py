@@ -15,7 +15,7 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.upserts import MapEntry, upsert
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from ledger.core.profile_messages import ProfileUpdate, decode
-from ledger.core.refusals import InvalidMessage
+from ledger.core.reason_codes import InvalidMessage
 from tests.support import refusals
 from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS, as_sent
 from tests.support.samples import in_json, profile_body

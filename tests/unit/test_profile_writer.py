@@ -11,9 +11,9 @@ from botocore.exceptions import ClientError
 from conditional_writes import Deadline, DeadlinePassed
 from conditional_writes.items import to_dynamodb
 from conditional_writes.upserts import REMOVED, MapEntry
-from conditional_writes.upserts.clocks import MAP_MARK
+from conditional_writes.upserts.clock_text import MAP_MARK
 from ledger.core.profile_messages import ProfileUpdate, decode
-from ledger.core.refusals import ReasonCode
+from ledger.core.reason_codes import ReasonCode
 from ledger.profile_writer import ProfileWriter, ProfileWritten, QueuedUpdate, map_entries
 from tests.support.samples import profile_body
 from tests.unit.stubs import Stubbed

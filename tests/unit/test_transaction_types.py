@@ -14,7 +14,7 @@ from conditional_writes import EXACT
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.decisions import RejectionReason, Status
 from ledger.core.money import normalized
-from ledger.core.refusals import UnknownAccount
+from ledger.core.reason_codes import UnknownAccount
 from ledger.core.transaction_types import ChargeInterest, Transaction, Transfer
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.support.rules import Decided, decide, fits_dynamodb

@@ -1,1 +1,1 @@
-"""An AWS on this machine: for the demo, the tests and the benchmarks. The application knows nothing of it."""
+"""A local AWS for the demo, the tests and the benchmarks. The application doesn't depend on it."""

@@ -1,4 +1,4 @@
-"""A believable day of a small bank, as the bodies of its messages: the same for the same seed."""
+"""A small bank's day as message bodies. The same seed gives the same day."""
 
 import json
 import random
@@ -20,7 +20,7 @@ JUNK = (
 
 
 def believable_day(messages: int, accounts: int = 60, seed: int = 1, repeated_share: float = 0.1) -> list[str]:
-    """Accounts are opened, paid, spent from, overdrawn and closed; some producers repeat themselves, some talk junk."""
+    """Accounts are opened, credited, debited, overdrawn and closed. Some messages are repeated, some are invalid."""
     choose = random.Random(seed)
     names = [f"acc-{number:04}" for number in range(1, accounts + 1)]
     day = [_opening(choose, name) for name in names]
@@ -52,7 +52,7 @@ def _salary(choose: random.Random, name: str) -> dict[str, Any]:
 
 
 def _event(choose: random.Random, names: list[str], number: int) -> dict[str, Any]:
-    # A few accounts have most of the traffic, as in life.
+    # As in a real bank, a few accounts have most of the transactions.
     name = names[min(int(choose.paretovariate(0.4)) - 1, len(names) - 1)]
     event = {"transaction_id": f"t-{number:06}", "account_id": name}
     kind = choose.random()

@@ -1,4 +1,4 @@
-"""`make demo`: a believable day through the real queues, on a local AWS; books and profiles checked at the end."""
+"""`make demo`: deploys the stack on a local AWS, sends a day's messages, and checks the books and the profiles."""
 
 import argparse
 import itertools
@@ -46,57 +46,59 @@ def main() -> int:
         console.print(f"[red]{error}")
         return 1
     except KeyboardInterrupt:
-        console.print("\nStopped, and the local AWS with it.")
+        console.print("\nInterrupted. The local AWS has been stopped.")
         return 130
 
 
 def _run(port: int, messages: int, folder: Path) -> int:
     day = {"Transactions": believable_day(messages), "Profiles": believable_updates(messages // 3)}
     transactions, updates = day.values()
-    console.print(f"[bold]1[/]  Starting an AWS on 127.0.0.1:{port} (ministack, IAM enforced)")
+    console.print(f"[bold]1[/]  Starting a local AWS on 127.0.0.1:{port} (ministack, IAM enforced)")
     with running(ministack(port, folder / "ministack.log")) as endpoint:
-        console.print("[bold]2[/]  sam build")
+        console.print("[bold]2[/]  Building the functions and layers (sam build)")
         stack.build()
-        console.print("[bold]3[/]  sam deploy: template.yaml, as it goes to AWS")
+        console.print("[bold]3[/]  Deploying template.yaml, unchanged (sam deploy)")
         deployed = stack.deploy(endpoint)
         console.print(
-            f"[bold]4[/]  A day of messages: {len(transactions):,} transactions, {len(updates):,} profile updates"
+            f"[bold]4[/]  Sending the day: {len(transactions):,} transactions, {len(updates):,} profile updates"
         )
         seconds = _send_and_wait(deployed, day)
         tables = Tables(deployed["AccountsTableName"], deployed["JournalTableName"])
         before_interest = read_books(endpoint, tables)
-        console.print("[bold]5[/]  The night's jobs, each delivered twice")
-        twice = _run_jobs_twice(deployed)
-        console.print("[bold]6[/]  Reading the books and the profiles, and checking them\n")
+        console.print("[bold]5[/]  Running the nightly jobs, each of them twice")
+        job_violations = _run_jobs_twice(deployed)
+        console.print("[bold]6[/]  Checking the accounts, the journal and the profiles\n")
         books = read_books(endpoint, tables)
         profiles = read_profiles(endpoint, deployed["ProfilesTableName"])
-        refused, unfit = (take_dead_letters(endpoint, deployed[f"{name}DeadLetterQueueUrl"]) for name in day)
+        refused_transactions, refused_updates = (
+            take_dead_letters(endpoint, deployed[f"{name}DeadLetterQueueUrl"]) for name in day
+        )
     table = Table(title="The day", title_justify="left", show_header=False, min_width=72)
     table.add_column(style="bold")
     table.add_column(justify="right")
-    _add_transactions(table, transactions, before_interest, refused)
-    _add_profiles(table, updates, profiles, unfit)
-    table.add_row("messages a second", f"{sum(map(len, day.values())) / seconds:,.0f}")
+    _add_transactions(table, transactions, before_interest, refused_transactions)
+    _add_profiles(table, updates, profiles, refused_updates)
+    table.add_row("messages per second", f"{sum(map(len, day.values())) / seconds:,.0f}")
     console.print(table)
     console.print()
-    winners = profiles_checker.upserted(updates, unfit)
+    winners = profiles_checker.upserted(updates, refused_updates)
     return _check(
         {
             books_checker.CLAIMS: [
                 *books_checker.violations(books),
-                *books_checker.vanished(transactions, books, refused),
+                *books_checker.vanished(transactions, books, refused_transactions),
             ],
-            NIGHT_CLAIMS: [*twice, *wrongly_charged(before_interest, books, NIGHT.date())],
+            NIGHT_CLAIMS: [*job_violations, *wrongly_charged(before_interest, books, NIGHT.date())],
             profiles_checker.CLAIMS: [
                 *profiles_checker.violations(profiles, winners),
-                *profiles_checker.vanished(updates, unfit),
+                *profiles_checker.vanished(updates, refused_updates),
             ],
         }
     )
 
 
 def _send_and_wait(deployed: stack.Stack, day: Mapping[str, Sequence[str]]) -> float:
-    """Sends to all queues while the functions are working already. Returns the seconds until they were empty."""
+    """Sends to both queues while the functions process the messages. Returns the seconds until the queues are empty."""
     started = time.monotonic()
     with (
         Progress(
@@ -109,26 +111,26 @@ def _send_and_wait(deployed: stack.Stack, day: Mapping[str, Sequence[str]]) -> f
         ThreadPoolExecutor(len(day)) as pool,
     ):
         bars = [progress.add_task(name.lower(), total=len(bodies)) for name, bodies in day.items()]
-        for through in [
-            pool.submit(_through, deployed, name, bodies, progress, bar)
+        for drained in [
+            pool.submit(_send_and_drain, deployed, name, bodies, progress, bar)
             for (name, bodies), bar in zip(day.items(), bars, strict=True)
         ]:
-            through.result()
+            drained.result()
     return time.monotonic() - started
 
 
 def _run_jobs_twice(deployed: stack.Stack) -> list[str]:
-    """A sentence for each thing that isn't as it must be."""
-    wrong = []
+    """Returns a sentence for each violation."""
+    found = []
     for name in ("charge_overdraft_interest", "reconcile_accounts"):
         answers = [jobs.run_job(deployed, name, NIGHT) for _ in range(2)]
-        console.print(f"   {name:<27}{answers[0]['outcome']}, then {answers[1]['outcome']}")
+        console.print(f"   {name:<27}first run: {answers[0]['outcome']}, second run: {answers[1]['outcome']}")
         if [answer["outcome"] for answer in answers] != ["Done", "DoneBefore"]:
-            wrong.append(f"{name}: delivered twice it answered {answers}")
+            found.append(f"{name}: expected Done, then DoneBefore. The two runs returned {answers}")
         _wait_until_empty(deployed, "Transactions")
     report = jobs.read_report(deployed, NIGHT)
-    console.print(f"   {report['accounts_checked']} accounts replayed, {report['mismatches']} mismatches")
-    return wrong + [f"reconciliation: {sentence}" for sentence in report["first_mismatches"]]
+    console.print(f"   Reconciled {report['accounts_checked']} accounts: {report['mismatches']} mismatches")
+    return found + [f"reconciliation: {sentence}" for sentence in report["first_mismatches"]]
 
 
 def _wait_until_empty(
@@ -143,8 +145,8 @@ def _wait_until_empty(
         time.sleep(0.25)
 
 
-def _through(deployed: stack.Stack, name: str, bodies: Sequence[str], progress: Progress, bar: TaskID) -> None:
-    """Sends to one queue, and waits until it is empty."""
+def _send_and_drain(deployed: stack.Stack, name: str, bodies: Sequence[str], progress: Progress, bar: TaskID) -> None:
+    """Sends the bodies to one queue and waits until the queue is empty."""
     sqs = deployed.endpoint.client("sqs")
     queue_url = deployed[f"{name}QueueUrl"]
     for batch in itertools.batched(bodies, 10, strict=False):
@@ -177,7 +179,7 @@ def _add_profiles(table: Table, bodies: Sequence[str], profiles: Profiles, lette
 
 
 def _entries(value: Any) -> int:
-    """How many there are in an item's maps, and in those inside of them."""
+    """The number of map entries in an item, nested maps included."""
     return sum(map(_entries, value.values())) if isinstance(value, dict) else 1
 
 
@@ -189,17 +191,17 @@ def _add_dead_letters(table: Table, letters: Sequence[DeadLetter]) -> None:
 
 
 def _in_general(reason: str | None) -> str:
-    """The reason without what is particular to one message."""
+    """The reason without the parts that differ from message to message."""
     if reason is None:
         return "no reason"
     if "was used before" in reason:
         return "transaction_id: used before with another payload"
-    _, is_of_an_item, problem = reason.partition("': ")  # a profile's: its table and key come first
-    return (problem if is_of_an_item else reason)[:60]
+    _, names_an_item, problem = reason.partition("': ")  # A profile's reason begins with its table and key.
+    return (problem if names_an_item else reason)[:60]
 
 
 def _check(found: Mapping[Sequence[str], Sequence[str]]) -> int:
-    """Prints each group of claims, and what was found against it. Returns the exit code."""
+    """Prints each group of claims and its violations. Returns the exit code."""
     for claims, violations in found.items():
         for claim in claims:
             console.print(f"  [red]?[/] {claim}" if violations else f"  [green]✓[/] {claim}")

@@ -1,6 +1,6 @@
-"""`make down`: ends what `make up` started, and says what that was."""
+"""`make down`: stops the local AWS that `make up` started."""
 
 from tools.local_aws.up import console, down
 
 if __name__ == "__main__":
-    console.print(down() or "There was none up.")
+    console.print(down() or "No local AWS is running.")

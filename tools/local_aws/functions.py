@@ -1,4 +1,4 @@
-"""A function of the application in this process, with the events that Lambda would give it."""
+"""Runs the application's functions in this process, with events as Lambda sends them."""
 
 import importlib.util
 import itertools
@@ -23,7 +23,7 @@ from tools.local_aws.tables import Tables
 
 @dataclass
 class Context:
-    """What Lambda gives a handler beside the event."""
+    """A handler's Lambda context."""
 
     timeout_seconds: float = 30
     function_name: str = "process-transactions"
@@ -37,22 +37,22 @@ class Context:
 
 
 def load_function(name: str, endpoint: Endpoint, environment: Mapping[str, str]) -> ModuleType:
-    """The function's app.py, imported anew as a cold start would, its clients speaking to `endpoint`."""
+    """The function's app.py, imported again as at a cold start. Its clients use `endpoint`."""
     path = PROJECT / "functions" / name / "app.py"
     spec = importlib.util.spec_from_file_location(f"{name}_{uuid.uuid4().hex}", path)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
-    # Powertools reads these two at each call, the rest is read at the import.
+    # Powertools reads these two at each call, and all other variables at the import.
     os.environ.update(POWERTOOLS_SERVICE_NAME="teller", POWERTOOLS_METRICS_NAMESPACE="Teller")
     with (
         mock.patch.dict(os.environ, endpoint.environment | environment),
-        # Its metrics are its own, as a process's are: those of `Metrics` are one set for all threads that play workers.
+        # `Metrics` shares one set of metrics among the threads of a process. Here each thread is a worker with its own.
         mock.patch("aws_lambda_powertools.Metrics", EphemeralMetrics),
     ):
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
-    # Python has one logger of a name, and Powertools leaves it as the first function that was loaded wanted it.
+    # All functions loaded in this process share one logger, and Powertools keeps the level of the first.
     module.logger.setLevel(environment.get("POWERTOOLS_LOG_LEVEL", "INFO"))
     return module
 
@@ -60,7 +60,7 @@ def load_function(name: str, endpoint: Endpoint, environment: Mapping[str, str])
 def process_transactions(
     aws: Endpoint, tables: Tables, dynamodb: Endpoint | None = None, **variables: str
 ) -> ModuleType:
-    """The function, its queues on `aws` (made here, new ones), its tables on `dynamodb` where that is another."""
+    """The function with new queues on `aws`. Its tables are on `dynamodb` if that is given, else on `aws`."""
     variables = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal} | variables
     return _with_queues("process_transactions", aws, dynamodb or aws, variables)
 
@@ -68,7 +68,7 @@ def process_transactions(
 def upsert_profiles(
     aws: Endpoint, profiles_table: str, dynamodb: Endpoint | None = None, **variables: str
 ) -> ModuleType:
-    """As `process_transactions`."""
+    """The function with new queues on `aws`. Its table is on `dynamodb` if that is given, else on `aws`."""
     return _with_queues("upsert_profiles", aws, dynamodb or aws, {"PROFILES_TABLE": profiles_table} | variables)
 
 
@@ -80,7 +80,7 @@ def reconcile_accounts(dynamodb: Endpoint, tables: Tables, locks_table: str, **v
 def charge_overdraft_interest(
     aws: Endpoint, tables: Tables, locks_table: str, queue_url: str, dynamodb: Endpoint | None = None, **variables: str
 ) -> ModuleType:
-    """The function, sending to this queue on `aws`, its tables on `dynamodb` where that is another."""
+    """The function. It sends to this queue on `aws`. Its tables are on `dynamodb` if that is given, else on `aws`."""
     fixed = {"ACCOUNTS_TABLE": tables.accounts, "LOCKS_TABLE": locks_table, "QUEUE_URL": queue_url}
     return load_function(
         "charge_overdraft_interest",
@@ -112,7 +112,7 @@ _numbers = itertools.count(1)
 
 
 def record(message: object, receive_count: int = 1, sent_at: datetime | None = None) -> dict[str, Any]:
-    """An SQS record as Lambda's event has it; `message` is the body, or what it says in JSON. Sent now, by default."""
+    """An SQS record of Lambda's event. `message` is the body, or a value to be encoded as JSON. Sent now by default."""
     number = next(_numbers)
     sent_at = sent_at or datetime.now(UTC)
     return {
@@ -134,13 +134,13 @@ def record(message: object, receive_count: int = 1, sent_at: datetime | None = N
 
 
 def invoke(function: ModuleType, records: Iterable[dict[str, Any]], context: Context | None = None) -> set[str]:
-    """Message ids that go back to the queue."""
+    """The ids of the messages that return to the queue."""
     response = function.lambda_handler({"Records": list(records)}, context or Context())
     return {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
 
 
 def metric_totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """The sums of what lines of a log have of CloudWatch's embedded metrics; a rejection's by its reason."""
+    """The sums of the embedded metrics in log lines, by the metric's name. Rejections are summed by their reason."""
     totals: Counter[str] = Counter()
     for line in lines:
         for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
@@ -151,12 +151,12 @@ def metric_totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
 
 @dataclass
 class Queue:
-    """What SQS does with a batch, without its clock: it delivers again what wasn't done, each time counting."""
+    """An SQS queue without delays: messages that aren't done are delivered again, with a higher receive count."""
 
     records: list[dict[str, Any]]
 
     def deliver(self, function: ModuleType, *interruptions: type[BaseException]) -> None:
-        """One invocation with all that is waiting. What an interrupted function had comes back whole."""
+        """Invokes the function with all waiting messages. After an interruption all of them return to the queue."""
         try:
             failed = invoke(function, self.records)
         except interruptions:
@@ -172,6 +172,6 @@ class Queue:
 
 
 def again(record: dict[str, Any]) -> dict[str, Any]:
-    """The record as its next delivery has it."""
+    """The record of the message's next delivery."""
     count = int(record["attributes"]["ApproximateReceiveCount"]) + 1
     return record | {"attributes": record["attributes"] | {"ApproximateReceiveCount": str(count)}}

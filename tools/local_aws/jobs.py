@@ -1,4 +1,4 @@
-"""The scheduled jobs of a deployed stack: run as EventBridge Scheduler does, and the report that one leaves."""
+"""Runs the scheduled jobs of a deployed stack, as EventBridge Scheduler does, and reads the reconciliation's report."""
 
 import json
 from datetime import datetime
@@ -10,7 +10,7 @@ from tools.local_aws.stack import Stack
 
 
 def run_job(deployed: Stack, name: str, scheduled_time: datetime) -> dict[str, Any]:
-    """The function's answer. Raises LocalAwsError where it has none."""
+    """The function's answer. Raises LocalAwsError if the function fails."""
     event = json.dumps({"job": name, "scheduled_time": scheduled_time.isoformat()})
     response = deployed.endpoint.client("lambda").invoke(FunctionName=function_name(deployed, name), Payload=event)
     answer: dict[str, Any] = json.loads(response["Payload"].read())
@@ -24,7 +24,7 @@ def function_name(deployed: Stack, job: str) -> str:
 
 
 def read_report(deployed: Stack, scheduled_time: datetime) -> dict[str, Any]:
-    """Of a night's reconciliation."""
+    """The report of the reconciliation for that time."""
     wanted = to_dynamodb({"lock_key": f"reconcile_accounts {scheduled_time.isoformat()}"})
     client = deployed.endpoint.client("dynamodb")
     return from_dynamodb(client.get_item(TableName=deployed["LocksTableName"], Key=wanted)["Item"])

@@ -1,12 +1,13 @@
-"""Counts what clients ask of AWS: requests by operation, and DynamoDB's read and write units.
+"""Counts clients' requests by operation, and their DynamoDB read and write units.
 
-A write that takes effect costs what DynamoDB says it did (`ReturnConsumedCapacity`). For one that is refused DynamoDB
-charges too, but doesn't say how much: that is computed from the published rule, a unit per started kB of the larger
-of the item that is there and the item that would have been, twice in a transaction. For a cancelled
-transaction we found no published figure: all of its items are charged here, as if it had been committed.
+The units of a successful write are those that DynamoDB reports (`ReturnConsumedCapacity`). DynamoDB charges a refused
+write too, but doesn't report the units. They are computed by the published rule: one unit per started kB of the larger
+of the existing item and the refused one, and twice that in a transaction. No figure is published for a cancelled
+transaction: all of its items are counted, as if it had been committed.
 
-A read costs what DynamoDB says, too. ministack doesn't for a BatchGetItem: that is computed from the published rule,
-half a unit per started 4 kB of each item, a whole one where the read is consistent, and the least for an absent item.
+The units of a read are those that DynamoDB reports. ministack doesn't report those of a BatchGetItem. They are computed
+by the published rule: half a unit per started 4 kB of each item, or one unit if the read is consistent. An absent item
+costs the minimum.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
 """
@@ -24,7 +25,7 @@ READS = ("GetItem", "BatchGetItem")
 
 
 class Meter:
-    """What its clients have sent since it was made, or since `reset`. Clients may be used by several threads."""
+    """The requests and units of its clients since its creation or since `reset`. Clients may be shared by threads."""
 
     def __init__(self, *clients: Any) -> None:
         self.requests: Counter[str] = Counter()
@@ -40,7 +41,7 @@ class Meter:
         self.write_units = 0.0
 
     def _watch(self, events: Any) -> None:
-        events.register("before-send", self._count_request)  # the SDK's own retries are requests, too
+        events.register("before-send", self._count_request)  # The SDK's own retries are counted, too.
         for operation in (*WRITES, *READS):
             events.register(f"provide-client-params.dynamodb.{operation}", self._ask_for_units)
             events.register(f"before-call.dynamodb.{operation}", self._keep_request)
@@ -72,16 +73,16 @@ class Meter:
 
 
 def consumed_units(response: dict[str, Any]) -> float:
-    """What DynamoDB says a write consumed: of one table, or of each table in a transaction."""
+    """The units that DynamoDB reports for a write: of one table, or of each table in a transaction."""
     consumed = response["ConsumedCapacity"]
     if isinstance(consumed, dict):
         return float(consumed["CapacityUnits"])
-    # A transaction that was sent again, after a lost response, is answered for read units alone.
+    # If a transaction is sent again after a lost response, DynamoDB reports read units alone.
     return float(sum(table.get("WriteCapacityUnits", 0) for table in consumed))
 
 
 def refused_units(request: dict[str, Any], error: dict[str, Any]) -> float:
-    """What a refused write costs: nothing where it was throttled or invalid, so never looked at an item."""
+    """The units of a refused write. A throttled or invalid write costs nothing, for DynamoDB read no item for it."""
     match error["Error"]["Code"]:
         case "ConditionalCheckFailedException":
             return _units(request, error.get("Item"))
@@ -96,12 +97,12 @@ def refused_units(request: dict[str, Any], error: dict[str, Any]) -> float:
 
 
 def _units(write: dict[str, Any], found: dict[str, Any] | None) -> float:
-    """Of an update's result only the key is known, and the item that it would have changed."""
+    """The units of one refused write. Of an update's result only the key and the existing item are known."""
     return math.ceil(max(item_bytes(write.get("Item") or write["Key"]), item_bytes(found or {})) / 1024)
 
 
 def read_units(request: dict[str, Any], response: dict[str, Any]) -> float:
-    """What DynamoDB says a read consumed, or what its rule says of a BatchGetItem."""
+    """The units that DynamoDB reports for a read. Those of a BatchGetItem without a report are computed."""
     match response.get("ConsumedCapacity"):
         case dict(consumed):
             return float(consumed["CapacityUnits"])

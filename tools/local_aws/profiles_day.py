@@ -1,4 +1,4 @@
-"""A believable day of the bank's profiles, as the bodies of its messages: the same for the same seed."""
+"""A day of profile updates as message bodies. The same seed gives the same day."""
 
 import json
 import random
@@ -20,9 +20,10 @@ JUNK = (
 
 
 def believable_updates(messages: int, accounts: int = 40, seed: int = 1, repeated_share: float = 0.1) -> list[str]:
-    """Four writers share the profiles, some of them an attribute; they are out of order, repeat themselves, talk junk.
+    """Four producers write to the profiles. Updates arrive out of order, some are repeated and some are invalid.
 
-    First each profile gets its look; at the end some take an entry for a map.
+    Two of the producers share an attribute. The first updates set each profile's theme and language. The last ones are
+    sent to the dead-letter queue: their path leads through an entry that isn't a map.
     """
     choose = random.Random(seed)
     names = [f"acc-{number:04}" for number in range(1, accounts + 1)]
@@ -45,7 +46,7 @@ def _as_of(number: int) -> str:
 
 
 def _update(choose: random.Random, name: str, number: int) -> dict[str, Any]:
-    """Of one of the writers; what the app says of a session comes without a time, once."""
+    """An update from one of the four producers. The app reports each session once, without `as_of`."""
     writer = choose.choice([_app, _app, _desk, _risk, _consent])
     if choose.random() < 0.05:
         return {"account_id": name, "path": ["sessions"], "entries": {f"session {number}": {"device": "phone"}}}
@@ -58,7 +59,7 @@ def _app(choose: random.Random, name: str) -> dict[str, Any]:
 
 
 def _desk(choose: random.Random, name: str) -> dict[str, Any]:
-    """Shares the app's attribute: `statements` is a map in it."""
+    """`statements` is a map inside the app's attribute."""
     how = {"by": choose.choice(["post", "mail"]), "every_days": choose.choice([7, 30, 90])}
     return {"account_id": name, "path": ["preferences", "statements"], "entries": how}
 

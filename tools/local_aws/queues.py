@@ -1,4 +1,4 @@
-"""Queues of a local AWS: how many messages wait on one, and what is in a dead-letter queue."""
+"""Counts the messages on a queue of a local AWS, and takes the dead letters from a dead-letter queue."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from tools.local_aws.server import Endpoint, shared_client
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """`attributes` are the texts among those that its producer gave it."""
+    """`attributes` are the other message attributes of type String."""
 
     body: str
     reason: str | None
@@ -16,7 +16,7 @@ class DeadLetter:
 
 
 def take_dead_letters(aws: Endpoint, queue_url: str) -> list[DeadLetter]:
-    """What is in the queue, taken out of it."""
+    """Receives and deletes all messages of the queue."""
     sqs = shared_client(aws, "sqs")
     letters: list[DeadLetter] = []
     while messages := sqs.receive_message(
@@ -31,6 +31,6 @@ def take_dead_letters(aws: Endpoint, queue_url: str) -> list[DeadLetter]:
 
 
 def waiting_messages(sqs, queue_url: str) -> int:
-    """Messages on a queue, those being worked on and those that wait for a while included."""
+    """The number of messages on a queue, in flight and delayed messages included."""
     attributes = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["All"])["Attributes"]
     return sum(int(attributes[f"ApproximateNumberOfMessages{which}"]) for which in ("", "NotVisible", "Delayed"))

@@ -1,4 +1,4 @@
-"""Settings with which `sam local invoke` runs a function in Lambda's container, against a deployed stack."""
+"""Settings for `sam local invoke`, which runs a function in Lambda's container against a deployed stack."""
 
 import json
 from pathlib import Path
@@ -7,10 +7,10 @@ from tools.local_aws import stack
 
 
 def write_settings(deployed: stack.Stack, folder: Path) -> Path:
-    """What `sam local invoke` needs to know of a deployed stack, as a configuration file of SAM's: its path.
+    """Writes a SAM configuration file for a deployed stack. Returns its path.
 
-    SAM takes the references in the template's environment variables for names. The deployed functions have the real
-    ones, all but the endpoint, which has another address in a container.
+    `sam local invoke` doesn't resolve references in the template's environment variables. The file has the deployed
+    functions' values. Only the endpoint is replaced, for its address is another inside a container.
     """
     endpoint = deployed.endpoint
     resources = endpoint.client("cloudformation").describe_stack_resources(StackName=stack.NAME)["StackResources"]

@@ -1,4 +1,4 @@
-"""Starts and stops the engines: ministack (all of AWS that Teller uses), and Amazon's own DynamoDB Local."""
+"""Starts and stops the engines: ministack, with all AWS services that Teller uses, and Amazon's DynamoDB Local."""
 
 import contextlib
 import fcntl
@@ -27,13 +27,13 @@ REGION = "us-east-1"
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a local AWS listens. Its root user's keys are "test" and "test"."""
+    """The address of a local AWS. Its root user's access key and secret key are both "test"."""
 
     url: str
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables with which any AWS SDK, the AWS CLI and SAM speak to it, and to nothing else."""
+        """Environment variables that direct every AWS SDK, the AWS CLI and SAM to this endpoint alone."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": "test",
@@ -57,12 +57,12 @@ class Endpoint:
 
 @functools.cache
 def shared_client(endpoint: Endpoint, service: str):
-    """One for all: for what registers no handlers with it, and asks so often that making a client would tell."""
+    """A cached client for frequent requests, since creating a client is slow. Don't register handlers with it."""
     return endpoint.client(service)
 
 
 class LocalAwsError(Exception):
-    """The local AWS can't be had; the text says why, and what to do."""
+    """The local AWS failed or couldn't be started. The text gives the reason and the remedy."""
 
 
 def free_port() -> int:
@@ -80,7 +80,7 @@ def ministack(
     """
     _check_free(host, port)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "POWERTOOLS_"))}
-    unpacked = log.parent / "functions"  # 65 MB for each process of a function, which ministack leaves when it ends
+    unpacked = log.parent / "functions"  # 65 MB for each function process. ministack doesn't delete them.
     shutil.rmtree(unpacked, ignore_errors=True)
     unpacked.mkdir(parents=True)
     process = _start(
@@ -105,7 +105,7 @@ def ministack(
 
 
 def dynamodb_local(port: int, log: Path) -> tuple[Endpoint, subprocess.Popen[bytes]]:
-    """Starts Amazon's DynamoDB Local, in memory. Raises LocalAwsError where there is no Java or no npm."""
+    """Starts Amazon's DynamoDB Local, in memory. Raises LocalAwsError if Java or npm is missing."""
     java = shutil.which("java")
     if not java:
         raise LocalAwsError("DynamoDB Local needs Java 17 or later: there is no `java` on the PATH")
@@ -126,7 +126,7 @@ def dynamodb_local(port: int, log: Path) -> tuple[Endpoint, subprocess.Popen[byt
 @contextlib.contextmanager
 def running(started: tuple[Endpoint, subprocess.Popen[bytes]]) -> Iterator[Endpoint]:
     endpoint, process = started
-    threading.Thread(target=process.wait, daemon=True).start()  # reaps it: `stop` sees then that it is gone
+    threading.Thread(target=process.wait, daemon=True).start()  # Reaps the process, so that `stop` sees its end.
     try:
         yield endpoint
     finally:
@@ -148,7 +148,7 @@ def _start(arguments: list[object], log: Path, environment: dict[str, str]) -> s
     with log.open("wb") as output:
         return subprocess.Popen(
             [str(argument) for argument in arguments],
-            cwd=log.parent,  # DynamoDB Local leaves a file where it runs
+            cwd=log.parent,  # DynamoDB Local leaves a file in its working directory.
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -161,7 +161,7 @@ def _check_free(host: str, port: int) -> None:
     with socket.socket() as probe:
         if probe.connect_ex((host, port)) == 0:
             raise LocalAwsError(
-                f"port {port} is taken: `make down` ends a stack of Teller's, PORT=4567 uses another port"
+                f"port {port} is in use. `make down` stops a local AWS of Teller's; PORT=4567 selects another port"
             )
 
 
@@ -174,7 +174,7 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path, seconds: float 
             with urllib.request.urlopen(url, timeout=2):
                 return
         except urllib.error.HTTPError:
-            return  # it answers: DynamoDB Local has nothing to GET
+            return  # The engine is up: DynamoDB Local answers a GET with an error.
         except OSError:
             time.sleep(0.1)
     stop(process.pid)
@@ -182,11 +182,13 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path, seconds: float 
 
 
 def _dynamodb_local_home() -> Path:
-    """Amazon's jar and its libraries, as Amplify's npm package carries them; fetched once, by one process."""
+    """The folder of Amazon's jar and its libraries, from Amplify's npm package. They are downloaded once."""
     home = CACHE / "package" / "emulator"
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "fetching").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # workers of one test run begin at the same time
+        fcntl.flock(
+            lock, fcntl.LOCK_EX
+        )  # The parallel workers of a test run start together, and one of them downloads.
         if not home.exists():
             _fetch_dynamodb_local()
     return home

@@ -1,4 +1,4 @@
-"""Builds template.yaml with SAM and deploys it, as it is, to a local AWS."""
+"""Builds template.yaml with SAM and deploys it, unchanged, to a local AWS."""
 
 import os
 import platform
@@ -23,12 +23,12 @@ class Stack:
 
 
 def build() -> None:
-    """`make build`, for this machine's processor: the local Lambda runs the functions as processes on it."""
+    """`make build` for this machine's processor, because the local Lambda runs functions as local processes."""
     _run("make", "build", f"SAM_BUILD=--parameter-overrides Architecture={_architecture()}")
 
 
 def deploy(endpoint: Endpoint, **parameters: object) -> Stack:
-    """`sam deploy` of what `build` made. `parameters` are the template's."""
+    """Runs `sam deploy` after `build`. `parameters` are the template's parameters."""
     overrides = {"Architecture": _architecture(), "AwsEndpointUrl": endpoint.url} | parameters
     _run(
         str(TOOLS / "sam"),
@@ -43,7 +43,7 @@ def deploy(endpoint: Endpoint, **parameters: object) -> Stack:
 
 
 def _set_concurrency(endpoint: Endpoint, described: dict) -> None:
-    """ministack 1.5.33 keeps a ScalingConfig that came from a parameter as text, and then polls nothing."""
+    """Sets the concurrency as a number: ministack 1.5.33 stores a parameter's value as text, and then doesn't poll."""
     parameters = {parameter["ParameterKey"]: parameter["ParameterValue"] for parameter in described["Parameters"]}
     lambda_ = endpoint.client("lambda")
     for mapping in lambda_.list_event_source_mappings()["EventSourceMappings"]:

@@ -16,7 +16,7 @@ class Tables:
 
 
 def create_tables(endpoint: Endpoint, prefix: str) -> Tables:
-    """Fresh tables for accounts and their journal; `prefix` keeps tests apart that share an engine."""
+    """Creates the Accounts and Journal tables. `prefix` separates tests that share an engine."""
     return Tables(
         _create_table(endpoint, f"{prefix}-accounts", "account_id"),
         _create_table(endpoint, f"{prefix}-journal", "account_id", "transaction_id"),
@@ -24,12 +24,12 @@ def create_tables(endpoint: Endpoint, prefix: str) -> Tables:
 
 
 def create_profiles_table(endpoint: Endpoint, prefix: str) -> str:
-    """A fresh table for profiles: its name."""
+    """Creates a Profiles table and returns its name."""
     return _create_table(endpoint, f"{prefix}-profiles", "account_id")
 
 
 def create_locks_table(endpoint: Endpoint, prefix: str) -> str:
-    """A fresh table for locks: its name."""
+    """Creates a Locks table and returns its name."""
     return _create_table(endpoint, f"{prefix}-locks", "lock_key")
 
 
@@ -46,7 +46,7 @@ def _create_table(endpoint: Endpoint, name: str, *keys: str) -> str:
 
 
 def scan(endpoint: Endpoint, table: str) -> Iterator[dict[str, Any]]:
-    """Every item of a table, as it is now, in DynamoDB's types."""
+    """All items of a table, in DynamoDB's JSON, by a consistent scan."""
     for page in (
         shared_client(endpoint, "dynamodb").get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
     ):
@@ -54,12 +54,12 @@ def scan(endpoint: Endpoint, table: str) -> Iterator[dict[str, Any]]:
 
 
 def refill(endpoint: Endpoint, table: str, items: Sequence[dict[str, Any]] = ()) -> None:
-    """Leaves these items in a table, in DynamoDB's types, and no other. Faster than a new table."""
+    """Replaces a table's items with these, in DynamoDB's JSON. Faster than a new table."""
     names = _key_names(endpoint, table)
-    there, wanted = list(scan(endpoint, table)), [[item[name] for name in names] for item in items]
-    keys = [{name: item[name] for name in names} for item in there]
+    present, wanted = list(scan(endpoint, table)), [[item[name] for name in names] for item in items]
+    keys = [{name: item[name] for name in names} for item in present]
     deleted = [{"DeleteRequest": {"Key": key}} for key in keys if list(key.values()) not in wanted]
-    put = [{"PutRequest": {"Item": item}} for item in items if item not in there]
+    put = [{"PutRequest": {"Item": item}} for item in items if item not in present]
     for batch in itertools.batched([*deleted, *put], 25, strict=False):
         response = shared_client(endpoint, "dynamodb").batch_write_item(RequestItems={table: list(batch)})
         assert not response["UnprocessedItems"]

@@ -1,4 +1,4 @@
-"""`make up`: the local AWS with the stack on it, left running; `make down` ends it."""
+"""`make up`: starts a local AWS, deploys the stack on it and leaves it running until `make down`."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ console = Console(highlight=False, markup=False, soft_wrap=True)
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--port", type=int, default=4566)
-    arguments.add_argument("--host", default=LOOPBACK, help="where to listen")
+    arguments.add_argument("--host", default=LOOPBACK, help="the address to listen on")
     options = arguments.parse_args()
     try:
         _refuse_a_second()
@@ -30,36 +30,36 @@ def main() -> int:
         console.print(str(error), style="red")
         return 1
     except KeyboardInterrupt:
-        console.print("\nStopped, and the local AWS with it.")
+        console.print("\nInterrupted. The local AWS has been stopped.")
         return 130
     console.print(_help(deployed, options.host))
     return 0
 
 
 def down() -> str | None:
-    """Ends what `up` started. Returns a sentence that says what that was, or None where there was nothing."""
+    """Stops the local AWS that `up` started. Returns a sentence about it, or None if `up` hasn't been run."""
     if not STATE.exists():
         return None
     state = json.loads(STATE.read_text())
-    runs = _runs(state["pid"])
-    if runs:
+    running = _is_running(state["pid"])
+    if running:
         stop(state["pid"])
     STATE.unlink()
-    if not runs:
-        return f"The local AWS on {state['url']} had ended already."
-    return f"The local AWS on {state['url']} is down: its functions have ended, its tables and queues are gone."
+    if not running:
+        return f"The local AWS on {state['url']} had already stopped."
+    return f"Stopped the local AWS on {state['url']} and deleted its tables and queues."
 
 
 def _refuse_a_second() -> None:
     if STATE.exists():
         state = json.loads(STATE.read_text())
-        if _runs(state["pid"]):
-            raise LocalAwsError(f"A stack is up already, on {state['url']}: `make down` ends it.")
+        if _is_running(state["pid"]):
+            raise LocalAwsError(f"A local AWS is already running on {state['url']}. `make down` stops it.")
         console.print(down())
 
 
-def _runs(pid: int) -> bool:
-    """Whether the process is the local AWS that was recorded: it may have ended, and its number be another's since."""
+def _is_running(pid: int) -> bool:
+    """Whether the process is the recorded local AWS. After its end another process may have the same pid."""
     listed = subprocess.run(
         ["ps", "-o", "stat=", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
     )
@@ -68,12 +68,12 @@ def _runs(pid: int) -> bool:
 
 
 def _up(host: str, port: int) -> stack.Stack:
-    console.print(f"Starting an AWS on {host}:{port} (ministack, IAM enforced)")
+    console.print(f"Starting a local AWS on {host}:{port} (ministack, IAM enforced)")
     endpoint, process = ministack(port, CACHE / "local-aws.log", host)
-    threading.Thread(target=process.wait, daemon=True).start()  # reaps it, should `down` have to end it here
+    threading.Thread(target=process.wait, daemon=True).start()  # Reaps the process if `down` stops it below.
     STATE.write_text(json.dumps({"pid": process.pid, "url": endpoint.url}))
     try:
-        console.print("sam build, sam deploy")
+        console.print("Building and deploying the stack (sam build, sam deploy)")
         stack.build()
         deployed = stack.deploy(endpoint)
         write_settings(deployed, PROJECT / ".aws-sam")
@@ -90,23 +90,23 @@ def _help(deployed: stack.Stack, host: str) -> str:
     )
     opening = '{"type": "open_account", "transaction_id": "t-1", "account_id": "acc-1", "currency": "EUR"}'
     update = '{"account_id": "acc-1", "path": ["preferences"], "entries": {"theme": "dark"}}'
-    in_a_container = "In Lambda's container (needs Docker"
+    in_a_container = "Run a function in Lambda's container (needs Docker"
     if host == LOOPBACK and sys.platform == "linux":
-        in_a_container += "; it reaches a stack that was made with `make up HOST=172.17.0.1`, Docker's bridge"
+        in_a_container += ", and a stack on Docker's bridge: `make up HOST=172.17.0.1`"
     return f"""
-The stack is up. `make down` ends it. Have your shell speak to it:
+The stack is running. `make down` stops it. Point your shell at it:
 
   export {variables}
 
-Send a message, and a second later read the account that it opened:
+Open an account with a message, and read the account a second later:
 
 {_send_and_read(deployed["TransactionsQueueUrl"], opening, deployed["AccountsTableName"])}
 
-The same with an entry of a profile:
+Write an entry into a profile, and read the profile a second later:
 
 {_send_and_read(deployed["ProfilesQueueUrl"], update, deployed["ProfilesTableName"])}
 
-Invoke a function with an event. events/ has a folder for each function, its events to be played in order:
+Invoke a function with a sample event. events/ has a folder for each function; send its events in order:
 
   .venv-tools/bin/sam remote invoke ProcessTransactionsFunction --stack-name {stack.NAME} \\
     --event-file events/process_transactions/01-open-accounts.json

@@ -34,13 +34,13 @@ from conditional_writes import (
 )
 from conditional_writes.client import CONNECTIONS
 from conditional_writes.own_attributes import VERSION_ID
-from ledger.core.accounts import Account
+from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.decisions import Status
-from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of
+from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item, entry_item, outcome_of
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.dispositions import disposition_of
 from ledger.idempotent_decision import decide_once
-from ledger.tables import LedgerTables, account_from_item, account_item, entry_from_item, entry_item
+from ledger.tables import LedgerTables
 from workers.batches import Measurement
 from workers.queue_messages import Disposition, Done, QueueMessage
 

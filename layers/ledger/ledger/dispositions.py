@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ledger.core.refusals import NotYet, ReasonCode, Refusal
+from ledger.core.reason_codes import NotYet, ReasonCode, Refusal
 from workers.queue_messages import Again, Dead, QueueMessage
 from workers.redelivery import growing_delay_seconds
 

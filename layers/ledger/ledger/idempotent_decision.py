@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
@@ -10,9 +9,8 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyVa
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import STATUS_CONSTANTS, DataRecord
 from aws_lambda_powertools.utilities.idempotency.serialization.custom_dict import CustomDictSerializer
 
-from ledger.core.journal import JournalEntry, Outcome
-from ledger.core.money import format_decimal
-from ledger.core.refusals import PayloadChanged
+from ledger.core.journal import JournalEntry, Outcome, outcome_from_json, outcome_to_json
+from ledger.core.reason_codes import PayloadChanged
 from workers.staged_record import StagedRecord
 
 if TYPE_CHECKING:
@@ -58,7 +56,7 @@ def _completed_record(entry: JournalEntry) -> DataRecord:
     return DataRecord(
         idempotency_key=f"{entry.account_id}#{entry.transaction_id}",
         status=STATUS_CONSTANTS["COMPLETED"],
-        response_data=json.dumps(_outcome_to_json(entry.outcome)),
+        response_data=json.dumps(outcome_to_json(entry.outcome)),
         payload_hash=entry.payload_hash,
     )
 
@@ -72,26 +70,11 @@ def _payload_changed(existing: JournalEntry, request: dict[str, Any]) -> Payload
     )
 
 
-def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "status": outcome.status,
-        "reason": outcome.reason,
-        "amount": format_decimal(outcome.amount),
-        "balance_after": format_decimal(outcome.balance_after),
-        "account_version": outcome.account_version,
-        "posted_at": outcome.posted_at,
-    }
-
-
-def _outcome_from_json(fields: dict[str, Any]) -> Outcome:
-    return Outcome(**fields | {"amount": Decimal(fields["amount"]), "balance_after": Decimal(fields["balance_after"])})
-
-
 def _as_replayed(outcome: Outcome, _: DataRecord) -> Outcome:
     return outcome.as_replayed()
 
 
-_OUTCOMES = CustomDictSerializer(to_dict=cast("Any", _outcome_to_json), from_dict=cast("Any", _outcome_from_json))
+_OUTCOMES = CustomDictSerializer(to_dict=cast("Any", outcome_to_json), from_dict=cast("Any", outcome_from_json))
 _CONFIG = IdempotencyConfig(
     event_key_jmespath="transaction_id",  # Powertools needs a key. The record is found by the journal's primary key
     payload_validation_jmespath="@",

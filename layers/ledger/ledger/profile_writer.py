@@ -13,7 +13,7 @@ from conditional_writes import Deadline, key
 from conditional_writes.client import CONNECTIONS
 from conditional_writes.upserts import REMOVED, ItemTooLarge, MapEntry, NotAMap, NotAnEntry, Upserted, upsert
 from ledger.core.profile_messages import ProfileUpdate
-from ledger.core.refusals import ReasonCode
+from ledger.core.reason_codes import ReasonCode
 from ledger.dispositions import disposition_of
 from workers.batches import Measurement
 from workers.queue_messages import Dead, Done, QueueMessage

@@ -11,10 +11,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from conditional_writes import Deadline, DeadlinePassed, Item, Key, read
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.reading import MAXIMUM_KEYS, read_one
-from ledger.core.accounts import Account
-from ledger.core.journal import EntryId, JournalEntry
+from ledger.core.accounts import Account, account_from_item
+from ledger.core.journal import EntryId, JournalEntry, entry_from_item
 from ledger.core.replay import Mismatch, OtherSide, mismatches, other_account_id
-from ledger.tables import LedgerTables, account_from_item, entry_from_item
+from ledger.tables import LedgerTables
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

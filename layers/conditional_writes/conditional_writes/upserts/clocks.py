@@ -3,34 +3,15 @@
 Why they aren't kept inside of the map: docs/decisions/clocks-beside-the-maps.md.
 """
 
-import hashlib
-import json
-from collections.abc import Iterable
-from datetime import UTC
-from decimal import Context, Decimal
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from conditional_writes.items import Key
-from conditional_writes.own_attributes import CLOCKS_PREFIX
-from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, check_entry, maps_of
-from conditional_writes.upserts.errors import NotAMap
-
-MAP_MARK = "~"
-"""Instead of a clock, for a map with entries of its own. Sorts after every clock."""
-
-
-def clocks_attribute(path: MapPath) -> str:
-    """The attribute with the clocks of this map's entries: `cw:as_of ["preferences"]`."""
-    return CLOCKS_PREFIX + json.dumps(path, ensure_ascii=False)
-
-
-def clock(entry: MapEntry) -> str:
-    """Sorts by time. Ties: a value beats a removal; the larger hash of two values beats the smaller."""
-    assert entry.as_of is not None
-    time = entry.as_of.astimezone(UTC).isoformat(timespec="microseconds")
-    if entry.value is REMOVED:
-        return time
-    return f"{time} {hashlib.sha256(_spelled(entry.value).encode()).hexdigest()[:16]}"
+from conditional_writes.conditions import absent, at_least, equals, is_map
+from conditional_writes.items import Item, Key
+from conditional_writes.upserts.clock_text import MAP_MARK, clock, clocks_attribute
+from conditional_writes.upserts.draft import Draft
+from conditional_writes.upserts.entries import MapEntry, MapPath, check_entry, maps_of
+from conditional_writes.upserts.errors import NotAMap, NotAnEntry
+from conditional_writes.upserts.shape import Shape
 
 
 def winning(key: Key, entries: Iterable[MapEntry]) -> list[MapEntry]:
@@ -54,22 +35,46 @@ def _wins(entry: MapEntry, earlier: MapEntry) -> bool:
     return clock(entry) >= clock(earlier)
 
 
-def _spelled(value: Any) -> str:
-    """The same text for all values that are the same in DynamoDB."""
-    match value:
-        case bool() | None | str():
-            return repr(value)
-        case int() | Decimal():
-            return str(_ANY_NUMBER.normalize(Decimal(value)) or 0)
-        case dict():
-            return "{" + ",".join(f"{name!r}:{_spelled(value[name])}" for name in sorted(value)) + "}"
-        case list() | tuple():
-            return "[" + ",".join(map(_spelled, value)) + "]"
-        case set() | frozenset():
-            return "(" + ",".join(sorted(map(_spelled, value))) + ")"
-        case bytes() | bytearray():
-            return repr(bytes(value))
-    return repr(value)  # DynamoDB has no such type: the entry is refused when it is serialized
+def is_superseded(key: Key, entry: MapEntry, shape: Shape, item: Item | None) -> bool:
+    """Whether the item has a later write of the entry, or the same. Raises NotAnEntry, which has `item`."""
+    found = shape.clock(entry.path)
+    if found == MAP_MARK:
+        raise NotAnEntry(key, entry.path, item)
+    return found is not None and entry.as_of is not None and bool(found >= clock(entry))
 
 
-_ANY_NUMBER = Context(prec=1000)
+def set_clocks(draft: Draft, entries: Sequence[MapEntry], shape: Shape) -> None:
+    """Sets the clock of each entry that has one, if it is later than the one in the item.
+
+    An entry without `as_of` only asserts that it doesn't replace a map whose entries have clocks.
+    """
+    clocked = [entry for entry in entries if entry.as_of is not None]
+    for entry in entries:
+        if entry.as_of is None:
+            draft.forbidden.append(equals((clocks_attribute(entry.path[:-1]), entry.path[-1]), MAP_MARK))
+    for path, clocks in _new_clocks(clocked).items():
+        attribute = clocks_attribute(path)
+        if path not in shape.clocks:
+            draft.required.append(absent(attribute))
+            draft.values[attribute] = clocks
+            continue
+        draft.required.append(is_map(attribute))
+        for name, new in clocks.items():
+            if new != MAP_MARK:
+                draft.forbidden.append(at_least((attribute, name), new))
+                draft.values[attribute, name] = new
+            elif (*path, name) not in shape.clocks and shape.clock((*path, name)) != MAP_MARK:
+                draft.required.append(absent((attribute, name)))
+                draft.values[attribute, name] = MAP_MARK
+
+
+def _new_clocks(entries: Sequence[MapEntry]) -> dict[MapPath, dict[str, str]]:
+    """The new clocks by the path of their map, `{path: {name: clock}}`, and the mark of each map inside another."""
+    clocks: dict[MapPath, dict[str, str]] = {path: {} for path in maps_of(entries)}
+    for path in clocks:
+        outer, name = path[:-1], path[-1]
+        if outer in clocks:
+            clocks[outer][name] = MAP_MARK
+    for entry in entries:
+        clocks[entry.path[:-1]][entry.path[-1]] = clock(entry)
+    return clocks

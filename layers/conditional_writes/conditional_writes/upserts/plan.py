@@ -9,11 +9,7 @@ from typing import Any, NamedTuple
 
 from conditional_writes.conditions import (
     AttributePath,
-    Condition,
     absent,
-    all_of,
-    any_of,
-    at_least,
     equals,
     is_map,
     more_than,
@@ -23,9 +19,10 @@ from conditional_writes.loop import Observed, Plan
 from conditional_writes.own_attributes import ITEM_BYTES
 from conditional_writes.requests import Update
 from conditional_writes.sizes import item_bytes, value_bytes
-from conditional_writes.upserts.clocks import MAP_MARK, clock, clocks_attribute
+from conditional_writes.upserts.clocks import is_superseded, set_clocks
+from conditional_writes.upserts.draft import Draft
 from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, maps_along, maps_of
-from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES, ItemTooLarge, NotAnEntry
+from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES, ItemTooLarge
 from conditional_writes.upserts.shape import Shape, assumed_shape, map_at, observed_shape
 
 
@@ -49,7 +46,7 @@ def plan_request(
     """
     item = observed.get(key)
     shape = observed_shape(key, entries, item) if key in observed else assumed_shape(expected_depths)
-    current = [entry for entry in entries if not _is_superseded(key, entry, shape, item)]
+    current = [entry for entry in entries if not is_superseded(key, entry, shape, item)]
     done = Done(len(current), {path: shape.depth(path) for path in expected_depths})
     if not current:
         return Plan(done)
@@ -80,41 +77,19 @@ def _fit_one_request(entries: Sequence[MapEntry]) -> bool:
     return operators <= _OPERATORS and characters <= _CHARACTERS
 
 
-def _is_superseded(key: Key, entry: MapEntry, shape: Shape, item: Item | None) -> bool:
-    found = shape.clock(entry.path)
-    if found == MAP_MARK:
-        raise NotAnEntry(key, entry.path, item)
-    return found is not None and entry.as_of is not None and bool(found >= clock(entry))
-
-
-class _Draft:
-    """A request while it is put together. The item must meet all `required` and none of the `forbidden` conditions."""
-
-    def __init__(self) -> None:
-        self.values: dict[AttributePath, Any] = {}
-        self.removed: list[MapPath] = []
-        self.added: dict[str, int] = {}
-        self.required: list[Condition] = []
-        self.forbidden: list[Condition] = []
-
-    def update(self, key: Key) -> Update:
-        refused = [~any_of(self.forbidden)] if self.forbidden else []
-        return Update(key, self.values, all_of([*self.required, *refused]), self.removed, self.added)
-
-
 def _update(
     key: Key, entries: Sequence[MapEntry], shape: Shape, item: Item | None, version_attribute: str | None
 ) -> Update:
-    draft = _Draft()
+    draft = Draft()
     _set_entries(draft, entries, shape)
-    _set_clocks(draft, entries, shape)
+    set_clocks(draft, entries, shape)
     if version_attribute:
         draft.added[version_attribute] = 1
     _count_bytes(draft, key, item)
     return draft.update(key)
 
 
-def _set_entries(draft: _Draft, entries: Sequence[MapEntry], shape: Shape) -> None:
+def _set_entries(draft: Draft, entries: Sequence[MapEntry], shape: Shape) -> None:
     for path in maps_of(entries):
         if path in shape.maps:
             draft.required.append(is_map(path))
@@ -131,7 +106,7 @@ def _set_entries(draft: _Draft, entries: Sequence[MapEntry], shape: Shape) -> No
             draft.values[*outer, name] = entry.value
 
 
-def _set_in_missing_map(draft: _Draft, entry: MapEntry) -> None:
+def _set_in_missing_map(draft: Draft, entry: MapEntry) -> None:
     """Sets the entry inside of the highest missing map, and makes the maps between the two."""
     *outer, name = entry.path
     highest = next(path for path in maps_along(tuple(outer)) if path in draft.values)
@@ -142,44 +117,7 @@ def _set_in_missing_map(draft: _Draft, entry: MapEntry) -> None:
         inside[name] = entry.value
 
 
-def _set_clocks(draft: _Draft, entries: Sequence[MapEntry], shape: Shape) -> None:
-    """Sets the clock of each entry that has one, if it is later than the one in the item.
-
-    An entry without `as_of` only asserts that it doesn't replace a map whose entries have clocks.
-    """
-    clocked = [entry for entry in entries if entry.as_of is not None]
-    for entry in entries:
-        if entry.as_of is None:
-            draft.forbidden.append(equals((clocks_attribute(entry.path[:-1]), entry.path[-1]), MAP_MARK))
-    for path, clocks in _new_clocks(clocked).items():
-        attribute = clocks_attribute(path)
-        if path not in shape.clocks:
-            draft.required.append(absent(attribute))
-            draft.values[attribute] = clocks
-            continue
-        draft.required.append(is_map(attribute))
-        for name, new in clocks.items():
-            if new != MAP_MARK:
-                draft.forbidden.append(at_least((attribute, name), new))
-                draft.values[attribute, name] = new
-            elif (*path, name) not in shape.clocks and shape.clock((*path, name)) != MAP_MARK:
-                draft.required.append(absent((attribute, name)))
-                draft.values[attribute, name] = MAP_MARK
-
-
-def _new_clocks(entries: Sequence[MapEntry]) -> dict[MapPath, dict[str, str]]:
-    """By each map's path the clocks of its entries, and the mark of each map in it."""
-    clocks: dict[MapPath, dict[str, str]] = {path: {} for path in maps_of(entries)}
-    for path in clocks:
-        outer, name = path[:-1], path[-1]
-        if outer in clocks:
-            clocks[outer][name] = MAP_MARK
-    for entry in entries:
-        clocks[entry.path[:-1]][entry.path[-1]] = clock(entry)
-    return clocks
-
-
-def _count_bytes(draft: _Draft, key: Key, item: Item | None) -> None:
+def _count_bytes(draft: Draft, key: Key, item: Item | None) -> None:
     """Adds the bytes of the new values to the item's count. Raises ItemTooLarge if they would exceed the limit."""
     new = sum(_bytes_of(path, value) for path, value in draft.values.items())
     if new > MAXIMUM_UPSERTED_BYTES:
@@ -199,7 +137,7 @@ def _bytes_of(path: AttributePath, value: Any) -> int:
     return 1 + len(name.encode()) + value_bytes(serialized(name, value))
 
 
-def _bytes_after(draft: _Draft, key: Key, item: Item) -> int:
+def _bytes_after(draft: Draft, key: Key, item: Item) -> int:
     """The item's size after this request. Raises ItemTooLarge."""
     after = copied(item) | dict(key.attributes)
     for path, value in draft.values.items():

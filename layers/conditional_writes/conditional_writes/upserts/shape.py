@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from conditional_writes.items import Item, Key, serialized
-from conditional_writes.upserts.clocks import MAP_MARK, clocks_attribute
+from conditional_writes.upserts.clock_text import MAP_MARK, clocks_attribute
 from conditional_writes.upserts.entries import MapEntry, MapPath, maps_along, maps_of
 from conditional_writes.upserts.errors import NotAMap
 

@@ -1,7 +1,8 @@
-"""An account, as the rules see it."""
+"""An account, as the rules see it and as an item of the Accounts table."""
 
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -20,3 +21,25 @@ class Account(Struct, frozen=True):
     currency: str
     status: AccountStatus
     version: int
+
+
+def account_item(account: Account) -> dict[str, Any]:
+    return {
+        "account_id": account.account_id,
+        "balance": account.balance,
+        "overdraft_limit": account.overdraft_limit,
+        "currency": account.currency,
+        "status": str(account.status),
+        "version": account.version,
+    }
+
+
+def account_from_item(item: dict[str, Any]) -> Account:
+    return Account(
+        account_id=item["account_id"],
+        balance=item["balance"],
+        overdraft_limit=item["overdraft_limit"],
+        currency=item["currency"],
+        status=AccountStatus(item["status"]),
+        version=int(item["version"]),
+    )

@@ -1,11 +1,12 @@
 """A decision: what the rules make of a transaction for one account. Posted or rejected, and the balance afterwards."""
 
+from collections.abc import Sequence
 from decimal import Decimal, Inexact, Overflow
 from enum import StrEnum
 
 from msgspec import Struct
 
-from ledger.core.accounts import Account
+from ledger.core.accounts import Account, AccountStatus
 from ledger.core.money import EXACT, normalized
 
 
@@ -38,6 +39,13 @@ class Decision(Struct, frozen=True):
     @property
     def status(self) -> Status:
         return Status.REJECTED if self.reason else Status.POSTED
+
+
+def common_rejection(accounts: Sequence[Account]) -> tuple[Decision, ...] | None:
+    """The rules of every transaction type: a decision for each account, if one of these rules rejects."""
+    if any(account.status is AccountStatus.CLOSED for account in accounts):
+        return tuple(rejected(account, RejectionReason.ACCOUNT_CLOSED) for account in accounts)
+    return None
 
 
 def posted(account: Account) -> Decision:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ledger.core.refusals import InvalidMessage
+from ledger.core.reason_codes import InvalidMessage
 
 MAXIMUM_BODY_BYTES = 131_072
 """More than any valid transaction has, a third of what a profile holds, and so little that hostile input is cheap to

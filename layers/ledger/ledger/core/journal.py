@@ -1,4 +1,7 @@
-"""A journal entry: the outcome of a transaction on one account, and its idempotency record. Entries never change."""
+"""A journal entry: the outcome of a transaction on one account, and its idempotency record. Entries never change.
+
+As the rules see it, as an item of the Journal table, and the outcome in JSON for Powertools.
+"""
 
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -7,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ledger.core.decisions import Decision
+from ledger.core.money import format_decimal
 
 
 class Outcome(Struct, frozen=True):
@@ -68,3 +72,51 @@ def outcome_of(decision: Decision, account_version: int, posted_at: str) -> Outc
         account_version=account_version,
         posted_at=posted_at,
     )
+
+
+def entry_item(entry: JournalEntry) -> dict[str, Any]:
+    outcome = entry.outcome
+    item = {
+        "account_id": entry.account_id,
+        "transaction_id": entry.transaction_id,
+        "request": entry.request,
+        "payload_hash": entry.payload_hash,
+        "status": outcome.status,
+        "amount": outcome.amount,
+        "balance_after": outcome.balance_after,
+        "account_version": outcome.account_version,
+        "posted_at": outcome.posted_at,
+    }
+    return item | ({"reason": outcome.reason} if outcome.reason else {})
+
+
+def entry_from_item(item: dict[str, Any]) -> JournalEntry:
+    return JournalEntry(
+        account_id=item["account_id"],
+        transaction_id=item["transaction_id"],
+        request=item["request"],
+        payload_hash=item["payload_hash"],
+        outcome=Outcome(
+            status=item["status"],
+            reason=item.get("reason"),
+            amount=item["amount"],
+            balance_after=item["balance_after"],
+            account_version=int(item["account_version"]),
+            posted_at=item["posted_at"],
+        ),
+    )
+
+
+def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "amount": format_decimal(outcome.amount),
+        "balance_after": format_decimal(outcome.balance_after),
+        "account_version": outcome.account_version,
+        "posted_at": outcome.posted_at,
+    }
+
+
+def outcome_from_json(fields: dict[str, Any]) -> Outcome:
+    return Outcome(**fields | {"amount": Decimal(fields["amount"]), "balance_after": Decimal(fields["balance_after"])})

@@ -6,7 +6,7 @@ import msgspec
 
 from ledger.core.decoding import check_time, decode_json
 from ledger.core.money import is_json_number
-from ledger.core.refusals import InvalidMessage
+from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types.base import CURRENCY_PATTERN, TransactionMessage
 from ledger.core.transaction_types.charge_interest import ChargeInterest
 from ledger.core.transaction_types.close_account import CloseAccount

@@ -12,12 +12,12 @@ from typing import Annotated, Any, ClassVar, NamedTuple, final
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from ledger.core.accounts import Account, AccountStatus
-from ledger.core.decisions import Decision, RejectionReason, rejected
+from ledger.core.accounts import Account
+from ledger.core.decisions import Decision, common_rejection
 from ledger.core.decoding import Id, Time
 from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.money import exact, format_decimal
-from ledger.core.refusals import NotYet, UnknownAccount
+from ledger.core.reason_codes import NotYet, UnknownAccount
 
 CURRENCY_PATTERN = r"^[A-Z]{3}\Z"
 Currency = Annotated[str, msgspec.Meta(pattern=CURRENCY_PATTERN)]
@@ -119,9 +119,7 @@ class TransactionMessage(
         `accounts` has None for an account that doesn't exist. Raises NotYet.
         """
         known = self._known(accounts)
-        if any(account.status is AccountStatus.CLOSED for account in known):
-            return tuple(rejected(account, RejectionReason.ACCOUNT_CLOSED) for account in known)
-        return self.decide_for(known, context)
+        return common_rejection(known) or self.decide_for(known, context)
 
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
         """The type's own rule: a decision for each of these accounts, all of which are open. Raises NotYet."""

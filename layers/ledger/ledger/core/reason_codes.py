@@ -1,4 +1,4 @@
-"""Errors of a message that isn't decided: never will be, or not yet. Each has its reason code."""
+"""The reason codes of dead letters, and the errors that carry one: a message is refused, or can't be decided yet."""
 
 from enum import StrEnum
 from typing import ClassVar

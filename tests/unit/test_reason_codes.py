@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from ledger.core import refusals
-from ledger.core.refusals import InvalidMessage, NotYet, PayloadChanged, ReasonCode, Refusal, UnknownAccount
+from ledger.core import reason_codes
+from ledger.core.reason_codes import InvalidMessage, NotYet, PayloadChanged, ReasonCode, Refusal, UnknownAccount
 from ledger.dispositions import disposition_of
 from tools.local_aws.functions import record
 from workers.queue_messages import Again, Dead, message_from_record
@@ -16,7 +16,7 @@ from workers.redelivery import growing_delay_seconds
 
 def docstrings() -> dict[str, str]:
     """Of the members: the text that follows each."""
-    tree = ast.parse(inspect.getsource(refusals))
+    tree = ast.parse(inspect.getsource(reason_codes))
     [codes] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "ReasonCode"]
     found = {}
     for member, following in pairwise([*codes.body, ast.Pass()]):
@@ -44,7 +44,7 @@ def subclasses(kind: type) -> list[type]:
 
 
 def test_each_refusal_has_a_code() -> None:
-    found = [each for each in subclasses(Refusal) + subclasses(NotYet) if each.__module__ == refusals.__name__]
+    found = [each for each in subclasses(Refusal) + subclasses(NotYet) if each.__module__ == reason_codes.__name__]
     assert {each.__name__: each.code for each in found} == {  # type: ignore[attr-defined]
         "InvalidMessage": ReasonCode.INVALID_MESSAGE,
         "PayloadChanged": ReasonCode.PAYLOAD_CHANGED,
