@@ -24,6 +24,7 @@ class Account(Struct, frozen=True):
 
 
 def account_item(account: Account) -> dict[str, Any]:
+    """The account as an item, without the attributes that `conditional_writes` adds."""
     return {
         "account_id": account.account_id,
         "balance": account.balance,
@@ -35,6 +36,7 @@ def account_item(account: Account) -> dict[str, Any]:
 
 
 def account_from_item(item: dict[str, Any]) -> Account:
+    """The account in an item. Raises KeyError, TypeError or ValueError for an item that is no account."""
     return Account(
         account_id=item["account_id"],
         balance=item["balance"],

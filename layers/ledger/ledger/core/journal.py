@@ -75,6 +75,7 @@ def outcome_of(decision: Decision, account_version: int, posted_at: str) -> Outc
 
 
 def entry_item(entry: JournalEntry) -> dict[str, Any]:
+    """The entry as an item. It has a `reason` only if the transaction was rejected."""
     outcome = entry.outcome
     item = {
         "account_id": entry.account_id,
@@ -91,6 +92,7 @@ def entry_item(entry: JournalEntry) -> dict[str, Any]:
 
 
 def entry_from_item(item: dict[str, Any]) -> JournalEntry:
+    """The journal entry in an item. Raises KeyError, TypeError or ValueError for an item that is none."""
     return JournalEntry(
         account_id=item["account_id"],
         transaction_id=item["transaction_id"],
