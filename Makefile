@@ -37,8 +37,8 @@ down:
 bench: setup
 	@.venv/bin/python -m benchmarks
 
-# What has no end: properties with other examples, and more of them; the whole system at random for SOAK_SECONDS, on each
-# engine; and the deployed stack with its functions killed, whose report is in .cache/soak.
+# Tests that could go on for ever: the properties with new and more examples; the whole system at random for SOAK_SECONDS
+# on each engine; and the deployed stack with its functions killed, whose report is in .cache/soak.
 SOAK_SECONDS ?= 600
 SOAK_MESSAGES ?= 20000
 
@@ -58,7 +58,7 @@ check: setup
 	  functions/*/app.py tests/typing
 	.venv-tools/bin/sam validate --lint
 
-# Pins anew what the requirements.in files ask for, with the hashes of the files that PyPI has of each version.
+# Pins the newest versions that the requirements.in files allow, with the hashes of their files on PyPI.
 lock: setup
 	for folder in layers/dependencies tests tools/local_aws; do \
 	  .venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.13 --generate-hashes \

@@ -1,7 +1,7 @@
 """Charges a day's overdraft interest: sends a message to the transactions queue for each account below zero.
 
-Once a day, under a lock. The message of an account, day and rate is always the same, and its amount is decided when it
-is posted. So a page that is sent again charges nobody twice, and neither does a run without the lock.
+Each day is done once, under a lock. The message of an account, a day and a rate is always the same, and its amount is
+decided when the message is posted. So a page that is sent again charges no account twice, even without the lock.
 """
 
 from workers import cold_start  # isort: split
@@ -27,7 +27,7 @@ ACCOUNTS_TABLE = os.environ["ACCOUNTS_TABLE"]
 QUEUE_URL = os.environ["QUEUE_URL"]
 ANNUAL_RATE = annual_rate_of(os.environ["ANNUAL_RATE"])
 ACCOUNTS_PER_STEP = 500
-"""Scanned between two checkpoints: at most 50 requests to the queue, a second or two."""
+"""Scanned between two checkpoints. Their messages take at most 50 requests: a second or two."""
 
 logger = Logger()
 metrics = Metrics()
@@ -36,13 +36,13 @@ sqs = sqs_client()
 
 
 def send_charges(scheduled_time: datetime, checkpoint: Item | None) -> Iterator[Step]:
-    """A page of accounts a step. The checkpoint has the last account of the page, and how many messages were sent."""
+    """A page of accounts a step. The checkpoint has the last account, and the number of messages that were sent."""
     day = scheduled_time.date()
     after, sent = (checkpoint["after"], int(checkpoint["sent"])) if checkpoint else (None, 0)
     last = False
     while not last:
         page = overdrawn(dynamodb, ACCOUNTS_TABLE, after, ACCOUNTS_PER_STEP)
-        charges = [charge(account_id, day, ANNUAL_RATE) for account_id in page.account_ids]
+        charges = [charge(account["account_id"], day, ANNUAL_RATE) for account in page.items]
         send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges])
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
         after, sent, last = page.after, sent + len(charges), page.after is None

@@ -1,6 +1,6 @@
 """Posts the transactions of an SQS batch, and answers with the messages that go back to the queue.
 
-A transaction is posted, or rejected and recorded; an invalid message goes to the dead-letter queue with its reason; a
+A transaction is posted, or rejected and recorded. An invalid message goes to the dead-letter queue with its reason. A
 message that can't be decided yet goes back to the queue.
 """
 

@@ -1,7 +1,7 @@
 """Replays every account's journal, nightly, and reports each mismatch between a journal and its account.
 
-The report is an item of the locks' table. It commits together with the completion of its scheduled time, so there is
-exactly one.
+The report is an item of the locks' table. It commits together with the completion of its scheduled time, so each
+scheduled time has exactly one report.
 """
 
 from workers import cold_start  # isort: split
@@ -18,6 +18,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes import Item, Put, dynamodb_client, key
 from conditional_writes.locks import Locks
+from ledger.account_pages import account_page
 from ledger.reconciler import Reconciler
 from ledger.tables import LedgerTables
 from workers.scheduled_jobs import Job, Step
@@ -25,24 +26,25 @@ from workers.scheduled_jobs import Job, Step
 ACCOUNTS_PER_STEP = 25
 """Checked between two checkpoints."""
 FIRST_MISMATCHES = 20
-"""In the report. The log has all of them."""
+"""The number of mismatches in the report. The log has all of them."""
 REPORT_SECONDS = 400 * 24 * 3600
-"""Until DynamoDB's TTL removes a report."""
+"""How long a report stays, until DynamoDB's TTL removes it."""
 
 LOCKS_TABLE = os.environ["LOCKS_TABLE"]
 
 logger = Logger()
 metrics = Metrics()
 client = dynamodb_client()
-reconciler = Reconciler(client, LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"]))
+tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"])
+reconciler = Reconciler(client, tables)
 
 
 def reconcile(scheduled_time: datetime, checkpoint: Item | None) -> Iterator[Step]:
-    """A page of accounts a step. The checkpoint has the last account of the page, and the counts so far."""
+    """A page of accounts a step. The checkpoint has the last account, and the report's fields so far."""
     counts = checkpoint or {"after": None, "accounts_checked": 0, "mismatches": 0, "first_mismatches": []}
     after: str | None = counts["after"]
     while True:
-        accounts, after = reconciler.accounts(after, ACCOUNTS_PER_STEP)
+        accounts, after = account_page(client, tables.accounts, after, ACCOUNTS_PER_STEP)
         mismatches = reconciler.check(accounts)
         for mismatch in mismatches:
             about = {"account_id": mismatch.account_id, "what": mismatch.what, "account_version": mismatch.version}

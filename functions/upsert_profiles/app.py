@@ -1,7 +1,7 @@
 """Upserts the profile entries of an SQS batch, and answers with the messages that go back to the queue.
 
-A message's entries are in its profile, or later ones are; a message that is invalid or doesn't fit its profile goes to
-the dead-letter queue with its reason; a message that couldn't be written yet goes back to the queue.
+If a message is done, its profile has its entries or later ones. A message that is invalid or doesn't fit its profile
+goes to the dead-letter queue with its reason. A message that couldn't be written yet goes back to the queue.
 """
 
 from workers import cold_start  # isort: split

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ledger.account_pages import AccountPage
 from ledger.core.money import format_decimal
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
-from ledger.overdraft_interest import Page, annual_rate_of, charge, overdrawn
+from ledger.overdraft_interest import annual_rate_of, charge, overdrawn
 from tests.support.samples import in_json, interest_body
 from tests.support.strategies import exact_numbers, exact_rates, ids
 from tests.unit.stubs import Stubbed
@@ -26,7 +27,7 @@ DAY, RATE = date(2026, 2, 28), Decimal("0.12")
 def test_a_page_is_one_strongly_consistent_request(stubbed_dynamodb: Stubbed, after: str | None, last: str) -> None:
     answer = {"Items": [{"account_id": {"S": "acc-5"}}]}
     stubbed_dynamodb.answers("scan", answer | ({"LastEvaluatedKey": {"account_id": {"S": last}}} if last else {}))
-    assert overdrawn(stubbed_dynamodb.client, "Accounts", after, 500) == Page(["acc-5"], last)
+    assert overdrawn(stubbed_dynamodb.client, "Accounts", after, 500) == AccountPage([{"account_id": "acc-5"}], last)
     [parameters] = stubbed_dynamodb.parameters
     assert (parameters["TableName"], parameters["Limit"], parameters["ConsistentRead"]) == ("Accounts", 500, True)
     assert parameters.get("ExclusiveStartKey") == (after and {"account_id": {"S": after}})

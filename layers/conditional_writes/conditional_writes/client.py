@@ -16,25 +16,31 @@ if TYPE_CHECKING:
 
 CONNECTIONS = 32
 """The most requests in flight from one client. More threads than this wait for a connection."""
+MAXIMUM_ATTEMPTS = 3
+CONNECT_SECONDS = 1
+READ_SECONDS = 2
+"""DynamoDB answers in milliseconds. With botocore's own 60 s one lost packet could take the whole invocation."""
 
 CONFIG = Config(
     # The SDK retries throttles, 5xx, lost connections and a transaction that is still in progress (with the same
     # ClientRequestToken). "standard" has jitter and a retry quota; the older default, "legacy", has neither. A conflict
     # is an answer, so the SDK doesn't retry it: the loop plans again.
-    retries={"mode": "standard", "total_max_attempts": 3},
-    # DynamoDB answers in milliseconds. With botocore's own 60 s one lost packet could take the whole invocation.
-    connect_timeout=1,
-    read_timeout=2,
+    retries={"mode": "standard", "total_max_attempts": MAXIMUM_ATTEMPTS},
+    connect_timeout=CONNECT_SECONDS,
+    read_timeout=READ_SECONDS,
     max_pool_connections=CONNECTIONS,
 )
 
-SLOWEST_CALL_SECONDS = 3 * (1 + 2) + 3
-"""The longest that one call takes with these settings: three attempts, and pauses of 1 s and 2 s if throttled."""
+SLOWEST_CALL_SECONDS = MAXIMUM_ATTEMPTS * (CONNECT_SECONDS + READ_SECONDS) + 1 + 2
+"""The longest that one call takes: slow attempts, and botocore's pauses of at most 1 s and 2 s after a throttle.
+
+Not counted: a header `x-amz-retry-after` in an answer may prolong each of the two pauses by at most five seconds.
+"""
 
 
 def dynamodb_client() -> "DynamoDBClient":
-    """A client for this library. It is thread-safe and slow to make: make it once, outside of the handler."""
-    # `as_request` makes valid parameters. botocore's own validation would be a twentieth of a request's CPU.
+    """A client for this library. A client is thread-safe and slow to make: make one, outside of the handler."""
+    # `as_request` makes valid parameters. botocore's own validation would take a twentieth of a request's CPU time.
     client: DynamoDBClient = new_client("dynamodb", parameter_validation=False)
     return client
 

@@ -1,7 +1,7 @@
 """Conditions named for what they mean."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 type AttributePath = str | tuple[str, ...]
@@ -19,7 +19,7 @@ class Condition:
 
     template: str
     names: tuple[AttributePath, ...] = ()
-    values: tuple[Any, ...] = field(default=())
+    values: tuple[Any, ...] = ()
 
     def __and__(self, other: "Condition") -> "Condition":
         return self._joined("AND", other)

@@ -1,4 +1,4 @@
-"""How long a call may go on sending requests."""
+"""Deadlines: the time until which a call may send requests."""
 
 import time
 from typing import NamedTuple
@@ -31,5 +31,5 @@ DEFAULT_SECONDS = 10
 
 
 def deadline_or_default(deadline: Deadline | None) -> Deadline:
-    """For a call that may be given a deadline of its own, and otherwise has ten seconds."""
+    """The given deadline; None: ten seconds from now."""
     return deadline or Deadline.after(DEFAULT_SECONDS)

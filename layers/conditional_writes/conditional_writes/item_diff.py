@@ -18,7 +18,7 @@ class ItemDiff(NamedTuple):
 
 
 def diff(before: Item, after: Item, ignored: Collection[str]) -> ItemDiff:
-    """What turns `before` into `after`, leaving out the `ignored` names and the library's own attributes."""
+    """What turns `before` into `after`. The `ignored` names and the library's own attributes are left out."""
     values = {name: value for name, value in after.items() if name not in before or not same(before[name], value)}
     return ItemDiff(
         {name: value for name, value in values.items() if name not in ignored and not is_own(name)},
@@ -29,9 +29,11 @@ def diff(before: Item, after: Item, ignored: Collection[str]) -> ItemDiff:
 def replacing(key: Key, before: Item | None, after: Item, version_attribute: str = "version") -> Put | Update:
     """The write that turns `before` into `after`, which has a later version; `before` is None for a new item.
 
-    Its condition is that the item still has the version of `before`; for a new item, that it doesn't exist; for an item
-    without a version, that it still has none. A deleted item fails the condition, so it isn't brought back. Raises
-    ValueError if the version of `after` isn't later than that of `before`.
+    Its condition: the item still has the version of `before`; a new item doesn't exist; an item without a version still
+    has none. A deleted item fails the condition, so the write doesn't bring it back.
+
+    Raises ValueError if the version of `after` isn't later than that of `before`, or if `before` has a `cw:version_id`
+    and no version; TypeError if a version isn't a whole number.
     """
     if before is None:
         return Put(key, after, absent(key.attributes[0][0]), Expected(None, version_attribute))
@@ -46,7 +48,10 @@ def replacing(key: Key, before: Item | None, after: Item, version_attribute: str
 
 
 def version_condition(key: Key, before: Item, version_attribute: str) -> tuple[Expected, Condition]:
-    """The condition that the item still has the version that was read, or still has none if it had none."""
+    """The condition that the item still has the version that was read, or still has none if it had none.
+
+    Raises ValueError if the item has a `cw:version_id` and no version, TypeError if the version isn't a whole number.
+    """
     if version_attribute not in before:
         if VERSION_ID in before:
             raise ValueError(

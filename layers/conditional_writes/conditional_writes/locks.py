@@ -1,8 +1,8 @@
 """Locks for jobs that must not run at the same time, or not twice for one window: a lease, in one item of a table.
 
-A holder keeps the lock until it releases it or its lease lapses by the wall clock; the record stays, so that fencing
-tokens only grow and completed windows are remembered. A lease alone doesn't stop a holder that was paused for longer:
-its writes go into a transaction with the lock. Why so: docs/decisions/wall-clock-lease.md.
+A holder has the lock until it releases it, or until its lease ends by the wall clock. The record outlives the lease, so
+that fencing tokens only grow and completed windows are remembered. A lease alone doesn't stop a holder that was paused
+for longer than its lease: its writes go into a transaction with the lock. See docs/decisions/wall-clock-lease.md.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 CALL_SECONDS = 10
-"""For one request with its retries."""
+"""The longest that one request may take, retries included."""
 LONGEST_PAUSE_SECONDS = 1.0
 REMEMBERED_WINDOWS = 100
 REMEMBERED_SECONDS = 90 * 24 * 3600
-"""How long after its lease an unused record stays. Then DynamoDB's TTL removes it, by `expires_at`. Decides nothing."""
+"""How long an unused record outlives its lease, until DynamoDB's TTL removes it, by `expires_at`. Decides nothing."""
 
 
 class LockTaken(Exception):
@@ -59,7 +59,7 @@ class WindowDone(Exception):
 
 
 class LockLost(Exception):
-    """This holder doesn't have the lock any more. `holder` is the one that took it over.
+    """This holder doesn't have the lock any more. `holder` is the holder that took the lock over.
 
     `holder` is None if the lock was released, or if its record was deleted.
     """
@@ -73,7 +73,7 @@ class LockLost(Exception):
 
 
 def _described(holder: Item) -> str:
-    """The fields in an order of our own: DynamoDB returns them in any."""
+    """The holder's fields, in a fixed order: DynamoDB returns them in any."""
     said = [f"{name} {holder[name]}" for name in ("who", "where", "why", "since") if name in holder]
     return ", ".join(said) or "its record doesn't say by whom"
 
@@ -88,7 +88,7 @@ class Lock:
     """A lock that is held.
 
     `token` is an integer, greater than that of any earlier holder. `leased_until` is in seconds since the epoch.
-    `checkpoint` is the last that was saved in this window, if the window wasn't completed.
+    `checkpoint` is the last checkpoint that was saved for the lock's window; None if none was saved.
     """
 
     def __init__(self, locks: "Locks", key: Key, held: "_Held", record: Item) -> None:
@@ -122,7 +122,7 @@ class Lock:
     def save_checkpoint(self, checkpoint: Item, *writes: Write) -> None:
         """Saves a checkpoint so that the next holder can resume.
 
-        The checkpoint and the `writes` take effect together, or none does. The record has one checkpoint: saving it
+        The checkpoint and the `writes` take effect together, or none does. The record has one checkpoint, which
         replaces that of another window. Raises LockLost, and Conflict if a condition of the writes doesn't hold.
         """
         self._write({"checkpoint": {"window": self._held.window, "saved": checkpoint}}, writes=writes)
@@ -141,12 +141,12 @@ class Lock:
         Raises Conflict if a condition of the writes doesn't hold, and LockLost: then this holder doesn't complete the
         window. After a release, `complete()` does nothing, and `complete(*writes)` raises LockLost.
         """
-        # A checkpoint that isn't this window's stays: its window isn't completed.
+        # Another window's checkpoint stays: that window isn't completed.
         finished = () if self.checkpoint is None else ("checkpoint",)
         self._release(self._with_this_window_done(), finished, writes)
 
     def condition_check(self) -> Check:
-        """A check for a transaction that only the holder may write: it fails once the lock isn't this holder's."""
+        """A check for a transaction that only this holder may write: it fails if the holder has lost the lock."""
         return Check(self._key, equals("owner", self._held.owner))
 
     def _with_this_window_done(self) -> Item:
@@ -171,7 +171,7 @@ class Lock:
         writes: Sequence[Write] = (),
         unless: Condition | None = None,
     ) -> None:
-        """Writes to the record while it is this holder's. If `unless` holds, the record needs no write."""
+        """Writes to the record if it is still this holder's. If `unless` holds, the record needs no write."""
         if self._released:
             raise self._lost(None, "it was released before")
         mine = equals("owner", self._held.owner)
@@ -184,16 +184,16 @@ class Lock:
             self._accept_or_raise(error, update, writes)
 
     def _accept_or_raise(self, refusal: Conflict | OutcomeUnknown, update: Update, writes: Sequence[Write]) -> None:
-        """Returns if the record already is as the update wants it. Raises LockLost, or the refusal itself."""
+        """Returns if the record is as the update would leave it. Raises LockLost, or the refusal itself."""
         record = refusal.found
         releases = "released_at" in update.values
         if record is None:
             if isinstance(refusal, OutcomeUnknown):
-                raise refusal  # the first try may have taken effect, and there is no record that could say so
+                raise refusal  # the first try may have taken effect, and no record can tell
             raise self._lost(None, "its record is gone") from None
 
         if record.get("owner") == self._held.owner:
-            return  # still held, so `unless` was true: the lease is longer already
+            return  # still held, so `unless` holds: the lease is longer already
 
         if record.get("token") == self.token:  # released, and nobody has held it since
             if releases and self._was_released_likewise(record, update, writes):
@@ -207,7 +207,7 @@ class Lock:
         raise self._lost(holder, f"since then: {_described(holder)}") from None
 
     def _was_released_likewise(self, record: Item, update: Update, writes: Sequence[Write]) -> bool:
-        """Whether the release in the record did what this one would: an earlier try, or another thread, was first."""
+        """Whether the record's release did the same as this one: an earlier try, or another thread, was first."""
         if self._held.window is not None and "windows_done" in update.values:
             return _is_done(self._held.window, record)
         return not writes
@@ -233,10 +233,10 @@ class _Wanted(NamedTuple):
 
 
 class Locks:
-    """The locks of a table with the key `lock_key`. Nothing is kept between calls, so threads may share it.
+    """The locks of a table with the key `lock_key`. Threads may share the object: it holds no state of a lock.
 
-    `clock_skew_seconds` is how far apart the clocks of all users may be. A lease is taken over that much later than it
-    lapses.
+    `clock_skew_seconds` is the largest difference between the clocks of all users: a lease is taken over only so long
+    after its end. `now` returns the seconds since the epoch.
     """
 
     def __init__(
@@ -261,13 +261,14 @@ class Locks:
         window: str | None = None,
         deadline: Deadline | None = None,
     ) -> Lock:
-        """Takes the lock at once, or raises LockTaken. With a deadline it waits until then for a release.
+        """Takes the lock at once, or raises LockTaken. With a deadline the call waits until then for a release.
 
-        `why` is for the person who reads the table. A `window` is a text that sorts by time, such as
-        "2026-02-28T04:00:00Z", and is done once: WindowDone is raised if it was completed before. The record remembers
-        the hundred latest of the completed windows. Every window up to the latest that it forgot counts as done.
+        `why` is for people who read the table. A `window` is a text that sorts by time, such as "2026-02-28T04:00:00Z",
+        and is done once: WindowDone is raised if it was completed before. The record remembers the hundred latest of
+        the completed windows. Every window up to the latest forgotten one counts as done.
 
-        Raises ValueError before anything is sent. One request, and while it waits one for each try.
+        Raises ValueError, before any request, for a lease that isn't above 0 and finite, and for an empty window. Costs
+        one request, and while the call waits one for each try.
         """
         _check_lease(lease_seconds)
         if window == "":
@@ -297,7 +298,7 @@ class Locks:
     ) -> Iterator[Lock]:
         """The lock for a block. If the block fails, the lock is released and the error passes through.
 
-        A checkpoint that was saved is for the next holder if the block failed; else it is forgotten.
+        After a failed block the next holder gets the saved checkpoint. After any other block the checkpoint is removed.
         """
         lock = self.acquire(name, lease_seconds=lease_seconds, why=why, deadline=deadline)
         with _completed_unless_failed(lock):
@@ -307,7 +308,7 @@ class Locks:
     def once(
         self, name: str, window: str, *, lease_seconds: float, why: str = "", deadline: Deadline | None = None
     ) -> Iterator[Lock]:
-        """The lock for a block that completes at most once for this window. If it fails, the window can be tried again.
+        """The lock for a block that completes at most once for this window. A block that fails can be tried again.
 
         Raises WindowDone before the block if the window was completed.
         """
@@ -317,7 +318,7 @@ class Locks:
 
     def _plan(self, wanted: "_Wanted", found: Item | None) -> Plan[_Held]:
         key, name, lease_seconds, why, window = wanted
-        now = self.now()  # read before the request, so that the holder can't take the lease for longer than it is
+        now = self.now()  # before the request: for the holder the lease ends no later than for others
         lapsed = _timestamp(now - self.clock_skew_seconds)
         if found is not None:
             if window is not None and _is_done(window, found):
@@ -362,7 +363,7 @@ def _completed_unless_failed(lock: Lock) -> Iterator[None]:
 
 
 def _holder() -> dict[str, str]:
-    """Who holds the lock, and where: for the person who reads the table."""
+    """The process and its host, for people who read the table."""
     return {
         "who": os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or f"{Path(sys.argv[0]).name} {os.getpid()}",
         "where": os.environ.get("AWS_LAMBDA_LOG_STREAM_NAME") or socket.gethostname(),
@@ -370,12 +371,12 @@ def _holder() -> dict[str, str]:
 
 
 def _timestamp(seconds: float) -> str:
-    """A time as text: texts sort as their times do."""
+    """A time as a text that sorts by time."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
 
 
 def _time_of(timestamp: str) -> datetime:
-    """The time of a record's text. A text that was written by hand, and is no time, stands for the end of time."""
+    """The time in a record. A text that was written by hand, and is no time, stands for the year 9999."""
     try:
         time_there = datetime.fromisoformat(timestamp)
     except ValueError:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 LONGEST_PAUSE_SECONDS = 1.0
 
 type Observed = Mapping[Key, Item | None]
-"""Items by key, as they were last seen; None for an item that doesn't exist. Other keys were never looked at."""
+"""Items by key, as they were last seen; None for an item that doesn't exist. A missing key was never looked at."""
 
 
 class Plan[Result](NamedTuple):
-    """What to write, and the result once it is written. A plan without writes is done at once.
+    """Writes, and the result once they took effect. A plan without writes is done at once.
 
     At most 100 writes, which take effect together, or none does. With `once` a write that may already have taken effect
     isn't made again: OutcomeUnknown is raised. Writes with an `expected` version are never made again.
@@ -42,7 +42,7 @@ class Plan[Result](NamedTuple):
 class Written[Result](NamedTuple):
     """`result` is that of the plan that took effect, after so many `conflicts` with other writers.
 
-    `write_id` is the mark that it left on its items. `found` has the items that DynamoDB's last answer contained.
+    `write_id` is the mark that the plan left on its items. `found` has the items in DynamoDB's last answer.
     """
 
     result: Result
@@ -87,11 +87,11 @@ def write[Result](
     observed: Observed,
     deadline: Deadline,
 ) -> Written[Result]:
-    """Writes what `plan` makes of `observed`. After each conflict it plans again, from the items that came back.
+    """Writes the plan for `observed`. After each conflict the next plan is made from the items that came back.
 
-    `plan` must be a pure function of what it is given, because it is called again after each conflict. A conflict costs
-    the refused write, and no read. If the response to a write was lost and the SDK sent the write again, its condition
-    fails on its own effect: the write recognises its id on the item, and counts as done.
+    `plan` must be a pure function of its argument, because it is called again after each conflict. A conflict costs the
+    refused write, and no read. If the response to a write was lost and the SDK sent the write again, its condition
+    fails on its own effect: the item has the write's id, so the write counts as done.
 
     Raises DeadlinePassed if no time is left for another try, UnsatisfiableCondition if another try can't help,
     OutcomeUnknown if a single write that must not be made twice may have been made already, ValueError for writes that
@@ -128,8 +128,8 @@ def write[Result](
 class _Answer(NamedTuple):
     """DynamoDB's answer to a write.
 
-    `found` has the items in the answer: if the write was `refused`, those whose condition failed, and none if only the
-    timing was to blame. `throttled` is such a reason. `unanswered`: an earlier try of this call got no answer.
+    `found` has the items in the answer. Of a `refused` write those are the items whose condition failed; a write that
+    another one was in the way of, or that was `throttled`, has none. `unanswered`: an earlier try got no answer.
     """
 
     refused: bool

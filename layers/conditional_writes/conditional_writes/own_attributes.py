@@ -3,12 +3,13 @@
 PREFIX = "cw:"
 
 WRITE_ID = f"{PREFIX}write_id"
-"""The write that last touched an item without a version: a write recognises its own work by it."""
+"""The id of the last write of an item without a version: a repeated write finds its own id there."""
 
 VERSION_ID = f"{PREFIX}version_id"
-"""The write that made the item's version. A write that makes no version leaves it as it is."""
+"""The id of the write that made the item's version. A write that makes no version leaves it as it is."""
 
 MARKS = (WRITE_ID, VERSION_ID)
+"""The attributes that hold the id of a write."""
 
 ITEM_BYTES = f"{PREFIX}item_bytes"
 """An upper bound of the item's size in bytes: upserts add to it what they write, and never subtract."""

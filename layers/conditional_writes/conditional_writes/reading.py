@@ -1,4 +1,4 @@
-"""Strongly consistent reads, of many items in one request: what plans start from."""
+"""Strongly consistent reads of the items that a plan starts from, many in one request."""
 
 import random
 import time
@@ -19,7 +19,7 @@ MAXIMUM_KEYS = 100
 def read(client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline) -> Observed:
     """The items as they are now, None for each that doesn't exist. One request per 100 keys.
 
-    Raises DeadlinePassed if DynamoDB leaves keys unprocessed until the deadline.
+    Raises DeadlinePassed if keys are unread at the deadline, and botocore's errors.
     """
     observed: dict[Key, Item | None] = {}
     unread = list(dict.fromkeys(keys))
@@ -37,7 +37,10 @@ def read(client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline) -> O
 
 
 def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline) -> Item | None:
-    """The item as it is now, None if it doesn't exist. Takes less CPU than a batch of one key."""
+    """The item as it is now, None if it doesn't exist. Takes less CPU time than a batch of one key.
+
+    Raises DeadlinePassed and botocore's errors.
+    """
     deadline.check("reading")
     key_attributes = to_dynamodb(dict(key.attributes))
     response = client.get_item(TableName=key.table, Key=key_attributes, ConsistentRead=True)

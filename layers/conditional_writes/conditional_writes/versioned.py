@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class VersionedItem(dict[str, Any]):
     """An item as it was loaded, or as a query or a plan's `observed` has it.
 
-    Change it in place, or make a changed copy with `|`, and save that. It remembers what was loaded, so a save writes
-    the difference.
+    Change the item in place, or make a changed copy with `|`, and save that. `loaded` is the item before any change, so
+    a save writes the difference.
     """
 
     def __init__(self, loaded: Item) -> None:
@@ -152,9 +152,9 @@ class VersionedTable:
         key, version = self.key(*key_values), int(version)
         before = {self._version: version} if version else {}
         self._check_change(key, before, values)
-        expected, unchanged = version_condition(key, before, self._version)
+        expected, still_same = version_condition(key, before, self._version)
         values = {name: value for name, value in values.items() if name not in dict(key.attributes)}
-        update = Update(key, values | {self._version: version + 1}, _both(unchanged, when), removed, expected=expected)
+        update = Update(key, values | {self._version: version + 1}, _both(still_same, when), removed, expected=expected)
         _write_once(self._client, [update], deadline_or_default(deadline))
         return version + 1
 
@@ -221,7 +221,7 @@ class VersionedTable:
         return saving._replace(condition=when if saving.condition is None else saving.condition & when)
 
     def deleting(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Delete:
-        """The write of a `delete`, for the same."""
+        """The write of a `delete`, for the same. Raises ValueError if a checked item wasn't loaded."""
         key = self._key_of(item)
         if not self._is_checked(checked=checked):
             return Delete(key, when)
@@ -230,17 +230,17 @@ class VersionedTable:
             raise ValueError(
                 f"{key}: wasn't loaded, so there is no version to assert: load it, or delete it with checked=False"
             )
-        expected, unchanged = version_condition(key, before, self._version)
-        return Delete(key, _both(unchanged, when), expected)
+        expected, still_same = version_condition(key, before, self._version)
+        return Delete(key, _both(still_same, when), expected)
 
     def checking(self, item: VersionedItem, *, when: Condition | None = None) -> Check:
-        """For a transaction that only read the item: asserts that it still has the version that was loaded."""
+        """A check for a transaction that only read the item: the item still has the version that was loaded."""
         key = self._key_of(item)
-        expected, unchanged = version_condition(key, item.loaded, self._version)
-        return Check(key, _both(unchanged, when), expected)
+        expected, still_same = version_condition(key, item.loaded, self._version)
+        return Check(key, _both(still_same, when), expected)
 
     def _is_checked(self, *, checked: bool | None) -> bool:
-        """What the call says; if it says nothing, what the table says."""
+        """The argument of the call; None: the setting of the table."""
         return self._checked if checked is None else checked
 
     def _replacing(self, key: Key, before: Item | None, after: Item) -> Put | Update:

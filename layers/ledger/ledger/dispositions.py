@@ -8,7 +8,7 @@ from workers.redelivery import growing_delay_seconds
 
 
 def disposition_of(message: QueueMessage[Any], error: Exception) -> Again | Dead:
-    """Dead for a Refusal, and Again for all else: after a growing delay for NotYet, else the visibility timeout."""
+    """Dead for a Refusal; Again, with a growing delay, for NotYet; Again, without a delay, for any other error."""
     match error:
         case Refusal():
             return Dead(error.code, str(error))

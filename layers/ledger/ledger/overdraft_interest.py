@@ -3,11 +3,10 @@
 import hashlib
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.items import to_dynamodb
+from ledger.account_pages import AccountPage, account_page
 from ledger.core.accounts import AccountStatus
 from ledger.core.money import exact, is_json_number
 from ledger.core.transaction_types.base import Range
@@ -17,38 +16,24 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 
-class Page(Struct, frozen=True):
-    """Accounts below zero. The next page begins after the account `after`; None: this is the last page."""
-
-    account_ids: list[str]
-    after: str | None
-
-
-def overdrawn(client: "DynamoDBClient", accounts_table: str, after: str | None, looked_at: int) -> Page:
-    """Scans the next `looked_at` accounts of the table, for those that are open and below zero now.
-
-    One strongly consistent request. From page to page, each account is scanned once.
-    """
-    start: dict[str, Any] = {} if after is None else {"ExclusiveStartKey": to_dynamodb({"account_id": after})}
-    response = client.scan(
-        TableName=accounts_table,
-        ConsistentRead=True,
-        Limit=looked_at,
+def overdrawn(client: "DynamoDBClient", accounts_table: str, after: str | None, limit: int) -> AccountPage:
+    """Of the next `limit` accounts of the table those that are open and below zero now, as `{"account_id": …}`."""
+    return account_page(
+        client,
+        accounts_table,
+        after,
+        limit,
         FilterExpression="#balance < :zero AND #status = :open",
         ProjectionExpression="account_id",
         ExpressionAttributeNames={"#balance": "balance", "#status": "status"},
         ExpressionAttributeValues=to_dynamodb({":zero": 0, ":open": str(AccountStatus.OPEN)}),
-        **start,
     )
-    last = response.get("LastEvaluatedKey")
-    account_ids = [from_dynamodb(item)["account_id"] for item in response["Items"]]
-    return Page(account_ids, from_dynamodb(last)["account_id"] if last else None)
 
 
 def charge(account_id: str, day: date, annual_rate: Decimal) -> ChargeInterest:
-    """The account's message for this day. It depends on the arguments alone, so a second one is a repetition.
+    """The account's message for this day. It depends on the arguments alone, so a second message is a repetition.
 
-    Its id ends with a short hash of the account id, so that ids differ in a log.
+    Its transaction id ends with a short hash of the account id: the ids of one day's messages differ, as in a log.
     """
     account_hash = hashlib.sha256(account_id.encode()).hexdigest()[:16]
     return ChargeInterest(

@@ -1,10 +1,10 @@
-"""Reads accounts and their journals, while transactions go on, and replays them."""
+"""Reads accounts with their journals, while others post transactions, and replays the journals."""
 
 import itertools
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 MAX_PARALLEL = 8
-"""Accounts at a time: one journal is read while another is replayed."""
+"""Accounts that are checked at the same time: one journal is read while another is replayed."""
 PAUSES_SECONDS = (0.05, 0.2, 1.0)
-"""Before an account with mismatches is checked again."""
+"""Pauses before an account with mismatches is checked again."""
 READ_SECONDS = 20
-"""For a batch of keys, throttling included."""
+"""The longest that a read of up to 100 keys may take, throttling included."""
 
 
 class Reconciler(NamedTuple):
@@ -33,44 +33,36 @@ class Reconciler(NamedTuple):
     client: "DynamoDBClient"
     tables: LedgerTables
 
-    def accounts(self, after: str | None, limit: int) -> tuple[list[Item], str | None]:
-        """At most `limit` accounts' items, in the table's order; and the last one's id, None if there are no more."""
-        start: dict[str, Any] = {"ExclusiveStartKey": to_dynamodb({"account_id": after})} if after is not None else {}
-        page = self.client.scan(TableName=self.tables.accounts, Limit=limit, ConsistentRead=True, **start)
-        last = page.get("LastEvaluatedKey")
-        return [from_dynamodb(item) for item in page["Items"]], from_dynamodb(last)["account_id"] if last else None
-
     def check(self, items: Sequence[Item]) -> list[Mismatch]:
-        """The mismatches of these accounts."""
+        """The mismatches of these accounts, given as their items. Raises DeadlinePassed and botocore's errors."""
         with ThreadPoolExecutor(MAX_PARALLEL) as pool:
-            return [mismatch for found in pool.map(self._check, items) for mismatch in found]
+            return list(itertools.chain.from_iterable(pool.map(self._lasting_mismatches, items)))
 
-    def _check(self, item: Item) -> list[Mismatch]:
-        """Mismatches that stay: a commit in progress may be visible in one table and not yet in the other."""
-        found = self._look(item)
+    def _lasting_mismatches(self, item: Item) -> list[Mismatch]:
+        """Mismatches that are found again and again: a commit may be visible in one table before the other."""
+        found = self._found_mismatches(item)
         for pause_seconds in PAUSES_SECONDS:
             if not found:
                 break
             time.sleep(pause_seconds)
             item = read_one(self.client, self.tables.account_key(item["account_id"]), _deadline()) or item
-            again = self._look(item)
+            again = self._found_mismatches(item)
             found = [mismatch for mismatch in again if any(mismatch.is_like(before) for before in found)]
         return found
 
-    def _look(self, item: Item) -> list[Mismatch]:
+    def _found_mismatches(self, item: Item) -> list[Mismatch]:
+        """The mismatches of one replay. An item that can't be read is one: the other accounts are still checked."""
         try:
-            return self._compare(item)
+            return self._replayed(item)
         except (BotoCoreError, ClientError, DeadlinePassed):
             raise
-        except Exception as error:  # noqa: BLE001 (whatever this account's items are, the others are checked)
+        except Exception as error:  # noqa: BLE001 (an account's items may be anything)
             return [Mismatch(item["account_id"], "unreadable", 0, f"{type(error).__name__}: {error}")]
 
-    def _compare(self, item: Item) -> list[Mismatch]:
-        """Entries commit with the account, and never change: those up to its version are a consistent snapshot."""
+    def _replayed(self, item: Item) -> list[Mismatch]:
         account = account_from_item(item)
-        entries = [entry_from_item(found) for found in self._journal(account.account_id)]
-        snapshot = self._without_later_ones(account, entries)
-        return list(mismatches(account, snapshot, self._other_sides(snapshot)))
+        entries = self._snapshot(account, [entry_from_item(found) for found in self._journal(account.account_id)])
+        return list(mismatches(account, entries, self._other_sides(entries)))
 
     def _journal(self, account_id: str) -> list[Item]:
         pages = self.client.get_paginator("query").paginate(
@@ -81,31 +73,42 @@ class Reconciler(NamedTuple):
         )
         return [from_dynamodb(item) for page in pages for item in page["Items"]]
 
-    def _without_later_ones(self, account: Account, entries: Sequence[JournalEntry]) -> list[JournalEntry]:
-        """The entries without those of versions that the account has reached since it was read."""
-        moved_to = account.version
+    def _snapshot(self, account: Account, entries: Sequence[JournalEntry]) -> list[JournalEntry]:
+        """The entries without those of versions that the account has reached since it was read.
+
+        Entries commit with their account, and never change: those up to its version are a consistent snapshot. An entry
+        that is beyond even the account's present version stays: it is a mismatch.
+        """
+        present_version = account.version
         if any(entry.outcome.account_version > account.version for entry in entries):
-            now = read_one(self.client, self.tables.account_key(account.account_id), _deadline())
-            moved_to = int(now["version"]) if now else moved_to
-        return [entry for entry in entries if not account.version < entry.outcome.account_version <= moved_to]
+            present = read_one(self.client, self.tables.account_key(account.account_id), _deadline())
+            present_version = int(present["version"]) if present else account.version
+        return [entry for entry in entries if not account.version < entry.outcome.account_version <= present_version]
 
     def _other_sides(self, entries: Sequence[JournalEntry]) -> dict[str, OtherSide]:
-        transfers = {entry.transaction_id: name for entry in entries if (name := other_account_id(entry))}
+        """The other side of each transfer among the entries, by transaction id."""
+        others = [(entry, other_id) for entry in entries if (other_id := other_account_id(entry))]
         keys = {
-            transaction_id: (self.tables.account_key(name), self.tables.entry_key(EntryId(name, transaction_id)))
-            for transaction_id, name in transfers.items()
+            entry.transaction_id: (
+                self.tables.account_key(other_id),
+                self.tables.entry_key(EntryId(other_id, entry.transaction_id)),
+            )
+            for entry, other_id in others
         }
-        there: dict[Key, Item | None] = {}
+        items: dict[Key, Item | None] = {}
         for batch in itertools.batched(itertools.chain(*keys.values()), MAXIMUM_KEYS, strict=False):
-            there |= read(self.client, batch, _deadline())
-        return {transaction_id: _other_side(there[one], there[two]) for transaction_id, (one, two) in keys.items()}
+            items |= read(self.client, batch, _deadline())
+        return {
+            transaction_id: _other_side(items[account_key], items[entry_key])
+            for transaction_id, (account_key, entry_key) in keys.items()
+        }
 
 
 def _other_side(account: Item | None, entry: Item | None) -> OtherSide:
-    """An unreadable item counts as missing here. The check of its own account reports what it is."""
+    """The two items as values. An unreadable item counts as missing: the check of its own account reports it."""
     try:
         return OtherSide(account_from_item(account) if account else None, entry_from_item(entry) if entry else None)
-    except Exception:  # noqa: BLE001
+    except Exception:  # noqa: BLE001 (another account's items may be anything)
         return OtherSide(None, None)
 
 

@@ -55,7 +55,7 @@ harmless twice. A step should take a fraction of the function's timeout.
 class Job(NamedTuple):
     """A function's job. `name` is also the name of its lock, and of the `job` in its events.
 
-    Each invocation counts in one metric: `Done`, `Continued`, `DoneBefore`, or `Refused`.
+    An invocation counts in one metric: `Done`, `Continued`, `DoneBefore`, or `Refused`. If it fails, it counts in none.
     """
 
     name: str

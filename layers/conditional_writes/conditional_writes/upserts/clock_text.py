@@ -10,7 +10,7 @@ from conditional_writes.own_attributes import CLOCKS_PREFIX
 from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath
 
 MAP_MARK = "~"
-"""Stands in place of a clock, and sorts after every clock: here is a map with entries of its own."""
+"""Instead of a clock, for a map with entries of its own. Sorts after every clock."""
 
 
 def clocks_attribute(path: MapPath) -> str:

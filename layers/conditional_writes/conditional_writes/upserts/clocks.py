@@ -29,7 +29,7 @@ def winning(key: Key, entries: Iterable[MapEntry]) -> list[MapEntry]:
 
 
 def _wins(entry: MapEntry, earlier: MapEntry) -> bool:
-    """Whether it wins over one that arrived earlier."""
+    """Whether the entry wins over one that arrived before it."""
     if entry.as_of is None or earlier.as_of is None:
         return True
     return clock(entry) >= clock(earlier)

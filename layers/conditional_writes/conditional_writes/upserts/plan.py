@@ -118,13 +118,13 @@ def _set_in_missing_map(draft: Draft, entry: MapEntry) -> None:
 
 
 def _count_bytes(draft: Draft, key: Key, item: Item | None) -> None:
-    """Adds what is written to the item's count of bytes, and refuses what would exceed the limit."""
+    """Adds the bytes of the new values to the item's count. Raises ItemTooLarge if they would exceed the limit."""
     new = sum(_bytes_of(path, value) for path, value in draft.values.items())
     if new > MAXIMUM_UPSERTED_BYTES:
         raise ItemTooLarge(key, new)
     counted = 0 if item is None else int(item.get(ITEM_BYTES, 0))
     if item is not None and counted + new > MAXIMUM_UPSERTED_BYTES:
-        # The count never shrinks, so the item may be smaller. It was handed back: count anew.
+        # The count never shrinks, so the item may be smaller. DynamoDB returned the item, so its bytes can be counted.
         draft.required.append(equals(ITEM_BYTES, counted))
         draft.values[ITEM_BYTES] = _bytes_after(draft, key, item)
     else:

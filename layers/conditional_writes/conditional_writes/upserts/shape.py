@@ -23,7 +23,7 @@ class Shape(NamedTuple):
         return sum(each in self.maps for each in maps_along(path))
 
     def clock(self, path: MapPath, default: str | None = None) -> Any:
-        """The clock of the entry at this path, MAP_MARK if there is a map with entries of its own."""
+        """The clock of the entry at this path; MAP_MARK for a map with entries of its own; else the default."""
         clocks = self.clocks.get(path[:-1]) or {}
         return clocks.get(path[-1], default)
 

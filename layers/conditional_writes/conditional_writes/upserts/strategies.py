@@ -1,10 +1,13 @@
-"""Strategies: what the first request assumes of maps that it hasn't seen, and what was learned of them."""
+"""Strategies: how many maps the first request assumes to exist, and what earlier upserts found."""
 
 import threading
 from collections import OrderedDict
 from enum import StrEnum
 
 from conditional_writes.upserts.entries import MapPath
+
+MAXIMUM_PATHS = 1_000
+"""The paths whose depths are remembered."""
 
 
 class Strategy(StrEnum):
@@ -18,7 +21,7 @@ class Strategy(StrEnum):
 class RecentDepths:
     """How many maps of a path existed in recent upserts. Two surprises in a row change the expectation, one doesn't.
 
-    Remembers the thousand paths that were used last. Threads share it: a wrong expectation only costs a request.
+    Remembers the thousand paths that were used last. Threads share the object: a wrong expectation costs one request.
     """
 
     def __init__(self) -> None:
@@ -42,13 +45,11 @@ class RecentDepths:
                 self._depths.popitem(last=False)
 
 
-MAXIMUM_PATHS = 1_000
-
 recent_depths = RecentDepths()
 
 
 def expected_depth(strategy: Strategy, table: str, path: MapPath) -> int:
-    """How many maps of the path the first request takes for existing."""
+    """How many maps along the path the first request assumes to exist."""
     match strategy:
         case Strategy.ENTRY_FIRST:
             return len(path)

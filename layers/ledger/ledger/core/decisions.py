@@ -1,4 +1,4 @@
-"""What the rules make of a transaction, for one account: posted or rejected, and the balance afterwards."""
+"""A decision: what the rules make of a transaction for one account. Posted or rejected, and the balance afterwards."""
 
 from collections.abc import Sequence
 from decimal import Decimal, Inexact, Overflow
@@ -54,11 +54,15 @@ def posted(account: Account) -> Decision:
 
 
 def rejected(account: Account, reason: str) -> Decision:
+    """Rejected with a RejectionReason, with no effect on the balance."""
     return Decision(Decimal(0), account.balance, reason)
 
 
 def moved(account: Account, amount: Decimal) -> Decision:
-    """A debit (`amount` < 0) or a credit. A debit below the overdraft limit is rejected."""
+    """A debit (`amount` < 0) or a credit.
+
+    A debit below the overdraft limit is rejected, and so is a balance that DynamoDB can't hold exactly.
+    """
     try:
         balance = normalized(EXACT.add(account.balance, amount))
     except (Inexact, Overflow):

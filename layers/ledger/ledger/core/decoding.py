@@ -1,4 +1,4 @@
-"""Decodes JSON bodies, and says in a sentence what is wrong with one: which field, and what was expected."""
+"""Decodes JSON bodies. The sentence for an invalid body names the field, and what was expected."""
 
 import itertools
 import json
@@ -11,8 +11,8 @@ import msgspec
 from ledger.core.reason_codes import InvalidMessage
 
 MAXIMUM_BODY_BYTES = 131_072
-"""More than any valid transaction has, a third of what a profile holds, and little enough to refuse hostile input
-cheaply."""
+"""More than any valid transaction has, a third of what a profile holds, and so little that hostile input is cheap to
+refuse."""
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 """At most 512 bytes in UTF-8; DynamoDB takes 1,024 in a sort key."""
@@ -22,9 +22,9 @@ Time = Annotated[datetime, msgspec.Meta(tz=True)]
 def decode_json[Message](
     body: str, decoder: "msgspec.json.Decoder[Message]", expectations: dict[str, str] | None = None
 ) -> Message:
-    """Decodes a message's body. Raises InvalidMessage.
+    """The message in a body. Raises InvalidMessage.
 
-    `expectations` translates msgspec's own sentences, which speak to programmers, for people.
+    `expectations` has sentences for people by msgspec's own, which are for programmers.
     """
     size = len(body.encode(errors="surrogatepass"))
     if size > MAXIMUM_BODY_BYTES:

@@ -14,9 +14,10 @@ from ledger.core.money import format_decimal
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a transaction. `replayed`: the transaction was decided before, and this is its first answer.
+    """A transaction's outcome on one account. `replayed`: an earlier delivery was decided, and this is its outcome.
 
-    `status` is POSTED, or REJECTED with a `reason`; `amount` is the effect on the balance; `posted_at` is ISO 8601.
+    `status` is POSTED, or REJECTED with a `reason`; `amount` is the effect on the balance; `account_version` is the
+    version that the decision made; `posted_at` is ISO 8601.
     """
 
     status: str
@@ -62,7 +63,7 @@ class JournalEntry(Struct, frozen=True):
 
 
 def outcome_of(decision: Decision, account_version: int, posted_at: str) -> Outcome:
-    """What a journal entry records of a decision."""
+    """A decision as its journal entry records it."""
     return Outcome(
         status=str(decision.status),
         reason=str(decision.reason) if decision.reason else None,

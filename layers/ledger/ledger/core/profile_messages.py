@@ -1,6 +1,6 @@
-"""The messages of the profiles queue: which map entries to set and to remove, since when.
+"""The messages of the profiles queue: which map entries to set and to remove, as of when.
 
-A valid message may still not fit its profile, which has a map or an entry in its place: only the table can tell.
+A valid message may still not fit its profile, which may have a map instead of an entry, or an entry instead of a map.
 """
 
 import itertools
@@ -16,14 +16,14 @@ from ledger.core.money import exact
 MAXIMUM_NAMES = 100
 """Of one message's entries and removals: one request takes them all if the path is short."""
 MAXIMUM_VALUES = 5_000
-"""Of one message's entries, nested values included. 128 kB of `1,1,1` would be 65,000, which take a processor a second
-to write: as long as a whole batch has. An ordinary body has fewer than one value in 26 bytes."""
+"""Of one message's entries, nested values included. 128 kB of `1,1,1` would be 65,000 values. Writing them takes a
+second of CPU time, as much as a whole batch has. An ordinary body has fewer than one value in 26 bytes."""
 DEEPEST_PATH = 16
 DEEPEST_VALUE = 20
 DEEPEST_TOGETHER = 31
-"""DynamoDB takes 32 levels: the path's, the entry, and those of its value."""
+"""DynamoDB takes 32 levels: those of the path, the entry, and those of its value."""
 RESERVED_PREFIX = "cw:"
-"""How the attributes begin that `conditional_writes` keeps in an item beside the profile's own."""
+"""The prefix of the attributes that `conditional_writes` adds to an item."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 Path = Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=DEEPEST_PATH)]

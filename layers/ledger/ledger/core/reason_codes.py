@@ -27,7 +27,7 @@ class ReasonCode(StrEnum):
 
 
 class Refusal(Exception):
-    """No delivery can ever process the message: it is dead, with this code. The text is a sentence for people."""
+    """No delivery can ever process the message: it is dead with this code. The text is a sentence for people."""
 
     code: ClassVar[ReasonCode]
 
@@ -51,9 +51,9 @@ class PayloadChanged(Refusal):
 
 
 class NotYet(Exception):
-    """The message can't be decided yet: what it refers to may still be on its way, so nothing is recorded.
+    """The message can't be decided yet: it refers to an account or a journal entry whose own message may be on its way.
 
-    If it never comes, the message is dead with this code in the end.
+    Nothing is recorded. At its last delivery the message is dead with this code.
     """
 
     code: ClassVar[ReasonCode]

@@ -1,8 +1,8 @@
 """The journal replay: each decision made again, in version order, and compared with what the journal records.
 
-Pure functions. Of a transfer's other side the replay knows the journal entry, and the account as it is now. If that
-leaves open what the other account was at the time, every state that it can have had is accepted. Whether a payer had
-the money is judged on the payer's own side.
+Pure functions. Of a transfer's other side the replay knows the journal entry, and the account as it is now. If several
+earlier states of the other account are possible, a decision that follows from any of them is accepted. Whether a payer
+had the money is judged on the payer's own side.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ from ledger.core.transaction_types.base import Context, TransactionMessage
 
 
 class Mismatch(Struct, frozen=True):
-    """A difference: `what` is wrong at which `version` of the account (0: the account as a whole), and a sentence."""
+    """A difference: `what` is wrong, at which `version` of the account (0: the account as a whole), and a sentence."""
 
     account_id: str
     what: str
@@ -37,7 +37,7 @@ class Mismatch(Struct, frozen=True):
 
 
 class OtherSide(Struct, frozen=True):
-    """The other account of a transfer, as it is now, and its journal entry of the transfer; None if there is none."""
+    """The other account of a transfer as it is now, and its journal entry of the transfer; None if they don't exist."""
 
     account: Account | None
     entry: JournalEntry | None
@@ -48,14 +48,14 @@ type OtherSides = Mapping[str, OtherSide]
 
 
 def other_account_id(entry: JournalEntry) -> str | None:
-    """The other account of the entry's transaction. None if there is no other, or the request can't be read."""
+    """The other account of the entry's transaction. None if it has no other, or if the request can't be read."""
     message_type = TRANSACTION_TYPES.get(str(entry.request.get("type")))
     sides = [entry.request.get(field) for field in message_type.account_fields] if message_type else []
     return next((side for side in sides if isinstance(side, str) and side != entry.account_id), None)
 
 
 def mismatches(account: Account, entries: Iterable[JournalEntry], other_sides: OtherSides) -> Iterator[Mismatch]:
-    """All that is wrong with the account and its journal. `entries`, in any order, were read after the account."""
+    """All mismatches between the account and its journal. `entries`, in any order, were read after the account."""
     by_version: dict[int, list[JournalEntry]] = defaultdict(list)
     for entry in entries:
         by_version[entry.outcome.account_version].append(entry)
@@ -64,7 +64,7 @@ def mismatches(account: Account, entries: Iterable[JournalEntry], other_sides: O
     earlier: dict[EntryId, JournalEntry | None] = {}
     for version in range(1, account.version + 1):
         if len(by_version[version]) != 1:
-            return  # was reported, and from here on nobody knows what the account was like
+            return  # was reported, and the account's later states are unknown
         [entry] = by_version[version]
         try:
             message = from_payload(entry.request)
@@ -80,7 +80,7 @@ def mismatches(account: Account, entries: Iterable[JournalEntry], other_sides: O
 
 
 def _as_recorded(outcome: Outcome) -> Decision:
-    """The decision that the entry says was made, right or wrong: so one wrong decision isn't reported twice."""
+    """The decision in the entry, right or wrong: the replay goes on from it, so one mistake is one mismatch."""
     reason = None if outcome.status == Status.POSTED else outcome.reason or outcome.status
     return Decision(outcome.amount, outcome.balance_after, reason)
 
@@ -142,10 +142,10 @@ _NO_LIMIT = Decimal(f"-1E+{EXACT.Emax + 1}")
 
 
 def _possible_others(account: Account, outcome: Outcome) -> Iterator[Account]:
-    """The states that the other account can have had before the transaction.
+    """The states that the other account may have had before the transaction.
 
     Its balance follows from its entry, and its currency never changes. An account that is open now was never closed.
-    Of its limit then nothing is known: one limit refuses every debit, and the other allows every debit.
+    Its limit at the time is unknown: of the two that are tried, one refuses every debit, and one allows every debit.
     """
     balance = _WIDE.subtract(outcome.balance_after, outcome.amount)
     for status, limit in product({AccountStatus.OPEN, account.status}, (balance, _NO_LIMIT)):
@@ -155,7 +155,7 @@ def _possible_others(account: Account, outcome: Outcome) -> Iterator[Account]:
 def _decided(
     message: TransactionMessage, account_id: str, before: Account | None, other: Account | None, context: Context
 ) -> str:
-    """This account's side of the decision, to be compared with what is recorded."""
+    """This account's side of the decision, spelled as `_shown` spells the recorded outcome."""
     accounts = [before if name == account_id else other for name in message.account_ids]
     try:
         decisions = message.decide(accounts, context)

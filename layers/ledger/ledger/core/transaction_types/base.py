@@ -49,12 +49,15 @@ class Range(Enum):
 
 
 class Context(NamedTuple):
-    """What a decision may see beside the message and its accounts: the journal entries that the message refers to."""
+    """The journal entries that a message refers to: its decision may depend on them, beside the accounts.
+
+    An entry that doesn't exist is None or missing.
+    """
 
     entries: Mapping[EntryId, JournalEntry | None] = {}
 
     def entry(self, entry_id: EntryId, missing: NotYet) -> JournalEntry:
-        """The entry. Raises `missing` if there is none yet: an absent entry may come later, so it decides nothing."""
+        """The entry. Raises `missing` if it doesn't exist: it may come later, so nothing can be decided without it."""
         entry = self.entries.get(entry_id)
         if entry is None:
             raise missing
@@ -105,7 +108,7 @@ class TransactionMessage(
         return ()
 
     def canonical_payload(self) -> dict[str, Any]:
-        """The message in one spelling, whatever its producer's. A repetition must match it; the journal keeps it."""
+        """The message in one spelling, whatever its producer's. A journal entry has it, and a repetition must match."""
         fields: dict[str, Any] = msgspec.to_builtins(self, builtin_types=(Decimal, datetime))
         return {name: _canonical(value) for name, value in fields.items()}
 
@@ -113,17 +116,17 @@ class TransactionMessage(
         """A decision for each account, in the order of `account_ids`. A pure function: it is called again after a
         conflict, and by the journal replay.
 
-        `accounts` has None for an account that isn't there. Raises NotYet.
+        `accounts` has None for an account that doesn't exist. Raises NotYet.
         """
         known = self._known(accounts)
         return common_rejection(known) or self.decide_for(known, context)
 
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
-        """The type's own rule: a decision for each of these accounts, all of which are open."""
+        """The type's own rule: a decision for each of these accounts, all of which are open. Raises NotYet."""
         raise NotImplementedError
 
     def opened_account(self) -> Account | None:
-        """The account at version 0 that this transaction opens, if it opens one."""
+        """The account at version 0 that this transaction opens; None if it opens none."""
         return None
 
     def changes(self) -> Mapping[str, Any]:
@@ -132,7 +135,7 @@ class TransactionMessage(
 
     @final
     def next_account(self, before: Account | None, decision: Decision) -> Account | None:
-        """The account one version on, as the decision leaves it. None if there was no account, and none is opened."""
+        """The account one version on, as the decision leaves it. None if no account exists, and none is opened."""
         account = before or self.opened_account()
         if account is None:
             return None

@@ -1,0 +1,31 @@
+"""The Accounts table page by page: a scan that can go on in another invocation."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from conditional_writes import Item
+from conditional_writes.items import from_dynamodb, to_dynamodb
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+
+class AccountPage(NamedTuple):
+    """Items of accounts, in the table's order. The next page begins after the account `after`; None: no more pages."""
+
+    items: list[Item]
+    after: str | None
+
+
+def account_page(
+    client: "DynamoDBClient", accounts_table: str, after: str | None, limit: int, **filters: Any
+) -> AccountPage:
+    """The next `limit` accounts, as they are now. From page to page, each account is read once.
+
+    One strongly consistent request. `filters` has further parameters of DynamoDB's Scan: an account that they leave out
+    counts towards `limit`. Raises botocore's errors.
+    """
+    start: dict[str, Any] = {} if after is None else {"ExclusiveStartKey": to_dynamodb({"account_id": after})}
+    response = client.scan(TableName=accounts_table, ConsistentRead=True, Limit=limit, **filters, **start)
+    last = response.get("LastEvaluatedKey")
+    items = [from_dynamodb(item) for item in response["Items"]]
+    return AccountPage(items, from_dynamodb(last)["account_id"] if last else None)
