@@ -1,4 +1,4 @@
-"""The oracle: what each type of transaction does to its accounts, as plain arithmetic, written from README's messages.
+"""The oracle: what each type of transaction does to its accounts, as plain arithmetic, written from docs/messages.md.
 
 It imports nothing of the product, and decides by no rule of it: so a rule that is wrong there is found here. Whoever
 adds a type or changes a rule writes it here a second time, from its description. That repetition is on purpose.
