@@ -7,7 +7,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.deployed import Bank, Line
+from tests.support.deployed import Bank, FunctionQueue
 from tests.support.template import FOLDERS, TEMPLATE, event_sources
 from tools.local_aws import stack
 from tools.local_aws.server import REGION
@@ -20,9 +20,9 @@ ENTRY_KEY = KEY | {"transaction_id": {"S": "t"}}
 class AsTheFunction:
     """Clients with the credentials of a function's role, and what its attempts are made on."""
 
-    def __init__(self, bank: Bank, function_name: str, line: Line) -> None:
-        """`line`: the function's own, or one that it has no more business with than its role says."""
-        self.line, self.function_name, self.stack = line, function_name, bank.stack
+    def __init__(self, bank: Bank, function_name: str, queue: FunctionQueue) -> None:
+        """`queue` is the function's own. For a job it is any queue, to be used as far as the role allows."""
+        self.function_queue, self.function_name, self.stack = queue, function_name, bank.stack
         configuration = bank.stack.endpoint.client("lambda").get_function_configuration(FunctionName=function_name)
         sts = bank.stack.endpoint.client("sts")
         credentials = sts.assume_role(RoleArn=configuration["Role"], RoleSessionName="test")["Credentials"]
@@ -37,7 +37,7 @@ class AsTheFunction:
         self.journal = bank.stack["JournalTableName"]
         self.profiles = bank.stack["ProfilesTableName"]
         self.locks = bank.stack["LocksTableName"]
-        self.queue, self.dead = line.queue_url, line.dead_letter_queue_url
+        self.queue, self.dead = queue.queue_url, queue.dead_letter_queue_url
 
 
 type Attempt = Callable[[AsTheFunction], object]
@@ -199,6 +199,6 @@ def test_what_it_has_no_business_with_is_refused(
 @of_each_function(ALLOWED)
 def test_what_it_needs_is_allowed(functions: dict[str, AsTheFunction], function: str, attempt: Attempt) -> None:
     attempt(functions[function])
-    line = functions[function].line
-    line.wait_until_drained()
-    line.take_dead_letters()
+    queue = functions[function].function_queue
+    queue.wait_until_drained()
+    queue.take_dead_letters()
