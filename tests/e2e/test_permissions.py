@@ -1,4 +1,4 @@
-"""The functions' roles on a local AWS that enforces IAM: what each needs is allowed, and nothing else."""
+"""The functions' roles on a local AWS that enforces IAM: each allows the function's own actions and no others."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ ENTRY_KEY = KEY | {"transaction_id": {"S": "t"}}
 
 
 class AsTheFunction:
-    """Clients with the credentials of a function's role, and what its attempts are made on."""
+    """Clients with the credentials of a function's role, and the resources for its attempts."""
 
     def __init__(self, bank: Bank, function_name: str, queue: FunctionQueue) -> None:
         """`queue` is the function's own. For a job it is any queue, to be used as far as the role allows."""
@@ -134,7 +134,7 @@ KINDS = {folder: "either queue's" if event_sources(name, "SQS") else "either job
 def test_every_function_of_the_template_is_tried() -> None:
     for folder in FOLDERS:
         for name, attempts in (("REFUSED", REFUSED), ("ALLOWED", ALLOWED)):
-            assert folder in attempts, f"functions/{folder} is not in {name}: say what its role must do there"
+            assert folder in attempts, f"functions/{folder} is missing in {name}: add its attempts"
 
 
 def test_the_stack_has_the_resources_that_tests_read_from_the_template(bank: Bank) -> None:

@@ -323,7 +323,7 @@ def workers(ministack: Endpoint) -> dict[str, ModuleType]:
 
 @pytest.mark.parametrize("oddity", ODD)
 @pytest.mark.parametrize("name", WORKERS)
-def test_an_odd_record_is_settled_like_any_other(
+def test_an_odd_record_is_handled_like_any_other(
     ministack: Endpoint, workers: dict[str, ModuleType], name: str, oddity: str
 ) -> None:
     function = workers[name]

@@ -35,7 +35,7 @@ SETTINGS = settings(
 
 @pytest.mark.timeout(2 * SOAK_SECONDS + SHRINKING_SECONDS)
 @pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
-def test_all_that_always_holds_does_whatever_happens(
+def test_the_invariants_hold_after_any_steps(
     ministack: Endpoint, dynamodb: Endpoint, say: Say, every_case: bool
 ) -> None:
     tally, started, round_seed = Tally(), time.monotonic(), SEED

@@ -49,7 +49,7 @@ ACCOUNTS = [chr(0x1F600 + number) * 128 for number in range(BATCH + 1)]
 """An id of the maximum length."""
 
 
-def test_of_transactions_those_of_other_accounts_each_are_dearest_in_requests(ministack: Endpoint) -> None:
+def test_transactions_on_different_accounts_take_the_most_requests(ministack: Endpoint) -> None:
     function = posting(ministack)
     cost_of(function, [opening(account_id) for account_id in ACCOUNTS])
     payments = [{"transaction_id": "t", "account_id": account_id, "amount": 1} for account_id in ACCOUNTS[:BATCH]]
@@ -75,7 +75,7 @@ def test_transactions_of_accounts_that_nobody_opened_cost_no_write(ministack: En
     assert cost_of(posting(ministack), payments, back=BATCH) == Cost(requests, 0)
 
 
-def test_the_largest_messages_are_dearest_in_units(ministack: Endpoint) -> None:
+def test_the_largest_messages_take_the_most_units(ministack: Endpoint) -> None:
     function = posting(ministack)
     transfers = [largest_transfer(number).canonical_payload() for number in range(BATCH)]
     payments = [largest_transaction(number).canonical_payload() for number in range(BATCH, 2 * BATCH)]
