@@ -1,6 +1,6 @@
-"""Several workers for one account: a hot account must not be slower for being shared. Stock Powertools, too.
+"""Several workers on one account, with Teller and with stock Powertools. Sharing must not slow a hot account down.
 
-The medians are drawn in docs/pictures/contention.png.
+docs/pictures/contention.png shows the medians.
 """
 
 import os
@@ -40,12 +40,12 @@ def _poster(tables: Tables) -> BatchPoster:
 
 
 def _message(transaction: TransactionMessage) -> QueueMessage[TransactionMessage]:
-    """The transaction as it comes from the queue for the first time."""
+    """The message of the transaction's first delivery."""
     return QueueMessage(transaction.transaction_id, "", "", 1, datetime.now(UTC), {}, content=transaction)
 
 
 def _work(batches: Batches, endpoint: Endpoint, tables: Tables) -> int:
-    """The conflicts of this worker."""
+    """Posts batches until none is left. Returns the number of conflicts."""
     os.environ.update(endpoint.environment)
     poster = _poster(tables)
     poster.client.meta.events.register("before-send.dynamodb", lambda **_: time.sleep(ADDED_SECONDS))
@@ -63,7 +63,7 @@ def _work(batches: Batches, endpoint: Endpoint, tables: Tables) -> int:
 
 
 def run(endpoint: Endpoint, prefix: str, workers: int) -> Point:
-    """2 write units for each item of each attempt: a refused transaction costs what a written one does."""
+    """Posts the transactions. Each attempt costs 2 write units per item, even if its commit is refused."""
     os.environ.update(endpoint.environment)
     tables = create_tables(endpoint, prefix)
     opening = OpenAccount(transaction_id="open", account_id="hot", currency="EUR")
@@ -88,7 +88,7 @@ def main() -> None:
     title = f"One hot account, batches of {BATCH}, {ADDED_SECONDS * 1000:.0f} ms added to each request"
     table = Table(title=f"{title}: medians of {ROUNDS} rounds", title_justify="left")
     table.add_column("by")
-    for name in ("workers", "posted a second", "the rounds'", "write units each"):
+    for name in ("workers", "posted per second", "the rounds'", "write units each"):
         table.add_column(name, justify="right")
     points: dict[str, list[Point]] = {name: [] for name in SIDES}
     with (
@@ -107,7 +107,7 @@ def main() -> None:
     console.print(table)
     ours = {point.workers: point.per_second for point in series["Teller"]}
     console.print(
-        f"Eight workers post {ours[8] / ours[1]:.2f} times as many a second as one does: at least 1 is the goal."
+        f"Eight workers post {ours[8] / ours[1]:.2f} times as many per second as one worker. The goal is at least 1."
     )
     draw(series, title, PICTURE)
     console.print(f"Drawn in {PICTURE.relative_to(PROJECT)}")

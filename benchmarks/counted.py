@@ -1,4 +1,4 @@
-"""What a transaction costs, counted: requests and write units, Teller's against stock Powertools', on one engine."""
+"""Counts the requests and write units of a transaction, with Teller and with stock Powertools, on one engine."""
 
 import contextlib
 import io
@@ -47,13 +47,13 @@ FRESH = [
 ]
 REDELIVERED = Case("10 redelivered", accounts=1, each=10, times_before=1, receive_count=2)
 SENT_TWICE = Case("10 sent twice", accounts=1, each=10, times_before=1)
-"""Their producer's own duplicates: nothing on a message says that it was there before."""
+"""The producer's own duplicates. Their receive count is 1, as that of new messages."""
 CASES = [*FRESH, REDELIVERED, SENT_TWICE]
 
 
 @dataclass(frozen=True)
 class Count:
-    """What one batch took."""
+    """The requests and write units of one batch."""
 
     case: Case
     requests: Counter[str]
@@ -70,7 +70,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Side:
-    """A function, its accounts' opening, and the meter on its clients."""
+    """A function to be measured, the opening of its accounts, and the meter on its clients."""
 
     function: Any
     open_accounts: Callable[[list[str]], None]
@@ -83,20 +83,20 @@ def main() -> None:
         running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
     ):
         check_units(endpoint)
-        console.print("Counting what Teller asks of AWS")
+        console.print("Counting Teller's requests")
         ours = count_all(teller_side(endpoint), "ours")
-        console.print("Counting what stock Powertools asks of AWS")
+        console.print("Counting stock Powertools' requests")
         theirs = count_all(stock_side(endpoint), "stock")
     console.print()
     console.print(report(ours, theirs))
     console.print(FOOTNOTE)
     for count in ours:
         check(count)
-    console.print("[green]Teller's counts are what they have to be, exactly.[/]")
+    console.print("[green]Teller's counts are exactly as expected.[/]")
 
 
 def check_units(endpoint: Endpoint) -> None:
-    """The engine's word on write units is taken only where it follows DynamoDB's rule: this looks."""
+    """Asserts that the engine reports write units by DynamoDB's rule."""
     client = endpoint.client("dynamodb")
     table = create_tables(endpoint, "units").accounts
 
@@ -153,7 +153,7 @@ def count_all(side: Side, prefix: str) -> list[Count]:
 
 
 def count_one(side: Side, case: Case, prefix: str) -> Count:
-    """Opens the case's accounts, and counts what its batch takes once they are there."""
+    """Opens the case's accounts, and counts the requests and units of its batch."""
     names = [f"{prefix}-account-{number}" for number in range(case.accounts)]
     messages = [
         {"transaction_id": f"{prefix}-transaction-{number}", "account_id": name, "amount": "12.34"}
@@ -168,14 +168,14 @@ def count_one(side: Side, case: Case, prefix: str) -> Count:
 
 
 def deliver(function: Any, records: Iterable[Record]) -> None:
-    """Without what the function prints, logs and metrics, which is for CloudWatch."""
+    """Delivers the records. The function's logs and metrics aren't printed."""
     with contextlib.redirect_stdout(io.StringIO()):
         returned = invoke(function, records)
-    assert not returned, f"{len(returned)} records went back to the queue, so this counts the wrong thing"
+    assert not returned, f"{len(returned)} records returned to the queue, so the counts are wrong"
 
 
 def report(ours: list[Count], theirs: list[Count]) -> Table:
-    table = Table(title="What a transaction costs", title_justify="left", title_style="bold")
+    table = Table(title="The cost of a transaction", title_justify="left", title_style="bold")
     table.add_column("batch")
     table.add_column("by")
     table.add_column("requests", no_wrap=True)
@@ -200,31 +200,31 @@ def units_expected(case: Case) -> str:
 
 
 FOOTNOTE = """\
-[dim]Teller's requests must be one commit per account and batch, and one read per 100 accounts.
+[dim]Teller makes one commit per account and batch, and one read per 100 accounts.
 
-Write units are those of ReturnConsumedCapacity. What DynamoDB charges for refused writes it doesn't report: they are \
-computed by its published rule, one unit per started kB and twice that in a transaction, a cancelled one in full.
+Write units are those of ReturnConsumedCapacity. DynamoDB doesn't report those of refused writes: they are computed by \
+its published rule, one unit per started kB, and twice that in a transaction. A cancelled one is counted in full.
 
-"Redelivered" messages carry a receive count above 1, so Teller reads their entries. A producer's own duplicates \
-("sent twice") look like new ones, until the commit is refused.
+"Redelivered" messages have a receive count above 1, so Teller reads their entries. A producer's own duplicates ("sent \
+twice") aren't recognized until the commit is refused.
 
-Stock Powertools keeps no journal, and posts twice when a function dies in between. Teller's units buy both.[/]
+Stock Powertools writes no journal, and posts twice if a function dies in between. Teller's units pay for both.[/]
 """
 
 
 def check(count: Count) -> None:
-    """Raises AssertionError where Teller's counts aren't exactly what they have to be."""
+    """Raises AssertionError if Teller's counts differ from the expected ones."""
     case = count.case
     commits = count.requests["TransactWriteItems"]
     reads = count.requests["BatchGetItem"]
     others = count.requests.total() - commits - reads
-    # One commit an account; redelivered messages are found by the read, and those sent twice by a refused commit.
+    # One commit per account. A read finds redelivered messages, and a refused commit those that were sent twice.
     expected_commits = 0 if case == REDELIVERED else case.accounts
     assert commits == expected_commits, f"{case.name}: {commits} commits, expected {expected_commits}"
     assert reads == 1, f"{case.name}: {reads} batch reads, expected 1 for up to 100 accounts"
     assert others == 0, f"{case.name}: expected reads and commits alone, got {dict(count.requests)}"
     if case in FRESH:
-        expected_units = 2 * case.size + 2 * case.accounts  # 2 + 2/n for each of an account's n transactions
+        expected_units = 2 * case.size + 2 * case.accounts  # 2 + 2/n for each of an account's n transactions.
         assert count.write_units == expected_units, (
             f"{case.name}: {count.write_units:g} write units, expected {expected_units}: 2 + 2/{case.each} each"
         )

@@ -1,7 +1,7 @@
-"""How many read-modify-writes of one item get done a second, where many writers want it at once.
+"""Counts the read-modify-writes per second on one item with many concurrent writers.
 
-PynamoDB and boto3 leave the retry to their users, and their guides say: read again, try again. So do the writers here,
-at once; and one with boto3 backs off before, as AWS has it for requests that fail: that is slower, for fewer requests.
+PynamoDB and boto3 leave retries to their users, and their guides say to read and try again. These writers do so at
+once. One of those with boto3 backs off first, as AWS recommends for failed requests: it is slower, with fewer requests.
 """
 
 import multiprocessing
@@ -21,12 +21,12 @@ WRITERS = 8
 INCREMENTS = 240
 ROUNDS = 3
 ADDED_SECONDS = 0.010
-"""With less the engine would be the bottleneck, for those who send the most."""
+"""Seconds added to each request. With less, the engine would be the bottleneck of the writers with most requests."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one process did, or all of them together. Times are of the monotonic clock, which they share."""
+    """The results of one process, or of all together. Times are those of the monotonic clock, which they share."""
 
     started: float
     ended: float
@@ -39,7 +39,7 @@ class Work:
 
 
 def measure(endpoint: Endpoint, table: str) -> dict[str, list[Work]]:
-    """All the rounds, the writers taking turns. Raises AssertionError where an update was lost."""
+    """Runs all rounds, with each kind of writer in turn. Raises AssertionError if an update was lost."""
     create_table(endpoint, table)
     rounds: dict[str, list[Work]] = {name: [] for name in CONTENDING}
     spawn = multiprocessing.get_context("spawn")
@@ -67,7 +67,7 @@ def _together(works: list[Work]) -> Work:
 
 
 def _share(*shared: Any) -> None:
-    """In each new process: what only its parent can hand it."""
+    """Sets a new process's shared objects, which only its parent can pass on."""
     global _left, _barrier
     _left, _barrier = shared
 
@@ -81,7 +81,7 @@ def _work(make: type[Writer], endpoint: Endpoint, table: str, order_id: str) -> 
         time.sleep(ADDED_SECONDS)
 
     writer = make(endpoint, table)
-    writer.load(order_id)  # connects
+    writer.load(order_id)  # Connects.
     writer.client.meta.events.register("before-send.dynamodb", delay)
     _barrier.wait()
     started = ended = time.monotonic()
@@ -94,7 +94,7 @@ def _work(make: type[Writer], endpoint: Endpoint, table: str, order_id: str) -> 
 
 
 def _take_one() -> bool:
-    """Whichever process is free makes the next increment."""
+    """Whether an increment was left. Each free process takes the next one."""
     with _left.get_lock():
         _left.value -= 1
         return bool(_left.value >= 0)
@@ -103,7 +103,7 @@ def _take_one() -> bool:
 def report(rounds: dict[str, list[Work]]) -> Table:
     table = Table(title=f"{WRITERS} writers on one item", title_justify="left", title_style="bold")
     table.add_column("by")
-    for name in ("increments\na second", "the rounds'", "requests\neach", "the slowest\nms"):
+    for name in ("increments\nper second", "the rounds'", "requests\neach", "the slowest\nms"):
         table.add_column(name, justify="right")
     for name, works in rounds.items():
         rates = [work.per_second for work in works]

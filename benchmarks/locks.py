@@ -1,4 +1,4 @@
-"""Requests and units that the steps of a lock take, counted: ours, two libraries', and the usual way by hand."""
+"""Counts the requests and units of a lock's steps: with this library, with two others, and by hand."""
 
 import logging
 import time
@@ -26,15 +26,15 @@ from tools.local_aws.server import REGION, Endpoint, free_port, ministack, runni
 
 LEASE_SECONDS = 60
 DEAD_LEASE_SECONDS = 1
-"""Of the holder that dies."""
+"""The lease of the holder that dies."""
 LAPSE_SECONDS = 2.1
-"""After that long its lease is over for all who go by the clock: one second, and another for ours, the skew."""
+"""The time after which the lease has lapsed by any clock: one second, and one more for our clock skew."""
 HEARTBEATS_A_LEASE = 6
-"""python-dynamodb-lock's defaults: a lease of 30 s, and a look every 5."""
+"""python-dynamodb-lock's defaults: a lease of 30 s, and a heartbeat every 5 s."""
 
 STEPS = ("acquire", "found taken", "refresh", "release", "take over")
 EXPECTED = (1, 0, 1)
-"""Of ours, for each step: requests, read units, write units."""
+"""Our expected requests, read units and write units of each step."""
 
 console = Console(highlight=False)
 
@@ -76,7 +76,7 @@ class JavaPort:
     lock: Any
 
     def __init__(self, endpoint: Endpoint, table: str, lease_seconds: int) -> None:
-        logging.getLogger("python_dynamodb_lock").setLevel(logging.ERROR)  # a lease that lapsed is a warning
+        logging.getLogger("python_dynamodb_lock").setLevel(logging.ERROR)  # It warns about a lapsed lease.
         resource = _session().resource("dynamodb", endpoint_url=endpoint.url, config=CONFIG)
         self.client = resource.meta.client
         self.lease = timedelta(seconds=lease_seconds)
@@ -88,7 +88,7 @@ class JavaPort:
         return self._acquire(name, timedelta(microseconds=1))
 
     def take_over(self, name: str) -> bool:
-        """Looks at the record for as long as the lease in it says."""
+        """Polls the record for the duration of its lease."""
         return self._acquire(name, timedelta(seconds=10 * DEAD_LEASE_SECONDS))
 
     def _acquire(self, name: str, timeout: timedelta) -> bool:
@@ -100,7 +100,7 @@ class JavaPort:
         return True
 
     def refresh(self) -> None:
-        """What its thread does every five seconds, unless told otherwise."""
+        """Sends a heartbeat. By default its thread does so every five seconds."""
         self.locks._send_heartbeat(self.lock)
 
     def release(self) -> None:
@@ -123,7 +123,7 @@ class Dlm:
         try:
             self.lock.acquire()
         except LockNotAcquiredError:
-            self.lock._release_code = None  # it would refuse a second try
+            self.lock._release_code = None  # Otherwise it refuses a second attempt.
             return False
         return True
 
@@ -134,9 +134,9 @@ class Dlm:
 
 
 class ByHand:
-    """What tutorials have: a put where there is no record or a lapsed one, an update to refresh, a delete to release.
+    """The usual tutorial: a put if the record is missing or lapsed, an update to refresh, a delete to release.
 
-    Nothing says whose the lock is: a late holder refreshes and releases its successor's.
+    No condition checks the holder, so a late holder refreshes and releases its successor's lock.
     """
 
     key_names = ("name",)
@@ -186,7 +186,7 @@ CONTENDERS: dict[str, type[Contender]] = {
 
 @dataclass(frozen=True)
 class Count:
-    """What one step took: no requests where the library doesn't have it."""
+    """The requests and units of one step. No requests mean that the library doesn't have the step."""
 
     step: str
     by: str
@@ -201,7 +201,7 @@ class Count:
 
 
 def count_all(endpoint: Endpoint, prefix: str) -> list[Count]:
-    """Counts the steps of a lock that is held, and then of those whose holders died meanwhile."""
+    """Counts the steps of held locks, and then the takeover of locks whose holders died."""
     tables = {name: f"{prefix}-{name.replace(' ', '-')}" for name in CONTENDERS}
     for name, contender in CONTENDERS.items():
         create_table(endpoint, tables[name], contender.key_names)
@@ -259,7 +259,7 @@ def count(step: str, name: str, meter: Meter, run: Callable[[], None]) -> Count:
 
 
 def check(counts: Sequence[Count]) -> None:
-    """Raises AssertionError where ours aren't exactly what they have to be."""
+    """Raises AssertionError if our counts differ from the expected ones."""
     ours = {count.step: count for count in counts if count.by == "ours"}
     for step in STEPS:
         assert ours[step].figures == EXPECTED, (
@@ -269,7 +269,7 @@ def check(counts: Sequence[Count]) -> None:
 
 
 def report(counts: Sequence[Count]) -> Table:
-    table = Table(title="What the steps of a lock take", title_justify="left", title_style="bold")
+    table = Table(title="The cost of a lock's steps", title_justify="left", title_style="bold")
     table.add_column("")
     table.add_column("by")
     table.add_column("requests", no_wrap=True)
@@ -293,13 +293,12 @@ def report(counts: Sequence[Count]) -> Table:
 
 
 FOOTNOTE = f"""\
-[dim]Taken over is the lock of a holder that died {LAPSE_SECONDS} s before, with a lease of {DEAD_LEASE_SECONDS} s: \
-it lapsed by every clock. python-dynamodb-lock goes by none: it looks at the record until that hasn't changed for a \
-lease, here {HEARTBEATS_A_LEASE} times a lease, as it does by default (5 s and 30 s). Its refresh is what its thread \
-sends.
+[dim]Takeover: the holder died {LAPSE_SECONDS} s before, with a lease of {DEAD_LEASE_SECONDS} s, which has lapsed by \
+any clock. python-dynamodb-lock uses no clock: it polls the record until it hasn't changed for a lease, here \
+{HEARTBEATS_A_LEASE} times a lease, as it does by default (5 s and 30 s). Its refresh is its thread's heartbeat.
 
-Found taken: ours and python-dynamodb-lock's know by whom. By hand is what tutorials have, a put under a condition, \
-and a release and a refresh under none.[/]
+Found taken: our library and python-dynamodb-lock name the holder. By hand: as in tutorials, with a condition on the \
+put, but none on the release and the refresh.[/]
 """
 
 
@@ -312,7 +311,7 @@ def main() -> None:
     console.print(report(counts))
     console.print(FOOTNOTE)
     check(counts)
-    console.print("[green]Ours are what they have to be: one request and one write unit for each.[/]")
+    console.print("[green]Our counts are as expected: one request and one write unit per step.[/]")
 
 
 if __name__ == "__main__":

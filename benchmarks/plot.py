@@ -1,4 +1,4 @@
-"""Draws what `contention` measured: a picture for the documentation, made anew by `make bench`."""
+"""Plots the results of `contention` for the documentation. `make bench` draws the plot again."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ INK, GRID = "#222222", "#dddddd"
 
 
 class Point(NamedTuple):
-    """What a run came to: transactions a second of all workers together, and write units a transaction."""
+    """The result of a run: transactions per second of all workers together, and write units per transaction."""
 
     workers: int
     per_second: float
@@ -25,11 +25,11 @@ class Point(NamedTuple):
 
 
 type Series = Mapping[str, Sequence[Point]]
-"""By the name of what was measured: a point for each number of workers."""
+"""A point for each number of workers, by the name of the function that was measured."""
 
 
 def medians(points: Sequence[Point]) -> list[Point]:
-    """One point for each number of workers: the medians of its runs."""
+    """The medians of the runs, one point for each number of workers."""
     runs: dict[int, list[Point]] = {}
     for point in points:
         runs.setdefault(point.workers, []).append(point)
@@ -40,10 +40,10 @@ def medians(points: Sequence[Point]) -> list[Point]:
 
 
 def draw(series: Series, title: str, path: Path) -> None:
-    """Two panels beside each other: what gets done, and what it costs."""
+    """Draws two panels side by side: throughput and write units."""
     panels: dict[str, Callable[[Point], float]] = {
-        "Transactions a second": lambda point: point.per_second,
-        "Write units a transaction": lambda point: point.write_units,
+        "Transactions per second": lambda point: point.per_second,
+        "Write units per transaction": lambda point: point.write_units,
     }
     style = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
     with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 10, **style}):
@@ -61,7 +61,7 @@ def draw(series: Series, title: str, path: Path) -> None:
 
 
 def _draw_lines(axes: Axes, lines: Mapping[str, Sequence[float]]) -> None:
-    """Figures at the points and names at the lines' ends: no legend, and no scale to read from."""
+    """Labels points with their figures and lines with their names, instead of a legend and a scale."""
     highest = max(max(values) for values in lines.values())
     last = max(len(values) for values in lines.values()) - 1
     axes.set_ylim(0, highest * 1.1)
@@ -75,12 +75,12 @@ def _draw_lines(axes: Axes, lines: Mapping[str, Sequence[float]]) -> None:
         for index, value in enumerate(values):
             over = value < highest / 6 or all(value >= other[index] for other in lines.values())
             figure = f"{value:.0f}" if highest >= 100 else f"{value:.1f}"
-            place = {"va": "bottom" if over else "top", "xytext": (0, 7 if over else -7)}
-            note = axes.annotate(figure, (index, value), textcoords="offset points", ha="center", **place)
+            position = {"va": "bottom" if over else "top", "xytext": (0, 7 if over else -7)}
+            note = axes.annotate(figure, (index, value), textcoords="offset points", ha="center", **position)
             note.set(color=COLOURS[name], path_effects=[withStroke(linewidth=3, foreground="white")])
     lowest_free = highest / 12
     for name, values in sorted(lines.items(), key=lambda line: line[1][-1]):
         height = max(values[-1], lowest_free)
-        lowest_free = height + highest / 6  # two lines of text: names don't run into each other
+        lowest_free = height + highest / 6  # The height of two lines of text, so that names don't overlap.
         text = name.replace(" ", "\n")
         axes.text(last + 0.2, height, text, color=COLOURS[name], weight="bold", va="center", linespacing=1.1)

@@ -1,4 +1,4 @@
-"""The slowest bodies that a producer could send, ten in a batch: the functions' CPU time, beside everyday batches."""
+"""The functions' CPU time for the slowest bodies that a producer can send, ten in a batch, beside everyday batches."""
 
 import contextlib
 import io
@@ -35,7 +35,7 @@ def load(aws: Endpoint) -> list[ModuleType]:
 
 
 def cpu_seconds(function: ModuleType, bodies: list[str]) -> float:
-    """The least of a few rounds."""
+    """The minimum of a few rounds."""
     taken = []
     for _ in range(ROUNDS):
         records = list(map(record, bodies))

@@ -1,7 +1,7 @@
-"""How long a cold start takes to import the function, its clients made: Teller's against stock Powertools'.
+"""Times a cold start: the import of the function, with its clients, for Teller and for stock Powertools.
 
-Each run is a process of its own, with a Lambda function's environment variables; the three programs take turns, so
-that whatever else the machine does meets all of them alike.
+Each run is a process of its own, with a Lambda function's environment variables. The three programs run in turn, so
+that other load on the machine affects all of them alike.
 """
 
 import os
@@ -30,14 +30,14 @@ PROGRAMS = {
     STOCK: "stock Powertools, boto3 table",
     "only_a_client": "a botocore client alone",
 }
-"""Modules, and what they are called here."""
+"""The modules' names in the report."""
 
 console = Console(highlight=False)
 
 
 @dataclass(frozen=True)
 class Times:
-    """Medians over the runs."""
+    """The medians of the runs."""
 
     seconds: float
     cpu_seconds: float
@@ -54,11 +54,13 @@ def main() -> None:
         console.print(f"Starting each program {RUNS} times, only Python's own bytecode cached")
         bare = environment | {"PYTHONDONTWRITEBYTECODE": "1"}
         console.print(report("Start-up, only Python's own bytecode cached", measure(bare)))
-        console.print("[dim]So starts a layer that is built without .pyc files: Lambda can't write them there.[/]")
+        console.print(
+            "[dim]The second table shows a layer that is built without .pyc files, which Lambda can't write.[/]"
+        )
 
 
 def lambda_environment() -> dict[str, str]:
-    """As on Lambda, so that nothing is left out because it runs elsewhere: Powertools turns its Tracer off then."""
+    """Lambda's environment variables. Without them Powertools would leave out work, such as that of its Tracer."""
     layers = [PROJECT / "layers" / name for name in ("conditional_writes", "workers", "ledger")]
     path = [PROJECT / "functions" / "process_transactions", *layers]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "POWERTOOLS_", "PYTHON"))}
@@ -88,19 +90,19 @@ def lambda_environment() -> dict[str, str]:
 
 
 def warm_up(environment: Mapping[str, str]) -> None:
-    """Has Python write the bytecode of all that is imported, and the system read the files."""
+    """Runs each program once, so that all bytecode is written and all files are in the system's cache."""
     for module in PROGRAMS:
         start(module, environment)
 
 
 def forget_third_party_bytecode(bytecode: Path) -> None:
-    """Leaves the standard library's, which the runtime brings along; the folder has whole paths under it."""
+    """Deletes the bytecode of third-party packages. That of the standard library, which Lambda's runtime has, stays."""
     for folder in (PROJECT, Path(sysconfig.get_path("purelib"))):
         shutil.rmtree(bytecode / folder.relative_to(folder.anchor), ignore_errors=True)
 
 
 def measure(environment: Mapping[str, str]) -> dict[str, Times]:
-    """Medians of each program, by module. The first round is dropped."""
+    """The medians of each program, by module, without the first round."""
     rounds = [
         {module: start(module, environment) for module in PROGRAMS}
         for _ in track(range(RUNS + 1), "", console=console, transient=True, disable=not console.is_terminal)
@@ -147,5 +149,5 @@ def report(title: str, measured: dict[str, Times]) -> Table:
 
 
 def goal(ratio: float) -> str:
-    """`ratio` is the worse of the two: on a busy machine the clock alone is sometimes kind by accident."""
+    """`ratio` is the worse one of time and CPU time, because time alone varies by chance on a busy machine."""
     return "[green]✓[/]" if ratio <= GOAL else "[red]✗[/]"

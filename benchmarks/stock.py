@@ -1,9 +1,9 @@
-"""The same job as a good engineer does it with stock Powertools: what Teller is compared with.
+"""Teller's job done with stock Powertools, as a good engineer would do it, for comparison.
 
-`BatchProcessor` hands over one record at a time, `idempotent_function` puts a record "in progress", runs `post`, and
-updates the record to "completed". The account is read and put back under its version, and read again on a conflict.
-It keeps no journal. A function that dies between the put and the update posts the transaction again on the next
-delivery, and nothing written this way can prevent it: the effect and the record are two writes.
+`BatchProcessor` passes on one SQS record at a time. `idempotent_function` puts an idempotency record "in progress",
+runs `post`, and updates the record to "completed". The account is read and put under its version, and read again after
+a conflict. There is no journal. If a function dies between the put and the update, the next delivery posts the
+transaction again. This design can't prevent it, for the effect and the record are two writes.
 """
 
 import json
@@ -32,11 +32,11 @@ CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_t
 
 
 class UnknownAccountError(Exception):
-    """The account isn't there, or not yet: the record goes back to the queue."""
+    """The account hasn't been opened (yet). The record returns to the queue."""
 
 
 class ContendedError(Exception):
-    """Other writers were first in every attempt: the record goes back to the queue."""
+    """Every attempt ended in a conflict. The record returns to the queue."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def create_tables(endpoint: Endpoint, prefix: str) -> Tables:
 
 
 class StockFunction:
-    """The function; `lambda_handler` is its entry, as Lambda calls it. An instance is what one cold start makes."""
+    """The function after a cold start. Lambda calls `lambda_handler`."""
 
     def __init__(self, endpoint: Endpoint, tables: Tables) -> None:
         session = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION)
@@ -74,7 +74,7 @@ class StockFunction:
             event_key_jmespath="[account_id, transaction_id]",
             payload_validation_jmespath="amount",
             raise_on_no_idempotency_key=True,
-            expires_after_seconds=14 * 24 * 3600,  # as long as a message may be on its queue
+            expires_after_seconds=14 * 24 * 3600,  # The retention period of the queue.
         )
         self.processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
         self.post_once = idempotent_function(
@@ -95,7 +95,7 @@ class StockFunction:
         return self.post_once(transaction=json.loads(record.body, parse_float=Decimal))
 
     def post(self, *, transaction: dict[str, Any]) -> dict[str, Any]:
-        """Changes the balance, or rejects: never below the overdraft limit."""
+        """Changes the balance, or rejects a transaction that would take it below the overdraft limit."""
         amount = Decimal(transaction["amount"])
         for attempt in range(ATTEMPTS):
             account = self._read(transaction["account_id"])
@@ -114,7 +114,7 @@ class StockFunction:
         return account
 
     def _replace(self, before: dict[str, Any], after: dict[str, Any]) -> bool:
-        """Whether the account was still at its version."""
+        """Puts the account. Returns False if it has another version by now."""
         try:
             self.accounts.put_item(Item=after, ConditionExpression=Attr("version").eq(before["version"]))
         except self.accounts.meta.client.exceptions.ConditionalCheckFailedException:

@@ -1,4 +1,4 @@
-"""Stock Powertools' function on one hot account: what `contention` compares Teller with."""
+"""The function with stock Powertools on one hot account, for the comparison in `contention`."""
 
 import json
 import time
@@ -12,27 +12,27 @@ from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint
 
 TRANSACTIONS = 320
-"""Fewer than Teller's: each takes four requests, and each conflict two more."""
+"""Fewer transactions than with Teller: each takes four requests, and two more per conflict."""
 
 
 def run(endpoint: Endpoint, prefix: str, workers: int, batch: int, added_seconds: float) -> Point:
-    """Posts the transactions with so many workers. Raises AssertionError if the balance isn't their sum."""
+    """Posts the transactions with this number of workers. Raises AssertionError if the balance isn't their sum."""
     tables = stock.create_tables(endpoint, prefix)
     accounts = stock.StockFunction(endpoint, tables).accounts
     account = {"account_id": "hot", "balance": Decimal(0), "overdraft_limit": Decimal(0), "version": 1}
     accounts.put_item(Item=account)
     worked = work_together(_work, (endpoint, tables, batch, added_seconds), TRANSACTIONS // batch, workers)
     balance = accounts.get_item(Key={"account_id": "hot"}, ConsistentRead=True)["Item"]["balance"]
-    assert balance == TRANSACTIONS, f"{TRANSACTIONS} transactions of 1 made a balance of {balance}"
+    assert balance == TRANSACTIONS, f"after {TRANSACTIONS} transactions of 1 the balance is {balance}"
     return Point(workers, TRANSACTIONS / worked.seconds, sum(worked.results) / TRANSACTIONS)
 
 
 def _work(batches: Batches, endpoint: Endpoint, tables: stock.Tables, batch: int, added_seconds: float) -> float:
-    """The write units of this worker. A record that goes back to the queue is delivered again at once."""
+    """Posts batches and returns their write units. A record that returns to the queue is redelivered at once."""
     function = stock.StockFunction(endpoint, tables)
     meter = Meter(*function.clients)
     for client in function.clients:
-        client.describe_table(TableName=tables.accounts)  # connects
+        client.describe_table(TableName=tables.accounts)  # Connects.
         client.meta.events.register("before-send.dynamodb", lambda **_: time.sleep(added_seconds))
     meter.reset()
     for number in batches:

@@ -1,7 +1,8 @@
-"""Requests that an upsert of a map's entry takes, counted: ours by each strategy, and the usual ways by hand.
+"""Counts the requests of a map entry's upsert: with this library's strategies, and in two usual ways by hand.
 
-Those are: try the entry; where that fails the map with the entry in it; where that fails, for another was first, the
-entry again. Or the map first, then the entry. Deeper down each map around it is made by a request of its own.
+The first way by hand tries the entry. If the map is missing, it tries to write the map with the entry. If another
+writer created the map meanwhile, it tries the entry again. The second way creates the map first, then writes the entry.
+Both create each further map around it with a request of its own.
 """
 
 import itertools
@@ -26,7 +27,7 @@ console = Console(highlight=False)
 
 type MapPath = tuple[str, ...]
 type Way = Callable[[Any, str, str, MapPath, str], None]
-"""Sets one entry: client, table, item, path of its map, name."""
+"""Sets one entry. Takes the client, the table, the item, the path of the map and the entry's name."""
 
 
 def ours(strategy: Strategy) -> Way:
@@ -65,7 +66,7 @@ def set_entry(client: Any, table: str, item: str, path: MapPath, name: str) -> b
 
 
 def make_maps(client: Any, table: str, item: str, path: MapPath) -> None:
-    """From the outermost on, each where it isn't there yet."""
+    """Creates the missing maps, from the outermost on."""
     for length in range(1, len(path) + 1):
         make_map(client, table, item, path[:length], {})
 
@@ -104,7 +105,7 @@ def missing() -> Iterator[str]:
 
 
 def shifting() -> Iterator[str]:
-    """From maps that are always missing to one that is always there, by tenths."""
+    """From maps that are always missing to one that always exists, in steps of a tenth."""
     for tenth in range(11):
         for number in range(UPSERTS // 10):
             yield "the same" if number % 10 < tenth else f"new {tenth} {number}"
@@ -125,7 +126,7 @@ class Count:
     way: str
     requests_each: float
     most: int
-    """That a single upsert took."""
+    """The requests of a single upsert."""
 
 
 def count_all(endpoint: Endpoint, prefix: str) -> list[Count]:
@@ -155,7 +156,7 @@ def count(client: Any, meter: Meter, table: str, case: str, way: str) -> Count:
 
 
 def check(counts: Sequence[Count]) -> None:
-    """Raises AssertionError where ours aren't what they have to be."""
+    """Raises AssertionError if our counts differ from the expected ones."""
     found = {(each.case, each.way): each for each in counts}
     for case in ("map there", "map missing", "three deep there", "three deep missing"):
         assert found[case, "ours, adaptive"].requests_each <= 1.05, found[case, "ours, adaptive"]
@@ -165,7 +166,7 @@ def check(counts: Sequence[Count]) -> None:
 
 def report(counts: Sequence[Count]) -> Table:
     table = Table(
-        title=f"Requests an upsert, of {UPSERTS} one after the other", title_justify="left", title_style="bold"
+        title=f"Requests per upsert, of {UPSERTS} one after another", title_justify="left", title_style="bold"
     )
     table.add_column("")
     for case in CASES:
@@ -184,8 +185,8 @@ def main() -> None:
         counts = count_all(endpoint, "upserts")
     console.print(report(counts))
     check(counts)
-    console.print("Shifting: from maps that are always missing to one that is always there.")
-    console.print("[green]Ours are what they have to be: at most 1.05 where it is steady, and never more than 2.[/]")
+    console.print("Shifting: at first maps are always missing, at the end the map always exists.")
+    console.print("[green]Our counts are as expected: at most 1.05 in the steady cases, and never more than 2.[/]")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What a versioned item costs: requests, units, the client's CPU and goodput, ours against PynamoDB's and boto3's.
+"""The cost of a versioned item with this library, PynamoDB and boto3: requests, units, the client's CPU and goodput.
 
-All on one engine, in one run, for the same item. Only the counts are exact and asserted.
+All use the same item and one engine in one run. Only the counts are exact and asserted.
 """
 
 import itertools
@@ -27,7 +27,7 @@ EXPECTED = {
     "with a conflict": (3, 1, 2),
     "delete": (1, 0, 1),
 }
-"""Of ours: requests, read units, write units."""
+"""Our expected requests, read units and write units."""
 
 BASE = "boto3 resource, update_item"
 TIMED = {
@@ -52,33 +52,34 @@ def main() -> None:
         counts = count_all(endpoint, "counted")
         console.print(count_report(counts))
         check(counts)
-        console.print("[green]Our counts are what they have to be, exactly.[/]\n")
+        console.print("[green]Our counts are exactly as expected.[/]\n")
         console.print(f"Timing {WARM_UPS} and {ROUNDS * EACH_ROUND} read-modify-writes by each")
         console.print(cpu_report(cpu_milliseconds(endpoint, "timed")))
         console.print()
-        console.print(f"Letting {goodput.WRITERS} writers at one item, {goodput.ROUNDS} times each way")
+        console.print(f"Timing {goodput.WRITERS} writers on one item, {goodput.ROUNDS} rounds each")
         console.print(goodput.report(goodput.measure(endpoint, "contended")))
     console.print(FOOTNOTE)
 
 
 FOOTNOTE = f"""\
-[dim]The item has some 280 bytes: key, version, strings, decimals, a map, a list; ours its cw:version_id, too. Each \
-read-modify-write adds 1 to its count. In a conflict another writer is first, between the read and the write.
+[dim]The item has some 280 bytes: key, version, strings, decimals, a map and a list. Ours has a cw:version_id, too. \
+Each read-modify-write adds 1 to its count. In a conflict another writer writes between the read and the write.
 
-Units are those of ReturnConsumedCapacity. What the engine doesn't report is computed by DynamoDB's published rules: \
-refused writes, and BatchGetItem.
+Units are those of ReturnConsumedCapacity. The engine doesn't report those of refused writes and of BatchGetItem: they \
+are computed by DynamoDB's published rules.
 
-CPU is this process's, without the server's: medians of {ROUNDS} rounds of {EACH_ROUND}, the writers taking turns, \
-each on its own item. PynamoDB has botocore's check of parameters turned off.
+CPU is this process's, without the server's: medians of {ROUNDS} rounds of {EACH_ROUND}, with the writers in turn, \
+each on its own item. PynamoDB turns botocore's parameter validation off.
 
-Goodput: {goodput.WRITERS} processes, {goodput.INCREMENTS} increments together, {goodput.ADDED_SECONDS * 1000:.0f} ms \
-added to each request; medians of the rounds. The count at the end is checked: no update was lost.[/]
+Goodput: {goodput.WRITERS} processes make {goodput.INCREMENTS} increments together, with \
+{goodput.ADDED_SECONDS * 1000:.0f} ms added to each request; medians of the rounds. The final count shows that no \
+update was lost.[/]
 """
 
 
 @dataclass(frozen=True)
 class Count:
-    """What one operation took."""
+    """The requests and units of one operation."""
 
     operation: str
     writer: str
@@ -120,7 +121,7 @@ def count_writer(endpoint: Endpoint, table: str, name: str) -> Iterator[Count]:
 
 
 def check(counts: Sequence[Count]) -> None:
-    """Raises AssertionError where ours aren't exactly what they have to be."""
+    """Raises AssertionError if our counts differ from the expected ones."""
     ours = {count.operation: count for count in counts if count.writer == "ours"}
     for operation, expected in EXPECTED.items():
         count = ours[operation]
@@ -131,7 +132,7 @@ def check(counts: Sequence[Count]) -> None:
 
 
 def count_report(counts: Sequence[Count]) -> Table:
-    table = Table(title="What a versioned item costs", title_justify="left", title_style="bold")
+    table = Table(title="The cost of a versioned item", title_justify="left", title_style="bold")
     table.add_column("")
     table.add_column("by")
     table.add_column("requests", no_wrap=True)
@@ -151,7 +152,7 @@ def count_report(counts: Sequence[Count]) -> Table:
 
 
 def cpu_milliseconds(endpoint: Endpoint, table: str) -> dict[str, float]:
-    """Of one read-modify-write, for each writer."""
+    """The CPU time of one read-modify-write, for each writer."""
     create_table(endpoint, table)
     writers: dict[str, Writer] = {name: make(endpoint, table) for name, make in TIMED.items()}
     for name, writer in writers.items():

@@ -1,4 +1,4 @@
-"""Processes that share the batches of one run: they start together, and a free one takes the next batch."""
+"""Processes that share the batches of a run. They start together, and each free one takes the next batch."""
 
 import multiprocessing
 import queue
@@ -11,7 +11,7 @@ _spawn = multiprocessing.get_context("spawn")
 
 
 class Batches:
-    """The numbers of the batches that are left, shared by the processes. Iterating waits for all workers first."""
+    """The numbers of the remaining batches, shared by the processes. Iteration begins when all workers are ready."""
 
     def __init__(self, count: int, workers: int) -> None:
         self._left, self._barrier = _spawn.Value("i", count), _spawn.Barrier(workers)
@@ -24,7 +24,7 @@ class Batches:
             yield number
 
     def abort(self) -> None:
-        """Ends the wait of the others: they fail, too."""
+        """Ends the other workers' wait, so that they fail, too."""
         self._barrier.abort()
 
     def _take(self) -> int | None:
@@ -36,14 +36,14 @@ class Batches:
 
 
 class Worked(NamedTuple):
-    """Seconds from the first worker's start to the last one's end, and the result of each worker."""
+    """The seconds from the first worker's start to the last one's end, and each worker's result."""
 
     seconds: float
     results: list[Any]
 
 
 def work_together(work: Callable[..., Any], arguments: tuple[Any, ...], batches: int, workers: int) -> Worked:
-    """Runs `work(batches, *arguments)` in each of so many processes. Raises RuntimeError if a process fails."""
+    """Runs `work(batches, *arguments)` in `workers` processes. Raises RuntimeError if a process fails."""
     shared, spans = Batches(batches, workers), _spawn.Queue()
     processes = [_spawn.Process(target=_run, args=(work, arguments, shared, spans)) for _ in range(workers)]
     for process in processes:
@@ -64,7 +64,7 @@ def work_together(work: Callable[..., Any], arguments: tuple[Any, ...], batches:
 
 
 def _run(work: Callable[..., Any], arguments: tuple[Any, ...], batches: Batches, spans: Any) -> None:
-    """Answers in any case, or the parent would wait for ever; a failure as text, which any process can read."""
+    """Reports a result in any case, so that the parent doesn't wait for ever. A failure is reported as text."""
     result, failure = None, None
     try:
         result = work(batches, *arguments)

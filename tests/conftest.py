@@ -1,6 +1,6 @@
-"""The engines that tests run against, and how much is tested: a sample, or with `--all` every case there is.
+"""The engines that tests run against, and the option `--all`, which runs every case instead of a sample.
 
-Each engine is started once, by the first test that asks for it; with several workers, by the first of each worker.
+Each pytest worker starts an engine once, for the first test that uses it.
 """
 
 import itertools
@@ -18,15 +18,15 @@ from tools.local_aws import server, stack
 from tools.local_aws.server import Endpoint, LocalAwsError, free_port, running
 from tools.local_aws.tables import Tables, create_tables
 
-# The same examples each time, so that a failure is the change's doing; `make soak` searches for others. A slow machine
-# is no failure: times are for the benchmarks.
+# Examples are the same in each run, so that a new failure comes from a change; `make soak` searches for others. Tests
+# have no deadline, for a slow machine is no failure: the benchmarks measure time.
 settings.register_profile("sample", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("all", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile("searching", deadline=None, max_examples=5000)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all", action="store_true", help="try every case there is, not a sample (make test-all)")
+    parser.addoption("--all", action="store_true", help="run every case, not a sample (make test-all)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what takes minutes, unless all is asked for."""
+    """Leaves out the tests marked `exhaustive`, which take minutes, unless `--all` is given."""
     if not config.getoption("--all"):
         left_out = [item for item in items if item.get_closest_marker("exhaustive")]
         items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
@@ -47,9 +47,9 @@ DEPLOYED = ("tests/e2e/", "tests/soak/")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """All that is built and deployed goes to one worker, which begins with it; each other test to the next one free.
+    """One worker runs all tests of the deployed stack, and begins with them. The other tests go to any free worker.
 
-    (`--dist loadgroup` of pytest-xdist 3.8 finds no groups with pytest 9.2.)
+    `--dist loadgroup` of pytest-xdist 3.8 finds no groups with pytest 9.2.
     """
 
     class Scheduling(LoadScopeScheduling):
@@ -61,7 +61,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 @pytest.fixture
 def every_case(pytestconfig: pytest.Config) -> bool:
-    """Whether every case is to be tried, and not a sample."""
+    """Whether to run every case instead of a sample."""
     return bool(pytestconfig.getoption("--all"))
 
 
@@ -80,7 +80,7 @@ def say(
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """The last word of each test that had something to say, from the workers."""
+    """Prints the last sentence that each test reported from a worker."""
     reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
     said = {report.nodeid: dict(report.user_properties).get("said") for report in reports}
     for name, sentence in said.items():
@@ -106,19 +106,19 @@ def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoin
 
 @pytest.fixture(params=["ministack", "dynamodb_local"])
 def dynamodb(request: pytest.FixtureRequest) -> Endpoint:
-    """A test that asks for this runs on both engines."""
+    """Runs a test on both engines."""
     return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope="session")
 def built() -> None:
-    """`make build`, once for all stacks."""
+    """Runs `make build` once for all stacks."""
     stack.build()
 
 
 @pytest.fixture(scope="session")
 def bank(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
-    """A local AWS with IAM enforced, and template.yaml built and deployed on it."""
+    """A local AWS with IAM enforced, on which template.yaml is deployed."""
     log = tmp_path_factory.mktemp("bank") / "ministack.log"
     started = server.ministack(free_port(), log, settings=RETRY_SETTINGS)
     with running(started) as endpoint:
@@ -135,5 +135,5 @@ def tables(dynamodb: Endpoint) -> Tables:
 
 @pytest.fixture
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known yet of any profile."""
+    """Forgets the depths of profiles, as a new process would."""
     monkeypatch.setattr(strategies, "recent_depths", strategies.RecentDepths())

@@ -1,4 +1,4 @@
-"""Imports the module that the first argument names, and prints what it took: seconds, and seconds of CPU."""
+"""Imports the module named by the first argument, and prints the seconds and CPU seconds that this took."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The least that a function on DynamoDB starts with: one client, from botocore itself."""
+"""The minimum of a function on DynamoDB: one client, made with botocore alone."""
 
 import botocore.session
 

@@ -1,4 +1,4 @@
-"""What a function with stock Powertools imports and makes: all the utilities that Teller's job asks for."""
+"""The start of a function with stock Powertools, with all utilities that are needed for Teller's job."""
 
 from decimal import Decimal
 

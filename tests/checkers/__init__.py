@@ -1,1 +1,1 @@
-"""What always holds, of books, profiles, jobs and histories: a module each, its test beside it; and the oracle."""
+"""Checkers of the invariants: a module for books, histories, profiles and jobs, each with its test; and the oracle."""

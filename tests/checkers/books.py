@@ -1,4 +1,4 @@
-"""What always holds, recomputed from the tables alone, and by the oracle's rules: not by the product's."""
+"""Invariants of accounts and journals, checked from the tables alone by the oracle's rules, not by the product's."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ class Books:
         return [entry for entries in self.journal.values() for entry in entries]
 
     def counts(self) -> Counter[str]:
-        """Transactions by status, the rejected ones by reason. A transfer, with its two entries, counts once."""
+        """Counts posted transactions by status and rejected ones by reason. A transfer with two entries counts once."""
         return Counter(
             entry.outcome.reason or entry.outcome.status
             for entry in self.entries
@@ -51,16 +51,16 @@ def read_books(endpoint: Endpoint, tables: Tables) -> Books:
 CLAIMS = (
     "every account's versions are 1…n, each once",
     "replaying each journal gives every decision again",
-    "and every balance",
+    "replaying each journal gives every balance",
     "no account was below its limit at any version",
     "each transfer has its two sides, and they sum to zero",
-    "the balances' sum is that of the posted amounts",
+    "the sum of the balances is the sum of the posted amounts",
     "every message is in the journal, or in the dead-letter queue with a reason",
 )
 
 
 def violations(books: Books) -> list[str]:
-    """A sentence for each thing that should hold, and doesn't."""
+    """Returns a sentence for each violated invariant."""
     return [
         *_unknown_types(books),
         *_unknown_accounts(books),
@@ -71,7 +71,7 @@ def violations(books: Books) -> list[str]:
 
 
 def vanished(bodies: Iterable[str], books: Books, letters: Iterable[DeadLetter]) -> Iterator[str]:
-    """A sentence for each message that is neither posted, nor rejected, nor dead-lettered with a reason."""
+    """Yields a sentence for each message that is neither posted, nor rejected, nor dead-lettered with a reason."""
     posted = {(entry.account_id, entry.transaction_id) for entry in books.entries}
     dead = {letter.body for letter in letters if letter.reason}
     for body in bodies:
@@ -87,13 +87,13 @@ def vanished(bodies: Iterable[str], books: Books, letters: Iterable[DeadLetter])
 
 
 def is_poison(letter: DeadLetter) -> bool:
-    """Whether no delivery could ever have posted it, and it says why."""
+    """Whether the dead letter has a reason, and no delivery could have posted it."""
     reason = letter.reason or ""
     return bool(reason) if is_invalid(decode, letter.body) else "was used before on account" in reason
 
 
 def _account_ids(entry: JournalEntry) -> list[str]:
-    """Those of its transaction; of a type that the oracle doesn't know, only the entry's own."""
+    """The accounts of the entry's transaction. If the oracle doesn't know its type, only the entry's own account."""
     try:
         return oracle.account_ids(entry.request)
     except oracle.UnknownType:
@@ -114,11 +114,11 @@ def _unknown_accounts(books: Books) -> Iterator[str]:
 
 
 def _conservation(books: Books) -> Iterator[str]:
-    with localcontext(prec=1000):  # Python rounds to 28 digits otherwise
+    with localcontext(prec=1000):  # By default Python rounds to 28 digits.
         balances = sum((account.balance for account in books.accounts.values()), Decimal(0))
         amounts = sum((entry.outcome.amount for entry in books.entries), Decimal(0))
     if balances != amounts:
-        yield f"the balances' sum is {balances}, that of the posted amounts {amounts}"
+        yield f"the sum of the balances is {balances}, the sum of the posted amounts is {amounts}"
 
 
 def _transfers(books: Books) -> Iterator[str]:
@@ -154,7 +154,7 @@ def _each_account(books: Books) -> Iterator[str]:
 
 
 def _replay(accounts: dict[str, Account], journal: dict[str, list[JournalEntry]]) -> Iterator[str]:
-    """Decides every entry again, the journals together: a transfer once it comes next on both its accounts."""
+    """Replays all journals together. A transfer is decided when it is the next entry of both its accounts."""
     replayed: dict[str, oracle.State] = {}
     left = {account_id: deque(entries) for account_id, entries in journal.items()}
     to_try = list(left)
@@ -185,7 +185,7 @@ def _replay(accounts: dict[str, Account], journal: dict[str, list[JournalEntry]]
 
 
 def state_of(account: Account) -> oracle.State:
-    """The account as the oracle has it."""
+    """The account in the oracle's terms."""
     return {
         "balance": account.balance,
         "overdraft_limit": account.overdraft_limit,

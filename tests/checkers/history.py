@@ -1,7 +1,7 @@
-"""What was sent, delivered and acknowledged, in order, and what must hold of it: the tables must say so, too.
+"""The history of messages (sent, delivered, acknowledged, in order) and the invariants between it and the tables.
 
-A message is acknowledged once it is deleted from its queue. One whose invocation gave no answer comes again: until then
-nobody knows what became of it.
+A message is acknowledged when it is deleted from its queue. If its invocation gave no answer, the message is delivered
+again, and its outcome is unknown until then.
 """
 
 import math
@@ -20,13 +20,14 @@ from tests.checkers.books import Books
 from tools.local_aws.queues import DeadLetter
 
 type Entries = Mapping[tuple[str, str], JournalEntry]
-"""By account and transaction id."""
+"""Journal entries by account id and transaction id."""
 
 
 class Sent(NamedTuple):
-    """A message, and its first delivery and its acknowledgement: as counted by the history, None where there was none.
+    """A message that was sent.
 
-    `deliveries` as the queue counts them; `unanswered`: the last one got no answer.
+    `first_delivered` and `acknowledged` are points in the history's count of events, or None. `deliveries` is the
+    queue's count. `unanswered` says that the last delivery's invocation gave no answer.
     """
 
     number: str
@@ -39,7 +40,7 @@ class Sent(NamedTuple):
 
 
 class History:
-    """The messages by number, and every letter that was in a dead-letter queue, with its message's number."""
+    """The messages by number, and all dead letters with their messages' numbers."""
 
     def __init__(self) -> None:
         self.messages: dict[str, Sent] = {}
@@ -67,10 +68,10 @@ class History:
 
 
 CLAIMS = (
-    "what the journal once said it says for ever",
-    "what was acknowledged is in the journal, or in the dead-letter queue with a reason",
-    "an invocation's messages were posted once or not at all, on all their accounts, whether it answered or not",
-    "a message that was acknowledged before another was delivered has the lower version",
+    "a journal entry never changes",
+    "every acknowledged message is in the journal, or in the dead-letter queue with a reason",
+    "a message is posted at most once, and on all of its accounts, even if its invocation fails",
+    "if a message was acknowledged before another was delivered, it has the lower version",
 )
 
 
@@ -79,20 +80,20 @@ def entries_of(books: Books) -> Entries:
 
 
 def flipped(seen: Entries, books: Books) -> Iterator[str]:
-    """A sentence for each entry that was seen once, and now is gone or another."""
+    """Yields a sentence for each entry that was seen before, and is now missing or different."""
     now = entries_of(books)
     for (account_id, transaction_id), entry in seen.items():
         found = now.get((account_id, transaction_id))
         if found is None:
-            yield f"{account_id}: {transaction_id} was {entry.outcome}, and is gone"
+            yield f"{account_id}: {transaction_id} was {entry.outcome}, and is missing"
         elif found != entry:
             yield f"{account_id}: {transaction_id} was {entry}, and is {found}"
 
 
 def lost(messages: Iterable[Sent], books: Books, letters: Collection[tuple[str, DeadLetter]]) -> Iterator[str]:
-    """A sentence for each message that was acknowledged, and is nowhere.
+    """Yields a sentence for each acknowledged message that is neither in the journal nor dead-lettered with a reason.
 
-    The queue itself gives up what got no answer at its last delivery: such a letter has no reason.
+    If the last delivery got no answer, SQS itself moves the message to the dead-letter queue, without a reason.
     """
     now = entries_of(books)
     dead = {number for number, letter in letters if letter.reason}
@@ -104,51 +105,52 @@ def lost(messages: Iterable[Sent], books: Books, letters: Collection[tuple[str, 
             continue
         decoded = _valid(message.body)
         if decoded is None:
-            yield f"acknowledged, invalid, and not dead-lettered: {message.body}"
+            yield f"acknowledged and invalid, but not dead-lettered: {message.body}"
             continue
         for account_id in decoded.account_ids:
             entry = now.get((account_id, decoded.transaction_id))
             if entry is None or entry.request != decoded.canonical_payload():
-                yield f"acknowledged, and not in the journal of {account_id}: {message.body}"
+                yield f"acknowledged, but not in the journal of {account_id}: {message.body}"
 
 
 def misapplied(before: Books, after: Books, delivered: Iterable[str]) -> Iterator[str]:
-    """Of what an invocation, and others in the meantime, made of these bodies, whether any of them answered or not.
+    """Checks the effects of these bodies' deliveries, by one invocation or by concurrent ones, answered or not.
 
-    A sentence for each effect without its entry, twice, on one side only, or of a message that nobody delivered.
+    Yields a sentence for each effect without an entry, repeated effect, transfer with one side, and entry without a
+    delivery.
     """
     old = entries_of(before)
     new = {key: entry for key, entry in entries_of(after).items() if key not in old}
     requests = [message.canonical_payload() for message in map(_valid, delivered) if message]
     for (account_id, transaction_id), entry in new.items():
         if entry.request not in requests:
-            yield f"{account_id}: {transaction_id} was posted, and wasn't delivered: {entry.request}"
+            yield f"{account_id}: {transaction_id} was posted, but never delivered: {entry.request}"
         for other in from_payload(entry.request).account_ids:
             if (other, transaction_id) not in new:
-                yield f"{account_id}: {transaction_id} was posted, and not on {other}"
+                yield f"{account_id}: {transaction_id} was posted, but not on {other}"
     for account_id, account in after.accounts.items():
         mine = [entry for entry in new.values() if entry.account_id == account_id]
-        yield from _moved_otherwise(before.accounts.get(account_id), account, mine)
+        yield from _unexplained_change(before.accounts.get(account_id), account, mine)
     for account_id in before.accounts.keys() - after.accounts.keys():
-        yield f"{account_id} is gone"
+        yield f"{account_id} is missing"
 
 
-def _moved_otherwise(before: Account | None, after: Account, entries: Sequence[JournalEntry]) -> Iterator[str]:
+def _unexplained_change(before: Account | None, after: Account, entries: Sequence[JournalEntry]) -> Iterator[str]:
     versions = after.version - (before.version if before else 0)
     if versions != len(entries):
-        yield f"{after.account_id} moved on by {versions} versions, for {len(entries)} new entries"
+        yield f"{after.account_id}: the version grew by {versions}, for {len(entries)} new entries"
     with localcontext(prec=1000):
         moved = after.balance - (before.balance if before else Decimal(0))
         amounts = sum((entry.outcome.amount for entry in entries), Decimal(0))
     if moved != amounts:
-        yield f"{after.account_id}: the balance moved by {moved:f}, the new entries' amounts are {amounts:f}"
+        yield f"{after.account_id}: the balance changed by {moved:f}, the new entries' amounts are {amounts:f}"
 
 
 def out_of_order(messages: Iterable[Sent], books: Books, letters: Collection[tuple[str, DeadLetter]]) -> Iterator[str]:
-    """A sentence for each entry whose message was acknowledged first, and that has the higher version."""
+    """Yields a sentence for each pair of entries whose versions contradict the order of their messages."""
     dead = {number for number, _ in letters}
     started: dict[tuple[str, str], float] = defaultdict(lambda: math.inf)
-    settled: dict[tuple[str, str], float] = defaultdict(lambda: math.inf)
+    acknowledged: dict[tuple[str, str], float] = defaultdict(lambda: math.inf)
     now = entries_of(books)
     for message in messages:
         decoded = _valid(message.body)
@@ -160,18 +162,18 @@ def out_of_order(messages: Iterable[Sent], books: Books, letters: Collection[tup
             if message.first_delivered is not None:
                 started[key] = min(started[key], message.first_delivered)
             if message.acknowledged is not None and message.number not in dead:
-                settled[key] = min(settled[key], message.acknowledged)
+                acknowledged[key] = min(acknowledged[key], message.acknowledged)
     for account_id, entries in books.journal.items():
         earliest, later = math.inf, ""
         for entry in reversed(entries):
             key = (account_id, entry.transaction_id)
             if earliest < started[key] < math.inf:
                 yield (
-                    f"{account_id}: {later} was acknowledged before {entry.transaction_id} was delivered, which has the"
-                    f" lower version, {entry.outcome.account_version}"
+                    f"{account_id}: {later} was acknowledged before {entry.transaction_id} was delivered, but"
+                    f" {entry.transaction_id} has the lower version, {entry.outcome.account_version}"
                 )
-            if settled[key] < earliest:
-                earliest, later = settled[key], entry.transaction_id
+            if acknowledged[key] < earliest:
+                earliest, later = acknowledged[key], entry.transaction_id
 
 
 def _valid(body: str) -> TransactionMessage | None:

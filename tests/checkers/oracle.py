@@ -1,7 +1,7 @@
-"""The oracle: what each type of transaction does to its accounts, as plain arithmetic, written from README's messages.
+"""The oracle: the rules of each transaction type as plain arithmetic, written from docs/messages.md.
 
-It imports nothing of the product, and decides by no rule of it: so a rule that is wrong there is found here. Whoever
-adds a type or changes a rule writes it here a second time, from its description. That repetition is on purpose.
+It imports nothing from the product, so that it finds wrong rules in the product. A new type or rule is written here a
+second time, from its description. That repetition is on purpose.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 type State = dict[str, Any]
-"""An account: `balance`, `overdraft_limit`, `currency`, `status` and `version`."""
+"""An account's `balance`, `overdraft_limit`, `currency`, `status` and `version`."""
 
 ACCOUNT_FIELDS = {
     "open_account": ["account_id"],
@@ -21,7 +21,7 @@ ACCOUNT_FIELDS = {
     "charge_interest": ["account_id"],
 }
 EXACTLY = Context(prec=1000)
-"""More digits than any sum can have: nothing is rounded."""
+"""Has more digits than any sum, so that nothing is rounded."""
 
 
 class UnknownType(Exception):
@@ -29,7 +29,7 @@ class UnknownType(Exception):
 
 
 class Effect(NamedTuple):
-    """On one account: why it was rejected, None if it was posted; the amount that moved, and the account then."""
+    """The effect on one account: the rejection reason (None if posted), the amount, and the next state."""
 
     reason: str | None
     amount: Decimal
@@ -41,19 +41,18 @@ class Effect(NamedTuple):
 
 
 def account_ids(payload: Mapping[str, Any]) -> list[str]:
-    """The accounts that a canonical payload is about. Raises UnknownType."""
+    """The accounts of a canonical payload. Raises UnknownType."""
     if payload["type"] not in ACCOUNT_FIELDS:
         raise UnknownType(
-            f"the oracle doesn't know the type {payload['type']!r}: tests/checkers/oracle.py needs its rule"
+            f"the oracle doesn't know the type {payload['type']!r}: add its rule to tests/checkers/oracle.py"
         )
     return [payload[field] for field in ACCOUNT_FIELDS[payload["type"]]]
 
 
 def effects(payload: Mapping[str, Any], states: Sequence[State | None]) -> list[Effect] | None:
-    """What a transaction does to its accounts; None if it must wait, as one of them isn't open yet.
+    """The effects of a transaction on its accounts. None if it must wait for one of them to be opened.
 
-    `states` are those of `account_ids(payload)`, in that order; None for an account that isn't there. Raises
-    UnknownType.
+    `states` are in the order of `account_ids(payload)`, with None for a missing account. Raises UnknownType.
     """
     assert len(states) == len(account_ids(payload))
     if payload["type"] == "open_account" and states == [None]:
@@ -72,19 +71,19 @@ def effects(payload: Mapping[str, Any], states: Sequence[State | None]) -> list[
 
 
 def _new(payload: Mapping[str, Any]) -> State:
-    """The account before its opening, which makes version 1."""
+    """The account at version 0. Its opening makes version 1."""
     limit = Decimal(payload.get("overdraft_limit", 0))
     currency = payload["currency"]
     return {"balance": Decimal(0), "overdraft_limit": limit, "currency": currency, "status": "OPEN", "version": 0}
 
 
 def _next(state: State, amount: Decimal, changes: State) -> State:
-    """Every outcome, a rejection too, takes the account's next version."""
+    """Every outcome, even a rejection, makes the account's next version."""
     return state | changes | {"balance": state["balance"] + amount, "version": state["version"] + 1}
 
 
 def _rule(payload: Mapping[str, Any], account: State, *others: State) -> tuple[str | None, list[Decimal], State]:
-    """Why the transaction is rejected, if it is; the amount for each account, and what else changes."""
+    """The rejection reason or None, the amount for each account, and the other fields that change."""
     nothing = [Decimal(0)]
     if payload["type"] == "open_account":
         return ("ACCOUNT_EXISTS" if account["version"] else None), nothing, {}
@@ -112,7 +111,7 @@ def _rule(payload: Mapping[str, Any], account: State, *others: State) -> tuple[s
 
 
 def _refusal(account: State, amount: Decimal) -> str | None:
-    """Why this amount can't be moved: a credit never for the limit, an amount of 0 never at all."""
+    """The rejection reason for this amount, or None. The overdraft limit applies to debits alone."""
     balance = account["balance"] + amount
     if not _fits(balance):
         return "BALANCE_OUT_OF_RANGE"
@@ -120,12 +119,12 @@ def _refusal(account: State, amount: Decimal) -> str | None:
 
 
 def _fits(number: Decimal) -> bool:
-    """DynamoDB holds 38 significant digits, of numbers below 10 to the power of 126."""
+    """Whether DynamoDB can store the number: at most 38 significant digits, and below 10 to the power of 126."""
     return len(number.normalize().as_tuple().digits) <= 38 and abs(number) < Decimal("1e126")
 
 
 def _interest(balance: Decimal, annual_rate: Decimal) -> Decimal:
-    """A day's, on what is below zero: of 365 days a year, rounded once, to whole hundredths, half to even."""
+    """A day's interest on a negative balance: 1/365 of a year's, rounded once to whole hundredths, half to even."""
     if balance >= 0:
         return Decimal(0)
     hundredths = Fraction(-balance) * Fraction(annual_rate) / 365 * 100

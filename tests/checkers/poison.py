@@ -1,4 +1,4 @@
-"""Poison: messages that no delivery can post, which alone belong in a dead-letter queue."""
+"""Poison: messages that no delivery can post. Only these belong in a dead-letter queue."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from ledger.core.reason_codes import InvalidMessage
 
 
 def is_invalid(decode: Callable[[str], object], body: str) -> bool:
-    """`decode` is that of the transactions, or of the profiles."""
+    """`decode` is the decoder of transactions or of profile updates."""
     try:
         decode(body)
     except InvalidMessage:

@@ -1,4 +1,4 @@
-"""What always holds of profiles, recomputed from what was sent: nobody's word is taken for it."""
+"""Invariants of profiles, checked against the messages that were sent. No outcome that the product reports is used."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -14,13 +14,13 @@ from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import scan
 
 type Profiles = dict[str, Item]
-"""Each account's maps, without the clocks and the library's marks."""
+"""The maps of each account, without the clocks and the library's other attributes."""
 
 type Latest = dict[tuple[str, ...], MapEntry]
-"""By account and path, the write of the entry that must win."""
+"""The map entry that must win, by account and path."""
 
 NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
-"""Of a message without `as_of`. All that are sent for its entries must say the same: who could tell which is later?"""
+"""The time of a message without `as_of`. All messages about one of its entries must agree, since none is the later."""
 
 
 def read_profiles(endpoint: Endpoint, table: str) -> Profiles:
@@ -33,7 +33,7 @@ def _is_mark(attribute: str) -> bool:
 
 
 def latest(updates: Iterable[tuple[ProfileUpdate, datetime]]) -> Latest:
-    """Of messages, and when they were sent."""
+    """The winning entries of these messages, each with the time at which it was sent."""
     winners: Latest = {}
     for update, sent_at in updates:
         for entry in map_entries(update, sent_at):
@@ -49,7 +49,7 @@ def _time(entry: MapEntry) -> datetime:
 
 
 def upserted(bodies: Iterable[str], letters: Iterable[DeadLetter]) -> Latest:
-    """Of all messages that aren't in the dead-letter queue."""
+    """The winning entries of the valid messages that aren't in the dead-letter queue."""
     dead = {letter.body for letter in letters}
     return latest((decode(body), NO_TIME) for body in bodies if body not in dead and not is_invalid(decode, body))
 
@@ -62,12 +62,12 @@ CLAIMS = (
 
 
 def violations(profiles: Profiles, winners: Latest) -> Iterator[str]:
-    """A sentence for each entry that isn't as the write that must win left it, and for each that nobody wrote."""
+    """Yields a sentence for each entry that differs from its winner, and for each entry without a write."""
     for (account_id, *path), entry in winners.items():
         found = _follow(profiles.get(account_id, {}), path)
         where = f"{account_id}: {'.'.join(path)}"
         if entry.value is REMOVED and found is not REMOVED:
-            yield f"{where} is {found!r}, and was removed as of {entry.as_of}"
+            yield f"{where} is {found!r}, but was removed as of {entry.as_of}"
         elif entry.value is not REMOVED and found is REMOVED:
             yield f"{where} is lost, expected {entry.value!r} as of {entry.as_of}"
         elif entry.value is not REMOVED and not same(found, entry.value):
@@ -77,7 +77,7 @@ def violations(profiles: Profiles, winners: Latest) -> Iterator[str]:
 
 
 def _follow(item: Any, path: Sequence[str]) -> Any:
-    """What is there, or REMOVED where nothing is."""
+    """The value at the path, or REMOVED if there is none."""
     for name in path:
         if not isinstance(item, dict) or name not in item:
             return REMOVED
@@ -85,29 +85,29 @@ def _follow(item: Any, path: Sequence[str]) -> Any:
     return item
 
 
-def _unexpected(path: tuple[str, ...], there: Item, winners: Latest) -> Iterator[str]:
+def _unexpected(path: tuple[str, ...], item: Item, winners: Latest) -> Iterator[str]:
     maps = {entry[:length] for entry in winners for length in range(1, len(entry))}
-    for name, value in there.items():
+    for name, value in item.items():
         inner = (*path, name)
         if inner in maps:
             yield from _unexpected(inner, value, winners)
         elif inner not in winners:
-            yield f"{path[0]}: {'.'.join(inner[1:])} is {value!r}, and nobody wrote it"
+            yield f"{path[0]}: {'.'.join(inner[1:])} is {value!r}, but no message wrote it"
 
 
 def vanished(bodies: Iterable[str], letters: Sequence[DeadLetter]) -> Iterator[str]:
-    """A sentence for each invalid message that isn't dead-lettered, and for each dead letter that is no poison."""
+    """Yields a sentence for each invalid message that isn't dead-lettered, and each dead letter that isn't poison."""
     dead = {letter.body for letter in letters if letter.reason}
     for body in bodies:
         if body not in dead and is_invalid(decode, body):
             yield f"an invalid message vanished: {body}"
     for letter in letters:
         if not is_poison(letter):
-            yield f"a dead letter is no poison, or has no reason: {letter}"
+            yield f"a dead letter isn't poison, or has no reason: {letter}"
 
 
 def is_poison(letter: DeadLetter) -> bool:
-    """Whether no delivery could ever have upserted it, and it says why."""
+    """Whether the dead letter has a reason, and no delivery could have upserted it."""
     reason = letter.reason or ""
     clashes = any(words in reason for words in ("expected a map", "expected an entry", "an item holds 400 kB"))
     return bool(reason) and (clashes or is_invalid(decode, letter.body))

@@ -1,4 +1,4 @@
-"""Once the faults are over: all is done but what never can be, and all of it once more changes nothing."""
+"""Invariants at quiescence: only poison is left, and delivering all messages again changes nothing."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -9,20 +9,20 @@ from tests.checkers.history import entries_of
 from tools.local_aws.queues import DeadLetter
 
 CLAIMS = (
-    "faults over, the queues drain, and what is in the dead-letter queues is poison only",
+    "after the faults, the queues drain and the dead-letter queues hold only poison",
     "delivering everything again changes nothing",
 )
 
 
-def unsettled(waiting: Collection[str], letters: Collection[DeadLetter], books: Books) -> Iterator[str]:
-    """A sentence for each body that waits, and for each letter whose transaction could be posted, or says no reason."""
+def unfinished(waiting: Collection[str], letters: Collection[DeadLetter], books: Books) -> Iterator[str]:
+    """Yields a sentence for each waiting body, and for each dead letter that could be posted or has no reason."""
     for body in waiting:
         yield f"still on the queue: {body}"
     for letter in letters:
         if not letter.reason:
             yield f"dead-lettered without a reason: {letter.body}"
         elif not _is_poison(letter.body, books):
-            yield f"dead-lettered, and could be posted: {letter.body} ({letter.reason})"
+            yield f"dead-lettered, but could be posted: {letter.body} ({letter.reason})"
 
 
 def _is_poison(body: str, books: Books) -> bool:
@@ -39,9 +39,9 @@ def _is_poison(body: str, books: Books) -> bool:
 
 
 def changed(before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """A sentence for each item, by table, that isn't as it was before everything was delivered again."""
+    """Yields a sentence for each item that changed when all messages were delivered again. Items are given by table."""
     for table, items in before.items():
         for item in sorted(set(items) - set(after[table])):
-            yield f"{table}: delivered again, and this is gone: {item}"
+            yield f"{table}: a redelivery removed {item}"
         for item in sorted(set(after[table]) - set(items)):
-            yield f"{table}: delivered again, and this is new: {item}"
+            yield f"{table}: a redelivery added {item}"

@@ -1,4 +1,4 @@
-"""Books of two accounts, for the tests of the checkers: a few messages, and what becomes of them."""
+"""Books of two accounts and a few messages, for the checkers' tests."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ type Rules = Callable[..., Sequence[Decided]]
 
 
 def post(books: Books, *bodies: str, rules: Rules = decide) -> Books:
-    """These books, and what has become of these bodies by the product's rules, or by others."""
+    """The books after these bodies are posted, by the product's rules or by `rules`."""
     accounts = dict(books.accounts)
     journal = {name: list(entries) for name, entries in books.journal.items()}
     for body in bodies:

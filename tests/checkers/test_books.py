@@ -1,4 +1,4 @@
-"""The checker finds what it is there to find: a violation of each kind, planted in sound books."""
+"""Tests of the books' checker: it finds a violation of each kind, planted in sound books."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -29,7 +29,7 @@ BETWEEN_TWO: list[TransactionMessage] = [
     Transfer(transaction_id="4", from_account_id="c", to_account_id="b", amount=Decimal(70)),
 ]
 
-OF_MANY_DIGITS: list[TransactionMessage] = [  # rounded to 28, Python's default, their sum is another than the balance
+OF_MANY_DIGITS: list[TransactionMessage] = [  # If rounded to Python's 28 digits, their sum isn't the balance.
     OpenAccount(transaction_id="open", account_id="d", currency="EUR"),
     Transaction(transaction_id="1", account_id="d", amount=Decimal("1e28")),
     Transaction(transaction_id="2", account_id="d", amount=Decimal("0.4")),
@@ -104,7 +104,7 @@ def test_it_finds(plant: Callable[[Books], object]) -> None:
 
 
 def _write_c(books: Books, *entries: JournalEntry) -> None:
-    """These entries and the account they give: sound, were it not for the other sides of its transfers."""
+    """Adds these entries and their account, which are sound except for the transfers' other sides."""
     balance = Decimal(0)
     books.journal["c"] = []
     for version, entry in enumerate(entries, 1):
@@ -131,9 +131,12 @@ def _change_a_request(books: Books) -> None:
 
 OF_A_TRANSFER: dict[str, tuple[Callable[[Books], object], str]] = {
     "a side missing": (lambda books: _leave_out(books, 4), "4 from c to b: its entries are on b"),
-    "a rejected one's side missing": (lambda books: _leave_out(books, 3), "3 from c to b: its entries are on b"),
+    "a side of a rejected transfer missing": (
+        lambda books: _leave_out(books, 3),
+        "3 from c to b: its entries are on b",
+    ),
     "amounts that don't cancel": (_change_an_amount, "4 from c to b: its sides' amounts are 70 and -69"),
-    "a side posted, the other rejected": (
+    "one side posted, the other rejected": (
         lambda books: _outcome(books, 3, "c", status="POSTED", reason=None),
         "3 from c to b: its sides have different outcomes",
     ),

@@ -1,4 +1,4 @@
-"""The history's checkers find what they are there to find: a violation of each kind, planted in a sound history."""
+"""Tests of the history's checkers: each finds its kind of violation, planted in a sound history."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from tools.local_aws.queues import DeadLetter
 
 @dataclass
 class Bank:
-    """Two accounts are opened, then three transactions and junk are delivered together, after them a repetition."""
+    """Two openings, then a batch of three transactions and an invalid message, then a repetition."""
 
     history: History = field(default_factory=History)
     before: Books = field(default_factory=lambda: post(Books({}, {}), OPEN_A, OPEN_B))
@@ -62,12 +62,12 @@ def test_a_sound_history_has_no_violation() -> None:
 
 
 def _swap(bank: Bank) -> None:
-    """The second was delivered only after the third was acknowledged, and has the lower version."""
+    """The second message was delivered after the third was acknowledged, but has the lower version."""
     bank.message("4", first_delivered=1000, acknowledged=1001)
 
 
 def _post_twice(bank: Bank) -> None:
-    """As a worker does that commits the account apart from the entry, dies in between, and gets the message again."""
+    """The effect of a worker that commits the account before the entry, dies in between, and gets the message again."""
     bank.account(version=5, balance=Decimal(80))
     bank.after.journal["a"][1:] = [
         replace(entry, outcome=replace(entry.outcome, account_version=entry.outcome.account_version + 1))
@@ -76,40 +76,43 @@ def _post_twice(bank: Bank) -> None:
 
 
 PLANTED: dict[str, tuple[Callable[[Bank], object], str]] = {
-    "an outcome that flips": (
+    "an outcome that changes": (
         lambda bank: bank.entry("a", 3, status="POSTED", reason=None),
         "a: 2 was JournalEntry(",
     ),
     "a time that changes": (lambda bank: bank.entry("a", 3, posted_at="later"), "a: 2 was JournalEntry("),
-    "an entry that is gone": (lambda bank: bank.remove("a", 2), "a: 1 was Outcome("),
+    "a missing entry": (lambda bank: bank.remove("a", 2), "a: 1 was Outcome("),
     "an acknowledged message that wasn't posted": (
         lambda bank: bank.remove("a", 2),
-        "acknowledged, and not in the journal of a: " + PAY,
+        "acknowledged, but not in the journal of a: " + PAY,
     ),
     "an acknowledged transfer without its other side": (
         lambda bank: bank.remove("b", 2),
-        "acknowledged, and not in the journal of b: " + TRANSFER,
+        "acknowledged, but not in the journal of b: " + TRANSFER,
     ),
-    "an acknowledged message, with another of its id posted": (
+    "an acknowledged message, and another posted under its id": (
         lambda bank: bank.message("3", body=PAY.replace("50", "51")),
-        "acknowledged, and not in the journal of a: " + PAY.replace("50", "51"),
+        "acknowledged, but not in the journal of a: " + PAY.replace("50", "51"),
     ),
-    "junk that is nowhere": (lambda bank: bank.history.letters.clear(), "acknowledged, invalid, and not dead-lettered"),
-    "a letter without a reason": (
+    "an invalid message that vanished": (
+        lambda bank: bank.history.letters.clear(),
+        "acknowledged and invalid, but not dead-lettered",
+    ),
+    "a dead letter without a reason": (
         lambda bank: bank.history.letters.__setitem__(0, ("6", DeadLetter(JUNK, None))),
-        "acknowledged, invalid, and not dead-lettered",
+        "acknowledged and invalid, but not dead-lettered",
     ),
-    "a message posted twice": (_post_twice, "a moved on by 4 versions, for 3 new entries"),
-    "money twice": (lambda bank: bank.account(balance=Decimal(80)), "a: the balance moved by 80, the new entries'"),
-    "a transfer posted on one side": (lambda bank: bank.remove("a", 4), "b: 3 was posted, and not on a"),
-    "a message that nobody delivered": (
+    "a message posted twice": (_post_twice, "a: the version grew by 4, for 3 new entries"),
+    "an amount twice": (lambda bank: bank.account(balance=Decimal(80)), "a: the balance changed by 80, the new"),
+    "a transfer posted on one side": (lambda bank: bank.remove("a", 4), "b: 3 was posted, but not on a"),
+    "a message that was never delivered": (
         lambda bank: bank.__setattr__("after", post(bank.after, PAY.replace('"1"', '"9"'))),
-        "a: 9 was posted, and wasn't delivered",
+        "a: 9 was posted, but never delivered",
     ),
-    "an account that is gone": (lambda bank: bank.after.accounts.pop("b"), "b is gone"),
-    "a message before one that was done before it came": (
+    "a missing account": (lambda bank: bank.after.accounts.pop("b"), "b is missing"),
+    "versions against the order of the messages": (
         _swap,
-        "a: 3 was acknowledged before 2 was delivered, which has the lower version, 3",
+        "a: 3 was acknowledged before 2 was delivered, but 2 has the lower version, 3",
     ),
 }
 
@@ -121,7 +124,7 @@ def test_it_finds(plant: Callable[[Bank], object], sentence: str) -> None:
     assert any(violation.startswith(sentence) for violation in bank.found()), bank.found()
 
 
-def test_what_got_no_answer_may_be_posted_or_not() -> None:
+def test_a_message_without_an_answer_may_be_posted_or_not() -> None:
     bank = Bank()
     bank.message("5", acknowledged=None, unanswered=True)
     assert bank.found() == []
@@ -129,11 +132,11 @@ def test_what_got_no_answer_may_be_posted_or_not() -> None:
     assert bank.found() == []
 
 
-def test_the_queue_itself_gives_up_without_a_reason_only_what_got_no_answer() -> None:
+def test_only_a_message_without_an_answer_may_be_a_dead_letter_without_a_reason() -> None:
     bank = Bank()
     bank.after = post(bank.before, PAY, SPEND)
     bank.history.letters.append(("5", DeadLetter(TRANSFER, None)))
-    assert len(bank.found()) == 2  # on neither account
+    assert len(bank.found()) == 2  # The transfer is missing on both accounts.
     bank.message("5", unanswered=True)
     assert bank.found() == []
 

@@ -1,4 +1,4 @@
-"""The model of a batch knows what must become of it, and finds what didn't: a violation of each kind, planted."""
+"""Tests of the batch model: it predicts the dispositions, and finds a deviation of each kind."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.checkers.books import Books
-from tests.checkers.model import Fate, predict, surprises, wrong_fates
+from tests.checkers.model import Expected, predict, surprises, wrong_dispositions
 from tests.checkers.small_books import JUNK, OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, post
 
 BEFORE = post(Books({}, {}), OPEN_A, PAY)
@@ -22,17 +22,24 @@ def after() -> Books:
 
 def test_it_predicts_each_message_in_its_order() -> None:
     predicted = predict(BEFORE, BATCH, 4)
-    assert predicted.fates == [Fate.DONE, Fate.DONE, Fate.DEAD, Fate.DEAD, Fate.WAITS, Fate.DONE]
+    assert predicted.dispositions == [
+        Expected.DONE,
+        Expected.DONE,
+        Expected.DEAD,
+        Expected.DEAD,
+        Expected.AGAIN,
+        Expected.DONE,
+    ]
     assert not list(surprises(predicted, BEFORE, after(), whole=True))
 
 
 @pytest.mark.parametrize(
-    ("body", "deliveries", "fate"),
-    [(TRANSFER, 3, Fate.WAITS), (TRANSFER, 4, Fate.DEAD), (TO_B, 1, Fate.EITHER), (TO_B, 2, Fate.DEAD)],
+    ("body", "deliveries", "expected"),
+    [(TRANSFER, 3, Expected.AGAIN), (TRANSFER, 4, Expected.DEAD), (TO_B, 1, Expected.EITHER), (TO_B, 2, Expected.DEAD)],
     ids=["waits for b", "its last delivery", "its entry wasn't read", "its entry was read"],
 )
-def test_it_predicts_a_transfer_to_an_account_that_is_not_there(body: str, deliveries: int, fate: Fate) -> None:
-    assert predict(BEFORE, [(body, deliveries)], 4).fates == [fate]
+def test_it_predicts_a_transfer_to_an_account_that_is_not_there(body: str, deliveries: int, expected: Expected) -> None:
+    assert predict(BEFORE, [(body, deliveries)], 4).dispositions == [expected]
 
 
 def _change_account(books: Books) -> None:
@@ -74,16 +81,16 @@ def test_a_group_may_be_missing_only_if_a_fault_was_injected() -> None:
     assert list(surprises(predicted, BEFORE, post(BEFORE, OPEN_B), whole=True))
 
 
-def test_it_finds_fates_that_are_wrong() -> None:
+def test_it_finds_wrong_dispositions() -> None:
     predicted = predict(BEFORE, BATCH, 4)
     acknowledged = dict(zip("123456", [True, True, True, True, False, True], strict=True))
     dead = {"3", "4"}
-    assert not list(wrong_fates(predicted, acknowledged, dead, whole=True))
-    assert not list(wrong_fates(predicted, dict.fromkeys("123456", False), dead, whole=False))
+    assert not list(wrong_dispositions(predicted, acknowledged, dead, whole=True))
+    assert not list(wrong_dispositions(predicted, dict.fromkeys("123456", False), dead, whole=False))
     for wrong, letters, whole in (
         (acknowledged | {"1": False}, dead, True),
         (acknowledged | {"5": True}, dead, True),
         (acknowledged, {"4"}, False),
         (acknowledged, {"1", "3", "4"}, True),
     ):
-        assert list(wrong_fates(predicted, wrong, letters, whole=whole))
+        assert list(wrong_dispositions(predicted, wrong, letters, whole=whole))

@@ -1,6 +1,6 @@
-"""The oracle is right where the product is, and finds rules of the product that are wrong, however consistently.
+"""Tests of the oracle: it agrees with the product's rules, and finds wrong rules even in consistent books.
 
-Each broken rule makes books of its own: accounts and journals agree, and replaying them by that rule finds nothing.
+Each wrong rule makes books whose accounts and journals agree, so that a replay by that rule finds nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,7 +58,7 @@ def _rejected(account: Account, reason: RejectionReason) -> Decided:
 
 
 def a_debit_down_to_the_limit_is_rejected(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
-    """As if it were compared with <=."""
+    """The effect of comparing with <= instead of <."""
     decisions = decide(message, *accounts)
     if isinstance(message, Transaction) and decisions[0].account.balance == accounts[0].overdraft_limit:
         return [_rejected(accounts[0], RejectionReason.OVERDRAFT_LIMIT)]
@@ -125,7 +125,7 @@ def a_limit_is_set_and_forgotten(message: TransactionMessage, *accounts: Account
 
 
 def a_payee_gets_what_the_payer_does_not_have(message: TransactionMessage, *accounts: Account) -> Sequence[Decided]:
-    """Both sides agree and cancel: only the payer's limit is passed over."""
+    """Both sides agree and sum to zero. Only the payer's limit is ignored."""
     if isinstance(message, Transfer):
         payer, payee = accounts
         return [_posted(payer, -message.amount), _posted(payee, message.amount)]

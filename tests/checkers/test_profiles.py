@@ -1,4 +1,4 @@
-"""The profiles' checker finds what it is there to find: a violation of each kind, planted in sound profiles."""
+"""Tests of the profiles' checker: it finds a violation of each kind, planted in sound profiles."""
 
 import json
 from collections.abc import Callable
@@ -49,8 +49,11 @@ PLANTED: dict[str, tuple[Callable[[Any], object], str]] = {
     "a lost entry": (lambda item: item["preferences"].pop("size"), "a: preferences.size is lost"),
     "a lost map": (lambda item: item["preferences"].pop("statements"), "a: preferences.statements.by is lost"),
     "a removed entry": (lambda item: item["preferences"].update(language="de"), "a: preferences.language is 'de'"),
-    "an entry of nobody's": (lambda item: item["preferences"].update(font="serif"), "a: preferences.font is 'serif'"),
-    "a map of nobody's": (lambda item: item.update(limits={"card": 1}), "a: limits is {'card': 1}"),
+    "an unknown entry": (
+        lambda item: item["preferences"].update(font="serif"),
+        "a: preferences.font is 'serif'",
+    ),
+    "an unknown map": (lambda item: item.update(limits={"card": 1}), "a: limits is {'card': 1}"),
 }
 
 
@@ -70,13 +73,13 @@ def test_it_finds_a_message_that_vanished_and_a_dead_letter_that_is_no_poison() 
     assert list(vanished(BODIES, LETTERS[:1])) == ["an invalid message vanished: junk"]
     without_reason = [LETTERS[0], DeadLetter("junk", None)]
     assert len(list(vanished(BODIES, without_reason))) == 2
-    given_up = DeadLetter(BODIES[0], "not processed in 6 deliveries: no time is left")
-    assert not is_poison(given_up)
-    assert len(list(vanished(BODIES, [*LETTERS, given_up]))) == 1
+    retries_exhausted = DeadLetter(BODIES[0], "not processed in 6 deliveries: no time is left")
+    assert not is_poison(retries_exhausted)
+    assert len(list(vanished(BODIES, [*LETTERS, retries_exhausted]))) == 1
 
 
 def test_a_believable_day_is_as_long_as_asked_for_and_the_same_again() -> None:
     day = believable_updates(1000)
     assert day == believable_updates(1000)
     assert len(day) == 1000
-    assert len(set(day)) < 950, "some repeat themselves"
+    assert len(set(day)) < 950, "some messages are repeated"

@@ -1,4 +1,4 @@
-"""The jobs' checkers find what they are there to find: a violation of each kind, planted in sound records."""
+"""Tests of the jobs' checkers: each finds its kind of violation, planted in sound records."""
 
 import copy
 from collections.abc import Callable
@@ -28,8 +28,8 @@ def charged(account_id: str, day: str, suffix: str = "") -> JournalEntry:
 
 
 @dataclass
-class Nights:
-    """Two days' interest of two accounts, and one night's reconciliation, which was run again."""
+class ScheduledRuns:
+    """Two days' interest for two accounts, and one reconciliation that was delivered twice."""
 
     before: dict[str, Any] = field(
         default_factory=lambda: {
@@ -38,7 +38,7 @@ class Nights:
             REPORT: {"mismatches": 0, "first_mismatches": [], "accounts_checked": 2, "finished_at": "then"},
         }
     )
-    runs: list[Run] = field(
+    ended: list[Run] = field(
         default_factory=lambda: [
             Run(CHARGE, FIRST, "Continued"),
             Run(CHARGE, FIRST, "Killed"),
@@ -60,8 +60,8 @@ class Nights:
     def found(self) -> list[str]:
         overdrawn = {"2026-03-01": {"a", "b"}, "2026-03-02": {"a"}}
         return [
-            *done_again(self.runs),
-            *undone(self.runs, self.after),
+            *done_again(self.ended),
+            *undone(self.ended, self.after),
             *forgotten(self.before, self.after),
             *misreported(self.after, RECONCILE, len(self.books.accounts)),
             *charged_twice(self.books),
@@ -69,67 +69,67 @@ class Nights:
         ]
 
 
-def test_sound_nights_have_no_violation() -> None:
-    assert Nights().found() == []
+def test_sound_scheduled_runs_have_no_violation() -> None:
+    assert ScheduledRuns().found() == []
 
 
-PLANTED: dict[str, tuple[Callable[[Nights], object], str]] = {
+PLANTED: dict[str, tuple[Callable[[ScheduledRuns], object], str]] = {
     "a window done twice": (
-        lambda nights: nights.runs.append(Run(CHARGE, FIRST, "Done")),
-        f"{CHARGE} for {FIRST} was done before, and came to 'Done'",
+        lambda runs: runs.ended.append(Run(CHARGE, FIRST, "Done")),
+        f"{CHARGE} for {FIRST} was done before, but ended again with 'Done'",
     ),
-    "a window begun again": (
-        lambda nights: nights.runs.append(Run(RECONCILE, FIRST, "Continued")),
-        f"{RECONCILE} for {FIRST} was done before, and came to 'Continued'",
+    "a window worked on again": (
+        lambda runs: runs.ended.append(Run(RECONCILE, FIRST, "Continued")),
+        f"{RECONCILE} for {FIRST} was done before, but ended again with 'Continued'",
     ),
-    "a window that only the job knows": (
-        lambda nights: nights.runs.append(Run(RECONCILE, SECOND, "Done")),
-        f"{RECONCILE} for {SECOND} came to 'Done', and its record has",
+    "a window missing from the record": (
+        lambda runs: runs.ended.append(Run(RECONCILE, SECOND, "Done")),
+        f"{RECONCILE} for {SECOND} ended with 'Done', but its record is",
     ),
     "a window forgotten": (
-        lambda nights: nights.after[CHARGE]["windows_done"].remove(FIRST),
-        f"{CHARGE}: window {FIRST} was done, and no longer is",
+        lambda runs: runs.after[CHARGE]["windows_done"].remove(FIRST),
+        f"{CHARGE}: window {FIRST} was done, but is no longer",
     ),
     "a window in the record twice": (
-        lambda nights: nights.after[CHARGE]["windows_done"].append(FIRST),
-        f"{CHARGE}: window {FIRST} is done 2 times",
+        lambda runs: runs.after[CHARGE]["windows_done"].append(FIRST),
+        f"{CHARGE}: window {FIRST} is in the record 2 times",
     ),
     "a token that shrinks": (
-        lambda nights: nights.after[CHARGE].update(token=4),
-        f"{CHARGE}: the token was 5, and is 4",
+        lambda runs: runs.after[CHARGE].update(token=4),
+        f"{CHARGE}: the token shrank from 5 to 4",
     ),
-    "a record that is gone": (lambda nights: nights.after.pop(CHARGE), f"{CHARGE} is gone"),
-    "a second report": (lambda nights: nights.after[REPORT].update(finished_at="later"), f"{REPORT} was {{"),
-    "a report that is gone": (lambda nights: nights.after.pop(REPORT), f"{REPORT} is gone"),
+    "a missing record": (lambda runs: runs.after.pop(CHARGE), f"{CHARGE} is missing"),
+    "a changed report": (lambda runs: runs.after[REPORT].update(finished_at="later"), f"{REPORT} was {{"),
+    "a missing report": (lambda runs: runs.after.pop(REPORT), f"{REPORT} is missing"),
     "a window without its report": (
-        lambda nights: nights.after[RECONCILE]["windows_done"].append(SECOND),
-        f"{RECONCILE} for {SECOND}: done, and not reported",
+        lambda runs: runs.after[RECONCILE]["windows_done"].append(SECOND),
+        f"{RECONCILE} for {SECOND}: done, but not reported",
     ),
     "a report of a window that isn't done": (
-        lambda nights: nights.after[RECONCILE].update(windows_done=[]),
-        f"{RECONCILE} for {FIRST}: reported, and not done",
+        lambda runs: runs.after[RECONCILE].update(windows_done=[]),
+        f"{RECONCILE} for {FIRST}: reported, but not done",
     ),
     "an account counted twice": (
-        lambda nights: nights.after[REPORT].update(accounts_checked=3),
+        lambda runs: runs.after[REPORT].update(accounts_checked=3),
         f"{RECONCILE} for {FIRST} checked 3 accounts, of 2",
     ),
-    "a mismatch that isn't one": (
-        lambda nights: nights.after[REPORT].update(mismatches=1),
+    "a mismatch in sound books": (
+        lambda runs: runs.after[REPORT].update(mismatches=1),
         f"{RECONCILE} for {FIRST} found [] in sound books",
     ),
     "an account charged twice": (
-        lambda nights: nights.books.journal["b"].append(charged("b", "2026-03-02", "-again")),
+        lambda runs: runs.books.journal["b"].append(charged("b", "2026-03-02", "-again")),
         "b was charged 2 times for 2026-03-02",
     ),
     "an account not charged": (
-        lambda nights: nights.books.journal["a"].pop(),
-        "a was below zero, and wasn't charged for 2026-03-02",
+        lambda runs: runs.books.journal["a"].pop(),
+        "a was overdrawn, but wasn't charged for 2026-03-02",
     ),
 }
 
 
 @pytest.mark.parametrize(("plant", "sentence"), PLANTED.values(), ids=PLANTED)
-def test_it_finds(plant: Callable[[Nights], object], sentence: str) -> None:
-    nights = Nights()
-    plant(nights)
-    assert any(violation.startswith(sentence) for violation in nights.found()), nights.found()
+def test_it_finds(plant: Callable[[ScheduledRuns], object], sentence: str) -> None:
+    runs = ScheduledRuns()
+    plant(runs)
+    assert any(violation.startswith(sentence) for violation in runs.found()), runs.found()

@@ -1,4 +1,4 @@
-"""The books of template.yaml as deployed, on a local AWS that enforces IAM: what always holds, holds there, too."""
+"""The invariants of books on the deployed template.yaml, on a local AWS that enforces IAM."""
 
 import json
 from collections import Counter
@@ -14,7 +14,7 @@ from tools.local_aws.queues import DeadLetter
 
 @dataclass(frozen=True)
 class Day:
-    """What was sent, and all that was there when the queue was empty."""
+    """The messages sent, and the state when the queue was empty."""
 
     bodies: list[str]
     books: Books
@@ -30,10 +30,10 @@ def day(bank: Bank) -> Day:
     return Day(bodies, bank.books(), bank.transactions.take_dead_letters(), bank.transactions.log_lines())
 
 
-def test_after_a_day_what_always_holds_holds(day: Day) -> None:
+def test_after_a_day_the_invariants_hold(day: Day) -> None:
     assert violations(day.books) == []
     assert day.books.counts()["POSTED"] > 250
-    assert len(day.books.counts()) > 2, "and some were rejected"
+    assert len(day.books.counts()) > 2, "some transactions are rejected"
 
 
 def test_no_message_vanishes(day: Day) -> None:
@@ -68,7 +68,7 @@ def test_every_line_of_the_log_is_json_and_tells_the_ids_but_no_payload(day: Day
 
 
 def test_the_metrics_are_in_the_log(day: Day) -> None:
-    """In the stack's namespace. That they are exact, the same day in one process shows: `test_posting.py`."""
+    """The metrics are in the stack's namespace. tests/integration/test_posting.py shows that they are exact."""
     totals = metrics(map(json.loads, day.log_lines))
     assert 0 < totals["Posted"] <= day.books.counts()["POSTED"]
     assert {"DeadLettered", "Duplicates", "Conflicts", "CommitTime"} <= totals.keys()

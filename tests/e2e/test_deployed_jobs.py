@@ -1,4 +1,4 @@
-"""The scheduled jobs of template.yaml as deployed, on a local AWS that enforces IAM."""
+"""The scheduled jobs of the deployed template.yaml, on a local AWS that enforces IAM."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ from workers.invocation import RESERVED_SECONDS
 NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 NEXT_NIGHT = NIGHT + timedelta(days=1)
 ACCOUNTS = 60
-"""More than a step of the reconciliation."""
+"""More accounts than one step of the reconciliation takes."""
 
 
 def body(transaction_id: str, name: str, **fields: Any) -> str:
@@ -26,7 +26,7 @@ def body(transaction_id: str, name: str, **fields: Any) -> str:
 
 @pytest.fixture(scope="module")
 def overdrawn(bank: Bank) -> Books:
-    """The books, some accounts below zero; nothing is on the way."""
+    """Books with some overdrawn accounts, and empty queues."""
     names = [f"job-{number:02}" for number in range(ACCOUNTS)]
     limit = {"type": "open_account", "currency": "EUR", "overdraft_limit": "-1000"}
     bank.transactions.send([body("open", name, **limit) for name in names])
@@ -63,7 +63,7 @@ def test_a_night_is_reconciled_once_and_all_is_well(bank: Bank, overdrawn: Books
 def test_a_job_calls_itself_until_it_is_done(bank: Bank, overdrawn: Books) -> None:
     lambda_ = bank.stack.endpoint.client("lambda")
     name = bank.stack["ReconcileAccountsFunctionName"]
-    # With no time beyond what is kept for the last request, each invocation takes one step.
+    # The timeout leaves only the time that is reserved for the last request, so each invocation takes one step.
     lambda_.update_function_configuration(FunctionName=name, Timeout=int(RESERVED_SECONDS))
     try:
         assert run_job(bank.stack, "reconcile_accounts", NEXT_NIGHT)["outcome"] == "Continued"
@@ -79,7 +79,7 @@ def _lock(bank: Bank, name: str = "reconcile_accounts") -> dict[str, Any]:
 
 
 def test_the_schedule_starts_the_job(bank: Bank, overdrawn: Books) -> None:
-    """Once, a second from now, with the target that the template gives it; a local AWS doesn't fill in the time."""
+    """A schedule for the next second, with the template's target. The local AWS doesn't fill in the scheduled time."""
     assert overdrawn
     scheduler = bank.stack.endpoint.client("scheduler")
     targets = [

@@ -1,4 +1,4 @@
-"""The profiles of template.yaml as deployed, on a local AWS that enforces IAM: what always holds, holds there, too."""
+"""The invariants of profiles on the deployed template.yaml, on a local AWS that enforces IAM."""
 
 import json
 from collections import Counter
@@ -17,12 +17,12 @@ PHOTOS = [
     json.dumps({"account_id": "acc-0001", "path": ["photos"], "entries": {f"photo {number}": PHOTO}})
     for number in range(4)
 ]
-"""An item has room for three of them."""
+"""A large value. An item has room for three of them."""
 
 
 @dataclass(frozen=True)
 class Day:
-    """What was sent, and all that was there when the queue was empty."""
+    """The messages sent, and the state when the queue was empty."""
 
     bodies: list[str]
     profiles: Profiles
@@ -78,7 +78,7 @@ def test_every_line_of_the_log_is_json_and_tells_the_account_but_no_payload(day:
 
 
 def test_the_metrics_are_in_the_log(day: Day) -> None:
-    """In the stack's namespace. That they are exact, a day in one process shows: `test_profiles.py`."""
+    """The metrics are in the stack's namespace. tests/integration/test_profiles.py shows that they are exact."""
     totals = metrics(map(json.loads, day.log_lines))
     dead = {letter.body for letter in day.dead_letters}
     assert (

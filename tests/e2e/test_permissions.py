@@ -1,4 +1,4 @@
-"""The functions' roles on a local AWS that enforces IAM: what each needs is allowed, and nothing else."""
+"""The functions' roles on a local AWS that enforces IAM: each allows the function's own actions and no others."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.deployed import Bank, Line
+from tests.support.deployed import Bank, FunctionQueue
 from tests.support.template import FOLDERS, TEMPLATE, event_sources
 from tools.local_aws import stack
 from tools.local_aws.server import REGION
@@ -18,11 +18,11 @@ ENTRY_KEY = KEY | {"transaction_id": {"S": "t"}}
 
 
 class AsTheFunction:
-    """Clients with the credentials of a function's role, and what its attempts are made on."""
+    """Clients with the credentials of a function's role, and the resources for its attempts."""
 
-    def __init__(self, bank: Bank, function_name: str, line: Line) -> None:
-        """`line`: the function's own, or one that it has no more business with than its role says."""
-        self.line, self.function_name, self.stack = line, function_name, bank.stack
+    def __init__(self, bank: Bank, function_name: str, queue: FunctionQueue) -> None:
+        """`queue` is the function's own. For a job it is any queue, to be used as far as the role allows."""
+        self.function_queue, self.function_name, self.stack = queue, function_name, bank.stack
         configuration = bank.stack.endpoint.client("lambda").get_function_configuration(FunctionName=function_name)
         sts = bank.stack.endpoint.client("sts")
         credentials = sts.assume_role(RoleArn=configuration["Role"], RoleSessionName="test")["Credentials"]
@@ -37,7 +37,7 @@ class AsTheFunction:
         self.journal = bank.stack["JournalTableName"]
         self.profiles = bank.stack["ProfilesTableName"]
         self.locks = bank.stack["LocksTableName"]
-        self.queue, self.dead = line.queue_url, line.dead_letter_queue_url
+        self.queue, self.dead = queue.queue_url, queue.dead_letter_queue_url
 
 
 type Attempt = Callable[[AsTheFunction], object]
@@ -134,7 +134,7 @@ KINDS = {folder: "either queue's" if event_sources(name, "SQS") else "either job
 def test_every_function_of_the_template_is_tried() -> None:
     for folder in FOLDERS:
         for name, attempts in (("REFUSED", REFUSED), ("ALLOWED", ALLOWED)):
-            assert folder in attempts, f"functions/{folder} is not in {name}: say what its role must do there"
+            assert folder in attempts, f"functions/{folder} is missing in {name}: add its attempts"
 
 
 def test_the_stack_has_the_resources_that_tests_read_from_the_template(bank: Bank) -> None:
@@ -199,6 +199,6 @@ def test_what_it_has_no_business_with_is_refused(
 @of_each_function(ALLOWED)
 def test_what_it_needs_is_allowed(functions: dict[str, AsTheFunction], function: str, attempt: Attempt) -> None:
     attempt(functions[function])
-    line = functions[function].line
-    line.wait_until_drained()
-    line.take_dead_letters()
+    queue = functions[function].function_queue
+    queue.wait_until_drained()
+    queue.take_dead_letters()

@@ -1,6 +1,6 @@
-"""The events of each function, played in order: each shows what its name says.
+"""The sample events of each function, run in order: each has the effect that its name says.
 
-Played twice over: by the handlers in this process, and by `sam local invoke` in Lambda's container.
+They are run by the handlers in this process, and by `sam local invoke` in Lambda's container.
 """
 
 import hashlib
@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.stage import Shown, in_process, sam_local_invoke
+from tests.e2e.event_runner import Effect, in_process, sam_local_invoke
 from tests.support.template import FOLDERS
 from tools.local_aws.server import PROJECT
 
-# Building, deploying, and a container for each event: some two minutes.
+# The build, the deployment and a container for each event take some two minutes.
 pytestmark = pytest.mark.timeout(900)
 
 EVENTS = {f"{path.parent.name}/{path.stem}": path for path in sorted((PROJECT / "events").glob("*/*.json"))}
 
 EXPECTED = {
-    "process_transactions/01-open-accounts": Shown(
+    "process_transactions/01-open-accounts": Effect(
         journal={
             "acc-alice t-0001": "POSTED 0, balance 0, version 1",
             "acc-bob t-0002": "POSTED 0, balance 0, version 1",
@@ -33,12 +33,12 @@ EXPECTED = {
             "acc-carol": "OPEN, balance 0 USD, limit 0, version 1",
         },
     ),
-    "process_transactions/02-one-posting": Shown(
+    "process_transactions/02-one-posting": Effect(
         journal={"acc-alice t-0004": "POSTED 2500, balance 2500, version 2"},
         accounts={"acc-alice": "OPEN, balance 2500 EUR, limit -500, version 2"},
     ),
-    "process_transactions/03-duplicate": Shown(),
-    "process_transactions/04-batch": Shown(
+    "process_transactions/03-duplicate": Effect(),
+    "process_transactions/04-batch": Effect(
         journal={
             "acc-alice t-0006": "POSTED -850, balance 1650, version 3",
             "acc-alice t-0008": "POSTED -42.17, balance 1607.83, version 4",
@@ -54,15 +54,15 @@ EXPECTED = {
             "acc-carol": "OPEN, balance 100 USD, limit 0, version 3",
         },
     ),
-    "process_transactions/05-overdraw": Shown(
+    "process_transactions/05-overdraw": Effect(
         journal={"acc-bob t-0012": "REJECTED OVERDRAFT_LIMIT, balance 220, version 4"},
         accounts={"acc-bob": "OPEN, balance 220 EUR, limit 0, version 4"},
     ),
-    "process_transactions/06-currency-mismatch": Shown(
+    "process_transactions/06-currency-mismatch": Effect(
         journal={"acc-alice t-0013": "REJECTED CURRENCY_MISMATCH, balance 1597.84, version 6"},
         accounts={"acc-alice": "OPEN, balance 1597.84 EUR, limit -500, version 6"},
     ),
-    "process_transactions/07-limit-change": Shown(
+    "process_transactions/07-limit-change": Effect(
         journal={
             "acc-bob t-0014": "POSTED 0, balance 220, version 5",
             "acc-bob t-0015": "POSTED -500, balance -280, version 6",
@@ -70,26 +70,26 @@ EXPECTED = {
         },
         accounts={"acc-bob": "OPEN, balance -280 EUR, limit -400, version 7"},
     ),
-    "process_transactions/08-close-with-balance": Shown(
+    "process_transactions/08-close-with-balance": Effect(
         journal={"acc-carol t-0017": "REJECTED BALANCE_NOT_ZERO, balance 100, version 4"},
         accounts={"acc-carol": "OPEN, balance 100 USD, limit 0, version 4"},
     ),
-    "process_transactions/09-close-at-zero": Shown(
+    "process_transactions/09-close-at-zero": Effect(
         journal={
             "acc-carol t-0018": "POSTED -100, balance 0, version 5",
             "acc-carol t-0019": "POSTED 0, balance 0, version 6",
         },
         accounts={"acc-carol": "CLOSED, balance 0 USD, limit 0, version 6"},
     ),
-    "process_transactions/10-closed-account": Shown(
+    "process_transactions/10-closed-account": Effect(
         journal={"acc-carol t-0020": "REJECTED ACCOUNT_CLOSED, balance 0, version 7"},
         accounts={"acc-carol": "CLOSED, balance 0 USD, limit 0, version 7"},
     ),
-    "process_transactions/11-account-exists": Shown(
+    "process_transactions/11-account-exists": Effect(
         journal={"acc-alice t-0021": "REJECTED ACCOUNT_EXISTS, balance 1597.84, version 7"},
         accounts={"acc-alice": "OPEN, balance 1597.84 EUR, limit -500, version 7"},
     ),
-    "process_transactions/12-junk-among-good": Shown(
+    "process_transactions/12-junk-among-good": Effect(
         journal={
             "acc-alice t-0022": "POSTED -12, balance 1585.84, version 8",
             "acc-bob t-0038": "POSTED 280, balance 0, version 8",
@@ -98,7 +98,7 @@ EXPECTED = {
             "acc-alice": "OPEN, balance 1585.84 EUR, limit -500, version 8",
             "acc-bob": "OPEN, balance 0 EUR, limit -400, version 8",
         },
-        # The words are the message classes' to choose. That they name the field isn't.
+        # The message classes choose the words, but must name the field.
         dead_lettered={
             1: "body: ",
             2: "body: ",
@@ -118,16 +118,16 @@ EXPECTED = {
             16: "occurred_at: ",
         },
     ),
-    "process_transactions/13-id-used-before": Shown(
+    "process_transactions/13-id-used-before": Effect(
         dead_lettered={
             0: "transaction_id: 't-0004' was used before on account 'acc-alice' with another amount, description"
         },
     ),
-    "process_transactions/14-unknown-account": Shown(back_on_the_queue=[0]),
-    "process_transactions/15-unknown-account-last-delivery": Shown(
+    "process_transactions/14-unknown-account": Effect(back_on_the_queue=[0]),
+    "process_transactions/15-unknown-account-last-delivery": Effect(
         dead_lettered={0: "not processed in 6 deliveries: account_id: no account 'acc-dave' has been opened"},
     ),
-    "process_transactions/16-transfer": Shown(
+    "process_transactions/16-transfer": Effect(
         journal={
             "acc-alice t-0040": "POSTED -85.84, balance 1500, version 9",
             "acc-bob t-0040": "POSTED 85.84, balance 85.84, version 9",
@@ -137,7 +137,7 @@ EXPECTED = {
             "acc-bob": "OPEN, balance 85.84 EUR, limit -400, version 9",
         },
     ),
-    "process_transactions/17-transfer-overdraws": Shown(
+    "process_transactions/17-transfer-overdraws": Effect(
         journal={
             "acc-alice t-0041": "REJECTED OVERDRAFT_LIMIT, balance 1500, version 10",
             "acc-bob t-0041": "REJECTED OVERDRAFT_LIMIT, balance 85.84, version 10",
@@ -147,17 +147,17 @@ EXPECTED = {
             "acc-bob": "OPEN, balance 85.84 EUR, limit -400, version 10",
         },
     ),
-    "process_transactions/18-transfer-to-oneself": Shown(
+    "process_transactions/18-transfer-to-oneself": Effect(
         dead_lettered={0: "to_account_id: expected another account than from_account_id"}
     ),
-    "process_transactions/19-into-the-overdraft": Shown(
+    "process_transactions/19-into-the-overdraft": Effect(
         journal={"acc-alice t-0050": "POSTED -1950, balance -450, version 11"},
         accounts={"acc-alice": "OPEN, balance -450 EUR, limit -500, version 11"},
     ),
-    "upsert_profiles/01-first-entries": Shown(
+    "upsert_profiles/01-first-entries": Effect(
         profiles={"acc-alice": {"preferences": {"theme": "dark", "language": "fr"}}}
     ),
-    "upsert_profiles/02-deeper-path": Shown(
+    "upsert_profiles/02-deeper-path": Effect(
         profiles={
             "acc-alice": {
                 "preferences": {"theme": "dark", "language": "fr"},
@@ -165,7 +165,7 @@ EXPECTED = {
             }
         },
     ),
-    "upsert_profiles/03-later-wins": Shown(
+    "upsert_profiles/03-later-wins": Effect(
         profiles={
             "acc-alice": {
                 "preferences": {"theme": "light", "language": "fr"},
@@ -173,7 +173,7 @@ EXPECTED = {
             }
         },
     ),
-    "upsert_profiles/04-late-arrival": Shown(
+    "upsert_profiles/04-late-arrival": Effect(
         profiles={
             "acc-alice": {
                 "preferences": {"theme": "light", "language": "fr", "contrast": "high"},
@@ -181,8 +181,8 @@ EXPECTED = {
             }
         },
     ),
-    "upsert_profiles/05-duplicate": Shown(),
-    "upsert_profiles/06-removal": Shown(
+    "upsert_profiles/05-duplicate": Effect(),
+    "upsert_profiles/06-removal": Effect(
         profiles={
             "acc-alice": {
                 "preferences": {"theme": "light", "contrast": "high"},
@@ -190,9 +190,9 @@ EXPECTED = {
             }
         },
     ),
-    "upsert_profiles/07-late-for-a-removal": Shown(),
-    "upsert_profiles/08-without-as-of": Shown(profiles={"acc-bob": {"contact": {"phone": "+33 6 39 98 02 02"}}}),
-    "upsert_profiles/09-batch": Shown(
+    "upsert_profiles/07-late-for-a-removal": Effect(),
+    "upsert_profiles/08-without-as-of": Effect(profiles={"acc-bob": {"contact": {"phone": "+33 6 39 98 02 02"}}}),
+    "upsert_profiles/09-batch": Effect(
         profiles={
             "acc-alice": {
                 "preferences": {
@@ -209,7 +209,7 @@ EXPECTED = {
             "acc-carol": {"devices": {"tablet": {"model": "T-8", "seen": ["home", "office"]}}},
         },
     ),
-    "upsert_profiles/10-junk-among-good": Shown(
+    "upsert_profiles/10-junk-among-good": Effect(
         profiles={
             "acc-carol": {
                 "devices": {"tablet": {"model": "T-8", "seen": ["home", "office"]}},
@@ -234,7 +234,7 @@ EXPECTED = {
             14: "as_of: ",
         },
     ),
-    "upsert_profiles/11-entry-where-a-map-is-expected": Shown(
+    "upsert_profiles/11-entry-where-a-map-is-expected": Effect(
         profiles={
             "acc-alice": {
                 "preferences": {
@@ -247,44 +247,44 @@ EXPECTED = {
         },
         dead_lettered={0: "account_id='acc-alice': preferences.theme is an entry, expected a map, to hold entries"},
     ),
-    "upsert_profiles/12-map-where-an-entry-is-expected": Shown(
+    "upsert_profiles/12-map-where-an-entry-is-expected": Effect(
         dead_lettered={0: "account_id='acc-alice': limits.card holds entries of its own, expected an entry"},
     ),
-    "charge_overdraft_interest/01-a-day": Shown(
+    "charge_overdraft_interest/01-a-day": Effect(
         outcome="Done",
         journal={
             "acc-alice overdraft-interest-2026-11-21-67abe3db2bd7760d": "POSTED -0.15, balance -450.15, version 12"
         },
         accounts={"acc-alice": "OPEN, balance -450.15 EUR, limit -500, version 12"},
     ),
-    "charge_overdraft_interest/02-the-same-day-again": Shown(outcome="DoneBefore"),
-    "charge_overdraft_interest/03-the-next-day": Shown(
+    "charge_overdraft_interest/02-the-same-day-again": Effect(outcome="DoneBefore"),
+    "charge_overdraft_interest/03-the-next-day": Effect(
         outcome="Done",
         journal={
             "acc-alice overdraft-interest-2026-11-22-67abe3db2bd7760d": "POSTED -0.15, balance -450.3, version 13"
         },
         accounts={"acc-alice": "OPEN, balance -450.3 EUR, limit -500, version 13"},
     ),
-    "reconcile_accounts/01-a-night": Shown(
+    "reconcile_accounts/01-a-night": Effect(
         outcome="Done", reports={"reconcile_accounts 2026-11-22T02:00:00+00:00": "3 accounts, 0 mismatches"}
     ),
-    "reconcile_accounts/02-the-same-night-again": Shown(outcome="DoneBefore"),
-    "reconcile_accounts/03-the-next-night": Shown(
+    "reconcile_accounts/02-the-same-night-again": Effect(outcome="DoneBefore"),
+    "reconcile_accounts/03-the-next-night": Effect(
         outcome="Done", reports={"reconcile_accounts 2026-11-23T02:00:00+00:00": "3 accounts, 0 mismatches"}
     ),
 }
 
 
 @pytest.fixture(scope="module", params=[in_process, sam_local_invoke], ids=lambda way: way.__name__)
-def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Shown]:
-    """What each event showed, all of them played in the order of the expectations."""
-    with request.param(tmp_path_factory.mktemp("events")) as stage:
-        return {name: stage.play(EVENTS[name]) for name in EXPECTED}
+def effects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Effect]:
+    """The effect of each event. All are run in the order of the expectations."""
+    with request.param(tmp_path_factory.mktemp("events")) as runner:
+        return {name: runner.run(EVENTS[name]) for name in EXPECTED}
 
 
 @pytest.mark.parametrize("event", EXPECTED)
-def test_an_event_shows_what_its_name_says(shown: dict[str, Shown], event: str) -> None:
-    expected, actual = EXPECTED[event], shown[event]
+def test_an_event_has_the_effect_that_its_name_says(effects: dict[str, Effect], event: str) -> None:
+    expected, actual = EXPECTED[event], effects[event]
     assert actual.outcome == expected.outcome
     assert actual.journal == expected.journal
     assert actual.accounts == expected.accounts
@@ -302,19 +302,19 @@ def test_every_event_has_an_expectation() -> None:
 
 def test_every_function_of_the_template_has_events() -> None:
     for folder in FOLDERS:
-        assert any(name.startswith(f"{folder}/") for name in EVENTS), f"events/{folder} has no event for its function"
+        assert any(name.startswith(f"{folder}/") for name in EVENTS), f"events/{folder} has no event for the function"
     assert {path.parent.name for path in EVENTS.values()} <= FOLDERS.keys()
 
 
-def test_events_played_again_change_no_table(tmp_path: Path) -> None:
-    with in_process(tmp_path) as stage:
-        first = [stage.play(EVENTS[name]) for name in EXPECTED]
-        again = [stage.play(EVENTS[name]) for name in EXPECTED]
-    changed = [(shown.journal, shown.accounts, shown.profiles, shown.reports) for shown in again]
+def test_repeated_events_change_no_table(tmp_path: Path) -> None:
+    with in_process(tmp_path) as runner:
+        first = [runner.run(EVENTS[name]) for name in EXPECTED]
+        again = [runner.run(EVENTS[name]) for name in EXPECTED]
+    changed = [(effect.journal, effect.accounts, effect.profiles, effect.reports) for effect in again]
     assert changed == [({}, {}, {}, {})] * len(EVENTS)
-    assert {shown.outcome for shown in again} == {None, "DoneBefore"}
-    assert [(shown.back_on_the_queue, shown.dead_lettered) for shown in again] == [
-        (shown.back_on_the_queue, shown.dead_lettered) for shown in first
+    assert {effect.outcome for effect in again} == {None, "DoneBefore"}
+    assert [(effect.back_on_the_queue, effect.dead_lettered) for effect in again] == [
+        (effect.back_on_the_queue, effect.dead_lettered) for effect in first
     ]
 
 
@@ -330,7 +330,5 @@ def test_records_look_as_lambda_delivers_them() -> None:
         )
     assert {count for _, count in Counter(record["receiptHandle"] for record in records).items()} == {1}
     deliveries = Counter(record["messageId"] for record in records)
-    assert Counter(deliveries.values())[2] == 2, (
-        "only a gift for acc-dave and a theme for acc-alice are delivered twice"
-    )
+    assert Counter(deliveries.values())[2] == 2, "only acc-dave's gift and acc-alice's theme are delivered twice"
     assert max(deliveries.values()) == 2

@@ -1,4 +1,4 @@
-"""Injects every fault at every AWS call of a scenario: what is left must be what is left without any."""
+"""Injects every fault at every AWS call of a scenario. The result must be the same as without faults."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,12 +10,12 @@ from tests.support.faults import EVERY_ATTEMPT, FOR_TRANSACTIONS, Fault, FaultsA
 from tests.support.reporting import Say
 
 MANY = 20
-"""Violations, after which no more are looked for."""
+"""The number of violations after which the search ends."""
 SAMPLED_EVERY = 4
 
 
 def injections(calls: Sequence[str], after: int = 0) -> list[tuple[int, Fault]]:
-    """Each fault at each of these calls that it can happen to, from the one after number `after` on."""
+    """Each fault at each call that it applies to, from call number `after` + 1 on."""
     return [
         (at, fault)
         for at, operation in enumerate(calls[after:], after + 1)
@@ -25,7 +25,7 @@ def injections(calls: Sequence[str], after: int = 0) -> list[tuple[int, Fault]]:
 
 
 def sampled(cases: Sequence[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
-    """A quarter, the same each time: of each fault every fourth call, from another one on."""
+    """A quarter of the cases, the same each time: each fault at every fourth call, with a start of its own."""
     chosen = []
     for number, fault in enumerate(Fault):
         of_this = [case for case in cases if case[1] is fault]
@@ -35,11 +35,11 @@ def sampled(cases: Sequence[tuple[int, Fault]]) -> list[tuple[int, Fault]]:
 
 
 class NotInjected(AssertionError):
-    """The scenario made no such call, or another one: the fault was never injected."""
+    """A fault was never injected, because the scenario didn't make its call."""
 
 
 def violations(scenario: Scenario, plan: dict[int, Fault], expected: object) -> Iterator[str]:
-    """A sentence for each thing that isn't as it must be after these faults. Raises NotInjected."""
+    """Yields a sentence for each violation after these faults. Raises NotInjected."""
     faults = FaultsAt(plan)
     _, left, wrong = scenario(faults)
     _check_injected(faults)
@@ -62,9 +62,9 @@ def _check_injected(faults: FaultsAt) -> None:
 
 
 def inject_every_fault(scenario: Scenario, say: Say, *, every_case: bool) -> Any:
-    """Runs the scenario without a fault, then with each at each call, or a sample. Returns what is left without one.
+    """Runs the scenario without faults, then with each fault at each call, or a sample. Returns the faultless result.
 
-    The sample has each of the faults, and nearly each of the calls.
+    The sample has all faults and nearly all calls.
     """
     with scenario_after_scenario():
         faultless, expected, wrong = scenario(FaultsAt({}))

@@ -1,4 +1,4 @@
-"""Injects two faults at two AWS calls of a scenario: in one delivery, or the second in what the first led to."""
+"""Injects two faults at two AWS calls of a scenario, in the same delivery or the second in a later one."""
 
 import contextlib
 import random
@@ -16,7 +16,7 @@ SEED = 20_261_121
 
 
 class Tally:
-    """`not_injected`: pairs whose second call was never made: the scenario took another path."""
+    """`not_injected` counts the pairs whose second call wasn't made, because the scenario took another path."""
 
     def __init__(self) -> None:
         self.pairs = 0
@@ -28,19 +28,19 @@ class Tally:
         """`done`: of 1."""
         seconds = time.monotonic() - self._started
         return (
-            f"{self.pairs:,} pairs ({done:.0%}) in {seconds:,.0f} s, {self.pairs / seconds:.1f} a second,"
+            f"{self.pairs:,} pairs ({done:.0%}) in {seconds:,.0f} s, {self.pairs / seconds:.1f} per second,"
             f" {seconds / done - seconds:,.0f} s left: {len(self.violations)} violations,"
             f" {len(self.not_injected)} not injected"
         )
 
 
 def inject_every_pair(scenario: Scenario, say: Say) -> Tally:
-    """Says how far it has come after each of the first faults."""
+    """Injects all pairs, and reports the progress after each of the first faults."""
     return _inject(scenario, say, firsts=None, seconds=None)
 
 
 def inject_some_pairs(scenario: Scenario, firsts: int, seconds: int) -> Tally:
-    """So many first faults, and for each so many seconds: always the same ones."""
+    """Injects the same sample of pairs each time: `firsts` first faults, and for each of them `seconds` second ones."""
     return _inject(scenario, lambda progress: None, firsts, seconds)
 
 
@@ -72,7 +72,7 @@ def _inject(scenario: Scenario, say: Say, firsts: int | None, seconds: int | Non
 
 @contextlib.contextmanager
 def _one_call_at_a_time() -> Iterator[None]:
-    """Or it were chance which call has which number, and which are made still when one has failed."""
+    """Runs the product's parallel calls one after another, so that their numbers don't depend on chance."""
     with contextlib.ExitStack() as patched:
         for module in ("batch_poster", "profile_writer", "reconciler"):
             patched.enter_context(mock.patch(f"ledger.{module}.ThreadPoolExecutor", _OneAfterAnother))
@@ -80,7 +80,7 @@ def _one_call_at_a_time() -> Iterator[None]:
 
 
 class _OneAfterAnother(contextlib.nullcontext[Any]):
-    """In place of a ThreadPoolExecutor."""
+    """Stands in for a ThreadPoolExecutor."""
 
     def __enter__(self) -> Self:
         return self

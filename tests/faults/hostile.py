@@ -1,7 +1,7 @@
-"""What somebody may send who means no good: bodies of both queues, records, and events of any shape.
+"""Strategies for hostile input: bodies for both queues, records, and events of any shape.
 
-A body is a valid one, changed here and there; or no message at all. `@@` in it stands for the record's number, two
-digits that are its own. SECRET is in values only, never in a name: names may be quoted.
+A body is a valid message with changes, or no message at all. In it `@@` stands for the record's number, two digits that
+are unique in the batch. SECRET is in values only, because names may be quoted in reasons.
 """
 
 import json
@@ -14,10 +14,10 @@ from tests.support.refusals import NOT_FOR_SQS
 
 SECRET = "hush-5f0c"
 LONG_SECRET = f"{'x' * 200}{SECRET}"
-"""No id, and of a type only the first forty letters are quoted: ids and types are in the log."""
+"""A secret that must not be logged. It is too long for an id, and only the first forty letters of a type are quoted."""
 MAXIMUM_DELIVERIES = 6
 LONGEST_BODY = 262_144
-"""More than the doors take."""
+"""More levels than the decoders accept."""
 
 OPENINGS = [
     {"type": "open_account", "transaction_id": "open", "account_id": name, "currency": "EUR", "overdraft_limit": -100}
@@ -113,7 +113,7 @@ _values = st.one_of(
 
 @st.composite
 def _changed(draw: st.DrawFn, valid: list[dict[str, Any]]) -> str:
-    """A valid body, in which fields are missing, there twice, of another type, too many, too large."""
+    """A valid body whose fields are left out, repeated, added, or replaced by another type or size."""
     message = draw(st.sampled_from(valid))
     fields = [(json.dumps(name), json.dumps(value)) for name, value in message.items()]
     names = st.sampled_from(sorted({json.dumps(name) for one in valid for name in one}))
@@ -148,7 +148,7 @@ def _no_messages(valid: list[dict[str, Any]]) -> st.SearchStrategy[str]:
 
 
 class Sent(NamedTuple):
-    """A body, whether it is a valid one, which must be done whatever its neighbours are, and how often it came."""
+    """A body, whether it is valid, and its receive count. Valid ones must be done despite the rest of the batch."""
 
     body: str
     good: bool
@@ -156,9 +156,9 @@ class Sent(NamedTuple):
 
 
 def batches(valid: list[dict[str, Any]]) -> st.SearchStrategy[list[Sent]]:
-    """Of up to ten, some of them valid. Others aren't as they should be, or by luck still are.
+    """Batches of up to ten bodies. Some are known to be valid. The others are changed, and may still be valid.
 
-    Only of what SQS takes: it refuses some characters.
+    All characters are such that SQS accepts them.
     """
     good = st.sampled_from(valid).map(json.dumps)
     changed, no_message = (
@@ -193,13 +193,13 @@ _events = st.recursive(
 
 
 def no_batches() -> st.SearchStrategy[str]:
-    """Events of any JSON, some of them nearly a batch."""
+    """Events of any JSON, some of them almost a batch."""
     nearly = st.builds(lambda records: {"Records": records}, st.lists(_events, max_size=3) | _events)
     return (_events | nearly).map(json.dumps)
 
 
 def no_scheduled_events(job: str) -> st.SearchStrategy[str]:
-    """Events of any JSON, some of them nearly this job's."""
+    """Events of any JSON, some of them almost an event of this job."""
     deep = "[" * 900 + "]" * 900
     any_event = _events.map(json.dumps)
     jobs = st.just(json.dumps(job)) | any_event | st.sampled_from([deep, json.dumps(SECRET * 10_000)])

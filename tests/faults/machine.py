@@ -1,7 +1,7 @@
-"""Drives the whole system at random, as Hypothesis's seed says, and checks after each step all that always holds.
+"""Runs the whole system with random steps, chosen by Hypothesis, and checks all invariants after each step.
 
-A fault is injected at one call of the step; what is left is found by reading the tables. What a step should have done
-is predicted from the rules, unless another worker was at it.
+A fault is injected at one call of a step. The result is read from the tables. If no competing worker was active, it is
+compared with the model's prediction.
 """
 
 import json
@@ -19,7 +19,7 @@ from ledger.core.profile_messages import decode as decode_update
 from tests.checkers import history, quiescence, windows
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books, violations
-from tests.checkers.model import Predicted, predict, surprises, wrong_fates
+from tests.checkers.model import Predicted, predict, surprises, wrong_dispositions
 from tests.faults.system import (
     CHARGE,
     MAXIMUM_DELIVERIES,
@@ -35,11 +35,11 @@ from tests.support.faults import FOR_TRANSACTIONS, Fault
 from tests.support.strategies import messages_of
 from tools.local_aws.day import JUNK
 
-SDK_GETS_OVER = {Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR, *FOR_TRANSACTIONS}
-"""And what the SDK doesn't, the loop does: the step is done as if nothing had been."""
+RETRIED = {Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR, *FOR_TRANSACTIONS}
+"""Faults that the SDK or the library overcomes by retries: the step has the same result as without the fault."""
 
 type FaultAt = tuple[Fault, int] | None
-"""A fault, and the number of the call that it is injected at."""
+"""A fault, and the number of the call at which it is injected."""
 
 ACCOUNTS = ["a", "b", "c"]
 amounts = st.integers(-300, 300).filter(bool).map(Decimal)
@@ -51,14 +51,14 @@ bodies = st.one_of(
 picks = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 faults = st.sampled_from([*Fault] + [Fault.KILLED_BEFORE, Fault.KILLED_AFTER] * 3)
 calls = st.sampled_from([1, 1, 2, 2, 2, 3, 3, 4, 5, 7])
-"""A batch takes three or four."""
+"""The call at which a fault is injected. A batch takes three or four calls."""
 cancelled = st.tuples(
     st.sampled_from([Fault.CANCELLED_BY_CONFLICT, Fault.CANCELLED_BY_THROTTLE]), st.sampled_from([1, 1, 2])
 )
 faults_at = st.one_of(st.none(), cancelled, *[st.tuples(faults, calls)] * 3)
 queues = st.sampled_from([TRANSACTIONS, TRANSACTIONS, PROFILES])
 meetings = st.sampled_from([2, 2, 2, 3, 1, 4])
-"""Before which call another worker comes in: a batch's first reads, its second commits."""
+"""The call before which a competing worker runs. A batch's first call reads, its second commits."""
 later = st.sampled_from([False, False, True])
 jobs = st.sampled_from([CHARGE, RECONCILE])
 days = st.integers(1, 2)
@@ -73,11 +73,11 @@ updates = st.fixed_dictionaries(
         "removed": st.sampled_from([[], [], ["colour"], ["style"]]),
     }
 )
-"""Whether `theme` is an entry or a map is up to who comes first, and then for ever: nobody removes it."""
+"""The first update decides whether `theme` is an entry or a map. It stays so, because no update removes it."""
 
 
 class Machine(RuleBasedStateMachine):
-    """`make_system` is the class's own: an engine's."""
+    """A subclass for each engine defines `make_system`."""
 
     make_system: Callable[[], System]
 
@@ -102,7 +102,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(bodies=st.lists(bodies, min_size=1, max_size=6), fault_at=faults_at, worker=workers, later=later)
     def send(self, bodies: Sequence[str], fault_at: FaultAt, worker: int, later: bool) -> None:
-        """And deliver all that waits, unless that is for later."""
+        """Sends messages, and delivers the waiting ones unless `later`."""
         for body in bodies:
             self._send(TRANSACTIONS, body)
         if not later:
@@ -118,7 +118,7 @@ class Machine(RuleBasedStateMachine):
     def send_updates(
         self, updates: Sequence[Any], seconds: int | None, fault_at: FaultAt, worker: int, later: bool
     ) -> None:
-        """As of the same second, but each at a time of its own: of two at one time nobody could say which wins."""
+        """Sends updates as of the same second, but a microsecond apart, so that it is clear which one wins."""
         for number, update in enumerate(updates, len(self.system.history.messages)):
             as_of = START + timedelta(seconds=seconds or 0, microseconds=number)
             body = update | {"as_of": as_of.isoformat()} if isinstance(update, dict) and seconds else update
@@ -128,7 +128,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(queue=queues, picks=picks, by_the_queue=st.booleans())
     def repeat(self, queue: str, picks: Sequence[int], by_the_queue: bool) -> None:
-        """Some were sent twice by their producer; or by the queue, which had deleted them: at least once, it says."""
+        """Repeats messages: the producer sends them again, or SQS delivers them again after their acknowledgement."""
         history, waiting = self.system.history, self.system.waiting[queue]
         for number in self._picked(self.system.numbers[queue], picks):
             if not by_the_queue:
@@ -139,7 +139,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self._waiting())
     @rule(queue=queues, picks=picks, fault_at=faults_at, worker=workers)
     def deliver(self, queue: str, picks: Sequence[int], fault_at: FaultAt, worker: int) -> None:
-        """Some of what waits, in this order."""
+        """Delivers some of the waiting messages, in this order."""
         if numbers := self._picked(self.system.waiting[queue], picks):
             self._deliver(queue, numbers, fault_at, worker)
 
@@ -148,7 +148,7 @@ class Machine(RuleBasedStateMachine):
     def deliver_to_two(
         self, queue: str, picks: Sequence[int], theirs: Sequence[int], before: int, fault_at: FaultAt
     ) -> None:
-        """Of what waits, the same messages or others."""
+        """Delivers waiting messages to two workers, the same messages or others."""
         waiting = self.system.waiting[queue]
         self._deliver_to_two(queue, self._picked(waiting, picks), self._picked(waiting, theirs), before, fault_at)
 
@@ -165,13 +165,13 @@ class Machine(RuleBasedStateMachine):
 
     @rule(job=jobs, day=days, fault_at=faults_at, worker=workers, one_step=st.booleans())
     def run_job(self, job: str, day: int, fault_at: FaultAt, worker: int, one_step: bool) -> None:
-        """A day's; one that didn't come to its end comes again, and so may one that did."""
+        """Runs a day's job. Its event is delivered again if the job didn't end, and maybe even if it did."""
         event = self._event(job, day)
         expected = self._expected_of(event)
         outcome = self.system.run_job(event, Injection(*fault_at) if fault_at else NOTHING, worker, one_step=one_step)
-        note(f"  {event['job']} for {event['scheduled_time']} came to {outcome}")
-        wrong = f"{event} should come to {expected}, and came to {outcome}"
-        self.look([wrong] if self._is_whole(fault_at) and outcome not in expected else [])
+        note(f"  {event['job']} for {event['scheduled_time']} ended with {outcome}")
+        wrong = f"{event} should end with {expected}, but ended with {outcome}"
+        self.check_all([wrong] if self._is_whole(fault_at) and outcome not in expected else [])
 
     @rule(
         job=jobs,
@@ -183,37 +183,37 @@ class Machine(RuleBasedStateMachine):
     def run_job_on_two(
         self, job: str, two_days: tuple[int, int], fault_at: FaultAt, pause: tuple[int, int], one_step: bool
     ) -> None:
-        """The one is paused before this call for so many seconds, maybe past its lease, and the other runs then."""
+        """Pauses a run before a call, maybe until after its lease, and runs the job for the second event meanwhile."""
         before, paused_seconds = pause
         event, theirs = (self._event(job, day) for day in two_days)
 
         def meanwhile() -> None:
             self.system.clock.seconds += paused_seconds
             outcome = self.system.run_job(theirs, worker=1, one_step=one_step)
-            note(f"  meanwhile, {theirs['job']} for {theirs['scheduled_time']} came to {outcome}")
+            note(f"  meanwhile, {theirs['job']} for {theirs['scheduled_time']} ended with {outcome}")
 
         outcome = self.system.run_job(event, Injection(*(fault_at or (None, 0)), meanwhile, before))
-        note(f"  {event['job']} for {event['scheduled_time']} came to {outcome}")
-        self.look()
+        note(f"  {event['job']} for {event['scheduled_time']} ended with {outcome}")
+        self.check_all()
 
     @rule(seconds=st.sampled_from([1, 20, 100]))
     def advance(self, seconds: int) -> None:
         self.system.clock.seconds += seconds
 
     def teardown(self) -> None:
-        """The faults are over: it drains, and all of it once more changes nothing."""
+        """After the faults, the queues drain, and delivering all messages again changes nothing."""
         if not self.sound:
             return
         self.delivered += self._bodies(list(self.system.history.messages))
         self.system.drain()
         self.delivered += self._bodies(list(self.system.history.messages))
-        self.look(self._unsettled())
+        self.check_all(self._unfinished())
         before = self.system.everything()
         self.system.redeliver_everything()
-        self.look([*quiescence.changed(before, self.system.everything()), *self._unsettled()])
+        self.check_all([*quiescence.changed(before, self.system.everything()), *self._unfinished()])
 
-    def look(self, wrong: Iterable[str] = ()) -> None:
-        """Reads the tables, and fails with a sentence for each thing that should hold, and doesn't."""
+    def check_all(self, wrong: Iterable[str] = ()) -> None:
+        """Reads the tables, and fails with a sentence for each violation."""
         system, before, records = self.system, self.books, self.records
         self.books, self.records = system.books(), system.lock_records()
         sent, letters = system.history.messages.values(), system.history.letters
@@ -251,18 +251,18 @@ class Machine(RuleBasedStateMachine):
         dead = {number for number, letter in self.system.history.letters[letters:] if letter.reason}
         before, whole = self.books, self._is_whole(fault_at)
         if predicted:
-            wrong = list(wrong_fates(predicted, acknowledged, dead, whole=whole))
+            wrong = list(wrong_dispositions(predicted, acknowledged, dead, whole=whole))
             wrong += surprises(predicted, before, self.system.books(), whole=whole)
         else:
             wrong = [
-                f"message {number} should be upserted, and is back" for number in numbers if not acknowledged[number]
+                f"message {number} should be upserted, but is back" for number in numbers if not acknowledged[number]
             ]
-        self.look(wrong if whole or predicted else [])
+        self.check_all(wrong if whole or predicted else [])
 
     def _deliver_to_two(
         self, queue: str, numbers: Sequence[str], others: Sequence[str], before: int, fault_at: FaultAt
     ) -> None:
-        """Another worker does all its work before this one's call of that number."""
+        """A competing worker processes its messages before this worker's call number `before`."""
         if not numbers:
             return
         self._note(queue, numbers, "a worker gets")
@@ -273,17 +273,17 @@ class Machine(RuleBasedStateMachine):
             self.system.deliver(queue, others, worker=1)
 
         self.system.deliver(queue, numbers, Injection(*(fault_at or (None, 0)), meanwhile, before))
-        self.look()
+        self.check_all()
 
     def _is_whole(self, fault_at: FaultAt) -> bool:
-        return fault_at is None or fault_at[0] in SDK_GETS_OVER
+        return fault_at is None or fault_at[0] in RETRIED
 
     def _predict(self, numbers: Sequence[str]) -> Predicted:
         sent = [self.system.history.messages[number] for number in numbers]
         return predict(self.books, [(message.body, message.deliveries + 1) for message in sent], MAXIMUM_DELIVERIES)
 
     def _expected_of(self, event: dict[str, str]) -> set[str]:
-        """What becomes of a run that nothing interferes with, by the lock's record."""
+        """The expected outcomes of a run without interference, by the lock's record."""
         record = self.records.get(event["job"], {})
         if event["scheduled_time"] in windows.windows_done(self.records, event["job"]):
             return {"DoneBefore"}
@@ -297,7 +297,7 @@ class Machine(RuleBasedStateMachine):
         return event
 
     def _wrong_profiles(self) -> Iterable[str]:
-        """Only while nothing is under way: what waits may be in its profile, or not."""
+        """Checks the profiles if no update is waiting, because a waiting update may be in its profile or not."""
         letters = [letter for _, letter in self.system.dead[PROFILES]]
         if self.system.waiting[PROFILES] or not all(map(profiles_checker.is_poison, letters)):
             return []
@@ -308,13 +308,13 @@ class Machine(RuleBasedStateMachine):
         winners = profiles_checker.latest((decode_update(message.body), message.sent_at) for message in alive)
         return profiles_checker.violations(self.system.profiles(), winners)
 
-    def _unsettled(self) -> list[str]:
+    def _unfinished(self) -> list[str]:
         system = self.system
         dead = [letter for _, letter in system.dead[TRANSACTIONS]]
-        unfit = [letter for _, letter in system.dead[PROFILES]]
+        dead_updates = [letter for _, letter in system.dead[PROFILES]]
         return [
-            *quiescence.unsettled(self._bodies(self._waiting()), dead, self.system.books()),
-            *(f"dead-lettered, and no poison: {letter}" for letter in unfit if not profiles_checker.is_poison(letter)),
+            *quiescence.unfinished(self._bodies(self._waiting()), dead, self.system.books()),
+            *(f"dead-lettered, but no poison: {each}" for each in dead_updates if not profiles_checker.is_poison(each)),
             *(f"never done: {event}" for event in system.events),
             *windows.uncharged(self.overdrawn, self.system.books()),
         ]

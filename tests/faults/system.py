@@ -1,7 +1,7 @@
-"""The whole system in one process: four functions, each with two workers, their tables, and queues that do as told.
+"""The whole system in one process: four functions with two workers each, their tables, and queues under control.
 
-Nothing happens by itself, and nothing at the same time: so the same steps lead to the same calls, and a fault at the
-third of them is injected where it was before.
+Only one step runs at a time, and only if it is called. The same steps make the same calls, so that a failure can be
+repeated with a fault at the same call.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _numbers = itertools.count(1)
 
 
 class Injection(NamedTuple):
-    """A fault at the call with this number; and what else happens before the call with that number."""
+    """A fault at call number `at`, and an action before call number `before`."""
 
     fault: Fault | None = None
     at: int = 0
@@ -58,7 +58,7 @@ NOTHING = Injection()
 
 
 class Tally:
-    """What happened, in numbers."""
+    """Counts of steps and faults."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
@@ -116,7 +116,7 @@ class System:
             function.job.locks.now = self.clock
 
     def send(self, queue: str, body: str) -> str:
-        """A message more on the queue: its number."""
+        """Adds a message to the queue. Returns its number."""
         number = str(next(self._message_numbers))
         self.history.sent(number, body, START + timedelta(seconds=int(number)))
         self.waiting[queue].append(number)
@@ -127,7 +127,7 @@ class System:
     def deliver(
         self, queue: str, numbers: Sequence[str], injection: Injection = NOTHING, worker: int = 0
     ) -> dict[str, bool]:
-        """One invocation with these: whether each was acknowledged. One that it died with comes again."""
+        """Invokes the function with these messages. Returns whether each was acknowledged."""
         function = self.workers[queue][worker]
         records = [self._record(self.history.delivered(number)) for number in numbers]
         tables = function.poster if queue == TRANSACTIONS else function.writer
@@ -143,18 +143,18 @@ class System:
             if number in self.waiting[queue] and number not in failed:
                 self.waiting[queue].remove(number)
             if number in self.waiting[queue] and number not in self._in_flight:
-                self._give_up_after_its_last_delivery(queue, number)
+                self._dead_letter_after_its_last_delivery(queue, number)
         self.tally.done["deliveries"] += 1
         return {number: number not in failed for number in numbers}
 
     def redrive(self, queue: str) -> None:
-        """What is in the dead-letter queue goes back: SQS makes new messages of it."""
+        """Moves all dead letters back to the queue, as new messages."""
         letters, self.dead[queue] = self.dead[queue], []
         for _, letter in letters:
             self.send(queue, letter.body)
 
     def schedule(self, job: str, day: int) -> dict[str, str]:
-        """An event more, for a day of March."""
+        """Adds a job's event for a day of March."""
         event = {"job": job, "scheduled_time": datetime(2026, 3, day, 2, tzinfo=UTC).isoformat()}
         self.events.append(event)
         return event
@@ -162,7 +162,7 @@ class System:
     def run_job(
         self, event: dict[str, str], injection: Injection = NOTHING, worker: int = 0, *, one_step: bool = False
     ) -> str:
-        """One invocation: what it came to. Its event comes again where it failed, and where it wants to be called."""
+        """Invokes a job. Returns its outcome. The event is delivered again if the job failed or called itself."""
         function = self.jobs[event["job"]][worker]
         self.clock.seconds += 0.001
         called_again: list[dict[str, str]] = []
@@ -174,7 +174,7 @@ class System:
         ):
             try:
                 outcome = function.lambda_handler(event, Context(RESERVED_SECONDS if one_step else 60))["outcome"]
-            except (Killed, Exception) as error:  # noqa: BLE001 (Lambda calls again, whatever it was)
+            except (Killed, Exception) as error:  # noqa: BLE001 (Lambda retries after any error)
                 outcome = type(error).__name__
                 called_again.append(event)
         self.runs.append(Run(event["job"], event["scheduled_time"], outcome))
@@ -188,9 +188,9 @@ class System:
         return outcome
 
     def drain(self) -> None:
-        """The faults are over: all is delivered until quiet, and then once more what is in the dead-letter queues.
+        """Delivers all messages without faults until quiescence, and then all dead letters once more.
 
-        What was given up while its account's opening was still on the way can be posted then.
+        A message whose retries were exhausted before its account was opened can be posted then.
         """
         self.clock.seconds += LONGEST_LEASE_SECONDS
         self.deliver_until_quiet()
@@ -199,7 +199,7 @@ class System:
         self.deliver_until_quiet()
 
     def redeliver_everything(self) -> None:
-        """Every event and every message that there ever was."""
+        """Delivers all events and messages of the run again."""
         windows = dict.fromkeys((run.job, run.window) for run in self.runs)
         self.events += [{"job": job, "scheduled_time": window} for job, window in windows]
         for queue, numbers in self.numbers.items():
@@ -215,7 +215,7 @@ class System:
                     self.deliver(queue, numbers)
 
     def leases_lapsed_by(self) -> str:
-        """As the locks' records spell it: a lease until then, or later, isn't over."""
+        """The time before which a lease must have ended to be lapsed, as in the locks' records."""
         return datetime.fromtimestamp(self.clock.seconds - CLOCK_SKEW_SECONDS, UTC).isoformat(timespec="microseconds")
 
     def books(self) -> Books:
@@ -229,7 +229,7 @@ class System:
         return {item["lock_key"]: item for item in items}
 
     def everything(self) -> dict[str, list[str]]:
-        """Every item of every table, with the library's marks."""
+        """All items of all tables, with the library's own attributes."""
         tables = (self.tables.accounts, self.tables.journal, self.profiles_table, self.locks_table)
         return {
             table: sorted(json.dumps(item, sort_keys=True) for item in scan(self.dynamodb, table)) for table in tables
@@ -270,8 +270,8 @@ class System:
         for letter in take_dead_letters(self.aws, self.workers[queue][0].worker.queue.dead_letter_url):
             self._add_letter(queue, letter.attributes["number"], letter)
 
-    def _give_up_after_its_last_delivery(self, queue: str, number: str) -> None:
-        """SQS moves it, and can't say why it wasn't done."""
+    def _dead_letter_after_its_last_delivery(self, queue: str, number: str) -> None:
+        """SQS moves a message to the dead-letter queue, without a reason."""
         message = self.history.messages[number]
         if message.deliveries >= MAXIMUM_DELIVERIES:
             self.waiting[queue].remove(number)

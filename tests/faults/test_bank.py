@@ -1,4 +1,4 @@
-"""A bank under faults: many transfers, few accounts, eight workers, and every fault there is, at random."""
+"""A bank under random faults of every kind: many transfers, few accounts, eight workers."""
 
 import contextlib
 import random
@@ -20,7 +20,7 @@ from tools.local_aws.tables import Tables
 ACCOUNTS = [f"acc-{number:02}" for number in range(50)]
 TRANSFERS, FAULTS_PER_CALL = 10_000, 0.03
 SAMPLED_TRANSFERS, SAMPLED_FAULTS_PER_CALL = 1_500, 0.08
-"""Fewer transfers need more faults, for each fault must happen."""
+"""With fewer transfers faults are more frequent, so that each fault is injected."""
 DUPLICATES_SHARE = 0.15
 WORKERS = 8
 SEED = 20_261_121
@@ -51,7 +51,7 @@ def openings(choose: random.Random) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
+@pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 def test_thousands_of_transfers_leave_the_total_as_it_was(
     ministack: Endpoint, dynamodb: Endpoint, tables: Tables, say: Say, every_case: bool
 ) -> None:

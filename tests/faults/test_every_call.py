@@ -1,4 +1,4 @@
-"""Every fault injected at every AWS call of a batch, delivered again until the queue is quiet."""
+"""Every fault injected at every AWS call of a batch, which is delivered until the queue is empty."""
 
 import json
 from collections import Counter
@@ -37,7 +37,7 @@ BATCH: list[Any] = [
 DEAD = [json.dumps(BATCH[7]), *map(json.dumps, BATCH[16:19]), "not JSON"]
 
 
-@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
+@pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @pytest.mark.parametrize("competing", ["nobody", "a worker with the same batch"])
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     ministack: Endpoint, dynamodb: Endpoint, competing: str, say: Say, every_case: bool
@@ -45,4 +45,4 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     scenario = Posting(ministack, dynamodb, BATCH, DEAD, competing_worker=competing != "nobody")
     expected = inject_every_fault(scenario, say, every_case=every_case)
     results = Counter(reason or status for status, reason, *_ in expected.values())
-    assert results == {"POSTED": 10, "OVERDRAFT_LIMIT": 4, "BALANCE_NOT_ZERO": 1}  # a transfer has two entries
+    assert results == {"POSTED": 10, "OVERDRAFT_LIMIT": 4, "BALANCE_NOT_ZERO": 1}  # A transfer has two entries.

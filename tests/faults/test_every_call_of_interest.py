@@ -1,4 +1,4 @@
-"""Every fault injected at every AWS call of a day's interest, run again until it is done: each is charged once."""
+"""Every fault injected at every AWS call of a day's interest, run until it is done: each account is charged once."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tools.local_aws.server import Endpoint
 BALANCES = {"anna": -100, "ben": -200, "cleo": 50, "dora": -300, "emil": -400, "finn": -500, "gina": 75}
 
 
-@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
+@pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @pytest.mark.parametrize("between", ["posted at the end", "posted before it is run again"])
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     ministack: Endpoint, dynamodb: Endpoint, between: str, say: Say, every_case: bool

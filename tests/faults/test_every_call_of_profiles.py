@@ -1,4 +1,4 @@
-"""Every fault injected at every AWS call of a batch of profiles' entries, delivered again until the queue is quiet."""
+"""Every fault injected at every AWS call of a batch of profile updates, delivered until the queue is empty."""
 
 import json
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from tests.faults.scenarios.profiles import Upserting, update
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
-# Whether a name is an entry's or a map's is up to who comes first, which a fault may change: those are there before.
-# Each account has maps of its own: what is learned of one's doesn't change the number of requests for another's.
+# The first update decides whether a name is an entry or a map, and a fault may change the order. So the maps exist
+# before. Each account has maps of its own, so that depths learned for one don't change the requests for another.
 THERE = [
     update("bob", "limits", 0, card=100, atm=50),
     update("dave", "contact", 0, phone="1", mail="d@example.com"),
@@ -24,7 +24,7 @@ BATCH: list[Any] = [
     update("alice", "preferences", 3, "size", theme="light", contrast=1),
     update("alice", "preferences", 5, theme="dark", language="de"),
     update("bob", "limits", 5, card=200),
-    update("bob", "limits.atm", 5, day=20),  # an entry, no map
+    update("bob", "limits.atm", 5, day=20),  # An entry, not a map.
     update("bob", "limits", 6, "card", abroad=0),
     *(
         update("carol", "sessions.phone", number, **{f"s{number}": number, f"t{number}": number})
@@ -32,7 +32,7 @@ BATCH: list[Any] = [
     ),
     update("dave", "contact", None, phone="2"),
     update("dave", "contact", 1, phone="0", post="here"),
-    update("erin", "font.size", 3, x=1),  # an entry, too
+    update("erin", "font.size", 3, x=1),  # An entry, too.
     update("erin", "font", 3),
     "not JSON",
 ]
@@ -55,7 +55,7 @@ COMPETING: dict[str, Sequence[Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
+@pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @pytest.mark.parametrize("competing", COMPETING)
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     ministack: Endpoint, dynamodb: Endpoint, competing: str, say: Say, every_case: bool

@@ -1,4 +1,4 @@
-"""Every fault injected at every AWS call of a night's reconciliation, run again: one report, each account once."""
+"""Every fault injected at every AWS call of a reconciliation, run until it is done: one report, each account once."""
 
 from typing import Any
 
@@ -19,9 +19,9 @@ BOOKS: list[Any] = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
+@pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     ministack: Endpoint, dynamodb: Endpoint, say: Say, every_case: bool
 ) -> None:
     scenario = Reconciling(ministack, dynamodb, BOOKS, accounts=len(NAMES), accounts_per_step=2)
-    assert len(inject_every_fault(scenario, say, every_case=every_case)) == 2  # the lock, and the report
+    assert len(inject_every_fault(scenario, say, every_case=every_case)) == 2  # The lock and the report.

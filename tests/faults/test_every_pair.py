@@ -1,6 +1,6 @@
-"""Two faults in one scenario, at any two of its AWS calls: some of the pairs, or all if asked for.
+"""Two faults in one scenario, at any two of its AWS calls: a sample of the pairs, or with `--all` every pair.
 
-The batches are small ones, of what the larger ones have in kind. All pairs take minutes: `make test-all`.
+The batches are small, and have each kind of message that the larger batches have. All pairs take minutes.
 """
 
 import json
@@ -23,7 +23,7 @@ TRANSFER = {"type": "transfer", "from_account_id": "bob", "to_account_id": "caro
 
 
 def posting(aws: Endpoint) -> Scenario:
-    """Postings, rejections, a repetition and a changed one; of one account, and of two that a transfer joins."""
+    """Postings, rejections, a repetition and a changed payload, on one account and on two joined by a transfer."""
     changed: Any = {"transaction_id": "1", "account_id": "alice", "amount": 6}
     unknown: Any = {"transaction_id": "1", "account_id": "nobody", "amount": 1}
     batch = [
@@ -40,11 +40,11 @@ def posting(aws: Endpoint) -> Scenario:
         "not JSON",
     ]
     dead = [json.dumps(changed), json.dumps(unknown), "not JSON"]
-    return Posting(aws, aws, batch, dead, maximum_deliveries=3)  # two faults fail two deliveries at most
+    return Posting(aws, aws, batch, dead, maximum_deliveries=3)  # Two faults fail at most two deliveries.
 
 
 def upserting(aws: Endpoint) -> Scenario:
-    """Maps that are there and that aren't, an earlier entry, a removal, and one that has no place."""
+    """Existing and missing maps, an earlier entry, a removal, and an update that fits nowhere."""
     there = [update("bob", "limits", 0, card=100, atm=50)]
     unfit: Any = update("bob", "limits.atm", 5, day=20)
     batch = [
@@ -63,7 +63,7 @@ def charging(aws: Endpoint) -> Scenario:
 
 
 def reconciling(aws: Endpoint) -> Scenario:
-    """Three accounts, of which a transfer joins two, in two steps."""
+    """Three accounts in two steps. A transfer joins two of them."""
     opened: list[Any] = [OPEN | {"account_id": name} for name in ("alice", "bob", "carol")]
     books = [*opened, TRANSFER | {"transaction_id": "3", "amount": 7}]
     return Reconciling(aws, aws, books, accounts=3, accounts_per_step=2)
@@ -72,7 +72,7 @@ def reconciling(aws: Endpoint) -> Scenario:
 each_function = pytest.mark.parametrize("function", [posting, upserting, charging, reconciling])
 
 
-@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
+@pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @each_function
 def test_pairs_of_faults_leave_what_no_fault_leaves(
     ministack: Endpoint, function: Callable[[Endpoint], Scenario]

@@ -1,4 +1,4 @@
-"""The faults do what their names say: a fault that is never injected would make every other test here pass."""
+"""Tests of the faults: if a fault were never injected, all other tests here would pass."""
 
 import itertools
 from collections import Counter
@@ -17,7 +17,7 @@ from tools.local_aws.tables import create_tables, scan
 
 _numbers = itertools.count(1)
 
-# What the caller sees (None: a success), how often its call was sent, and whether it took effect.
+# The error that the caller gets (None: success), the number of attempts, and whether the call took effect.
 EFFECTS: dict[Fault, tuple[type[BaseException] | None, int, bool]] = {
     Fault.KILLED_BEFORE: (Killed, 1, False),
     Fault.KILLED_AFTER: (Killed, 1, True),
@@ -34,7 +34,7 @@ EFFECTS: dict[Fault, tuple[type[BaseException] | None, int, bool]] = {
 @pytest.mark.parametrize("fault", Fault)
 def test_a_fault_does_what_its_name_says(ministack: Endpoint, fault: Fault) -> None:
     table = create_tables(ministack, f"faults-{next(_numbers)}").accounts
-    client = ministack.client("dynamodb")  # it tries five times
+    client = ministack.client("dynamodb")  # It makes five attempts.
     sent: list[Any] = []
     error, attempts, effect = EFFECTS[fault]
     put = {"Put": {"TableName": table, "Item": {"account_id": {"S": "a"}}}}
@@ -86,7 +86,7 @@ def test_every_pair_is_injected_and_the_one_that_leaves_something_else_is_named(
 
 
 def test_a_fault_that_is_never_injected_is_an_error() -> None:
-    """Or tests that inject faults would pass without any."""
+    """Otherwise tests that inject faults would pass without any."""
 
     def deaf(faults: FaultsAt) -> ScenarioResult:
         faults.calls.append("PutItem")

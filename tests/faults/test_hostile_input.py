@@ -1,6 +1,6 @@
-"""Hostile input: whatever is sent, each record ends as it should, its neighbours are done, and little is spent or said.
+"""Hostile input: each record has the right disposition, the rest of the batch is done, and cost and logs stay small.
 
-How many examples are tried is up to Hypothesis' profile.
+Hypothesis's profile sets the number of examples.
 """
 
 import contextlib
@@ -54,17 +54,17 @@ from workers.scheduled_jobs import InvalidEvent
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 unhurried = settings(
-    max_examples=settings().max_examples // 2,  # of the profile's: each is dozens of requests
+    max_examples=settings().max_examples // 2,  # Half of the profile's, because each example takes dozens of requests.
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")  # an event that is refused has none
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")  # A refused event has no metrics.
 _numbers = itertools.count(1)
 
 
 @dataclass
 class Tried:
-    """What came of all the examples together."""
+    """The totals of all examples."""
 
     examples: int = 0
     ended: Counter[str] = field(default_factory=Counter)
@@ -77,7 +77,7 @@ class Tried:
 
 @dataclass
 class Delivered:
-    """A batch, and how each of its records ended. `said` is all that the function wrote to its log."""
+    """A batch, and the disposition of each of its records. `said` is the function's log."""
 
     records: list[dict[str, Any]]
     back: set[str]
@@ -88,7 +88,9 @@ class Delivered:
     def how(self, one: dict[str, Any]) -> str:
         """Exactly one of `back`, `dead` and `done`."""
         dead = one["body"] in {letter.body for letter in self.letters}
-        assert not (dead and one["messageId"] in self.back), f"back and dead: {one['body'][:200]}"
+        assert not (dead and one["messageId"] in self.back), (
+            f"returned to the queue and dead-lettered: {one['body'][:200]}"
+        )
         return "back" if one["messageId"] in self.back else "dead" if dead else "done"
 
     def reason(self, one: dict[str, Any]) -> str:
@@ -97,12 +99,12 @@ class Delivered:
 
 @contextlib.contextmanager
 def listening(function: ModuleType) -> Iterator[io.StringIO]:
-    """All that is written to the function's log: its logger's lines, metrics, others' warnings, tracebacks."""
+    """Captures the function's log: its logger's lines, metrics, warnings of other loggers, and tracebacks."""
     said = io.StringIO()
     handler, root = logging.StreamHandler(said), logging.getLogger()
     handler.addFilter(lambda line: line.name != function.logger.name)
     function_handler: Any = function.logger.registered_handler
-    stream, function_handler.stream = function_handler.stream, said  # not with setStream, which flushes the other
+    stream, function_handler.stream = function_handler.stream, said  # setStream would flush the other stream.
     root.addHandler(handler)
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
@@ -115,7 +117,7 @@ def listening(function: ModuleType) -> Iterator[io.StringIO]:
 def deliver(
     aws: Endpoint, function: ModuleType, meter: Meter, records: list[dict[str, Any]], tried: Tried
 ) -> Delivered:
-    """Delivers a batch once, and holds the function to what must be so whatever is in it."""
+    """Delivers a batch once, and asserts all that must hold for any content."""
     meter.reset()
     with listening(function) as said:
         response = function.lambda_handler({"Records": records}, Context())
@@ -148,7 +150,7 @@ def check_reasons(letters: list[DeadLetter]) -> None:
 
 
 def check_log(said: str) -> None:
-    """No value of a message is in it, no line is long, and each is an object of JSON: nobody wrote one of their own."""
+    """Asserts that the log has no value of a message, no long line, and no line but JSON objects."""
     said.encode()
     assert SECRET not in said
     for line in filter(None, said.split("\n")):
@@ -158,7 +160,7 @@ def check_log(said: str) -> None:
 
 
 def numbered(batch: Sequence[Sent]) -> list[dict[str, Any]]:
-    """Records of these bodies, in which each has a number of its own."""
+    """Records of these bodies, each with a unique number in its body."""
     return [
         record(sent.body.replace("@@", f"{number:02}"), sent.deliveries, START + timedelta(seconds=number))
         for number, sent in enumerate(batch)
@@ -166,12 +168,12 @@ def numbered(batch: Sequence[Sent]) -> list[dict[str, Any]]:
 
 
 def in_accounts_of_their_own(body: str, example: int) -> str:
-    """Examples don't meet, so that one that fails, fails by itself."""
+    """Gives each example its own accounts, so that no example depends on another."""
     return body.replace('"alice"', f'"alice-{example}"').replace('"bob"', f'"bob-{example}"')
 
 
 def is_of_others(body: str, example: int) -> bool:
-    """Whether one of its accounts wasn't opened."""
+    """Whether one of the message's accounts wasn't opened."""
     return not set(messages.decode(body).account_ids) <= {f"alice-{example}", f"bob-{example}"}
 
 
@@ -305,7 +307,7 @@ WORKERS = sorted(GOOD)
 
 
 def sound_batch(name: str) -> list[dict[str, Any]]:
-    """Three good messages, and one without which a transaction wouldn't be posted, of an account of their own."""
+    """Three valid messages for accounts of their own, and the opening that transactions need."""
     account = {"account_id": f"account-{next(_numbers)}"}
     opening = [OPENINGS[0] | account] if name == "process_transactions" else []
     return numbered([Sent(json.dumps(message), True, 1) for message in [*opening, *[GOOD[name] | account] * 3]])
@@ -321,7 +323,7 @@ def workers(ministack: Endpoint) -> dict[str, ModuleType]:
 
 @pytest.mark.parametrize("oddity", ODD)
 @pytest.mark.parametrize("name", WORKERS)
-def test_an_odd_record_is_settled_like_any_other(
+def test_an_odd_record_is_handled_like_any_other(
     ministack: Endpoint, workers: dict[str, ModuleType], name: str, oddity: str
 ) -> None:
     function = workers[name]

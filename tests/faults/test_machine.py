@@ -1,7 +1,6 @@
-"""The whole system at random: a failure prints the seed, and the shortest script of steps that still fails.
+"""Random steps of the whole system. A failure prints the seed and the shortest sequence of steps that still fails.
 
-TELLER_SEED=<seed> runs the same again. TELLER_SOAK_SECONDS=<seconds> goes on for that long, each round with a seed of
-its own.
+TELLER_SEED=<seed> repeats a run. TELLER_SOAK_SECONDS=<seconds> runs rounds for that time, each with a seed of its own.
 """
 
 import os
@@ -21,7 +20,7 @@ SEED = int(os.environ.get("TELLER_SEED", "20261121"))
 SOAK_SECONDS = float(os.environ.get("TELLER_SOAK_SECONDS", "0"))
 EXAMPLES, SAMPLE, STEPS = 40, 10, 40
 SHRINKING_SECONDS = 600
-"""Hypothesis stops after five minutes by itself."""
+"""Hypothesis stops by itself after five minutes."""
 
 SETTINGS = settings(
     stateful_step_count=STEPS,
@@ -36,7 +35,7 @@ SETTINGS = settings(
 
 @pytest.mark.timeout(2 * SOAK_SECONDS + SHRINKING_SECONDS)
 @pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
-def test_all_that_always_holds_does_whatever_happens(
+def test_the_invariants_hold_after_any_steps(
     ministack: Endpoint, dynamodb: Endpoint, say: Say, every_case: bool
 ) -> None:
     tally, started, round_seed = Tally(), time.monotonic(), SEED

@@ -1,4 +1,4 @@
-"""Many workers, few accounts: what a queue and a dozen Lambda environments do to it, without the waiting."""
+"""Many workers on few accounts, as with a queue and a dozen Lambda environments, but without the waiting times."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,7 @@ def work_off(
     tables: Tables,
     openings: list[dict[str, Any]],
 ) -> Books:
-    """The books after the workers have posted the messages, each its share, all at once; the openings were before."""
+    """Opens the accounts, posts the messages with concurrent workers, each a share of them, and returns the books."""
     workers = [process_transactions(ministack, tables, dynamodb) for _ in range(WORKERS)]
     Queue([record(opening) for opening in openings]).deliver_until_quiet(workers[0])
 
@@ -43,7 +43,7 @@ def test_eight_workers_on_one_account_post_each_transaction_once(
         {"transaction_id": f"t-{number}", "account_id": "hot", "amount": choose.choice(["-60", "-25.10", "40", "12.5"])}
         for number in range(560)
     ]
-    messages = payments + choose.sample(payments, 240)  # 30 % of all messages are duplicates
+    messages = payments + choose.sample(payments, 240)  # 30 % of all messages are duplicates.
     choose.shuffle(messages)
     books = work_off(messages, ministack, dynamodb, tables, [OPENING | {"account_id": "hot"}])
     assert not violations(books)

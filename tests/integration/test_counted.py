@@ -1,4 +1,4 @@
-"""Requests and units are exact, so a test may ask for them: the benchmarks assert each of ours."""
+"""The benchmarks' counts of requests and units are exact, so these tests assert them."""
 
 from benchmarks import counted, locks, upserts, versioned
 from tools.local_aws.server import Endpoint

@@ -1,4 +1,4 @@
-"""Overdraft interest on both engines: each account once a day, however often, and by how many, the job is run."""
+"""Overdraft interest on both engines: each account is charged once a day, even by repeated and concurrent runs."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ from workers.invocation import RESERVED_SECONDS
 
 EVENT = {"job": "charge_overdraft_interest", "scheduled_time": "2026-03-01T00:00:00Z"}
 NEXT_DAY = EVENT | {"scheduled_time": "2026-03-02T00:00:00Z"}
-RATE = Decimal("0.365")  # a thousandth a day
+RATE = Decimal("0.365")  # A thousandth per day.
 BALANCES = {"anna": "-100", "ben": "-0.01", "cleo": "0", "dora": "50", "emil": "-499.51", "finn": "-1234.56"}
 CHARGED = {"anna": "-0.10", "ben": "0", "emil": "-0.50", "finn": "-1.23"}
 DELIVERIES = 20
@@ -35,7 +35,7 @@ _numbers = itertools.count(1)
 
 
 class Bank:
-    """Accounts, their queue and who posts what is in it; functions that charge interest, each its own process."""
+    """Accounts, the transactions queue with the function that posts, and functions that charge interest."""
 
     def __init__(self, aws: Endpoint, dynamodb: Endpoint) -> None:
         self.aws, self.dynamodb = aws, dynamodb
@@ -48,7 +48,7 @@ class Bank:
         return create_locks_table(self.dynamodb, f"interest-{next(_numbers)}")
 
     def function(self, locks_table: str | None = None) -> ModuleType:
-        """Loaded anew, as in a process of its own; on the clock unless it has a table of locks to itself."""
+        """The function in a new process. It uses the test's clock unless it has a locks table of its own."""
         function = charge_overdraft_interest(
             self.aws,
             self.tables,
@@ -77,7 +77,7 @@ class Bank:
         Queue([record(body) for body in bodies]).deliver_until_quiet(self.poster)
 
     def queued(self) -> list[str]:
-        """The bodies on the transactions queue, taken from it."""
+        """Takes all bodies from the transactions queue."""
         return [message.body for message in take_dead_letters(self.aws, self.poster.worker.queue.url)]
 
     def forget_the_lock(self) -> None:
@@ -85,7 +85,7 @@ class Bank:
         self.dynamodb.client("dynamodb").delete_item(TableName=self.locks_table, Key=key)
 
     def books(self) -> Books:
-        """With all that always holds."""
+        """The books, after the invariants are checked."""
         books = read_books(self.dynamodb, self.tables)
         assert not violations(books)
         assert not take_dead_letters(self.aws, self.poster.worker.queue.dead_letter_url)
@@ -109,7 +109,7 @@ def run(function: ModuleType, event: dict[str, Any] = EVENT, timeout_seconds: fl
 
 
 def charges(books: Books, day: str = "2026-03-01") -> dict[str, Decimal]:
-    """What each account was charged for the day; one that was charged twice is an error."""
+    """The amount that each account was charged for the day. Fails if an account was charged twice."""
     found = [entry for entry in books.entries if entry.transaction_id.startswith(f"overdraft-interest-{day}")]
     assert max(Counter(entry.account_id for entry in found).values(), default=1) == 1
     return {entry.account_id: entry.outcome.amount for entry in found}
@@ -161,7 +161,7 @@ def test_delivered_twenty_times_at_once_it_charges_once(opened: Bank) -> None:
         worker.job.locks.now = time.time
 
     def deliver(worker: ModuleType) -> str:
-        for _ in range(200):  # Lambda calls again for what failed
+        for _ in range(200):  # Lambda retries a failed invocation.
             try:
                 return run(worker)
             except LockTaken:
@@ -205,7 +205,7 @@ def test_a_second_run_without_the_lock_changes_nothing_though_balances_moved(ope
     before = opened.books()
     opened.forget_the_lock()
     opened.clock.seconds += 100
-    assert run(function, EVENT | {"scheduled_time": "2026-03-01T05:00:00Z"}) == "Done"  # of the same day
+    assert run(function, EVENT | {"scheduled_time": "2026-03-01T05:00:00Z"}) == "Done"  # The same day.
     bodies = [body for body in opened.queued() if json.loads(body)["account_id"] in CHARGED]
     opened.post(bodies)
     assert opened.books() == before
@@ -214,7 +214,7 @@ def test_a_second_run_without_the_lock_changes_nothing_though_balances_moved(ope
 
 
 def test_what_is_charged_is_decided_when_it_is_posted(opened: Bank) -> None:
-    """And the message that was sent before the balance moved is the one that is sent after it."""
+    """The message is the same before and after the balance moves."""
     function = opened.function()
     run(function)
     sent_before = opened.queued()
@@ -262,7 +262,7 @@ def test_more_accounts_than_an_invocation_has_time_for_are_charged_by_the_next(
         function = bank.function()
         monkeypatch.setattr(function, "ACCOUNTS_PER_STEP", 3)
         bank.clock.seconds += 0.001
-        outcomes.append(run(function, waiting.pop(), RESERVED_SECONDS))  # time for a step
+        outcomes.append(run(function, waiting.pop(), RESERVED_SECONDS))  # Time for one step.
         sent.append(bank.queued())
     assert outcomes == ["Continued"] * 3 + ["Done"]
     assert list(map(len, sent)) == [3, 3, 3, 2]

@@ -1,4 +1,4 @@
-"""A scheduled job on both engines: each time done once, in as many invocations as it takes, wherever one dies."""
+"""A scheduled job on both engines: each window is done once, in any number of invocations, wherever one dies."""
 
 import itertools
 import json
@@ -27,11 +27,11 @@ EVENT = {"job": "count", "scheduled_time": "2026-03-01T02:00:00Z"}
 WINDOW = "2026-03-01T02:00:00+00:00"
 STEPS = 3
 NO_TIME = RESERVED_SECONDS
-"""Of a timeout this leaves none, so an invocation does a single step."""
+"""A timeout that leaves no time for a second step."""
 
 
 class Counting:
-    """A job of three steps. `worked` has the time and the number of each; `before_step` is called in it."""
+    """A job of three steps. `worked` records each step's time and number. `before_step` is called in each step."""
 
     def __init__(self, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
         self.client = dynamodb.client("dynamodb")
@@ -43,8 +43,8 @@ class Counting:
         self.before_step: Any = lambda number: None
         monkeypatch.setattr(jobs, "_invoke_again", lambda event, context: self.called_again.append(event))
 
-    def work(self, scheduled_time: datetime, place: dict[str, Any] | None) -> Iterator[Step]:
-        for number in range(int(place["done"]) + 1 if place else 1, STEPS + 1):
+    def work(self, scheduled_time: datetime, checkpoint: dict[str, Any] | None) -> Iterator[Step]:
+        for number in range(int(checkpoint["done"]) + 1 if checkpoint else 1, STEPS + 1):
             self.before_step(number)
             self.worked.append((scheduled_time, number))
             yield Step({"done": number}, [Put(self.effect(number), {})], last=number == STEPS)
@@ -149,7 +149,7 @@ def test_on_a_local_aws_it_is_today_so_the_job_runs_once_a_day(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     days = {datetime.now(UTC).date()}
     outcomes = [counting.run(scheduled_time=UNRESOLVED)["outcome"] for _ in range(2)]
-    days.add(datetime.now(UTC).date())  # another one at midnight
+    days.add(datetime.now(UTC).date())  # At midnight there are two.
     [*_, scheduled_time] = {scheduled_time for scheduled_time, _ in counting.worked}
     assert scheduled_time in {datetime(day.year, day.month, day.day, tzinfo=UTC) for day in days}
     assert outcomes == ["Done", "DoneBefore"] or len(days) == 2
@@ -173,7 +173,9 @@ def test_the_holder_that_others_see_says_for_which_time_and_request(counting: Co
     assert seen[0].startswith(f"for {WINDOW}, request ")
 
 
-def test_without_time_for_another_step_the_place_is_kept_and_the_function_called_again(counting: Counting) -> None:
+def test_without_time_for_another_step_the_checkpoint_is_saved_and_the_function_called_again(
+    counting: Counting,
+) -> None:
     outcomes = [counting.run(timeout_seconds=NO_TIME)["outcome"]]
     assert (counting.item() or {})["checkpoint"] == {"window": WINDOW, "saved": {"done": 1}}
     while counting.called_again:
@@ -198,7 +200,7 @@ def test_the_function_is_called_again_with_the_same_event_and_not_waited_for(mon
 
 
 @pytest.mark.parametrize("step", range(1, STEPS + 1))
-def test_a_run_that_was_killed_goes_on_from_its_place_once_its_lease_is_over(counting: Counting, step: int) -> None:
+def test_a_killed_run_continues_from_its_checkpoint_once_its_lease_is_over(counting: Counting, step: int) -> None:
     counting.before_step = fail_at(step, Killed())
     counting.locks.acquire = dying(counting.locks.acquire)  # type: ignore[method-assign]
     with pytest.raises(Killed):
@@ -212,7 +214,7 @@ def test_a_run_that_was_killed_goes_on_from_its_place_once_its_lease_is_over(cou
 
 
 def dying(acquire: Any) -> Any:
-    """A process that is killed gives nothing back."""
+    """Acquires locks that are never released, as in a killed process."""
 
     def acquire_for_good(*arguments: Any, **options: Any) -> Any:
         lock = acquire(*arguments, **options)
@@ -233,10 +235,8 @@ def dying(acquire: Any) -> Any:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_of_the_work_passes_through_and_the_lock_is_given_back(
-    counting: Counting, error: BaseException
-) -> None:
-    """Also one that the job itself would raise or answer, where it is about another lock."""
+def test_an_error_of_the_work_passes_through_and_the_lock_is_released(counting: Counting, error: BaseException) -> None:
+    """This includes the errors that a job raises or handles itself, if they are about another lock."""
     counting.before_step = fail_at(2, error)
     with pytest.raises(type(error)) as caught:
         counting.run()
@@ -247,8 +247,8 @@ def test_an_error_of_the_work_passes_through_and_the_lock_is_given_back(
     assert counting.steps == [1, 2, 3]
 
 
-def test_what_a_step_writes_takes_effect_with_its_place_or_not_at_all(counting: Counting) -> None:
-    def refused(scheduled_time: datetime, place: Any) -> Iterator[Step]:
+def test_what_a_step_writes_takes_effect_with_its_checkpoint_or_not_at_all(counting: Counting) -> None:
+    def refused(scheduled_time: datetime, checkpoint: Any) -> Iterator[Step]:
         yield Step({"done": 1}, [Put(counting.effect(1), {}, exists("lock_key"))])
 
     with pytest.raises(Conflict):
@@ -258,7 +258,7 @@ def test_what_a_step_writes_takes_effect_with_its_place_or_not_at_all(counting: 
     assert all(counting.item(f"effect {number}") for number in range(1, STEPS + 1))
 
 
-@pytest.mark.parametrize("step", [1, STEPS], ids=["keeping its place", "completing"])
+@pytest.mark.parametrize("step", [1, STEPS], ids=["saving its checkpoint", "completing"])
 def test_one_who_was_paused_for_too_long_is_refused_with_what_it_wanted_to_write(counting: Counting, step: int) -> None:
     def another_takes_over(number: int) -> None:
         if number == step:
@@ -273,7 +273,7 @@ def test_one_who_was_paused_for_too_long_is_refused_with_what_it_wanted_to_write
 
 
 def test_work_that_does_not_move_on_is_not_called_again_for_ever(counting: Counting) -> None:
-    def standing(scheduled_time: datetime, place: Any) -> Iterator[Step]:
+    def standing(scheduled_time: datetime, checkpoint: Any) -> Iterator[Step]:
         yield Step({"done": 1})
 
     job = counting.job._replace(work=standing)
@@ -284,19 +284,19 @@ def test_work_that_does_not_move_on_is_not_called_again_for_ever(counting: Count
     assert len(counting.called_again) == 1
 
 
-def test_work_without_a_last_step_is_told_so(counting: Counting) -> None:
+def test_work_without_a_last_step_is_an_error(counting: Counting) -> None:
     with pytest.raises(AssertionError, match="count: no step said that it is the last"):
-        counting.job._replace(work=lambda scheduled_time, place: iter(())).run(EVENT, Context())  # type: ignore[arg-type]
+        counting.job._replace(work=lambda scheduled_time, checkpoint: iter(())).run(EVENT, Context())  # type: ignore[arg-type]
     assert counting.run()["outcome"] == "Done"
 
 
-def test_a_place_may_be_changed_in_place(counting: Counting) -> None:
-    def work(scheduled_time: datetime, place: dict[str, Any] | None) -> Iterator[Step]:
-        place = place or {"done": 0}
-        while place["done"] < STEPS:
-            place["done"] += 1
-            counting.before_step(place["done"])
-            yield Step(place, last=place["done"] == STEPS)
+def test_a_checkpoint_may_be_changed_in_place(counting: Counting) -> None:
+    def work(scheduled_time: datetime, checkpoint: dict[str, Any] | None) -> Iterator[Step]:
+        checkpoint = checkpoint or {"done": 0}
+        while checkpoint["done"] < STEPS:
+            checkpoint["done"] += 1
+            counting.before_step(checkpoint["done"])
+            yield Step(checkpoint, last=checkpoint["done"] == STEPS)
 
     counting.job = counting.job._replace(work=work)
     assert counting.run(timeout_seconds=NO_TIME)["outcome"] == "Continued"

@@ -1,4 +1,4 @@
-"""The lock on both engines; what other libraries get wrong, by the number of the report where there is one."""
+"""The lock on both engines. Docstrings name other libraries' errors, with the numbers of their issues."""
 
 import itertools
 import random
@@ -38,7 +38,7 @@ class Table:
         self.clock = Clock()
 
     def locks(self) -> Any:
-        """For another process: its own client, whose calls it counts."""
+        """A `Locks` as in another process, with a client of its own whose calls are counted."""
         client = self.dynamodb.client("dynamodb")
         locks: Any = Locks(client, self.name, now=self.clock)
         locks.calls = []
@@ -82,7 +82,7 @@ def test_each_step_is_one_request(table: Table, mine: Any, theirs: Any) -> None:
     table.clock.seconds += 0.001
     acquire(theirs)
     table.clock.seconds += 100
-    acquire(mine)  # takes over what has lapsed
+    acquire(mine)  # Takes over the lapsed lock.
     assert mine.calls == ["UpdateItem"] * 4
     assert theirs.calls == ["UpdateItem"] * 2
 
@@ -102,20 +102,20 @@ def test_a_lease_that_lapsed_is_seen_by_one_who_starts_fresh(table: Table, mine:
     """amazon-dynamodb-lock-client #34, #44, #93; dynamolock #778; python_dynamodb_lock #366."""
     acquire(mine, lease_seconds=60)
     table.clock.seconds += 60.9
-    with pytest.raises(LockTaken):  # by less than the clocks may be apart
+    with pytest.raises(LockTaken):  # The lease has lapsed by less than the clock skew.
         acquire(table.locks())
     table.clock.seconds += 0.2
     acquire(table.locks())
 
 
 def test_tokens_only_grow(table: Table, mine: Any, theirs: Any) -> None:
-    """Across release, expiry, deletion, TTL, and a clock that is behind; amazon-dynamodb-lock-client #1."""
+    """After release, expiry, deletion and TTL, and with a slow clock; amazon-dynamodb-lock-client #1."""
     tokens = [acquire(mine).token]
-    table.clock.seconds += 100  # expired
+    table.clock.seconds += 100  # The lease has expired.
     lock = acquire(theirs)
     tokens.append(lock.token)
     lock.release()
-    tokens.append(acquire(mine).token)  # at the same instant
+    tokens.append(acquire(mine).token)  # At the same instant.
     table.clock.seconds += 100
     table.delete()
     lock = acquire(theirs)
@@ -142,7 +142,7 @@ def test_a_late_holder_does_not_release_its_successors_lock(table: Table, mine: 
 
 
 def test_a_second_release_is_harmless_and_the_lock_can_be_had_again(table: Table, mine: Any, theirs: Any) -> None:
-    """dynamodblock: a reused object does nothing at its second release, and so keeps the lock in a warm Lambda."""
+    """dynamodblock: a reused object's second release does nothing, so that a warm Lambda never releases the lock."""
     for _ in range(3):
         table.clock.seconds += 0.001
         lock = acquire(mine)
@@ -168,7 +168,7 @@ def fail_while_holding(locks: Any, error: BaseException, before: Callable[[], ob
 def test_an_error_in_the_block_passes_through_untouched(
     table: Table, mine: Any, error: BaseException, lost: bool
 ) -> None:
-    """python-dynamodb-lock #426 swallows exceptions; the seed's code its own conditional failure."""
+    """python-dynamodb-lock #426 swallows exceptions. The seed's code swallows its own conditional failure."""
     with pytest.raises(type(error)) as caught:
         fail_while_holding(mine, error, table.delete if lost else list)
     assert caught.value is error
@@ -264,7 +264,7 @@ def before_the_next_request(locks: Any, do: Callable[[], object]) -> None:
 
 
 def test_a_refresh_that_comes_late_does_not_make_the_lease_shorter(table: Table, mine: Any, theirs: Any) -> None:
-    """A try that the SDK gave up on, or another thread's: sent before a longer one, and there after it."""
+    """A shorter refresh that is sent before a longer one, and arrives after it: a lost attempt or another thread's."""
     lock = acquire(mine, lease_seconds=1)
     before_the_next_request(mine, lambda: lock.refresh(60))
     lock.refresh(10)
@@ -275,7 +275,7 @@ def test_a_refresh_that_comes_late_does_not_make_the_lease_shorter(table: Table,
 
 
 @pytest.mark.parametrize("step", ["release", "complete"])
-def test_two_threads_that_give_it_back_at_once_are_harmless(table: Table, mine: Any, step: str) -> None:
+def test_two_threads_that_release_at_once_are_harmless(table: Table, mine: Any, step: str) -> None:
     lock = acquire(mine, window="2026-02-28")
     before_the_next_request(mine, getattr(lock, step))
     getattr(lock, step)()
@@ -283,7 +283,7 @@ def test_two_threads_that_give_it_back_at_once_are_harmless(table: Table, mine: 
     assert ("windows_done" in table.record()) == (step == "complete")
 
 
-def test_after_the_lock_was_given_back_nothing_is_written_for_it(table: Table, mine: Any) -> None:
+def test_after_the_release_nothing_is_written_for_the_lock(table: Table, mine: Any) -> None:
     lock = acquire(mine, window="2026-02-28")
     lock.release()
     report = key(table.name, lock_key="report")
@@ -318,7 +318,7 @@ def test_one_who_waits_in_vain_ends_at_the_deadline_and_learns_who_had_it(dynamo
 
 
 class Passing(Deadline):
-    """Passes just when nobody looks."""
+    """A deadline that passes between two looks at it."""
 
     seconds: Iterator[float]
 
@@ -361,7 +361,9 @@ def test_a_window_is_done_once_and_a_failed_one_is_given_back(table: Table, mine
 def test_a_window_that_is_done_stays_done_as_time_goes_on(table: Table, mine: Any, theirs: Any) -> None:
     effects: list[str] = []
     run(mine, "2026-02-28", effects)
-    table.clock.seconds += 1000  # a token of now is greater than the one there: nothing but the window is in the way
+    table.clock.seconds += (
+        1000  # A new token is greater than the record's, so that only the window prevents a new holder.
+    )
     with pytest.raises(WindowDone):
         run(theirs, "2026-02-28", effects)
     assert effects == ["2026-02-28"]
@@ -382,7 +384,7 @@ def test_what_is_earlier_than_all_windows_remembered_counts_as_done(
 ) -> None:
     monkeypatch.setattr(locks, "REMEMBERED_WINDOWS", 3)
     effects: list[str] = []
-    for day in (5, 1, 4, 3, 9):  # 1 and then 3 are forgotten
+    for day in (5, 1, 4, 3, 9):  # 1 and then 3 are forgotten.
         table.clock.seconds += 1
         run(mine, f"2026-02-0{day}", effects)
     assert table.record()["windows_done"] == ["2026-02-04", "2026-02-05", "2026-02-09"]
@@ -425,11 +427,11 @@ def test_an_empty_window_is_refused(mine: Any) -> None:
 # --- a checkpoint ------------------------------------------------------------------------------------------
 
 
-def test_who_goes_on_in_a_window_learns_how_far_the_one_before_had_come(table: Table, mine: Any, theirs: Any) -> None:
+def test_the_next_holder_of_a_window_gets_its_checkpoint(table: Table, mine: Any, theirs: Any) -> None:
     lock = acquire(mine, window="2026-02-28")
     assert lock.checkpoint is None
     lock.save_checkpoint({"after": "acc-7", "seen": 7})
-    table.clock.seconds += 100  # killed
+    table.clock.seconds += 100  # The holder was killed.
     lock = acquire(theirs, window="2026-02-28")
     assert lock.checkpoint == {"after": "acc-7", "seen": 7}
     lock.save_checkpoint({"after": "acc-9", "seen": 9})
@@ -481,7 +483,7 @@ def test_what_is_written_with_a_step_takes_effect_with_it_or_not_at_all(
 
     lock = acquire(mine, window="2026-02-28")
     report = key(table.name, lock_key="report")
-    with pytest.raises(Conflict) as caught:  # its own condition, not the lock
+    with pytest.raises(Conflict) as caught:  # Its own condition failed, not the lock's.
         take(lock, Put(report, {}, exists("lock_key")))
     assert caught.value.key == report
     assert table.record().keys().isdisjoint({"checkpoint", "windows_done"})
@@ -500,7 +502,7 @@ def test_what_is_written_with_a_step_takes_effect_with_it_or_not_at_all(
 @pytest.mark.parametrize("fault", [Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR])
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_fault_never_makes_one_lose_to_oneself(table: Table, mine: Any, fault: Fault, at: int) -> None:
-    """Four Python libraries report failure while they own the row."""
+    """Four Python libraries report a failure although they hold the lock."""
     with Faults(fault, at).on(mine.client) as faults:
         lock = acquire(mine)
         lock.refresh(90)
@@ -535,7 +537,7 @@ def test_a_step_that_was_lost_and_followed_by_another_holder_is_a_loss(
 
 
 @pytest.mark.parametrize("step", ["release", "complete", "complete with writes"])
-def test_giving_back_again_after_every_response_was_lost_is_harmless(table: Table, mine: Any, step: str) -> None:
+def test_a_second_release_after_every_response_was_lost_is_harmless(table: Table, mine: Any, step: str) -> None:
     lock = acquire(mine, window="2026-02-28")
     report = key(table.name, lock_key="report")
     writes = [Put(report, {}, absent("lock_key"))] if step == "complete with writes" else []
@@ -575,9 +577,9 @@ CONTENDERS, SKEW_SECONDS = 32, 0.05
 
 
 class Contest:
-    """Each holder writes down when it surely had the lock: from its acquisition to its release or its lease's end.
+    """Contenders who record when they certainly held the lock: from the acquisition to the release or the lease's end.
 
-    One that learns of its acquisition when its lease is over, on a busy machine, never had it for sure.
+    On a busy machine a contender may learn of its acquisition after its lease: then it never held the lock for certain.
     """
 
     def __init__(self, table: Table, rounds: int) -> None:
@@ -620,14 +622,14 @@ class Contest:
                 self.refused += 1
 
     def write_late(self, client: Any, effect: Any, lock: Lock) -> None:
-        """Puts its token where a greater one must never be followed by a smaller."""
+        """Writes the token to an item in which tokens must never shrink."""
         put = Put(effect, {"token": lock.token}, ~more_than("token", lock.token))
         try:
             write_together(client, [lock.condition_check(), put])
         except Conflict as conflict:
             with self.guard:
                 self.refused += 1
-                self.late |= conflict.key == effect  # it has the lock, and a successor has written
+                self.late |= conflict.key == effect  # The lock is held, but a successor has written.
 
 
 def test_of_many_contenders_with_clocks_apart_never_two_hold_it(dynamodb: Endpoint, every_case: bool) -> None:

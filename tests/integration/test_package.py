@@ -1,4 +1,4 @@
-"""The library alone, as another project installs it: by its path, without the application, without Powertools."""
+"""The library alone, as another project installs it: by its path, without the application and without Powertools."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The way of a posted transaction through the code: short, and as docs/extending.md has it."""
+"""A posted transaction's path through the code is short, and as docs/extending.md describes it."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ VALUES = {
     "ledger": ("core/accounts", "core/decisions", "core/decoding", "core/journal", "core/money", "tables"),
     "workers": ("invocation", "queue_messages"),
 }
-"""Modules of values: a step uses them, and they lead nowhere."""
+"""Modules of values, which call no other modules."""
 CONSTRUCTORS = ("__init__", "__post_init__", "<module>")
 
 
@@ -38,9 +38,9 @@ def test_a_posted_transaction_goes_through_a_dozen_files_and_as_the_docs_say(min
 
 
 def entered_files(run: Callable[[], object]) -> dict[str, set[str]]:
-    """The files of the product in the order in which they are entered, each with the functions that another file calls.
+    """The product's files in the order in which they are entered, each with the functions that other files call.
 
-    A call by way of another library, or of a thread, counts as one of the file that asked for it.
+    A call through another library or a thread counts as a call of the file that caused it.
     """
     entered: dict[str, set[str]] = defaultdict(set)
 
@@ -52,7 +52,7 @@ def entered_files(run: Callable[[], object]) -> dict[str, set[str]]:
         while asker is not None and _file(asker) is None:
             asker = asker.f_back
         if (asker is None and entered) or (asker is not None and _file(asker) == file):
-            return  # a thread's first function, or the same file
+            return  # A thread's first function, or a call in the same file.
         entered[file].add(frame.f_code.co_qualname)
 
     threading.setprofile(on_event)
@@ -66,7 +66,7 @@ def entered_files(run: Callable[[], object]) -> dict[str, set[str]]:
 
 
 def _file(frame: FrameType) -> str | None:
-    """The product's file, as the docs name it; None for another's."""
+    """The path of a product file, as in the docs. None for other files."""
     path = Path(frame.f_code.co_filename)
     if path.is_relative_to(PROJECT / "functions"):
         return str(path.relative_to(PROJECT))

@@ -1,4 +1,4 @@
-"""The handler against DynamoDB: what one worker sees, on both engines."""
+"""The transactions handler with one worker, on both engines."""
 
 import itertools
 import json
@@ -58,7 +58,7 @@ def test_hundreds_of_accounts_are_read_a_hundred_at_a_time(
     assert len(read_books(dynamodb, tables).accounts) == 250
 
 
-def test_a_day_is_told_exactly_each_transaction_in_a_line_without_payload_and_all_in_the_metrics(
+def test_a_day_is_logged_exactly_each_transaction_in_a_line_without_payload_and_all_in_the_metrics(
     function: ModuleType,
     ministack: Endpoint,
     dynamodb: Endpoint,
@@ -74,8 +74,8 @@ def test_a_day_is_told_exactly_each_transaction_in_a_line_without_payload_and_al
     books, letters = read_books(dynamodb, tables), take_dead_letters(ministack, function.worker.queue.dead_letter_url)
     lines = [vars(line) for line in caplog.records if hasattr(line, "message_id")]
     new = [line for line in lines if line["message"] in {"posted", "rejected"}]
-    told = [(account_id, line["transaction_id"]) for line in new for account_id in line["account_ids"]]
-    assert Counter(told) == Counter((entry.account_id, entry.transaction_id) for entry in books.entries)
+    logged = [(account_id, line["transaction_id"]) for line in new for account_id in line["account_ids"]]
+    assert Counter(logged) == Counter((entry.account_id, entry.transaction_id) for entry in books.entries)
     assert {line["message_id"] for line in lines} == {one["messageId"] for one in records}
     assert not any("Card" in str(line) or "green" in str(line) for line in lines)
     totals = metric_totals(json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line)
@@ -165,7 +165,7 @@ def test_exact_decimals_survive_the_way_through_dynamodb(
 
 
 def test_the_largest_numbers_are_read_again(function: ModuleType, dynamodb: Endpoint, tables: Tables) -> None:
-    """1E+38 has 39 digits as DynamoDB spells it, and boto3 alone refuses to read it."""
+    """DynamoDB spells 1E+38 with 39 digits, which boto3 alone refuses to read."""
     bob = OPEN | {"account_id": "bob", "overdraft_limit": "-1E+38"}
     assert not invoke(function, [record(OPEN), record(bob), record(payment(1, "1E+38"))])
     assert not invoke(
@@ -180,7 +180,7 @@ def test_one_accounts_trouble_does_not_hold_up_another(
     function: ModuleType, dynamodb: Endpoint, tables: Tables
 ) -> None:
     assert not invoke(function, [record(OPEN), record(OPEN | {"account_id": "bob"})])
-    # An account that no rule can read: its status is none.
+    # An account that can't be read, because its status is invalid.
     dynamodb.client("dynamodb").update_item(
         TableName=tables.accounts,
         Key={"account_id": {"S": "alice"}},
@@ -190,7 +190,7 @@ def test_one_accounts_trouble_does_not_hold_up_another(
     )
     good, bad = record(payment(1, account="bob")), record(payment(1))
     assert invoke(function, [bad, good]) == {bad["messageId"]}
-    # Nor where a transfer joins them.
+    # The same holds if a transfer joins the accounts.
     transfer = {
         "type": "transfer",
         "transaction_id": "tr",

@@ -1,4 +1,4 @@
-"""The profiles' handler against DynamoDB: what one worker sees, on both engines."""
+"""The profiles handler with one worker, on both engines."""
 
 import itertools
 import json
@@ -31,7 +31,7 @@ def function(ministack: Endpoint, dynamodb: Endpoint, table: str) -> ModuleType:
 
 @pytest.fixture
 def requests(function: ModuleType) -> list[str]:
-    """What was asked of DynamoDB."""
+    """Records the operations of the function's DynamoDB client."""
     calls: list[str] = []
     function.writer.client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
     return calls
@@ -42,7 +42,7 @@ def at(seconds: float) -> str:
 
 
 def update(entries: dict[str, Any] | None = None, seconds: float = 0, **fields: Any) -> dict[str, Any]:
-    """Of alice's preferences, unless it says otherwise."""
+    """An update of alice's preferences, unless `fields` changes it."""
     body = {"account_id": "alice", "path": ["preferences"], "entries": entries or {}, "as_of": at(seconds)}
     return {name: value for name, value in (body | fields).items() if value is not None}
 
@@ -52,7 +52,7 @@ def items(dynamodb: Endpoint, table: str) -> dict[str, Any]:
 
 
 def profile(dynamodb: Endpoint, table: str, account_id: str = "alice") -> dict[str, Any]:
-    """Its maps, without the clocks and the library's marks."""
+    """A profile's maps, without the clocks and the library's other attributes."""
     item = items(dynamodb, table)[account_id]
     marks = {"account_id", "cw:write_id", "cw:item_bytes"}
     return {name: value for name, value in item.items() if name not in marks and not name.startswith("cw:as_of [")}
@@ -70,8 +70,8 @@ def test_a_hundred_messages_for_a_profile_are_one_request_once_its_shape_is_know
         return len(requests)
 
     names = ["alice", "bob", "carol", "dave"]
-    assert [requests_of(name, 1) for name in names] == [2, 1, 1, 1], "where the map is known to be missing"
-    assert [requests_of(name, 2) for name in names] == [2, 2, 1, 1], "where it is known to be there"
+    assert [requests_of(name, 1) for name in names] == [2, 1, 1, 1], "if the map is known to be missing"
+    assert [requests_of(name, 2) for name in names] == [2, 2, 1, 1], "if the map is known to exist"
     assert all(profile(dynamodb, table, name)["preferences"]["entry 99"] == 99 for name in names)
 
 
@@ -80,7 +80,7 @@ def test_each_profile_of_a_batch_is_upserted_by_itself(
 ) -> None:
     messages = [update({f"e{n}": n}, account_id=f"acc-{n % 40}", path=[f"map-{n % 40}"]) for n in range(120)]
     assert not invoke(function, map(record, messages))
-    assert requests == ["UpdateItem"] * 80  # each finds its map missing, which nobody knew
+    assert requests == ["UpdateItem"] * 80  # Each upsert finds its map missing, which wasn't known before.
     assert profile(dynamodb, table, "acc-7") == {"map-7": {"e7": 7, "e47": 47, "e87": 87}}
 
 
@@ -127,7 +127,7 @@ def test_a_redelivered_batch_changes_nothing(
     requests.clear()
     assert not invoke(function, map(again, records))
     assert items(dynamodb, table) == before
-    assert requests == ["UpdateItem"] * 6  # each refused
+    assert requests == ["UpdateItem"] * 6  # Each is refused.
 
 
 def test_what_does_not_fit_is_dead_lettered_and_the_rest_of_its_profile_is_upserted(
@@ -235,7 +235,7 @@ def test_a_name_of_control_characters_does_not_keep_a_reason_from_the_dead_lette
 
 
 def plant_unreadable(dynamodb: Endpoint, table: str, account_id: str) -> None:
-    """A profile that no upsert can read: its clocks are none."""
+    """Plants a profile that no upsert can read, because its clocks are invalid."""
     item = {"account_id": account_id, "preferences": {}, 'cw:as_of ["preferences"]': "nonsense"}
     dynamodb.client("dynamodb").put_item(TableName=table, Item=to_dynamodb(item))
 
@@ -248,7 +248,7 @@ def test_one_profiles_trouble_does_not_hold_up_another(function: ModuleType, dyn
     assert profile(dynamodb, table, "bob") == {"preferences": {"theme": "dark"}}
 
 
-def test_what_fails_to_the_last_delivery_is_given_up_with_the_reason(
+def test_a_message_whose_retries_are_exhausted_is_dead_lettered_with_the_reason(
     function: ModuleType, ministack: Endpoint, dynamodb: Endpoint, table: str
 ) -> None:
     plant_unreadable(dynamodb, table, "alice")

@@ -1,4 +1,4 @@
-"""The examples in the library's README are run as they stand there."""
+"""Runs the examples of the library's README, unchanged."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The nightly reconciliation on both engines: what it finds, what it doesn't, and that it reports once."""
+"""The nightly reconciliation on both engines: it finds each planted error and no other, and reports once."""
 
 import itertools
 import threading
@@ -48,19 +48,19 @@ BOOKS = [
     *(opening(name) for name in ("alice", "bob", "carol", "dave")),
     payment("t-1", "alice", 100),
     payment("t-2", "alice", "-250.50"),
-    payment("t-3", "alice", -100),  # rejected
+    payment("t-3", "alice", -100),  # Rejected.
     {"type": "set_overdraft_limit", "transaction_id": "t-4", "account_id": "alice", "overdraft_limit": -300},
     payment("t-5", "alice", -100),
     payment("t-6", "bob", 500),
     transfer("t-7", "bob", "carol", 120),
-    transfer("t-8", "carol", "bob", 1000),  # rejected: carol's limit
+    transfer("t-8", "carol", "bob", 1000),  # Rejected: carol's limit.
     transfer("t-9", "carol", "bob", 120),
     {"type": "close_account", "transaction_id": "t-10", "account_id": "carol"},
-    transfer("t-11", "bob", "carol", 1),  # rejected: closed
+    transfer("t-11", "bob", "carol", 1),  # Rejected: closed.
     payment("t-12", "bob", 1),
     payment("t-13", "dave", "1E+37"),
     payment("t-14", "dave", "0.5"),
-    payment("t-15", "dave", "1E-30"),  # rejected: it would need 68 digits
+    payment("t-15", "dave", "1E-30"),  # Rejected: the balance would need 68 digits.
 ]
 
 
@@ -77,13 +77,13 @@ class Bank:
         Queue([record(message) for message in messages]).deliver_until_quiet(self.teller)
 
     def job(self) -> ModuleType:
-        """In a new process; its clock shows `hours_on` hours more than ours."""
+        """The function in a new process, whose clock is `hours_on` hours ahead."""
         function = reconcile_accounts(self.dynamodb, self.tables, self.locks_table)
         function.job.locks.now = lambda: time.time() + 3600 * self.hours_on
         return function
 
     def run(self, night: int = 0) -> dict[str, Any]:
-        """A night's report."""
+        """Runs a night's reconciliation and returns its report."""
         assert self.job().lambda_handler(event(night), Context())["outcome"] == "Done"
         return self.report(night)
 
@@ -221,7 +221,7 @@ def reject_both(bank: Bank, transaction_id: str, reason: str) -> None:
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_it_finds_what_is_planted(bank: Bank, planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciler, "PAUSES_SECONDS", (0, 0, 0))  # nothing is going on that would be over later
+    monkeypatch.setattr(reconciler, "PAUSES_SECONDS", (0, 0, 0))  # No commit is in progress, so no pause is needed.
     plant, expected = PLANTED[planted]
     plant(bank)
     report = bank.run()
@@ -280,7 +280,7 @@ def test_what_is_mended_when_it_looks_again_was_a_commit_in_progress(
 
 
 def test_it_reads_what_is_there_now(bank: Bank) -> None:
-    """The engines know no other reads: DynamoDB's eventually consistent ones would find gaps in sound books."""
+    """Asserts consistent reads. The engines have no others, but DynamoDB's others would find gaps in sound books."""
     function, consistent = bank.job(), dict[str, bool]()
 
     def note(params: dict[str, Any], model: Any, **_: Any) -> None:
@@ -290,7 +290,7 @@ def test_it_reads_what_is_there_now(bank: Bank) -> None:
             consistent[model.name] = all(table.get("ConsistentRead") for table in params["RequestItems"].values())
 
     function.client.meta.events.register("before-parameter-build.dynamodb", note)
-    bank.delete_entry("alice", "t-5")  # it looks again
+    bank.delete_entry("alice", "t-5")  # The reconciliation reads again.
     assert function.lambda_handler(event(0), Context())["outcome"] == "Done"
     assert consistent == dict.fromkeys(["Scan", "Query", "GetItem", "BatchGetItem"], True)
 

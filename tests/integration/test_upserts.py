@@ -1,4 +1,4 @@
-"""Map-attribute upserts on both engines: nothing is lost, whatever is missing and whoever else writes."""
+"""Map-entry upserts on both engines: nothing is lost, even if maps are missing and others write concurrently."""
 
 import itertools
 import random
@@ -37,7 +37,7 @@ def at(seconds: float) -> datetime:
 
 
 class Profiles:
-    """A table of them, and a client that counts."""
+    """A table of profiles, and a client whose requests are counted."""
 
     def __init__(self, dynamodb: Endpoint) -> None:
         self.client = dynamodb.client("dynamodb", max_pool_connections=32)
@@ -58,7 +58,7 @@ class Profiles:
         return upsert(self.client, self.key(name), entries, **options)
 
     def requests(self, *entries: MapEntry, name: object = "alice", **options: Any) -> int:
-        """How many this upsert took."""
+        """The number of requests of this upsert."""
         before = len(self.calls)
         self.upsert(*entries, name=name, **options)
         return len(self.calls) - before
@@ -71,7 +71,7 @@ class Profiles:
         return from_dynamodb(found.get("Item", {}))
 
     def maps(self, name: object = "alice") -> Item:
-        """The item without its key, the clocks and the library's marks."""
+        """The item without its key, its clocks and the library's other attributes."""
         return {
             attribute: value
             for attribute, value in self.stored(name).items()
@@ -102,7 +102,7 @@ def test_whatever_is_missing_is_made(
     profiles: Profiles, strategy: Strategy, depth: int, as_of: datetime | None
 ) -> None:
     path = tuple("abcdefg"[:depth])
-    for there in range(-1, depth + 1):  # no item; an item without the attribute; with ever more of the maps
+    for there in range(-1, depth + 1):  # No item; an item without the attribute; then with one map more each time.
         name = f"{strategy}-{there}"
         expected: Any = {"other": 1} if there >= 0 else {}
         inside = expected
@@ -157,7 +157,7 @@ def test_more_than_an_expression_has_room_for_are_several_requests(profiles: Pro
     wide = [MapEntry(("preferences", f"e-{number}"), number, at(1)) for number in range(250)]
     deep = [MapEntry((*"abcdefghij", f"e-{number}"), number, at(1)) for number in range(100)]
     many = [MapEntry((f"map-{number}", "inner", "e"), number, at(1)) for number in range(50)]
-    for _ in range(2):  # where the maps are missing, and where they are there
+    for _ in range(2):  # First with missing maps, then with existing ones.
         for strategy in (Strategy.ENTRY_FIRST, Strategy.ATTRIBUTE_FIRST):
             profiles.upsert(*wide, *deep, *many, strategy=strategy)
     found = profiles.maps()
@@ -222,7 +222,7 @@ def test_of_equal_clocks_one_wins_on_every_replay(profiles: Profiles) -> None:
             profiles.upsert(write, name=number)
         found.append(profiles.maps(number))
     assert all(maps == found[0] for maps in found)
-    assert "theme" in found[0]["preferences"]  # a value before a removal
+    assert "theme" in found[0]["preferences"]  # The value beats the removal.
 
 
 def test_a_removal_is_remembered(profiles: Profiles) -> None:
@@ -292,7 +292,7 @@ def test_sixteen_writers_lose_nothing_and_every_entry_is_the_latest(profiles: Pr
     assert profiles.maps() == {"devices": {"seen": {f"d-{number}": {"version": 2} for number in names}}}
 
 
-# --- what can't be ---------------------------------------------------------------------------------------
+# --- invalid upserts -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -310,7 +310,7 @@ def test_a_parent_that_is_no_map_is_named(profiles: Profiles, strategy: Strategy
     assert profiles.maps() == {"a": {"b": there}}
 
 
-def test_an_entry_is_no_place_for_entries_and_a_map_of_entries_is_no_entry(profiles: Profiles) -> None:
+def test_an_entry_holds_no_entries_and_a_map_of_entries_is_no_entry(profiles: Profiles) -> None:
     profiles.upsert(MapEntry(("a", "b"), {"c": 1}, at(1)), MapEntry(("a", "m", "x"), 1, at(1)))
     with pytest.raises(NotAMap, match=r"a.b is an entry, expected a map"):
         profiles.upsert(MapEntry(("a", "b", "c"), 2, at(9)))
@@ -357,7 +357,7 @@ def test_an_item_that_would_be_too_large_is_refused_before_dynamodb_does_it(prof
 
     for number in range(7):
         profiles.upsert(chunk(number))
-    for seconds in range(2, 9):  # written over and over: what counts is what is there
+    for seconds in range(2, 9):  # Rewritten entries count once.
         profiles.upsert(chunk(0, seconds))
     refused: list[str] = []
     profiles.client.meta.events.register(
@@ -419,7 +419,7 @@ def test_a_fault_changes_nothing(profiles: Profiles, fault: Fault, strategy: Str
 
 
 def test_no_request_ever_ends_in_an_invalid_path(profiles: Profiles) -> None:
-    """Other programs replace and remove what is there, all the while."""
+    """Meanwhile other programs replace and remove maps."""
     choose = random.Random(7)
     codes: set[str] = set()
     profiles.client.meta.events.register(

@@ -1,4 +1,4 @@
-"""Versioned items on both engines: each claim of the README's comparison has its test here."""
+"""Versioned items on both engines, with a test for each claim in the README's comparison."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ _numbers = itertools.count(1)
 
 
 class Orders(VersionedTable):
-    """The table under test, with a look behind its back."""
+    """The table under test, with direct access to its items."""
 
     def __init__(self, dynamodb: Endpoint, table: str, **settings: Any) -> None:
         self.client = dynamodb.client("dynamodb")
@@ -46,7 +46,7 @@ class Orders(VersionedTable):
         self.client.meta.events.register("before-call", lambda model, **_: self.calls.append(model.name))
 
     def stored(self, order: int = 1) -> Item | None:
-        """The item as DynamoDB has it, without the write's own mark."""
+        """The item in DynamoDB, without the library's `cw:write_id`."""
         response = self.client.get_item(TableName=self.table, Key=to_dynamodb(ids(order)), ConsistentRead=True)
         if "Item" not in response:
             return None
@@ -54,7 +54,7 @@ class Orders(VersionedTable):
         return {name: value for name, value in item.items() if name not in {"cw:write_id", "cw:version_id"}}
 
     def plant(self, item: Item) -> None:
-        """Behind the library's back, as another program would."""
+        """Writes an item directly, as another program would."""
         self.client.put_item(TableName=self.table, Item=to_dynamodb(item))
 
 
@@ -138,7 +138,7 @@ def test_a_later_save_asserts_its_version(orders: Orders, others: Orders) -> Non
 def test_a_save_writes_only_what_changed(orders: Orders) -> None:
     lines = {"a": 1, "b": {"pieces": 2}}
     order = orders.save(ids() | {"status": "NEW", "note": "x", "lines": lines, "tags": {"p", "q"}})
-    orders.client.update_item(  # another program, which knows no versions, upserts a map entry
+    orders.client.update_item(  # Another program, which doesn't use versions, upserts a map entry.
         TableName=orders.table,
         Key=to_dynamodb(ids()),
         UpdateExpression="SET #lines.c = :c",
@@ -159,7 +159,7 @@ def test_a_save_writes_only_what_changed(orders: Orders) -> None:
 def test_a_change_inside_a_map_or_a_list_is_a_change(orders: Orders) -> None:
     order = orders.save(ids() | {"lines": {"a": [1, {"pieces": 2}]}, "paid": 1})
     order["lines"]["a"][1]["pieces"] = 5
-    order["paid"] = True  # which Python takes for the same as 1
+    order["paid"] = True  # In Python True equals 1.
     order = orders.save(order)
     order["lines"]["a"].append(6)
     orders.save(order)
@@ -356,7 +356,7 @@ def test_an_unchecked_delete_wins(dynamodb: Endpoint, table: str, by: str) -> No
     others.save(order | {"status": "THEIRS"})
     orders.delete(order, checked=checked)
     assert orders.stored() is None
-    orders.delete(ids(), checked=checked)  # gone already
+    orders.delete(ids(), checked=checked)  # The item is already deleted.
 
 
 def test_a_call_can_ask_for_the_check_that_its_table_skips(dynamodb: Endpoint, table: str) -> None:
@@ -393,7 +393,7 @@ def test_an_item_without_a_version_is_not_brought_back(orders: Orders, others: O
 
 
 def test_an_item_with_a_version_of_another_programs_is_not_brought_back(orders: Orders, others: Orders) -> None:
-    """It has no `cw:version_id`: its version alone says that it is there."""
+    """The item has no `cw:version_id`, so that only its version shows that it exists."""
     orders.plant(ids() | {"status": "OLD", "version": 7})
     mine = loaded(orders)
     others.delete(loaded(others))
@@ -500,7 +500,7 @@ def test_100_items_are_written_together_and_101_refused_before_sending(orders: O
 
 @pytest.fixture
 def losing(orders: Orders) -> Iterator[Faults]:
-    """The first call's response is lost, and the SDK sends it again."""
+    """Loses the response of the first call, so that the SDK sends it again."""
     faults = Faults(Fault.RESPONSE_LOST, at=1)
     with faults.on(orders.client):
         yield faults
@@ -598,7 +598,7 @@ def test_a_change_that_never_arrived_and_was_sent_again_too_late_is_an_ordinary_
 
 
 def test_an_unversioned_write_in_between_hides_nothing(orders: Orders, others: Orders) -> None:
-    """It leaves the version as the lost write made it: that write is known by the id beside the version."""
+    """The unversioned write leaves the version as it is. The lost write is recognized by the version id beside it."""
     orders.save(ids() | {"count": 5})
     note = Update(orders.key("c-1", 1), {"note": "theirs"})
     between_tries(orders.client, lambda: write_together(others.client, [note]))
@@ -670,14 +670,14 @@ def test_at_the_deadline_an_unanswered_write_is_unknown(orders: Orders) -> None:
 
 
 def refused_for_timing(orders: Orders, request: Any, answers: Iterator[str]) -> Any:
-    """The first try takes effect unanswered; each later one meets a transaction."""
+    """The first attempt takes effect without an answer. Each later one conflicts with a transaction."""
     if next(answers, None):
         orders.client._endpoint.http_session.send(request)
         raise ReadTimeoutError(endpoint_url=request.url)
     return _answer(request, 400, {"__type": "com.amazonaws.dynamodb.v20120810#TransactionConflictException"})
 
 
-# --- what can't be meant ---------------------------------------------------------------------------------
+# --- invalid arguments -------------------------------------------------------------------------------
 
 
 def test_a_float_is_refused_with_what_to_use_instead(orders: Orders) -> None:

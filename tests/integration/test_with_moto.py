@@ -1,6 +1,6 @@
-"""The handler on moto, in process and in no time: a pattern for testing your own rules end to end.
+"""The handler on moto, in this process: a fast pattern for end-to-end tests of your own rules.
 
-One account a batch: with several threads or workers moto loses updates.
+Each batch has one account, because moto loses updates with several threads or workers.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import Tables, create_tables
 
-MOTO = Endpoint("")  # none: moto answers for the AWS endpoints
+MOTO = Endpoint("")  # No URL: moto answers for the AWS endpoints.
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def function(moto_tables: Tables) -> ModuleType:
 
 
 def test_the_seeds_two_payments_end_with_one_rejected(function: ModuleType, moto_tables: Tables) -> None:
-    """The example of the second seed: 100 on the account, down to -500 allowed, and 400 and 300 to pay."""
+    """The second seed's example: balance 100, overdraft limit -500, and payments of 400 and 300."""
     Queue(
         [
             record({"type": "open_account", "transaction_id": "0", "account_id": "123", "currency": "EUR"}),

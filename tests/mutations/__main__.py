@@ -1,4 +1,4 @@
-"""`make mutations`: breaks a copy of the product in one way after another, and shows which test finds out."""
+"""`make mutations`: makes one breakage after another in a copy of the product, and shows which test finds each."""
 
 import argparse
 import os
@@ -21,15 +21,15 @@ from tools.local_aws.server import PROJECT
 OPTIONS = (
     *("-x", "-q", "--tb=no", "-p", "no:cacheprovider"),
     "--all",
-    *("-k", "not dynamodb_local"),  # one engine is enough for what is broken in any
-    *("--timeout", "120", "--session-timeout", "300"),  # what is broken may wait for ever
+    *("-k", "not dynamodb_local"),  # One engine is enough.
+    *("--timeout", "120", "--session-timeout", "300"),  # Broken code may wait for ever.
 )
 
 console = Console(highlight=False)
 
 
 class Found(NamedTuple):
-    """The test that fails with the breakage and not without; None where there is none, and then why."""
+    """The test that fails only with the breakage, or None and the reason."""
 
     test: str | None
     why_not: str
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 def main() -> None:
     arguments = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
-    arguments.add_argument("words", nargs="*", help="try only the breakages with all of these words")
+    arguments.add_argument("words", nargs="*", help="only the breakages whose descriptions have all of these words")
     words = arguments.parse_args().words
     chosen = [breakage for breakage in BREAKAGES if all(word in breakage.what for word in words)]
     table = Table("What is broken", Column("Found by", overflow="fold"), "Seconds", title="Breakages of the product")
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def copied(project: Path) -> Path:
-    """The product and its tests, with the environments and the engines of the original."""
+    """A copy of the product and its tests that uses the original's environments and engines."""
     shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns(".*", "__pycache__"))
     for shared in (".venv", ".venv-tools", ".cache"):
         (PROJECT / shared).mkdir(exist_ok=True)
@@ -83,17 +83,17 @@ def try_out(project: Path, breakage: Breakage) -> Found:
     finally:
         path.write_text(whole)
     if test and failure(project, test)[0]:
-        test, why_not = None, f"{test} fails without it, too"
+        test, why_not = None, f"{test} fails without the breakage, too"
     return Found(test, why_not, time.monotonic() - started)
 
 
 def failure(project: Path, tests: str) -> tuple[str | None, str]:
-    """The first test that fails; or None, and why none does."""
+    """The first failing test, or None and the reason."""
     layers = [str(project / "layers" / name) for name in ("conditional_writes", "workers", "ledger")]
     run = subprocess.run(
         [project / ".venv/bin/python", "-m", "pytest", *OPTIONS, tests],
         cwd=project,
-        # Before .venv's own path, which has the layers that aren't broken.
+        # These paths come before .venv's own, which has the unbroken layers.
         env=os.environ | {"PYTHONPATH": os.pathsep.join(layers), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
@@ -102,7 +102,7 @@ def failure(project: Path, tests: str) -> tuple[str | None, str]:
     if run.returncode == 0:
         return None, "every test passed"
     failed = re.search(r"^FAILED (.+?)( - .*)?$", run.stdout, re.MULTILINE)
-    return (failed[1], "") if failed else (None, f"the tests don't run: {run.stdout[-500:]}{run.stderr[-500:]}")
+    return (failed[1], "") if failed else (None, f"the tests didn't run: {run.stdout[-500:]}{run.stderr[-500:]}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Deliberate breakages of the product: for each thing that it mustn't get wrong, a change that gets it wrong."""
+"""Deliberate breakages of the product: for each guarantee, a change that breaks it."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ OF_RECONCILIATION = "tests/faults/test_every_call_of_reconciliation.py"
 
 
 class Breakage(NamedTuple):
-    """`old` is in the file once, and `new` breaks it; one of the `tests`, the fastest first, must find out."""
+    """Replaces `old`, which is in the file once, by `new`. One of `tests`, the fastest first, must fail."""
 
     what: str
     path: str
@@ -54,14 +54,14 @@ BREAKAGES = [
         (EVERY_CALL,),
     ),
     Breakage(
-        "a refused write doesn't ask for the item as it is",
+        "a refused write doesn't ask for the current item",
         f"{LIBRARY}/requests.py",
         'request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"',
         'request["ReturnValuesOnConditionCheckFailure"] = "NONE"',
         ("tests/unit/test_requests.py",),
     ),
     Breakage(
-        "a write that is sent again doesn't know its own work",
+        "a write that is sent again doesn't recognize its own effect",
         f"{LIBRARY}/loop.py",
         "if not answer.refused or answer.has_mark_of(write_id):",
         "if not answer.refused:",
@@ -152,7 +152,7 @@ BREAKAGES = [
         (BATCHES,),
     ),
     Breakage(
-        "after its last delivery a message is left to SQS, which gives no reason",
+        "a message whose retries are exhausted is left to SQS, which gives no reason",
         f"{WORKERS}/batches.py",
         "if message.receive_count >= self.queue.maximum_deliveries:",
         "if message.receive_count > self.queue.maximum_deliveries:",
@@ -187,14 +187,14 @@ BREAKAGES = [
         ("tests/unit/test_redelivery.py", BATCHES),
     ),
     Breakage(
-        "messages of a batch that the queue didn't take are forgotten",
+        "messages that the queue refused are forgotten",
         f"{WORKERS}/sending.py",
         'for entry in response.get("Failed", [])',
         "for entry in []",
         ("tests/unit/test_sending.py",),
     ),
     Breakage(
-        "an earlier write of an entry overwrites a later",
+        "an earlier write of an entry overwrites a later one",
         f"{LIBRARY}/upserts/clocks.py",
         "draft.forbidden.append(at_least((attribute, name), new))\n",
         "pass\n",
@@ -208,7 +208,7 @@ BREAKAGES = [
         (UPSERTS,),
     ),
     Breakage(
-        "a lock that is another's by now is given back, prolonged and kept",
+        "a former holder releases and refreshes a lock that has another holder by now",
         f"{LIBRARY}/locks.py",
         '        mine = equals("owner", self._held.owner)\n',
         '        mine = Condition("attribute_exists({})", ("lock_key",))\n',
@@ -222,14 +222,14 @@ BREAKAGES = [
         (LOCKS,),
     ),
     Breakage(
-        "a lock's tokens begin anew where its record was deleted",
+        "a lock's tokens begin anew if its record was deleted",
         f"{LIBRARY}/locks.py",
         'token = max(int(now * 1_000_000), int((found or {}).get("token", 0)) + 1)',
         'token = int((found or {}).get("token", 0)) + 1',
         (LOCKS,),
     ),
     Breakage(
-        "a lease is over as soon as the own clock says so",
+        "a lease is over without regard to the clock skew",
         f"{LIBRARY}/locks.py",
         "lapsed = _timestamp(now - self.clock_skew_seconds)",
         "lapsed = _timestamp(now)",
@@ -289,7 +289,7 @@ BREAKAGES = [
         ("tests/unit/test_overdraft_interest.py", INTEREST),
     ),
     Breakage(
-        "the reconciliation reports what it saw once, of a commit in progress",
+        "the reconciliation reports a commit in progress as a mismatch",
         f"{LEDGER}/reconciler.py",
         "PAUSES_SECONDS = (0.05, 0.2, 1.0)",
         "PAUSES_SECONDS = ()",

@@ -4,8 +4,8 @@ from tests.mutations.breakages import Breakage
 
 
 def patched(text: str, breakage: Breakage) -> str:
-    """Raises ValueError where the text to be broken isn't there, or not once: the breakage must follow the product."""
+    """Raises ValueError unless the breakage's old text occurs once. If the product changes, its breakages must, too."""
     found = text.count(breakage.old)
     if found != 1:
-        raise ValueError(f"{breakage.what}: {breakage.path} has {found} times, expected once: {breakage.old!r}")
+        raise ValueError(f"{breakage.what}: found {found} times in {breakage.path}, expected once: {breakage.old!r}")
     return text.replace(breakage.old, breakage.new)

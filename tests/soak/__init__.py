@@ -1,1 +1,1 @@
-"""A long run of the deployed stack under faults: many messages, functions killed while they work, and the jobs."""
+"""A soak of the deployed stack: many messages and scheduled jobs, while function processes are killed."""

@@ -1,4 +1,4 @@
-"""`make soak`: the deployed stack under faults, for minutes; a report of how it went. Exits with 1 on any violation."""
+"""`make soak`: runs the deployed stack under faults for minutes, and writes a report. Exits with 1 on a violation."""
 
 import argparse
 import sys
@@ -20,11 +20,13 @@ console = Console(highlight=False)
 
 def main() -> int:
     arguments = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    arguments.add_argument("--messages", type=int, default=20_000, help="transactions; and a fifth as many updates")
-    arguments.add_argument("--minutes", type=float, default=60, help="until when all queues must be empty for good")
-    arguments.add_argument("--seed", type=int, default=1, help="of the messages and of the kills' rhythm")
     arguments.add_argument(
-        "--again", type=float, default=1.0, help="the share of all that is sent once more at the end"
+        "--messages", type=int, default=20_000, help="transactions to send, with a fifth as many profile updates"
+    )
+    arguments.add_argument("--minutes", type=float, default=60, help="the time in which all queues must drain")
+    arguments.add_argument("--seed", type=int, default=1, help="the seed of the messages and of the kills")
+    arguments.add_argument(
+        "--again", type=float, default=1.0, help="the share of the messages that is sent again at the end"
     )
     arguments.add_argument("--report", type=Path, default=CACHE / "soak", help="the folder of the report")
     options = arguments.parse_args()
@@ -35,20 +37,20 @@ def main() -> int:
         console.print(f"[red]{error}")
         return 1
     except KeyboardInterrupt:
-        console.print("\nStopped, and the local AWS with it.")
+        console.print("\nInterrupted. The local AWS has been stopped.")
         return 130
     report = write_report(soaked, options.report, _about(plan))
     console.print(report.read_text(), markup=False)
-    console.print(f"The report is {report}")
+    console.print(f"The report is in {report}")
     return 1 if soaked.violations else 0
 
 
 def _soak(plan: Plan, folder: Path) -> Soaked:
-    console.print("Starting an AWS on this machine (ministack, IAM enforced)")
+    console.print("Starting a local AWS (ministack, IAM enforced)")
     log = (folder / "ministack.log").absolute()
     started = server.ministack(free_port(), log, settings=RETRY_SETTINGS)
     with running(started) as endpoint:
-        console.print("sam build, sam deploy")
+        console.print("Building and deploying the stack (sam build, sam deploy)")
         stack.build()
         bank = Bank(stack.deploy(endpoint, **PARAMETERS), started[1].pid, log)
         with Progress(
@@ -71,14 +73,14 @@ def _soak(plan: Plan, folder: Path) -> Soaked:
 
 def _about(plan: Plan) -> list[str]:
     return [
-        "The stack is template.yaml's, deployed to ministack with IAM enforced"
-        f" ({', '.join(f'{name}={value}' for name, value in PARAMETERS.items())}). It is one process, its event source"
-        " mappings take batches of at most 10 and rest for a second after a failure: the rates are its, not AWS's.",
-        f"Every {plan.mean_messages_between_kills:g} messages, in the mean, a function process was killed with SIGKILL,"
-        " any of them, and now and then all. A batch comes back after"
-        f" {plan.visibility_seconds} s, not eight minutes; a job's lease lasts {TIMEOUT_SECONDS + 2} s, not 122.",
-        f"Every {plan.seconds_between_nights:g} s a night passed: both jobs for a day of their own, delivered twice.",
-        "What a killed invocation posted is in the journal, and in no metric: conflicts are those that were logged.",
+        "template.yaml is deployed to ministack with IAM enforced"
+        f" ({', '.join(f'{name}={value}' for name, value in PARAMETERS.items())}). ministack is one process. Its event"
+        " source mappings take batches of at most 10 and pause for a second after a failure: the rates aren't AWS's.",
+        f"Every {plan.mean_messages_between_kills:g} messages on average a random function process was killed with"
+        " SIGKILL, and sometimes all of them. The messages of a killed function are redelivered after"
+        f" {plan.visibility_seconds} s, not eight minutes. A job's lease lasts {TIMEOUT_SECONDS + 2} s, not 122.",
+        f"Every {plan.seconds_between_runs:g} s both jobs were scheduled for another day, and delivered twice.",
+        "A killed invocation's postings are in the journal, but not in the metrics. Only logged conflicts are counted.",
         f"Seed {plan.seed}.",
     ]
 

@@ -1,4 +1,4 @@
-"""A local AWS for the soak alone: its stack has the parameters of a soak."""
+"""A local AWS for the soak alone, whose stack has the soak's parameters."""
 
 from collections.abc import Iterator
 

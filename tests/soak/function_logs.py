@@ -1,6 +1,6 @@
-"""The functions' logs: invocations, and the metrics of those that ended.
+"""The functions' logs: the number of invocations, and the metrics of those that ended.
 
-A killed invocation logged no metrics: its conflicts and what it posted are in none.
+A killed invocation logs no metrics, so its conflicts and postings aren't counted.
 """
 
 import json
@@ -26,18 +26,18 @@ class FunctionLog:
         return Counter({name: round(total) for name, total in metrics(self.lines).items()})
 
     def conflicts(self) -> Iterator[tuple[float, int]]:
-        """How many, and when: in seconds since the epoch."""
+        """The time, in seconds since the epoch, and the number of conflicts of each invocation that had some."""
         for line in self.lines:
             if "Conflicts" in line:
                 yield line["_aws"]["Timestamp"] / 1000, int(sum(line["Conflicts"]))
 
 
 def read_log(stack: Stack, function_name: str, start: float, end: float) -> FunctionLog:
-    """Between two times, in seconds since the epoch."""
+    """Reads a function's log between two times, in seconds since the epoch."""
     invocations, lines = 0, []
     for event in _events(stack, function_name, datetime.fromtimestamp(start, UTC), datetime.fromtimestamp(end, UTC)):
         invocations += event.startswith("START ")
-        if event.startswith("{") and event.endswith("}"):  # the last line of what was killed may be cut off
+        if event.startswith("{") and event.endswith("}"):  # The last line of a killed process may be cut off.
             lines.append(json.loads(event))
     return FunctionLog(invocations, lines)
 

@@ -1,12 +1,12 @@
-"""The process killer: SIGKILL to function processes at random moments of the work, mostly one, now and then all.
+"""The process killer: sends SIGKILL to function processes at random moments, mostly to one, sometimes to all.
 
-The moments are counted in messages, not in seconds: where starting a function anew takes long, kills by the clock
-would end each before it did anything.
+The moments are counted in messages, not in seconds. If starting a function takes long, kills by the clock would end
+each process before it did anything.
 
-A killed worker of ministack's is what a lost execution environment is on AWS: its invocation fails, its batch stays
-invisible for the queue's visibility timeout and comes back, a delivery used up. What is ministack's own: it lets an
-event source mapping rest for a second after each failure; in place of what was killed it unpacks the code and the
-layers and starts a process, which takes seconds; and what is killed in the midst of that fails a batch, too.
+A killed process of ministack corresponds to a lost execution environment on AWS: its invocation fails, and its batch is
+redelivered after the visibility timeout, with one delivery used up. Unlike AWS, ministack pauses an event source
+mapping for a second after each failure. It unpacks the code and the layers again to replace a process, which takes
+seconds. A kill in that time fails a batch, too.
 """
 
 import random
@@ -20,7 +20,7 @@ ALL_AT_ONCE_SHARE = 0.03
 
 @dataclass
 class ProcessKiller:
-    """`killed_at`: a time for each process that was, in seconds since the epoch."""
+    """`killed_at` has the time of each kill, in seconds since the epoch."""
 
     bank: Bank
     choose: random.Random
@@ -29,7 +29,7 @@ class ProcessKiller:
     next_kill: float = 0.0
 
     def progressed(self, messages_done: int) -> None:
-        """Kills if as many messages are done as had to be."""
+        """Kills if the number of messages for the next kill is done."""
         if messages_done >= self.next_kill:
             self.next_kill = messages_done + self.choose.expovariate(1 / self.mean_messages_between_kills)
             self._kill()

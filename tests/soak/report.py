@@ -1,4 +1,4 @@
-"""The report of a soak: its figures and what was found, in Markdown, with a plot of how it went."""
+"""The report of a soak in Markdown: its figures, its violations, and a plot over time."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ mpl.use("agg")
 
 
 def write_report(soaked: Soaked, folder: Path, about: Sequence[str]) -> Path:
-    """`about` says how the stack was deployed. Returns the report's path."""
+    """Writes the report and returns its path. `about` describes the deployment."""
     folder.mkdir(parents=True, exist_ok=True)
     _plot(soaked, folder / "soak.png")
     report = folder / "soak.md"
@@ -42,68 +42,68 @@ def _figures(soaked: Soaked) -> Iterator[tuple[str, str]]:
     logs = soaked.logs
     for queue, (sent, repeated, junk) in counted(soaked.workload).items():
         yield f"{queue} sent", f"{sent:,}"
-        yield "of them repeated, junk", f"{repeated:,}, {junk:,}"
+        yield "of these repeated, invalid", f"{repeated:,}, {junk:,}"
     seconds = soaked.drained_at - soaked.start
     messages = len(soaked.workload.transactions) + len(soaked.workload.updates)
     yield "seconds until the queues were empty", f"{seconds:,.0f}"
-    yield "messages a second", f"{messages / seconds:,.1f}"
+    yield "messages per second", f"{messages / seconds:,.1f}"
     yield "function processes killed", f"{len(soaked.killed_at):,}"
     for name, died in soaked.died.items():
-        yield f"of them while working on {name.lower()}", f"{died:,}"
-    yield "of them while working on a night's job", f"{_jobs_that_died(soaked):,}"
+        yield f"of these while processing {name.lower()}", f"{died:,}"
+    yield "of these while running a job", f"{_jobs_that_died(soaked):,}"
     for name in logs:
         yield f"`{name}` invoked", f"{logs[name].invocations:,}"
-    counts = soaked.at_rest.books.counts()
-    yield "accounts", f"{len(soaked.at_rest.books.accounts):,}"
+    counts = soaked.quiescence.books.counts()
+    yield "accounts", f"{len(soaked.quiescence.books.accounts):,}"
     yield "posted", f"{counts.pop('POSTED', 0):,}"
     yield (
         "rejected",
         f"{counts.total():,}: {', '.join(f'{reason} {count:,}' for reason, count in counts.most_common())}",
     )
-    yield "entries in the journal", f"{len(soaked.at_rest.books.entries):,}"
-    yield "profiles", f"{len(soaked.at_rest.profiles):,}"
-    letters = (soaked.at_rest.refused, soaked.at_rest.unfit)
+    yield "entries in the journal", f"{len(soaked.quiescence.books.entries):,}"
+    yield "profiles", f"{len(soaked.quiescence.profiles):,}"
+    letters = (soaked.quiescence.dead_transactions, soaked.quiescence.dead_updates)
     yield "dead-lettered: transactions, updates", ", ".join(f"{len(each):,}" for each in letters)
     yield (
-        "repetitions that were absorbed (of those not killed)",
+        "duplicates absorbed, as far as logged",
         f"{logs['process_transactions'].metrics['Duplicates']:,}",
     )
     yield (
-        "conflicts on accounts, on profiles",
+        "conflicts on accounts, on profiles, as far as logged",
         ", ".join(f"{logs[name].metrics['Conflicts']:,}" for name in ("process_transactions", "upsert_profiles")),
     )
-    yield "nights, each with two jobs", f"{len(soaked.scheduled_runs.passed):,}"
+    yield "scheduled times, each with two jobs", f"{len(soaked.scheduled_runs.times):,}"
     for name in ("charge_overdraft_interest", "reconcile_accounts"):
         outcomes = {outcome: logs[name].metrics[outcome] for outcome in ("Done", "Continued", "DoneBefore", "Refused")}
         yield f"`{name}`", ", ".join(f"{outcome} {count:,}" for outcome, count in outcomes.items())
     interest = Counter(entry.outcome.reason or entry.outcome.status for entry in _interest(soaked))
     yield "interest", ", ".join(f"{outcome} {count:,}" for outcome, count in interest.most_common())
-    yield "jobs' events given again by hand", f"{soaked.scheduled_runs.given_again:,}"
-    yield "sent once more, to no effect", f"{len(soaked.again.transactions) + len(soaked.again.updates):,}"
+    yield "jobs' dead letters sent again", f"{soaked.scheduled_runs.sent_again:,}"
+    yield "messages sent again at the end", f"{len(soaked.again.transactions) + len(soaked.again.updates):,}"
 
 
 def _jobs_that_died(soaked: Soaked) -> int:
-    """Those that started, and logged no outcome."""
+    """The number of job runs that started, but logged no outcome."""
     logs = [soaked.logs[name] for name in ("charge_overdraft_interest", "reconcile_accounts")]
     started = sum(line.get("message") == "started" for each in logs for line in each.lines)
     return started - sum(each.metrics["Done"] + each.metrics["Continued"] for each in logs)
 
 
 def _interest(soaked: Soaked):
-    return [entry for entry in soaked.at_rest.books.entries if entry.request["type"] == "charge_interest"]
+    return [entry for entry in soaked.quiescence.books.entries if entry.request["type"] == "charge_interest"]
 
 
 def _plot(soaked: Soaked, path: Path) -> None:
     figure, (posted, conflicts, waiting) = pyplot.subplots(3, 1, sharex=True, figsize=(10, 8), layout="constrained")
-    entries = ((_seconds(entry.outcome.posted_at), 1) for entry in soaked.at_rest.books.entries)
-    posted.stairs(*_a_second(entries, soaked), fill=True, color="tab:green")
-    posted.set_ylabel("entries posted a second")
+    entries = ((_seconds(entry.outcome.posted_at), 1) for entry in soaked.quiescence.books.entries)
+    posted.stairs(*_per_second(entries, soaked), fill=True, color="tab:green")
+    posted.set_ylabel("entries per second")
     kills = [at - soaked.start for at in soaked.killed_at]
     posted.plot(kills, [0] * len(kills), "|", color="black", markersize=12, label="a process killed")
     posted.legend(loc="upper right")
     for name, color in (("process_transactions", "tab:red"), ("upsert_profiles", "tab:purple")):
-        conflicts.stairs(*_a_second(soaked.logs[name].conflicts(), soaked), color=color, label=name)
-    conflicts.set_ylabel("conflicts a second")
+        conflicts.stairs(*_per_second(soaked.logs[name].conflicts(), soaked), color=color, label=name)
+    conflicts.set_ylabel("conflicts per second")
     conflicts.legend(loc="upper right")
     samples = [sample for sample in soaked.samples if sample.at <= soaked.end]
     times = [sample.at - soaked.start for sample in samples]
@@ -114,7 +114,7 @@ def _plot(soaked: Soaked, path: Path) -> None:
     for axes in (posted, conflicts, waiting):
         axes.axvline(soaked.drained_at - soaked.start, color="gray", linestyle=":")
         axes.set_ylim(bottom=0)
-    waiting.set_xlabel("seconds; dotted: the queues are empty, and nothing is killed any more")
+    waiting.set_xlabel("seconds; dotted line: the queues are empty, and the kills end")
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
 
@@ -123,8 +123,8 @@ def _seconds(time: str) -> float:
     return datetime.fromisoformat(time).timestamp()
 
 
-def _a_second(happened: Iterable[tuple[float, int]], soaked: Soaked) -> tuple[list[float], list[float]]:
-    """Of what happened how often and when: its rate in each bucket, and the buckets' edges, from the soak's start."""
+def _per_second(happened: Iterable[tuple[float, int]], soaked: Soaked) -> tuple[list[float], list[float]]:
+    """The rate of events, given by time and number, in each bucket; and the buckets' edges, from the soak's start."""
     buckets = int((soaked.end - soaked.start) / BUCKET_SECONDS) + 1
     rates = [0.0] * buckets
     for at, count in happened:

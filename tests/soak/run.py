@@ -1,4 +1,4 @@
-"""The order of a soak: kill until the queues are empty, a last night, send all once more, and say what was found."""
+"""The phases of a soak: kills until the queues are empty, last scheduled runs, a repetition, and the checks."""
 
 import random
 import time
@@ -22,54 +22,53 @@ from tools.local_aws.queues import DeadLetter
 
 LETTERS_CLAIMS = ("the queues drain", "dead letters are poison only")
 RUNS_CLAIMS = (
-    "each job of each night was done, once, however often it was delivered and killed",
+    "each scheduled job was done once, however often it was delivered and killed",
     "no reconciliation found a mismatch",
     "no account was charged interest twice for a day",
-    "at last, with nothing on the way, each overdrawn account was charged, and no other",
+    "at the end, with empty queues, each overdrawn account was charged, and no other",
 )
 FUNCTIONS = ("process_transactions", "upsert_profiles", *JOBS)
 PARAMETERS = {"MaxReceiveCount": 50, "MaximumConcurrency": 4}
-"""The stack's. Each death uses up a delivery, and these are many more than the template's six are meant for. Four
-batches of each queue at once is what two cores can start anew all the time: each killed process costs its successor a
-cold start.
+"""The stack's parameters. Each kill uses up a delivery, so the template's six aren't enough. Four concurrent batches of
+each queue are as many as two cores can restart continually, because each kill costs a cold start.
 """
-AGAIN_CLAIMS = ("what is sent once more changes nothing",)
+REPETITION_CLAIMS = ("sending messages again changes nothing",)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Processes are killed until the queues are empty. The soak fails if that takes more than `minutes`.
+    """The parameters of a soak. It fails if the queues aren't empty within `minutes`.
 
-    `visibility_seconds`: how soon the queues deliver again what a function died with. It is less than the functions'
-    timeout, so now and then a batch is delivered while it is still worked on, too. `again_share`: of all messages, what
-    is sent once more at the end.
+    `visibility_seconds` is the time until a killed function's messages are redelivered. It is less than the functions'
+    timeout, so that sometimes a batch is redelivered while it is still being processed. `again_share` is the share of
+    the messages that is sent again at the end.
     """
 
     messages: int
     seed: int
     minutes: float
     mean_messages_between_kills: float = 100
-    seconds_between_nights: float = 45
+    seconds_between_runs: float = 45
     visibility_seconds: int = 10
     again_share: float = 1.0
 
 
 @dataclass(frozen=True)
-class AtRest:
-    """All that is there when the queues are empty."""
+class Quiescence:
+    """The tables and dead letters when the queues are empty."""
 
     books: Books
     profiles: Profiles
-    refused: list[DeadLetter]
-    unfit: list[DeadLetter]
+    dead_transactions: list[DeadLetter]
+    dead_updates: list[DeadLetter]
 
 
 @dataclass(frozen=True)
 class Soaked:
-    """Times are seconds since the epoch: the queues were first empty at `drained_at`; the repetition began at `end`.
+    """The results of a soak. Times are in seconds since the epoch.
 
-    `died`: how often a function did while it worked, by its name in the stack's outputs. `found`: a sentence for each
-    thing that speaks against the claims.
+    The queues were first empty at `drained_at`, and the repetition began at `end`. `died` counts the processes that
+    died in an invocation, by their queue's name. `found` has a sentence for each violation of the claims.
     """
 
     plan: Plan
@@ -81,7 +80,7 @@ class Soaked:
     killed_at: list[float]
     died: dict[str, int]
     scheduled_runs: ScheduledRuns
-    at_rest: AtRest
+    quiescence: Quiescence
     logs: dict[str, FunctionLog]
     again: Workload
     found: dict[Sequence[str], list[str]]
@@ -92,7 +91,7 @@ class Soaked:
 
 
 def soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> Soaked:
-    """`show` gets what happens now, the messages that wait, and how many were killed so far. Raises StillWaiting."""
+    """Runs a soak. `show` gets the phase, the waiting messages and the number of kills so far. Raises StillWaiting."""
     seconds = plan.visibility_seconds
     with bank.transactions.visibility_timeout(seconds), bank.profiles.visibility_timeout(seconds):
         return _soak(bank, plan, show)
@@ -106,29 +105,29 @@ def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> S
 
     def while_killing(sample: Sample) -> None:
         killer.progressed(sample.done)
-        show("processes are killed", sample, len(killer.killed_at))
+        show("with kills", sample, len(killer.killed_at))
 
     def after_killing(sample: Sample) -> None:
-        show("none is killed", sample, len(killer.killed_at))
+        show("without kills", sample, len(killer.killed_at))
 
     with runs.short_timeouts():
-        with runs.passing(plan.seconds_between_nights):
+        with runs.scheduling(plan.seconds_between_runs):
             _send(bank, workload, watch, while_killing)
         drained_at, died = time.time(), _died(bank)
-        runs.settle()
+        runs.wait_until_done()
         watch.until_drained(after_killing)
 
     overdrawn = bank.books()
-    last_night = runs.fall()
-    runs.settle()
+    last_time = runs.schedule_next()
+    runs.wait_until_done()
     watch.until_drained(after_killing)
     wrong_runs = [
         *runs.not_done(),
         *runs.done_twice(),
         *runs.mismatches(),
-        *wrongly_charged(overdrawn, bank.books(), last_night.date()),
+        *wrongly_charged(overdrawn, bank.books(), last_time.date()),
     ]
-    end, at_rest = time.time(), _at_rest(bank)
+    end, quiescence = time.time(), _quiescence(bank)
     logs = {name: read_log(bank.stack, function_name(bank.stack, name), start, end) for name in FUNCTIONS}
     again = _some(workload, plan)
     _send(bank, again, watch, after_killing)
@@ -143,23 +142,23 @@ def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> S
         killer.killed_at,
         {name: died[name] - died_before[name] for name in died},
         runs,
-        at_rest,
+        quiescence,
         logs,
         again,
-        _found(workload, at_rest)
+        _found(workload, quiescence)
         | {
-            RUNS_CLAIMS: [*wrong_runs, *charged_twice(at_rest.books)],
-            AGAIN_CLAIMS: list(_changed(at_rest, _at_rest(bank), {*again.transactions, *again.updates})),
+            RUNS_CLAIMS: [*wrong_runs, *charged_twice(quiescence.books)],
+            REPETITION_CLAIMS: list(_changed(quiescence, _quiescence(bank), {*again.transactions, *again.updates})),
         },
     )
 
 
 def _died(bank: Bank) -> dict[str, int]:
-    return {line.name: bank.died_at_work(line) for line in (bank.transactions, bank.profiles)}
+    return {queue.name: bank.died_at_work(queue) for queue in (bank.transactions, bank.profiles)}
 
 
 def _send(bank: Bank, workload: Workload, watch: Watch, show: Callable[[Sample], None]) -> None:
-    """To both queues at once. Returns once they are empty again."""
+    """Sends to both queues concurrently, and waits until they are empty."""
     with ThreadPoolExecutor(2) as pool:
         sending = [
             pool.submit(bank.transactions.send, watch.counting("transactions", workload.transactions)),
@@ -178,38 +177,41 @@ def _some(workload: Workload, plan: Plan) -> Workload:
     )
 
 
-def _at_rest(bank: Bank) -> AtRest:
-    refused, unfit = bank.transactions.take_dead_letters(), bank.profiles.take_dead_letters()
-    return AtRest(bank.books(), bank.read_profiles(), refused, unfit)
+def _quiescence(bank: Bank) -> Quiescence:
+    dead_transactions, dead_updates = bank.transactions.take_dead_letters(), bank.profiles.take_dead_letters()
+    return Quiescence(bank.books(), bank.read_profiles(), dead_transactions, dead_updates)
 
 
-def _found(workload: Workload, at_rest: AtRest) -> dict[Sequence[str], list[str]]:
-    profiles = {name: profile for name, profile in at_rest.profiles.items() if name.startswith("soak-")}
-    latest = profiles_checker.upserted(workload.updates, at_rest.unfit)
+def _found(workload: Workload, quiescence: Quiescence) -> dict[Sequence[str], list[str]]:
+    profiles = {name: profile for name, profile in quiescence.profiles.items() if name.startswith("soak-")}
+    latest = profiles_checker.upserted(workload.updates, quiescence.dead_updates)
     return {
         books_checker.CLAIMS: [
-            *books_checker.violations(at_rest.books),
-            *books_checker.vanished(workload.transactions, at_rest.books, at_rest.refused),
+            *books_checker.violations(quiescence.books),
+            *books_checker.vanished(workload.transactions, quiescence.books, quiescence.dead_transactions),
         ],
         profiles_checker.CLAIMS: [
             *profiles_checker.violations(profiles, latest),
-            *profiles_checker.vanished(workload.updates, at_rest.unfit),
+            *profiles_checker.vanished(workload.updates, quiescence.dead_updates),
         ],
         LETTERS_CLAIMS: [
-            f"a dead letter is no poison, or has no reason: {letter}"
-            for letter in at_rest.refused
+            f"a dead letter isn't poison, or has no reason: {letter}"
+            for letter in quiescence.dead_transactions
             if not books_checker.is_poison(letter)
         ],
     }
 
 
-def _changed(before: AtRest, after: AtRest, sent: set[str]) -> Iterator[str]:
+def _changed(before: Quiescence, after: Quiescence, sent: set[str]) -> Iterator[str]:
     if after.books != before.books:
         entries = len(after.books.entries) - len(before.books.entries)
-        yield f"everything sent again changed the books: {entries} entries more"
+        yield f"sending messages again changed the books: {entries} entries more"
     for name in before.profiles.keys() | after.profiles.keys():
         if before.profiles.get(name) != after.profiles.get(name):
-            yield f"everything sent again changed {name}'s profile"
-    for letters, again in ((before.refused, after.refused), (before.unfit, after.unfit)):
+            yield f"sending messages again changed {name}'s profile"
+    for letters, again in (
+        (before.dead_transactions, after.dead_transactions),
+        (before.dead_updates, after.dead_updates),
+    ):
         for body in ({letter.body for letter in letters} & sent) ^ {letter.body for letter in again}:
-            yield f"dead-lettered the first time or the second, not both: {body}"
+            yield f"dead-lettered only once, although sent twice: {body}"

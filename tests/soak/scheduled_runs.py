@@ -1,11 +1,11 @@
-"""The jobs meanwhile: a night every few seconds, each of its jobs delivered twice, and given again where it failed.
+"""Schedules the jobs for another day every few seconds. Each event is delivered twice, and again after a failure.
 
-Once EventBridge Scheduler delivers it, with the target that the template gives its schedule, and once an asynchronous
-invocation. On AWS these are the same: Scheduler invokes asynchronously, and Lambda tries twice more, after one minute
-and two, before the event goes to the jobs' dead-letter queue. ministack's Scheduler, which looks every 10 s for what is
-due, calls the function a single time, so only the second delivery comes again; and it retries an asynchronous
-invocation after LAMBDA_ASYNC_RETRY_BASE_SECONDS, and twice that. The jobs get a timeout that is as short compared to
-it as the template's is to a minute, so that a killed run's lease is over before the second retry, as it is on AWS.
+EventBridge Scheduler delivers an event with the target of the template's schedule, and an asynchronous invocation
+delivers it again. On AWS both are retried: Scheduler invokes asynchronously, and Lambda retries after one and after two
+more minutes before it sends the event to the jobs' dead-letter queue. ministack's Scheduler looks every 10 s for due
+schedules and invokes only once, so only the second delivery is retried, after LAMBDA_ASYNC_RETRY_BASE_SECONDS and after
+twice that. The jobs' timeout is shortened in proportion, so that a killed run's lease is over before the second retry,
+as on AWS.
 """
 
 import json
@@ -27,16 +27,16 @@ from tools.local_aws.tables import scan
 
 JOBS = ("charge_overdraft_interest", "reconcile_accounts")
 TIMEOUT_SECONDS = 20
-FIRST_NIGHT = datetime(2026, 4, 1, 2, tzinfo=UTC)
+FIRST_SCHEDULED_TIME = datetime(2026, 4, 1, 2, tzinfo=UTC)
 
 
 @dataclass
 class ScheduledRuns:
-    """`passed`: the scheduled times so far, a day apart. `given_again`: dead-lettered events, as an operator would."""
+    """`times` are the scheduled times so far, a day apart. `sent_again` counts dead letters that were sent again."""
 
     deployed: Stack
-    passed: list[datetime] = field(default_factory=list)
-    given_again: int = 0
+    times: list[datetime] = field(default_factory=list)
+    sent_again: int = 0
 
     @cached_property
     def lambda_(self):
@@ -48,7 +48,7 @@ class ScheduledRuns:
 
     @cached_property
     def targets(self) -> dict[str, dict[str, Any]]:
-        """Of the deployed schedules, by job."""
+        """The targets of the deployed schedules, by job."""
         names = [
             schedule["Name"]
             for page in self.scheduler.get_paginator("list_schedules").paginate()
@@ -58,54 +58,54 @@ class ScheduledRuns:
         return {json.loads(target["Input"])["job"]: target for target in targets}
 
     @contextmanager
-    def passing(self, seconds: float) -> Iterator[None]:
-        """A night now, and one after each pause, in a thread, while the body runs. What went wrong is raised then."""
+    def scheduling(self, seconds: float) -> Iterator[None]:
+        """Schedules the jobs now and after each pause, in a thread, while the body runs. Raises errors at the end."""
         over = threading.Event()
 
-        def pass_by() -> None:
-            self.fall()
+        def schedule() -> None:
+            self.schedule_next()
             while not over.wait(seconds):
-                self.fall()
+                self.schedule_next()
 
         with ThreadPoolExecutor(1) as pool:
-            passing = pool.submit(pass_by)
+            scheduling = pool.submit(schedule)
             try:
                 yield
             finally:
                 over.set()
-            passing.result()
+            scheduling.result()
 
-    def fall(self) -> datetime:
-        """The day after the one that passed last."""
-        night = FIRST_NIGHT + timedelta(days=len(self.passed))
-        self.passed.append(night)
+    def schedule_next(self) -> datetime:
+        """Delivers the jobs' events for the next day. Returns the scheduled time."""
+        scheduled_time = FIRST_SCHEDULED_TIME + timedelta(days=len(self.times))
+        self.times.append(scheduled_time)
         for job in JOBS:
-            event = json.dumps({"job": job, "scheduled_time": night.isoformat()})
+            event = json.dumps({"job": job, "scheduled_time": scheduled_time.isoformat()})
             self.scheduler.create_schedule(
-                Name=_schedule_name(job, night),
+                Name=_schedule_name(job, scheduled_time),
                 ScheduleExpression=f"at({datetime.now(UTC):%Y-%m-%dT%H:%M:%S})",
                 FlexibleTimeWindow={"Mode": "OFF"},
                 ActionAfterCompletion="DELETE",
                 Target=self.targets[job] | {"Input": event},
             )
             self._invoke_asynchronously(job, event)
-        return night
+        return scheduled_time
 
-    def settle(self) -> None:
-        """Returns once each job of each night is done; gives those again that Lambda gave up."""
-        until(lambda: not self._scheduled(), "Scheduler has delivered everything")
-        until(self._all_done, "each job of each night is done", seconds=600)
+    def wait_until_done(self) -> None:
+        """Waits until each job is done for each scheduled time. Sends the jobs' dead letters again."""
+        until(lambda: not self._scheduled(), "Scheduler has delivered all events")
+        until(self._all_done, "each job is done for each scheduled time", seconds=600)
 
     def _scheduled(self) -> set[str]:
         pages = self.scheduler.get_paginator("list_schedules").paginate()
         names = {schedule["Name"] for page in pages for schedule in page["Schedules"]}
-        return names & {_schedule_name(job, night) for job in JOBS for night in self.passed}
+        return names & {_schedule_name(job, scheduled_time) for job in JOBS for scheduled_time in self.times}
 
     def _all_done(self) -> bool:
         for letter in take_dead_letters(self.deployed.endpoint, self._dead_letter_queue_url):
-            event = json.loads(letter.body)["requestPayload"]  # AWS has the event itself for a body
+            event = json.loads(letter.body)["requestPayload"]  # On AWS the body is the event itself.
             self._invoke_asynchronously(event["job"], json.dumps(event))
-            self.given_again += 1
+            self.sent_again += 1
         return not self.not_done()
 
     @cached_property
@@ -121,34 +121,32 @@ class ScheduledRuns:
         )
 
     def not_done(self) -> list[str]:
-        """A sentence for each job of each night that isn't."""
+        """A sentence for each job that isn't done for a scheduled time."""
         locks = map(from_dynamodb, scan(self.deployed.endpoint, self.deployed["LocksTableName"]))
         done = {lock["lock_key"]: lock.get("windows_done", []) for lock in locks}
         return [
-            f"{job} was never done for {night.isoformat()}"
+            f"{job} was never done for {scheduled_time.isoformat()}"
             for job in JOBS
-            for night in self.passed
-            if night.isoformat() not in done.get(job, [])
+            for scheduled_time in self.times
+            if scheduled_time.isoformat() not in done.get(job, [])
         ]
 
     def mismatches(self) -> list[str]:
-        """What the nights' reconciliations found."""
+        """The mismatches that the reconciliations found."""
         return [
-            f"reconciliation of {night.isoformat()}: {sentence}"
-            for night in self.passed
-            for sentence in read_report(self.deployed, night)["first_mismatches"]
+            f"reconciliation of {scheduled_time.isoformat()}: {sentence}"
+            for scheduled_time in self.times
+            for sentence in read_report(self.deployed, scheduled_time)["first_mismatches"]
         ]
 
     def done_twice(self) -> list[str]:
-        """A sentence for each job of each night that, delivered once more, isn't done before."""
-        answers = [run_job(self.deployed, job, night) for job in JOBS for night in self.passed]
-        return [
-            f"a job that was done was run again: {answer}" for answer in answers if answer["outcome"] != "DoneBefore"
-        ]
+        """Delivers all events again. Returns a sentence for each that isn't answered with DoneBefore."""
+        answers = [run_job(self.deployed, job, scheduled_time) for job in JOBS for scheduled_time in self.times]
+        return [f"a done job was run again: {answer}" for answer in answers if answer["outcome"] != "DoneBefore"]
 
     @contextmanager
     def short_timeouts(self) -> Iterator[None]:
-        """And the dead-letter queue that the template gives the jobs: ministack 1.5.33 passes over it."""
+        """Shortens the jobs' timeouts, and sets the template's dead-letter queue, which ministack 1.5.33 ignores."""
         names = [function_name(self.deployed, job) for job in JOBS]
         queue = {"QueueUrl": self._dead_letter_queue_url, "AttributeNames": ["QueueArn"]}
         arn = self.deployed.endpoint.client("sqs").get_queue_attributes(**queue)["Attributes"]["QueueArn"]
@@ -164,5 +162,5 @@ class ScheduledRuns:
                 self.lambda_.update_function_configuration(FunctionName=name, Timeout=seconds)
 
 
-def _schedule_name(job: str, night: datetime) -> str:
-    return f"{job}-{night:%Y-%m-%d}"
+def _schedule_name(job: str, scheduled_time: datetime) -> str:
+    return f"{job}-{scheduled_time:%Y-%m-%d}"

@@ -1,6 +1,6 @@
-"""A short soak of template.yaml as deployed: its functions are killed while they work, its jobs run meanwhile.
+"""A short soak of the deployed template.yaml: function processes are killed while messages and jobs are processed.
 
-`make soak` is the long one.
+`make soak` runs a long one.
 """
 
 import sys
@@ -20,12 +20,12 @@ def test_functions_killed_while_working_do_everything_exactly_once(bank: Bank, e
         seed=1,
         minutes=10,
         mean_messages_between_kills=messages / 10,
-        seconds_between_nights=15,
+        seconds_between_runs=15,
         visibility_seconds=5,
         again_share=0.3,
     )
     soaked = soak(bank, plan, lambda *_: None)
     assert soaked.violations == []
     assert sum(soaked.died.values()) > 0
-    assert soaked.at_rest.books.counts()["POSTED"] > messages / 2
-    assert len(soaked.scheduled_runs.passed) >= 2, "one while processes were killed, and the last"
+    assert soaked.quiescence.books.counts()["POSTED"] > messages / 2
+    assert len(soaked.scheduled_runs.times) >= 2, "one during the kills, and the last one"

@@ -1,4 +1,4 @@
-"""The watch: how many messages wait on the queues, over time, until none does."""
+"""Watches the number of waiting messages over time, until the queues are empty."""
 
 import time
 from collections import Counter
@@ -13,9 +13,9 @@ PAUSE_SECONDS = 0.25
 
 
 class Sample(NamedTuple):
-    """Messages on each queue, those being worked on included; and how many were sent so far, and aren't there any more.
+    """The number of messages on each queue, in flight ones included, and of those that were sent and are done.
 
-    `at` in seconds since the epoch.
+    `at` is in seconds since the epoch.
     """
 
     at: float
@@ -25,12 +25,12 @@ class Sample(NamedTuple):
 
 
 class StillWaiting(Exception):
-    """The time is over, and the queues aren't empty."""
+    """The queues aren't empty at the deadline."""
 
 
 @dataclass
 class Watch:
-    """`deadline`: until when the queues must be empty for good, in seconds since the epoch."""
+    """The queues must be empty by `deadline`, in seconds since the epoch."""
 
     bank: Bank
     deadline: float
@@ -38,13 +38,13 @@ class Watch:
     sent: Counter[str] = field(default_factory=Counter)
 
     def counting(self, queue: str, bodies: Iterable[str]) -> Iterator[str]:
-        """The same; counts them as they're sent."""
+        """The same bodies, counted as they are sent."""
         for body in bodies:
             self.sent[queue] += 1
             yield body
 
     def until_drained(self, show: Callable[[Sample], None], still_sending: Callable[[], bool] = lambda: False) -> None:
-        """Shows each sample. Raises StillWaiting at the deadline."""
+        """Waits until the queues are empty, and shows each sample. Raises StillWaiting at the deadline."""
         while True:
             all_sent = not still_sending()
             sample = self._sample()
@@ -53,12 +53,12 @@ class Watch:
                 return
             if sample.at > self.deadline:
                 waiting = f"{sample.transactions} transactions and {sample.updates} updates"
-                raise StillWaiting(f"the time is over, and {waiting} are still on their queues")
+                raise StillWaiting(f"at the deadline {waiting} messages are still on the queues")
             time.sleep(PAUSE_SECONDS)
 
     def _sample(self) -> Sample:
-        lines = (self.bank.transactions, self.bank.profiles)
-        waiting = [waiting_messages(line.sqs, line.queue_url) for line in lines]
+        queues = (self.bank.transactions, self.bank.profiles)
+        waiting = [waiting_messages(queue.sqs, queue.queue_url) for queue in queues]
         sample = Sample(time.time(), *waiting, done=self.sent.total() - sum(waiting))
         self.samples.append(sample)
         return sample

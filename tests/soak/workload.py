@@ -1,4 +1,4 @@
-"""The workload: a long believable day of transactions and of profile updates, a fifth of each repeated."""
+"""The workload: a long day of transactions and profile updates. A fifth of each is repeated."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ REPEATED_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Workload:
-    """The messages' bodies, in the order they're sent in."""
+    """The messages' bodies, in the order in which they are sent."""
 
     transactions: list[str]
     updates: list[str]
 
 
 def make_workload(transactions: int, seed: int) -> Workload:
-    """The same for the same seed. A profile update for every five transactions; three in a hundred of all are junk."""
+    """The same seed gives the same workload. A sixth are profile updates, and three in a hundred are invalid."""
     accounts = 20 + transactions // 100
     day = believable_day(transactions, accounts, seed, REPEATED_SHARE)
     updates = believable_updates(transactions // 5, accounts, seed, REPEATED_SHARE)
@@ -29,17 +29,17 @@ def make_workload(transactions: int, seed: int) -> Workload:
 
 
 def _renamed(body: str) -> str:
-    """Of accounts that no other day has."""
+    """The body with account ids of the soak's own."""
     return body.replace('"acc-', '"soak-')
 
 
 def junk(bodies: Sequence[str], decode: Callable[[str], object]) -> list[str]:
-    """What is no message: `decode` is that of the transactions, or of the profiles."""
+    """The invalid bodies. `decode` is the decoder of transactions or of profile updates."""
     return [body for body in bodies if is_invalid(decode, body)]
 
 
 def counted(workload: Workload) -> dict[str, tuple[int, int, int]]:
-    """Of each queue: messages, those of them that repeat another, and junk."""
+    """For each queue the number of messages, of repetitions and of invalid bodies."""
     return {
         "transactions": _counted(workload.transactions, messages.decode),
         "profile updates": _counted(workload.updates, profiles.decode),

@@ -1,1 +1,1 @@
-"""What several suites use: generated and sample messages, faults, the deployed application, a clock."""
+"""Helpers of several suites: generated and sample messages, faults, the deployed application, a clock."""

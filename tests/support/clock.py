@@ -1,10 +1,10 @@
-"""A clock for what takes one, such as `Locks`."""
+"""A clock for objects that take one, such as `Locks`."""
 
 START = 1_800_000_000.0
 
 
 class Clock:
-    """Stands still until it is told otherwise. In seconds since the epoch."""
+    """Stands still until `seconds`, the seconds since the epoch, is changed."""
 
     def __init__(self) -> None:
         self.seconds = START

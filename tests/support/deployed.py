@@ -1,4 +1,4 @@
-"""The deployed application, as its producers, its auditors and its operators see it."""
+"""Access to the deployed application: its queues, books, profiles, logs and processes."""
 
 import itertools
 import json
@@ -23,13 +23,13 @@ from tools.local_aws.stack import Stack
 from tools.local_aws.tables import Tables
 
 RETRY_SETTINGS = {"LAMBDA_ASYNC_RETRY_BASE_SECONDS": "11"}
-"""ministack's: how soon it tries an asynchronous invocation again. Why: tests/soak/scheduled_runs.py."""
+"""ministack's delay before it retries an asynchronous invocation. tests/soak/scheduled_runs.py says why it is set."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def until(holds: Callable[[], object], claim: str, seconds: float = 60) -> None:
-    """Returns as soon as it holds. Fails, with the claim, where it doesn't in time."""
+    """Waits until `holds` returns a true value. Fails with the claim if the time is up."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {claim}"
@@ -37,8 +37,8 @@ def until(holds: Callable[[], object], claim: str, seconds: float = 60) -> None:
 
 
 @dataclass
-class Line:
-    """A queue, the function that works on it, and its dead letters. `name` is how the stack's outputs begin."""
+class FunctionQueue:
+    """A queue with its function and its dead-letter queue. `name` is the prefix of the stack's outputs."""
 
     stack: Stack
     name: str
@@ -57,7 +57,7 @@ class Line:
         return self.stack[f"{self.name}DeadLetterQueueUrl"]
 
     def send(self, messages: Iterable[str | DeadLetter]) -> None:
-        """Dead letters are sent again as they are, their reason on them."""
+        """Sends messages. Dead letters are sent with their reasons."""
         for batch in itertools.batched(messages, 10, strict=False):
             entries = [_message(message) | {"Id": str(index)} for index, message in enumerate(batch)]
             assert not self.sqs.send_message_batch(QueueUrl=self.queue_url, Entries=entries).get("Failed")
@@ -69,10 +69,10 @@ class Line:
         return take_dead_letters(self.stack.endpoint, self.dead_letter_queue_url)
 
     def log_lines(self) -> list[str]:
-        """What the function wrote, without Lambda's own lines.
+        """The function's own log lines, without Lambda's.
 
-        Not all of it: ministack 1.5.33 waits 50 ms for an invocation's first line and 5 ms for each more, and what its
-        thread reads later stays with that process until its next invocation.
+        The log may be incomplete. ministack 1.5.33 waits 50 ms for an invocation's first line and 5 ms for each
+        further line. It holds back later lines until the next invocation of the same process.
         """
         events = log_events(self.stack, self.function_name)
         return [event for event in events if not event.startswith(("START ", "END ", "REPORT "))]
@@ -82,7 +82,7 @@ class Line:
 
     @contextmanager
     def visibility_timeout(self, seconds: int) -> Iterator[None]:
-        """How soon the queue delivers again what a function died with. As the template has it: eight minutes."""
+        """Sets the time until messages of a killed function are delivered again. The template has eight minutes."""
         before = self.sqs.get_queue_attributes(QueueUrl=self.queue_url, AttributeNames=["VisibilityTimeout"])
         self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes={"VisibilityTimeout": str(seconds)})
         try:
@@ -92,9 +92,9 @@ class Line:
 
 
 def log_events(stack: Stack, function_name: str, start: datetime = EPOCH, end: datetime | None = None) -> list[str]:
-    """What a function's log has of a time, Lambda's own lines among it.
+    """A function's log events between two times, Lambda's own lines included.
 
-    ministack 1.5.33 answers with the first 10,000 and no token for the rest: ask for a time that has less.
+    ministack 1.5.33 returns at most 10,000 events and no token for the rest, so the period must have fewer.
     """
     function = stack.endpoint.client("lambda").get_function_configuration(FunctionName=function_name)
     times = {"startTime": _milliseconds(start)} | ({"endTime": _milliseconds(end) - 1} if end else {})
@@ -104,7 +104,7 @@ def log_events(stack: Stack, function_name: str, start: datetime = EPOCH, end: d
         for page in pages.paginate(logGroupName=function["LoggingConfig"]["LogGroup"], **times)
         for event in page["events"]
     ]
-    assert len(found) < 10_000, f"{function_name}: the log of this time is longer than what came"
+    assert len(found) < 10_000, f"{function_name}: the log of this period is incomplete"
     return found
 
 
@@ -113,7 +113,7 @@ def _milliseconds(time: datetime) -> int:
 
 
 def metrics(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """`metric_totals` of a deployed function's log: all are in the stack's namespace."""
+    """`metric_totals` of a deployed function's log. Asserts that all metrics are in the stack's namespace."""
     lines = list(lines)
     directives = [each for line in lines for each in line.get("_aws", {}).get("CloudWatchMetrics", [])]
     assert {directive["Namespace"] for directive in directives} <= {f"Teller/{stack.NAME}"}
@@ -122,19 +122,19 @@ def metrics(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
 
 @dataclass
 class Bank:
-    """`pid` and `log` are the local AWS's: the functions are its child processes."""
+    """The deployed stack. `pid` and `log` are those of the local AWS, whose child processes run the functions."""
 
     stack: Stack
     pid: int
     log: Path
 
     @cached_property
-    def transactions(self) -> Line:
-        return Line(self.stack, "Transactions", self.stack["ProcessTransactionsFunctionName"])
+    def transactions(self) -> FunctionQueue:
+        return FunctionQueue(self.stack, "Transactions", self.stack["ProcessTransactionsFunctionName"])
 
     @cached_property
-    def profiles(self) -> Line:
-        return Line(self.stack, "Profiles", self.stack["UpsertProfilesFunctionName"])
+    def profiles(self) -> FunctionQueue:
+        return FunctionQueue(self.stack, "Profiles", self.stack["UpsertProfilesFunctionName"])
 
     def books(self) -> Books:
         return read_books(self.stack.endpoint, Tables(self.stack["AccountsTableName"], self.stack["JournalTableName"]))
@@ -142,10 +142,10 @@ class Bank:
     def read_profiles(self) -> Profiles:
         return read_profiles(self.stack.endpoint, self.stack["ProfilesTableName"])
 
-    def died_at_work(self, line: Line) -> int:
-        """How many of its function did, or while they started for a batch, in the local AWS's own words."""
+    def died_at_work(self, queue: FunctionQueue) -> int:
+        """The number of the function's processes that died in an invocation or at its start, by the local AWS's log."""
         died = [text for text in self.log.read_text().splitlines() if "errorMessage=Worker process " in text]
-        return sum(line.function_name in text for text in died)
+        return sum(queue.function_name in text for text in died)
 
     def kill(self, pids: Iterable[int]) -> None:
         for pid in pids:
@@ -153,14 +153,14 @@ class Bank:
                 os.kill(pid, signal.SIGKILL)
 
     def function_processes(self) -> list[int]:
-        """Those of all functions that run now, at work or waiting for some."""
+        """The process ids of all functions, busy or idle."""
         return [pid for pid, state, parent in _processes() if parent == self.pid and state != "Z"]
 
 
 def _processes() -> Iterator[tuple[int, str, int]]:
-    """Each one's id, state and parent."""
+    """The id, state and parent id of each process."""
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # The process has just ended.
             state, parent = path.read_text().rpartition(")")[2].split()[:2]
             yield int(path.parent.name), state, int(parent)
 

@@ -1,4 +1,4 @@
-"""Faults at one AWS call of a function, injected with botocore's event hooks: the code under test is as deployed."""
+"""Injects faults into AWS calls with botocore's event hooks, so that the code under test is the deployed code."""
 
 import contextlib
 import io
@@ -18,7 +18,7 @@ from botocore.exceptions import ReadTimeoutError
 
 
 class Killed(BaseException):
-    """The function's process is gone: what catches Exception doesn't catch this."""
+    """The function's process was killed. A BaseException, so that `except Exception` doesn't catch it."""
 
 
 class Fault(Enum):
@@ -38,7 +38,7 @@ EVERY_ATTEMPT = {Fault.ALL_RESPONSES_LOST, Fault.ALL_THROTTLED}
 
 
 class Faults:
-    """Counts the AWS calls that its fault can happen to, and does it to the one with number `at`, once."""
+    """Injects a fault into one AWS call: number `at` of the calls that the fault applies to, counted from 1."""
 
     def __init__(self, fault: Fault | None = None, at: int = 0) -> None:
         self.fault, self.at = fault, at
@@ -50,12 +50,12 @@ class Faults:
 
     @contextlib.contextmanager
     def on(self, *clients: Any) -> Iterator["Faults"]:
-        # Without botocore's unique_id: a second handler with the same one is silently left out.
+        # No `unique_id` is given: botocore ignores a second handler with the same one.
         handlers = [(client.meta.events, self._sender(client)) for client in clients]
         for events, before_send in handlers:
             events.register("before-call", self._before_call)
             events.register_first("before-send", before_send)
-        # The SDK's back-off between its own attempts takes up to seconds; nothing here depends on it.
+        # The SDK's back-off between its own attempts is left out. It takes up to seconds, and no test depends on it.
         with mock.patch("botocore.endpoint.time", types.SimpleNamespace(sleep=lambda seconds: None)):
             try:
                 yield self
@@ -65,7 +65,7 @@ class Faults:
                     events.unregister("before-send", before_send)
 
     def revive(self) -> None:
-        """The next invocation, in a new process."""
+        """Begins the next invocation, in a new process."""
         self._dead = False
 
     def _before_call(self, model: Any, **_: Any) -> None:
@@ -116,7 +116,7 @@ class Faults:
         raise AssertionError(fault)
 
     def _check_alive(self) -> None:
-        if self._dead:  # another thread of the same process was killed
+        if self._dead:  # Another thread of the same process was killed.
             raise Killed
 
     def _die(self) -> None:
@@ -126,7 +126,7 @@ class Faults:
 
 
 class FaultsAt(Faults):
-    """Several: each at the call with its number, of all calls."""
+    """Injects several faults, each into the call with its number, counted over all calls."""
 
     def __init__(self, plan: Mapping[int, Fault]) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class FaultsAt(Faults):
 
 
 class RandomFaults(Faults):
-    """Any fault, at any call, with this probability for each: the same for the same seed and calls."""
+    """Injects a random fault into each call with this probability. The same seed and calls give the same faults."""
 
     def __init__(self, seed: int, probability: float) -> None:
         super().__init__()
@@ -160,10 +160,10 @@ class RandomFaults(Faults):
 
 @contextlib.contextmanager
 def scenario_after_scenario() -> Iterator[None]:
-    """For hundreds of scenarios of one worker in one process: no pauses, and for each the SDK's whole quota of retries.
+    """Removes pauses and the limit on the SDK's retries, for hundreds of one worker's scenarios in one process.
 
-    The library pauses for the sake of other workers. The SDK's quota of retries lasts a process for dozens of faults,
-    and a scenario has one or two.
+    Pauses serve competing workers, which these scenarios don't have. The SDK's retry quota for a process is used up
+    after dozens of faults, but each scenario stands for a process of its own with one or two.
     """
     paused = types.SimpleNamespace(sleep=lambda seconds: None, monotonic=time.monotonic)
     with (
@@ -186,14 +186,14 @@ def _answer(request: AWSPreparedRequest, status: int, body: dict[str, Any]) -> A
 
 
 class _Raw(io.BytesIO):
-    """A response's body, as urllib3 gives it."""
+    """A response body with urllib3's interface."""
 
     def stream(self, **_: Any) -> Iterator[bytes]:
         yield self.read()
 
 
 def between_tries(client: Any, do: Callable[[], object]) -> None:
-    """Does it once: after the first try of the client's next write, and before the SDK's second."""
+    """Calls `do` once, between the first attempt of the client's next write and the SDK's second."""
     doing = iter([do])
 
     def between(**_: Any) -> None:

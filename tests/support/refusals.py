@@ -1,4 +1,4 @@
-"""What every refusal at a door is: a short sentence, and as it is sent, of characters that SQS takes."""
+"""Properties of every refusal: a short sentence that, as it is sent, has only characters that SQS accepts."""
 
 import re
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from ledger.core.reason_codes import InvalidMessage
 from workers.queue_messages import MAXIMUM_REASON_CHARACTERS, printable_reason
 
 SENTENCE_CHARACTERS = 301
-"""A reason is a sentence, whatever the body is."""
+"""The maximum length of a refusal's sentence, for any body."""
 REASON_CHARACTERS = MAXIMUM_REASON_CHARACTERS
-"""Of a reason as it is sent in a message attribute, and logged: with escapes for what isn't printable."""
+"""The maximum length of a reason as it is sent and logged, with escapes for unprintable characters."""
 
 NOT_FOR_SQS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""SQS refuses a message with one of these, in the body or in an attribute."""
+"""Characters that SQS refuses in a body or an attribute."""
 
 
 def reason_of(decode: Callable[[str], object], body: str) -> str:
-    """Why the body is refused, as it is sent."""
+    """The reason for the body's refusal, as it is sent."""
     with pytest.raises(InvalidMessage) as caught:
         decode(body)
     return as_sent(caught.value)

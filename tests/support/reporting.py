@@ -1,6 +1,6 @@
-"""What long tests say of themselves."""
+"""Progress reports of long tests."""
 
 from collections.abc import Callable
 
 type Say = Callable[[str], object]
-"""How far a test has come, or what it did: shown now, or its last word when all is over if workers run in parallel."""
+"""Reports a test's progress or result. It is printed at once, or with parallel workers the last one at the end."""

@@ -1,4 +1,4 @@
-"""A transaction decided for its accounts, and each account as it is afterwards; and what DynamoDB's numbers hold."""
+"""Decides a transaction by the product's rules, and checks whether DynamoDB can store a number."""
 
 from decimal import Context as DecimalContext
 from decimal import Decimal
@@ -12,7 +12,7 @@ from ledger.core.transaction_types.base import Context, TransactionMessage
 
 
 class Decided(NamedTuple):
-    """One side of a transaction: the account as it leaves it, the effect on the balance, and why it was rejected."""
+    """The effect on one account: the account afterwards, the amount, and the rejection reason or None."""
 
     account: Account
     amount: Decimal
@@ -24,7 +24,7 @@ class Decided(NamedTuple):
 
 
 def decide(message: TransactionMessage, *accounts: Account | None) -> tuple[Decided, ...]:
-    """Raises NotYet, as the product's decision does."""
+    """Decides a transaction for its accounts. Raises NotYet, as the product's decision does."""
     decided = []
     for before, decision in zip(accounts, message.decide(accounts, Context()), strict=True):
         after = message.next_account(before, decision)
@@ -34,7 +34,7 @@ def decide(message: TransactionMessage, *accounts: Account | None) -> tuple[Deci
 
 
 def fits_dynamodb(number: Fraction) -> bool:
-    """Whether 38 digits hold it, up to 9.9E+125."""
+    """Whether the number has at most 38 digits and is at most 9.9E+125."""
     wide = DecimalContext(prec=1000)
     exact = wide.normalize(wide.divide(Decimal(number.numerator), Decimal(number.denominator)))
     return len(exact.as_tuple().digits) <= EXACT.prec and (not exact or exact.adjusted() <= EXACT.Emax)

@@ -1,4 +1,4 @@
-"""Two accounts and their messages, to say in a test only what matters there."""
+"""Sample accounts and messages, so that a test spells out only the fields that matter to it."""
 
 import json
 from datetime import UTC, datetime
@@ -76,18 +76,18 @@ LARGEST: dict[str, Any] = {
     "description": "\U0001f3e6" * 500,
     "metadata": {chr(0x1F300 + name) * 64: "\U0001f3e6" * 256 for name in range(20)},
 }
-"""Every field as long as it may be, in characters of four bytes."""
+"""Each field with its maximum length, in characters of four bytes."""
 
 
 def largest_transaction(number: int = 0) -> Transaction:
-    """Each number has an id of its own."""
+    """Each number gives another transaction id."""
     return Transaction(
         transaction_id=chr(0x10000 + number) * 128, account_id="\U0001f3e6" * 128, currency="EUR", **LARGEST
     )
 
 
 def largest_transfer(number: int = 0) -> Transfer:
-    """Each number has an id of its own."""
+    """Each number gives another transaction id."""
     return Transfer(
         transaction_id=chr(0x10000 + number) * 128,
         from_account_id="\U0001f3e6" * 128,
@@ -97,7 +97,7 @@ def largest_transfer(number: int = 0) -> Transfer:
 
 
 def transaction_body(**fields: str | None) -> str:
-    """A transaction's body; each field in JSON, None for one that isn't there."""
+    """A transaction's body. Fields are given in JSON, or as None to leave one out."""
     return _body({"transaction_id": '"t-1"', "account_id": '"alice"', "amount": "1"} | fields)
 
 

@@ -1,4 +1,4 @@
-"""Messages as Hypothesis makes them: valid ones, of few accounts and ids, so that they meet."""
+"""Hypothesis strategies for valid messages."""
 
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
@@ -35,7 +35,7 @@ currencies = st.sampled_from(["EUR", "EUR", "CHF"])
 
 @st.composite
 def exact_numbers(draw: st.DrawFn) -> Decimal:
-    """Any number that DynamoDB can hold, zero left out, in any spelling: also 1.000 and 10E+2."""
+    """Any number except zero that DynamoDB can store, in any spelling, such as 1.000 and 10E+2."""
     digits = draw(st.integers(1, EXACT.prec))
     coefficient = draw(st.integers(1, 10**digits - 1))
     exponent = draw(st.integers(EXACT.Emin, EXACT.Emax - len(str(coefficient)) + 1))
@@ -49,7 +49,7 @@ everyday_rates = st.decimals("0.001", 1, places=3)
 
 @st.composite
 def exact_rates(draw: st.DrawFn) -> Decimal:
-    """Any above 0 and at most 1 that DynamoDB can hold."""
+    """Any rate above 0 and below 1 that DynamoDB can store."""
     digits = draw(st.integers(1, EXACT.prec))
     coefficient = draw(st.integers(1, 10**digits - 1))
     exponent = draw(st.integers(EXACT.Emin, -len(str(coefficient))))
@@ -65,9 +65,9 @@ def messages_of(
     limits: st.SearchStrategy[Decimal] = everyday_limits,
     rates: st.SearchStrategy[Decimal] = everyday_rates,
 ) -> TransactionMessage:
-    """Of every type in the registry, with all fields of its own, and of the shared fields those that it must have.
+    """Messages of all types in the registry, with all fields of their types and the required shared fields.
 
-    Most messages move money. Few open or close an account, or the rest of a sequence is about a closed account.
+    Most messages move money. Few open or close an account, so that most of a sequence is about open accounts.
     """
     types = [each for each in TRANSACTION_TYPES.values() for _ in range(_weight(each))]
     message_type = draw(st.sampled_from(types))
@@ -98,12 +98,12 @@ _SHARED = {field.name for field in msgspec.structs.fields(TransactionMessage)}
 
 
 def _values_of(kind: Any, transaction_ids: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
-    """Of a field that names no account and is no number. Raises LookupError for a kind that no type had before."""
+    """The values of a field that is neither an account nor a number. Raises LookupError for an unknown field type."""
     if get_origin(kind) in (Union, UnionType):
         return st.one_of(*(_values_of(each, transaction_ids) for each in get_args(kind)))
     known: list[tuple[Any, st.SearchStrategy[Any]]] = [
         (NoneType, st.none()),
-        (Id, transaction_ids),  # of another transaction
+        (Id, transaction_ids),  # The id of another transaction.
         (Currency, currencies),
         (Time, times),
         (Description, descriptions),
@@ -117,7 +117,7 @@ def _values_of(kind: Any, transaction_ids: st.SearchStrategy[str]) -> st.SearchS
 
 @st.composite
 def any_message(draw: st.DrawFn) -> TransactionMessage:
-    """With all that a message may have."""
+    """Messages with any of the fields that they may have."""
     limits = exact_numbers().map(lambda number: -abs(number)) | st.just(Decimal(0))
     message = draw(messages_of(ids, ids, exact_numbers(), limits, exact_rates() | st.just(Decimal(1))))
     return replace(message, **draw(optional_fields))
@@ -126,7 +126,7 @@ def any_message(draw: st.DrawFn) -> TransactionMessage:
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=255)
 OF_THE_TABLE = ("account_id", RESERVED_PREFIX)
 attributes = names.filter(lambda name: not name.startswith(OF_THE_TABLE))
-"""Hypothesis tries the strings that it finds in the code, too."""
+"""Attribute names that aren't reserved. Hypothesis also tries strings from the code, such as the reserved names."""
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | exact_numbers() | st.just(Decimal(0)) | st.text(st.characters(codec="utf-8")),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(names, inner, max_size=5),

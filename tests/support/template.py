@@ -1,7 +1,7 @@
-"""template.yaml as tests read it: loops expanded, every reference in one form, and what each function's role grants.
+"""template.yaml for tests: loops expanded, references in one form, and the permissions of each function's role.
 
-A reference is {"Ref": "AccountsTable"} or {"GetAtt": "AccountsTable.Arn"}. The logical ids are compared with those of
-the deployed stack in tests/e2e/test_permissions.py.
+A reference is {"Ref": "AccountsTable"} or {"GetAtt": "AccountsTable.Arn"}. tests/e2e/test_permissions.py compares the
+logical ids with those of the deployed stack.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ def _filled(text: str, items: Mapping[str, str]) -> str:
 
 
 def _expanded(node: Any, items: Mapping[str, str]) -> Any:
-    """`items`: the item of each loop around the node, by the loop's identifier."""
+    """`items` has the current item of each loop around the node, by the loop's identifier."""
     if isinstance(node, list):
         return [_expanded(each, items) for each in node]
     if not isinstance(node, dict):
@@ -64,7 +64,7 @@ TEMPLATE: dict[str, Any] = _expanded(yaml.load((PROJECT / "template.yaml").read_
 
 
 def resources(kind: str) -> dict[str, Any]:
-    """The properties of each resource of a type, by its logical id."""
+    """The properties of each resource of this type, by logical id."""
     return {
         name: resource["Properties"] for name, resource in TEMPLATE["Resources"].items() if resource["Type"] == kind
     }
@@ -73,16 +73,16 @@ def resources(kind: str) -> dict[str, Any]:
 FUNCTIONS = resources("AWS::Serverless::Function")
 
 FOLDERS = {function["CodeUri"].removeprefix("functions/"): name for name, function in FUNCTIONS.items()}
-"""The logical id of each function, by its folder in functions/."""
+"""Each function's logical id, by its folder in functions/."""
 
 
 def event_sources(name: str, kind: str) -> list[dict[str, Any]]:
-    """The properties of a function's event sources of a type, such as "SQS" and "ScheduleV2"."""
+    """The properties of a function's event sources of this type, such as "SQS" and "ScheduleV2"."""
     return [source["Properties"] for source in FUNCTIONS[name]["Events"].values() if source["Type"] == kind]
 
 
 def statements(role: str) -> Iterator[dict[str, Any]]:
-    """Of the role's own policies, of its managed policies, and of the policies that name the role."""
+    """The statements of the role's own policies, of its managed policies, and of the policies attached to it."""
     properties, managed = resources("AWS::IAM::Role")[role], resources("AWS::IAM::ManagedPolicy")
     for policy in properties.get("ManagedPolicyArns", []):
         assert isinstance(policy, dict), f"{role}: tests can't judge {policy}, a policy that isn't in the template"
@@ -96,7 +96,7 @@ def statements(role: str) -> Iterator[dict[str, Any]]:
 
 
 def granted(role: str) -> set[tuple[str, str]]:
-    """Each action that the role may do, with the logical id of its resource or else the resource as it is written."""
+    """Each action that the role grants, with the logical id of its resource, or else the resource as written."""
     grants = set()
     for statement in statements(role):
         assert statement.keys() <= {"Sid", "Effect", "Action", "Resource"}, f"{role}: tests can't judge {statement}"

@@ -1,4 +1,4 @@
-"""What a user's type checker makes of the library: checked by mypy in `make check`, never run."""
+"""Uses of the library as a user's type checker sees them: checked by mypy in `make check`, never run."""
 
 from datetime import datetime
 from typing import Any, assert_type

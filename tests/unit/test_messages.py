@@ -184,7 +184,7 @@ reason_of = functools.partial(refusals.reason_of, decode)
 
 
 @pytest.mark.parametrize(("body", "reason"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_is_told_which_field_and_what_was_expected(body: str, reason: str) -> None:
+def test_a_refusal_names_the_field_and_what_was_expected(body: str, reason: str) -> None:
     assert reason_of(body) == reason
 
 

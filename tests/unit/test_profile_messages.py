@@ -136,7 +136,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("body", "reason"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_is_told_which_field_and_what_was_expected(body: str, reason: str) -> None:
+def test_a_refusal_names_the_field_and_what_was_expected(body: str, reason: str) -> None:
     assert reason_of(body) == reason
 
 

@@ -186,9 +186,7 @@ def _dynamodb_local_home() -> Path:
     home = CACHE / "package" / "emulator"
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "fetching").open("w") as lock:
-        fcntl.flock(
-            lock, fcntl.LOCK_EX
-        )  # The parallel workers of a test run start together, and one of them downloads.
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Parallel test workers start together, and one of them downloads.
         if not home.exists():
             _fetch_dynamodb_local()
     return home

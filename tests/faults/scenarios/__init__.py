@@ -1,4 +1,4 @@
-"""Scenarios: a function works while faults are injected, and is called until nothing is left to do; then judged."""
+"""Scenarios: a function is invoked, with injected faults, until quiescence. Then the result is checked."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from tests.support.faults import Faults, FaultsAt
 
 
 class ScenarioResult(NamedTuple):
-    """What is left once all is quiet. `wrong` has a sentence for each thing that isn't as it must be."""
+    """The state at quiescence. `wrong` has a sentence for each violation."""
 
     faults: Faults
     left: object
@@ -15,4 +15,4 @@ class ScenarioResult(NamedTuple):
 
 
 type Scenario = Callable[[FaultsAt], ScenarioResult]
-"""Always begins with the same tables, and a function that knows nothing of the scenarios before."""
+"""Begins with the same tables each time, and with a function in the state of a new process."""

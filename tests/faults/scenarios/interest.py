@@ -1,4 +1,4 @@
-"""A day's interest: the job is run until it is done, and what it sent is posted."""
+"""A day's interest: the job is run until it is done, and its messages are posted."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 
 class Charging:
-    """Of accounts with these balances. What is sent is posted at the end, or each time before the job is run again."""
+    """Charges accounts with these balances. Messages are posted at the end, or before each further run of the job."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Charging:
         wrong += [] if outcome in {"Done", "DoneBefore"} else [f"the job ended with {outcome!r}"]
         charged = [entry.account_id for entry in books.entries if entry.transaction_id.startswith("overdraft-interest")]
         wrong += [f"charged: {sorted(charged)}"] if len(charged) != len(set(charged)) else []
-        wrong += [f"sent and not charged: {body}" for body in sent if json.loads(body)["account_id"] not in charged]
+        wrong += [f"sent, but not charged: {body}" for body in sent if json.loads(body)["account_id"] not in charged]
         return ScenarioResult(faults, {name: account.balance for name, account in books.accounts.items()}, wrong)
 
     def _post(self, bodies: list[str]) -> None:

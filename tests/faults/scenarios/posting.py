@@ -1,4 +1,4 @@
-"""A batch of transactions, delivered until the queue is quiet."""
+"""A batch of transactions, delivered until the queue is empty."""
 
 import contextlib
 import itertools
@@ -18,9 +18,9 @@ _numbers = itertools.count(1)
 
 
 class Posting:
-    """Of `batch`, in which `dead` are the bodies that can never be posted.
+    """Posts `batch`. `dead` has the bodies that can never be posted.
 
-    With a competing worker: SQS delivers twice, and that one commits the same batch after this one's read.
+    With a competing worker SQS delivers the batch twice, and that worker commits it after this one's read.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A batch of profiles' entries, delivered until the queue is quiet."""
+"""A batch of profile updates, delivered until the queue is empty."""
 
 import contextlib
 import itertools
@@ -22,7 +22,7 @@ from tools.local_aws.tables import create_profiles_table, refill, scan
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SENT_AT = START + timedelta(seconds=9)
-"""The time of entries that say none."""
+"""The time of entries without `as_of`."""
 
 _numbers = itertools.count(1)
 
@@ -33,16 +33,16 @@ def update(account_id: str, path: str, seconds: float | None, *removed: str, **e
 
 
 class Upserting:
-    """Of `batch`, in which `dead` are the bodies that can never be upserted, where `there` was upserted before.
+    """Upserts `batch` after `existing`. `dead` has the bodies that can never be upserted.
 
-    With `competing` messages another worker upserts those after this one began.
+    A competing worker upserts the `competing` messages after this worker's first call.
     """
 
     def __init__(
         self,
         aws: Endpoint,
         dynamodb: Endpoint,
-        there: Sequence[object],
+        existing: Sequence[object],
         batch: Sequence[object],
         dead: Sequence[str],
         *,
@@ -56,17 +56,17 @@ class Upserting:
         )
         recent = strategies.RecentDepths()
         with mock.patch.object(strategies, "recent_depths", recent):
-            assert not invoke(self._function, map(record, there))
+            assert not invoke(self._function, map(record, existing))
         self._learned = dict(recent._depths)
-        self._there = list(scan(dynamodb, self._table))
-        bodies = [one if isinstance(one, str) else json.dumps(one) for one in (*there, *batch, *competing)]
+        self._existing = list(scan(dynamodb, self._table))
+        bodies = [one if isinstance(one, str) else json.dumps(one) for one in (*existing, *batch, *competing)]
         self._winners = latest((decode(body), SENT_AT) for body in bodies if body not in dead)
 
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
-        refill(self._dynamodb, self._table, self._there)
+        refill(self._dynamodb, self._table, self._existing)
         queue = Queue([record(message, sent_at=SENT_AT) for message in self._batch])
         client = self._function.writer.client
-        recent = strategies.RecentDepths()  # what a process learned of the maps decides how many requests it takes
+        recent = strategies.RecentDepths()  # The depths that a process has learned decide the number of its requests.
         recent._depths.update(self._learned)
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(strategies, "recent_depths", recent))
@@ -79,7 +79,7 @@ class Upserting:
         return ScenarioResult(faults, self._left(), wrong + wrongly_queued(queue, letters, self._dead))
 
     def _left(self) -> dict[str, Any]:
-        """The profiles with their clocks, without the marks of which write was the last."""
+        """The profiles with their clocks, without the attributes of the last write."""
         items = map(from_dynamodb, scan(self._dynamodb, self._table))
         marks = {"cw:write_id", "cw:item_bytes"}
         return {item["account_id"]: {name: item[name] for name in item if name not in marks} for item in items}

@@ -1,4 +1,4 @@
-"""What the scenarios of functions on queues have in common."""
+"""Helpers of the scenarios with queues."""
 
 import contextlib
 import threading
@@ -24,11 +24,11 @@ def deliver_until_quiet(function: ModuleType, queue: Queue, faults: Faults, *cli
 def competing_worker_first(
     client: Any, operation: str, competing: ModuleType, records: Sequence[dict[str, Any]]
 ) -> Iterator[None]:
-    """Before the client's first call of this operation another worker does the work of these records."""
+    """A competing worker processes these records before the client's first call of this operation."""
     lock, waiting = threading.Lock(), [records]
 
     def deliver(**_: Any) -> None:
-        with lock:  # the other threads wait, too: or it were chance how many calls there are
+        with lock:  # The other threads wait, too, so that the number of calls doesn't depend on chance.
             if waiting:
                 invoke(competing, waiting.pop())
 
@@ -41,8 +41,8 @@ def competing_worker_first(
 
 
 def wrongly_queued(queue: Queue, letters: Sequence[DeadLetter], dead: Sequence[str]) -> list[str]:
-    """A sentence for each message that is on the queue still, or is dead-lettered and shouldn't, or the other way."""
+    """A sentence for each message that is still on the queue, and for each dead letter that is missing or wrong."""
     wrong = [f"still on the queue: {waiting['body']}" for waiting in queue.records]
     wrong += [f"not dead-lettered: {body}" for body in dead if body not in {letter.body for letter in letters}]
-    wrong += [f"dead-lettered, and no poison: {letter.body}" for letter in letters if letter.body not in dead]
+    wrong += [f"dead-lettered, but no poison: {letter.body}" for letter in letters if letter.body not in dead]
     return wrong + [f"dead-lettered without a reason: {letter.body}" for letter in letters if not letter.reason]

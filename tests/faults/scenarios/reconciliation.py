@@ -1,4 +1,4 @@
-"""A night's reconciliation of sound books: run until it is done, and then once more."""
+"""A reconciliation of sound books, run until it is done, and then once more."""
 
 import itertools
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 
 class Reconciling:
-    """Of the books that these messages make, each account to be counted once, in one report."""
+    """Reconciles the books that these messages make. Each account must be counted once, in one report."""
 
     def __init__(
         self, aws: Endpoint, dynamodb: Endpoint, messages: Sequence[object], *, accounts: int, accounts_per_step: int
@@ -41,11 +41,11 @@ class Reconciling:
         if records.keys() == {"reconcile_accounts", REPORT}:
             wrong += self._wrong_report(records[REPORT]) + _wrong_lock(records["reconcile_accounts"])
         else:
-            wrong.append(f"the locks' table has {sorted(records)}")
+            wrong.append(f"the Locks table has {sorted(records)}")
         clock.seconds += LEASE_SECONDS
         again = self._function.lambda_handler(EVENT, Context())["outcome"]
-        wrong += [] if again == "DoneBefore" else [f"delivered once more it ended with {again!r}"]
-        wrong += [] if records == self._records() else [f"delivered once more it left {self._records()}, not {records}"]
+        wrong += [] if again == "DoneBefore" else [f"the repeated run ended with {again!r}"]
+        wrong += [] if records == self._records() else [f"the repeated run left {self._records()}, not {records}"]
         return ScenarioResult(faults, sorted(records), wrong)
 
     def _records(self) -> dict[str, Any]:
@@ -60,4 +60,4 @@ class Reconciling:
 def _wrong_lock(record: dict[str, Any]) -> list[str]:
     wrong = [] if record.get("windows_done") == [NIGHT] else [f"the lock has the windows {record.get('windows_done')}"]
     left = record.keys() & {"owner", "leased_until", "checkpoint"}
-    return wrong + ([f"the lock was given back, and still has {sorted(left)}"] if left else [])
+    return wrong + ([f"the lock was released, but still has {sorted(left)}"] if left else [])

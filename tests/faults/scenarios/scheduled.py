@@ -1,4 +1,4 @@
-"""A scheduled job, delivered until it is done: again when the lease of the one before is over, as Lambda would."""
+"""A scheduled job, run until it is done. After a failure it is run again when the failed run's lease has expired."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -18,7 +18,7 @@ def run_until_done(
     *clients: Any,
     between: Callable[[], None] = lambda: None,
 ) -> tuple[str, Clock]:
-    """The last outcome, empty where there was none, and the time by then."""
+    """Returns the last outcome, empty if there was none, and the clock's time at the end."""
     clock = function.job.locks.now = Clock()
     with faults.on(*clients):
         for _ in range(5):

@@ -1,6 +1,6 @@
-"""The dearest messages that are accepted, and the slowest: what a batch of ten of them costs at most.
+"""The worst case of valid messages: the cost of a batch of ten of the most expensive or slowest ones.
 
-Requests and DynamoDB's write units are counted; who changes one of them should know. `make bench` shows the times.
+Requests and DynamoDB's write units are counted, so that a change of either is noticed. `make bench` shows the times.
 """
 
 import itertools
@@ -46,10 +46,10 @@ def opening(account_id: str) -> dict[str, Any]:
 
 
 ACCOUNTS = [chr(0x1F600 + number) * 128 for number in range(BATCH + 1)]
-"""As long as an id may be."""
+"""An id of the maximum length."""
 
 
-def test_of_transactions_those_of_other_accounts_each_are_dearest_in_requests(ministack: Endpoint) -> None:
+def test_transactions_on_different_accounts_take_the_most_requests(ministack: Endpoint) -> None:
     function = posting(ministack)
     cost_of(function, [opening(account_id) for account_id in ACCOUNTS])
     payments = [{"transaction_id": "t", "account_id": account_id, "amount": 1} for account_id in ACCOUNTS[:BATCH]]
@@ -75,7 +75,7 @@ def test_transactions_of_accounts_that_nobody_opened_cost_no_write(ministack: En
     assert cost_of(posting(ministack), payments, back=BATCH) == Cost(requests, 0)
 
 
-def test_the_largest_messages_are_dearest_in_units(ministack: Endpoint) -> None:
+def test_the_largest_messages_take_the_most_units(ministack: Endpoint) -> None:
     function = posting(ministack)
     transfers = [largest_transfer(number).canonical_payload() for number in range(BATCH)]
     payments = [largest_transaction(number).canonical_payload() for number in range(BATCH, 2 * BATCH)]
@@ -95,9 +95,9 @@ def test_a_hundred_entries_sixteen_levels_deep_are_four_requests_each_twice_wher
 ) -> None:
     function = upserting(ministack)
     update = {"account_id": "alice", "path": DEEPEST, "entries": MOST_NAMES}
-    assert cost_of(function, [update]) == Cost({"UpdateItem": 7}, 38)  # the last is known to find the map
+    assert cost_of(function, [update]) == Cost({"UpdateItem": 7}, 38)  # The last request knows that the map exists.
     others = [update | {"account_id": name} for name in ACCOUNTS[:BATCH]]
-    requests, write_units = cost_of(function, others)  # what one learns of the map helps another, or it is too late
+    requests, write_units = cost_of(function, others)  # A request may learn from another's answer, or be too early.
     assert requests["UpdateItem"] <= 8 * BATCH
     assert write_units <= 42 * BATCH
 

@@ -1,7 +1,7 @@
-"""Where events are played: a local AWS with the tables and queues, and a way to give a function an event.
+"""Runs the sample events on a local AWS with the tables and queues.
 
-The way is the handlers in this process, or `sam local invoke` in Lambda's container. The second needs a Docker daemon
-and Lambda's base image, and skips where one of them is missing.
+Functions are invoked as handlers in this process, or by `sam local invoke` in Lambda's container. The latter needs a
+Docker daemon and Lambda's base image, and is skipped if one of them is missing.
 """
 
 import contextlib
@@ -39,11 +39,11 @@ BASE_IMAGE = "public.ecr.aws/lambda/python"
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What an event shows, beyond what those before it did: entries, accounts, profiles and reports, new or changed.
+class Effect:
+    """The effect of an event: new and changed entries, accounts, profiles and reports.
 
-    Of the event's records, by their index: which go back to the queue, and the reasons of those dead-lettered. Of a
-    job: what became of it.
+    Records that return to the queue, and the reasons of dead letters, are given by the record's index. `outcome` is a
+    job's.
     """
 
     outcome: str | None = None
@@ -56,9 +56,11 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """`dead_letter_queue_urls`: each function's that has a queue. `invoke` gives a function an event, and returns its
-    response; `post` returns once the transactions on the queue are posted, too.
+class EventRunner:
+    """Invokes functions with events and reports the effects. `dead_letter_queue_urls` are given by function.
+
+    `invoke` invokes a function with an event and returns the response. `post` waits until the transactions on the queue
+    are posted.
     """
 
     endpoint: Endpoint
@@ -69,8 +71,8 @@ class Stage:
     invoke: Callable[[str, Path], Any]
     post: Callable[[], None]
 
-    def play(self, path: Path) -> Shown:
-        """Gives the event to the function that its folder is named after."""
+    def run(self, path: Path) -> Effect:
+        """Invokes the function that the event's folder is named after."""
         function = path.parent.name
         records = json.loads(path.read_text()).get("Records", [])
         journal, accounts, profiles, reports = self._journal(), self._accounts(), self._profiles(), self._reports()
@@ -80,7 +82,7 @@ class Stage:
         bodies = [record["body"] for record in records]
         letters = take_dead_letters(self.endpoint, self.dead_letter_queue_urls[function]) if records else []
         assert len({letter.body for letter in letters}) == len(letters), f"{path}: a message was dead-lettered twice"
-        return Shown(
+        return Effect(
             outcome=response.get("outcome"),
             journal=_changed(journal, self._journal()),
             accounts=_changed(accounts, self._accounts()),
@@ -127,8 +129,8 @@ def _plain(number: dict[str, str]) -> str:
 
 
 @contextlib.contextmanager
-def in_process(folder: Path) -> Iterator[Stage]:
-    """Fresh tables and queues, and the handlers in this process."""
+def in_process(folder: Path) -> Iterator[EventRunner]:
+    """Runs events with new tables and queues, and the handlers in this process."""
     with running(ministack(free_port(), folder / "ministack.log")) as endpoint:
         tables, profiles_table = create_tables(endpoint, "events"), create_profiles_table(endpoint, "events")
         locks_table = create_locks_table(endpoint, "events")
@@ -157,21 +159,21 @@ def in_process(folder: Path) -> Iterator[Stage]:
             "process_transactions": teller.worker.queue.dead_letter_url,
             "upsert_profiles": upserter.worker.queue.dead_letter_url,
         }
-        yield Stage(endpoint, tables, profiles_table, locks_table, dead, invoke, post)
+        yield EventRunner(endpoint, tables, profiles_table, locks_table, dead, invoke, post)
 
 
 @contextlib.contextmanager
-def sam_local_invoke(folder: Path) -> Iterator[Stage]:
-    """The deployed stack, and its functions in Lambda's container. Skips where that can't be had."""
+def sam_local_invoke(folder: Path) -> Iterator[EventRunner]:
+    """Runs events on the deployed stack, with its functions in Lambda's container. Skips the test without Docker."""
     _skip_without_docker()
     stack.build()
-    # On Linux a container reaches this machine by Docker's bridge, not by 127.0.0.1.
+    # On Linux a container reaches this machine through Docker's bridge, not at 127.0.0.1.
     host = "172.17.0.1" if sys.platform == "linux" else "127.0.0.1"
     with running(ministack(free_port(), folder / "ministack.log", host)) as endpoint:
         deployed = stack.deploy(endpoint)
         settings = write_settings(deployed, folder)
         sqs, queue_url = endpoint.client("sqs"), deployed["TransactionsQueueUrl"]
-        yield Stage(
+        yield EventRunner(
             endpoint,
             Tables(deployed["AccountsTableName"], deployed["JournalTableName"]),
             deployed["ProfilesTableName"],
@@ -181,20 +183,20 @@ def sam_local_invoke(folder: Path) -> Iterator[Stage]:
                 "upsert_profiles": deployed["ProfilesDeadLetterQueueUrl"],
             },
             lambda function, event: _sam_local_invoke(endpoint, settings, function, event),
-            lambda: until(lambda: not waiting_messages(sqs, queue_url), "all is posted"),
+            lambda: until(lambda: not waiting_messages(sqs, queue_url), "all transactions are posted"),
         )
 
 
 def _skip_without_docker() -> None:
-    played = "`sam local invoke` was not tried"
+    skipped = "`sam local invoke` was skipped"
     if not shutil.which("docker"):
-        pytest.skip(f"{played}: there is no `docker` on the PATH")
+        pytest.skip(f"{skipped}: there is no `docker` on the PATH")
     daemon = _docker("version", "--format", "{{.Server.Arch}}")
     if daemon.returncode:
-        pytest.skip(f"{played}: no Docker daemon answers")
+        pytest.skip(f"{skipped}: no Docker daemon answers")
     image = f"{BASE_IMAGE}:3.13-{'arm64' if daemon.stdout.strip() == 'arm64' else 'x86_64'}"
     if _docker("image", "inspect", image).returncode:
-        pytest.skip(f"{played}: Lambda's base image isn't here; `docker pull {image}` gets it")
+        pytest.skip(f"{skipped}: Lambda's base image is missing; `docker pull {image}` downloads it")
 
 
 def _docker(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -214,7 +216,7 @@ def _sam_local_invoke(endpoint: Endpoint, settings: Path, function: str, event: 
         capture_output=True,
         text=True,
     )
-    # SAM ends well, too, where the function did not: without a response then, or with its error.
+    # SAM exits with 0 even if the function failed. Then the response is missing or has the error.
     if finished.returncode or not any(word in finished.stdout for word in ("batchItemFailures", "outcome")):
         pytest.fail(f"sam local invoke of {event.name}:\n{finished.stdout}\n{finished.stderr}")
     return json.loads(finished.stdout)
