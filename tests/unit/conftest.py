@@ -1,4 +1,4 @@
-"""No AWS, no engine, no network: a test here that opens a connection fails, and says so."""
+"""Unit tests use no AWS, no engine and no network. If a test opens a connection, it fails with that reason."""
 
 import socket
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tests.unit.stubs import Stubbed
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **_: object) -> NoReturn:
-        pytest.fail(f"a unit test reached for the network: {arguments[1:]}")
+        pytest.fail(f"a unit test used the network: {arguments[1:]}")
 
     for method in ("connect", "connect_ex", "sendto"):
         monkeypatch.setattr(socket.socket, method, refuse)

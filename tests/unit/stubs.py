@@ -1,4 +1,4 @@
-"""AWS's answers, given beforehand: botocore checks them, and the requests, against its model of the service."""
+"""Stubbed AWS clients. botocore validates the stubs' answers and the requests by its model of the service."""
 
 from typing import Any, Self
 
@@ -7,7 +7,7 @@ from botocore.stub import Stubber
 
 
 class Stubbed:
-    """A client that answers in this order, and keeps what it was asked. At the end every answer must be taken."""
+    """A client with prepared answers, which records its requests. At the end all answers must have been used."""
 
     def __init__(self, service: str) -> None:
         self.client: Any = boto3.client(
@@ -15,7 +15,7 @@ class Stubbed:
         )
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self._stubber = Stubber(self.client)
-        self.client.meta.events.register_first(f"before-parameter-build.{service}", self._keep)
+        self.client.meta.events.register_first(f"before-parameter-build.{service}", self._record)
 
     def __enter__(self) -> Self:
         self._stubber.activate()
@@ -29,15 +29,15 @@ class Stubbed:
         self._stubber.add_response(operation, response or {})
 
     def refuses(self, operation: str, code: str, **fields: Any) -> None:
-        """With an error, and the fields that the service's model has for it."""
+        """Prepares an error with its fields."""
         self._stubber.add_client_error(operation, code, code, 400, modeled_fields=fields or None)
 
     def cancels(self, *reasons: dict[str, Any]) -> None:
-        """A transaction, with a reason for each of its writes."""
+        """Prepares a cancelled transaction, with a reason for each of its writes."""
         self.refuses("transact_write_items", "TransactionCanceledException", CancellationReasons=list(reasons))
 
     def forgets_the_rest(self) -> None:
-        """Answers that nobody asked for are fine here."""
+        """Drops the unused answers."""
         self._stubber._queue.clear()
 
     @property
@@ -48,5 +48,5 @@ class Stubbed:
     def parameters(self) -> list[dict[str, Any]]:
         return [parameters for _, parameters in self.requests]
 
-    def _keep(self, params: dict[str, Any], model: Any, **_: object) -> None:
+    def _record(self, params: dict[str, Any], model: Any, **_: object) -> None:
         self.requests.append((model.name, dict(params)))

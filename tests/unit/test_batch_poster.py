@@ -1,4 +1,4 @@
-"""The fold: a pure function from messages and observed items to writes and outcomes."""
+"""The batch poster's fold: a pure function from messages and observed items to writes and outcomes."""
 
 import copy
 import itertools
@@ -49,7 +49,7 @@ def message_of(transaction: TransactionMessage, receive_count: int = 1) -> Queue
 
 
 class Folded(NamedTuple):
-    """What a plan would commit, the items afterwards, and what becomes of the messages that fit into it."""
+    """A plan's writes, the items afterwards, and the dispositions of the messages that fit into it."""
 
     writes: Sequence[Write]
     observed: Observed
@@ -57,7 +57,7 @@ class Folded(NamedTuple):
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """Of messages that are all done."""
+        """The outcomes, if all messages are done."""
         return list(map(outcome_of, self.dispositions))
 
 
@@ -71,21 +71,21 @@ def planned(transactions: Iterable[TransactionMessage], observed: Observed) -> F
     messages = list(map(message_of, transactions))
     plan = POSTER._plan(messages, observed, NOW)
     fold = plan.result
-    assert list(fold.dispositions) == messages[: len(fold.dispositions)], "as many as fit, in order"
-    assert all(message.disposition is None for message in messages), "nothing has become of them before the commit"
+    assert list(fold.dispositions) == messages[: len(fold.dispositions)], "the messages that fit, in order"
+    assert all(message.disposition is None for message in messages), "messages have no disposition before the commit"
     return Folded(plan.writes, fold.observed, list(fold.dispositions.values()))
 
 
 def fold(transactions: Sequence[TransactionMessage], observed: Observed | None = None) -> Folded:
-    """One plan; of an account that isn't in `observed` there is none."""
+    """One plan. Accounts that aren't in `observed` don't exist."""
     absent = {TABLES.account_key(name): None for transaction in transactions for name in transaction.account_ids}
     return planned(transactions, absent | dict(observed or {}))
 
 
-def played(
+def folded_in_batches(
     transactions: Sequence[TransactionMessage], observed: Observed, size: int = 1_000
 ) -> tuple[Observed, list[Folded]]:
-    """The items afterwards, and the plans: of batches of that size, each with as many plans as it takes."""
+    """The items afterwards, and the plans. Batches have this size, and each takes as many plans as it needs."""
     plans = []
     for start in range(0, len(transactions), size):
         pending = transactions[start : start + size]
@@ -101,7 +101,7 @@ def dispositions(plans: Sequence[Folded]) -> list[Disposition]:
 
 
 def as_written(writes: Sequence[Write], before: Observed) -> dict[Key, Any]:
-    """The items, once the writes have taken effect."""
+    """The items after the writes."""
     items = dict(before)
     for each in writes:
         items[each.key] = each.item if isinstance(each, Put) else (items[each.key] or {}) | each.values
@@ -172,7 +172,7 @@ def entry_of(items: Observed, account_id: str, transaction_id: str = "t-1") -> A
 
 
 def test_a_transfer_is_four_writes_in_one_commit() -> None:
-    items, [plan] = played([transfer(30)], ALICE_AND_BOB)
+    items, [plan] = folded_in_batches([transfer(30)], ALICE_AND_BOB)
     assert [(each.key.table, type(each).__name__) for each in plan.writes] == [
         ("accounts", "Update"),
         ("accounts", "Update"),
@@ -189,13 +189,13 @@ def test_a_transfer_is_four_writes_in_one_commit() -> None:
 
 
 def test_a_transfers_outcome_is_the_payers() -> None:
-    _, [plan] = played([transfer(30)], ALICE_AND_BOB)
+    _, [plan] = folded_in_batches([transfer(30)], ALICE_AND_BOB)
     [outcome] = plan.outcomes
     assert (outcome.amount, outcome.balance_after, outcome.account_version) == (-30, 70, 8)
 
 
 def test_a_rejected_transfer_is_recorded_on_both_sides() -> None:
-    items, [plan] = played([transfer("150.01")], ALICE_AND_BOB)
+    items, [plan] = folded_in_batches([transfer("150.01")], ALICE_AND_BOB)
     assert len(plan.writes) == 4
     for name, version in (("alice", 8), ("bob", 4)):
         entry = entry_of(items, name)
@@ -206,7 +206,7 @@ def test_a_rejected_transfer_is_recorded_on_both_sides() -> None:
 @pytest.mark.parametrize("amount", [30, 999], ids=["posted", "rejected"])
 @pytest.mark.parametrize("seen", [("alice", "bob"), ("alice",), ("bob",)], ids=["both", "the payer's", "the payee's"])
 def test_a_transfer_is_replayed_from_both_its_entries_or_either(amount: int, seen: Sequence[str]) -> None:
-    items, [first] = played([transfer(amount)], ALICE_AND_BOB)
+    items, [first] = folded_in_batches([transfer(amount)], ALICE_AND_BOB)
     unseen = {TABLES.entry_key(EntryId(name, "t-1")) for name in {"alice", "bob"} - set(seen)}
     plan = fold([transfer(amount)], {each: item for each, item in items.items() if each not in unseen})
     [outcome], [before] = plan.outcomes, first.outcomes
@@ -240,7 +240,7 @@ def test_a_transfer_whose_id_was_used_before_on_either_side_is_refused_and_chang
     first: TransactionMessage, account_id: str, different: str
 ) -> None:
     carol = {TABLES.account_key("carol"): account_item(replace(BOB, account_id="carol"))}
-    items, _ = played([first], ALICE_AND_BOB | carol)
+    items, _ = folded_in_batches([first], ALICE_AND_BOB | carol)
     plan = fold([transfer(30)], items)
     assert not plan.writes
     sentence = f"transaction_id: 't-1' was used before on account '{account_id}' with another {different}"
@@ -248,8 +248,8 @@ def test_a_transfer_whose_id_was_used_before_on_either_side_is_refused_and_chang
 
 
 def test_a_transfer_whose_id_was_used_before_on_both_sides_names_the_one_with_another_payload() -> None:
-    """Both sides commit together, so this can't be. If it is, it isn't answered as if all were well."""
-    items, _ = played([transfer(30)], ALICE_AND_BOB)
+    """Both sides commit together, so this can't happen. If it does, it isn't treated as a repetition."""
+    items, _ = folded_in_batches([transfer(30)], ALICE_AND_BOB)
     planted = entry_of(items, "bob") | {
         "request": payment(1, account_id="bob").canonical_payload(),
         "payload_hash": "another",
@@ -276,13 +276,13 @@ def test_a_transfer_from_or_to_an_unknown_account_decides_nothing(missing: str) 
 def test_a_chain_of_transfers_is_cut_into_commits_in_order_with_the_same_outcomes_however_batched(size: int) -> None:
     names = [f"acc-{number}" for number in range(61)]
     before = {TABLES.account_key(name): account_item(replace(ALICE, account_id=name)) for name in names}
-    # Each has 150 to spend, and spends more: it can do so only once it was given to.
+    # Each account has 150 and spends more, which it can only after the credit.
     chain = [
         transfer(149 + number, transaction_id=str(number), from_account_id=payer, to_account_id=payee)
         for number, (payer, payee) in enumerate(itertools.pairwise(names), 1)
     ]
-    items, plans = played(chain, before, size)
-    whole, cut = played(chain, before)
+    items, plans = folded_in_batches(chain, before, size)
+    whole, cut = folded_in_batches(chain, before)
     assert items == whole
     assert dispositions(plans) == dispositions(cut)
     assert {outcome_of(disposition).status for disposition in dispositions(plans)} == {"POSTED"}
@@ -292,9 +292,9 @@ def test_a_chain_of_transfers_is_cut_into_commits_in_order_with_the_same_outcome
 
 def test_a_transfer_goes_into_the_next_commit_where_only_one_of_its_entries_would_fit() -> None:
     transfers = [transfer(1, transaction_id=str(number)) for number in range(60)]
-    items, plans = played([payment(50), *transfers], ALICE_AND_BOB)
+    items, plans = folded_in_batches([payment(50), *transfers], ALICE_AND_BOB)
     assert [len(plan.writes) for plan in plans] == [1 + 2 + 48 * 2, 2 + 12 * 2]
-    assert items == played([payment(50), *transfers], ALICE_AND_BOB, 1)[0]
+    assert items == folded_in_batches([payment(50), *transfers], ALICE_AND_BOB, 1)[0]
 
 
 ABC = {TABLES.account_key(name): None for name in ("a", "b", "c")}
@@ -315,15 +315,15 @@ def test_a_plan_is_a_pure_function(messages: list[TransactionMessage]) -> None:
 
 @given(MESSAGES, st.integers(1, 7))
 def test_however_messages_are_batched_the_outcomes_are_the_same(messages: list[TransactionMessage], size: int) -> None:
-    items, plans = played(messages, ABC, size)
-    expected_items, expected_plans = played(messages, ABC, 1)
+    items, plans = folded_in_batches(messages, ABC, size)
+    expected_items, expected_plans = folded_in_batches(messages, ABC, 1)
     assert items == expected_items
     assert dispositions(plans) == dispositions(expected_plans)
 
 
 @given(MESSAGES)
 def test_transfers_sum_to_zero_and_the_balances_to_all_amounts(messages: list[TransactionMessage]) -> None:
-    items, _ = played(messages, ABC)
+    items, _ = folded_in_batches(messages, ABC)
     entries = [item for each, item in items.items() if item and each.table == "journal"]
     accounts = [item for each, item in items.items() if item and each.table == "accounts"]
     transfers: dict[tuple[str, ...], list[Any]] = {}
@@ -338,10 +338,10 @@ def test_transfers_sum_to_zero_and_the_balances_to_all_amounts(messages: list[Tr
 
 
 def groups_of(transactions: Sequence[TransactionMessage]) -> list[list[int]]:
-    """The messages' places in the batch, group by group."""
+    """The messages' positions in the batch, by group."""
     messages = list(map(message_of, transactions))
-    places = {message: place for place, message in enumerate(messages)}
-    return [[places[message] for message in group] for group in grouped_by_account(messages)]
+    positions = {message: position for position, message in enumerate(messages)}
+    return [[positions[message] for message in group] for group in grouped_by_account(messages)]
 
 
 def test_groups_are_joined_by_account_and_keep_their_order() -> None:
@@ -386,11 +386,11 @@ def test_every_write_asserts_what_was_observed(messages: list[TransactionMessage
             own_key = "transaction_id" if each.key.table == "journal" else "account_id"
             assert each.condition == (version_is(found["version"]) if found else absent(own_key))
         observed = as_written(plan.writes, observed)
-        assert plan.observed == observed  # what the next plan starts from
+        assert plan.observed == observed  # The next plan starts from these items.
 
 
 def sizes(plan: Any) -> list[int]:
-    """Of the items, in more bytes than their own."""
+    """The size of each request's item as JSON, which is larger than the item."""
     return [len(msgspec.json.encode(as_request(each, 32 * "f")["Item"])) for each in plan.writes]
 
 
@@ -413,7 +413,7 @@ def test_both_sides_of_the_48_largest_transfers_fit_a_transaction_and_an_item() 
 def posted(
     dynamodb: Stubbed, messages: Sequence[QueuedTransaction], seconds: float = 60
 ) -> dict[str | tuple[str, str], float]:
-    """What was measured, by the metric, or by its name and its dimension's value. A time counts as one."""
+    """Posts, and returns the measurements by metric, or by name and dimension. A time counts as one."""
     sums: dict[str | tuple[str, str], float] = {}
     for each in BatchPoster(dynamodb.client, TABLES).post(messages, Deadline.after(seconds)):
         name = (each.metric, each.dimension[1]) if each.dimension else each.metric
@@ -453,7 +453,7 @@ def test_entries_are_read_only_of_what_was_delivered_before(stubbed_dynamodb: St
 
 def test_what_another_worker_posted_meanwhile_is_replayed_and_the_rest_decided_on_it(stubbed_dynamodb: Stubbed) -> None:
     there = as_written(fold([opening("-9"), payment(5)]).writes, {})
-    found = {each.table: to_dynamodb(item) for each, item in there.items()}  # the last entry, and the account
+    found = {each.table: to_dynamodb(item) for each, item in there.items()}  # The last entry and the account.
     reason = {"Code": "ConditionalCheckFailed"}
     finds_nothing(stubbed_dynamodb)
     stubbed_dynamodb.cancels(
@@ -507,7 +507,7 @@ def test_rejections_are_measured_by_their_reason(stubbed_dynamodb: Stubbed) -> N
 
 
 def test_a_transfer_whose_id_the_payee_had_used_is_found_when_the_commit_is_refused(stubbed_dynamodb: Stubbed) -> None:
-    there, _ = played([payment(1, account_id="bob")], ALICE_AND_BOB)
+    there, _ = folded_in_batches([payment(1, account_id="bob")], ALICE_AND_BOB)
     accounts = [to_dynamodb(item) for item in map(account_item, (ALICE, replace(BOB, balance=Decimal(6), version=4)))]
     stubbed_dynamodb.answers("batch_get_item", {"Responses": {"accounts": accounts}, "UnprocessedKeys": {}})
     nothing = {"Code": "None"}
@@ -542,7 +542,7 @@ def test_what_waits_for_its_account_comes_again_after_longer_and_longer(
 
 
 def assert_failed(message: QueuedTransaction, kind: type[Exception]) -> None:
-    """It comes again after the visibility timeout; if it fails for the last time, its retries are exhausted."""
+    """Asserts that the message is redelivered after the visibility timeout, or dead after its last delivery."""
     disposition = message.disposition
     assert isinstance(disposition, Again)
     assert (disposition.code, disposition.delay_seconds) == (ReasonCode.RETRIES_EXHAUSTED, None)
@@ -603,3 +603,19 @@ def test_without_time_nothing_is_posted(stubbed_dynamodb: Stubbed) -> None:
 def test_without_messages_nothing_is_asked_for() -> None:
     measured = POSTER.post([], Deadline.after(1))
     assert [(each.metric, each.value) for each in measured] == [("Posted", 0), ("Duplicates", 0), ("Conflicts", 0)]
+
+
+def test_an_error_between_the_two_sides_of_a_transfer_commits_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The money of the first side would have gone nowhere."""
+    from ledger import batch_poster  # noqa: PLC0415 (patched here alone)
+
+    staged = iter([batch_poster.entry_item])
+
+    def second_fails(entry: Any) -> Any:
+        for stage in staged:
+            return stage(entry)
+        raise OSError("between the two sides")
+
+    monkeypatch.setattr(batch_poster, "entry_item", second_fails)
+    with pytest.raises(OSError, match="between the two sides"):
+        played([transfer(30)], ALICE_AND_BOB)

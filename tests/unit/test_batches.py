@@ -1,4 +1,4 @@
-"""The one flow of a batch: each message gets a disposition of its own, and with it its end, its log line, its count."""
+"""The flow of a batch: each message's disposition decides its end, its log line and its metric."""
 
 import dataclasses
 import io
@@ -77,7 +77,7 @@ def all_done(messages: Messages, _: Deadline) -> list[Measurement]:
 
 
 def given(dispositions: Mapping[str, Disposition]) -> Callable[[Messages, Deadline], list[Measurement]]:
-    """A handler that gives each message the disposition under its body."""
+    """A handler that gives each message the disposition for its body."""
 
     def handle(messages: Messages, _: Deadline) -> list[Measurement]:
         for message in messages:
@@ -89,7 +89,7 @@ def given(dispositions: Mapping[str, Disposition]) -> Callable[[Messages, Deadli
 
 @dataclasses.dataclass
 class Working:
-    """A worker whose answers, log lines and metrics are kept."""
+    """A worker whose answers, log lines and metrics are recorded."""
 
     sqs: Stubbed
     capsys: pytest.CaptureFixture[str]
@@ -103,7 +103,7 @@ class Working:
         handle: Callable[[Messages, Deadline], Iterable[Measurement]] = all_done,
         context: Any = None,
     ) -> list[str]:
-        """The ids that go back to the queue."""
+        """Returns the ids that return to the queue."""
         log = io.StringIO()
         metrics = EphemeralMetrics(namespace="Orders", service="place_orders")
         queue = Queue(self.sqs.client, QUEUE_URL, DEAD_LETTER_URL, MAXIMUM_DELIVERIES)
@@ -118,12 +118,12 @@ class Working:
         return [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
 
     def ended(self, dispositions: Mapping[str, Disposition], receive_count: int = 1) -> list[str]:
-        """The bodies of the messages that go back to the queue, if each body is given this disposition."""
+        """The bodies of the messages that return to the queue, if the handler gives these dispositions by body."""
         records = [record(body, receive_count) | {"messageId": body} for body in dispositions]
         return self.process(records, given(dispositions))
 
     def dead_letters(self) -> list[tuple[str, str, str]]:
-        """Each one's body, reason code and reason."""
+        """The body, reason code and reason of each dead letter."""
         sent = [
             entry
             for operation, request in self.sqs.requests
@@ -141,7 +141,7 @@ class Working:
 
 
 def counted(lines: Iterable[dict[str, Any]]) -> Counter[tuple[str, ...]]:
-    """The sums of all metrics, by name and, beside the service's, the values of their dimensions."""
+    """The sums of all metrics, by name and by the values of their dimensions except for the service."""
     sums: Counter[tuple[str, ...]] = Counter()
     for line in lines:
         [directive] = line["_aws"]["CloudWatchMetrics"]
@@ -156,7 +156,7 @@ def counted(lines: Iterable[dict[str, Any]]) -> Counter[tuple[str, ...]]:
 
 @pytest.fixture
 def working(stubbed_sqs: Stubbed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Working:
-    # As in a function's environment: a metric with a dimension of its own is made from these.
+    # A function's environment has these. A metric with a dimension of its own is made from them.
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Orders")
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "place_orders")
     return Working(stubbed_sqs, capsys)

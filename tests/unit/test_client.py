@@ -1,4 +1,4 @@
-"""An invocation's deadline. How the clients are made, the start-up's benchmark and the integration tests see."""
+"""An invocation's deadline. The start-up benchmark and the integration tests cover the clients."""
 
 from typing import Any
 

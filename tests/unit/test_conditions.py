@@ -1,4 +1,4 @@
-"""Conditions: what DynamoDB is asked means what Python's operators say."""
+"""Conditions: the expression for DynamoDB has the meaning of Python's operators."""
 
 import re
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from conditional_writes.requests import as_request
 
 
 def rendered(condition: Condition) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """The expression that DynamoDB gets, its names, and its values."""
+    """The condition's expression for DynamoDB, its names and its values."""
     request = as_request(Put(key("Orders", order_id="o-1"), {}, condition), "write-1")
     values = from_dynamodb(request.get("ExpressionAttributeValues", {}))
     return request["ConditionExpression"], request["ExpressionAttributeNames"], values
@@ -98,7 +98,7 @@ def test_a_condition_has_no_truth_value_in_python(decide_in_python: Callable[[],
 
 
 ITEM = {"a": 1, "b": 2}
-"""What the conditions are checked on: there is no c."""
+"""The item on which conditions are checked. It has no attribute c."""
 
 type Meant = tuple[Condition, bool]
 """A condition, and whether it holds for ITEM."""
@@ -126,7 +126,7 @@ def test_a_combination_means_what_its_operators_say(meant: Meant) -> None:
 
 
 def holds_for_item(expression: str, names: dict[str, str], values: dict[str, Any]) -> bool:
-    """DynamoDB's operators have Python's precedence, so Python can evaluate them."""
+    """Evaluates the expression in Python, whose operators have the same precedence as DynamoDB's."""
     in_python = re.sub(r"#(\d+)", r"names['#\1']", expression)
     in_python = re.sub(r"(names\['#\d+'\]) = :(\d+)", r"(ITEM.get(\1) == values[':\2'])", in_python)
     for operator in ("AND", "OR", "NOT"):

@@ -1,4 +1,4 @@
-"""Dead messages on their way to the dead-letter queue: whole, with their reasons, in as few requests as SQS allows."""
+"""Dead messages are sent to the dead-letter queue complete, with their reasons, in as few requests as SQS allows."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -28,7 +28,7 @@ def dead(body: str = "junk", reason: str = "why", **attributes: dict[str, Any]) 
 
 
 def stay_dead(sqs: Stubbed, messages: Sequence[QueueMessage[Any]]) -> list[bool]:
-    """Sends them. A message that stays dead was sent; another goes back to its queue."""
+    """Sends the messages. Returns for each whether it was sent, or else returns to its queue."""
     send_dead_letters(sqs.client, QUEUE, messages)
     assert all(isinstance(message.disposition, Dead | Again) for message in messages)
     return [isinstance(message.disposition, Dead) for message in messages]
@@ -44,7 +44,7 @@ def accept(sqs: Stubbed, requests: int) -> None:
 
 
 def attributes_sent(sqs: Stubbed) -> dict[str, Any]:
-    """Of the first dead letter."""
+    """The message attributes of the first dead letter."""
     attributes: dict[str, Any] = sqs.parameters[0]["Entries"][0]["MessageAttributes"]
     return attributes
 
@@ -133,14 +133,14 @@ def test_without_letters_there_is_no_request(stubbed_sqs: Stubbed) -> None:
 
 
 @pytest.mark.parametrize("name", ["reason", "reason_code"])
-@pytest.mark.parametrize("place", [0, 8], ids=["first", "last"])
+@pytest.mark.parametrize("position", [0, 8], ids=["first", "last"])
 def test_a_letter_that_was_one_before_gets_the_new_reason_and_code_and_loses_nothing(
-    stubbed_sqs: Stubbed, name: str, place: int
+    stubbed_sqs: Stubbed, name: str, position: int
 ) -> None:
     accept(stubbed_sqs, 1)
     others = {f"a{number}": text("x") for number in range(8)}
     attributes = list(others.items())
-    attributes.insert(place, (name, text("an older one")))
+    attributes.insert(position, (name, text("an older one")))
     message = dead()
     message.attributes = dict(attributes)
     send_dead_letters(stubbed_sqs.client, QUEUE, [message])
@@ -150,7 +150,7 @@ def test_a_letter_that_was_one_before_gets_the_new_reason_and_code_and_loses_not
 
 
 def bytes_of(entry: dict[str, Any]) -> int:
-    """What SQS counts of these letters: the body, and each attribute with its name and type."""
+    """The dead letter's size as SQS counts it: the body, and each attribute with its name and type."""
     attributes = entry["MessageAttributes"].items()
     spelled = "".join(f"{name}{attribute['DataType']}{attribute['StringValue']}" for name, attribute in attributes)
     return len((entry["MessageBody"] + spelled).encode())

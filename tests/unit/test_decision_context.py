@@ -1,4 +1,4 @@
-"""A transaction that is decided from an earlier journal entry, with a type that only these tests have: a reversal."""
+"""A transaction that is decided from an earlier journal entry. Its type, a reversal, exists in these tests alone."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -34,11 +34,11 @@ POSTER = BatchPoster(NOBODY, TABLES)
 
 
 class NothingToReverse(NotYet):
-    code = ReasonCode.UNKNOWN_ACCOUNT  # the product has no code for it
+    code = ReasonCode.UNKNOWN_ACCOUNT  # The product has no code for it.
 
 
 class Reversal(AccountMessage, frozen=True, tag="reversal"):
-    """Takes back what an earlier transaction moved, whatever it was."""
+    """Reverses the amount of an earlier transaction."""
 
     reversed_transaction_id: Id
 
@@ -54,7 +54,7 @@ class Reversal(AccountMessage, frozen=True, tag="reversal"):
 
 @pytest.fixture(autouse=True, scope="module")
 def reversals() -> Iterator[None]:
-    """For Hypothesis' sake once, not for each example: as if the registry had a line more."""
+    """Adds the type to the registry, once for all of Hypothesis's examples."""
     with pytest.MonkeyPatch.context() as patching:
         patching.setitem(transaction_types.TRANSACTION_TYPES, "reversal", Reversal)
         patching.setitem(transaction_types._decoders, "reversal", msgspec.json.Decoder(Reversal))
@@ -98,7 +98,7 @@ def message_of(transaction: TransactionMessage, receive_count: int = 1) -> Queue
 
 
 def planned(messages: Sequence[QueuedTransaction], items: Mapping[Key, Any]) -> Any:
-    """From all the items that these messages need."""
+    """The plan from all items that these messages need."""
     return POSTER._plan(messages, {key: items.get(key) for key in POSTER._keys(messages)}, NOW)
 
 
@@ -152,7 +152,7 @@ def test_the_entry_is_read_with_the_accounts_at_the_first_delivery(stubbed_dynam
 
 
 def written(transactions: Sequence[TransactionMessage]) -> dict[Key, Any]:
-    """The tables after these transactions, each in a commit of its own, from nothing. Its own entries were read."""
+    """The items after these transactions, each in a commit of its own whose entries were read."""
     items: dict[Key, Any] = {}
     for transaction in transactions:
         for each in planned([message_of(transaction, receive_count=2)], items).writes:

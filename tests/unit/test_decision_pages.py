@@ -1,4 +1,4 @@
-"""The pages of decisions: each is in the index, and the tests that they name are there."""
+"""Each decision page is in the index, and the tests that it names exist."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What the rules of all types are made of: posted, rejected, moved."""
+"""The building blocks of all types' rules: posted, rejected, moved."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -40,7 +40,7 @@ def test_an_amount_moves_the_balance_down_to_the_limit(amount: str, balance: str
 
 
 def test_a_credit_is_posted_below_the_limit_too() -> None:
-    """A limit may have been set before the interest of a day was charged: a credit never makes it worse."""
+    """A balance may be below a limit that was set before. A credit is never rejected for it."""
     account = replace(ALICE, balance=Decimal(-100))
     assert moved(account, Decimal(1)) == Decision(Decimal(1), Decimal(-99))
 

@@ -1,4 +1,4 @@
-"""The pages keep what they promise: links lead somewhere, samples are valid, tables name what the code has."""
+"""The documentation agrees with the code: links have targets, samples are valid, and tables are complete."""
 
 import ast
 import re
@@ -31,7 +31,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 def anchors(target: Path) -> set[str]:
-    """Of a page its headings as GitHub spells them, of a test module its tests."""
+    """The anchors of a page, as GitHub makes them of headings, or the tests of a test module."""
     if target.suffix == ".py":
         return set(re.findall(r"^def (\w+)\(", target.read_text(), re.MULTILINE))
     headings = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
@@ -76,7 +76,7 @@ def test_the_table_of_metrics_is_what_the_functions_emit() -> None:
 
 
 def metrics_in(source: Path) -> Iterator[str]:
-    """The names that the source measures by: of `add_metric`, and of `Measurement` and `_count`, which lead to it."""
+    """The metrics' names in calls of `add_metric`, and of `Measurement` and `_count`, which lead to it."""
     for call in ast.walk(ast.parse(source.read_text())):
         match call:
             case ast.Call(ast.Attribute(attr="add_metric" | "_count") | ast.Name("Measurement"), [what, *_]):
@@ -85,7 +85,7 @@ def metrics_in(source: Path) -> Iterator[str]:
 
 
 def first_cells(page: str, heading: str) -> list[str]:
-    """The words in backticks that the rows of a section's table begin with."""
+    """The words in backticks at the start of each row of a section's table."""
     section = read(page).split(f"\n{heading}\n")[1].split("\n## ")[0]
     return sorted(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
 

@@ -1,4 +1,4 @@
-"""A transaction is decided once, by Powertools' protocol, with its journal entry as the record."""
+"""A transaction is decided once by Powertools' protocol, with its journal entry as the idempotency record."""
 
 from decimal import Decimal
 from typing import Any
@@ -23,7 +23,7 @@ REQUEST = payment("-12.5").canonical_payload()
 
 
 class Deciding:
-    """Counts how often it decides."""
+    """Counts its decisions."""
 
     def __init__(self, outcome: Outcome | Exception) -> None:
         self.outcome, self.times = outcome, 0

@@ -1,4 +1,4 @@
-"""What changed between two states of an item, and the write that says so: pure, so checked on generated items."""
+"""The diff of two states of an item, and its write. Both are pure, so they are checked on generated items."""
 
 import copy
 import pickle
@@ -46,7 +46,7 @@ items = st.dictionaries(names, values, max_size=4)
 
 
 def in_dynamodb(value: Any) -> Any:
-    """As DynamoDB holds it: sets have no order there, and numbers no trailing zeros."""
+    """The value as DynamoDB stores it: sets without order, numbers without trailing zeros."""
     match value:
         case bool() | None:
             return repr(value)
@@ -119,7 +119,7 @@ def test_a_change_is_an_update_under_the_version_it_was_made_from() -> None:
     ("before", "condition"),
     [
         ({"a": 1}, exists("order_id") & absent("version")),
-        ({"a": 1, "version": 0}, version_is(0)),  # other libraries begin at 0
+        ({"a": 1, "version": 0}, version_is(0)),  # Other libraries begin at 0.
         ({"a": 1, "version": Decimal(3)}, version_is(3)),
     ],
 )

@@ -1,4 +1,4 @@
-"""Accounts and journal entries come back from their items as they were."""
+"""Accounts and journal entries survive the conversion to items and back."""
 
 from decimal import Decimal
 

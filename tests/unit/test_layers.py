@@ -1,4 +1,4 @@
-"""Imports go one way: functions, ledger, workers, conditional_writes, boto3. ledger.core imports none of those."""
+"""Imports go one way: functions, ledger, workers, conditional_writes, boto3. ledger.core imports none of these."""
 
 import ast
 import subprocess
@@ -24,12 +24,12 @@ ALLOWED = {
     "workers": {"workers", "conditional_writes", "botocore", "aws_lambda_powertools"},
     "ledger": {"ledger", "workers", "conditional_writes", "botocore", "aws_lambda_powertools", "msgspec"},
 }
-"""What a library may import, beside Python's own modules."""
+"""The packages that each library may import beside the standard library."""
 ALLOWED_IN_FUNCTIONS = {"ledger", "workers", "conditional_writes", "aws_lambda_powertools"}
 
 
 def imports(path: Path) -> Iterator[str]:
-    """The modules that a module imports, inside of functions and for types, too."""
+    """The modules that a module imports, including imports inside functions and for types."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -40,7 +40,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def packages(path: Path) -> set[str]:
-    """Top-level packages that the module imports, without Python's own and those that only type checkers read."""
+    """The top-level packages that the module imports, without the standard library and imports for types alone."""
     return {name.partition(".")[0] for name in imports(path)} - sys.stdlib_module_names - FOR_TYPES_ONLY
 
 
@@ -134,7 +134,7 @@ def test_the_library_starts_without_what_only_some_functions_need() -> None:
 
 
 def test_the_core_counts_as_exactly_as_dynamodb_does() -> None:
-    """It has the limits and the prefix of its own, for it can't import them."""
+    """The core has its own copy of the limits and the prefix, because it can't import them."""
     assert (EXACT.prec, EXACT.Emin, EXACT.Emax) == (DYNAMODB_EXACT.prec, DYNAMODB_EXACT.Emin, DYNAMODB_EXACT.Emax)
     assert EXACT.traps == DYNAMODB_EXACT.traps
     assert EXACT.rounding == DYNAMODB_EXACT.rounding
@@ -149,4 +149,4 @@ def test_the_dependencies_layer_names_what_is_imported_and_no_more() -> None:
     used = set().union(*map(packages, paths)) - LIBRARIES.keys()
     asked_for = (PROJECT / "layers" / "dependencies" / "requirements.in").read_text().splitlines()
     names = {line.partition("==")[0].replace("-", "_") for line in asked_for if not line.startswith("#")}
-    assert used - {"botocore"} == names  # botocore comes with boto3, in the version that boto3 was made for
+    assert used - {"botocore"} == names  # boto3 brings the version of botocore that it needs.

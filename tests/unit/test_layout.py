@@ -1,4 +1,4 @@
-"""Who imports whom, outside of the product: product, tools, tests' support and checkers, suites; and never a suite."""
+"""The direction of imports outside of the product: suites, support and checkers, tools, product. None from a suite."""
 
 import ast
 from pathlib import Path
@@ -17,27 +17,27 @@ ALLOWED = {
     "benchmarks": {"benchmarks", "tools"},
     **{suite: {suite, *COMMON, "tools"} for suite in SUITES},
 }
-"""What a part may import, beside the product and other packages."""
+"""The parts that each part may import, beside the product and other packages."""
 
 EXCEPTIONS = {
-    # The demo shows what the tests assert: it runs their checkers, and hasn't any of its own.
+    # The demo runs the tests' checkers instead of its own.
     ("tools.local_aws.demo", "tests.checkers"),
-    # A hot account's books must be right, too, and the slowest bodies are those whose cost a test asserts.
+    # The benchmarks check a hot account's books, and use the slow bodies whose cost a test asserts.
     ("benchmarks.contention", "tests.checkers"),
     ("benchmarks.slowest", "tests.support"),
-    # What the benchmarks count is claimed in the README: one test asserts it.
+    # One test asserts the benchmarks' counts, which the README claims.
     ("tests.integration.test_counted", "benchmarks"),
 }
 
 
 def part_of(module: str) -> str:
-    """The part of the project that a module belongs to: `tests.faults`, `tools`, `ledger`."""
+    """The part of the project that a module belongs to, such as `tests.faults`, `tools` and `ledger`."""
     names = module.split(".")
     return ".".join(names[:2]) if names[0] == "tests" else names[0]
 
 
 def imported(path: Path) -> set[str]:
-    """The parts that a module imports, whatever the form of the import."""
+    """The parts that a module imports, in any form of import."""
     modules: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -67,7 +67,7 @@ def imports_of_ours(path: Path) -> set[str]:
 def test_every_suite_is_known() -> None:
     assert {"tests.unit", "tests.integration", "tests.faults", "tests.e2e", "tests.soak"} <= SUITES
     unknown = {part_of(module) for module in MODULES} - ALLOWED.keys() - {"tests.__init__", "tests.typing"}
-    assert not unknown, "a folder of tests/ without a test, that isn't support"
+    assert not unknown, "a folder of tests/ has no tests and isn't support"
 
 
 @pytest.mark.parametrize("module", MODULES)

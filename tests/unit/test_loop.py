@@ -1,4 +1,4 @@
-"""The one loop, on answers that AWS gives: what is written, what is planned again, and from what."""
+"""The loop, with stubbed answers of AWS: its writes, and the items from which it plans again."""
 
 import uuid
 from typing import Any
@@ -31,7 +31,7 @@ FIRST_ID, SECOND_ID = (uuid.UUID(int=number).hex for number in (1, 2))
 
 
 def count_up(observed: Observed) -> Plan[int]:
-    """One item, as versions go: the result is its new version."""
+    """Counts an item's version up. The result is the new version."""
     counter = observed[COUNTER]
     if counter is None:
         return Plan(1, [Put(COUNTER, {"version": 1}, absent("counter_id"))])
@@ -40,7 +40,7 @@ def count_up(observed: Observed) -> Plan[int]:
 
 
 def count_event(observed: Observed) -> Plan[int | str]:
-    """Two items: the counter, and the event that it counts, once."""
+    """Changes two items: a counter, and the event that it counts once."""
     if observed.get(EVENT):
         return Plan("counted before")
     counted = count_up(observed)
@@ -52,7 +52,7 @@ def at(version: int, write_id: str = "another writer's") -> Item:
 
 
 def failed(item: Item | None) -> dict[str, Any]:
-    """The reason of a write whose condition failed on this item."""
+    """The cancellation reason of a write whose condition failed on this item."""
     return {"Code": "ConditionalCheckFailed"} | ({"Item": to_dynamodb(item)} if item else {})
 
 
@@ -61,13 +61,13 @@ NO_ERROR = {"Code": "None"}
 
 @pytest.fixture(autouse=True)
 def write_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FIRST_ID for the first plan, SECOND_ID for the second, …"""
+    """Makes write ids predictable: FIRST_ID for the first plan, SECOND_ID for the second, …"""
     numbers = iter(range(1, 1000))
     monkeypatch.setattr("conditional_writes.loop.uuid.uuid4", lambda: uuid.UUID(int=next(numbers)))
 
 
 class Clock:
-    """A clock on which each look takes a while, and pauses take no time but are kept."""
+    """A clock that each reading moves on by `step_seconds`. Pauses take no real time and are recorded."""
 
     def __init__(self, step_seconds: float) -> None:
         self.now, self.step_seconds = 0.0, step_seconds
@@ -92,7 +92,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def longest_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chance always draws the longest."""
+    """Makes each random pause the longest possible one."""
     monkeypatch.setattr("conditional_writes.loop.random.uniform", lambda shortest, longest: longest)
 
 
@@ -145,7 +145,7 @@ def test_after_a_conflict_the_plan_is_made_of_the_item_handed_back(stubbed_dynam
     stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(9)))
     stubbed_dynamodb.answers("update_item")
     assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())[:2] == (10, 1)
-    assert stubbed_dynamodb.operations == ["UpdateItem", "UpdateItem"]  # and no read
+    assert stubbed_dynamodb.operations == ["UpdateItem", "UpdateItem"]  # No read.
     assert stubbed_dynamodb.parameters[1]["ExpressionAttributeValues"][":0"] == {"N": "9"}
     assert {"S": SECOND_ID} in stubbed_dynamodb.parameters[1]["ExpressionAttributeValues"].values()
 
@@ -211,7 +211,7 @@ def test_where_only_the_timing_was_bad_the_same_is_sent_again(stubbed_dynamodb: 
     stubbed_dynamodb.answers("transact_write_items")
     assert write(stubbed_dynamodb.client, next(plans), {COUNTER: at(7)}, plenty())[:2] == (8, 1)
     first, again = stubbed_dynamodb.parameters
-    assert again == first  # its token, too
+    assert again == first  # The token is the same, too.
 
 
 def test_where_the_timing_was_bad_and_a_condition_failed_the_plan_is_made_again(stubbed_dynamodb: Stubbed) -> None:
@@ -248,7 +248,7 @@ def test_a_transaction_that_no_plan_can_mend_is_raised(stubbed_dynamodb: Stubbed
 
 def test_a_plan_that_is_refused_by_the_item_it_was_made_from_is_not_sent_again(stubbed_dynamodb: Stubbed) -> None:
     def forget_the_stock(observed: Observed) -> Plan[int]:
-        """Whatever was found."""
+        """Plans the same writes for any item found."""
         counted = count_up(observed)
         return Plan(counted.result, [*counted.writes, Check(EVENT, at_least("stock", 3))])
 
@@ -278,7 +278,7 @@ def test_after_the_deadline_nothing_is_sent(stubbed_dynamodb: Stubbed) -> None:
     assert stubbed_dynamodb.operations == []
 
 
-def test_one_who_always_loses_gives_up_at_the_deadline(stubbed_dynamodb: Stubbed, clock: Clock) -> None:
+def test_a_writer_who_always_loses_fails_at_the_deadline(stubbed_dynamodb: Stubbed, clock: Clock) -> None:
     lost = iter(range(1, 1000))
     deadline = Deadline.after(5)
 
@@ -294,7 +294,7 @@ def test_one_who_always_loses_gives_up_at_the_deadline(stubbed_dynamodb: Stubbed
 
 
 def lose(stubbed: Stubbed, times: int) -> None:
-    """As often another writer is first; then the write takes effect."""
+    """Another writer is first this many times, and then the write takes effect."""
     for version in range(8, 8 + times):
         stubbed.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(version)))
     stubbed.answers("update_item")
@@ -314,7 +314,7 @@ def test_one_who_lost_tries_again_at_once_and_steps_aside_the_less_often_the_lon
 
 @pytest.mark.usefixtures("longest_pauses")
 def test_no_pause_is_longer_than_a_second(stubbed_dynamodb: Stubbed, clock: Clock) -> None:
-    clock.step_seconds = 10  # so slow is each request
+    clock.step_seconds = 10  # Each request takes this long.
     lose(stubbed_dynamodb, 2)
     write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
     assert clock.pauses == [LONGEST_PAUSE_SECONDS]

@@ -1,4 +1,4 @@
-"""What gets past the door and in which spelling, and what doesn't and with which sentence."""
+"""Decoding of transactions: the canonical payload of each valid body, and the sentence for each invalid one."""
 
 import functools
 import json
@@ -273,8 +273,8 @@ READ_EXACTLY = {
     "-12.50": "-12.5",
     "0.1": "0.1",
     "10e-2": "0.1",
-    "9007199254740993": "9007199254740993",  # a float has no such number
-    "0.1000000000000000055511151231257827021": "0.1000000000000000055511151231257827021",  # float 0.1, nearly
+    "9007199254740993": "9007199254740993",  # A float can't represent this number.
+    "0.1000000000000000055511151231257827021": "0.1000000000000000055511151231257827021",  # Almost the float 0.1.
     "12345678901234567890.123456789012345678": "12345678901234567890.123456789012345678",
     "9" * 38: "9" * 38,
     "1" + "0" * 60: "1" + "0" * 60,
@@ -310,7 +310,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize(("name", "field"), NUMBERS)
 def test_each_number_of_each_message_has_a_numbers_spelling(name: str, field: str) -> None:
-    """Else its name is missing in what is glanced at first."""
+    """A field that fails here is missing in the envelope, which is decoded first."""
     spelled = '"-0.1_2"' if field == "overdraft_limit" else '"0.1_2"'
     assert reason_of(VALID[name](**{field: spelled})) == f"{field}: {NUMBER}"
 
@@ -450,7 +450,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 valid = st.sampled_from(list(map(json.loads, [transaction_body(), transfer_body(), interest_body()])))
 bodies = (
     st.text()
-    | st.text(st.characters())  # lone surrogates too
+    | st.text(st.characters())  # Lone surrogates, too.
     | values.map(json.dumps)
     | st.builds(lambda start, more: json.dumps(start | more), valid, st.dictionaries(names | st.text(), values))
     | st.builds(lambda body, cut: json.dumps(body)[:cut], valid, st.integers(0, 60))

@@ -1,4 +1,4 @@
-"""The other tests of this folder reach nothing beyond this process: this one tries."""
+"""Asserts that unit tests can't use the network."""
 
 import socket
 import urllib.request
@@ -20,6 +20,6 @@ def connect() -> None:
         pytest.param(lambda: urllib.request.urlopen("http://127.0.0.1:9"), id="a page"),
     ],
 )
-def test_a_unit_test_that_reaches_for_the_network_fails(reach: Callable[[], object]) -> None:
-    with pytest.raises(pytest.fail.Exception, match="reached for the network"):
+def test_a_unit_test_that_uses_the_network_fails(reach: Callable[[], object]) -> None:
+    with pytest.raises(pytest.fail.Exception, match="used the network"):
         reach()

@@ -1,4 +1,4 @@
-"""The message that charges an account for a day, and the rate it is given."""
+"""The message that charges an account for a day, and the setting of its rate."""
 
 import hashlib
 import json
@@ -55,7 +55,7 @@ def test_another_account_and_another_day_have_other_ids() -> None:
 def test_any_charge_gets_past_the_door(account_id: str, day: date, rate: Decimal) -> None:
     message = charge(account_id, day, rate)
     body = json.dumps(message.canonical_payload())
-    assert body.isascii()  # and so nothing that a queue refuses, whatever the account's id
+    assert body.isascii()  # SQS accepts it for any account id.
     assert decode(body) == message
     assert message.occurred_at == datetime(day.year, day.month, day.day, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""What gets past the profiles' door, read exactly, and what doesn't and with which sentence."""
+"""Decoding of profile updates: valid bodies are read exactly, and each invalid one has its sentence."""
 
 import functools
 import json
@@ -199,9 +199,9 @@ READ_EXACTLY = {
     "1.00": "1",
     "0.1": "0.1",
     "100": "1E+2",
-    "9007199254740993": "9007199254740993",  # a float has no such number
+    "9007199254740993": "9007199254740993",  # A float can't represent this number.
     "0.1000000000000000055511151231257827021": "0.1000000000000000055511151231257827021",
-    "18446744073709551616": "18446744073709551616",  # 2 to the 64th
+    "18446744073709551616": "18446744073709551616",  # 2 to the power of 64.
     "9" * 38: "9" * 38,
     "1" + "0" * 60: "1E+60",
     "1." + "0" * 60: "1",
@@ -248,7 +248,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 fields = st.sampled_from(["account_id", "path", "entries", "removed", "as_of"])
 bodies = (
     st.text()
-    | st.text(st.characters())  # lone surrogates too
+    | st.text(st.characters())  # Lone surrogates, too.
     | values.map(json.dumps)
     | st.dictionaries(fields | st.text(), values).map(lambda more: json.dumps(json.loads(profile_body()) | more))
     | st.builds(lambda entries: profile_body(entries=json.dumps(entries)), st.dictionaries(st.text(), values))

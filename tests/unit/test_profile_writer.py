@@ -1,4 +1,4 @@
-"""A batch's upserts: all of a profile together, each profile by itself, and only the guilty refused."""
+"""A batch's upserts: one request for each profile, and only the messages at fault are dead."""
 
 import itertools
 import threading
@@ -34,9 +34,9 @@ def update(
 
 
 def written(dynamodb: Stubbed, *messages: QueuedUpdate, seconds: float = 60) -> tuple[float, float, float]:
-    """How many entries were written, and superseded, and how many conflicts there were.
+    """The numbers of written entries, of superseded entries and of conflicts.
 
-    In a table of its own: what was learned of another doesn't matter.
+    Each call uses a table name of its own, so that depths learned before don't matter.
     """
     writer = ProfileWriter(dynamodb.client, f"profiles-{next(_numbers)}")
     measured = writer.write(messages, Deadline.after(seconds))
@@ -46,7 +46,7 @@ def written(dynamodb: Stubbed, *messages: QueuedUpdate, seconds: float = 60) -> 
 
 
 def dispositions(*messages: QueuedUpdate) -> list[object]:
-    """Of a dead message its code, of one that comes again its error."""
+    """The code of each dead message, and the error of each one to be redelivered."""
     shown: list[object] = []
     for message in messages:
         match message.disposition:
@@ -60,12 +60,12 @@ def dispositions(*messages: QueuedUpdate) -> list[object]:
 
 
 def refuses(dynamodb: Stubbed, item: dict[str, Any]) -> None:
-    """As the item is, the condition doesn't hold."""
+    """Prepares a failed condition with this item."""
     dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(item))
 
 
 def sent(request: dict[str, Any]) -> list[Any]:
-    """The strings and numbers that a request sets: not the clocks and marks."""
+    """The strings and numbers that a request sets, without the clocks and the library's other attributes."""
     values = [next(iter(value.items())) for value in request["ExpressionAttributeValues"].values()]
     return sorted(content for kind, content in values if kind == "S" and content.startswith("value "))
 

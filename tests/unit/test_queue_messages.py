@@ -1,4 +1,4 @@
-"""A message as a record of SQS's has it, and a reason as a log line and a message attribute take it."""
+"""Queue messages from SQS records, and reasons that fit log lines and message attributes."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -44,7 +44,7 @@ def test_a_message_tells_how_often_it_was_delivered(receive_count: int, delivere
 
 
 def test_two_deliveries_of_one_message_are_two() -> None:
-    """A handler may keep messages in a dict: none is taken for another, whatever their fields say."""
+    """Messages are compared by identity, so that a handler can use them as keys."""
     sent = record("x")
     assert len({message_from_record(sent), message_from_record(sent)}) == 2
 
@@ -109,7 +109,7 @@ def test_a_reason_is_cut_before_it_fills_the_message() -> None:
     assert printable_reason("x" * 100_000) == "x" * MAXIMUM_REASON_CHARACTERS
 
 
-@given(st.text(st.characters()))  # lone surrogates too
+@given(st.text(st.characters()))  # Lone surrogates, too.
 @example("\0" * 1_000)
 def test_any_text_becomes_a_short_and_printable_reason(text: str) -> None:
     reason = printable_reason(text)

@@ -1,4 +1,4 @@
-"""Reads: many items in a request, and what DynamoDB didn't get to is asked for again, never taken for absent."""
+"""Reads: many items per request. Unprocessed keys are requested again, and never taken for absent items."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def plenty() -> Deadline:
 
 
 def finds(stubbed: Stubbed, *found: Key, unprocessed: tuple[Key, ...] = ()) -> None:
-    """Each item has one attribute beside its key; the order is DynamoDB's own."""
+    """Prepares an answer with these items, each with one attribute beside its key, in another order."""
     responses: dict[str, list[Any]] = {}
     for each in reversed(found):
         responses.setdefault(each.table, []).append(to_dynamodb(dict(each.attributes) | {"found": True}))
@@ -59,7 +59,7 @@ def test_an_item_that_is_not_there_is_none(stubbed_dynamodb: Stubbed) -> None:
 
 
 def test_a_key_is_asked_for_once(stubbed_dynamodb: Stubbed) -> None:
-    finds(stubbed_dynamodb, order(1))  # DynamoDB refuses a request with the same key twice
+    finds(stubbed_dynamodb, order(1))  # DynamoDB refuses a request that has a key twice.
     read(stubbed_dynamodb.client, [order(1), order(1)], plenty())
     assert keys_asked_for(stubbed_dynamodb) == [1]
 
@@ -87,7 +87,7 @@ def test_nothing_wanted_is_nothing_asked(stubbed_dynamodb: Stubbed) -> None:
     assert stubbed_dynamodb.operations == []
 
 
-def test_what_is_never_processed_is_given_up_at_the_deadline(
+def test_keys_that_are_never_processed_are_an_error_at_the_deadline(
     stubbed_dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = iter(range(100))

@@ -1,4 +1,4 @@
-"""Reason codes, and the refusals that carry them."""
+"""Reason codes, and the refusals that have them."""
 
 import ast
 import inspect
@@ -15,7 +15,7 @@ from workers.redelivery import growing_delay_seconds
 
 
 def docstrings() -> dict[str, str]:
-    """Of the members: the text that follows each."""
+    """The docstrings of the enum's members: the text after each."""
     tree = ast.parse(inspect.getsource(reason_codes))
     [codes] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "ReasonCode"]
     found = {}
@@ -33,7 +33,7 @@ def test_each_reason_code_says_what_it_means(code: ReasonCode) -> None:
 
 @pytest.mark.parametrize("code", ReasonCode)
 def test_a_reason_code_is_spelled_as_it_is_named(code: ReasonCode) -> None:
-    """A metric's dimension and a message attribute have it: no character that one of them refuses."""
+    """Metric dimensions and message attributes accept all its characters."""
     assert code == code.name
     assert code.replace("_", "").isalpha()
     assert code.isascii()

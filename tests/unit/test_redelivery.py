@@ -1,4 +1,4 @@
-"""Messages that come back after a delay of their own."""
+"""Redelivery of messages after a delay of their own."""
 
 from enum import StrEnum
 from typing import Any
@@ -12,7 +12,7 @@ from workers.redelivery import LONGEST_DELAY_SECONDS, delay_redelivery, growing_
 
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
 LONGEST_VISIBILITY_TIMEOUT_SECONDS = 12 * 3600
-"""SQS's, counted from the message's receipt."""
+"""SQS's maximum visibility timeout, counted from the message's receipt."""
 
 
 class Code(StrEnum):

@@ -1,4 +1,4 @@
-"""Writes as requests to DynamoDB: nothing of the caller's becomes part of an expression."""
+"""Writes as DynamoDB requests: no name or value of the caller's becomes part of an expression."""
 
 import re
 from datetime import date
@@ -52,7 +52,7 @@ def test_an_update_can_remove_and_add() -> None:
         "#1": "note",
         "#2": "version",
     }
-    # What is added must not be added again by the same write: a resent one finds its own id.
+    # A write that is sent again must not add again. It finds its own id.
     assert request["ConditionExpression"] == "attribute_not_exists(#0) OR #0 <> :0"
     assert request["ExpressionAttributeValues"] == {":0": {"S": "write-1"}, ":1": {"S": "write-1"}, ":2": {"N": "1"}}
 
@@ -83,7 +83,7 @@ def test_without_a_condition_none_is_sent() -> None:
 
 
 HOSTILE = [
-    "status",  # one of DynamoDB's reserved words
+    "status",  # One of DynamoDB's reserved words.
     "a.b",
     "a-b",
     "x[0]",
@@ -187,7 +187,7 @@ def test_the_write_is_not_changed_by_being_sent() -> None:
 def test_every_number_that_dynamodb_holds_is_sent_and_read(number: int | Decimal) -> None:
     sent = to_dynamodb({"n": number, "set": {number}})
     assert from_dynamodb(sent) == {"n": number, "set": {number}}
-    plain = {"n": {"N": format(Decimal(number), "f")}}  # as DynamoDB answers: 10**38 has 39 digits
+    plain = {"n": {"N": format(Decimal(number), "f")}}  # DynamoDB's spelling, in which 10**38 has 39 digits.
     assert from_dynamodb(plain) == {"n": number}
 
 

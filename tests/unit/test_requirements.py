@@ -1,4 +1,4 @@
-"""The pinned requirements: of each folder all are hashed, locked anew by `make lock`, and kept up to date."""
+"""Each folder's pinned requirements have hashes, and `make lock` and dependabot update them."""
 
 import re
 from pathlib import Path

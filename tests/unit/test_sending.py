@@ -1,4 +1,4 @@
-"""Messages on their way to a queue: all of them, or it is said how many weren't sent."""
+"""Sending messages to a queue: all are sent, or the error says how many weren't."""
 
 from typing import Any
 
@@ -38,8 +38,8 @@ def test_ten_go_in_one_request(stubbed_sqs: Stubbed) -> None:
 
 def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(stubbed_sqs: Stubbed) -> None:
     answer(stubbed_sqs, 1, 3)
-    answer(stubbed_sqs, 10)  # the second request's, of twelve
-    answer(stubbed_sqs, 2)  # of those three
+    answer(stubbed_sqs, 10)  # The last message of twelve, in the second request.
+    answer(stubbed_sqs, 2)  # The last of those three.
     answer(stubbed_sqs)
     send_all(stubbed_sqs.client, QUEUE, messages(12))
     assert [bodies(parameters) for parameters in stubbed_sqs.parameters[2:]] == [

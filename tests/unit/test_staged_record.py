@@ -1,4 +1,4 @@
-"""Powertools' own protocol over a record that is staged: no method makes a request."""
+"""Powertools' protocol with a staged record, whose methods make no requests."""
 
 import json
 from typing import Any
@@ -12,17 +12,17 @@ from workers.staged_record import StagedRecord
 
 
 def call(store: StagedRecord, order: dict[str, Any], *, fails: bool = False) -> tuple[Any, int]:
-    """The answer, and how often the function ran for it."""
+    """The answer, and the number of times that the function ran."""
     runs: list[object] = []
 
-    def place(*, order: dict[str, Any]) -> dict[str, Any]:
+    def submit(*, order: dict[str, Any]) -> dict[str, Any]:
         runs.append(order)
         if fails:
             raise LookupError("no such customer")
         return {"placed": order["id"]}
 
     config = IdempotencyConfig(event_key_jmespath="id", payload_validation_jmespath="@")
-    once = idempotent_function(place, data_keyword_argument="order", persistence_store=store, config=config)
+    once = idempotent_function(submit, data_keyword_argument="order", persistence_store=store, config=config)
     return once(order=order), len(runs)
 
 

@@ -1,4 +1,4 @@
-"""Rules of template.yaml that matter enough to be kept by a test."""
+"""Rules that template.yaml must follow."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def test_a_function_has_every_layer_in_the_order_of_imports() -> None:
 
 
 def seconds(value: Any) -> int:
-    """Of a property: what it says, or the most that its parameter may be."""
+    """A property's value, or the maximum of its parameter."""
     return int(TEMPLATE["Parameters"][value["Ref"]]["MaxValue"] if isinstance(value, dict) else value)
 
 
@@ -89,18 +89,18 @@ def test_another_rate_stops_the_deployment_already(rate: str) -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_signs_its_logs_and_metrics_with_its_own_name(name: str) -> None:
-    """Metrics of several functions have the same names: `service`, their dimension, tells them apart."""
+    """Metrics of several functions have the same names. Their dimension `service` distinguishes them."""
     folder = FUNCTIONS[name]["CodeUri"].removeprefix("functions/")
     assert FUNCTIONS[name]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] == folder
 
 
 @pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
-def test_a_function_is_told_after_how_many_deliveries_its_queue_gives_up(
+def test_a_function_knows_after_how_many_deliveries_its_queue_dead_letters(
     function: dict[str, Any], source: dict[str, Any]
 ) -> None:
     redrive = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]["RedrivePolicy"]
-    told = function["Environment"]["Variables"]["MAX_RECEIVE_COUNT"]
-    assert told == redrive["maxReceiveCount"] == {"Ref": "MaxReceiveCount"}
+    variable = function["Environment"]["Variables"]["MAX_RECEIVE_COUNT"]
+    assert variable == redrive["maxReceiveCount"] == {"Ref": "MaxReceiveCount"}
 
 
 @pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
@@ -108,8 +108,8 @@ def test_a_function_sends_its_dead_letters_where_its_queue_does(
     function: dict[str, Any], source: dict[str, Any]
 ) -> None:
     redrive = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]["RedrivePolicy"]
-    told = function["Environment"]["Variables"]["DEAD_LETTER_QUEUE_URL"]["Ref"]
-    assert redrive["deadLetterTargetArn"] == {"GetAtt": f"{told}.Arn"}
+    dead_letter_queue = function["Environment"]["Variables"]["DEAD_LETTER_QUEUE_URL"]["Ref"]
+    assert redrive["deadLetterTargetArn"] == {"GetAtt": f"{dead_letter_queue}.Arn"}
 
 
 @pytest.mark.parametrize("source", [source for _, source in SOURCES.values()], ids=SOURCES)
@@ -117,7 +117,9 @@ def test_a_dead_letter_stays_for_a_week_or_two_and_fits_with_its_reason(source: 
     alive = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]
     dead = QUEUES[alive["RedrivePolicy"]["deadLetterTargetArn"]["GetAtt"].removesuffix(".Arn")]
     assert dead["MessageRetentionPeriod"] == 14 * 24 * 3600
-    assert alive["MessageRetentionPeriod"] <= dead["MessageRetentionPeriod"] / 2  # what SQS moves keeps its age
+    assert (
+        alive["MessageRetentionPeriod"] <= dead["MessageRetentionPeriod"] / 2
+    )  # A message that SQS moves keeps its age.
     assert dead["MaximumMessageSize"] > alive["MaximumMessageSize"]
 
 
@@ -143,7 +145,7 @@ def test_an_alarm_rings_when_a_message_waits_for_longer_than_all_its_deliveries_
         assert watching[f"{queue}.QueueName"]["Threshold"] > deliveries * QUEUES[queue]["VisibilityTimeout"]
 
 
-def test_an_alarm_rings_when_a_job_is_given_up_and_its_event_lost() -> None:
+def test_an_alarm_rings_when_a_job_is_dead_lettered_and_its_event_lost() -> None:
     watched = {alarm["Dimensions"][0]["Value"]["Ref"] for alarm in alarms("DeadLetterErrors")}
     assert watched == {name for name, function in FUNCTIONS.items() if "DeadLetterQueue" in function}
 
@@ -162,7 +164,7 @@ def test_a_schedule_gives_its_job_the_scheduled_time_and_loses_none(name: str) -
 
 
 RETRIES_COME_AFTER_SECONDS = (60, 60 + 120)
-"""Lambda's, of an asynchronous call whose function failed."""
+"""The times of Lambda's retries after an asynchronous invocation failed."""
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -214,7 +216,7 @@ NEEDS = {
         "TransactionsDeadLetterQueue": "sqs:SendMessage*",
     },
     "upsert_profiles": {
-        # Never read, never put: a refused update returns the item, and leaves what other writers wrote.
+        # No reads and no puts: updates keep other writers' attributes, and a refused update returns the item.
         "ProfilesTable": "dynamodb:UpdateItem",
         "ProfilesQueue": "sqs:ReceiveMessage sqs:DeleteMessage sqs:GetQueueAttributes",
         "ProfilesDeadLetterQueue": "sqs:SendMessage*",
@@ -234,21 +236,21 @@ NEEDS = {
         "ChargeOverdraftInterestFunction": "lambda:InvokeFunction",
     },
 }
-"""What each function needs of which resource, beside its logs and its traces."""
+"""The actions that each function needs on each resource, beside its logs and traces."""
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_role_grants_what_its_function_needs_and_no_more(folder: str) -> None:
-    assert folder in NEEDS, f"functions/{folder} is not in NEEDS: name there what it needs of each resource"
+    assert folder in NEEDS, f"functions/{folder} is missing in NEEDS: add the actions that it needs on each resource"
     log_group = FUNCTIONS[FOLDERS[folder]]["LoggingConfig"]["LogGroup"]["Ref"]
     needs = NEEDS[folder] | {
         log_group: "logs:CreateLogStream logs:PutLogEvents",
-        "*": "xray:PutTraceSegments xray:PutTelemetryRecords",  # X-Ray has no resources to name
+        "*": "xray:PutTraceSegments xray:PutTelemetryRecords",  # X-Ray has no resources to name.
     }
     needed = {(action, resource) for resource, actions in needs.items() for action in actions.split()}
     too_much, missing = granted(ROLES[folder]) - needed, needed - granted(ROLES[folder])
-    assert not too_much, f"{ROLES[folder]} grants what functions/{folder} doesn't need by NEEDS: {sorted(too_much)}"
-    assert not missing, f"{ROLES[folder]} lacks what functions/{folder} needs by NEEDS: {sorted(missing)}"
+    assert not too_much, f"{ROLES[folder]} grants more than functions/{folder} needs by NEEDS: {sorted(too_much)}"
+    assert not missing, f"{ROLES[folder]} grants less than functions/{folder} needs by NEEDS: {sorted(missing)}"
 
 
 @pytest.mark.parametrize("role", resources("AWS::IAM::Role"))
@@ -260,7 +262,7 @@ def test_a_role_names_its_resources_and_its_actions(role: str) -> None:
 
 
 def test_every_role_is_a_functions_and_every_policy_is_of_these_roles() -> None:
-    """So that the comparison with NEEDS leaves none out."""
+    """Otherwise the comparison with NEEDS would leave one out."""
     roles = resources("AWS::IAM::Role")
     assert sorted(ROLES.values()) == sorted(roles)
     attached = [policy["Ref"] for role in roles.values() for policy in role["ManagedPolicyArns"]]

@@ -1,4 +1,4 @@
-"""The rule of each transaction type: every decision and its reason, and what holds after any sequence of messages."""
+"""The rules of each transaction type: every decision and its reason, and properties of any sequence of messages."""
 
 import itertools
 from collections.abc import Sequence
@@ -273,7 +273,7 @@ def test_any_debts_interest_is_what_a_thousand_digits_make_of_it(number: Decimal
 
 
 def decisions(messages: Sequence[TransactionMessage]) -> list[tuple[Decided, ...]]:
-    """For each message, in order, from the accounts' openings on."""
+    """The decisions of each message, in order, after the accounts' openings."""
     accounts: dict[str, Account] = {}
     made = []
     for message in messages:
@@ -283,7 +283,7 @@ def decisions(messages: Sequence[TransactionMessage]) -> list[tuple[Decided, ...
 
 
 def stories(messages: Sequence[TransactionMessage]) -> list[list[Decided]]:
-    """Each account's decisions, in order."""
+    """The decisions of each account, in order."""
     stories: dict[str, list[Decided]] = {}
     for decision in itertools.chain.from_iterable(decisions(messages)):
         stories.setdefault(decision.account.account_id, []).append(decision)
@@ -304,7 +304,7 @@ any_day = days(messages_of(*whose), "-200") | days(
 
 @given(any_day)
 def test_a_decisions_numbers_are_spelled_as_dynamodb_would_give_them_back(day: list[TransactionMessage]) -> None:
-    """So an outcome reads the same whether its account came out of memory or out of the table."""
+    """So an outcome is spelled the same, whether its account was in memory or read from the table."""
     for decision in itertools.chain.from_iterable(decisions(day)):
         numbers = (decision.amount, decision.account.balance)
         assert [str(number) for number in numbers] == [str(normalized(number)) for number in numbers]
