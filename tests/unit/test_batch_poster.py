@@ -618,4 +618,4 @@ def test_an_error_between_the_two_sides_of_a_transfer_commits_neither(monkeypatc
 
     monkeypatch.setattr(batch_poster, "entry_item", second_fails)
     with pytest.raises(OSError, match="between the two sides"):
-        played([transfer(30)], ALICE_AND_BOB)
+        folded_in_batches([transfer(30)], ALICE_AND_BOB)
