@@ -92,7 +92,7 @@ def theme(value: object, seconds: float | None = None) -> MapEntry:
     return MapEntry(("preferences", "theme"), value, None if seconds is None else at(seconds))
 
 
-# --- any depth, whatever is missing ----------------------------------------------------------------------
+# --- any depth, any missing maps ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", Strategy)

@@ -174,7 +174,7 @@ def _add_transactions(table: Table, bodies: Sequence[str], books: Books, letters
 def _add_profiles(table: Table, bodies: Sequence[str], profiles: Profiles, letters: Sequence[DeadLetter]) -> None:
     table.add_row("profile updates sent", f"{len(bodies):,}")
     table.add_row("profiles", f"{len(profiles):,}")
-    table.add_row("entries", f"{sum(map(_entries, profiles.values())):,}", style="green")
+    table.add_row("profile entries", f"{sum(map(_entries, profiles.values())):,}", style="green")
     _add_dead_letters(table, letters)
 
 

@@ -25,7 +25,7 @@ def run_until_done(
             faults.revive()
             try:
                 outcome: str = function.lambda_handler(event, Context(LEASE_SECONDS - 10))["outcome"]
-            except (Killed, Exception):  # noqa: BLE001 (Lambda tries again, whatever it was)
+            except (Killed, Exception):  # noqa: BLE001 (Lambda retries after any error)
                 clock.seconds += LEASE_SECONDS
             else:
                 return outcome, clock
