@@ -12,25 +12,52 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.decisions import RejectionReason
 from ledger.core.reason_codes import UnknownAccount
-from ledger.core.transaction_types import ChargeInterest, CloseAccount, SetOverdraftLimit, Transaction, Transfer
+from ledger.core.rules import RejectionReason
+from ledger.core.transaction_types import (
+    TRANSACTION_TYPES,
+    ChargeInterest,
+    CloseAccount,
+    SetOverdraftLimit,
+    Transaction,
+    Transfer,
+)
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers import oracle
 from tests.checkers.books import Books, state_of, violations
 from tests.checkers.small_books import OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, Rules, post
 from tests.support.rules import Decided, decide
+from tests.support.samples import opening, payment
 from tests.support.strategies import exact_numbers, exact_rates, messages_of
 
 few_ids, many_ids = st.sampled_from("abc"), st.integers().map(str)
 large_limits = exact_numbers().map(lambda number: number.copy_abs().copy_negate()) | st.just(Decimal(0))
 everyday = messages_of(few_ids, many_ids)
 of_many_digits = messages_of(few_ids, many_ids, exact_numbers(), large_limits, exact_rates())
+IN_DEBT = "in debt"
 
 
-@pytest.mark.parametrize("messages", [everyday, of_many_digits], ids=["everyday", "of many digits"])
-def test_the_oracle_and_the_rules_agree(messages: st.SearchStrategy[TransactionMessage]) -> None:
-    @given(st.lists(messages, max_size=30))
+@st.composite
+def days(draw: st.DrawFn, messages: st.SearchStrategy[TransactionMessage], limit: str) -> list[TransactionMessage]:
+    """From nothing, or of open accounts, in debt or not: else most messages would wait for their accounts."""
+    day = draw(st.lists(messages, min_size=10, max_size=30))
+    if draw(st.integers(0, 3)) == 0:
+        return day
+    openings: list[TransactionMessage] = [opening(limit, account_id=name) for name in "abc"]
+    debts = st.sampled_from([limit, "-0.01"]) | exact_numbers().map(lambda number: str(number.copy_abs().copy_negate()))
+    first = [payment(draw(debts), transaction_id=IN_DEBT, account_id=name) for name in "abc" if draw(st.booleans())]
+    return [*openings, *first, *day]
+
+
+@pytest.mark.parametrize(
+    ("messages", "limit"),
+    [(everyday, "-500"), (of_many_digits, "-9.9e125")],
+    ids=["everyday", "of many digits"],
+)
+def test_the_oracle_and_the_rules_agree(messages: st.SearchStrategy[TransactionMessage], limit: str) -> None:
+    seen: set[tuple[str, str]] = set()
+
+    @given(days(messages, limit))
     def agree(messages: Sequence[TransactionMessage]) -> None:
         accounts: dict[str, Account] = {}
         for message in messages:
@@ -43,8 +70,10 @@ def test_the_oracle_and_the_rules_agree(messages: st.SearchStrategy[TransactionM
                 continue
             assert effects == [(decision.reason, decision.amount, state_of(decision.account)) for decision in decisions]
             accounts |= {decision.account.account_id: decision.account for decision in decisions}
+            seen.add((message.canonical_payload()["type"], str(decisions[0].status)))
 
     agree()
+    assert {name for name, status in seen if status == "POSTED"} == TRANSACTION_TYPES.keys()
 
 
 def _posted(account: Account, amount: str | Decimal = "0", **changes: object) -> Decided:

@@ -15,7 +15,7 @@ from tools.local_aws.tables import create_tables
 
 VALUES = {
     "conditional_writes": ("conditions", "deadline", "item_diff", "items", "own_attributes"),
-    "ledger": ("core/accounts", "core/decisions", "core/decoding", "core/journal", "core/money", "tables"),
+    "ledger": ("core/accounts", "core/rules", "core/decoding", "core/journal", "core/money", "tables"),
     "workers": ("invocation", "queue_messages"),
 }
 """Modules of values, which call no other modules."""

@@ -111,10 +111,10 @@ BREAKAGES = [
     ),
     Breakage(
         "a debit goes below the limit",
-        f"{LEDGER}/core/decisions.py",
+        f"{LEDGER}/core/rules.py",
         "if amount < 0 and balance < account.overdraft_limit:",
         "if amount < 0 and balance < account.overdraft_limit - 1:",
-        ("tests/unit/test_decisions.py",),
+        ("tests/unit/test_rules.py",),
     ),
     Breakage(
         "an earlier journal entry that a decision refers to isn't read",

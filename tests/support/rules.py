@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ledger.core.accounts import Account
-from ledger.core.decisions import Status
 from ledger.core.money import EXACT
+from ledger.core.rules import Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
 
 

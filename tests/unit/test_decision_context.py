@@ -15,12 +15,12 @@ from conditional_writes.items import to_dynamodb
 from ledger.batch_poster import BatchPoster, QueuedTransaction
 from ledger.core import transaction_types
 from ledger.core.accounts import Account, account_from_item, account_item
-from ledger.core.decisions import Decision, moved
 from ledger.core.decoding import Id
 from ledger.core.journal import JournalEntry, Outcome, entry_from_item, entry_item
 from ledger.core.money import normalized
 from ledger.core.reason_codes import NotYet, ReasonCode
 from ledger.core.replay import OtherSide, mismatches
+from ledger.core.rules import Decision, moved
 from ledger.core.transaction_types.base import AccountMessage, Context, EntryId, TransactionMessage
 from ledger.tables import LedgerTables
 from tests.support.samples import ALICE, NOW, opening, payment

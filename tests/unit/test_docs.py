@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.core import decisions, profile_messages, transaction_types
+from ledger.core import profile_messages, rules, transaction_types
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types import base
@@ -56,13 +56,17 @@ def test_every_type_has_a_sample() -> None:
 
 def test_the_example_of_a_new_type_is_one() -> None:
     [example] = re.findall(r"^```python\n(.*?)^```", read("extending"), re.DOTALL | re.MULTILINE)
-    names = {**vars(base), **vars(decisions)}
+    names = {**vars(base), **vars(rules)}
     exec(example, names)
     fee = names["ChargeFee"](transaction_id="f-1", account_id="alice", fee=Decimal(3))
     for balance, after in ((Decimal(10), 7), (Decimal(0), 0)):
         account = Account("alice", balance, Decimal(0), "EUR", AccountStatus.OPEN, 1)
         [decision] = fee.decide([account], base.Context())
         assert (decision.status, decision.balance) == ("POSTED", after)
+
+
+def test_the_table_of_rejection_reasons_is_the_enum() -> None:
+    assert first_cells("messages", "## Rejection reasons") == sorted(rules.RejectionReason)
 
 
 def test_the_table_of_reason_codes_is_the_enum() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from ledger.core.decisions import Decision, RejectionReason
 from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of
 from ledger.core.reason_codes import PayloadChanged, UnknownAccount
+from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.idempotent_decision import _CONFIG, Decided, decide_once
 from tests.support.samples import NOW, payment

@@ -7,8 +7,8 @@ import pytest
 from conditional_writes import key
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core.accounts import Account, account_from_item, account_item
-from ledger.core.decisions import Decision, RejectionReason, Status
 from ledger.core.journal import JournalEntry, Outcome, entry_from_item, entry_item, outcome_of
+from ledger.core.rules import Decision, RejectionReason, Status
 from ledger.core.transaction_types.base import EntryId
 from ledger.tables import LedgerTables
 from tests.support.samples import ALICE, CLOSED, NOW, payment

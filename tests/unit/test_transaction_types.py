@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.decisions import RejectionReason, Status
 from ledger.core.money import normalized
 from ledger.core.reason_codes import UnknownAccount
+from ledger.core.rules import RejectionReason, Status
 from ledger.core.transaction_types import ChargeInterest, Transaction, Transfer
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.support.rules import Decided, decide, fits_dynamodb

@@ -35,8 +35,8 @@ from conditional_writes import (
 from conditional_writes.client import CONNECTIONS
 from conditional_writes.own_attributes import VERSION_ID
 from ledger.core.accounts import Account, account_from_item, account_item
-from ledger.core.decisions import Status
 from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item, entry_item, outcome_of
+from ledger.core.rules import Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.dispositions import disposition_of
 from ledger.idempotent_decision import decide_once

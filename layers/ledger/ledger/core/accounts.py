@@ -1,4 +1,4 @@
-"""An account, as the rules see it and as an item of the Accounts table."""
+"""An account, as the rules (`rules.py`) see it and as an item of the Accounts table."""
 
 from decimal import Decimal
 from enum import StrEnum

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ledger.core.decisions import Decision
 from ledger.core.money import format_decimal
+from ledger.core.rules import Decision
 
 
 class Outcome(Struct, frozen=True):

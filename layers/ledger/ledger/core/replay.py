@@ -15,10 +15,10 @@ from msgspec import Struct, ValidationError
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.decisions import Decision, Status
 from ledger.core.journal import EntryId, JournalEntry, Outcome
 from ledger.core.money import EXACT, format_decimal
 from ledger.core.reason_codes import NotYet
+from ledger.core.rules import Decision, Status
 from ledger.core.transaction_types import TRANSACTION_TYPES, from_payload
 from ledger.core.transaction_types.base import Context, TransactionMessage
 

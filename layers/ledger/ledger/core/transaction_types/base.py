@@ -13,11 +13,11 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from ledger.core.accounts import Account
-from ledger.core.decisions import Decision, common_rejection
 from ledger.core.decoding import Id, Time
 from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.money import exact, format_decimal
 from ledger.core.reason_codes import NotYet, UnknownAccount
+from ledger.core.rules import Decision, common_rejection
 
 CURRENCY_PATTERN = r"^[A-Z]{3}\Z"
 Currency = Annotated[str, msgspec.Meta(pattern=CURRENCY_PATTERN)]
@@ -129,8 +129,11 @@ class TransactionMessage(
         """The account at version 0 that this transaction opens; None if it opens none."""
         return None
 
-    def changes(self) -> Mapping[str, Any]:
-        """The fields of an account, beside the balance, that this transaction sets when it is posted."""
+    def changes(self, account: Account) -> Mapping[str, Any]:
+        """The fields of this account, beside the balance, that the transaction sets when it is posted.
+
+        `account` has its new balance. Each side of a transfer is asked. A pure function, as `decide` is.
+        """
         return {}
 
     @final
@@ -140,7 +143,7 @@ class TransactionMessage(
         if account is None:
             return None
         after = replace(account, balance=decision.balance, version=account.version + 1)
-        return after if decision.reason else replace(after, **self.changes())
+        return after if decision.reason else replace(after, **self.changes(after))
 
     def _known(self, accounts: Sequence[Account | None]) -> list[Account]:
         known = []

@@ -8,8 +8,8 @@ from decimal import Decimal, Inexact, Overflow
 from fractions import Fraction
 
 from ledger.core.accounts import Account
-from ledger.core.decisions import Decision, RejectionReason, moved, posted, rejected
 from ledger.core.money import EXACT, normalized
+from ledger.core.rules import Decision, RejectionReason, moved, posted, rejected
 from ledger.core.transaction_types.base import AccountMessage, Context, Range
 
 DAYS_PER_YEAR = 365

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.decisions import Decision, RejectionReason, posted, rejected
+from ledger.core.rules import Decision, RejectionReason, posted, rejected
 from ledger.core.transaction_types.base import AccountMessage, Context
 
 
@@ -15,5 +15,5 @@ class CloseAccount(AccountMessage, frozen=True, tag="close_account"):
             return (rejected(account, RejectionReason.BALANCE_NOT_ZERO),)
         return (posted(account),)
 
-    def changes(self) -> Mapping[str, Any]:
+    def changes(self, account: Account) -> Mapping[str, Any]:
         return {"status": AccountStatus.CLOSED}

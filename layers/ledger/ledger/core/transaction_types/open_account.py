@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.decisions import Decision, RejectionReason, posted, rejected
+from ledger.core.rules import Decision, RejectionReason, posted, rejected
 from ledger.core.transaction_types.base import AccountMessage, Context, Currency, Range
 
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.core.accounts import Account
-from ledger.core.decisions import Decision, RejectionReason, posted, rejected
+from ledger.core.rules import Decision, RejectionReason, posted, rejected
 from ledger.core.transaction_types.base import AccountMessage, Context, Range
 
 
@@ -20,5 +20,5 @@ class SetOverdraftLimit(AccountMessage, frozen=True, tag="set_overdraft_limit"):
             return (rejected(account, RejectionReason.OVERDRAFT_LIMIT),)
         return (posted(account),)
 
-    def changes(self) -> Mapping[str, Any]:
+    def changes(self, account: Account) -> Mapping[str, Any]:
         return {"overdraft_limit": self.overdraft_limit}

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from ledger.core.accounts import Account
-from ledger.core.decisions import Decision, RejectionReason, moved, rejected
 from ledger.core.decoding import Id
+from ledger.core.rules import Decision, RejectionReason, moved, rejected
 from ledger.core.transaction_types.base import Context, Range, TransactionMessage
 
 

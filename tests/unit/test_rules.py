@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from msgspec.structs import replace
 
-from ledger.core.decisions import Decision, RejectionReason, Status, moved, posted, rejected
 from ledger.core.money import normalized
+from ledger.core.rules import Decision, RejectionReason, Status, moved, posted, rejected
 from tests.support.rules import fits_dynamodb
 from tests.support.samples import ALICE
 from tests.support.strategies import exact_numbers
