@@ -100,7 +100,10 @@ class QueueWorker[Content: Loggable](NamedTuple):
                 message.disposition = self.disposition_of(message, error)
 
     def _dispose(self, messages: Sequence[QueueMessage[Content]]) -> None:
-        """Sends dead messages to the dead-letter queue, and delays the redelivery of those that go back."""
+        """Sends dead messages to the dead-letter queue, and delays the redelivery of those that go back.
+
+        Raises AssertionError, before anything is sent, if a message has no disposition.
+        """
         for message in messages:
             match message.disposition:
                 case Again(code, reason) if message.receive_count >= self.queue.maximum_deliveries:
@@ -108,6 +111,8 @@ class QueueWorker[Content: Loggable](NamedTuple):
                     message.disposition = Dead(code, printable_reason(exhausted))
                 case Again(reason=reason) | Dead(reason=reason) as disposition:
                     message.disposition = disposition._replace(reason=printable_reason(reason))
+                case None:
+                    raise AssertionError(f"{message.message_id} was given no disposition")
         if any(isinstance(message.disposition, Dead) for message in messages):
             send_dead_letters(self.queue.client, self.queue.dead_letter_url, messages)
         if any(isinstance(message.disposition, Again) for message in messages):
@@ -127,7 +132,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
             self._measure(measured)
 
     def _log(self, message: QueueMessage[Content]) -> None:
-        """Writes one line for the message, without its payload. Raises AssertionError if it has no disposition."""
+        """Writes one line for the message, without its payload."""
         ids = {"message_id": message.message_id, **(message.content.log_fields if message.content else {})}
         match message.disposition:
             case Done(outcome):
@@ -137,8 +142,6 @@ class QueueWorker[Content: Loggable](NamedTuple):
             case Again(code, reason, error=error):
                 log = self.logger.error if error else self.logger.warning
                 log("returned to the queue", extra=ids | {"reason_code": code, "reason": reason}, exc_info=error)
-            case None:
-                raise AssertionError(f"{message.message_id} was given no disposition")
 
     def _measure(self, measured: Measurement) -> None:
         if measured.dimension is None:
