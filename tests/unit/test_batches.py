@@ -204,7 +204,7 @@ def test_the_handler_has_the_invocations_time_but_for_what_its_last_request_may_
 
 def test_a_handler_must_give_each_message_its_disposition(working: Working) -> None:
     with pytest.raises(AssertionError, match=r"^message-\d+ was given no disposition$"):
-        working.process([record("a"), record("b")], lambda *_: [])
+        working.process([record("not an order"), record("a")], lambda *_: [])  # the stub refuses every call
 
 
 def test_what_cannot_be_decoded_is_not_handled_and_holds_up_no_other(working: Working, stubbed_sqs: Stubbed) -> None:
