@@ -15,10 +15,10 @@ from tools.local_aws.tables import create_tables
 
 VALUES = {
     "conditional_writes": ("conditions", "deadline", "item_diff", "items", "own_attributes"),
-    "ledger": ("core/accounts", "core/rules", "core/decoding", "core/journal", "core/money", "tables"),
+    "ledger": ("core/accounts", "core/decoding", "core/journal", "core/money", "tables"),
     "workers": ("invocation", "queue_messages"),
 }
-"""Modules of values, which call no other modules."""
+"""Modules that make values of values: a step uses them, and they lead to no other step."""
 CONSTRUCTORS = ("__init__", "__post_init__", "<module>")
 
 

@@ -1,4 +1,4 @@
-"""Reads accounts with their journals, while others post transactions, and replays the journals."""
+"""Reads accounts with their journals, while others post transactions, for the journal replay (`core/replay.py`)."""
 
 import itertools
 import time

@@ -1,6 +1,6 @@
 """Runs a scheduled job once for each scheduled time, under a lock, in as many invocations as it takes.
 
-The jobs themselves are `functions/<job>/app.py`.
+The jobs themselves are `functions/<job>/app.py`, their schedules are in template.yaml: docs/extending.md.
 
 EventBridge Scheduler delivers an event at least once, and Lambda retries a failed invocation. So an event may come
 twice, at once or hours later, and the function may die on any line. The lock's record has the scheduled times that are
