@@ -669,6 +669,34 @@ def test_at_the_deadline_an_unanswered_write_is_unknown(orders: Orders) -> None:
     assert orders.stored() == ids() | {"count": 6, "version": 2}
 
 
+class PassingDeadline:
+    """It passes between the loop's first look at the clock after an unanswered try and the next look."""
+
+    def __init__(self) -> None:
+        self.looks = iter([1.0])
+        self.checks = iter(["the read", "the first try"])
+
+    @property
+    def remaining_seconds(self) -> float:
+        return next(self.looks, 0.0)
+
+    def check(self, doing: str) -> None:
+        if not next(self.checks, None):
+            raise DeadlinePassed(doing)
+
+
+def test_a_deadline_that_passes_between_two_looks_never_says_that_nothing_was_written(orders: Orders) -> None:
+    orders.save(ids() | {"count": 5})
+    answers = iter(["lost"])
+    orders.client.meta.events.register_first(
+        "before-send.dynamodb.UpdateItem", lambda request, **_: refused_for_timing(orders, request, answers)
+    )
+    deadline: Any = PassingDeadline()
+    with pytest.raises(OutcomeUnknown, match="no time is left for another"):
+        orders.modify("c-1", 1, change=count_up, deadline=deadline)
+    assert orders.stored() == ids() | {"count": 6, "version": 2}
+
+
 def refused_for_timing(orders: Orders, request: Any, answers: Iterator[str]) -> Any:
     """The first attempt takes effect without an answer. Each later one conflicts with a transaction."""
     if next(answers, None):

@@ -104,7 +104,8 @@ def write[Result](
     while planned.writes:
         if unanswered and deadline.remaining_seconds <= 0:
             raise OutcomeUnknown(planned.writes[0].key, None, "no time is left for another")
-        deadline.check(f"writing {planned.writes[0].key}, {conflicts} conflicts")
+        if not unanswered:  # else the clock, read again, could say that nothing was written
+            deadline.check(f"writing {planned.writes[0].key}, {conflicts} conflicts")
         sent_at = time.monotonic()
         answer = _send(client, planned.writes, write_id)
         if not answer.refused or answer.has_mark_of(write_id):
