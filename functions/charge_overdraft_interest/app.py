@@ -16,7 +16,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from conditional_writes import Item, dynamodb_client
+from conditional_writes import Deadline, Item, dynamodb_client
 from conditional_writes.locks import Locks
 from ledger.overdraft_interest import annual_rate_of, charge, overdrawn
 from workers.clients import sqs_client
@@ -27,7 +27,9 @@ ACCOUNTS_TABLE = os.environ["ACCOUNTS_TABLE"]
 QUEUE_URL = os.environ["QUEUE_URL"]
 ANNUAL_RATE = annual_rate_of(os.environ["ANNUAL_RATE"])
 ACCOUNTS_PER_STEP = 500
-"""Scanned between two checkpoints. Their messages take at most 50 requests: a second or two."""
+"""Scanned between two checkpoints. Their messages take at most 50 requests, in parallel: a second or two."""
+SENDING_SECONDS = 30
+"""If the messages of a step aren't sent by then, the run fails, and Lambda retries it."""
 
 logger = Logger()
 metrics = Metrics()
@@ -43,7 +45,8 @@ def send_charges(scheduled_time: datetime, checkpoint: Item | None) -> Iterator[
     while not last:
         page = overdrawn(dynamodb, ACCOUNTS_TABLE, after, ACCOUNTS_PER_STEP)
         charges = [charge(account["account_id"], day, ANNUAL_RATE) for account in page.items]
-        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges])
+        deadline = Deadline.after(SENDING_SECONDS)
+        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges], deadline)
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
         after, sent, last = page.after, sent + len(charges), page.after is None
         logger.info("sent", extra={"day": str(day), "transactions": len(charges), "so_far": sent})

@@ -17,13 +17,16 @@ from ledger.batch_poster import BatchPoster
 from ledger.core.transaction_types import decode
 from ledger.dispositions import disposition_of
 from ledger.tables import LedgerTables
+from workers.attempts import Attempts
 from workers.batches import Queue, QueueWorker
 
 logger = Logger()
 metrics = Metrics()
 tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"])
-poster = BatchPoster(dynamodb_client(), tables)
-worker = QueueWorker(decode, poster.post, disposition_of, Queue.from_environment(), logger, metrics)
+dynamodb = dynamodb_client()
+poster = BatchPoster(dynamodb, tables)
+attempts = Attempts(dynamodb, os.environ["ATTEMPTS_TABLE"])
+worker = QueueWorker(decode, poster.post, disposition_of, Queue.from_environment(), attempts, logger, metrics)
 cold_start.finished()
 
 

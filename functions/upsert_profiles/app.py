@@ -16,12 +16,15 @@ from conditional_writes import dynamodb_client
 from ledger.core.profile_messages import decode
 from ledger.dispositions import disposition_of
 from ledger.profile_writer import ProfileWriter
+from workers.attempts import Attempts
 from workers.batches import Queue, QueueWorker
 
 logger = Logger()
 metrics = Metrics()
-writer = ProfileWriter(dynamodb_client(), os.environ["PROFILES_TABLE"])
-worker = QueueWorker(decode, writer.write, disposition_of, Queue.from_environment(), logger, metrics)
+dynamodb = dynamodb_client()
+writer = ProfileWriter(dynamodb, os.environ["PROFILES_TABLE"])
+attempts = Attempts(dynamodb, os.environ["ATTEMPTS_TABLE"])
+worker = QueueWorker(decode, writer.write, disposition_of, Queue.from_environment(), attempts, logger, metrics)
 cold_start.finished()
 
 

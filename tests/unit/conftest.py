@@ -20,12 +20,18 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def one_call_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stub's answers are taken in their order."""
+    monkeypatch.setattr("workers.parallel.CONNECTIONS", 1)
+
+
+@pytest.fixture
 def stubbed_dynamodb() -> Iterator[Stubbed]:
     with Stubbed("dynamodb") as stubbed:
         yield stubbed
 
 
 @pytest.fixture
-def stubbed_sqs() -> Iterator[Stubbed]:
+def stubbed_sqs(one_call_at_a_time: None) -> Iterator[Stubbed]:
     with Stubbed("sqs") as stubbed:
         yield stubbed

@@ -36,7 +36,7 @@ from tests.support.samples import (
 )
 from tests.support.strategies import messages_of
 from tests.unit.stubs import Stubbed
-from workers.queue_messages import Again, Dead, Disposition, Done, QueueMessage
+from workers.queue_messages import Again, Dead, Disposition, Done, QueueMessage, Waiting
 
 NOBODY: Any = None
 TABLES = LedgerTables("accounts", "journal")
@@ -150,7 +150,7 @@ def test_what_is_in_the_journal_is_replayed_as_it_was_and_writes_nothing() -> No
 def test_before_its_account_is_open_a_payment_is_not_decided() -> None:
     early, opened = fold([payment(5), opening()]).dispositions
     sentence = "account_id: no account 'alice' has been opened"
-    assert early == Again(ReasonCode.UNKNOWN_ACCOUNT, sentence, delay_seconds=2)
+    assert early == Waiting(ReasonCode.UNKNOWN_ACCOUNT, sentence)
     assert outcome_of(opened).status == "POSTED"
 
 
@@ -266,7 +266,7 @@ def test_a_transfer_from_or_to_an_unknown_account_decides_nothing(missing: str) 
         [transfer(999)], {each: item for each, item in ALICE_AND_BOB.items() if each.attributes[0][1] != missing}
     )
     [unknown] = plan.dispositions
-    assert isinstance(unknown, Again)
+    assert isinstance(unknown, Waiting)
     assert unknown.code is ReasonCode.UNKNOWN_ACCOUNT
     assert f"no account '{missing}'" in unknown.reason
     assert not plan.writes
@@ -439,7 +439,7 @@ def test_100_of_one_account_take_one_read_and_two_commits(stubbed_dynamodb: Stub
     assert stubbed_dynamodb.operations == ["BatchGetItem", "TransactWriteItems", "TransactWriteItems"]
     assert [len(request["TransactItems"]) for request in stubbed_dynamodb.parameters[1:]] == [100, 2]
     assert [outcome_of(message.disposition).account_version for message in messages] == list(range(1, 101))
-    assert measured == {"Posted": 100, "Duplicates": 0, "Conflicts": 0, "CommitTime": 2}
+    assert measured == {"Posted": 100, "Rejected": 0, "Duplicates": 0, "Conflicts": 0, "CommitTime": 2}
 
 
 def test_entries_are_read_only_of_what_was_delivered_before(stubbed_dynamodb: Stubbed) -> None:
@@ -469,6 +469,7 @@ def test_what_another_worker_posted_meanwhile_is_replayed_and_the_rest_decided_o
     assert (decided.replayed, decided.account_version, decided.balance_after) == (False, 4, -1)
     assert measured == {
         "Posted": 1,
+        "Rejected": 1,
         "Duplicates": 1,
         "Conflicts": 1,
         ("Rejected", "ACCOUNT_EXISTS"): 1,
@@ -486,7 +487,7 @@ def test_a_replayed_rejection_is_a_duplicate_and_no_rejection_and_without_a_writ
             responses[each.table].append(to_dynamodb(item))
     stubbed_dynamodb.answers("batch_get_item", {"Responses": responses, "UnprocessedKeys": {}})
     message = message_of(payment(-5), receive_count=2)
-    assert posted(stubbed_dynamodb, [message]) == {"Posted": 0, "Duplicates": 1, "Conflicts": 0}
+    assert posted(stubbed_dynamodb, [message]) == {"Posted": 0, "Rejected": 0, "Duplicates": 1, "Conflicts": 0}
     assert outcome_of(message.disposition).reason == "OVERDRAFT_LIMIT"
     assert stubbed_dynamodb.operations == ["BatchGetItem"]
 
@@ -498,6 +499,7 @@ def test_rejections_are_measured_by_their_reason(stubbed_dynamodb: Stubbed) -> N
     francs = payment(5, "CHF", transaction_id="francs")
     assert posted(stubbed_dynamodb, list(map(message_of, [opening(), *debits, francs]))) == {
         "Posted": 1,
+        "Rejected": 3,
         "Duplicates": 0,
         "Conflicts": 0,
         ("Rejected", "OVERDRAFT_LIMIT"): 2,
@@ -530,22 +532,10 @@ def test_both_sides_entries_are_read_of_a_transfer_that_was_delivered_before(stu
         assert [key["account_id"]["S"] for key in asked[table]["Keys"]] == ["alice", "bob"]
 
 
-@pytest.mark.parametrize(("receive_count", "seconds"), [(1, 2), (2, 8), (3, 32), (6, 900), (9, 900)])
-def test_what_waits_for_its_account_comes_again_after_longer_and_longer(
-    stubbed_dynamodb: Stubbed, receive_count: int, seconds: int
-) -> None:
-    finds_nothing(stubbed_dynamodb)
-    message = message_of(payment(), receive_count)
-    posted(stubbed_dynamodb, [message])
-    sentence = "account_id: no account 'alice' has been opened"
-    assert message.disposition == Again(ReasonCode.UNKNOWN_ACCOUNT, sentence, delay_seconds=seconds)
-
-
 def assert_failed(message: QueuedTransaction, kind: type[Exception]) -> None:
-    """Asserts that the message is redelivered after the visibility timeout, or dead after its last delivery."""
+    """Asserts that the message comes again, for an error of this kind."""
     disposition = message.disposition
     assert isinstance(disposition, Again)
-    assert (disposition.code, disposition.delay_seconds) == (ReasonCode.RETRIES_EXHAUSTED, None)
     assert isinstance(disposition.error, kind)
     assert disposition.reason
 
@@ -559,7 +549,7 @@ def test_a_group_that_fails_keeps_what_it_had_committed(stubbed_dynamodb: Stubbe
     assert [outcome_of(message.disposition).account_version for message in messages[:99]] == list(range(1, 100))
     for message in messages[99:]:
         assert_failed(message, ClientError)
-    assert measured == {"Posted": 99, "Duplicates": 0, "Conflicts": 0, "CommitTime": 1}
+    assert measured == {"Posted": 99, "Rejected": 0, "Duplicates": 0, "Conflicts": 0, "CommitTime": 1}
 
 
 def test_a_group_that_fails_holds_up_no_other(stubbed_dynamodb: Stubbed) -> None:
@@ -586,7 +576,7 @@ def test_an_item_that_is_no_account_holds_up_no_message_but_its_own(stubbed_dyna
 def test_if_the_read_fails_nothing_is_posted(stubbed_dynamodb: Stubbed) -> None:
     stubbed_dynamodb.refuses("batch_get_item", "InternalServerError")
     messages = of_one_account(2)
-    assert posted(stubbed_dynamodb, messages) == {"Posted": 0, "Duplicates": 0, "Conflicts": 0}
+    assert posted(stubbed_dynamodb, messages) == {"Posted": 0, "Rejected": 0, "Duplicates": 0, "Conflicts": 0}
     for message in messages:
         assert_failed(message, ClientError)
     assert stubbed_dynamodb.operations == ["BatchGetItem"]
@@ -601,8 +591,8 @@ def test_without_time_nothing_is_posted(stubbed_dynamodb: Stubbed) -> None:
 
 
 def test_without_messages_nothing_is_asked_for() -> None:
-    measured = POSTER.post([], Deadline.after(1))
-    assert [(each.metric, each.value) for each in measured] == [("Posted", 0), ("Duplicates", 0), ("Conflicts", 0)]
+    measured = {each.metric: each.value for each in POSTER.post([], Deadline.after(1))}
+    assert measured == {"Posted": 0, "Rejected": 0, "Duplicates": 0, "Conflicts": 0}
 
 
 def test_an_error_between_the_two_sides_of_a_transfer_commits_neither(monkeypatch: pytest.MonkeyPatch) -> None:

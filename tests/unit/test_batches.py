@@ -5,31 +5,38 @@ import io
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+import boto3
 import pytest
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
+from moto import mock_aws
 
-from conditional_writes import Deadline
+from conditional_writes import Deadline, Put, key
+from conditional_writes.items import from_dynamodb
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import Context, record
 from tools.local_aws.server import Endpoint
-from workers.batches import Measurement, Queue, QueueWorker
-from workers.invocation import RESERVED_SECONDS
-from workers.queue_messages import Again, Dead, Disposition, Done, NotAnSqsEvent, QueueMessage
+from workers import batches
+from workers.attempts import Attempts
+from workers.batch_report import Measurement
+from workers.batches import Queue, QueueWorker
+from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS
+from workers.queue_messages import Again, Dead, Disposition, Done, NotAnSqsEvent, QueueMessage, Waiting
 
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/orders"
 DEAD_LETTER_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
-MAXIMUM_DELIVERIES = 6
+RETENTION_SECONDS = 7 * 86_400
+MAXIMUM_WAITS = 4
 
 
 class Code(StrEnum):
     NOT_AN_ORDER = "NOT_AN_ORDER"
     NO_SUCH_CUSTOMER = "NO_SUCH_CUSTOMER"
-    FAILED = "FAILED"
 
 
 class NotAnOrder(Exception):
@@ -51,9 +58,11 @@ class Placed:
 
 
 DONE = Done(Placed())
-WAITING = Again(Code.NO_SUCH_CUSTOMER, "no such customer", delay_seconds=8)
-FAILED = Again(Code.FAILED, "timed out", error=TimeoutError("timed out"))
+WAITING = Waiting(Code.NO_SUCH_CUSTOMER, "no such customer")
+FAILED = Again("timed out", TimeoutError("timed out"))
 DEAD = Dead(Code.NOT_AN_ORDER, "sold out")
+
+LATER = Deadline.after(3600)
 
 type Messages = Sequence[QueueMessage[Order]]
 
@@ -66,10 +75,10 @@ def decode(body: str) -> Order:
     return Order(body)
 
 
-def disposition_of(message: QueueMessage[Order], error: Exception) -> Again | Dead:
+def disposition_of(error: Exception) -> Again | Dead:
     if isinstance(error, NotAnOrder):
         return Dead(Code.NOT_AN_ORDER, str(error))
-    return Again(Code.FAILED, str(error), error=error)
+    return Again(str(error), error)
 
 
 def all_done(messages: Messages, _: Deadline) -> list[Measurement]:
@@ -92,8 +101,9 @@ class Working:
     """A worker whose answers, log lines and metrics are recorded."""
 
     sqs: Stubbed
+    attempts: Attempts
     capsys: pytest.CaptureFixture[str]
-    returned: list[str] = dataclasses.field(default_factory=list)
+    batch: dict[str, Any] = dataclasses.field(default_factory=dict)
     lines: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     metrics: Counter[tuple[str, ...]] = dataclasses.field(default_factory=Counter)
 
@@ -102,16 +112,17 @@ class Working:
         records: Iterable[Any],
         handle: Callable[[Messages, Deadline], Iterable[Measurement]] = all_done,
         context: Any = None,
+        log_level: str = "DEBUG",
     ) -> list[str]:
         """Returns the ids that return to the queue."""
         log = io.StringIO()
         metrics = EphemeralMetrics(namespace="Orders", service="place_orders")
-        queue = Queue(self.sqs.client, QUEUE_URL, DEAD_LETTER_URL, MAXIMUM_DELIVERIES)
-        logger = Logger(service=f"worker-{uuid.uuid4()}", stream=log)
-        worker = QueueWorker(decode, handle, disposition_of, queue, logger, metrics)
+        queue = Queue(self.sqs.client, QUEUE_URL, DEAD_LETTER_URL, RETENTION_SECONDS, 900, MAXIMUM_WAITS)
+        logger = Logger(service=f"worker-{uuid.uuid4()}", stream=log, level=log_level)
+        worker = QueueWorker(decode, handle, disposition_of, queue, self.attempts, logger, metrics)
         response = worker.process({"Records": list(records)}, context or Context())
         metrics.flush_metrics()
-        self.lines = list(map(json.loads, log.getvalue().splitlines()))
+        self.batch, *self.lines = map(json.loads, log.getvalue().splitlines())
         self.metrics = counted(map(json.loads, self.capsys.readouterr().out.splitlines()))
         assert response.keys() == {"batchItemFailures"}
         assert all(failure.keys() == {"itemIdentifier"} for failure in response["batchItemFailures"])
@@ -155,19 +166,41 @@ def counted(lines: Iterable[dict[str, Any]]) -> Counter[tuple[str, ...]]:
 
 
 @pytest.fixture
-def working(stubbed_sqs: Stubbed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Working:
+def attempts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempts]:
+    for name, value in Endpoint("http://127.0.0.1:9").environment.items():
+        if not name.startswith("AWS_ENDPOINT_URL"):
+            monkeypatch.setenv(name, value)
+    with mock_aws():
+        client = boto3.client("dynamodb")
+        client.create_table(
+            TableName="attempts",
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": "message_id", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "message_id", "KeyType": "HASH"}],
+        )
+        yield Attempts(client, "attempts")
+
+
+@pytest.fixture
+def working(
+    stubbed_sqs: Stubbed,
+    attempts: Attempts,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Working:
     # A function's environment has these. A metric with a dimension of its own is made from them.
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Orders")
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "place_orders")
-    return Working(stubbed_sqs, capsys)
+    return Working(stubbed_sqs, attempts, capsys)
 
 
 def takes_dead_letters(sqs: Stubbed) -> None:
     sqs.answers("send_message_batch", {"Successful": [], "Failed": []})
 
 
-def delays(sqs: Stubbed) -> None:
-    sqs.answers("change_message_visibility_batch", {"Successful": [], "Failed": []})
+def delays(sqs: Stubbed, times: int = 1) -> None:
+    for _ in range(times):
+        sqs.answers("change_message_visibility_batch", {"Successful": [], "Failed": []})
 
 
 def test_a_message_to_come_again_goes_back_and_no_other(working: Working, stubbed_sqs: Stubbed) -> None:
@@ -176,7 +209,8 @@ def test_a_message_to_come_again_goes_back_and_no_other(working: Working, stubbe
     assert working.ended({"a": DONE, "b": WAITING, "c": DEAD, "d": FAILED}) == ["b", "d"]
 
 
-def test_a_batch_of_which_nothing_is_done_goes_back_message_by_message(working: Working) -> None:
+def test_a_batch_of_which_nothing_is_done_goes_back_message_by_message(working: Working, stubbed_sqs: Stubbed) -> None:
+    delays(stubbed_sqs)
     assert working.ended({"a": FAILED, "b": FAILED}) == ["a", "b"]
 
 
@@ -191,24 +225,35 @@ def test_the_handler_gets_the_messages_of_a_batch_together_and_decoded(working: 
     assert batches == [[Order("a"), Order("b"), Order("c")]]
 
 
-def test_the_handler_has_the_invocations_time_but_for_what_its_last_request_may_take(working: Working) -> None:
+def test_the_handler_has_the_invocations_time_but_for_two_slow_requests(working: Working) -> None:
     remaining: list[float] = []
 
     def handle(messages: Messages, deadline: Deadline) -> list[Measurement]:
         remaining.append(deadline.remaining_seconds)
         return all_done(messages, deadline)
 
-    working.process([record("a")], handle, Context(timeout_seconds=30))
-    assert remaining == [pytest.approx(30 - RESERVED_SECONDS, abs=1)]
+    working.process([record("a")], handle, Context(timeout_seconds=90))
+    assert remaining == [pytest.approx(90 - RESERVED_SECONDS - SETTLING_SECONDS, abs=1)]
 
 
-def test_a_handler_must_give_each_message_its_disposition(working: Working) -> None:
-    with pytest.raises(AssertionError, match=r"^message-\d+ was given no disposition$"):
-        working.process([record("not an order"), record("a")], lambda *_: [])  # the stub refuses every call
+def test_a_message_that_the_handler_forgets_or_raises_an_error_at_comes_again(
+    working: Working, stubbed_sqs: Stubbed
+) -> None:
+    def handle(messages: Messages, _: Deadline) -> list[Measurement]:
+        messages[0].disposition = DONE
+        raise ZeroDivisionError("division by zero")
+
+    delays(stubbed_sqs, 2)
+    assert len(working.process([record("a"), record("b")], handle)) == 1
+    assert [line["message"] for line in working.lines] == ["placed", "returned to the queue"]
+    assert working.lines[1]["exception"].endswith("ZeroDivisionError: division by zero")
+    assert len(working.process([record("a")], lambda *_: [])) == 1
+    assert working.lines[0]["reason"] == "it was given no disposition"
 
 
 def test_what_cannot_be_decoded_is_not_handled_and_holds_up_no_other(working: Working, stubbed_sqs: Stubbed) -> None:
     takes_dead_letters(stubbed_sqs)
+    delays(stubbed_sqs)
     handled: list[str] = []
 
     def handle(messages: Messages, deadline: Deadline) -> list[Measurement]:
@@ -256,35 +301,57 @@ def test_an_event_with_a_record_that_has_no_id_is_refused_whole(working: Working
 
 
 @pytest.mark.parametrize("event", [None, [], "x", {}, {"Records": None}, {"Records": {"0": record("x")}}])
-def test_an_event_without_a_list_of_records_is_refused(stubbed_sqs: Stubbed, event: Any) -> None:
+def test_an_event_without_a_list_of_records_is_refused(event: Any) -> None:
     nobody: Any = None
-    queue = Queue(stubbed_sqs.client, QUEUE_URL, DEAD_LETTER_URL, MAXIMUM_DELIVERIES)
-    worker = QueueWorker(decode, all_done, disposition_of, queue, nobody, nobody)
+    worker = QueueWorker(decode, all_done, disposition_of, nobody, nobody, nobody, nobody)
     context: Any = Context()
     with pytest.raises(NotAnSqsEvent, match=r"^Records: expected a list of SQS's records$"):
         worker.process(event, context)
 
 
-@pytest.mark.parametrize("receive_count", [1, MAXIMUM_DELIVERIES - 1])
-def test_until_the_last_delivery_no_retries_are_exhausted(
+@pytest.mark.parametrize("receive_count", [1, 2, 61, 1000])
+def test_what_aws_could_not_do_comes_again_however_often(
     working: Working, stubbed_sqs: Stubbed, receive_count: int
 ) -> None:
-    delays(stubbed_sqs)
-    assert working.ended({"a": WAITING, "b": FAILED, "c": DONE}, receive_count) == ["a", "b"]
+    delays(stubbed_sqs, 2)
+    assert working.ended({"a": FAILED, "b": DONE}, receive_count) == ["a"]
     assert working.dead_letters() == []
+    stubbed_sqs.forgets_the_rest()
 
 
-@pytest.mark.parametrize("receive_count", [MAXIMUM_DELIVERIES, MAXIMUM_DELIVERIES + 1])
-def test_after_the_last_delivery_what_is_not_done_is_dead_with_the_code_and_the_reason_why_it_waited(
-    working: Working, stubbed_sqs: Stubbed, receive_count: int
-) -> None:
+def test_on_the_last_day_of_its_retention_a_message_is_dead(working: Working, stubbed_sqs: Stubbed) -> None:
     takes_dead_letters(stubbed_sqs)
-    assert working.ended({"a": DONE, "b": DEAD, "c": WAITING, "d": FAILED}, receive_count) == []
-    assert working.dead_letters() == [
-        ("b", Code.NOT_AN_ORDER, "sold out"),
-        ("c", Code.NO_SUCH_CUSTOMER, f"not processed in {receive_count} deliveries: no such customer"),
-        ("d", Code.FAILED, f"not processed in {receive_count} deliveries: timed out"),
-    ]
+    delays(stubbed_sqs)
+    now = datetime.now(UTC)
+    last_day = now - timedelta(seconds=RETENTION_SECONDS - batches.LAST_SECONDS)
+    records = [record("a", 60, last_day), record("b", 2, last_day + timedelta(minutes=1))]
+    assert working.process(records, given({"a": FAILED, "b": FAILED})) == [records[1]["messageId"]]
+    assert working.dead_letters() == [("a", "RETRIES_EXHAUSTED", "not processed in 6.0 days: timed out")]
+
+
+def test_what_waits_in_too_many_deliveries_in_a_row_is_dead_with_its_code(
+    working: Working, stubbed_sqs: Stubbed
+) -> None:
+    delays(stubbed_sqs, MAXIMUM_WAITS - 1)
+    takes_dead_letters(stubbed_sqs)
+    for receive_count in range(1, MAXIMUM_WAITS):
+        assert working.ended({"a": WAITING}, receive_count) == ["a"]
+    assert working.ended({"a": WAITING}, MAXIMUM_WAITS) == []
+    reason = f"waited through {MAXIMUM_WAITS} deliveries: no such customer"
+    assert working.dead_letters() == [("a", Code.NO_SUCH_CUSTOMER, reason)]
+    assert attempt(working, "a") is None
+
+
+def test_a_delivery_that_did_not_find_the_message_waiting_begins_the_waits_anew(
+    working: Working, stubbed_sqs: Stubbed
+) -> None:
+    """What it waits for may have been held up by the same outage."""
+    takes_dead_letters(stubbed_sqs)
+    delays(stubbed_sqs, 100)
+    ends = [WAITING] * (MAXIMUM_WAITS - 1) + [FAILED] * 50 + [WAITING] * (MAXIMUM_WAITS - 1)
+    for receive_count, end in enumerate(ends, 1):
+        assert working.ended({"a": end}, receive_count) == ["a"]
+    stubbed_sqs.forgets_the_rest()
 
 
 def test_what_the_dead_letter_queue_refuses_goes_back_to_the_queue_and_is_logged(
@@ -292,17 +359,15 @@ def test_what_the_dead_letter_queue_refuses_goes_back_to_the_queue_and_is_logged
 ) -> None:
     failed = {"Id": "0", "SenderFault": False, "Code": "InternalError"}
     stubbed_sqs.answers("send_message_batch", {"Successful": [], "Failed": [failed]})
-    assert working.ended({"a": DEAD, "b": WAITING, "c": DONE}, MAXIMUM_DELIVERIES) == ["a"]
+    delays(stubbed_sqs)
+    assert working.ended({"a": DEAD, "b": DEAD, "c": DONE}) == ["a"]
     assert [body for body, *_ in working.dead_letters()] == ["a", "b"]
     first, *_ = working.lines
     assert (first["level"], first["message"], first["message_id"]) == ("ERROR", "returned to the queue", "a")
-    assert first["reason"] == "the dead-letter queue didn't take it: InternalError; sold out"
+    assert first["reason"] == "the dead-letter queue didn't take it: InternalError; NOT_AN_ORDER: sold out"
     assert first["exception_name"] == "NotSent"
     assert first["exception"].endswith("the dead-letter queue didn't take it: InternalError")
-    assert working.metrics == {
-        ("ReturnedToQueue",): 1,
-        ("DeadLettered", f"ReasonCode={Code.NO_SUCH_CUSTOMER}"): 1,
-    }
+    assert working.metrics[("ReturnedToQueue",)] == working.metrics[("DeadLettered",)] == 1
 
 
 def test_a_batch_that_is_done_asks_sqs_for_nothing(working: Working, stubbed_sqs: Stubbed) -> None:
@@ -310,30 +375,46 @@ def test_a_batch_that_is_done_asks_sqs_for_nothing(working: Working, stubbed_sqs
     assert stubbed_sqs.operations == []
 
 
-def test_only_a_message_with_a_delay_is_redelivered_after_it(working: Working, stubbed_sqs: Stubbed) -> None:
-    delays(stubbed_sqs)
-    working.ended({"a": FAILED, "b": WAITING, "c": DONE})
-    [parameters] = stubbed_sqs.parameters
-    assert parameters["QueueUrl"] == QUEUE_URL
-    assert [entry["VisibilityTimeout"] for entry in parameters["Entries"]] == [8]
-
-
-def test_each_message_is_one_line_with_its_ids_and_its_reason_or_its_error(
+def test_what_comes_again_comes_after_a_delay_that_grows_with_its_own_deliveries_or_waits(
     working: Working, stubbed_sqs: Stubbed
 ) -> None:
+    delays(stubbed_sqs, 3)
+    working.ended({"a": FAILED, "b": WAITING, "c": DONE})
+    working.ended({"a": FAILED, "b": WAITING}, 6)
+    first, hidden, second = (
+        [entry["VisibilityTimeout"] for entry in parameters["Entries"]] for parameters in stubbed_sqs.parameters
+    )
+    assert first == [2, 2]
+    assert [90 < each <= 150 for each in hidden] == [True, True]  # until the invocation would have timed out
+    assert 675 <= second[0] <= 900
+    assert second[1] == 2
+
+
+def test_a_batch_is_a_line_and_each_message_that_is_not_done_is_another(working: Working, stubbed_sqs: Stubbed) -> None:
     takes_dead_letters(stubbed_sqs)
     delays(stubbed_sqs)
-    working.ended({"a": DONE, "b": DEAD, "c": WAITING, "d": FAILED})
-    assert [(line["message_id"], line["order"]) for line in working.lines] == [(name, name) for name in "abcd"]
-    done, dead, waiting, failed = working.lines
-    assert (done["level"], done["message"], done["number"]) == ("INFO", "placed", 7)
+    ends = {"a": DONE, "b": DEAD, "c": WAITING, "d": FAILED, "e": DONE, "f": FAILED}
+    records = [record(body) | {"messageId": body} for body in ends]
+    working.process(records, given(ends), log_level="INFO")
+    assert (working.batch["level"], working.batch["message"], working.batch["messages"]) == ("INFO", "batch", 6)
+    counts = {name: working.batch[name] for name in ("placed", "dead_lettered", "waiting", "returned")}
+    assert counts == {"placed": 2, "dead_lettered": 1, "waiting": 1, "returned": 2}
+    assert [(line["message_id"], line["order"]) for line in working.lines] == [(name, name) for name in "bcdf"]
+    dead, waiting, failed, failed_too = working.lines
     assert (dead["level"], dead["message"]) == ("WARNING", "dead-lettered")
     assert (dead["reason_code"], dead["reason"]) == (Code.NOT_AN_ORDER, "sold out")
-    assert (waiting["level"], waiting["message"]) == ("WARNING", "returned to the queue")
+    assert (waiting["level"], waiting["message"]) == ("WARNING", "waiting")
     assert (waiting["reason_code"], waiting["reason"]) == (Code.NO_SUCH_CUSTOMER, "no such customer")
-    assert (failed["level"], failed["message"]) == ("ERROR", "returned to the queue")
-    assert (failed["reason_code"], failed["reason"]) == (Code.FAILED, "timed out")
+    assert (failed["level"], failed["message"], failed["reason"]) == ("ERROR", "returned to the queue", "timed out")
     assert (failed["exception_name"], failed["exception"]) == ("TimeoutError", "TimeoutError: timed out")
+    assert failed_too["reason"] == "timed out"
+    assert "exception" not in failed_too  # the same error's traceback is in the first line
+
+
+def test_at_debug_a_message_that_is_done_is_a_line_too(working: Working) -> None:
+    working.ended({"a": DONE})
+    [done] = working.lines
+    assert (done["level"], done["message"], done["order"], done["number"]) == ("DEBUG", "placed", "a", 7)
 
 
 def test_a_message_that_cannot_be_decoded_is_a_line_with_its_id_alone(working: Working, stubbed_sqs: Stubbed) -> None:
@@ -353,27 +434,34 @@ def test_a_reason_is_printable_in_the_log_and_in_the_dead_letter(working: Workin
     assert working.dead_letters() == [("a", Code.NOT_AN_ORDER, r"no \x00 map")]
 
 
-def test_each_message_counts_once_and_dead_letters_by_their_reason_code(working: Working, stubbed_sqs: Stubbed) -> None:
+def test_each_message_counts_once_and_dead_letters_also_by_their_reason_code(
+    working: Working, stubbed_sqs: Stubbed
+) -> None:
     takes_dead_letters(stubbed_sqs)
     delays(stubbed_sqs)
     working.process(
-        [
-            *map(record, ("done", "dead", "dead", "not an order", "waiting", "failed", "breaks the decoder")),
-            record("waiting", MAXIMUM_DELIVERIES),
-        ],
+        list(map(record, ("done", "dead", "dead", "not an order", "waiting", "failed", "breaks the decoder"))),
         given({"done": DONE, "dead": DEAD, "waiting": WAITING, "failed": FAILED}),
     )
+    assert 0 <= working.metrics.pop(("MessageAge",)) < 60_000
     assert working.metrics == {
-        ("ReturnedToQueue",): 3,
+        ("Waiting",): 1,
+        ("ReturnedToQueue",): 2,
+        ("DeadLettered",): 3,
         ("DeadLettered", f"ReasonCode={Code.NOT_AN_ORDER}"): 3,
-        ("DeadLettered", f"ReasonCode={Code.NO_SUCH_CUSTOMER}"): 1,
     }
 
 
-def test_a_batch_of_which_nothing_goes_back_counts_a_zero(working: Working) -> None:
+def test_a_batch_of_which_nothing_goes_back_counts_zeros(working: Working) -> None:
     working.ended({"a": DONE})
-    assert working.metrics == {("ReturnedToQueue",): 0}
-    assert ("ReturnedToQueue",) in working.metrics
+    del working.metrics[("MessageAge",)]
+    assert working.metrics == {("Waiting",): 0, ("ReturnedToQueue",): 0, ("DeadLettered",): 0}
+    assert len(working.metrics) == 3
+
+
+def test_the_age_of_a_message_is_the_time_since_it_was_sent(working: Working) -> None:
+    working.process([record("a", sent_at=datetime.now(UTC) - timedelta(minutes=2))])
+    assert working.metrics[("MessageAge",)] == pytest.approx(120_000, abs=10_000)
 
 
 def test_what_the_handler_measured_is_published(working: Working) -> None:
@@ -387,16 +475,128 @@ def test_what_the_handler_measured_is_published(working: Working) -> None:
         ]
 
     working.process([record("a"), record("b")], handle)
-    assert working.metrics == {
-        ("Placed",): 2,
-        ("Time",): 15,
-        ("Refused", "Reason=SOLD_OUT"): 4,
-        ("ReturnedToQueue",): 0,
-    }
+    measured = {("Placed",): 2, ("Time",): 15, ("Refused", "Reason=SOLD_OUT"): 4}
+    assert working.metrics.items() >= measured.items()
+
+
+class Killed(BaseException):
+    pass
+
+
+def killed_by(*killers: str) -> Callable[[Messages, Deadline], list[Measurement]]:
+    """A handler whose process ends as soon as it handles one of these bodies."""
+
+    def handle(messages: Messages, deadline: Deadline) -> list[Measurement]:
+        for message in messages:
+            if message.body in killers:
+                raise Killed
+        return all_done(messages, deadline)
+
+    return handle
+
+
+def attempt(working: Working, message_id: str) -> dict[str, Any] | None:
+    """What the table of attempts has of the message."""
+    found = working.attempts.client.get_item(TableName="attempts", Key={"message_id": {"S": message_id}})
+    return from_dynamodb(found["Item"]) if "Item" in found else None
+
+
+def delivered(working: Working, bodies: Iterable[str], receive_count: int, *killers: str) -> list[str] | None:
+    """The bodies that return to the queue; None if the function was killed."""
+    records = [record(body, receive_count) | {"messageId": body, "receiptHandle": f"of {body}"} for body in bodies]
+    try:
+        return working.process(records, killed_by(*killers))
+    except Killed:
+        return None
+
+
+def acknowledged(sqs: Stubbed) -> list[str]:
+    """The receipts of messages that were deleted by the function itself."""
+    return [
+        entry["ReceiptHandle"]
+        for operation, request in sqs.requests
+        if operation == "DeleteMessageBatch"
+        for entry in request["Entries"]
+    ]
+
+
+def test_a_message_that_kills_its_function_each_time_is_dead_and_its_neighbours_are_done(
+    working: Working, stubbed_sqs: Stubbed
+) -> None:
+    bodies = ["a", "killer", "b"]
+    assert delivered(working, bodies, 1, "killer") is None
+    assert delivered(working, bodies, 2, "killer") is None
+    assert stubbed_sqs.operations == []  # so far anything may have killed it
+    delays(stubbed_sqs)
+    assert delivered(working, bodies, 3, "killer") is None
+    assert [attempt(working, body)["begun"] for body in bodies] == [1, 1, 1]  # type: ignore[index]
+    delays(stubbed_sqs)
+    for _ in range(2):
+        stubbed_sqs.answers("delete_message_batch", {"Successful": [], "Failed": []})
+    assert delivered(working, bodies, 4, "killer") is None
+    assert len(acknowledged(stubbed_sqs)) < 3
+    # The killer may have been the first of the three that were processed alone.
+    alive = [body for body in bodies if f"of {body}" not in acknowledged(stubbed_sqs)]
+    stubbed_sqs.forgets_the_rest()
+    for receive_count in (5, 6, 7):
+        delays(stubbed_sqs)
+        for _ in range(3):
+            stubbed_sqs.answers("delete_message_batch", {"Successful": [], "Failed": []})
+        assert delivered(working, alive, receive_count, "killer") is None
+        stubbed_sqs.forgets_the_rest()
+        alive = ["killer"]
+        assert {"of a", "of b"} <= set(acknowledged(stubbed_sqs))
+    assert [attempt(working, body) for body in ("a", "b")] == [None, None]
+    delays(stubbed_sqs)
+    takes_dead_letters(stubbed_sqs)
+    stubbed_sqs.answers("delete_message_batch", {"Successful": [], "Failed": []})
+    assert delivered(working, alive, 8, "killer") == []
+    reason = "each of 5 attempts to process it killed its function: exit, memory or timeout"
+    assert working.dead_letters() == [("killer", "FUNCTION_KILLED", reason)]
+    assert attempt(working, "killer") is None
+
+
+def test_a_killer_whose_dead_letter_is_refused_is_not_processed_again(working: Working, stubbed_sqs: Stubbed) -> None:
+    working.attempts._write(
+        [Put(key("attempts", message_id="killer"), {"begun": 5, "waits": 0, "waited_at": 0})], LATER
+    )
+    delays(stubbed_sqs)
+    stubbed_sqs.refuses("send_message_batch", "AccessDenied")
+    delays(stubbed_sqs)
+    assert delivered(working, ["killer"], 8, "killer") == ["killer"]
+    assert attempt(working, "killer")["begun"] == 5  # type: ignore[index]
+
+
+def test_an_attempt_that_ends_is_no_kill_whatever_its_end(working: Working, stubbed_sqs: Stubbed) -> None:
+    """An outage of any length condemns nobody."""
+    for receive_count in range(1, 20):
+        delays(stubbed_sqs, 2)
+        assert working.ended({"a": FAILED}, receive_count) == ["a"]
+        assert attempt(working, "a") is None
+        stubbed_sqs.forgets_the_rest()
+
+
+def test_without_its_attempts_a_redelivered_message_comes_again_and_a_new_one_is_processed(
+    working: Working, stubbed_sqs: Stubbed
+) -> None:
+    working.attempts = Attempts(working.attempts.client, "no-such-table")
+    delays(stubbed_sqs)
+    old, new = record("old", 2), record("new", 1)
+    assert working.process([old, new]) == [old["messageId"]]
+    [failed] = [line for line in working.lines if line["level"] == "ERROR"]
+    assert failed["reason"].startswith("its attempt couldn't be begun: An error occurred")
+
+
+def test_a_message_that_waits_is_no_suspect(working: Working, stubbed_sqs: Stubbed) -> None:
+    delays(stubbed_sqs, 3)
+    for receive_count in (1, 2, 3):  # three requests: none of them hides a suspect
+        assert working.ended({"a": WAITING}, receive_count) == ["a"]
+    assert attempt(working, "a")["waits"] == 3  # type: ignore[index]
 
 
 def test_a_queue_is_as_the_functions_environment_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    named = {"QUEUE_URL": QUEUE_URL, "DEAD_LETTER_QUEUE_URL": DEAD_LETTER_URL, "MAX_RECEIVE_COUNT": "6"}
+    numbers = {"RETENTION_SECONDS": "604800", "LONGEST_REDELIVERY_SECONDS": "900", "MAXIMUM_WAITS": "8"}
+    named = {"QUEUE_URL": QUEUE_URL, "DEAD_LETTER_QUEUE_URL": DEAD_LETTER_URL} | numbers
     for name, value in (Endpoint("http://127.0.0.1:9").environment | named).items():
         monkeypatch.setenv(name, value)
-    assert Queue.from_environment()[1:] == (QUEUE_URL, DEAD_LETTER_URL, 6)
+    assert Queue.from_environment()[1:] == (QUEUE_URL, DEAD_LETTER_URL, 604_800, 900, 8)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from conditional_writes import Deadline
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
 from workers.dead_letters import send_dead_letters
@@ -15,6 +16,11 @@ from workers.queue_messages import MAXIMUM_REASON_CHARACTERS, Again, Dead, Queue
 from workers.sending import MAXIMUM_BYTES, NotSent
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
+
+
+LATER = Deadline.after(3600)
+
+pytestmark = pytest.mark.usefixtures("one_call_at_a_time")
 
 
 class Code(StrEnum):
@@ -29,7 +35,7 @@ def dead(body: str = "junk", reason: str = "why", **attributes: dict[str, Any]) 
 
 def stay_dead(sqs: Stubbed, messages: Sequence[QueueMessage[Any]]) -> list[bool]:
     """Sends the messages. Returns for each whether it was sent, or else returns to its queue."""
-    send_dead_letters(sqs.client, QUEUE, messages)
+    send_dead_letters(sqs.client, QUEUE, messages, LATER)
     assert all(isinstance(message.disposition, Dead | Again) for message in messages)
     return [isinstance(message.disposition, Dead) for message in messages]
 
@@ -68,16 +74,16 @@ def test_a_letter_keeps_its_body_and_attributes_and_gets_its_reason_and_its_code
 def test_only_dead_messages_are_sent(stubbed_sqs: Stubbed) -> None:
     accept(stubbed_sqs, 1)
     waiting, undecided = dead("waiting"), dead("undecided")
-    waiting.disposition, undecided.disposition = Again(Code.JUNK, "not yet"), None
-    send_dead_letters(stubbed_sqs.client, QUEUE, [waiting, dead("dead"), undecided])
+    waiting.disposition, undecided.disposition = Again("not yet"), None
+    send_dead_letters(stubbed_sqs.client, QUEUE, [waiting, dead("dead"), undecided], LATER)
     assert [entry["MessageBody"] for entry in stubbed_sqs.parameters[0]["Entries"]] == ["dead"]
-    assert (waiting.disposition, undecided.disposition) == (Again(Code.JUNK, "not yet"), None)
+    assert (waiting.disposition, undecided.disposition) == (Again("not yet"), None)
 
 
 def test_ten_attributes_leave_no_room_and_the_reason_names_those_that_give_way(stubbed_sqs: Stubbed) -> None:
     accept(stubbed_sqs, 1)
     attributes = {f"a{number}": text("x") for number in range(10)}
-    send_dead_letters(stubbed_sqs.client, QUEUE, [dead(**attributes)])
+    send_dead_letters(stubbed_sqs.client, QUEUE, [dead(**attributes)], LATER)
     sent = attributes_sent(stubbed_sqs)
     assert sent.keys() == {"reason", "reason_code", *(f"a{number}" for number in range(8))}
     assert sent["reason"]["StringValue"] == "why (left out, as SQS allows ten message attributes: a8, a9)"
@@ -85,7 +91,7 @@ def test_ten_attributes_leave_no_room_and_the_reason_names_those_that_give_way(s
 
 def test_eight_attributes_leave_room(stubbed_sqs: Stubbed) -> None:
     accept(stubbed_sqs, 1)
-    send_dead_letters(stubbed_sqs.client, QUEUE, [dead(**{f"a{number}": text("x") for number in range(8)})])
+    send_dead_letters(stubbed_sqs.client, QUEUE, [dead(**{f"a{number}": text("x") for number in range(8)})], LATER)
     sent = attributes_sent(stubbed_sqs)
     assert len(sent) == 10
     assert sent["reason"]["StringValue"] == "why"
@@ -99,7 +105,7 @@ def test_ten_letters_go_in_one_request(stubbed_sqs: Stubbed) -> None:
 
 def test_a_request_stays_below_a_mebibyte(stubbed_sqs: Stubbed) -> None:
     accept(stubbed_sqs, 2)
-    send_dead_letters(stubbed_sqs.client, QUEUE, [dead("x" * 262_144) for _ in range(5)])
+    send_dead_letters(stubbed_sqs.client, QUEUE, [dead("x" * 262_144) for _ in range(5)], LATER)
     assert [len(parameters["Entries"]) for parameters in stubbed_sqs.parameters] == [3, 2]
 
 
@@ -110,8 +116,7 @@ def test_a_message_that_the_queue_refuses_comes_again_and_the_rest_is_sent(stubb
     assert stay_dead(stubbed_sqs, messages) == [True, False, True]
     refused = messages[1].disposition
     assert isinstance(refused, Again)
-    assert (refused.code, refused.delay_seconds) == (Code.JUNK, None)
-    assert refused.reason == "the dead-letter queue didn't take it: InternalError; why"
+    assert refused.reason == "the dead-letter queue didn't take it: InternalError; JUNK: why"
     assert isinstance(refused.error, NotSent)
     assert str(refused.error) == "the dead-letter queue didn't take it: InternalError"
 
@@ -127,8 +132,15 @@ def test_after_a_request_that_fails_the_next_is_sent(stubbed_sqs: Stubbed) -> No
     assert stay_dead(stubbed_sqs, [dead() for _ in range(12)]) == [False] * 10 + [True] * 2
 
 
+def test_after_the_deadline_a_dead_message_stays_on_its_own_queue(stubbed_sqs: Stubbed) -> None:
+    message = dead()
+    send_dead_letters(stubbed_sqs.client, QUEUE, [message], Deadline.after(0))
+    assert stubbed_sqs.operations == []
+    assert isinstance(message.disposition, Again)
+
+
 def test_without_letters_there_is_no_request(stubbed_sqs: Stubbed) -> None:
-    send_dead_letters(stubbed_sqs.client, QUEUE, [])
+    send_dead_letters(stubbed_sqs.client, QUEUE, [], LATER)
     assert stubbed_sqs.operations == []
 
 
@@ -143,7 +155,7 @@ def test_a_letter_that_was_one_before_gets_the_new_reason_and_code_and_loses_not
     attributes.insert(position, (name, text("an older one")))
     message = dead()
     message.attributes = dict(attributes)
-    send_dead_letters(stubbed_sqs.client, QUEUE, [message])
+    send_dead_letters(stubbed_sqs.client, QUEUE, [message], LATER)
     sent = attributes_sent(stubbed_sqs)
     assert sent.keys() == {"reason", "reason_code", *others}
     assert (sent["reason"]["StringValue"], sent["reason_code"]["StringValue"]) == ("why", "JUNK")

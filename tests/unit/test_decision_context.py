@@ -26,7 +26,7 @@ from ledger.tables import LedgerTables
 from tests.support.samples import ALICE, NOW, opening, payment
 from tests.support.strategies import messages_of
 from tests.unit.stubs import Stubbed
-from workers.queue_messages import Again, Disposition, Done, QueueMessage
+from workers.queue_messages import Disposition, Done, QueueMessage, Waiting
 
 TABLES = LedgerTables("accounts", "journal")
 NOBODY: Any = None
@@ -129,7 +129,7 @@ def test_a_plan_decides_it_from_an_entry_of_the_same_batch() -> None:
 
 def test_it_goes_back_to_the_queue_while_the_entry_is_absent_and_holds_up_no_other() -> None:
     early, paid = dispositions([reversal(), payment(-30)], ALICES)
-    assert early == Again(NothingToReverse.code, "no transaction 't-1' yet", delay_seconds=2)
+    assert early == Waiting(NothingToReverse.code, "no transaction 't-1' yet")
     assert outcome_of(paid).balance_after == 70
     plan = planned([message_of(reversal())], ALICES)
     assert not plan.writes

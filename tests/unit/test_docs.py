@@ -13,6 +13,7 @@ from ledger.core.accounts import Account, AccountStatus
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types import base
 from tools.local_aws.server import PROJECT
+from workers.batches import GivenUp
 
 PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md"), *PROJECT.glob("layers/*/README.md")])
 OF_POWERTOOLS = {"ColdStart"}
@@ -70,7 +71,7 @@ def test_the_table_of_rejection_reasons_is_the_enum() -> None:
 
 
 def test_the_table_of_reason_codes_is_the_enum() -> None:
-    assert first_cells("messages", "## Dead letters") == sorted(ReasonCode)
+    assert first_cells("messages", "## Dead letters") == sorted([*ReasonCode, *GivenUp])
 
 
 def test_the_table_of_metrics_is_what_the_functions_emit() -> None:

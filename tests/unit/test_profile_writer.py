@@ -52,7 +52,7 @@ def dispositions(*messages: QueuedUpdate) -> list[object]:
         match message.disposition:
             case Dead(code=code):
                 shown.append(code)
-            case Again(code=ReasonCode.RETRIES_EXHAUSTED, delay_seconds=None, error=error):
+            case Again(error=error):
                 shown.append(type(error))
             case disposition:
                 shown.append(disposition)

@@ -9,9 +9,8 @@ import pytest
 from ledger.core import reason_codes
 from ledger.core.reason_codes import InvalidMessage, NotYet, PayloadChanged, ReasonCode, Refusal, UnknownAccount
 from ledger.dispositions import disposition_of
-from tools.local_aws.functions import record
-from workers.queue_messages import Again, Dead, message_from_record
-from workers.redelivery import growing_delay_seconds
+from workers.batches import GivenUp
+from workers.queue_messages import Again, Dead, Waiting
 
 
 def docstrings() -> dict[str, str]:
@@ -31,8 +30,8 @@ def test_each_reason_code_says_what_it_means(code: ReasonCode) -> None:
     assert docstrings()[code.name].strip()
 
 
-@pytest.mark.parametrize("code", ReasonCode)
-def test_a_reason_code_is_spelled_as_it_is_named(code: ReasonCode) -> None:
+@pytest.mark.parametrize("code", [*ReasonCode, *GivenUp])
+def test_a_reason_code_is_spelled_as_it_is_named(code: ReasonCode | GivenUp) -> None:
     """Metric dimensions and message attributes accept all its characters."""
     assert code == code.name
     assert code.replace("_", "").isalpha()
@@ -58,18 +57,15 @@ def test_an_invalid_messages_sentence_is_cut() -> None:
 
 
 @pytest.mark.parametrize("error", [InvalidMessage("no amount"), PayloadChanged("another amount")], ids=repr)
-def test_a_refused_message_is_dead_with_its_code_at_the_first_delivery(error: Refusal) -> None:
-    assert disposition_of(message_from_record(record("x")), error) == Dead(error.code, str(error))
+def test_a_refused_message_is_dead_with_its_code(error: Refusal) -> None:
+    assert disposition_of(error) == Dead(error.code, str(error))
 
 
-@pytest.mark.parametrize("receive_count", [1, 2, 6])
-def test_what_may_still_come_is_waited_for(receive_count: int) -> None:
+def test_what_may_still_come_is_waited_for() -> None:
     error = UnknownAccount("no account 'alice' has been opened")
-    waiting = Again(ReasonCode.UNKNOWN_ACCOUNT, str(error), delay_seconds=growing_delay_seconds(receive_count))
-    assert disposition_of(message_from_record(record("x", receive_count)), error) == waiting
+    assert disposition_of(error) == Waiting(ReasonCode.UNKNOWN_ACCOUNT, str(error))
 
 
 @pytest.mark.parametrize(("error", "reason"), [(KeyError("balance"), "'balance'"), (TimeoutError(), "TimeoutError()")])
-def test_any_other_error_comes_again_after_the_visibility_timeout_with_a_reason(error: Exception, reason: str) -> None:
-    expected = Again(ReasonCode.RETRIES_EXHAUSTED, reason, delay_seconds=None, error=error)
-    assert disposition_of(message_from_record(record("x")), error) == expected
+def test_any_other_error_comes_again_with_a_reason(error: Exception, reason: str) -> None:
+    assert disposition_of(error) == Again(reason, error)

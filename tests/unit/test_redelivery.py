@@ -1,72 +1,74 @@
-"""Redelivery of messages after a delay of their own."""
+"""Redelivery of messages after a delay of their own, and the end of those that need none."""
 
-from enum import StrEnum
 from typing import Any
 
 import pytest
 
+from conditional_writes import Deadline
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
-from workers.queue_messages import Again, Dead, QueueMessage, message_from_record
-from workers.redelivery import LONGEST_DELAY_SECONDS, delay_redelivery, growing_delay_seconds
+from workers.queue_messages import QueueMessage, message_from_record
+from workers.redelivery import acknowledge, delay_redelivery, growing_delay_seconds
 
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
-LONGEST_VISIBILITY_TIMEOUT_SECONDS = 12 * 3600
-"""SQS's maximum visibility timeout, counted from the message's receipt."""
+LATER = Deadline.after(3600)
 
 
-class Code(StrEnum):
-    WAITING = "WAITING"
+def messages(number: int) -> list[QueueMessage[Any]]:
+    return [message_from_record(record("{}") | {"receiptHandle": f"receipt-{n}"}) for n in range(number)]
 
 
-def message(delay_seconds: int | None, receipt_handle: str = "receipt") -> QueueMessage[Any]:
-    made = message_from_record(record("{}") | {"receiptHandle": receipt_handle})
-    made.disposition = Again(Code.WAITING, "not yet", delay_seconds)
-    return made
-
-
-def delayed(number: int) -> list[QueueMessage[Any]]:
-    return [message(2 + n, f"receipt-{n}") for n in range(number)]
+def delays(number: int) -> dict[QueueMessage[Any], int]:
+    return {message: 2 + n for n, message in enumerate(messages(number))}
 
 
 def test_messages_are_delayed_ten_at_a_time(stubbed_sqs: Stubbed) -> None:
     for _ in range(2):
         stubbed_sqs.answers("change_message_visibility_batch", {"Successful": [], "Failed": []})
-    delay_redelivery(stubbed_sqs.client, QUEUE_URL, delayed(12))
+    delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(12), LATER)
     entries = [entry for request in stubbed_sqs.parameters for entry in request["Entries"]]
     assert [len(request["Entries"]) for request in stubbed_sqs.parameters] == [10, 2]
-    assert [(entry["ReceiptHandle"], entry["VisibilityTimeout"]) for entry in entries] == [
-        (f"receipt-{n}", 2 + n) for n in range(12)
-    ]
+    assert {entry["ReceiptHandle"]: entry["VisibilityTimeout"] for entry in entries} == {
+        f"receipt-{n}": 2 + n for n in range(12)
+    }
     for request in stubbed_sqs.parameters:
+        assert request["QueueUrl"] == QUEUE_URL
         assert len({entry["Id"] for entry in request["Entries"]}) == len(request["Entries"])
+
+
+def test_messages_are_acknowledged_ten_at_a_time(stubbed_sqs: Stubbed) -> None:
+    for _ in range(2):
+        stubbed_sqs.answers("delete_message_batch", {"Successful": [], "Failed": []})
+    acknowledge(stubbed_sqs.client, QUEUE_URL, messages(12), LATER)
+    entries = [entry for request in stubbed_sqs.parameters for entry in request["Entries"]]
+    assert {entry["ReceiptHandle"] for entry in entries} == {f"receipt-{n}" for n in range(12)}
 
 
 def test_what_cannot_be_delayed_is_only_late(stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture) -> None:
     stubbed_sqs.refuses("change_message_visibility_batch", "AccessDenied")
     stubbed_sqs.answers("change_message_visibility_batch", {"Successful": [], "Failed": []})
-    delay_redelivery(stubbed_sqs.client, QUEUE_URL, delayed(12))
+    delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(20), LATER)
     assert "could not delay the redelivery of 10 messages" in caplog.text
 
 
-def test_only_messages_with_a_delay_are_delayed(stubbed_sqs: Stubbed) -> None:
-    stubbed_sqs.answers("change_message_visibility_batch", {"Successful": [], "Failed": []})
-    dead, undecided = message(8), message(8)
-    dead.disposition, undecided.disposition = Dead(Code.WAITING, "never"), None
-    messages = [message(None), dead, message(0, "at once"), undecided, message(8, "later")]
-    delay_redelivery(stubbed_sqs.client, QUEUE_URL, messages)
-    [request] = stubbed_sqs.parameters
-    assert [(entry["ReceiptHandle"], entry["VisibilityTimeout"]) for entry in request["Entries"]] == [
-        ("at once", 0),
-        ("later", 8),
-    ]
+def test_after_the_deadline_nothing_is_asked_of_sqs(stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture) -> None:
+    passed = Deadline.after(0)
+    delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(1), passed)
+    acknowledge(stubbed_sqs.client, QUEUE_URL, messages(1), passed)
+    assert stubbed_sqs.operations == []
+    assert "could not delay the redelivery of 1 messages" in caplog.text
+    assert "could not acknowledge 1 messages" in caplog.text
 
 
-def test_without_a_delay_there_is_no_request(stubbed_sqs: Stubbed) -> None:
-    delay_redelivery(stubbed_sqs.client, QUEUE_URL, [message(None)])
+def test_without_messages_there_is_no_request(stubbed_sqs: Stubbed) -> None:
+    delay_redelivery(stubbed_sqs.client, QUEUE_URL, {}, LATER)
+    acknowledge(stubbed_sqs.client, QUEUE_URL, [], LATER)
     assert stubbed_sqs.operations == []
 
 
-def test_delays_grow_to_a_quarter_of_an_hour() -> None:
-    assert list(map(growing_delay_seconds, range(1, 9))) == [2, 8, 32, 128, 512, 900, 900, 900]
-    assert growing_delay_seconds(999_999) == LONGEST_DELAY_SECONDS < LONGEST_VISIBILITY_TIMEOUT_SECONDS
+def test_delays_grow_to_the_longest_and_are_up_to_a_quarter_shorter() -> None:
+    for failures, longest in enumerate([2, 8, 32, 128, 512, 900, 900, 900], 1):
+        drawn = {growing_delay_seconds(failures, 900) for _ in range(1000)}
+        assert longest * 3 / 4 <= min(drawn) <= max(drawn) <= longest
+        assert len(drawn) > 1 or longest == 2
+    assert {growing_delay_seconds(failures, 1) for failures in (1, 2, 7, 999_999)} == {1}

@@ -1,6 +1,7 @@
 """Rules that template.yaml must follow."""
 
 import json
+import math
 import re
 from typing import Any
 
@@ -14,7 +15,10 @@ from ledger.overdraft_interest import annual_rate_of
 from tests.support.template import FOLDERS, FUNCTIONS, PROJECT, TEMPLATE, event_sources, granted, resources
 from tools.local_aws.functions import Context, load_function
 from tools.local_aws.server import Endpoint
-from workers.invocation import RESERVED_SECONDS, lease_seconds_of
+from workers.attempts import MAXIMUM_BEGUN
+from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS, lease_seconds_of
+from workers.queue_messages import FIRST_SUSPECT_DELIVERY
+from workers.redelivery import DELAYS_SECONDS
 from workers.scheduled_jobs import UNRESOLVED
 
 QUEUES = resources("AWS::SQS::Queue")
@@ -66,6 +70,26 @@ def test_the_time_a_function_keeps_for_its_last_request_is_less_than_it_has(name
     assert SLOWEST_CALL_SECONDS < RESERVED_SECONDS < timeout(FUNCTIONS[name])
 
 
+COMMIT_SECONDS = 0.02
+"""Of a function's processor, for a message that is alone with its account: twice what was measured."""
+
+
+@pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
+def test_the_largest_batch_fits_the_time_that_a_function_has_for_its_work(
+    function: dict[str, Any], source: dict[str, Any]
+) -> None:
+    work_seconds = timeout(function) - RESERVED_SECONDS - SETTLING_SECONDS
+    assert work_seconds == 33  # as the template says
+    assert seconds(source["BatchSize"]) * COMMIT_SECONDS < work_seconds
+
+
+def test_a_batch_above_ten_without_a_window_is_refused_before_the_deployment() -> None:
+    rule = TEMPLATE["Rules"]["LargeBatchNeedsWindow"]
+    assert rule["RuleCondition"] == {"Equals": [{"Ref": "BatchWindowSeconds"}, 0]}
+    [assertion] = rule["Assertions"]
+    assert assertion["Assert"] == {"Contains": [[str(size) for size in range(1, 11)], {"Ref": "BatchSize"}]}
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_starts_with_the_variables_that_it_is_given(name: str) -> None:
     variables = FUNCTIONS[name]["Environment"]["Variables"]
@@ -95,12 +119,23 @@ def test_a_function_signs_its_logs_and_metrics_with_its_own_name(name: str) -> N
 
 
 @pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
-def test_a_function_knows_after_how_many_deliveries_its_queue_dead_letters(
+def test_sqs_gives_no_message_up_within_its_retention(function: dict[str, Any], source: dict[str, Any]) -> None:
+    queue = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]
+    variables = function["Environment"]["Variables"]
+    retention, longest = variables["RETENTION_SECONDS"], variables["LONGEST_REDELIVERY_SECONDS"]
+    assert retention == queue["MessageRetentionPeriod"]
+    shortest = min(math.ceil(longest * 3 / 4), queue["VisibilityTimeout"])
+    deliveries = len(DELAYS_SECONDS) + 1 + retention / shortest
+    assert deliveries < queue["RedrivePolicy"]["maxReceiveCount"] <= 1000  # SQS's highest
+
+
+@pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
+def test_a_message_that_kills_its_function_is_dead_within_an_hour(
     function: dict[str, Any], source: dict[str, Any]
 ) -> None:
-    redrive = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]["RedrivePolicy"]
-    variable = function["Environment"]["Variables"]["MAX_RECEIVE_COUNT"]
-    assert variable == redrive["maxReceiveCount"] == {"Ref": "MaxReceiveCount"}
+    visibility_seconds = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]["VisibilityTimeout"]
+    hidden_seconds = timeout(function) + 60
+    assert (FIRST_SUSPECT_DELIVERY - 1) * visibility_seconds + MAXIMUM_BEGUN * hidden_seconds < 3600
 
 
 @pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
@@ -137,12 +172,16 @@ def test_an_alarm_counts_the_messages_that_are_in_each_dead_letter_queue() -> No
     assert watched == {arn.replace(".Arn", ".QueueName") for arn in dead}
 
 
-def test_an_alarm_rings_when_a_message_waits_for_longer_than_all_its_deliveries_take() -> None:
+def test_an_alarm_rings_when_a_message_waits_for_longer_than_it_waits_for_its_account() -> None:
     watching = {alarm["Dimensions"][0]["Value"]["GetAtt"]: alarm for alarm in alarms("ApproximateAgeOfOldestMessage")}
-    deliveries = TEMPLATE["Parameters"]["MaxReceiveCount"]["Default"]
-    for _, source in SOURCES.values():
+    waits = TEMPLATE["Parameters"]["MaximumWaits"]["Default"]
+    for function, source in SOURCES.values():
         queue = source["Queue"]["GetAtt"].removesuffix(".Arn")
-        assert watching[f"{queue}.QueueName"]["Threshold"] > deliveries * QUEUES[queue]["VisibilityTimeout"]
+        longest = function["Environment"]["Variables"]["LONGEST_REDELIVERY_SECONDS"]
+        assert function["Environment"]["Variables"]["MAXIMUM_WAITS"] == {"Ref": "MaximumWaits"}
+        waited = sum(DELAYS_SECONDS) + (waits - 1 - len(DELAYS_SECONDS)) * longest
+        assert waited == 2482  # some 40 minutes
+        assert watching[f"{queue}.QueueName"]["Threshold"] > waited
 
 
 def test_an_alarm_rings_when_a_job_is_dead_lettered_and_its_event_lost() -> None:
@@ -206,19 +245,21 @@ def test_a_function_has_a_role_and_a_log_group_of_its_own(name: str) -> None:
     assert "RetentionInDays" in resources("AWS::Logs::LogGroup")[log_group]
 
 
+OF_QUEUE = "sqs:ReceiveMessage sqs:DeleteMessage* sqs:GetQueueAttributes sqs:ChangeMessageVisibility*"
+OF_ATTEMPTS = "dynamodb:BatchGetItem dynamodb:PutItem dynamodb:DeleteItem"
 NEEDS = {
     "process_transactions": {
         "AccountsTable": "dynamodb:BatchGetItem dynamodb:PutItem dynamodb:UpdateItem",
         "JournalTable": "dynamodb:BatchGetItem dynamodb:PutItem",
-        "TransactionsQueue": (
-            "sqs:ReceiveMessage sqs:DeleteMessage sqs:GetQueueAttributes sqs:ChangeMessageVisibility*"
-        ),
+        "TransactionsQueue": OF_QUEUE,
+        "AttemptsTable": OF_ATTEMPTS,
         "TransactionsDeadLetterQueue": "sqs:SendMessage*",
     },
     "upsert_profiles": {
         # No reads and no puts: updates keep other writers' attributes, and a refused update returns the item.
         "ProfilesTable": "dynamodb:UpdateItem",
-        "ProfilesQueue": "sqs:ReceiveMessage sqs:DeleteMessage sqs:GetQueueAttributes",
+        "ProfilesQueue": OF_QUEUE,
+        "AttemptsTable": OF_ATTEMPTS,
         "ProfilesDeadLetterQueue": "sqs:SendMessage*",
     },
     "reconcile_accounts": {
@@ -257,7 +298,8 @@ def test_a_role_grants_what_its_function_needs_and_no_more(folder: str) -> None:
 def test_a_role_names_its_resources_and_its_actions(role: str) -> None:
     grants = granted(role)
     assert grants
-    assert {action for action, _ in grants if "*" in action} <= {"sqs:SendMessage*", "sqs:ChangeMessageVisibility*"}
+    many = {action for action, _ in grants if "*" in action}
+    assert many <= {"sqs:SendMessage*", "sqs:ChangeMessageVisibility*", "sqs:DeleteMessage*"}
     assert all(action.startswith("xray:Put") for action, resource in grants if "*" in resource)
 
 

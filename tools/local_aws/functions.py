@@ -18,14 +18,14 @@ from unittest import mock
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
 from tools.local_aws.server import PROJECT, Endpoint
-from tools.local_aws.tables import Tables
+from tools.local_aws.tables import Tables, create_attempts_table
 
 
 @dataclass
 class Context:
     """A handler's Lambda context."""
 
-    timeout_seconds: float = 30
+    timeout_seconds: float = 90
     function_name: str = "process-transactions"
     memory_limit_in_mb: int = 512
     invoked_function_arn: str = "arn:aws:lambda:us-east-1:000000000000:function:process-transactions"
@@ -102,7 +102,10 @@ def _with_queues(name: str, aws: Endpoint, dynamodb: Endpoint, variables: Mappin
             "AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url,
             "QUEUE_URL": queue,
             "DEAD_LETTER_QUEUE_URL": dead_letter_queue,
-            "MAX_RECEIVE_COUNT": "6",
+            "ATTEMPTS_TABLE": variables.get("ATTEMPTS_TABLE") or create_attempts_table(dynamodb, f"{name}-{number}"),
+            "RETENTION_SECONDS": "604800",
+            "LONGEST_REDELIVERY_SECONDS": "900",
+            "MAXIMUM_WAITS": "8",
         }
         | dict(variables),
     )

@@ -33,6 +33,11 @@ def create_locks_table(endpoint: Endpoint, prefix: str) -> str:
     return _create_table(endpoint, f"{prefix}-locks", "lock_key")
 
 
+def create_attempts_table(endpoint: Endpoint, prefix: str) -> str:
+    """Creates an Attempts table and returns its name."""
+    return _create_table(endpoint, f"{prefix}-attempts", "message_id")
+
+
 def _create_table(endpoint: Endpoint, name: str, *keys: str) -> str:
     client = shared_client(endpoint, "dynamodb")
     client.create_table(

@@ -31,11 +31,12 @@ CONFIG = Config(
     max_pool_connections=CONNECTIONS,
 )
 
-SLOWEST_CALL_SECONDS = MAXIMUM_ATTEMPTS * (CONNECT_SECONDS + READ_SECONDS) + 1 + 2
-"""The longest that one call takes: slow attempts, and botocore's pauses of at most 1 s and 2 s after a throttle.
-
-Not counted: a header `x-amz-retry-after` in an answer may prolong each of the two pauses by at most five seconds.
-"""
+ADDRESSES = 3
+"""Of an endpoint: each that doesn't answer costs an attempt CONNECT_SECONDS. A VPC endpoint has one address a zone."""
+LONGEST_PAUSES_SECONDS = (1 + 5, 2 + 5)
+"""botocore's before the second attempt and the third, each prolonged by a header `x-amz-retry-after` by at most 5 s."""
+SLOWEST_CALL_SECONDS = MAXIMUM_ATTEMPTS * (ADDRESSES * CONNECT_SECONDS + READ_SECONDS) + sum(LONGEST_PAUSES_SECONDS)
+"""The longest that one call takes: all its attempts are slow, and so are the pauses between them."""
 
 
 def dynamodb_client() -> "DynamoDBClient":

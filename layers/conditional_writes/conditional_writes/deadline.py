@@ -21,6 +21,9 @@ class Deadline(NamedTuple):
     def remaining_seconds(self) -> float:
         return self.at - time.monotonic()
 
+    def earlier_by(self, seconds: float) -> "Deadline":
+        return Deadline(self.at - seconds)
+
     def check(self, doing: str) -> None:
         """Raises DeadlinePassed if the deadline has passed. `doing` names the work, for the error's text."""
         if self.remaining_seconds <= 0:

@@ -9,7 +9,6 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,7 +31,6 @@ from conditional_writes import (
     replacing,
     write,
 )
-from conditional_writes.client import CONNECTIONS
 from conditional_writes.own_attributes import VERSION_ID
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item, entry_item, outcome_of
@@ -41,7 +39,8 @@ from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.dispositions import disposition_of
 from ledger.idempotent_decision import decide_once
 from ledger.tables import LedgerTables
-from workers.batches import Measurement
+from workers.batch_report import MAXIMUM_VALUES, Measurement
+from workers.parallel import in_parallel
 from workers.queue_messages import Disposition, Done, QueueMessage
 
 if TYPE_CHECKING:
@@ -67,12 +66,11 @@ class BatchPoster(NamedTuple):
             observed = read(self.client, self._keys(messages), deadline)
         except (BotoCoreError, ClientError, DeadlinePassed) as error:
             for message in messages:
-                message.disposition = disposition_of(message, error)
+                message.disposition = disposition_of(error)
             return _measurements(messages, [])
         groups = grouped_by_account(messages)
-        with ThreadPoolExecutor(min(len(groups), CONNECTIONS) or 1) as pool:
-            commits = pool.map(lambda group: self._post_group(group, observed, deadline), groups)
-            return _measurements(messages, list(itertools.chain.from_iterable(commits)))
+        commits = in_parallel(lambda group: self._post_group(group, observed, deadline), groups)
+        return _measurements(messages, list(itertools.chain.from_iterable(commits)))
 
     def _keys(self, messages: Iterable[QueuedTransaction]) -> list[Key]:
         """The keys of the messages' accounts, of the journal entries that decisions refer to, and of the own entries of
@@ -110,7 +108,7 @@ class BatchPoster(NamedTuple):
                 observed = fold.observed
         except Exception as error:  # noqa: BLE001 (an error of any type is this group's alone)
             for message in pending:
-                message.disposition = disposition_of(message, error)
+                message.disposition = disposition_of(error)
         return commits
 
     def _plan(self, messages: Iterable[QueuedTransaction], observed: Observed, posted_at: str) -> Plan["_Fold"]:
@@ -160,7 +158,7 @@ class _Fold(Struct):
         try:
             outcome, effects = self._decided(message.decoded)
         except Exception as error:  # noqa: BLE001 (an error of any type is this message's alone)
-            self.dispositions[message] = disposition_of(message, error)
+            self.dispositions[message] = disposition_of(error)
             return
         # Not in the `try`: an error between the two sides of a transfer must fail the commit, not leave half of it.
         for effect in effects:
@@ -229,11 +227,11 @@ def _measurements(messages: Sequence[QueuedTransaction], commits: Sequence[Commi
     reasons = Counter(outcome.reason for outcome in new if outcome.reason)
     return [
         Measurement("Posted", sum(outcome.status == Status.POSTED for outcome in new)),
+        Measurement("Rejected", reasons.total()),
         Measurement("Duplicates", len(outcomes) - len(new)),
         Measurement("Conflicts", sum(commit.conflicts for commit in commits)),
         *(Measurement("Rejected", count, dimension=("Reason", reason)) for reason, count in reasons.items()),
-        # At 100 values of a metric Powertools publishes what there is, early.
-        *(Measurement("CommitTime", milliseconds, MetricUnit.Milliseconds) for milliseconds in times[:99]),
+        *(Measurement("CommitTime", milliseconds, MetricUnit.Milliseconds) for milliseconds in times[:MAXIMUM_VALUES]),
     ]
 
 

@@ -3,19 +3,18 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from msgspec import Struct
 
 from conditional_writes import Deadline, key
-from conditional_writes.client import CONNECTIONS
 from conditional_writes.upserts import REMOVED, ItemTooLarge, MapEntry, NotAMap, NotAnEntry, Upserted, upsert
 from ledger.core.profile_messages import ProfileUpdate
 from ledger.core.reason_codes import ReasonCode
 from ledger.dispositions import disposition_of
-from workers.batches import Measurement
+from workers.batch_report import Measurement
+from workers.parallel import in_parallel
 from workers.queue_messages import Dead, Done, QueueMessage
 
 if TYPE_CHECKING:
@@ -52,9 +51,8 @@ class ProfileWriter(NamedTuple):
         profiles: dict[str, list[QueuedUpdate]] = defaultdict(list)
         for message in messages:
             profiles[message.decoded.account_id].append(message)
-        with ThreadPoolExecutor(min(len(profiles), CONNECTIONS) or 1) as pool:
-            written = pool.map(lambda of_profile: self._write_profile(of_profile, deadline), profiles.values())
-            upserts = list(itertools.chain.from_iterable(written))
+        written = in_parallel(lambda of_profile: self._write_profile(of_profile, deadline), list(profiles.values()))
+        upserts = list(itertools.chain.from_iterable(written))
         return [
             Measurement("Upserted", sum(upserted.written for upserted in upserts)),
             Measurement("Superseded", sum(upserted.superseded for upserted in upserts)),
@@ -73,7 +71,7 @@ class ProfileWriter(NamedTuple):
             messages[0].disposition = Dead(_MISFITS[type(misfit)], str(misfit))
         except Exception as error:  # noqa: BLE001 (an error of any type is this profile's alone)
             for message in messages:
-                message.disposition = disposition_of(message, error)
+                message.disposition = disposition_of(error)
         else:
             for message in messages:
                 message.disposition = Done(ProfileWritten())

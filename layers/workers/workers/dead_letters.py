@@ -4,6 +4,7 @@ from base64 import b64decode
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from conditional_writes import Deadline
 from workers.queue_messages import Again, Dead, QueueMessage
 from workers.sending import Message, NotSent, send
 
@@ -15,18 +16,22 @@ MAXIMUM_ATTRIBUTES = 10
 OWN_ATTRIBUTES = ("reason", "reason_code")
 
 
-def send_dead_letters(client: "SQSClient", queue_url: str, messages: Iterable[QueueMessage[Any]]) -> None:
+def send_dead_letters(
+    client: "SQSClient", queue_url: str, messages: Iterable[QueueMessage[Any]], deadline: Deadline
+) -> None:
     """Sends each dead message: its body, its attributes, and the attributes `reason` and `reason_code`.
 
-    If the dead-letter queue refuses a message, its disposition becomes Again, so that the message stays on its own
-    queue. If the function dies after the request, the message is delivered again, and its dead letter is sent twice.
+    If the dead-letter queue doesn't take a message before the deadline, its disposition becomes Again, so that the
+    message stays on its own queue. If the function dies after the request, the message is delivered again, and its dead
+    letter is sent twice.
     """
     dead = [(message, message.disposition) for message in messages if isinstance(message.disposition, Dead)]
-    failures = send(client, queue_url, [_dead_letter(message, disposition) for message, disposition in dead])
+    letters = [_dead_letter(message, disposition) for message, disposition in dead]
+    failures = send(client, queue_url, letters, deadline)
     for (message, disposition), failure in zip(dead, failures, strict=True):
         if failure:
             error = NotSent(f"the dead-letter queue didn't take it: {failure}")
-            message.disposition = Again(disposition.code, f"{error}; {disposition.reason}", error=error)
+            message.disposition = Again(f"{error}; {disposition.code}: {disposition.reason}", error)
 
 
 def _dead_letter(message: QueueMessage[Any], disposition: Dead) -> Message:

@@ -1,4 +1,4 @@
-"""The remaining time of an invocation, as a deadline for its requests and as a lease that outlives it.
+"""The remaining time of an invocation: deadlines for its requests, and a lease that outlives it.
 
 `context` is Lambda's context object, the second argument of a handler.
 """
@@ -10,6 +10,8 @@ from conditional_writes.client import SLOWEST_CALL_SECONDS
 
 RESERVED_SECONDS = SLOWEST_CALL_SECONDS + 1
 """The end of an invocation, in which no request starts: one that starts before may take this long."""
+SETTLING_SECONDS = SLOWEST_CALL_SECONDS
+"""Before that, the time in which a queue worker only tells SQS what became of its messages."""
 OVERRUN_SECONDS = 2.0
 """A margin for a timed-out invocation, and for its last request in flight."""
 

@@ -1,4 +1,4 @@
-"""A message is one object from its receipt to its end. Its disposition says what becomes of it: done, again or dead."""
+"""A message is one object from its receipt to its end. Its disposition says what becomes of it."""
 
 import binascii
 import re
@@ -30,16 +30,24 @@ class Done(NamedTuple):
     outcome: Outcome
 
 
-class Again(NamedTuple):
-    """The message goes back to its queue: `reason` says why, in a sentence for people.
+class Waiting(NamedTuple):
+    """The message goes back to its queue: it refers to something that another message must bring first.
 
-    SQS redelivers the message after `delay_seconds`; None: after the queue's visibility timeout. If this was the last
-    delivery, the message is dead with `code`. `error` is the error that sends it back, None if it only waits.
+    `reason` says what is missing, in a sentence for people. A message that waits for too long is dead with `code`.
     """
 
     code: StrEnum
     reason: str
-    delay_seconds: int | None = None
+
+
+class Again(NamedTuple):
+    """The message goes back to its queue: AWS couldn't do something, or an unexpected error was raised.
+
+    `reason` says why, in a sentence for people. No number of deliveries makes the message dead. `error` is the error
+    that sends it back, None if it wasn't processed at all.
+    """
+
+    reason: str
     error: Exception | None = None
 
 
@@ -50,7 +58,24 @@ class Dead(NamedTuple):
     reason: str
 
 
-type Disposition = Done | Again | Dead
+type Disposition = Done | Waiting | Again | Dead
+
+
+class Attempt(NamedTuple):
+    """What earlier deliveries of a message left behind.
+
+    `begun` counts attempts to process it that were begun and never ended: each killed its function. `waits` counts the
+    deliveries in a row that found it waiting; `waited_at` is the receive count of the last of them.
+    """
+
+    begun: int = 0
+    waits: int = 0
+    waited_at: int = 0
+
+
+UNTROUBLED = Attempt()
+FIRST_SUSPECT_DELIVERY = 3
+"""A function that was killed once was killed by anything. From this delivery on, the message may have done it."""
 
 MAXIMUM_REASON_CHARACTERS = 1_000
 
@@ -79,7 +104,8 @@ class QueueMessage[Content: Loggable]:
 
     `receive_count` counts its deliveries, this one included. `attributes` has its message attributes, as in the event:
     `{name: {"dataType": …, "stringValue": …}}`. `content` is None until the body is decoded, or if it can't be.
-    `disposition` is None until the message was handled.
+    `disposition` is None until the message was handled. `attempt` is what the table of attempts has of it, and
+    `attempt_begun` says whether this delivery has begun another.
     """
 
     message_id: str
@@ -90,6 +116,8 @@ class QueueMessage[Content: Loggable]:
     attributes: Mapping[str, Any]
     content: Content | None = None
     disposition: Disposition | None = None
+    attempt: Attempt = UNTROUBLED
+    attempt_begun: bool = False
 
     @property
     def decoded(self) -> Content:
@@ -100,6 +128,20 @@ class QueueMessage[Content: Loggable]:
     @property
     def delivered_before(self) -> bool:
         return self.receive_count > 1
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may have killed its function: it was delivered twice, and the last time it wasn't just waiting."""
+        return self.receive_count >= FIRST_SUSPECT_DELIVERY and self.attempt.waited_at != self.receive_count - 1
+
+    @property
+    def waits_in_a_row(self) -> int:
+        """Deliveries in a row that found the message waiting, this one included."""
+        return self.attempt.waits + 1 if self.attempt.waited_at == self.receive_count - 1 else 1
+
+    @property
+    def age_seconds(self) -> float:
+        return (datetime.now(UTC) - self.sent_at).total_seconds()
 
 
 def message_id_of(record: Any, number: int) -> str:

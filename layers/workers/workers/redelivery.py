@@ -1,13 +1,17 @@
-"""Delays redelivery: a message comes back after its own delay, instead of after the queue's visibility timeout."""
+"""When messages come back: after a delay of their own, instead of after the queue's visibility timeout."""
 
 import itertools
 import logging
-from collections.abc import Iterable
+import math
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from workers.queue_messages import Again, QueueMessage
+from conditional_writes import Deadline, DeadlinePassed
+from workers.parallel import in_parallel
+from workers.queue_messages import Again, QueueMessage, Waiting
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -15,28 +19,75 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAXIMUM_ENTRIES = 10
-"""Of one ChangeMessageVisibilityBatch: SQS's quota."""
-LONGEST_DELAY_SECONDS = 900
+"""Of one request to SQS: its quota."""
+DELAYS_SECONDS = (2, 8, 32, 128, 512)
+"""After the first failure, the second and so on, each up to a quarter shorter. Then the longest delay."""
 
 
-def growing_delay_seconds(receive_count: int) -> int:
-    """2, 8, 32, 128, 512, then 900 seconds: the missing message may be just behind this one, or minutes late."""
-    delays = (2, 8, 32, 128, 512, LONGEST_DELAY_SECONDS)
-    return delays[min(receive_count, len(delays)) - 1]
+def growing_delay_seconds(failures: int, longest: int) -> int:
+    """2, 8, 32, 128, 512, then `longest` seconds, each up to a quarter shorter: not all messages come back at once."""
+    delay = min(DELAYS_SECONDS[failures - 1], longest) if failures <= len(DELAYS_SECONDS) else longest
+    return random.randint(math.ceil(delay * 3 / 4), delay)
 
 
-def delay_redelivery(client: "SQSClient", queue_url: str, messages: Iterable[QueueMessage[Any]]) -> None:
-    """Sets the visibility timeout of each message whose disposition is Again with a delay: ten messages a request.
+def delay_seconds_of(message: QueueMessage[Any], longest: int) -> int | None:
+    """The time until the redelivery. It grows with the deliveries, or the waits in a row. None: no redelivery."""
+    match message.disposition:
+        case Again():
+            return growing_delay_seconds(message.receive_count, longest)
+        case Waiting():
+            return growing_delay_seconds(message.waits_in_a_row, longest)
+    return None
 
-    If a request fails, its messages come back after the queue's visibility timeout.
+
+def delay_redelivery(
+    client: "SQSClient", queue_url: str, delays_seconds: Mapping[QueueMessage[Any], int], deadline: Deadline
+) -> None:
+    """Sets the messages' visibility timeouts, counted from now. Ten messages a request, requests in parallel.
+
+    If a request fails, or the deadline has passed, its messages come back after the queue's visibility timeout.
     """
-    entries = [
-        {"Id": str(index), "ReceiptHandle": message.receipt_handle, "VisibilityTimeout": seconds}
-        for index, message in enumerate(messages)
-        if isinstance(message.disposition, Again) and (seconds := message.disposition.delay_seconds) is not None
-    ]
-    for batch in itertools.batched(entries, MAXIMUM_ENTRIES, strict=False):
+
+    def change(messages: Sequence[QueueMessage[Any]]) -> None:
+        entries = [
+            {
+                "Id": str(number),
+                "ReceiptHandle": message.receipt_handle,
+                "VisibilityTimeout": delays_seconds[message],
+            }
+            for number, message in enumerate(messages)
+        ]
+        client.change_message_visibility_batch(QueueUrl=queue_url, Entries=entries)  # type: ignore[arg-type]
+
+    _in_requests(change, delays_seconds, deadline, "delay the redelivery of")
+
+
+def acknowledge(client: "SQSClient", queue_url: str, messages: Iterable[QueueMessage[Any]], deadline: Deadline) -> None:
+    """Deletes the messages from their queue, before the function returns. Ten messages a request, requests in parallel.
+
+    If a request fails, or the deadline has passed, its messages are acknowledged by the function's return.
+    """
+
+    def delete(messages: Sequence[QueueMessage[Any]]) -> None:
+        entries = [
+            {"Id": str(number), "ReceiptHandle": message.receipt_handle} for number, message in enumerate(messages)
+        ]
+        client.delete_message_batch(QueueUrl=queue_url, Entries=entries)  # type: ignore[arg-type]
+
+    _in_requests(delete, messages, deadline, "acknowledge")
+
+
+def _in_requests(
+    request: Callable[[Sequence[QueueMessage[Any]]], None],
+    messages: Iterable[QueueMessage[Any]],
+    deadline: Deadline,
+    doing: str,
+) -> None:
+    def attempt(batch: Sequence[QueueMessage[Any]]) -> None:
         try:
-            client.change_message_visibility_batch(QueueUrl=queue_url, Entries=list(batch))  # type: ignore[arg-type]
-        except (BotoCoreError, ClientError):
-            logger.warning("could not delay the redelivery of %d messages", len(batch), exc_info=True)
+            deadline.check(doing)
+            request(batch)
+        except (BotoCoreError, ClientError, DeadlinePassed):
+            logger.warning("could not %s %d messages", doing, len(batch), exc_info=True)
+
+    in_parallel(attempt, list(itertools.batched(messages, MAXIMUM_ENTRIES, strict=False)))

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from conditional_writes import Deadline, DeadlinePassed
+from workers.parallel import in_parallel
+
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
 
@@ -28,14 +31,14 @@ class NotSent(Exception):
     """A queue refused one or more messages: the text says why."""
 
 
-def send_all(client: "SQSClient", queue_url: str, messages: Sequence[Message]) -> None:
-    """Sends all messages. Those that the queue refuses are sent again, three times in all.
+def send_all(client: "SQSClient", queue_url: str, messages: Sequence[Message], deadline: Deadline) -> None:
+    """Sends all messages. Those that the queue refuses are sent again, three times in all, until the deadline.
 
     A message may arrive twice, as on every standard queue. Raises NotSent if the queue still refuses some messages; the
     others were sent.
     """
     for attempt in range(TRIES):
-        failures = send(client, queue_url, messages)
+        failures = send(client, queue_url, messages, deadline)
         failed = [(message, failure) for message, failure in zip(messages, failures, strict=True) if failure]
         if not failed:
             return
@@ -45,19 +48,24 @@ def send_all(client: "SQSClient", queue_url: str, messages: Sequence[Message]) -
     raise NotSent(f"{len(failed)} messages weren't sent in {TRIES} tries: {failed[0][1]}")
 
 
-def send(client: "SQSClient", queue_url: str, messages: Sequence[Message]) -> list[str | None]:
-    """Sends each message once. Returns, in their order, None or the reason of the refusal.
+def send(client: "SQSClient", queue_url: str, messages: Sequence[Message], deadline: Deadline) -> list[str | None]:
+    """Sends each message once, in parallel requests. Returns, in their order, None or the reason of the refusal.
 
-    If a request gets no answer, its messages count as refused, although the queue may have taken them.
+    If a request gets no answer, its messages count as refused, although the queue may have taken them. No request is
+    sent after the deadline.
     """
-    failures: list[str | None] = [None] * len(messages)
-    for entries in _requests(messages):
+
+    def failed(entries: list[dict[str, Any]]) -> dict[str, str]:
         try:
+            deadline.check("sending")
             response = client.send_message_batch(QueueUrl=queue_url, Entries=entries)  # type: ignore[arg-type]
-            failed = {entry["Id"]: entry["Code"] for entry in response.get("Failed", [])}
-        except (BotoCoreError, ClientError) as error:
-            failed = {entry["Id"]: repr(error) for entry in entries}
-        for entry_id, failure in failed.items():
+        except (BotoCoreError, ClientError, DeadlinePassed) as error:
+            return {entry["Id"]: repr(error) for entry in entries}
+        return {entry["Id"]: entry["Code"] for entry in response.get("Failed", [])}
+
+    failures: list[str | None] = [None] * len(messages)
+    for refused in in_parallel(failed, list(_requests(messages))):
+        for entry_id, failure in refused.items():
             failures[int(entry_id)] = failure
     return failures
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 class ReasonCode(StrEnum):
     """Why a message is in the dead-letter queue, for machines: its message attribute `reason_code`.
 
-    The attribute `reason` beside it is a sentence for people.
+    The attribute `reason` beside it is a sentence for people. `workers.batches.GivenUp` has two more codes, for
+    messages that were given up whatever they say.
     """
 
     INVALID_MESSAGE = "INVALID_MESSAGE"
@@ -15,9 +16,7 @@ class ReasonCode(StrEnum):
     PAYLOAD_CHANGED = "PAYLOAD_CHANGED"
     """The transaction id was used before on one of the accounts, with another payload."""
     UNKNOWN_ACCOUNT = "UNKNOWN_ACCOUNT"
-    """The message waited for its account through all its deliveries, and the account was never opened."""
-    RETRIES_EXHAUSTED = "RETRIES_EXHAUSTED"
-    """The last delivery failed, too: AWS gave no answer, or no time was left. The message may be healthy."""
+    """The message waited for its account, and the account wasn't opened."""
     NOT_A_MAP = "NOT_A_MAP"
     """The profile has an entry at the message's path, or on the way there, and the message expects a map."""
     NOT_AN_ENTRY = "NOT_AN_ENTRY"
@@ -53,7 +52,7 @@ class PayloadChanged(Refusal):
 class NotYet(Exception):
     """The message can't be decided yet: it refers to an account or a journal entry whose own message may be on its way.
 
-    Nothing is recorded. At its last delivery the message is dead with this code.
+    Nothing is recorded. A message that waits for too long is dead with this code.
     """
 
     code: ClassVar[ReasonCode]

@@ -1,0 +1,95 @@
+"""The table of attempts: what earlier deliveries of a message left behind, so that each message comes to an end.
+
+A message that kills its function takes its batch along, and SQS counts the kill like any other delivery. So before a
+suspect is processed, its attempt is written down as begun. When the attempt ends, however it ends, that is cleared. An
+attempt that was begun and never ended was a kill. docs/decisions/attempts.md
+"""
+
+import itertools
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from conditional_writes import MAXIMUM_WRITES, Deadline, Delete, Item, Key, Plan, Put, Write, key, read, write
+from workers.queue_messages import UNTROUBLED, Again, Attempt, QueueMessage, Waiting
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+logger = logging.getLogger(__name__)
+
+MAXIMUM_BEGUN = 5
+"""Attempts in a row that never ended, after which the message is dead. Kills from outside hardly strike it so often."""
+RECORD_SECONDS = 14 * 24 * 3600
+"""How long a record stays, until DynamoDB's TTL removes it: twice as long as its message stays on the queue."""
+
+
+class Attempts(NamedTuple):
+    """The table of attempts, and the client that reads and writes it.
+
+    An item has the key `message_id`, the fields of `Attempt`, and `expires_at`. An untroubled message has no item.
+    """
+
+    client: "DynamoDBClient"
+    table: str
+
+    def read(self, messages: Iterable[QueueMessage[Any]], deadline: Deadline) -> None:
+        """Sets each message's `attempt`. One request per 100 messages. Raises DeadlinePassed and botocore's errors."""
+        by_key = {self._key(message): message for message in messages}
+        for found, item in read(self.client, by_key, deadline).items():
+            by_key[found].attempt = _attempt_from_item(item) if item else UNTROUBLED
+
+    def begin(self, messages: Sequence[QueueMessage[Any]], deadline: Deadline) -> None:
+        """Writes an attempt of each message down, before it is processed. One request per 100 messages.
+
+        Raises DeadlinePassed and botocore's errors: then no message may be processed. The attempts may be begun then.
+        """
+        for message in messages:
+            message.attempt = message.attempt._replace(begun=message.attempt.begun + 1)
+            message.attempt_begun = True
+        self._write([self._put(message, message.attempt) for message in messages], deadline)
+
+    def end(self, messages: Iterable[QueueMessage[Any]], deadline: Deadline) -> None:
+        """Writes down what the dispositions leave behind, if anything changes. One request per 100 messages.
+
+        If a write fails, a log line says so. The attempts then count as never ended.
+        """
+        after = [(message, _attempt_after(message)) for message in messages]
+        try:
+            self._write(
+                [
+                    Delete(self._key(message)) if attempt == UNTROUBLED else self._put(message, attempt)
+                    for message, attempt in after
+                    if attempt != message.attempt
+                ],
+                deadline,
+            )
+        except Exception:  # what was processed must be reported to SQS, whatever the error is
+            logger.warning("could not write down the end of attempts", exc_info=True)
+
+    def _write(self, writes: Sequence[Write], deadline: Deadline) -> None:
+        for batch in itertools.batched(writes, MAXIMUM_WRITES, strict=False):
+            write(self.client, lambda _: Plan(None, batch), {}, deadline)  # noqa: B023 (called before the next turn)
+
+    def _put(self, message: QueueMessage[Any], attempt: Attempt) -> Put:
+        return Put(self._key(message), attempt._asdict() | {"expires_at": int(time.time()) + RECORD_SECONDS})
+
+    def _key(self, message: QueueMessage[Any]) -> Key:
+        return key(self.table, message_id=message.message_id)
+
+
+def _attempt_from_item(item: Item) -> Attempt:
+    return Attempt(*(int(item[field]) for field in Attempt._fields))
+
+
+def _attempt_after(message: QueueMessage[Any]) -> Attempt:
+    match message.disposition:
+        case Waiting():
+            return Attempt(waits=message.waits_in_a_row, waited_at=message.receive_count)
+        case Again() if message.attempt_begun:
+            return message.attempt._replace(begun=0)
+        case Again():
+            return message.attempt
+        case _:
+            return UNTROUBLED
