@@ -85,7 +85,10 @@ def lambda_environment() -> dict[str, str]:
         "JOURNAL_TABLE": "journal",
         "QUEUE_URL": f"https://sqs.{REGION}.amazonaws.com/000000000000/transactions",
         "DEAD_LETTER_QUEUE_URL": f"https://sqs.{REGION}.amazonaws.com/000000000000/dead-letters",
-        "MAX_RECEIVE_COUNT": "6",
+        "ATTEMPTS_TABLE": "attempts",
+        "RETENTION_SECONDS": "604800",
+        "LONGEST_REDELIVERY_SECONDS": "900",
+        "MAXIMUM_WAITS": "8",
     }
 
 

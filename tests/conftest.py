@@ -122,7 +122,7 @@ def bank(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank
     log = tmp_path_factory.mktemp("bank") / "ministack.log"
     started = server.ministack(free_port(), log, settings=RETRY_SETTINGS)
     with running(started) as endpoint:
-        yield Bank(stack.deploy(endpoint), started[1].pid, log)
+        yield Bank(stack.deploy(endpoint, LogLevel="DEBUG"), started[1].pid, log)
 
 
 _numbers = itertools.count(1)

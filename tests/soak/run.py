@@ -28,9 +28,9 @@ RUNS_CLAIMS = (
     "at the end, with empty queues, each overdrawn account was charged, and no other",
 )
 FUNCTIONS = ("process_transactions", "upsert_profiles", *JOBS)
-PARAMETERS = {"MaxReceiveCount": 50, "MaximumConcurrency": 4}
-"""The stack's parameters. Each kill uses up a delivery, so the template's six aren't enough. Four concurrent batches of
-each queue are as many as two cores can restart continually, because each kill costs a cold start.
+PARAMETERS = {"MaximumConcurrency": 4, "LogLevel": "DEBUG"}
+"""The stack's parameters. Four concurrent batches of each queue are as many as two cores can restart continually,
+because each kill costs a cold start. At DEBUG each posted message is a line.
 """
 REPETITION_CLAIMS = ("sending messages again changes nothing",)
 

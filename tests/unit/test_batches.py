@@ -21,10 +21,10 @@ from conditional_writes.items import from_dynamodb
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import Context, record
 from tools.local_aws.server import Endpoint
+from workers import attempts as attempts_module
 from workers import batches
 from workers.attempts import Attempts
-from workers.batch_report import Measurement
-from workers.batches import Queue, QueueWorker
+from workers.batches import Measurement, Queue, QueueWorker
 from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS
 from workers.queue_messages import Again, Dead, Disposition, Done, NotAnSqsEvent, QueueMessage, Waiting
 
@@ -329,6 +329,14 @@ def test_on_the_last_day_of_its_retention_a_message_is_dead(working: Working, st
     assert working.dead_letters() == [("a", "RETRIES_EXHAUSTED", "not processed in 6.0 days: timed out")]
 
 
+def test_what_waits_is_dead_on_the_last_day_too(working: Working, stubbed_sqs: Stubbed) -> None:
+    takes_dead_letters(stubbed_sqs)
+    last_day = datetime.now(UTC) - timedelta(seconds=RETENTION_SECONDS - batches.LAST_SECONDS)
+    assert working.process([record("a", 60, last_day)], given({"a": WAITING})) == []
+    assert [code for _, code, _ in working.dead_letters()] == [Code.NO_SUCH_CUSTOMER]
+    stubbed_sqs.forgets_the_rest()
+
+
 def test_what_waits_in_too_many_deliveries_in_a_row_is_dead_with_its_code(
     working: Working, stubbed_sqs: Stubbed
 ) -> None:
@@ -444,6 +452,7 @@ def test_each_message_counts_once_and_dead_letters_also_by_their_reason_code(
         given({"done": DONE, "dead": DEAD, "waiting": WAITING, "failed": FAILED}),
     )
     assert 0 <= working.metrics.pop(("MessageAge",)) < 60_000
+    assert 0 <= working.metrics.pop(("ReturnedAge",)) < 60_000
     assert working.metrics == {
         ("Waiting",): 1,
         ("ReturnedToQueue",): 2,
@@ -455,13 +464,19 @@ def test_each_message_counts_once_and_dead_letters_also_by_their_reason_code(
 def test_a_batch_of_which_nothing_goes_back_counts_zeros(working: Working) -> None:
     working.ended({"a": DONE})
     del working.metrics[("MessageAge",)]
-    assert working.metrics == {("Waiting",): 0, ("ReturnedToQueue",): 0, ("DeadLettered",): 0}
-    assert len(working.metrics) == 3
+    zeros = {("Waiting",): 0, ("ReturnedToQueue",): 0, ("DeadLettered",): 0, ("ReturnedAge",): 0}
+    assert dict(working.metrics) == zeros
 
 
-def test_the_age_of_a_message_is_the_time_since_it_was_sent(working: Working) -> None:
-    working.process([record("a", sent_at=datetime.now(UTC) - timedelta(minutes=2))])
+def test_the_age_of_a_message_is_the_time_since_it_was_sent(working: Working, stubbed_sqs: Stubbed) -> None:
+    """SQS's own metric of the oldest message leaves out what was received three times."""
+    delays(stubbed_sqs)
+    now = datetime.now(UTC)
+    records = [record("a", 1, now - timedelta(minutes=2))]
+    records += [record(body, 1, now - timedelta(hours=hours)) for hours, body in enumerate(("b", "c"), 1)]
+    working.process(records, given({"a": DONE, "b": WAITING, "c": FAILED}))
     assert working.metrics[("MessageAge",)] == pytest.approx(120_000, abs=10_000)
+    assert working.metrics[("ReturnedAge",)] == pytest.approx(2 * 3_600_000, abs=10_000)
 
 
 def test_what_the_handler_measured_is_published(working: Working) -> None:
@@ -565,6 +580,55 @@ def test_a_killer_whose_dead_letter_is_refused_is_not_processed_again(working: W
     delays(stubbed_sqs)
     assert delivered(working, ["killer"], 8, "killer") == ["killer"]
     assert attempt(working, "killer")["begun"] == 5  # type: ignore[index]
+
+
+def has_begun(working: Working, message_id: str, begun: int) -> None:
+    item = {"begun": begun, "waits": 0, "waited_at": 0}
+    working.attempts._write([Put(key("attempts", message_id=message_id), item)], LATER)
+
+
+@pytest.mark.parametrize(("begun", "receive_count"), [(0, 3), (4, 7)])
+def test_an_attempt_that_cannot_be_begun_changes_no_count(
+    working: Working, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch, begun: int, receive_count: int
+) -> None:
+    """Else a killer would be processed together with its neighbours again."""
+    if begun:
+        has_begun(working, "killer", begun)
+    written = iter([True])
+
+    def fails_after_it_took_effect(*arguments: Any) -> None:
+        write(*arguments)
+        for _ in written:
+            raise TimeoutError("no answer")
+
+    write = attempts_module.write
+    monkeypatch.setattr(attempts_module, "write", fails_after_it_took_effect)
+    delays(stubbed_sqs, 2)
+    stubbed_sqs.answers("delete_message_batch", {"Successful": [], "Failed": []})
+    assert delivered(working, ["killer"], receive_count, "killer") == ["killer"]
+    assert (attempt(working, "killer") or {"begun": 0})["begun"] == begun
+    stubbed_sqs.forgets_the_rest()
+
+
+def test_a_message_that_is_twice_in_a_batch_is_begun_once(working: Working, stubbed_sqs: Stubbed) -> None:
+    has_begun(working, "b", 1)
+    delays(stubbed_sqs, 4)
+    for _ in range(4):
+        stubbed_sqs.answers("delete_message_batch", {"Successful": [], "Failed": []})
+    assert delivered(working, ["a", "a", "b", "b"], 3) == []
+    assert [attempt(working, "a"), attempt(working, "b")] == [None, None]
+    stubbed_sqs.forgets_the_rest()
+
+
+def test_what_was_done_together_is_reported_before_a_suspect_may_kill_the_function(
+    working: Working, stubbed_sqs: Stubbed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    has_begun(working, "killer", 1)
+    delays(stubbed_sqs)
+    stubbed_sqs.answers("delete_message_batch", {"Successful": [], "Failed": []})
+    assert delivered(working, ["a", "killer"], 3, "killer") is None
+    assert counted(map(json.loads, capsys.readouterr().out.splitlines()))[("MessageAge",)] >= 0
+    assert acknowledged(stubbed_sqs) == ["of a"]
 
 
 def test_an_attempt_that_ends_is_no_kill_whatever_its_end(working: Working, stubbed_sqs: Stubbed) -> None:

@@ -172,16 +172,25 @@ def test_an_alarm_counts_the_messages_that_are_in_each_dead_letter_queue() -> No
     assert watched == {arn.replace(".Arn", ".QueueName") for arn in dead}
 
 
-def test_an_alarm_rings_when_a_message_waits_for_longer_than_it_waits_for_its_account() -> None:
-    watching = {alarm["Dimensions"][0]["Value"]["GetAtt"]: alarm for alarm in alarms("ApproximateAgeOfOldestMessage")}
+def test_an_alarm_rings_when_a_message_comes_again_for_longer_than_it_waits_for_its_account() -> None:
+    services = TEMPLATE["Mappings"]["MessageQueues"]
+    watching = {alarm["Dimensions"][0]["Value"]["FindInMap"][1]: alarm for alarm in alarms("ReturnedAge")}
     waits = TEMPLATE["Parameters"]["MaximumWaits"]["Default"]
     for function, source in SOURCES.values():
-        queue = source["Queue"]["GetAtt"].removesuffix(".Arn")
-        longest = function["Environment"]["Variables"]["LONGEST_REDELIVERY_SECONDS"]
-        assert function["Environment"]["Variables"]["MAXIMUM_WAITS"] == {"Ref": "MaximumWaits"}
+        messages = source["Queue"]["GetAtt"].removesuffix("Queue.Arn")
+        variables = function["Environment"]["Variables"]
+        assert services[messages]["Function"] == variables["POWERTOOLS_SERVICE_NAME"]
+        assert variables["MAXIMUM_WAITS"] == {"Ref": "MaximumWaits"}
+        longest = variables["LONGEST_REDELIVERY_SECONDS"]
         waited = sum(DELAYS_SECONDS) + (waits - 1 - len(DELAYS_SECONDS)) * longest
         assert waited == 2482  # some 40 minutes
-        assert watching[f"{queue}.QueueName"]["Threshold"] > waited
+        assert watching[messages]["Threshold"] > waited * 1000
+        assert watching[messages]["Period"] >= longest
+
+
+def test_an_alarm_rings_when_a_message_is_not_delivered() -> None:
+    watched = {alarm["Dimensions"][0]["Value"]["GetAtt"] for alarm in alarms("ApproximateAgeOfOldestMessage")}
+    assert watched == {source["Queue"]["GetAtt"].replace(".Arn", ".QueueName") for _, source in SOURCES.values()}
 
 
 def test_an_alarm_rings_when_a_job_is_dead_lettered_and_its_event_lost() -> None:

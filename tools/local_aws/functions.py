@@ -143,12 +143,12 @@ def invoke(function: ModuleType, records: Iterable[dict[str, Any]], context: Con
 
 
 def metric_totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """The sums of the embedded metrics in log lines, by the metric's name. Rejections are summed by their reason."""
+    """The sums of the embedded metrics in log lines, by name. Rejections and dead letters also by their reasons."""
     totals: Counter[str] = Counter()
     for line in lines:
         for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
             for metric in directive["Metrics"]:
-                totals[line.get("Reason") or metric["Name"]] += sum(line[metric["Name"]])
+                totals[line.get("Reason") or line.get("ReasonCode") or metric["Name"]] += sum(line[metric["Name"]])
     return totals
 
 

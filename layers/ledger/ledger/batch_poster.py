@@ -39,7 +39,7 @@ from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.dispositions import disposition_of
 from ledger.idempotent_decision import decide_once
 from ledger.tables import LedgerTables
-from workers.batch_report import MAXIMUM_VALUES, Measurement
+from workers.batches import MAXIMUM_VALUES, Measurement
 from workers.parallel import in_parallel
 from workers.queue_messages import Disposition, Done, QueueMessage
 
@@ -102,7 +102,7 @@ class BatchPoster(NamedTuple):
                 assert fold.dispositions, "a transaction has more accounts than one commit has room for"
                 for message, disposition in fold.dispositions.items():
                     message.disposition = disposition
-                milliseconds = (time.monotonic() - started) * 1000 if fold.new_entries else None
+                milliseconds = round((time.monotonic() - started) * 1000, 1) if fold.new_entries else None
                 commits.append(Commit(written.conflicts, milliseconds))
                 pending = pending[len(fold.dispositions) :]
                 observed = fold.observed

@@ -13,7 +13,7 @@ from conditional_writes.upserts import REMOVED, ItemTooLarge, MapEntry, NotAMap,
 from ledger.core.profile_messages import ProfileUpdate
 from ledger.core.reason_codes import ReasonCode
 from ledger.dispositions import disposition_of
-from workers.batch_report import Measurement
+from workers.batches import Measurement
 from workers.parallel import in_parallel
 from workers.queue_messages import Dead, Done, QueueMessage
 

@@ -34,11 +34,13 @@ class Attempts(NamedTuple):
     client: "DynamoDBClient"
     table: str
 
-    def read(self, messages: Iterable[QueueMessage[Any]], deadline: Deadline) -> None:
+    def read(self, messages: Sequence[QueueMessage[Any]], deadline: Deadline) -> None:
         """Sets each message's `attempt`. One request per 100 messages. Raises DeadlinePassed and botocore's errors."""
-        by_key = {self._key(message): message for message in messages}
-        for found, item in read(self.client, by_key, deadline).items():
-            by_key[found].attempt = _attempt_from_item(item) if item else UNTROUBLED
+        found = read(self.client, map(self._key, messages), deadline)
+        for message in messages:
+            item = found[self._key(message)]
+            message.attempt = _attempt_from_item(item) if item else UNTROUBLED
+            message.begun_before = message.attempt.begun
 
     def begin(self, messages: Sequence[QueueMessage[Any]], deadline: Deadline) -> None:
         """Writes an attempt of each message down, before it is processed. One request per 100 messages.
@@ -46,8 +48,7 @@ class Attempts(NamedTuple):
         Raises DeadlinePassed and botocore's errors: then no message may be processed. The attempts may be begun then.
         """
         for message in messages:
-            message.attempt = message.attempt._replace(begun=message.attempt.begun + 1)
-            message.attempt_begun = True
+            message.attempt = message.attempt._replace(begun=message.begun_before + 1)
         self._write([self._put(message, message.attempt) for message in messages], deadline)
 
     def end(self, messages: Iterable[QueueMessage[Any]], deadline: Deadline) -> None:
@@ -68,8 +69,9 @@ class Attempts(NamedTuple):
         except Exception:  # what was processed must be reported to SQS, whatever the error is
             logger.warning("could not write down the end of attempts", exc_info=True)
 
-    def _write(self, writes: Sequence[Write], deadline: Deadline) -> None:
-        for batch in itertools.batched(writes, MAXIMUM_WRITES, strict=False):
+    def _write(self, writes: Iterable[Write], deadline: Deadline) -> None:
+        by_key = {each.key: each for each in writes}  # SQS may deliver a message twice in one batch
+        for batch in itertools.batched(by_key.values(), MAXIMUM_WRITES, strict=False):
             write(self.client, lambda _: Plan(None, batch), {}, deadline)  # noqa: B023 (called before the next turn)
 
     def _put(self, message: QueueMessage[Any], attempt: Attempt) -> Put:
@@ -87,9 +89,7 @@ def _attempt_after(message: QueueMessage[Any]) -> Attempt:
     match message.disposition:
         case Waiting():
             return Attempt(waits=message.waits_in_a_row, waited_at=message.receive_count)
-        case Again() if message.attempt_begun:
-            return message.attempt._replace(begun=0)
         case Again():
-            return message.attempt
+            return message.attempt._replace(begun=0 if message.attempted else message.begun_before)
         case _:
             return UNTROUBLED

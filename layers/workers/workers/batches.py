@@ -8,20 +8,22 @@ import logging
 import math
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit, single_metric
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes import Deadline
 from workers.attempts import MAXIMUM_BEGUN, Attempts
-from workers.batch_report import Measurement, report
 from workers.clients import sqs_client
 from workers.dead_letters import send_dead_letters
 from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS, deadline_of
 from workers.queue_messages import (
+    UNTROUBLED,
     Again,
     Dead,
     Disposition,
@@ -69,6 +71,19 @@ class Queue(NamedTuple):
         )
 
 
+MAXIMUM_VALUES = 99
+"""Of a metric in one invocation. With one more, Powertools would publish early what there is."""
+
+
+class Measurement(NamedTuple):
+    """A value of a metric. `dimension` is a name and a value, beside the service's."""
+
+    metric: str
+    value: float
+    unit: MetricUnit = MetricUnit.Count
+    dimension: tuple[str, str] | None = None
+
+
 class GivenUp(StrEnum):
     """Why the worker itself gives a message up: the attribute `reason_code` of its dead letter."""
 
@@ -78,6 +93,7 @@ class GivenUp(StrEnum):
     """AWS couldn't process the message for days, and SQS would delete it within a day. The message may be healthy."""
 
 
+_WAYS_TO_DIE = "exit, memory or timeout"
 LAST_SECONDS = 24 * 3600
 """The end of a message's retention, in which it isn't returned to its queue."""
 
@@ -106,39 +122,37 @@ class QueueWorker[Content: Loggable](NamedTuple):
         messages, unreadable_ids = _received(event)
         deadline = deadline_of(context)
         work_deadline = deadline.earlier_by(SETTLING_SECONDS)
-        together, alone = self._divided(messages, work_deadline)
-        measurements = self._process_together(together, work_deadline)
+        alone = self._begin(messages, work_deadline)
+        together = [message for message in messages if message not in alone]
+        measurements = self._process(together, work_deadline)
         self._settle(together, deadline)
+        self._report(together, measurements)
         if alone:
             self._acknowledge(together, deadline)
-        for message in alone:
-            measurements += self._process_alone(message, work_deadline)
-            self._settle([message], deadline)
-            self._acknowledge([message], deadline)
-        report(messages, measurements, self.logger, self.metrics)
-        returned = [message.message_id for message in messages if isinstance(message.disposition, Waiting | Again)]
-        return {"batchItemFailures": [{"itemIdentifier": each} for each in unreadable_ids + returned]}
+            self.metrics.flush_metrics()
+            self._process_alone(alone, work_deadline, deadline)
+        returned_ids = [message.message_id for message in messages if message.goes_back]
+        return {"batchItemFailures": [{"itemIdentifier": each} for each in unreadable_ids + returned_ids]}
 
-    def _divided(
-        self, messages: Sequence[QueueMessage[Content]], deadline: Deadline
-    ) -> tuple[list[QueueMessage[Content]], list[QueueMessage[Content]]]:
-        """The messages to process together, and those to process alone: those with an attempt that never ended.
+    def _begin(self, messages: Sequence[QueueMessage[Content]], deadline: Deadline) -> Sequence[QueueMessage[Content]]:
+        """Begins the attempts of the suspects, and returns those to process alone: an attempt of theirs never ended.
 
-        Each suspect among the first has an attempt begun. If the attempts can't be read or written, the messages that
-        were delivered before have the disposition Again.
+        If the attempts can't be read or begun, the messages that were delivered before have the disposition Again.
         """
         redelivered = [message for message in messages if message.delivered_before]
-        alone: list[QueueMessage[Content]] = []
+        if not redelivered:
+            return ()
         try:
             self.attempts.read(redelivered, deadline)
-            suspects = [message for message in redelivered if message.is_suspect or message.attempt.begun]
+            suspects = [message for message in redelivered if message.is_suspect]
             alone = sorted((message for message in suspects if message.attempt.begun), key=_begun)
             self.attempts.begin([message for message in suspects if not message.attempt.begun], deadline)
             self._hide(suspects, deadline)
         except Exception as error:  # noqa: BLE001 (what was delivered for the first time is processed all the same)
             for message in redelivered:
-                message.disposition = Again(f"its attempt couldn't be begun: {error or repr(error)}", error)
-        return [message for message in messages if message not in alone], alone
+                message.disposition = _not_begun(error)
+            return ()
+        return alone
 
     def _hide(self, suspects: Sequence[QueueMessage[Content]], deadline: Deadline) -> None:
         """If the function is killed, its suspects come back soon after it would have timed out, not all at once."""
@@ -147,24 +161,30 @@ class QueueWorker[Content: Loggable](NamedTuple):
         delays = {message: min(invocation_seconds + random.randint(1, 60), longest) for message in suspects}
         delay_redelivery(self.queue.client, self.queue.url, delays, deadline)
 
-    def _process_alone(self, message: QueueMessage[Content], deadline: Deadline) -> list[Measurement]:
-        """Processes a message that may have killed its function. If it did so each time, it is dead."""
-        if message.attempt.begun >= MAXIMUM_BEGUN:
-            reason = (
-                f"each of {message.attempt.begun} attempts to process it killed its function: exit, memory or timeout"
-            )
-            message.disposition = Dead(GivenUp.FUNCTION_KILLED, reason)
-        elif message.disposition is None:
-            try:
-                self.attempts.begin([message], deadline)
-            except Exception as error:  # noqa: BLE001 (without an attempt begun, it may kill its function unseen)
-                message.disposition = Again(f"its attempt couldn't be begun: {error or repr(error)}", error)
-        return self._process_together([message], deadline)
+    def _process_alone(
+        self, messages: Sequence[QueueMessage[Content]], work_deadline: Deadline, deadline: Deadline
+    ) -> None:
+        """Processes messages that may have killed their function, one after another. One that always did so is dead."""
+        measurements: list[Measurement] = []
+        for message in messages:
+            if message.attempt.begun >= MAXIMUM_BEGUN:
+                reason = f"each of {message.attempt.begun} attempts to process it killed its function: {_WAYS_TO_DIE}"
+                message.disposition = Dead(GivenUp.FUNCTION_KILLED, reason)
+            else:
+                try:
+                    self.attempts.begin([message], work_deadline)
+                except Exception as error:  # noqa: BLE001 (without an attempt begun, it may kill its function unseen)
+                    message.disposition = _not_begun(error)
+            measurements += self._process([message], work_deadline)
+            self._settle([message], deadline)
+            self._acknowledge([message], deadline)
+        self._report(messages, measurements)
 
-    def _process_together(self, messages: Sequence[QueueMessage[Content]], deadline: Deadline) -> list[Measurement]:
+    def _process(self, messages: Sequence[QueueMessage[Content]], deadline: Deadline) -> list[Measurement]:
         """Decodes and handles the messages that have no disposition yet."""
         pending = [message for message in messages if message.disposition is None]
         for message in pending:
+            message.attempted = True
             try:
                 message.content = self.decode(message.body)
             except Exception as error:  # noqa: BLE001 (an error of any type is this message's alone)
@@ -185,20 +205,24 @@ class QueueWorker[Content: Loggable](NamedTuple):
             message.disposition = self._limited(message)
         if any(isinstance(message.disposition, Dead) for message in messages):
             send_dead_letters(self.queue.client, self.queue.dead_letter_url, messages, deadline)
-        longest = self.queue.longest_redelivery_seconds
-        delays = {message: delay for message in messages if (delay := delay_seconds_of(message, longest)) is not None}
-        delay_redelivery(self.queue.client, self.queue.url, delays, deadline)
-        self.attempts.end(messages, deadline)
+        returned = [message for message in messages if message.goes_back]
+        if returned:
+            longest = self.queue.longest_redelivery_seconds
+            delays = {message: delay_seconds_of(message, longest) for message in returned}
+            delay_redelivery(self.queue.client, self.queue.url, delays, deadline)
+        if returned or any(message.attempt != UNTROUBLED for message in messages):
+            self.attempts.end(messages, deadline)
 
     def _limited(self, message: QueueMessage[Content]) -> Disposition:
         """The message's disposition; Dead if it has waited too long, or if SQS would delete it soon."""
         disposition = message.disposition
         assert disposition is not None, "a message that is settled has its disposition"
         last = self.queue.retention_seconds - LAST_SECONDS
+        is_last_day = message.age_seconds >= last
         match disposition:
-            case Waiting(code, reason) if message.waits_in_a_row >= self.queue.maximum_waits:
+            case Waiting(code, reason) if is_last_day or message.waits_in_a_row >= self.queue.maximum_waits:
                 disposition = Dead(code, f"waited through {message.waits_in_a_row} deliveries: {reason}")
-            case Again(reason) if message.age_seconds >= last:
+            case Again(reason) if is_last_day:
                 exhausted = f"not processed in {message.age_seconds / 86_400:.1f} days: {reason}"
                 disposition = Dead(GivenUp.RETRIES_EXHAUSTED, exhausted)
         if isinstance(disposition, Done):
@@ -207,12 +231,67 @@ class QueueWorker[Content: Loggable](NamedTuple):
 
     def _acknowledge(self, messages: Iterable[QueueMessage[Content]], deadline: Deadline) -> None:
         """Deletes what is at its end: if the next message kills the function, it takes along none of them."""
-        ended = [message for message in messages if isinstance(message.disposition, Done | Dead)]
+        ended = [message for message in messages if not message.goes_back]
         acknowledge(self.queue.client, self.queue.url, ended, deadline)
+
+    def _report(self, messages: Sequence[QueueMessage[Content]], measurements: Iterable[Measurement]) -> None:
+        """Writes a line for the messages together, and a line for each: at DEBUG for those that are done.
+
+        Emits the measurements, and what the dispositions count to.
+        """
+        dispositions = [message.disposition for message in messages]
+        done = Counter(disposition.outcome.label for disposition in dispositions if isinstance(disposition, Done))
+        codes = Counter(disposition.code for disposition in dispositions if isinstance(disposition, Dead))
+        waiting = sum(isinstance(disposition, Waiting) for disposition in dispositions)
+        returned = sum(isinstance(disposition, Again) for disposition in dispositions)
+        counts = {**done, "waiting": waiting, "returned": returned, "dead_lettered": codes.total()}
+        not_zero = {name: count for name, count in counts.items() if count}
+        self.logger.info("batch", extra={"messages": len(messages), **not_zero})
+        self._log_each(messages)
+        ages = [message.age_seconds * 1000 for message in messages if isinstance(message.disposition, Done)]
+        returned_ages = [message.age_seconds * 1000 for message in messages if message.goes_back]
+        for measured in [
+            *measurements,
+            Measurement("Waiting", waiting),
+            Measurement("ReturnedToQueue", returned),
+            Measurement("DeadLettered", codes.total()),
+            *(Measurement("DeadLettered", count, dimension=("ReasonCode", code)) for code, count in codes.items()),
+            *(Measurement("MessageAge", round(age), MetricUnit.Milliseconds) for age in ages[:MAXIMUM_VALUES]),
+            Measurement("ReturnedAge", round(max(returned_ages, default=0)), MetricUnit.Milliseconds),
+        ]:
+            self._measure(measured)
+
+    def _log_each(self, messages: Iterable[QueueMessage[Content]]) -> None:
+        """Writes the messages' lines, without their payloads. Messages with the same error share its traceback."""
+        logged: set[Exception] = set()
+        for message in messages:
+            ids = {"message_id": message.message_id, **(message.content.log_fields if message.content else {})}
+            match message.disposition:
+                case Done(outcome):
+                    self.logger.debug(outcome.label, extra={**ids, **outcome.log_fields})
+                case Dead(code, reason):
+                    self.logger.warning("dead-lettered", extra=ids | {"reason_code": code, "reason": reason})
+                case Waiting(code, reason):
+                    self.logger.warning("waiting", extra=ids | {"reason_code": code, "reason": reason})
+                case Again(reason, error):
+                    traceback = None if error in logged else error
+                    self.logger.error("returned to the queue", extra=ids | {"reason": reason}, exc_info=traceback)
+                    logged |= {error} if error else set()
+
+    def _measure(self, measured: Measurement) -> None:
+        if measured.dimension is None:
+            self.metrics.add_metric(measured.metric, measured.unit, measured.value)
+            return
+        with single_metric(measured.metric, measured.unit, measured.value) as metric:
+            metric.add_dimension(*measured.dimension)
 
 
 def _begun(message: QueueMessage[Any]) -> int:
     return message.attempt.begun
+
+
+def _not_begun(error: Exception) -> Again:
+    return Again(f"its attempt couldn't be begun: {str(error) or repr(error)}", error)
 
 
 def _received(event: dict[str, Any]) -> tuple[list[QueueMessage[Any]], list[str]]:

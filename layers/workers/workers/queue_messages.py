@@ -104,8 +104,8 @@ class QueueMessage[Content: Loggable]:
 
     `receive_count` counts its deliveries, this one included. `attributes` has its message attributes, as in the event:
     `{name: {"dataType": …, "stringValue": …}}`. `content` is None until the body is decoded, or if it can't be.
-    `disposition` is None until the message was handled. `attempt` is what the table of attempts has of it, and
-    `attempt_begun` says whether this delivery has begun another.
+    `disposition` is None until the message was handled. `attempt` is what the table of attempts has of it, or may
+    have; `begun_before` is what it had before this delivery. `attempted` says whether this delivery got to process it.
     """
 
     message_id: str
@@ -117,7 +117,8 @@ class QueueMessage[Content: Loggable]:
     content: Content | None = None
     disposition: Disposition | None = None
     attempt: Attempt = UNTROUBLED
-    attempt_begun: bool = False
+    begun_before: int = 0
+    attempted: bool = False
 
     @property
     def decoded(self) -> Content:
@@ -126,13 +127,18 @@ class QueueMessage[Content: Loggable]:
         return self.content
 
     @property
+    def goes_back(self) -> bool:
+        return isinstance(self.disposition, Waiting | Again)
+
+    @property
     def delivered_before(self) -> bool:
         return self.receive_count > 1
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it may have killed its function: it was delivered twice, and the last time it wasn't just waiting."""
-        return self.receive_count >= FIRST_SUSPECT_DELIVERY and self.attempt.waited_at != self.receive_count - 1
+        """Whether it may have killed its function: an attempt never ended, or it wasn't just waiting before."""
+        delivered_twice = self.receive_count >= FIRST_SUSPECT_DELIVERY
+        return self.attempt.begun > 0 or (delivered_twice and self.attempt.waited_at != self.receive_count - 1)
 
     @property
     def waits_in_a_row(self) -> int:

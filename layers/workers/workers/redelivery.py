@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes import Deadline, DeadlinePassed
 from workers.parallel import in_parallel
-from workers.queue_messages import Again, QueueMessage, Waiting
+from workers.queue_messages import QueueMessage, Waiting
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -30,14 +30,10 @@ def growing_delay_seconds(failures: int, longest: int) -> int:
     return random.randint(math.ceil(delay * 3 / 4), delay)
 
 
-def delay_seconds_of(message: QueueMessage[Any], longest: int) -> int | None:
-    """The time until the redelivery. It grows with the deliveries, or the waits in a row. None: no redelivery."""
-    match message.disposition:
-        case Again():
-            return growing_delay_seconds(message.receive_count, longest)
-        case Waiting():
-            return growing_delay_seconds(message.waits_in_a_row, longest)
-    return None
+def delay_seconds_of(message: QueueMessage[Any], longest: int) -> int:
+    """The time until the redelivery. It grows with the waits in a row, or with the deliveries."""
+    waits = isinstance(message.disposition, Waiting)
+    return growing_delay_seconds(message.waits_in_a_row if waits else message.receive_count, longest)
 
 
 def delay_redelivery(
