@@ -62,8 +62,12 @@ class FunctionQueue:
             entries = [_message(message) | {"Id": str(index)} for index, message in enumerate(batch)]
             assert not self.sqs.send_message_batch(QueueUrl=self.queue_url, Entries=entries).get("Failed")
 
+    def waiting(self) -> int:
+        """The number of messages on the queue, in flight and delayed messages included."""
+        return waiting_messages(self.sqs, self.queue_url)
+
     def wait_until_drained(self) -> None:
-        until(lambda: not waiting_messages(self.sqs, self.queue_url), "the queue is empty", seconds=120)
+        until(lambda: not self.waiting(), "the queue is empty", seconds=120)
 
     def take_dead_letters(self) -> list[DeadLetter]:
         return take_dead_letters(self.stack.endpoint, self.dead_letter_queue_url)
