@@ -133,14 +133,14 @@ BREAKAGES = [
     Breakage(
         "a message that waits for its account is dead at once",
         f"{LEDGER}/dispositions.py",
-        "return Again(error.code, str(error), delay_seconds=growing_delay_seconds(message.receive_count))",
+        "return Waiting(error.code, str(error))",
         "return Dead(error.code, str(error))",
         (BATCH_POSTER, POSTING),
     ),
     Breakage(
         "messages that failed are acknowledged",
         f"{WORKERS}/batches.py",
-        "returned_ids = [message.message_id for message in messages if isinstance(message.disposition, Again)]",
+        "returned_ids = [message.message_id for message in messages if message.goes_back]",
         "returned_ids: list[str] = []",
         (BATCHES, POSTING),
     ),
@@ -152,16 +152,79 @@ BREAKAGES = [
         (BATCHES,),
     ),
     Breakage(
-        "a message whose retries are exhausted is left to SQS, which gives no reason",
+        "a message that AWS couldn't process is given up after eight deliveries",
         f"{WORKERS}/batches.py",
-        "if message.receive_count >= self.queue.maximum_deliveries:",
-        "if message.receive_count > self.queue.maximum_deliveries:",
+        "case Again(reason) if is_last_day:",
+        "case Again(reason) if is_last_day or message.receive_count >= 8:",
         (BATCHES, POSTING),
+    ),
+    Breakage(
+        "SQS deletes a message that AWS never could process",
+        f"{WORKERS}/batches.py",
+        "is_last_day = message.age_seconds >= last",
+        "is_last_day = False",
+        (BATCHES,),
+    ),
+    Breakage(
+        "an outage uses up the deliveries in which a message waits",
+        f"{WORKERS}/queue_messages.py",
+        "return self.attempt.waits + 1 if self.attempt.waited_at == self.receive_count - 1 else 1",
+        "return max(self.attempt.waits + 1, self.receive_count)",
+        (BATCHES,),
+    ),
+    Breakage(
+        "an attempt that ended counts as a kill",
+        f"{WORKERS}/attempts.py",
+        "begun=0 if message.attempted else message.begun_before",
+        "begun=message.attempt.begun",
+        (BATCHES,),
+    ),
+    Breakage(
+        "a suspect's attempt is written down after it",
+        f"{WORKERS}/batches.py",
+        "            self.attempts.begin([message for message in suspects if not message.attempt.begun], deadline)\n",
+        "",
+        (BATCHES,),
+    ),
+    Breakage(
+        "a suspect is processed together with its neighbours",
+        f"{WORKERS}/batches.py",
+        "            return ()\n        return alone\n",
+        "            return ()\n        return ()\n",
+        (BATCHES,),
+    ),
+    Breakage(
+        "what is done isn't acknowledged before a suspect may kill the function",
+        f"{WORKERS}/batches.py",
+        "            self._acknowledge(together, deadline)\n",
+        "",
+        (BATCHES,),
+    ),
+    Breakage(
+        "all messages of an outage come back at the same moment",
+        f"{WORKERS}/redelivery.py",
+        "return random.randint(math.ceil(delay * 3 / 4), delay)",
+        "return delay",
+        ("tests/unit/test_redelivery.py",),
+    ),
+    Breakage(
+        "the first redelivery comes after 8 s",
+        f"{WORKERS}/redelivery.py",
+        "DELAYS_SECONDS = (2, 8, 32, 128, 512)",
+        "DELAYS_SECONDS = (8, 8, 32, 128, 512)",
+        ("tests/unit/test_redelivery.py",),
+    ),
+    Breakage(
+        "a letter is sent after the deadline",
+        f"{WORKERS}/sending.py",
+        '            deadline.check("sending")\n',
+        "",
+        ("tests/unit/test_sending.py", DEAD_LETTERS),
     ),
     Breakage(
         "a dead message that wasn't sent to the dead-letter queue is acknowledged",
         f"{WORKERS}/dead_letters.py",
-        '            message.disposition = Again(disposition.code, f"{error}; {disposition.reason}", error=error)\n',
+        '            message.disposition = Again(f"{error}; {disposition.code}: {disposition.reason}", error)\n',
         "            del error\n",
         (DEAD_LETTERS, BATCHES, EVERY_CALL),
     ),
@@ -182,8 +245,8 @@ BREAKAGES = [
     Breakage(
         "a message that waits comes again only after the visibility timeout",
         f"{WORKERS}/redelivery.py",
-        "client.change_message_visibility_batch(QueueUrl=queue_url, Entries=list(batch))",
-        "list(batch)",
+        "client.change_message_visibility_batch(QueueUrl=queue_url, Entries=entries)",
+        "list(entries)",
         ("tests/unit/test_redelivery.py", BATCHES),
     ),
     Breakage(
@@ -268,7 +331,7 @@ BREAKAGES = [
         "a job's checkpoint is saved before its step is done",
         "functions/charge_overdraft_interest/app.py",
         """\
-        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges])
+        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges], deadline)
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
         after, sent, last = page.after, sent + len(charges), page.after is None
 """,
@@ -276,7 +339,7 @@ BREAKAGES = [
         after, sent, last = page.after, sent + len(charges), page.after is None
         if not last:
             yield Step({"after": after, "sent": sent, "not yet": True})
-        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges])
+        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges], deadline)
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
 """,
         (OF_INTEREST,),
