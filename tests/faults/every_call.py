@@ -1,7 +1,7 @@
 """Injects every fault at every AWS call of a scenario. The result must be the same as without faults."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from conditional_writes.client import CONFIG
@@ -14,12 +14,14 @@ MANY = 20
 SAMPLED_EVERY = 4
 
 
-def injections(calls: Sequence[str], after: int = 0) -> list[tuple[int, Fault]]:
-    """Each fault at each call that it applies to, from call number `after` + 1 on."""
+def injections(
+    calls: Sequence[str], after: int = 0, faults: Collection[Fault] = tuple(Fault)
+) -> list[tuple[int, Fault]]:
+    """Each of these faults at each call that it applies to, from call number `after` + 1 on."""
     return [
         (at, fault)
         for at, operation in enumerate(calls[after:], after + 1)
-        for fault in Fault
+        for fault in faults
         if operation == "TransactWriteItems" or fault not in FOR_TRANSACTIONS
     ]
 

@@ -35,7 +35,7 @@ from tests.support.faults import FOR_TRANSACTIONS, Fault
 from tests.support.strategies import messages_of
 from tools.local_aws.day import JUNK
 
-RETRIED = {Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR, *FOR_TRANSACTIONS}
+RETRIED = {Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR, Fault.SERVER_ERROR_AFTER, *FOR_TRANSACTIONS}
 """Faults that the SDK or the library overcomes by retries: the step has the same result as without the fault."""
 
 type FaultAt = tuple[Fault, int] | None
@@ -52,10 +52,10 @@ picks = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 faults = st.sampled_from([*Fault] + [Fault.KILLED_BEFORE, Fault.KILLED_AFTER] * 3)
 calls = st.sampled_from([1, 1, 2, 2, 2, 3, 3, 4, 5, 7])
 """The call at which a fault is injected. A batch takes three or four calls."""
-cancelled = st.tuples(
-    st.sampled_from([Fault.CANCELLED_BY_CONFLICT, Fault.CANCELLED_BY_THROTTLE]), st.sampled_from([1, 1, 2])
+of_transactions = st.tuples(
+    st.sampled_from(sorted(FOR_TRANSACTIONS, key=lambda fault: fault.name)), st.sampled_from([1, 1, 2])
 )
-faults_at = st.one_of(st.none(), cancelled, *[st.tuples(faults, calls)] * 3)
+faults_at = st.one_of(st.none(), of_transactions, *[st.tuples(faults, calls)] * 3)
 queues = st.sampled_from([TRANSACTIONS, TRANSACTIONS, PROFILES])
 meetings = st.sampled_from([2, 2, 2, 3, 1, 4])
 """The call before which a competing worker runs. A batch's first call reads, its second commits."""

@@ -14,7 +14,9 @@ from typing import Any, override
 from unittest import mock
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from botocore.exceptions import ReadTimeoutError
+from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+
+from conditional_writes.client import READ_SECONDS
 
 
 class Killed(BaseException):
@@ -29,21 +31,48 @@ class Fault(Enum):
     THROTTLED = "throttled, and the SDK sends again"
     ALL_THROTTLED = "throttled, until the SDK's retries are exhausted"
     SERVER_ERROR = "an internal error, and the SDK sends again"
+    SERVER_ERROR_AFTER = "an internal error after the call took effect, and the SDK sends again"
+    ALL_SERVER_ERRORS_AFTER = "an internal error each time, after the call took effect, until the SDK gives up"
     CANCELLED_BY_CONFLICT = "cancelled: another transaction is on the item"
     CANCELLED_BY_THROTTLE = "cancelled: the table is throttled"
+    IN_PROGRESS = "the transaction is still in progress, and the SDK sends again"
+    ALL_IN_PROGRESS = "the transaction is still in progress, until the SDK's retries are exhausted"
+    OUTAGE_REFUSED = "an outage: no connection"
+    OUTAGE_SERVER_ERROR = "an outage: internal errors without an effect"
+    OUTAGE_ACCESS_DENIED = "an outage: the function's rights are gone"
+    OUTAGE_HANGING = "an outage: no answers"
 
 
-FOR_TRANSACTIONS = {Fault.CANCELLED_BY_CONFLICT, Fault.CANCELLED_BY_THROTTLE}
-EVERY_ATTEMPT = {Fault.ALL_RESPONSES_LOST, Fault.ALL_THROTTLED}
+FOR_TRANSACTIONS = {
+    Fault.CANCELLED_BY_CONFLICT,
+    Fault.CANCELLED_BY_THROTTLE,
+    Fault.IN_PROGRESS,
+    Fault.ALL_IN_PROGRESS,
+}
+OUTAGES = {Fault.OUTAGE_REFUSED, Fault.OUTAGE_SERVER_ERROR, Fault.OUTAGE_ACCESS_DENIED, Fault.OUTAGE_HANGING}
+"""From the call on every call of every service fails, in this invocation and in those after it."""
+EVERY_ATTEMPT = {
+    Fault.ALL_RESPONSES_LOST,
+    Fault.ALL_THROTTLED,
+    Fault.ALL_SERVER_ERRORS_AFTER,
+    Fault.ALL_IN_PROGRESS,
+}
 
 
 class Faults:
-    """Injects a fault into one AWS call: number `at` of the calls that the fault applies to, counted from 1."""
+    """Injects a fault into one AWS call: number `at` of the calls that the fault applies to, counted from 1.
 
-    def __init__(self, fault: Fault | None = None, at: int = 0) -> None:
-        self.fault, self.at = fault, at
+    An outage lasts this many invocations. `calls` has the operations without those that failed in the outage after its
+    first; `injected` counts an outage once.
+    """
+
+    def __init__(self, fault: Fault | None = None, at: int = 0, outage_invocations: int = 1) -> None:
+        self.fault, self.at, self.outage_invocations = fault, at, outage_invocations
         self.calls: list[str] = []
         self.injected: Counter[Fault] = Counter()
+        self._outage: Fault | None = None
+        self._invocations_left = 0
+        self._waited_seconds = 0.0
         self._dead = False
         self._lock = threading.Lock()
         self._call = threading.local()
@@ -55,8 +84,12 @@ class Faults:
         for events, before_send in handlers:
             events.register("before-call", self._before_call)
             events.register_first("before-send", before_send)
-        # The SDK's back-off between its own attempts is left out. It takes up to seconds, and no test depends on it.
-        with mock.patch("botocore.endpoint.time", types.SimpleNamespace(sleep=lambda seconds: None)):
+        clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + self._waited_seconds)
+        with (
+            # The SDK's back-off between its own attempts is left out. It takes up to seconds, and no test depends on it.
+            mock.patch("botocore.endpoint.time", types.SimpleNamespace(sleep=lambda seconds: None)),
+            mock.patch("conditional_writes.deadline.time", clock),
+        ):
             try:
                 yield self
             finally:
@@ -67,11 +100,20 @@ class Faults:
     def revive(self) -> None:
         """Begins the next invocation, in a new process."""
         self._dead = False
+        self._invocations_left -= 1
+        if self._invocations_left <= 0:
+            self._outage = None
 
     def _before_call(self, model: Any, **_: Any) -> None:
         with self._lock:
             self._check_alive()
-            self._call.fault = self._choose(model.name)
+            if self._outage is None:
+                self._call.fault = self._choose(model.name)
+                if self._call.fault in OUTAGES:
+                    self._outage, self._invocations_left = self._call.fault, self.outage_invocations
+                    self.injected[self._outage] += 1
+            else:
+                self._call.fault = self._outage
 
     def _choose(self, operation: str) -> Fault | None:
         if self.fault in FOR_TRANSACTIONS and operation != "TransactWriteItems":
@@ -88,6 +130,8 @@ class Faults:
                 fault = self._call.fault
                 if fault is None:
                     return None
+                if fault in OUTAGES:
+                    return self._fail(fault, request)
                 self.injected[fault] += 1
             if fault not in EVERY_ATTEMPT:
                 self._call.fault = None
@@ -108,12 +152,31 @@ class Faults:
             case Fault.THROTTLED | Fault.ALL_THROTTLED:
                 return _answer(request, 400, {"__type": "ThrottlingException", "message": "injected"})
             case Fault.SERVER_ERROR:
-                return _answer(request, 500, {"__type": "InternalServerError", "message": "injected"})
+                return _internal_error(request)
+            case Fault.SERVER_ERROR_AFTER | Fault.ALL_SERVER_ERRORS_AFTER:
+                send(request)
+                return _internal_error(request)
+            case Fault.IN_PROGRESS | Fault.ALL_IN_PROGRESS:
+                # DynamoDB says so of a try whose predecessor got no answer, and finishes it meanwhile.
+                send(request)
+                error = {"__type": "com.amazonaws.dynamodb.v20120810#TransactionInProgressException"}
+                return _answer(request, 400, error | {"Message": "injected"})
             case Fault.CANCELLED_BY_CONFLICT:
                 return _cancelled(request, "TransactionConflict")
             case Fault.CANCELLED_BY_THROTTLE:
                 return _cancelled(request, "ThrottlingError")
         raise AssertionError(fault)
+
+    def _fail(self, outage: Fault, request: AWSPreparedRequest) -> AWSResponse:
+        match outage:
+            case Fault.OUTAGE_REFUSED:
+                raise EndpointConnectionError(endpoint_url=request.url)
+            case Fault.OUTAGE_SERVER_ERROR:
+                return _internal_error(request)
+            case Fault.OUTAGE_ACCESS_DENIED:
+                return _answer(request, 400, {"__type": "AccessDeniedException", "message": "injected"})
+        self._waited_seconds += READ_SECONDS  # A deadline passes as if the time had.
+        raise ReadTimeoutError(endpoint_url=request.url)
 
     def _check_alive(self) -> None:
         if self._dead:  # Another thread of the same process was killed.
@@ -128,8 +191,8 @@ class Faults:
 class FaultsAt(Faults):
     """Injects several faults, each into the call with its number, counted over all calls."""
 
-    def __init__(self, plan: Mapping[int, Fault]) -> None:
-        super().__init__()
+    def __init__(self, plan: Mapping[int, Fault], outage_invocations: int = 1) -> None:
+        super().__init__(outage_invocations=outage_invocations)
         self.plan = plan
 
     @override
@@ -179,6 +242,10 @@ def _cancelled(request: AWSPreparedRequest, code: str) -> AWSResponse:
     reasons = [{"Code": code, "Message": "injected"}] + [{"Code": "None"}] * (len(items) - 1)
     error = {"__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException", "message": "injected"}
     return _answer(request, 400, error | {"CancellationReasons": reasons})
+
+
+def _internal_error(request: AWSPreparedRequest) -> AWSResponse:
+    return _answer(request, 500, {"__type": "InternalServerError", "message": "injected"})
 
 
 def _answer(request: AWSPreparedRequest, status: int, body: dict[str, Any]) -> AWSResponse:
