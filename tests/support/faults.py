@@ -86,7 +86,7 @@ class Faults:
             events.register_first("before-send", before_send)
         clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + self._waited_seconds)
         with (
-            # The SDK's back-off between its own attempts is left out. It takes up to seconds, and no test depends on it.
+            # The SDK's own back-off is left out: it takes up to seconds, and no test depends on it.
             mock.patch("botocore.endpoint.time", types.SimpleNamespace(sleep=lambda seconds: None)),
             mock.patch("conditional_writes.deadline.time", clock),
         ):

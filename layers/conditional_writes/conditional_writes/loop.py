@@ -115,13 +115,10 @@ def write[Result](
         answer = _send(client, planned.writes, write_id, token)
         if not answer.refused or answer.has_mark_of(write_id):
             break
-        if _is_sent_alone(planned.writes):
-            unanswered |= answer.unanswered
-            if unanswered:
-                _check_outcome_is_known(planned, answer.found)
-        else:
-            # All tries with one token have one effect, so a call whose every try was answered tells of them all.
-            unanswered = answer.unanswered
+        # A transaction's tries with one token have one effect, so a call with no silent try tells of earlier ones, too.
+        unanswered = answer.unanswered or (unanswered and _sent_alone(planned.writes) is not None)
+        if unanswered:
+            _check_outcome_is_known(planned, answer.found)
         for refused, item in answer.found.items():
             if refused in observed and observed[refused] == item:
                 raise UnsatisfiableCondition(refused, item)
@@ -162,9 +159,12 @@ _DONE = _Answer(refused=False, found={})
 
 
 def _check_outcome_is_known(planned: Plan[Any], found: Observed) -> None:
-    """Raises OutcomeUnknown if the write's first try may have taken effect, and may have been overwritten since."""
-    [refused] = planned.writes
-    if refused.key not in found or not (planned.once or refused.expected):
+    """Raises OutcomeUnknown if a single write's first try may have taken effect, and may have been overwritten since.
+
+    Of a transaction whose first try took effect DynamoDB repeats that answer.
+    """
+    refused = _sent_alone(planned.writes)
+    if refused is None or refused.key not in found or not (planned.once or refused.expected):
         return
     item = found[refused.key]
     if not _was_never_made(refused, item):
@@ -186,9 +186,9 @@ def _was_never_made(refused: Write, found: Item | None) -> bool:
     return bool(version == (before or 0)) and found.get(VERSION_ID) == id_before  # nothing was written at all
 
 
-def _is_sent_alone(writes: Sequence[Write]) -> bool:
-    """Whether the writes are one request without a transaction, and so without a token."""
-    return len(writes) == 1 and not isinstance(writes[0], Check)
+def _sent_alone(writes: Sequence[Write]) -> Put | Update | Delete | None:
+    """The single write that is sent without a transaction, and so without a token. None: a transaction."""
+    return writes[0] if len(writes) == 1 and not isinstance(writes[0], Check) else None
 
 
 def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str, token: str) -> _Answer:
@@ -200,8 +200,9 @@ def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str, toke
         raise ValueError(f"{twice}: two writes to one item, and a transaction of DynamoDB's takes one: make them one")
     _watch_tries(client)
     try:
-        if _is_sent_alone(writes):
-            return _send_alone(client, writes[0], write_id)
+        alone = _sent_alone(writes)
+        if alone is not None:
+            return _send_alone(client, alone, write_id)
         _send_together(client, writes, write_id, token)
     except ClientError as error:
         refusal = _refusal(error, writes)
@@ -299,8 +300,8 @@ def _note_try(response: tuple[Any, Any] | None, **_: object) -> None:
 def _back_off(conflicts: int, answer: _Answer, request_seconds: float, deadline: Deadline) -> None:
     """Pauses after the 2nd, 6th, 12th, 20th, … conflict, and after each try that was throttled or is in progress.
 
-    After any other conflict it returns at once. The pause is random, up to 64 times as long as the request took, and at most a second. Pauses that start short and
-    grow would make every writer's item stale: docs/decisions/back-off.md.
+    After any other conflict it returns at once. The pause is random, up to 64 times as long as the request took, and at
+    most a second. Pauses that start short and grow would make every writer's item stale: docs/decisions/back-off.md.
     """
     root = math.isqrt(conflicts)  # 2 is 1 * 2, 6 is 2 * 3, 12 is 3 * 4
     is_turn_to_pause = root * (root + 1) == conflicts
