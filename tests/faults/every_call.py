@@ -6,7 +6,15 @@ from typing import Any
 
 from conditional_writes.client import CONFIG
 from tests.faults.scenarios import Scenario
-from tests.support.faults import EVERY_ATTEMPT, FOR_TRANSACTIONS, Fault, FaultsAt, scenario_after_scenario
+from tests.support.faults import (
+    EVERY_ATTEMPT,
+    FOR_TRANSACTIONS,
+    THIS_INVOCATION,
+    Fault,
+    FaultsAt,
+    Outage,
+    scenario_after_scenario,
+)
 from tests.support.reporting import Say
 
 MANY = 20
@@ -40,9 +48,11 @@ class NotInjected(AssertionError):
     """A fault was never injected, because the scenario didn't make its call."""
 
 
-def violations(scenario: Scenario, plan: dict[int, Fault], expected: object) -> Iterator[str]:
+def violations(
+    scenario: Scenario, plan: dict[int, Fault], expected: object, outage: Outage = THIS_INVOCATION
+) -> Iterator[str]:
     """Yields a sentence for each violation after these faults. Raises NotInjected."""
-    faults = FaultsAt(plan)
+    faults = FaultsAt(plan, outage)
     _, left, wrong = scenario(faults)
     _check_injected(faults)
     for sentence in wrong:

@@ -20,6 +20,7 @@ from tests.support.faults import (
     Faults,
     FaultsAt,
     Killed,
+    Outage,
     RandomFaults,
 )
 from tools.local_aws.server import Endpoint
@@ -75,7 +76,7 @@ def test_an_outage_is_of_all_calls_of_all_services_and_lasts_so_many_invocations
     ministack: Endpoint, outage: Fault
 ) -> None:
     dynamodb, sqs = ministack.client("dynamodb"), ministack.client("sqs")
-    with Faults(outage, at=2, outage_invocations=3).on(dynamodb, sqs) as faults:
+    with Faults(outage, at=2, outage=Outage(invocations=3)).on(dynamodb, sqs) as faults:
         dynamodb.list_tables()
         deadline = Deadline.after(60)
         for _ in range(3):
@@ -87,6 +88,15 @@ def test_an_outage_is_of_all_calls_of_all_services_and_lasts_so_many_invocations
         sqs.list_queues()
     assert faults.injected == {outage: 1}
     assert faults.calls == ["ListTables", "ListTables", "ListQueues"]
+
+
+def test_an_outage_may_be_of_one_service(ministack: Endpoint) -> None:
+    dynamodb, sqs = ministack.client("dynamodb"), ministack.client("sqs")
+    with Faults(Fault.OUTAGE_REFUSED, at=1, outage=Outage(services=("sqs",))).on(dynamodb, sqs):
+        dynamodb.list_tables()
+        with pytest.raises(EndpointConnectionError):
+            sqs.list_queues()
+        dynamodb.list_tables()
 
 
 def test_several_faults_are_injected_each_at_its_call(ministack: Endpoint) -> None:

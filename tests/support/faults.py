@@ -10,7 +10,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from typing import Any, override
+from typing import Any, NamedTuple, override
 from unittest import mock
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -50,7 +50,7 @@ FOR_TRANSACTIONS = {
     Fault.ALL_IN_PROGRESS,
 }
 OUTAGES = {Fault.OUTAGE_REFUSED, Fault.OUTAGE_SERVER_ERROR, Fault.OUTAGE_ACCESS_DENIED, Fault.OUTAGE_HANGING}
-"""From the call on every call of every service fails, in this invocation and in those after it."""
+"""From the call on every call fails, in this invocation and maybe in those after it: see `Outage`."""
 EVERY_ATTEMPT = {
     Fault.ALL_RESPONSES_LOST,
     Fault.ALL_THROTTLED,
@@ -59,15 +59,28 @@ EVERY_ATTEMPT = {
 }
 
 
+class Outage(NamedTuple):
+    """An outage lasts so many invocations, and is of these services."""
+
+    invocations: int = 1
+    services: tuple[str, ...] = ("dynamodb", "sqs")
+
+    def __str__(self) -> str:
+        return f"{self.invocations} invocations without {' and '.join(self.services)}"
+
+
+THIS_INVOCATION = Outage()
+
+
 class Faults:
     """Injects a fault into one AWS call: number `at` of the calls that the fault applies to, counted from 1.
 
-    An outage lasts this many invocations. `calls` has the operations without those that failed in the outage after its
-    first; `injected` counts an outage once.
+    `outage` says how long an outage lasts. `calls` has the operations without those that failed in the outage after
+    its first call; `injected` counts an outage once.
     """
 
-    def __init__(self, fault: Fault | None = None, at: int = 0, outage_invocations: int = 1) -> None:
-        self.fault, self.at, self.outage_invocations = fault, at, outage_invocations
+    def __init__(self, fault: Fault | None = None, at: int = 0, outage: Outage = THIS_INVOCATION) -> None:
+        self.fault, self.at, self.outage = fault, at, outage
         self.calls: list[str] = []
         self.injected: Counter[Fault] = Counter()
         self._outage: Fault | None = None
@@ -107,13 +120,15 @@ class Faults:
     def _before_call(self, model: Any, **_: Any) -> None:
         with self._lock:
             self._check_alive()
-            if self._outage is None:
-                self._call.fault = self._choose(model.name)
-                if self._call.fault in OUTAGES:
-                    self._outage, self._invocations_left = self._call.fault, self.outage_invocations
-                    self.injected[self._outage] += 1
-            else:
+            is_hit = model.service_model.service_name in self.outage.services
+            if self._outage and is_hit:
                 self._call.fault = self._outage
+                return
+            self._call.fault = self._choose(model.name)
+            if self._call.fault in OUTAGES:
+                self._outage, self._invocations_left = self._call.fault, self.outage.invocations
+                self.injected[self._outage] += 1
+                self._call.fault = self._outage if is_hit else None
 
     def _choose(self, operation: str) -> Fault | None:
         if self.fault in FOR_TRANSACTIONS and operation != "TransactWriteItems":
@@ -191,8 +206,8 @@ class Faults:
 class FaultsAt(Faults):
     """Injects several faults, each into the call with its number, counted over all calls."""
 
-    def __init__(self, plan: Mapping[int, Fault], outage_invocations: int = 1) -> None:
-        super().__init__(outage_invocations=outage_invocations)
+    def __init__(self, plan: Mapping[int, Fault], outage: Outage = THIS_INVOCATION) -> None:
+        super().__init__(outage=outage)
         self.plan = plan
 
     @override

@@ -13,7 +13,7 @@ from tools.local_aws.queues import DeadLetter
 
 def deliver_until_quiet(function: ModuleType, queue: Queue, faults: Faults, *clients: Any) -> None:
     with faults.on(*clients):
-        for _ in range(20 + faults.outage_invocations):
+        for _ in range(20 + faults.outage.invocations):
             faults.revive()
             queue.deliver(function, Killed)
             if not queue.records:
