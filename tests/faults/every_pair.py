@@ -76,8 +76,8 @@ def _inject(scenario: Scenario, say: Say, firsts: int | None, seconds: int | Non
 def _one_call_at_a_time() -> Iterator[None]:
     """Runs the product's parallel calls one after another, so that their numbers don't depend on chance."""
     with contextlib.ExitStack() as patched:
-        for module in ("batch_poster", "profile_writer", "reconciler"):
-            patched.enter_context(mock.patch(f"ledger.{module}.ThreadPoolExecutor", _OneAfterAnother))
+        for module in ("workers.parallel", "ledger.reconciler"):
+            patched.enter_context(mock.patch(f"{module}.ThreadPoolExecutor", _OneAfterAnother))
         yield
 
 

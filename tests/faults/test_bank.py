@@ -64,8 +64,7 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
     messages = sent + duplicates
     choose.shuffle(messages)
     workers = [
-        process_transactions(ministack, tables, dynamodb, MAX_RECEIVE_COUNT="1000000", POWERTOOLS_LOG_LEVEL="CRITICAL")
-        for _ in range(WORKERS)
+        process_transactions(ministack, tables, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL") for _ in range(WORKERS)
     ]
     Queue([record(message) for message in openings(choose)]).deliver_until_quiet(workers[0])
     faults = [RandomFaults(SEED + number, probability) for number in range(WORKERS)]

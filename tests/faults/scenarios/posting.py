@@ -31,18 +31,18 @@ class Posting:
         dead: Sequence[str],
         *,
         competing_worker: bool = False,
-        maximum_deliveries: int = 6,
     ) -> None:
         self._aws, self._dynamodb, self._batch, self._dead = aws, dynamodb, batch, dead
         self._tables = create_tables(dynamodb, f"posting-scenario-{next(_numbers)}")
-        settings = {"MAX_RECEIVE_COUNT": str(maximum_deliveries), "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
+        settings = {"MAXIMUM_WAITS": "3", "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
         self._function = process_transactions(aws, self._tables, dynamodb, **settings)
+        same = {"ATTEMPTS_TABLE": self._function.attempts.table}
         self._competing_worker = (
-            process_transactions(aws, self._tables, dynamodb, **settings) if competing_worker else None
+            process_transactions(aws, self._tables, dynamodb, **settings, **same) if competing_worker else None
         )
 
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
-        for table in (self._tables.accounts, self._tables.journal):
+        for table in (self._tables.accounts, self._tables.journal, self._function.attempts.table):
             refill(self._dynamodb, table)
         queue = Queue([record(message) for message in self._batch])
         client = self._function.poster.client

@@ -23,6 +23,8 @@ from tools.local_aws.tables import create_profiles_table, refill, scan
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SENT_AT = START + timedelta(seconds=9)
 """The time of entries without `as_of`."""
+FOR_EVER = str(100 * 365 * 24 * 3600)
+"""The queue's retention: messages are as old as START, and none is to be given up for its age."""
 
 _numbers = itertools.count(1)
 
@@ -51,9 +53,10 @@ class Upserting:
         self._aws, self._dynamodb, self._batch, self._dead = aws, dynamodb, batch, dead
         self._competing_messages = competing
         self._table = create_profiles_table(dynamodb, f"upserting-scenario-{next(_numbers)}")
-        self._function, self._competing_worker = (
-            upsert_profiles(aws, self._table, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL") for _ in range(2)
-        )
+        settings = {"RETENTION_SECONDS": FOR_EVER, "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
+        self._function = upsert_profiles(aws, self._table, dynamodb, **settings)
+        same = {"ATTEMPTS_TABLE": self._function.attempts.table}
+        self._competing_worker = upsert_profiles(aws, self._table, dynamodb, **settings, **same)
         recent = strategies.RecentDepths()
         with mock.patch.object(strategies, "recent_depths", recent):
             assert not invoke(self._function, map(record, existing))
@@ -64,6 +67,7 @@ class Upserting:
 
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
         refill(self._dynamodb, self._table, self._existing)
+        refill(self._dynamodb, self._function.attempts.table)
         queue = Queue([record(message, sent_at=SENT_AT) for message in self._batch])
         client = self._function.writer.client
         recent = strategies.RecentDepths()  # The depths that a process has learned decide the number of its requests.

@@ -32,7 +32,7 @@ def posting(aws: Endpoint) -> Scenario:
         "not JSON",
     ]
     dead = [json.dumps(changed), json.dumps(unknown), "not JSON"]
-    return Posting(aws, aws, batch, dead, maximum_deliveries=3)  # Two faults fail at most two deliveries.
+    return Posting(aws, aws, batch, dead)
 
 
 def upserting(aws: Endpoint) -> Scenario:
