@@ -55,11 +55,11 @@ class History:
         first = self._now if message.first_delivered is None else message.first_delivered
         return self._change(message, deliveries=message.deliveries + 1, first_delivered=first)
 
-    def answered(self, number: str, *, acknowledged: bool) -> None:
+    def acknowledged(self, number: str) -> None:
         self._now += 1
         message = self.messages[number]
-        when = self._now if acknowledged and message.acknowledged is None else message.acknowledged
-        self._change(message, acknowledged=when)
+        if message.acknowledged is None:
+            self._change(message, acknowledged=self._now)
 
     def _change(self, message: Sent, **changes: Any) -> Sent:
         changed = self.messages[message.number] = message._replace(**changes)

@@ -30,7 +30,7 @@ class Bank:
                 self.history.sent(number, body, NOW)
                 self.history.delivered(number)
             for number in numbers:
-                self.history.answered(number, acknowledged=True)
+                self.history.acknowledged(number)
         self.history.letters.append(("6", DeadLetter(JUNK, "body: expected JSON")))
 
     def entry(self, account_id: str, version: int, **changes: Any) -> None:
@@ -136,12 +136,11 @@ def test_the_history_keeps_the_first_delivery_and_the_first_acknowledgement() ->
     history = History()
     history.sent("1", PAY, NOW)
     first = history.delivered("1")
-    history.answered("1", acknowledged=False)
     again = history.delivered("1")
     assert (first.deliveries, again.deliveries) == (1, 2)
     assert again.first_delivered == first.first_delivered
-    history.answered("1", acknowledged=True)
+    history.acknowledged("1")
     acknowledged = history.messages["1"].acknowledged
     history.delivered("1")
-    history.answered("1", acknowledged=True)
+    history.acknowledged("1")
     assert history.messages["1"].acknowledged == acknowledged

@@ -31,12 +31,15 @@ from tests.faults.system import (
     Injection,
     System,
 )
-from tests.support.faults import FOR_TRANSACTIONS, Fault
+from tests.support.faults import FOR_TRANSACTIONS, OUTAGES, Fault
 from tests.support.strategies import messages_of
 from tools.local_aws.day import JUNK
 
 RETRIED = {Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR, Fault.SERVER_ERROR_AFTER, *FOR_TRANSACTIONS}
 """Faults that the SDK or the library overcomes by retries: the step has the same result as without the fault."""
+
+OF_ITSELF = {"INVALID_MESSAGE", "FUNCTION_KILLED"}
+"""The reason codes of messages that are dead whatever the tables have."""
 
 type FaultAt = tuple[Fault, int] | None
 """A fault, and the number of the call at which it is injected."""
@@ -56,6 +59,8 @@ of_transactions = st.tuples(
     st.sampled_from(sorted(FOR_TRANSACTIONS, key=lambda fault: fault.name)), st.sampled_from([1, 1, 2])
 )
 faults_at = st.one_of(st.none(), of_transactions, *[st.tuples(faults, calls)] * 3)
+outages = st.sampled_from(sorted(OUTAGES, key=lambda outage: outage.name))
+services = st.sampled_from([("dynamodb", "sqs"), ("dynamodb",), ("sqs",)])
 queues = st.sampled_from([TRANSACTIONS, TRANSACTIONS, PROFILES])
 meetings = st.sampled_from([2, 2, 2, 3, 1, 4])
 """The call before which a competing worker runs. A batch's first call reads, its second commits."""
@@ -195,6 +200,25 @@ class Machine(RuleBasedStateMachine):
         outcome = self.system.run_job(event, Injection(*(fault_at or (None, 0)), meanwhile, before))
         note(f"  {event['job']} for {event['scheduled_time']} ended with {outcome}")
         self.check_all()
+
+    @precondition(lambda self: self._waiting() or self.system.events)
+    @rule(kind=outages, services=services, at=calls, deliveries=st.sampled_from([2, 6, 15]))
+    def outage(self, kind: Fault, services: Sequence[str], at: int, deliveries: int) -> None:
+        """From call `at` on all calls fail, for so many deliveries of all that waits, and runs of all jobs."""
+        for _ in range(deliveries):
+            note(f"  {kind.value}, of {' and '.join(services)}")
+            letters = len(self.system.history.letters)
+            injection = Injection(kind, at, services=services)
+            for queue, waiting in self.system.waiting.items():
+                numbers = waiting[:10]
+                self.delivered += self._bodies(numbers)
+                self.system.deliver(queue, numbers, injection)
+            for event in list(self.system.events):
+                self.system.run_job(event, injection)
+            new = [letter for _, letter in self.system.history.letters[letters:]]
+            healthy = [letter for letter in new if letter.attributes["reason_code"] not in OF_ITSELF]
+            self.check_all(f"dead-lettered in an outage: {letter}" for letter in healthy if at == 1)
+            at = 1
 
     @rule(seconds=st.sampled_from([1, 20, 100]))
     def advance(self, seconds: int) -> None:

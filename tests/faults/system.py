@@ -24,7 +24,7 @@ from tests.checkers.windows import Run
 from tests.faults.scenarios.profiles import FOR_EVER
 from tests.faults.scenarios.queues import deleted_receipts
 from tests.support.clock import Clock
-from tests.support.faults import Fault, Faults, Killed
+from tests.support.faults import THIS_INVOCATION, Fault, Faults, Killed, Outage
 from tools.local_aws.functions import (
     Context,
     charge_overdraft_interest,
@@ -51,12 +51,13 @@ _numbers = itertools.count(1)
 
 
 class Injection(NamedTuple):
-    """A fault at call number `at`, and an action before call number `before`."""
+    """A fault at call number `at`, and an action before call number `before`. An outage is of these services."""
 
     fault: Fault | None = None
     at: int = 0
     meanwhile: Callable[[], object] | None = None
     before: int = 0
+    services: Sequence[str] = THIS_INVOCATION.services
 
 
 NOTHING = Injection()
@@ -137,12 +138,10 @@ class System:
         with deleted_receipts(sqs) as deleted:
             with self._injecting(injection, function.dynamodb, sqs), contextlib.suppress(Killed):
                 failed = invoke(function, records, Context())
-                for number in numbers:
-                    self.history.answered(number, acknowledged=number not in failed)
             failed -= {one["messageId"] for one in records if one["receiptHandle"] in deleted}
         for number in numbers:
             if number not in failed:
-                self.history.answered(number, acknowledged=True)
+                self.history.acknowledged(number)
                 if number in self.waiting[queue]:
                     self.waiting[queue].remove(number)
         self._take_letters(queue)
@@ -262,7 +261,7 @@ class System:
             if next(calls) == injection.before and injection.meanwhile:
                 injection.meanwhile()
 
-        faults = Faults(injection.fault, injection.at)
+        faults = Faults(injection.fault, injection.at, Outage(services=injection.services))
         with contextlib.ExitStack() as held:
             for module in ("workers.parallel", "ledger.reconciler"):
                 held.enter_context(mock.patch(f"{module}.ThreadPoolExecutor", one_worker))

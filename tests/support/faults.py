@@ -8,7 +8,7 @@ import threading
 import time
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, override
 from unittest import mock
@@ -63,7 +63,7 @@ class Outage(NamedTuple):
     """An outage lasts so many invocations, and is of these services."""
 
     invocations: int = 1
-    services: tuple[str, ...] = ("dynamodb", "sqs")
+    services: Sequence[str] = ("dynamodb", "sqs")
 
     def __str__(self) -> str:
         return f"{self.invocations} invocations without {' and '.join(self.services)}"

@@ -61,4 +61,20 @@ def reconciling(aws: Endpoint) -> Scenario:
     return Reconciling(aws, aws, books, accounts=3, accounts_per_step=2)
 
 
+def posting_with_a_killer(aws: Endpoint) -> Scenario:
+    """A message that kills its function each time, among others on its account and on another.
+
+    Suspects are processed one after another, in any order, so no two messages of an account could change places.
+    """
+    killer = json.dumps({"transaction_id": "2", "account_id": "alice", "amount": 7})
+    batch = [
+        OPEN | {"account_id": "alice"},
+        {"transaction_id": "1", "account_id": "alice", "amount": 5},
+        killer,
+        OPEN | {"account_id": "bob"},
+        "not JSON",
+    ]
+    return Posting(aws, aws, batch, ["not JSON"], killers=[killer])
+
+
 FUNCTIONS = [posting, upserting, charging, reconciling]
