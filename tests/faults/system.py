@@ -21,8 +21,7 @@ from tests.checkers.history import History
 from tests.checkers.model import Delivery, Limits
 from tests.checkers.profiles import Profiles, read_profiles
 from tests.checkers.windows import Run
-from tests.faults.scenarios.profiles import FOR_EVER
-from tests.faults.scenarios.queues import deleted_receipts
+from tests.faults.scenarios.queues import FOR_EVER, deleted_receipts
 from tests.support.clock import Clock
 from tests.support.faults import THIS_INVOCATION, Fault, Faults, Killed, Outage
 from tools.local_aws.functions import (

@@ -13,7 +13,7 @@ from conditional_writes.upserts import strategies
 from ledger.core.profile_messages import decode
 from tests.checkers.profiles import latest, read_profiles, violations
 from tests.faults.scenarios import ScenarioResult
-from tests.faults.scenarios.queues import competing_worker_first, deliver_until_quiet, wrongly_queued
+from tests.faults.scenarios.queues import FOR_EVER, competing_worker_first, deliver_until_quiet, wrongly_queued
 from tests.support.faults import FaultsAt
 from tools.local_aws.functions import Queue, invoke, record, upsert_profiles
 from tools.local_aws.queues import take_dead_letters
@@ -23,8 +23,6 @@ from tools.local_aws.tables import create_profiles_table, refill, scan
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SENT_AT = START + timedelta(seconds=9)
 """The time of entries without `as_of`."""
-FOR_EVER = str(100 * 365 * 24 * 3600)
-"""The queue's retention: messages are as old as START, and none is to be given up for its age."""
 
 _numbers = itertools.count(1)
 

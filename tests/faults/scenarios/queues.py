@@ -14,6 +14,9 @@ from tests.support.faults import Faults, Killed
 from tools.local_aws.functions import Queue, invoke
 from tools.local_aws.queues import DeadLetter
 
+FOR_EVER = str(100 * 365 * 24 * 3600)
+"""A retention for messages that were sent at a fixed time in the past: none is to be given up for its age."""
+
 
 def deliver_until_quiet(function: ModuleType, queue: Queue, faults: Faults, *clients: Any) -> None:
     with deleted_receipts(function.worker.queue.client) as deleted, faults.on(*clients):
