@@ -85,8 +85,24 @@ class FunctionQueue:
         return [json.loads(line) for line in self.log_lines()]
 
     @contextmanager
-    def visibility_timeout(self, seconds: int) -> Iterator[None]:
-        """Sets the time until messages of a killed function are delivered again. The template has eight minutes."""
+    def redelivered_within(self, seconds: int) -> Iterator[None]:
+        """Sets the time until the messages of a killed function come again, and the longest delay of those returned."""
+        with self._visibility_timeout(seconds), self._longest_redelivery(seconds):
+            yield
+
+    @contextmanager
+    def _longest_redelivery(self, seconds: int) -> Iterator[None]:
+        lambda_ = self.stack.endpoint.client("lambda")
+        before = lambda_.get_function_configuration(FunctionName=self.function_name)["Environment"]["Variables"]
+        changed = before | {"LONGEST_REDELIVERY_SECONDS": str(seconds)}
+        lambda_.update_function_configuration(FunctionName=self.function_name, Environment={"Variables": changed})
+        try:
+            yield
+        finally:
+            lambda_.update_function_configuration(FunctionName=self.function_name, Environment={"Variables": before})
+
+    @contextmanager
+    def _visibility_timeout(self, seconds: int) -> Iterator[None]:
         before = self.sqs.get_queue_attributes(QueueUrl=self.queue_url, AttributeNames=["VisibilityTimeout"])
         self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes={"VisibilityTimeout": str(seconds)})
         try:
@@ -155,6 +171,12 @@ class Bank:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    def function_roles(self) -> list[str]:
+        """The names of the roles of all functions."""
+        pages = self.stack.endpoint.client("lambda").get_paginator("list_functions").paginate()
+        roles = [function["Role"] for page in pages for function in page["Functions"]]
+        return [role.rpartition("/")[2] for role in roles]
 
     def function_processes(self) -> list[int]:
         """The process ids of all functions, busy or idle."""
