@@ -1,6 +1,6 @@
 """Two faults in one scenario, at any two of its AWS calls: a sample of the pairs, or with `--all` every pair.
 
-All pairs take minutes.
+All pairs take a quarter of an hour.
 """
 
 from collections.abc import Callable

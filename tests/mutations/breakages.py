@@ -18,6 +18,8 @@ POSTING = "tests/integration/test_posting.py"
 INTEREST = "tests/integration/test_interest.py"
 EVERY_CALL = "tests/faults/test_every_call.py"
 OF_INTEREST = "tests/faults/test_every_call_of_interest.py"
+OF_A_KILLER = "tests/faults/test_every_call_of_a_killer.py"
+OUTAGES = "tests/faults/test_outages.py"
 OF_RECONCILIATION = "tests/faults/test_every_call_of_reconciliation.py"
 
 
@@ -175,14 +177,14 @@ BREAKAGES = [
     Breakage(
         "a message that waits for its account is dead at once",
         f"{LEDGER}/dispositions.py",
-        "return Again(error.code, str(error), delay_seconds=growing_delay_seconds(message.receive_count))",
+        "return Waiting(error.code, str(error))",
         "return Dead(error.code, str(error))",
         (BATCH_POSTER, POSTING),
     ),
     Breakage(
         "messages that failed are acknowledged",
         f"{WORKERS}/batches.py",
-        "returned_ids = [message.message_id for message in messages if isinstance(message.disposition, Again)]",
+        "returned_ids = [message.message_id for message in messages if message.goes_back]",
         "returned_ids: list[str] = []",
         (BATCHES, POSTING),
     ),
@@ -194,16 +196,59 @@ BREAKAGES = [
         (BATCHES,),
     ),
     Breakage(
-        "a message whose retries are exhausted is left to SQS, which gives no reason",
+        "a message that AWS couldn't process until its last day is left to SQS, which deletes it",
         f"{WORKERS}/batches.py",
-        "if message.receive_count >= self.queue.maximum_deliveries:",
-        "if message.receive_count > self.queue.maximum_deliveries:",
+        "case Again(reason) if is_last_day:",
+        "case Again(reason) if False:",
+        (BATCHES,),
+    ),
+    Breakage(
+        "a message that AWS couldn't process is given up after six deliveries",
+        f"{WORKERS}/batches.py",
+        "case Again(reason) if is_last_day:",
+        "case Again(reason) if is_last_day or message.receive_count >= 6:",
+        (BATCHES, OUTAGES),
+    ),
+    Breakage(
+        "a message waits once more than it may",
+        f"{WORKERS}/batches.py",
+        "message.waits_in_a_row >= self.queue.maximum_waits:",
+        "message.waits_in_a_row > self.queue.maximum_waits:",
         (BATCHES, POSTING),
+    ),
+    Breakage(
+        "an attempt that failed counts as a kill, so that an outage condemns healthy messages",
+        f"{WORKERS}/attempts.py",
+        "message.attempt._replace(begun=0 if message.attempted else message.begun_before)",
+        "message.attempt",
+        (BATCHES, OUTAGES),
+    ),
+    Breakage(
+        "a message that kills its function is never found out",
+        f"{WORKERS}/batches.py",
+        "                    self.attempts.begin([message], work_deadline)\n",
+        "                    pass\n",
+        (BATCHES, OF_A_KILLER),
+    ),
+    Breakage(
+        "messages are acknowledged before they are processed",
+        f"{WORKERS}/batches.py",
+        "        measurements = self._process(together, work_deadline)\n",
+        "        acknowledge(self.queue.client, self.queue.url, together, deadline)\n"
+        "        measurements = self._process(together, work_deadline)\n",
+        (BATCHES, EVERY_CALL),
+    ),
+    Breakage(
+        "the first redelivery comes after eight seconds",
+        f"{WORKERS}/redelivery.py",
+        "DELAYS_SECONDS = (2, 8, 32, 128, 512)",
+        "DELAYS_SECONDS = (8, 8, 32, 128, 512)",
+        ("tests/unit/test_redelivery.py",),
     ),
     Breakage(
         "a dead message that wasn't sent to the dead-letter queue is acknowledged",
         f"{WORKERS}/dead_letters.py",
-        '            message.disposition = Again(disposition.code, f"{error}; {disposition.reason}", error=error)\n',
+        '            message.disposition = Again(f"{error}; {disposition.code}: {disposition.reason}", error)\n',
         "            del error\n",
         (DEAD_LETTERS, BATCHES, EVERY_CALL),
     ),
@@ -224,8 +269,8 @@ BREAKAGES = [
     Breakage(
         "a message that waits comes again only after the visibility timeout",
         f"{WORKERS}/redelivery.py",
-        "client.change_message_visibility_batch(QueueUrl=queue_url, Entries=list(batch))",
-        "list(batch)",
+        "        client.change_message_visibility_batch(QueueUrl=queue_url, Entries=entries)",
+        "        list(entries)",
         ("tests/unit/test_redelivery.py", BATCHES),
     ),
     Breakage(
@@ -310,7 +355,7 @@ BREAKAGES = [
         "a job's checkpoint is saved before its step is done",
         "functions/charge_overdraft_interest/app.py",
         """\
-        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges])
+        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges], deadline)
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
         after, sent, last = page.after, sent + len(charges), page.after is None
 """,
@@ -318,7 +363,7 @@ BREAKAGES = [
         after, sent, last = page.after, sent + len(charges), page.after is None
         if not last:
             yield Step({"after": after, "sent": sent, "not yet": True})
-        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges])
+        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges], deadline)
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
 """,
         (OF_INTEREST,),

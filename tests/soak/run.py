@@ -46,9 +46,10 @@ REPETITION_CLAIMS = ("sending messages again changes nothing",)
 class Plan:
     """The parameters of a soak. It fails if the queues aren't empty within `minutes`.
 
-    `visibility_seconds` is the time until a killed function's messages are redelivered. It is less than the functions'
-    timeout, so that sometimes a batch is redelivered while it is still being processed. `again_share` is the share of
-    the messages that is sent again at the end. The outage begins after a third of the messages.
+    `visibility_seconds` is the time until a killed function's messages are redelivered, and the longest until returned
+    ones are. It is less than the functions' timeout, so that sometimes a batch is redelivered while it is still being
+    processed. `again_share` is the share of the messages that is sent again at the end. The outage begins after a third
+    of the messages.
     """
 
     messages: int
@@ -102,7 +103,10 @@ class Soaked:
 def soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> Soaked:
     """Runs a soak. `show` gets the phase, the waiting messages and the number of kills so far. Raises StillWaiting."""
     seconds = plan.visibility_seconds
-    with bank.transactions.redelivered_within(seconds), bank.profiles.redelivered_within(seconds):
+    with contextlib.ExitStack() as changed:
+        for queue in (bank.transactions, bank.profiles):
+            changed.enter_context(queue.visibility_timeout(seconds))
+            changed.enter_context(queue.changed_environment(LONGEST_REDELIVERY_SECONDS=str(seconds)))
         return _soak(bank, plan, show)
 
 

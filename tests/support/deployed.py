@@ -85,24 +85,20 @@ class FunctionQueue:
         return [json.loads(line) for line in self.log_lines()]
 
     @contextmanager
-    def redelivered_within(self, seconds: int) -> Iterator[None]:
-        """Sets the time until the messages of a killed function come again, and the longest delay of those returned."""
-        with self._visibility_timeout(seconds), self._longest_redelivery(seconds):
-            yield
-
-    @contextmanager
-    def _longest_redelivery(self, seconds: int) -> Iterator[None]:
+    def changed_environment(self, **variables: str) -> Iterator[None]:
         lambda_ = self.stack.endpoint.client("lambda")
         before = lambda_.get_function_configuration(FunctionName=self.function_name)["Environment"]["Variables"]
-        changed = before | {"LONGEST_REDELIVERY_SECONDS": str(seconds)}
-        lambda_.update_function_configuration(FunctionName=self.function_name, Environment={"Variables": changed})
+        lambda_.update_function_configuration(
+            FunctionName=self.function_name, Environment={"Variables": before | variables}
+        )
         try:
             yield
         finally:
             lambda_.update_function_configuration(FunctionName=self.function_name, Environment={"Variables": before})
 
     @contextmanager
-    def _visibility_timeout(self, seconds: int) -> Iterator[None]:
+    def visibility_timeout(self, seconds: int) -> Iterator[None]:
+        """Sets the time until messages of a killed function are delivered again. The template has 14 minutes."""
         before = self.sqs.get_queue_attributes(QueueUrl=self.queue_url, AttributeNames=["VisibilityTimeout"])
         self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes={"VisibilityTimeout": str(seconds)})
         try:

@@ -34,10 +34,11 @@ class Posting:
         *,
         competing_worker: bool = False,
         killers: Collection[str] = (),
+        maximum_waits: int = 3,
     ) -> None:
         self._aws, self._dynamodb, self._batch, self._dead, self._killers = aws, dynamodb, batch, dead, killers
         self._tables = create_tables(dynamodb, f"posting-scenario-{next(_numbers)}")
-        settings = {"MAXIMUM_WAITS": "3", "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
+        settings = {"MAXIMUM_WAITS": str(maximum_waits), "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
         self._function = process_transactions(aws, self._tables, dynamodb, **settings)
         self._function.worker = self._function.worker._replace(decode=self._decode)
         same = {"ATTEMPTS_TABLE": self._function.attempts.table}

@@ -32,7 +32,7 @@ def posting(aws: Endpoint) -> Scenario:
         "not JSON",
     ]
     dead = [json.dumps(changed), json.dumps(unknown), "not JSON"]
-    return Posting(aws, aws, batch, dead)
+    return Posting(aws, aws, batch, dead, maximum_waits=2)
 
 
 def upserting(aws: Endpoint) -> Scenario:
