@@ -27,7 +27,7 @@ class Sent(NamedTuple):
     """A message that was sent.
 
     `first_delivered` and `acknowledged` are points in the history's count of events, or None. `deliveries` is the
-    queue's count. `unanswered` says that the last delivery's invocation gave no answer.
+    queue's count.
     """
 
     number: str
@@ -36,7 +36,6 @@ class Sent(NamedTuple):
     deliveries: int = 0
     first_delivered: int | None = None
     acknowledged: int | None = None
-    unanswered: bool = False
 
 
 class History:
@@ -54,13 +53,13 @@ class History:
         self._now += 1
         message = self.messages[number]
         first = self._now if message.first_delivered is None else message.first_delivered
-        return self._change(message, deliveries=message.deliveries + 1, first_delivered=first, unanswered=True)
+        return self._change(message, deliveries=message.deliveries + 1, first_delivered=first)
 
-    def answered(self, number: str, *, acknowledged: bool) -> None:
+    def acknowledged(self, number: str) -> None:
         self._now += 1
         message = self.messages[number]
-        when = self._now if acknowledged and message.acknowledged is None else message.acknowledged
-        self._change(message, acknowledged=when, unanswered=False)
+        if message.acknowledged is None:
+            self._change(message, acknowledged=self._now)
 
     def _change(self, message: Sent, **changes: Any) -> Sent:
         changed = self.messages[message.number] = message._replace(**changes)
@@ -91,17 +90,11 @@ def flipped(seen: Entries, books: Books) -> Iterator[str]:
 
 
 def lost(messages: Iterable[Sent], books: Books, letters: Collection[tuple[str, DeadLetter]]) -> Iterator[str]:
-    """Yields a sentence for each acknowledged message that is neither in the journal nor dead-lettered with a reason.
-
-    If the last delivery got no answer, SQS itself moves the message to the dead-letter queue, without a reason.
-    """
+    """Yields a sentence for each acknowledged message that isn't in the journal, nor dead-lettered with a reason."""
     now = entries_of(books)
     dead = {number for number, letter in letters if letter.reason}
-    left = {number for number, _ in letters}
     for message in messages:
         if message.acknowledged is None or message.number in dead:
-            continue
-        if message.number in left and message.unanswered:
             continue
         decoded = _valid(message.body)
         if decoded is None:

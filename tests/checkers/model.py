@@ -20,6 +20,25 @@ class Expected(Enum):
     EITHER = "dead-lettered, or back on the queue until it is"
 
 
+class Delivery(NamedTuple):
+    """A delivery of a body, the earlier ones of the message, and what the Attempts table has of them.
+
+    `deliveries` and `waits` (in a row) count this delivery, too. `begun` counts the attempts that never ended.
+    """
+
+    body: str
+    deliveries: int = 1
+    waits: int = 1
+    begun: int = 0
+
+
+class Limits(NamedTuple):
+    """A message is dead after so many waits in a row, and after so many attempts in a row that never ended."""
+
+    waits: int
+    begun: int
+
+
 class Predicted(NamedTuple):
     """The expected disposition of each body; the accounts and new entries, in groups that are committed together."""
 
@@ -32,19 +51,23 @@ class Group(NamedTuple):
     entries: dict[tuple[str, str], tuple[dict[str, Any], oracle.Effect]]
 
 
-def predict(books: Books, bodies: Sequence[tuple[str, int]], maximum_deliveries: int) -> Predicted:
-    """Predicts the effect of a batch if no other worker is active. Each body comes with its receive count."""
-    dispositions, together, joined = [], Group({}, {}), list[set[str]]()
-    for body, deliveries in bodies:
+def predict(books: Books, batch: Sequence[Delivery], limits: Limits) -> Predicted:
+    """Predicts the effect of a batch if no other worker is active.
+
+    Messages with an attempt that never ended are processed last, those with the fewest of them first.
+    """
+    dispositions = [Expected.DEAD] * len(batch)
+    together, joined = Group({}, {}), list[set[str]]()
+    for index, (body, deliveries, waits, begun) in sorted(enumerate(batch), key=lambda each: each[1].begun):
         try:
             message = decode(body)
         except InvalidMessage:
-            dispositions.append(Expected.DEAD)
+            continue
+        if begun >= limits.begun:
             continue
         expected = _post(books, together, message, delivered_before=deliveries > 1)
-        dispositions.append(
-            Expected.DEAD if expected is Expected.AGAIN and deliveries >= maximum_deliveries else expected
-        )
+        is_last_wait = expected is Expected.AGAIN and waits >= limits.waits
+        dispositions[index] = Expected.DEAD if is_last_wait else expected
         others = [names for names in joined if not names.isdisjoint(message.account_ids)]
         joined = [names for names in joined if names not in others] + [set(message.account_ids).union(*others)]
     groups = [

@@ -30,7 +30,7 @@ class Bank:
                 self.history.sent(number, body, NOW)
                 self.history.delivered(number)
             for number in numbers:
-                self.history.answered(number, acknowledged=True)
+                self.history.acknowledged(number)
         self.history.letters.append(("6", DeadLetter(JUNK, "body: expected JSON")))
 
     def entry(self, account_id: str, version: int, **changes: Any) -> None:
@@ -126,18 +126,9 @@ def test_it_finds(plant: Callable[[Bank], object], sentence: str) -> None:
 
 def test_a_message_without_an_answer_may_be_posted_or_not() -> None:
     bank = Bank()
-    bank.message("5", acknowledged=None, unanswered=True)
+    bank.message("5", acknowledged=None)
     assert bank.found() == []
     bank.after = post(bank.before, PAY, SPEND)
-    assert bank.found() == []
-
-
-def test_only_a_message_without_an_answer_may_be_a_dead_letter_without_a_reason() -> None:
-    bank = Bank()
-    bank.after = post(bank.before, PAY, SPEND)
-    bank.history.letters.append(("5", DeadLetter(TRANSFER, None)))
-    assert len(bank.found()) == 2  # The transfer is missing on both accounts.
-    bank.message("5", unanswered=True)
     assert bank.found() == []
 
 
@@ -145,13 +136,11 @@ def test_the_history_keeps_the_first_delivery_and_the_first_acknowledgement() ->
     history = History()
     history.sent("1", PAY, NOW)
     first = history.delivered("1")
-    history.answered("1", acknowledged=False)
     again = history.delivered("1")
     assert (first.deliveries, again.deliveries) == (1, 2)
     assert again.first_delivered == first.first_delivered
-    assert again.unanswered
-    history.answered("1", acknowledged=True)
+    history.acknowledged("1")
     acknowledged = history.messages["1"].acknowledged
     history.delivered("1")
-    history.answered("1", acknowledged=True)
+    history.acknowledged("1")
     assert history.messages["1"].acknowledged == acknowledged

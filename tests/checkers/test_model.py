@@ -7,13 +7,18 @@ import pytest
 from msgspec.structs import replace
 
 from tests.checkers.books import Books
-from tests.checkers.model import Expected, predict, surprises, wrong_dispositions
+from tests.checkers.model import Delivery, Expected, Limits, predict, surprises, wrong_dispositions
 from tests.checkers.small_books import JUNK, OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, post
 
 BEFORE = post(Books({}, {}), OPEN_A, PAY)
 TO_NOBODY = PAY.replace('"a"', '"nobody"')
 OTHER_PAY, TO_B = PAY.replace("50", "51"), TRANSFER.replace('"3"', '"1"')
-BATCH = [(SPEND, 1), (PAY, 2), (OTHER_PAY, 1), (JUNK, 1), (TO_NOBODY, 1), (OPEN_B, 1)]
+BATCH = [
+    Delivery(SPEND),
+    Delivery(PAY, deliveries=2),
+    *map(Delivery, (OTHER_PAY, JUNK, TO_NOBODY, OPEN_B)),
+]
+LIMITS = Limits(waits=4, begun=5)
 
 
 def after() -> Books:
@@ -21,7 +26,7 @@ def after() -> Books:
 
 
 def test_it_predicts_each_message_in_its_order() -> None:
-    predicted = predict(BEFORE, BATCH, 4)
+    predicted = predict(BEFORE, BATCH, LIMITS)
     assert predicted.dispositions == [
         Expected.DONE,
         Expected.DONE,
@@ -34,12 +39,24 @@ def test_it_predicts_each_message_in_its_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "deliveries", "expected"),
-    [(TRANSFER, 3, Expected.AGAIN), (TRANSFER, 4, Expected.DEAD), (TO_B, 1, Expected.EITHER), (TO_B, 2, Expected.DEAD)],
-    ids=["waits for b", "its last delivery", "its entry wasn't read", "its entry was read"],
+    ("delivery", "expected"),
+    [
+        (Delivery(TRANSFER, 30, waits=3), Expected.AGAIN),
+        (Delivery(TRANSFER, 30, waits=4), Expected.DEAD),
+        (Delivery(TO_B), Expected.EITHER),
+        (Delivery(TO_B, 2), Expected.DEAD),
+        (Delivery(SPEND, 30, begun=4), Expected.DONE),
+        (Delivery(SPEND, 30, begun=5), Expected.DEAD),
+    ],
+    ids=["waits for b", "its last wait", "its entry wasn't read", "its entry was read", "a suspect", "it kills"],
 )
-def test_it_predicts_a_transfer_to_an_account_that_is_not_there(body: str, deliveries: int, expected: Expected) -> None:
-    assert predict(BEFORE, [(body, deliveries)], 4).dispositions == [expected]
+def test_it_predicts_one_message(delivery: Delivery, expected: Expected) -> None:
+    assert predict(BEFORE, [delivery], LIMITS).dispositions == [expected]
+
+
+def test_what_may_have_killed_its_function_comes_last() -> None:
+    batch = [Delivery(OPEN_B, 5, begun=2), Delivery(TRANSFER, 5, begun=1), Delivery(SPEND, 5)]
+    assert predict(BEFORE, batch, LIMITS).dispositions == [Expected.DONE, Expected.AGAIN, Expected.DONE]
 
 
 def _change_account(books: Books) -> None:
@@ -71,18 +88,18 @@ PLANTED: dict[str, tuple[Callable[[Books], object], str]] = {
 def test_it_finds(plant: Callable[[Books], object], sentence: str, whole: bool) -> None:
     books = after()
     plant(books)
-    found = list(surprises(predict(BEFORE, BATCH, 4), BEFORE, books, whole=whole))
+    found = list(surprises(predict(BEFORE, BATCH, LIMITS), BEFORE, books, whole=whole))
     assert any(violation.startswith(sentence) for violation in found), found
 
 
 def test_a_group_may_be_missing_only_if_a_fault_was_injected() -> None:
-    predicted = predict(BEFORE, BATCH, 4)
+    predicted = predict(BEFORE, BATCH, LIMITS)
     assert not list(surprises(predicted, BEFORE, post(BEFORE, OPEN_B), whole=False))
     assert list(surprises(predicted, BEFORE, post(BEFORE, OPEN_B), whole=True))
 
 
 def test_it_finds_wrong_dispositions() -> None:
-    predicted = predict(BEFORE, BATCH, 4)
+    predicted = predict(BEFORE, BATCH, LIMITS)
     acknowledged = dict(zip("123456", [True, True, True, True, False, True], strict=True))
     dead = {"3", "4"}
     assert not list(wrong_dispositions(predicted, acknowledged, dead, whole=True))

@@ -26,21 +26,8 @@ NAMES = ("alice", "bob")
 @contextlib.contextmanager
 def quick_redelivery(queue: FunctionQueue) -> Iterator[None]:
     """Messages come again after a second, and those of a killed function after two."""
-    with changed_environment(queue, LONGEST_REDELIVERY_SECONDS="1"), queue.visibility_timeout(2):
+    with queue.changed_environment(LONGEST_REDELIVERY_SECONDS="1"), queue.visibility_timeout(2):
         yield
-
-
-@contextlib.contextmanager
-def changed_environment(queue: FunctionQueue, **variables: str) -> Iterator[None]:
-    lambda_ = queue.stack.endpoint.client("lambda")
-    before = lambda_.get_function_configuration(FunctionName=queue.function_name)["Environment"]["Variables"]
-    lambda_.update_function_configuration(
-        FunctionName=queue.function_name, Environment={"Variables": before | variables}
-    )
-    try:
-        yield
-    finally:
-        lambda_.update_function_configuration(FunctionName=queue.function_name, Environment={"Variables": before})
 
 
 @contextlib.contextmanager

@@ -1,12 +1,20 @@
 """Injects every fault at every AWS call of a scenario. The result must be the same as without faults."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from conditional_writes.client import CONFIG
 from tests.faults.scenarios import Scenario
-from tests.support.faults import EVERY_ATTEMPT, FOR_TRANSACTIONS, Fault, FaultsAt, scenario_after_scenario
+from tests.support.faults import (
+    EVERY_ATTEMPT,
+    FOR_TRANSACTIONS,
+    THIS_INVOCATION,
+    Fault,
+    FaultsAt,
+    Outage,
+    scenario_after_scenario,
+)
 from tests.support.reporting import Say
 
 MANY = 20
@@ -14,12 +22,14 @@ MANY = 20
 SAMPLED_EVERY = 4
 
 
-def injections(calls: Sequence[str], after: int = 0) -> list[tuple[int, Fault]]:
-    """Each fault at each call that it applies to, from call number `after` + 1 on."""
+def injections(
+    calls: Sequence[str], after: int = 0, faults: Collection[Fault] = tuple(Fault)
+) -> list[tuple[int, Fault]]:
+    """Each of these faults at each call that it applies to, from call number `after` + 1 on."""
     return [
         (at, fault)
         for at, operation in enumerate(calls[after:], after + 1)
-        for fault in Fault
+        for fault in faults
         if operation == "TransactWriteItems" or fault not in FOR_TRANSACTIONS
     ]
 
@@ -38,9 +48,11 @@ class NotInjected(AssertionError):
     """A fault was never injected, because the scenario didn't make its call."""
 
 
-def violations(scenario: Scenario, plan: dict[int, Fault], expected: object) -> Iterator[str]:
+def violations(
+    scenario: Scenario, plan: dict[int, Fault], expected: object, outage: Outage = THIS_INVOCATION
+) -> Iterator[str]:
     """Yields a sentence for each violation after these faults. Raises NotInjected."""
-    faults = FaultsAt(plan)
+    faults = FaultsAt(plan, outage)
     _, left, wrong = scenario(faults)
     _check_injected(faults)
     for sentence in wrong:

@@ -9,10 +9,12 @@ from unittest import mock
 
 from tests.faults.every_call import MANY, NotInjected, injections, violations
 from tests.faults.scenarios import Scenario
-from tests.support.faults import FaultsAt, scenario_after_scenario
+from tests.support.faults import OUTAGES, Fault, FaultsAt, scenario_after_scenario
 from tests.support.reporting import Say
 
 SEED = 20_261_121
+IN_PAIRS = [fault for fault in Fault if fault not in OUTAGES or fault is Fault.OUTAGE_REFUSED]
+"""One kind of outage stands for all: none of its calls has an effect."""
 
 
 class Tally:
@@ -54,11 +56,11 @@ def _inject(scenario: Scenario, say: Say, firsts: int | None, seconds: int | Non
     with scenario_after_scenario(), _one_call_at_a_time():
         faultless, expected, wrong = scenario(FaultsAt({}))
         assert not wrong
-        first_injections = some(injections(faultless.calls), firsts)
+        first_injections = some(injections(faultless.calls, faults=IN_PAIRS), firsts)
         for number, (at, fault) in enumerate(first_injections, 1):
             alone = FaultsAt({at: fault})
             scenario(alone)
-            for second_at, second in some(injections(alone.calls, after=at), seconds):
+            for second_at, second in some(injections(alone.calls, after=at, faults=IN_PAIRS), seconds):
                 try:
                     tally.violations += violations(scenario, {at: fault, second_at: second}, expected)
                     tally.pairs += 1
@@ -74,8 +76,8 @@ def _inject(scenario: Scenario, say: Say, firsts: int | None, seconds: int | Non
 def _one_call_at_a_time() -> Iterator[None]:
     """Runs the product's parallel calls one after another, so that their numbers don't depend on chance."""
     with contextlib.ExitStack() as patched:
-        for module in ("batch_poster", "profile_writer", "reconciler"):
-            patched.enter_context(mock.patch(f"ledger.{module}.ThreadPoolExecutor", _OneAfterAnother))
+        for module in ("workers.parallel", "ledger.reconciler"):
+            patched.enter_context(mock.patch(f"{module}.ThreadPoolExecutor", _OneAfterAnother))
         yield
 
 

@@ -5,7 +5,7 @@ compared with the model's prediction.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -19,10 +19,10 @@ from ledger.core.profile_messages import decode as decode_update
 from tests.checkers import history, quiescence, windows
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books, violations
-from tests.checkers.model import Predicted, predict, surprises, wrong_dispositions
+from tests.checkers.model import Delivery, predict, surprises, wrong_dispositions
 from tests.faults.system import (
     CHARGE,
-    MAXIMUM_DELIVERIES,
+    LIMITS,
     NOTHING,
     PROFILES,
     RECONCILE,
@@ -31,12 +31,15 @@ from tests.faults.system import (
     Injection,
     System,
 )
-from tests.support.faults import FOR_TRANSACTIONS, Fault
+from tests.support.faults import FOR_TRANSACTIONS, OUTAGES, Fault
 from tests.support.strategies import messages_of
 from tools.local_aws.day import JUNK
 
-RETRIED = {Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR, *FOR_TRANSACTIONS}
+RETRIED = {Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR, Fault.SERVER_ERROR_AFTER, *FOR_TRANSACTIONS}
 """Faults that the SDK or the library overcomes by retries: the step has the same result as without the fault."""
+
+OF_ITSELF = {"INVALID_MESSAGE", "FUNCTION_KILLED"}
+"""The reason codes of messages that are dead whatever the tables have."""
 
 type FaultAt = tuple[Fault, int] | None
 """A fault, and the number of the call at which it is injected."""
@@ -52,10 +55,12 @@ picks = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 faults = st.sampled_from([*Fault] + [Fault.KILLED_BEFORE, Fault.KILLED_AFTER] * 3)
 calls = st.sampled_from([1, 1, 2, 2, 2, 3, 3, 4, 5, 7])
 """The call at which a fault is injected. A batch takes three or four calls."""
-cancelled = st.tuples(
-    st.sampled_from([Fault.CANCELLED_BY_CONFLICT, Fault.CANCELLED_BY_THROTTLE]), st.sampled_from([1, 1, 2])
+of_transactions = st.tuples(
+    st.sampled_from(sorted(FOR_TRANSACTIONS, key=lambda fault: fault.name)), st.sampled_from([1, 1, 2])
 )
-faults_at = st.one_of(st.none(), cancelled, *[st.tuples(faults, calls)] * 3)
+faults_at = st.one_of(st.none(), of_transactions, *[st.tuples(faults, calls)] * 3)
+outages = st.sampled_from(sorted(OUTAGES, key=lambda outage: outage.name))
+services = st.sampled_from([("dynamodb", "sqs"), ("dynamodb",), ("sqs",)])
 queues = st.sampled_from([TRANSACTIONS, TRANSACTIONS, PROFILES])
 meetings = st.sampled_from([2, 2, 2, 3, 1, 4])
 """The call before which a competing worker runs. A batch's first call reads, its second commits."""
@@ -133,7 +138,7 @@ class Machine(RuleBasedStateMachine):
         for number in self._picked(self.system.numbers[queue], picks):
             if not by_the_queue:
                 self._send(queue, history.messages[number].body)
-            elif number not in waiting and history.messages[number].deliveries < MAXIMUM_DELIVERIES:
+            elif number not in waiting:
                 waiting.append(number)
 
     @precondition(lambda self: self._waiting())
@@ -196,6 +201,25 @@ class Machine(RuleBasedStateMachine):
         note(f"  {event['job']} for {event['scheduled_time']} ended with {outcome}")
         self.check_all()
 
+    @precondition(lambda self: self._waiting() or self.system.events)
+    @rule(kind=outages, services=services, at=calls, deliveries=st.sampled_from([1, 2, 8]))
+    def outage(self, kind: Fault, services: Sequence[str], at: int, deliveries: int) -> None:
+        """From call `at` on all calls fail, for so many deliveries of all that waits, and runs of all jobs."""
+        for _ in range(deliveries):
+            note(f"  {kind.value}, of {' and '.join(services)}")
+            letters = len(self.system.history.letters)
+            injection = Injection(kind, at, services=services)
+            for queue, waiting in self.system.waiting.items():
+                numbers = waiting[:10]
+                self.delivered += self._bodies(numbers)
+                self.system.deliver(queue, numbers, injection)
+            for event in list(self.system.events):
+                self.system.run_job(event, injection)
+            new = [letter for _, letter in self.system.history.letters[letters:]]
+            healthy = [letter for letter in new if letter.attributes["reason_code"] not in OF_ITSELF]
+            self.check_all(f"dead-lettered in an outage: {letter}" for letter in healthy if at == 1)
+            at = 1
+
     @rule(seconds=st.sampled_from([1, 20, 100]))
     def advance(self, seconds: int) -> None:
         self.system.clock.seconds += seconds
@@ -245,19 +269,36 @@ class Machine(RuleBasedStateMachine):
     def _deliver(self, queue: str, numbers: Sequence[str], fault_at: FaultAt, worker: int) -> None:
         self._note(queue, numbers, "a worker gets")
         self.delivered += self._bodies(numbers)
-        predicted = self._predict(numbers) if queue == TRANSACTIONS else None
+        deliveries = self.system.next_deliveries(queue, numbers)
         letters = len(self.system.history.letters)
         acknowledged = self.system.deliver(queue, numbers, Injection(*fault_at) if fault_at else NOTHING, worker)
         dead = {number for number, letter in self.system.history.letters[letters:] if letter.reason}
-        before, whole = self.books, self._is_whole(fault_at)
-        if predicted:
-            wrong = list(wrong_dispositions(predicted, acknowledged, dead, whole=whole))
-            wrong += surprises(predicted, before, self.system.books(), whole=whole)
+        whole = self._is_whole(fault_at)
+        if queue == PROFILES:
+            back = [number for number in numbers if not acknowledged[number]]
+            wrong = [f"message {number} should be upserted, but is back" for number in back if whole]
+        elif whole:
+            wrong = self._unpredicted(dict(zip(numbers, deliveries, strict=True)), acknowledged, dead, whole=True)
+        elif any(delivery.begun for delivery in deliveries):
+            wrong = []  # Messages are processed one after another, and a fault of one changes what the next finds.
         else:
-            wrong = [
-                f"message {number} should be upserted, but is back" for number in numbers if not acknowledged[number]
-            ]
-        self.check_all(wrong if whole or predicted else [])
+            # Without their attempts, messages that were delivered before come again, and the others are processed.
+            batch = dict(zip(numbers, deliveries, strict=True))
+            new = {number: delivery for number, delivery in batch.items() if delivery.deliveries == 1}
+            wrong = min((self._unpredicted(each, acknowledged, dead, whole=False) for each in (batch, new)), key=len)
+        self.check_all(wrong)
+
+    def _unpredicted(
+        self, batch: Mapping[str, Delivery], acknowledged: Mapping[str, bool], dead: Collection[str], *, whole: bool
+    ) -> list[str]:
+        """A sentence for each difference from the prediction, if these messages were processed and no other."""
+        predicted = predict(self.books, list(batch.values()), LIMITS)
+        done = {number: acknowledged[number] for number in batch}
+        wrong = list(wrong_dispositions(predicted, done, dead, whole=whole))
+        wrong += [
+            f"message {number} was acknowledged" for number in acknowledged.keys() - batch if acknowledged[number]
+        ]
+        return wrong + list(surprises(predicted, self.books, self.system.books(), whole=whole))
 
     def _deliver_to_two(
         self, queue: str, numbers: Sequence[str], others: Sequence[str], before: int, fault_at: FaultAt
@@ -277,10 +318,6 @@ class Machine(RuleBasedStateMachine):
 
     def _is_whole(self, fault_at: FaultAt) -> bool:
         return fault_at is None or fault_at[0] in RETRIED
-
-    def _predict(self, numbers: Sequence[str]) -> Predicted:
-        sent = [self.system.history.messages[number] for number in numbers]
-        return predict(self.books, [(message.body, message.deliveries + 1) for message in sent], MAXIMUM_DELIVERIES)
 
     def _expected_of(self, event: dict[str, str]) -> set[str]:
         """The expected outcomes of a run without interference, by the lock's record."""

@@ -11,16 +11,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
 
 from conditional_writes.items import Item, from_dynamodb
 from tests.checkers.books import Books, read_books
 from tests.checkers.history import History
+from tests.checkers.model import Delivery, Limits
 from tests.checkers.profiles import Profiles, read_profiles
 from tests.checkers.windows import Run
+from tests.faults.scenarios.queues import FOR_EVER, deleted_receipts
 from tests.support.clock import Clock
-from tests.support.faults import Fault, Faults, Killed
+from tests.support.faults import THIS_INVOCATION, Fault, Faults, Killed, Outage
 from tools.local_aws.functions import (
     Context,
     charge_overdraft_interest,
@@ -33,11 +36,12 @@ from tools.local_aws.functions import (
 from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
+from workers.attempts import MAXIMUM_BEGUN
 from workers.invocation import RESERVED_SECONDS
 
 TRANSACTIONS, PROFILES = "transactions", "profiles"
 CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
-MAXIMUM_DELIVERIES = 4
+LIMITS = Limits(waits=3, begun=MAXIMUM_BEGUN)
 LONGEST_LEASE_SECONDS = 100
 CLOCK_SKEW_SECONDS = 1
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -46,12 +50,13 @@ _numbers = itertools.count(1)
 
 
 class Injection(NamedTuple):
-    """A fault at call number `at`, and an action before call number `before`."""
+    """A fault at call number `at`, and an action before call number `before`. An outage is of these services."""
 
     fault: Fault | None = None
     at: int = 0
     meanwhile: Callable[[], object] | None = None
     before: int = 0
+    services: Sequence[str] = THIS_INVOCATION.services
 
 
 NOTHING = Injection()
@@ -83,18 +88,15 @@ class System:
         self.dead: dict[str, list[tuple[str, DeadLetter]]] = {TRANSACTIONS: [], PROFILES: []}
         self.events: list[dict[str, str]] = []
         self.runs: list[Run] = []
-        self._in_flight: list[str] = []
         self._message_numbers = itertools.count(1)
         self._load()
 
     def _load(self) -> None:
-        quiet = {"POWERTOOLS_LOG_LEVEL": "CRITICAL", "MAX_RECEIVE_COUNT": str(MAXIMUM_DELIVERIES)}
+        quiet = {"POWERTOOLS_LOG_LEVEL": "CRITICAL", "RETENTION_SECONDS": FOR_EVER, "MAXIMUM_WAITS": str(LIMITS.waits)}
         first = process_transactions(self.aws, self.tables, self.dynamodb, **quiet)
-        same = {"QUEUE_URL": first.worker.queue.url, "DEAD_LETTER_QUEUE_URL": first.worker.queue.dead_letter_url}
-        second = process_transactions(self.aws, self.tables, self.dynamodb, **quiet, **same)
+        second = process_transactions(self.aws, self.tables, self.dynamodb, **quiet, **_same_as(first))
         upserting = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **quiet)
-        same = {"DEAD_LETTER_QUEUE_URL": upserting.worker.queue.dead_letter_url}
-        another = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **quiet, **same)
+        another = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **quiet, **_same_as(upserting))
         self.workers = {TRANSACTIONS: [first, second], PROFILES: [upserting, another]}
         with mock.patch.dict("os.environ", quiet):
             self.jobs = {
@@ -130,22 +132,33 @@ class System:
         """Invokes the function with these messages. Returns whether each was acknowledged."""
         function = self.workers[queue][worker]
         records = [self._record(self.history.delivered(number)) for number in numbers]
-        tables = function.poster if queue == TRANSACTIONS else function.writer
-        self._in_flight += numbers
+        sqs = function.worker.queue.client
         failed = set(numbers)
-        with self._injecting(injection, tables.client, function.worker.queue.client), contextlib.suppress(Killed):
-            failed = invoke(function, records, Context())
-            for number in numbers:
-                self.history.answered(number, acknowledged=number not in failed)
-        self._take_letters(queue)
+        with deleted_receipts(sqs) as deleted:
+            with self._injecting(injection, function.dynamodb, sqs), contextlib.suppress(Killed):
+                failed = invoke(function, records, Context())
+            failed -= {one["messageId"] for one in records if one["receiptHandle"] in deleted}
         for number in numbers:
-            self._in_flight.remove(number)
-            if number in self.waiting[queue] and number not in failed:
-                self.waiting[queue].remove(number)
-            if number in self.waiting[queue] and number not in self._in_flight:
-                self._dead_letter_after_its_last_delivery(queue, number)
+            if number not in failed:
+                self.history.acknowledged(number)
+                if number in self.waiting[queue]:
+                    self.waiting[queue].remove(number)
+        self._take_letters(queue)
         self.tally.done["deliveries"] += 1
         return {number: number not in failed for number in numbers}
+
+    def next_deliveries(self, queue: str, numbers: Sequence[str]) -> list[Delivery]:
+        """What the Attempts table says of the messages' next deliveries."""
+        found = {
+            item["message_id"]: item
+            for item in map(from_dynamodb, scan(self.dynamodb, self.workers[queue][0].attempts.table))
+        }
+        deliveries = []
+        for number in numbers:
+            message, item = self.history.messages[number], found.get(number, {"waits": 0, "waited_at": 0, "begun": 0})
+            waited = item["waits"] if item["waited_at"] == message.deliveries else 0
+            deliveries.append(Delivery(message.body, message.deliveries + 1, int(waited) + 1, int(item["begun"])))
+        return deliveries
 
     def redrive(self, queue: str) -> None:
         """Moves all dead letters back to the queue, as new messages."""
@@ -190,7 +203,8 @@ class System:
     def drain(self) -> None:
         """Delivers all messages without faults until quiescence, and then all dead letters once more.
 
-        A message whose retries were exhausted before its account was opened can be posted then.
+        A message that had waited too long before its account was opened can be posted then, and so can one whose
+        function was killed each time, by a fault.
         """
         self.clock.seconds += LONGEST_LEASE_SECONDS
         self.deliver_until_quiet()
@@ -246,10 +260,10 @@ class System:
             if next(calls) == injection.before and injection.meanwhile:
                 injection.meanwhile()
 
-        faults = Faults(injection.fault, injection.at)
+        faults = Faults(injection.fault, injection.at, Outage(services=injection.services))
         with contextlib.ExitStack() as held:
-            for module in ("batch_poster", "profile_writer", "reconciler"):
-                held.enter_context(mock.patch(f"ledger.{module}.ThreadPoolExecutor", one_worker))
+            for module in ("workers.parallel", "ledger.reconciler"):
+                held.enter_context(mock.patch(f"{module}.ThreadPoolExecutor", one_worker))
             held.enter_context(mock.patch("time.sleep"))
             held.enter_context(faults.on(*clients))
             for client in clients:
@@ -268,15 +282,16 @@ class System:
 
     def _take_letters(self, queue: str) -> None:
         for letter in take_dead_letters(self.aws, self.workers[queue][0].worker.queue.dead_letter_url):
-            self._add_letter(queue, letter.attributes["number"], letter)
+            number = letter.attributes["number"]
+            self.dead[queue].append((number, letter))
+            self.history.letters.append((number, letter))
 
-    def _dead_letter_after_its_last_delivery(self, queue: str, number: str) -> None:
-        """SQS moves a message to the dead-letter queue, without a reason."""
-        message = self.history.messages[number]
-        if message.deliveries >= MAXIMUM_DELIVERIES:
-            self.waiting[queue].remove(number)
-            self._add_letter(queue, number, DeadLetter(message.body, None))
 
-    def _add_letter(self, queue: str, number: str, letter: DeadLetter) -> None:
-        self.dead[queue].append((number, letter))
-        self.history.letters.append((number, letter))
+def _same_as(function: ModuleType) -> dict[str, str]:
+    """The queues and the Attempts table of another worker of the same function."""
+    queue = function.worker.queue
+    return {
+        "QUEUE_URL": queue.url,
+        "DEAD_LETTER_QUEUE_URL": queue.dead_letter_url,
+        "ATTEMPTS_TABLE": function.attempts.table,
+    }

@@ -1,75 +1,19 @@
 """Two faults in one scenario, at any two of its AWS calls: a sample of the pairs, or with `--all` every pair.
 
-The batches are small, and have each kind of message that the larger batches have. All pairs take minutes.
+All pairs take a quarter of an hour.
 """
 
-import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from tests.faults.every_pair import inject_every_pair, inject_some_pairs
 from tests.faults.scenarios import Scenario
-from tests.faults.scenarios.interest import Charging
-from tests.faults.scenarios.posting import Posting
-from tests.faults.scenarios.profiles import Upserting, update
-from tests.faults.scenarios.reconciliation import Reconciling
+from tests.faults.scenarios.small import FUNCTIONS
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
-OPEN = {"type": "open_account", "transaction_id": "open", "currency": "EUR", "overdraft_limit": -10}
-TRANSFER = {"type": "transfer", "from_account_id": "bob", "to_account_id": "carol"}
-
-
-def posting(aws: Endpoint) -> Scenario:
-    """Postings, rejections, a repetition and a changed payload, on one account and on two joined by a transfer."""
-    changed: Any = {"transaction_id": "1", "account_id": "alice", "amount": 6}
-    unknown: Any = {"transaction_id": "1", "account_id": "nobody", "amount": 1}
-    batch = [
-        OPEN | {"account_id": "alice"},
-        {"transaction_id": "1", "account_id": "alice", "amount": 5},
-        {"transaction_id": "1", "account_id": "alice", "amount": 5},
-        changed,
-        {"transaction_id": "2", "account_id": "alice", "amount": -100},
-        OPEN | {"account_id": "bob"},
-        OPEN | {"account_id": "carol"},
-        TRANSFER | {"transaction_id": "3", "amount": 7},
-        TRANSFER | {"transaction_id": "4", "amount": 4},
-        unknown,
-        "not JSON",
-    ]
-    dead = [json.dumps(changed), json.dumps(unknown), "not JSON"]
-    return Posting(aws, aws, batch, dead, maximum_deliveries=3)  # Two faults fail at most two deliveries.
-
-
-def upserting(aws: Endpoint) -> Scenario:
-    """Existing and missing maps, an earlier entry, a removal, and an update that fits nowhere."""
-    there = [update("bob", "limits", 0, card=100, atm=50)]
-    unfit: Any = update("bob", "limits.atm", 5, day=20)
-    batch = [
-        update("alice", "preferences.font", 5, size=12),
-        update("alice", "preferences.font", 3, size=10, face="serif"),
-        update("bob", "limits", 5, "atm", card=200),
-        unfit,
-        update("carol", "preferences", None, theme="dark"),
-        "not JSON",
-    ]
-    return Upserting(aws, aws, there, batch, [json.dumps(unfit), "not JSON"])
-
-
-def charging(aws: Endpoint) -> Scenario:
-    return Charging(aws, aws, {"anna": -100, "ben": -200, "cleo": 50}, accounts_per_step=2, posted_in_between=True)
-
-
-def reconciling(aws: Endpoint) -> Scenario:
-    """Three accounts in two steps. A transfer joins two of them."""
-    opened: list[Any] = [OPEN | {"account_id": name} for name in ("alice", "bob", "carol")]
-    books = [*opened, TRANSFER | {"transaction_id": "3", "amount": 7}]
-    return Reconciling(aws, aws, books, accounts=3, accounts_per_step=2)
-
-
-each_function = pytest.mark.parametrize("function", [posting, upserting, charging, reconciling])
+each_function = pytest.mark.parametrize("function", FUNCTIONS)
 
 
 @pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.

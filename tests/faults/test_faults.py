@@ -5,13 +5,24 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, ReadTimeoutError
 
+from conditional_writes import Deadline
 from conditional_writes.client import CONFIG
 from tests.faults.every_call import NotInjected, injections, sampled, violations
 from tests.faults.every_pair import inject_every_pair
 from tests.faults.scenarios import ScenarioResult
-from tests.support.faults import EVERY_ATTEMPT, FOR_TRANSACTIONS, Fault, Faults, FaultsAt, Killed, RandomFaults
+from tests.support.faults import (
+    EVERY_ATTEMPT,
+    FOR_TRANSACTIONS,
+    OUTAGES,
+    Fault,
+    Faults,
+    FaultsAt,
+    Killed,
+    Outage,
+    RandomFaults,
+)
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_tables, scan
 
@@ -26,8 +37,16 @@ EFFECTS: dict[Fault, tuple[type[BaseException] | None, int, bool]] = {
     Fault.THROTTLED: (None, 2, True),
     Fault.ALL_THROTTLED: (ClientError, 5, False),
     Fault.SERVER_ERROR: (None, 2, True),
+    Fault.SERVER_ERROR_AFTER: (None, 2, True),
+    Fault.ALL_SERVER_ERRORS_AFTER: (ClientError, 5, True),
     Fault.CANCELLED_BY_CONFLICT: (ClientError, 1, False),
     Fault.CANCELLED_BY_THROTTLE: (ClientError, 1, False),
+    Fault.IN_PROGRESS: (None, 2, True),
+    Fault.ALL_IN_PROGRESS: (ClientError, 5, True),
+    Fault.OUTAGE_REFUSED: (EndpointConnectionError, 5, False),
+    Fault.OUTAGE_SERVER_ERROR: (ClientError, 5, False),
+    Fault.OUTAGE_ACCESS_DENIED: (ClientError, 1, False),
+    Fault.OUTAGE_HANGING: (ReadTimeoutError, 5, False),
 }
 
 
@@ -50,6 +69,34 @@ def test_a_fault_does_what_its_name_says(ministack: Endpoint, fault: Fault) -> N
     assert len(sent) == attempts + 1
     assert ("Item" in found) == effect
     assert faults.injected.keys() == {fault}
+
+
+@pytest.mark.parametrize("outage", sorted(OUTAGES, key=lambda outage: outage.name))
+def test_an_outage_is_of_all_calls_of_all_services_and_lasts_so_many_invocations(
+    ministack: Endpoint, outage: Fault
+) -> None:
+    dynamodb, sqs = ministack.client("dynamodb"), ministack.client("sqs")
+    with Faults(outage, at=2, outage=Outage(invocations=3)).on(dynamodb, sqs) as faults:
+        dynamodb.list_tables()
+        deadline = Deadline.after(60)
+        for _ in range(3):
+            for call in (dynamodb.list_tables, sqs.list_queues):
+                with pytest.raises((BotoCoreError, ClientError)):
+                    call()
+            faults.revive()
+        assert (deadline.remaining_seconds < 2) == (outage is Fault.OUTAGE_HANGING)
+        sqs.list_queues()
+    assert faults.injected == {outage: 1}
+    assert faults.calls == ["ListTables", "ListTables", "ListQueues"]
+
+
+def test_an_outage_may_be_of_one_service(ministack: Endpoint) -> None:
+    dynamodb, sqs = ministack.client("dynamodb"), ministack.client("sqs")
+    with Faults(Fault.OUTAGE_REFUSED, at=1, outage=Outage(services=("sqs",))).on(dynamodb, sqs):
+        dynamodb.list_tables()
+        with pytest.raises(EndpointConnectionError):
+            sqs.list_queues()
+        dynamodb.list_tables()
 
 
 def test_several_faults_are_injected_each_at_its_call(ministack: Endpoint) -> None:
@@ -77,11 +124,11 @@ def posted_twice_after_one_pair(faults: FaultsAt) -> ScenarioResult:
 def test_every_pair_is_injected_and_the_one_that_leaves_something_else_is_named() -> None:
     said: list[str] = []
     tally = inject_every_pair(posted_twice_after_one_pair, said.append)
-    assert tally.pairs == 7 * 9 + 7 * 7 + 9 * 7
+    assert tally.pairs == 10 * 14 + 10 * 10 + 14 * 10
     [violation] = tally.violations
     assert violation.startswith(f"{FaultsAt(WRONG)}: left {{'posted': 2}}, expected {{'posted': 1}}")
-    assert len(said) == 7 + 9 + 7
-    assert said[-1].startswith("175 pairs (100%)")
+    assert len(said) == 10 + 14 + 10
+    assert said[-1].startswith("380 pairs (100%)")
     assert said[-1].endswith("1 violations, 0 not injected")
 
 

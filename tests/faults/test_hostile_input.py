@@ -34,6 +34,7 @@ from tests.faults.hostile import (
     no_batches,
     no_scheduled_events,
 )
+from tests.faults.scenarios.queues import FOR_EVER
 from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
 from tests.support.reporting import Say
 from tools.local_aws.functions import (
@@ -52,6 +53,9 @@ from workers.queue_messages import NotAnSqsEvent
 from workers.scheduled_jobs import InvalidEvent
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+SETTINGS = {"RETENTION_SECONDS": FOR_EVER, "POWERTOOLS_LOG_LEVEL": "DEBUG"}
+"""At DEBUG each message has a line."""
 
 unhurried = settings(
     max_examples=settings().max_examples // 2,  # Half of the profile's, because each example takes dozens of requests.
@@ -181,7 +185,7 @@ def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lo
     ministack: Endpoint, say: Say
 ) -> None:
     tables = create_tables(ministack, f"hostile-{next(_numbers)}")
-    function = process_transactions(ministack, tables)
+    function = process_transactions(ministack, tables, **SETTINGS)
     meter, tried, journal = (
         Meter(function.poster.client, function.worker.queue.client),
         Tried(),
@@ -205,7 +209,7 @@ def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lo
         batch = [Sent(json.dumps(opening), True, 1) for opening in OPENINGS] + batch
         batch = [sent._replace(body=in_accounts_of_their_own(sent.body, example)) for sent in batch]
         delivered = deliver(ministack, function, meter, numbered(batch), tried)
-        assert delivered.requests <= 4 + 2 * len(batch)
+        assert delivered.requests <= 8 + 2 * len(batch)  # four at most are for the attempts of suspects
         for one, sent in zip(delivered.records, batch, strict=True):
             how = delivered.how(one)
             assert how == "done" or not sent.good, one["body"]
@@ -213,9 +217,6 @@ def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lo
                 case "done":
                     assert is_posted(one["body"])
                 case "back":
-                    assert is_of_others(one["body"], example)
-                case "dead" if delivered.reason(one).startswith("not processed in 6 deliveries: "):
-                    assert sent.deliveries == 6
                     assert is_of_others(one["body"], example)
                 case "dead":
                     changed = delivered.reason(one).startswith("transaction_id: ")
@@ -231,7 +232,7 @@ def test_whatever_updates_are_sent_the_valid_ones_are_in_their_profiles_and_none
     ministack: Endpoint, say: Say
 ) -> None:
     table = create_profiles_table(ministack, f"hostile-{next(_numbers)}")
-    function = upsert_profiles(ministack, table)
+    function = upsert_profiles(ministack, table, **SETTINGS)
     meter, tried, client = (
         Meter(function.writer.client, function.worker.queue.client),
         Tried(),
@@ -244,7 +245,7 @@ def test_whatever_updates_are_sent_the_valid_ones_are_in_their_profiles_and_none
         for item in scan(ministack, table):
             client.delete_item(TableName=table, Key={"account_id": item["account_id"]})
         delivered = deliver(ministack, function, meter, numbered(batch), tried)
-        assert delivered.requests <= 4 + 8 * len(batch)
+        assert delivered.requests <= 8 + 8 * len(batch)
         assert not delivered.back
         upserted = []
         for one, sent in zip(delivered.records, batch, strict=True):
@@ -316,8 +317,12 @@ def sound_batch(name: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def workers(ministack: Endpoint) -> dict[str, ModuleType]:
     return {
-        "process_transactions": process_transactions(ministack, create_tables(ministack, f"hostile-{next(_numbers)}")),
-        "upsert_profiles": upsert_profiles(ministack, create_profiles_table(ministack, f"hostile-{next(_numbers)}")),
+        "process_transactions": process_transactions(
+            ministack, create_tables(ministack, f"hostile-{next(_numbers)}"), **SETTINGS
+        ),
+        "upsert_profiles": upsert_profiles(
+            ministack, create_profiles_table(ministack, f"hostile-{next(_numbers)}"), **SETTINGS
+        ),
     }
 
 

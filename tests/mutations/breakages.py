@@ -18,6 +18,8 @@ POSTING = "tests/integration/test_posting.py"
 INTEREST = "tests/integration/test_interest.py"
 EVERY_CALL = "tests/faults/test_every_call.py"
 OF_INTEREST = "tests/faults/test_every_call_of_interest.py"
+OF_A_KILLER = "tests/faults/test_every_call_of_a_killer.py"
+OUTAGES = "tests/faults/test_outages.py"
 OF_RECONCILIATION = "tests/faults/test_every_call_of_reconciliation.py"
 
 
@@ -49,7 +51,7 @@ BREAKAGES = [
     Breakage(
         "an account is committed apart from its journal entries",
         f"{LIBRARY}/loop.py",
-        "        _send_together(client, writes, write_id)\n    except",
+        "        _send_together(client, writes, write_id, token)\n    except",
         "        for each in writes:\n            _send_alone(client, each, write_id)\n    except",
         (EVERY_CALL,),
     ),
@@ -73,6 +75,48 @@ BREAKAGES = [
         "        if unanswered:\n            _check_outcome_is_known(planned, answer.found)\n",
         "",
         (VERSIONED,),
+    ),
+    Breakage(
+        "an answer 5xx is taken for a refusal, as if nothing had been written",
+        f"{LIBRARY}/loop.py",
+        "if response is None or response[0].status_code >= 500:",
+        "if response is None:",
+        (LOOP,),
+    ),
+    Breakage(
+        "a cancelled transaction is sent again with its token, for which DynamoDB may repeat the cancellation",
+        f"{LIBRARY}/loop.py",
+        "        elif not unanswered:\n",
+        "        elif False:\n",
+        (LOOP,),
+    ),
+    Breakage(
+        "a transaction in progress is sent again with another token, and may take effect beside the first",
+        f"{LIBRARY}/loop.py",
+        "        elif not unanswered:\n",
+        "        else:\n",
+        (LOOP,),
+    ),
+    Breakage(
+        "a transaction in progress is given up",
+        f"{LIBRARY}/loop.py",
+        '        case "TransactionInProgressException":\n',
+        '        case "TransactionInProgressException" if False:\n',
+        (LOOP, EVERY_CALL),
+    ),
+    Breakage(
+        "of a transaction in progress the deadline says that nothing was written",
+        f"{LIBRARY}/loop.py",
+        "in_progress=True, unanswered=True)",
+        "in_progress=True)",
+        (LOOP,),
+    ),
+    Breakage(
+        "a later answer stands for a single write's first try, which got none",
+        f"{LIBRARY}/loop.py",
+        "unanswered = answer.unanswered or (unanswered and _sent_alone(planned.writes) is not None)",
+        "unanswered = answer.unanswered",
+        (LOOP,),
     ),
     Breakage(
         "an addition that is sent again counts twice",
@@ -152,31 +196,10 @@ BREAKAGES = [
         (BATCHES,),
     ),
     Breakage(
-        "a message that AWS couldn't process is given up after eight deliveries",
-        f"{WORKERS}/batches.py",
-        "case Again(reason) if is_last_day:",
-        "case Again(reason) if is_last_day or message.receive_count >= 8:",
-        (BATCHES, POSTING),
-    ),
-    Breakage(
-        "SQS deletes a message that AWS never could process",
-        f"{WORKERS}/batches.py",
-        "is_last_day = message.age_seconds >= last",
-        "is_last_day = False",
-        (BATCHES,),
-    ),
-    Breakage(
         "an outage uses up the deliveries in which a message waits",
         f"{WORKERS}/queue_messages.py",
         "return self.attempt.waits + 1 if self.attempt.waited_at == self.receive_count - 1 else 1",
         "return max(self.attempt.waits + 1, self.receive_count)",
-        (BATCHES,),
-    ),
-    Breakage(
-        "an attempt that ended counts as a kill",
-        f"{WORKERS}/attempts.py",
-        "begun=0 if message.attempted else message.begun_before",
-        "begun=message.attempt.begun",
         (BATCHES,),
     ),
     Breakage(
@@ -208,7 +231,50 @@ BREAKAGES = [
         ("tests/unit/test_redelivery.py",),
     ),
     Breakage(
-        "the first redelivery comes after 8 s",
+        "a message that AWS couldn't process until its last day is left to SQS, which deletes it",
+        f"{WORKERS}/batches.py",
+        "case Again(reason) if is_last_day:",
+        "case Again(reason) if False:",
+        (BATCHES,),
+    ),
+    Breakage(
+        "a message that AWS couldn't process is given up after six deliveries",
+        f"{WORKERS}/batches.py",
+        "case Again(reason) if is_last_day:",
+        "case Again(reason) if is_last_day or message.receive_count >= 6:",
+        (BATCHES, OUTAGES),
+    ),
+    Breakage(
+        "a message waits once more than it may",
+        f"{WORKERS}/batches.py",
+        "message.waits_in_a_row >= self.queue.maximum_waits:",
+        "message.waits_in_a_row > self.queue.maximum_waits:",
+        (BATCHES, POSTING),
+    ),
+    Breakage(
+        "an attempt that failed counts as a kill, so that an outage condemns healthy messages",
+        f"{WORKERS}/attempts.py",
+        "message.attempt._replace(begun=0 if message.attempted else message.begun_before)",
+        "message.attempt",
+        (BATCHES, OUTAGES),
+    ),
+    Breakage(
+        "a message that kills its function is never found out",
+        f"{WORKERS}/batches.py",
+        "                    self.attempts.begin([message], work_deadline)\n",
+        "                    pass\n",
+        (BATCHES, OF_A_KILLER),
+    ),
+    Breakage(
+        "messages are acknowledged before they are processed",
+        f"{WORKERS}/batches.py",
+        "        measurements = self._process(together, work_deadline)\n",
+        "        acknowledge(self.queue.client, self.queue.url, together, deadline)\n"
+        "        measurements = self._process(together, work_deadline)\n",
+        (BATCHES, EVERY_CALL),
+    ),
+    Breakage(
+        "the first redelivery comes after eight seconds",
         f"{WORKERS}/redelivery.py",
         "DELAYS_SECONDS = (2, 8, 32, 128, 512)",
         "DELAYS_SECONDS = (8, 8, 32, 128, 512)",
@@ -245,8 +311,8 @@ BREAKAGES = [
     Breakage(
         "a message that waits comes again only after the visibility timeout",
         f"{WORKERS}/redelivery.py",
-        "client.change_message_visibility_batch(QueueUrl=queue_url, Entries=entries)",
-        "list(entries)",
+        "        client.change_message_visibility_batch(QueueUrl=queue_url, Entries=entries)",
+        "        list(entries)",
         ("tests/unit/test_redelivery.py", BATCHES),
     ),
     Breakage(

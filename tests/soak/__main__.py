@@ -78,7 +78,9 @@ def _about(plan: Plan) -> list[str]:
         " source mappings take batches of at most 10 and pause for a second after a failure: the rates aren't AWS's.",
         f"Every {plan.mean_messages_between_kills:g} messages on average a random function process was killed with"
         " SIGKILL, and sometimes all of them. The messages of a killed function are redelivered after"
-        f" {plan.visibility_seconds} s, not eight minutes. A job's lease lasts {TIMEOUT_SECONDS + 2} s, not 122.",
+        f" {plan.visibility_seconds} s, not 14 minutes, and returned ones no later, not after up to 15 minutes. A job's"
+        f" lease lasts {TIMEOUT_SECONDS + 2} s.",
+        f"After a third of the messages AWS denied the functions everything for {plan.outage_seconds:g} s.",
         f"Every {plan.seconds_between_runs:g} s both jobs were scheduled for another day, and delivered twice.",
         "A killed invocation's postings are in the journal, but not in the metrics. Only logged conflicts are counted.",
         f"Seed {plan.seed}.",

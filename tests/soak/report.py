@@ -51,6 +51,7 @@ def _figures(soaked: Soaked) -> Iterator[tuple[str, str]]:
     for name, died in soaked.died.items():
         yield f"of these while processing {name.lower()}", f"{died:,}"
     yield "of these while running a job", f"{_jobs_that_died(soaked):,}"
+    yield "seconds of the outage", f"{soaked.outage.ended - soaked.outage.began:,.0f}"
     for name in logs:
         yield f"`{name}` invoked", f"{logs[name].invocations:,}"
     counts = soaked.quiescence.books.counts()
@@ -112,9 +113,10 @@ def _plot(soaked: Soaked, path: Path) -> None:
     waiting.set_ylabel("messages on the queue")
     waiting.legend(loc="upper right")
     for axes in (posted, conflicts, waiting):
+        axes.axvspan(soaked.outage.began - soaked.start, soaked.outage.ended - soaked.start, color="mistyrose")
         axes.axvline(soaked.drained_at - soaked.start, color="gray", linestyle=":")
         axes.set_ylim(bottom=0)
-    waiting.set_xlabel("seconds; dotted line: the queues are empty, and the kills end")
+    waiting.set_xlabel("seconds; red: the outage; dotted line: the queues are empty, and the kills end")
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
 

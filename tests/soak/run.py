@@ -1,10 +1,13 @@
 """The phases of a soak: kills until the queues are empty, last scheduled runs, a repetition, and the checks."""
 
+import contextlib
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 
 from tests.checkers import books as books_checker
 from tests.checkers import profiles as profiles_checker
@@ -12,6 +15,7 @@ from tests.checkers.books import Books
 from tests.checkers.profiles import Profiles
 from tests.checkers.windows import charged_twice, wrongly_charged
 from tests.soak.function_logs import FunctionLog, read_log
+from tests.soak.outage import Outage
 from tests.soak.process_killer import ProcessKiller
 from tests.soak.scheduled_runs import JOBS, ScheduledRuns
 from tests.soak.watch import Sample, Watch
@@ -32,6 +36,9 @@ PARAMETERS = {"MaximumConcurrency": 4, "LogLevel": "DEBUG"}
 """The stack's parameters. Four concurrent batches of each queue are as many as two cores can restart continually,
 because each kill costs a cold start. At DEBUG each posted message is a line.
 """
+OUTAGE_CLAIMS = ("in an outage nothing is posted, and within a minute of its end the queues move again",)
+LAST_COMMITS_SECONDS = 5
+RECOVERY_SECONDS = 60
 REPETITION_CLAIMS = ("sending messages again changes nothing",)
 
 
@@ -39,9 +46,10 @@ REPETITION_CLAIMS = ("sending messages again changes nothing",)
 class Plan:
     """The parameters of a soak. It fails if the queues aren't empty within `minutes`.
 
-    `visibility_seconds` is the time until a killed function's messages are redelivered. It is less than the functions'
-    timeout, so that sometimes a batch is redelivered while it is still being processed. `again_share` is the share of
-    the messages that is sent again at the end.
+    `visibility_seconds` is the time until a killed function's messages are redelivered, and the longest until returned
+    ones are. It is less than the functions' timeout, so that sometimes a batch is redelivered while it is still being
+    processed. `again_share` is the share of the messages that is sent again at the end. The outage begins after a third
+    of the messages.
     """
 
     messages: int
@@ -51,6 +59,7 @@ class Plan:
     seconds_between_runs: float = 45
     visibility_seconds: int = 10
     again_share: float = 1.0
+    outage_seconds: float = 60
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,7 @@ class Soaked:
     end: float
     samples: list[Sample]
     killed_at: list[float]
+    outage: Outage
     died: dict[str, int]
     scheduled_runs: ScheduledRuns
     quiescence: Quiescence
@@ -93,7 +103,10 @@ class Soaked:
 def soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> Soaked:
     """Runs a soak. `show` gets the phase, the waiting messages and the number of kills so far. Raises StillWaiting."""
     seconds = plan.visibility_seconds
-    with bank.transactions.visibility_timeout(seconds), bank.profiles.visibility_timeout(seconds):
+    with contextlib.ExitStack() as changed:
+        for queue in (bank.transactions, bank.profiles):
+            changed.enter_context(queue.visibility_timeout(seconds))
+            changed.enter_context(queue.changed_environment(LONGEST_REDELIVERY_SECONDS=str(seconds)))
         return _soak(bank, plan, show)
 
 
@@ -102,16 +115,18 @@ def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> S
     killer = ProcessKiller(bank, random.Random(plan.seed), plan.mean_messages_between_kills)
     start, died_before = time.time(), _died(bank)
     watch = Watch(bank, start + plan.minutes * 60)
+    outage = Outage(bank, (len(workload.transactions) + len(workload.updates)) // 3, plan.outage_seconds)
 
     def while_killing(sample: Sample) -> None:
         killer.progressed(sample.done)
-        show("with kills", sample, len(killer.killed_at))
+        outage.progressed(sample.done)
+        show("outage" if outage.began and not outage.ended else "with kills", sample, len(killer.killed_at))
 
     def after_killing(sample: Sample) -> None:
         show("without kills", sample, len(killer.killed_at))
 
     with runs.short_timeouts():
-        with runs.scheduling(plan.seconds_between_runs):
+        with contextlib.closing(outage), runs.scheduling(plan.seconds_between_runs):
             _send(bank, workload, watch, while_killing)
         drained_at, died = time.time(), _died(bank)
         runs.wait_until_done()
@@ -140,6 +155,7 @@ def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> S
         end,
         watch.samples,
         killer.killed_at,
+        outage,
         {name: died[name] - died_before[name] for name in died},
         runs,
         quiescence,
@@ -147,6 +163,7 @@ def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> S
         again,
         _found(workload, quiescence)
         | {
+            OUTAGE_CLAIMS: list(_wrong_outage(outage, quiescence.books)),
             RUNS_CLAIMS: [*wrong_runs, *charged_twice(quiescence.books)],
             REPETITION_CLAIMS: list(_changed(quiescence, _quiescence(bank), {*again.transactions, *again.updates})),
         },
@@ -200,6 +217,17 @@ def _found(workload: Workload, quiescence: Quiescence) -> dict[Sequence[str], li
             if not books_checker.is_poison(letter)
         ],
     }
+
+
+def _wrong_outage(outage: Outage, books: Books) -> Iterator[str]:
+    posted_at = [datetime.fromisoformat(entry.outcome.posted_at).timestamp() for entry in books.entries]
+    if not outage.ended:
+        yield "the queues were empty before the outage had ended"
+    for at in posted_at:
+        if outage.began + LAST_COMMITS_SECONDS < at < outage.ended:
+            yield f"posted {at - outage.began:.1f} s after the outage began, and before it ended"
+    if min((at for at in posted_at if at > outage.ended), default=math.inf) > outage.ended + RECOVERY_SECONDS:
+        yield f"nothing was posted in the {RECOVERY_SECONDS} s after the outage"
 
 
 def _changed(before: Quiescence, after: Quiescence, sent: set[str]) -> Iterator[str]:

@@ -23,6 +23,7 @@ def test_functions_killed_while_working_do_everything_exactly_once(bank: Bank, e
         seconds_between_runs=15,
         visibility_seconds=5,
         again_share=0.3,
+        outage_seconds=15,
     )
     soaked = soak(bank, plan, lambda *_: None)
     assert soaked.violations == []

@@ -85,8 +85,20 @@ class FunctionQueue:
         return [json.loads(line) for line in self.log_lines()]
 
     @contextmanager
+    def changed_environment(self, **variables: str) -> Iterator[None]:
+        lambda_ = self.stack.endpoint.client("lambda")
+        before = lambda_.get_function_configuration(FunctionName=self.function_name)["Environment"]["Variables"]
+        lambda_.update_function_configuration(
+            FunctionName=self.function_name, Environment={"Variables": before | variables}
+        )
+        try:
+            yield
+        finally:
+            lambda_.update_function_configuration(FunctionName=self.function_name, Environment={"Variables": before})
+
+    @contextmanager
     def visibility_timeout(self, seconds: int) -> Iterator[None]:
-        """Sets the time until messages of a killed function are delivered again. The template has eight minutes."""
+        """Sets the time until messages of a killed function are delivered again. The template has 14 minutes."""
         before = self.sqs.get_queue_attributes(QueueUrl=self.queue_url, AttributeNames=["VisibilityTimeout"])
         self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes={"VisibilityTimeout": str(seconds)})
         try:
@@ -155,6 +167,12 @@ class Bank:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    def function_roles(self) -> list[str]:
+        """The names of the roles of all functions."""
+        pages = self.stack.endpoint.client("lambda").get_paginator("list_functions").paginate()
+        roles = [function["Role"] for page in pages for function in page["Functions"]]
+        return [role.rpartition("/")[2] for role in roles]
 
     def function_processes(self) -> list[int]:
         """The process ids of all functions, busy or idle."""

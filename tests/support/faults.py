@@ -8,13 +8,15 @@ import threading
 import time
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, override
+from typing import Any, NamedTuple, override
 from unittest import mock
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from botocore.exceptions import ReadTimeoutError
+from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+
+from conditional_writes.client import READ_SECONDS
 
 
 class Killed(BaseException):
@@ -29,21 +31,61 @@ class Fault(Enum):
     THROTTLED = "throttled, and the SDK sends again"
     ALL_THROTTLED = "throttled, until the SDK's retries are exhausted"
     SERVER_ERROR = "an internal error, and the SDK sends again"
+    SERVER_ERROR_AFTER = "an internal error after the call took effect, and the SDK sends again"
+    ALL_SERVER_ERRORS_AFTER = "an internal error each time, after the call took effect, until the SDK gives up"
     CANCELLED_BY_CONFLICT = "cancelled: another transaction is on the item"
     CANCELLED_BY_THROTTLE = "cancelled: the table is throttled"
+    IN_PROGRESS = "the transaction is still in progress, and the SDK sends again"
+    ALL_IN_PROGRESS = "the transaction is still in progress, until the SDK's retries are exhausted"
+    OUTAGE_REFUSED = "an outage: no connection"
+    OUTAGE_SERVER_ERROR = "an outage: internal errors without an effect"
+    OUTAGE_ACCESS_DENIED = "an outage: the function's rights are gone"
+    OUTAGE_HANGING = "an outage: no answers"
 
 
-FOR_TRANSACTIONS = {Fault.CANCELLED_BY_CONFLICT, Fault.CANCELLED_BY_THROTTLE}
-EVERY_ATTEMPT = {Fault.ALL_RESPONSES_LOST, Fault.ALL_THROTTLED}
+FOR_TRANSACTIONS = {
+    Fault.CANCELLED_BY_CONFLICT,
+    Fault.CANCELLED_BY_THROTTLE,
+    Fault.IN_PROGRESS,
+    Fault.ALL_IN_PROGRESS,
+}
+OUTAGES = {Fault.OUTAGE_REFUSED, Fault.OUTAGE_SERVER_ERROR, Fault.OUTAGE_ACCESS_DENIED, Fault.OUTAGE_HANGING}
+"""From the call on every call fails, in this invocation and maybe in those after it: see `Outage`."""
+EVERY_ATTEMPT = {
+    Fault.ALL_RESPONSES_LOST,
+    Fault.ALL_THROTTLED,
+    Fault.ALL_SERVER_ERRORS_AFTER,
+    Fault.ALL_IN_PROGRESS,
+}
+
+
+class Outage(NamedTuple):
+    """An outage lasts so many invocations, and is of these services."""
+
+    invocations: int = 1
+    services: Sequence[str] = ("dynamodb", "sqs")
+
+    def __str__(self) -> str:
+        return f"{self.invocations} invocations without {' and '.join(self.services)}"
+
+
+THIS_INVOCATION = Outage()
 
 
 class Faults:
-    """Injects a fault into one AWS call: number `at` of the calls that the fault applies to, counted from 1."""
+    """Injects a fault into one AWS call: number `at` of the calls that the fault applies to, counted from 1.
 
-    def __init__(self, fault: Fault | None = None, at: int = 0) -> None:
-        self.fault, self.at = fault, at
+    `outage` says how long an outage lasts. `calls` has the operations without those that failed in the outage after
+    its first call; `injected` counts an outage once.
+    """
+
+    def __init__(self, fault: Fault | None = None, at: int = 0, outage: Outage = THIS_INVOCATION) -> None:
+        self.fault, self.at, self.outage = fault, at, outage
         self.calls: list[str] = []
         self.injected: Counter[Fault] = Counter()
+        self._outage: Fault | None = None
+        self._invocations_left = 0
+        self._waited_seconds = 0.0
         self._dead = False
         self._lock = threading.Lock()
         self._call = threading.local()
@@ -55,8 +97,12 @@ class Faults:
         for events, before_send in handlers:
             events.register("before-call", self._before_call)
             events.register_first("before-send", before_send)
-        # The SDK's back-off between its own attempts is left out. It takes up to seconds, and no test depends on it.
-        with mock.patch("botocore.endpoint.time", types.SimpleNamespace(sleep=lambda seconds: None)):
+        clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + self._waited_seconds)
+        with (
+            # The SDK's own back-off is left out: it takes up to seconds, and no test depends on it.
+            mock.patch("botocore.endpoint.time", types.SimpleNamespace(sleep=lambda seconds: None)),
+            mock.patch("conditional_writes.deadline.time", clock),
+        ):
             try:
                 yield self
             finally:
@@ -67,11 +113,22 @@ class Faults:
     def revive(self) -> None:
         """Begins the next invocation, in a new process."""
         self._dead = False
+        self._invocations_left -= 1
+        if self._invocations_left <= 0:
+            self._outage = None
 
     def _before_call(self, model: Any, **_: Any) -> None:
         with self._lock:
             self._check_alive()
+            is_hit = model.service_model.service_name in self.outage.services
+            if self._outage and is_hit:
+                self._call.fault = self._outage
+                return
             self._call.fault = self._choose(model.name)
+            if self._call.fault in OUTAGES:
+                self._outage, self._invocations_left = self._call.fault, self.outage.invocations
+                self.injected[self._outage] += 1
+                self._call.fault = self._outage if is_hit else None
 
     def _choose(self, operation: str) -> Fault | None:
         if self.fault in FOR_TRANSACTIONS and operation != "TransactWriteItems":
@@ -88,6 +145,8 @@ class Faults:
                 fault = self._call.fault
                 if fault is None:
                     return None
+                if fault in OUTAGES:
+                    return self._fail(fault, request)
                 self.injected[fault] += 1
             if fault not in EVERY_ATTEMPT:
                 self._call.fault = None
@@ -108,12 +167,31 @@ class Faults:
             case Fault.THROTTLED | Fault.ALL_THROTTLED:
                 return _answer(request, 400, {"__type": "ThrottlingException", "message": "injected"})
             case Fault.SERVER_ERROR:
-                return _answer(request, 500, {"__type": "InternalServerError", "message": "injected"})
+                return _internal_error(request)
+            case Fault.SERVER_ERROR_AFTER | Fault.ALL_SERVER_ERRORS_AFTER:
+                send(request)
+                return _internal_error(request)
+            case Fault.IN_PROGRESS | Fault.ALL_IN_PROGRESS:
+                # DynamoDB says so of a try whose predecessor got no answer, and finishes it meanwhile.
+                send(request)
+                error = {"__type": "com.amazonaws.dynamodb.v20120810#TransactionInProgressException"}
+                return _answer(request, 400, error | {"Message": "injected"})
             case Fault.CANCELLED_BY_CONFLICT:
                 return _cancelled(request, "TransactionConflict")
             case Fault.CANCELLED_BY_THROTTLE:
                 return _cancelled(request, "ThrottlingError")
         raise AssertionError(fault)
+
+    def _fail(self, outage: Fault, request: AWSPreparedRequest) -> AWSResponse:
+        match outage:
+            case Fault.OUTAGE_REFUSED:
+                raise EndpointConnectionError(endpoint_url=request.url)
+            case Fault.OUTAGE_SERVER_ERROR:
+                return _internal_error(request)
+            case Fault.OUTAGE_ACCESS_DENIED:
+                return _answer(request, 400, {"__type": "AccessDeniedException", "message": "injected"})
+        self._waited_seconds += READ_SECONDS  # A deadline passes as if the time had.
+        raise ReadTimeoutError(endpoint_url=request.url)
 
     def _check_alive(self) -> None:
         if self._dead:  # Another thread of the same process was killed.
@@ -128,8 +206,8 @@ class Faults:
 class FaultsAt(Faults):
     """Injects several faults, each into the call with its number, counted over all calls."""
 
-    def __init__(self, plan: Mapping[int, Fault]) -> None:
-        super().__init__()
+    def __init__(self, plan: Mapping[int, Fault], outage: Outage = THIS_INVOCATION) -> None:
+        super().__init__(outage=outage)
         self.plan = plan
 
     @override
@@ -179,6 +257,10 @@ def _cancelled(request: AWSPreparedRequest, code: str) -> AWSResponse:
     reasons = [{"Code": code, "Message": "injected"}] + [{"Code": "None"}] * (len(items) - 1)
     error = {"__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException", "message": "injected"}
     return _answer(request, 400, error | {"CancellationReasons": reasons})
+
+
+def _internal_error(request: AWSPreparedRequest) -> AWSResponse:
+    return _answer(request, 500, {"__type": "InternalServerError", "message": "injected"})
 
 
 def _answer(request: AWSPreparedRequest, status: int, body: dict[str, Any]) -> AWSResponse:

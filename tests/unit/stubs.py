@@ -1,5 +1,6 @@
 """Stubbed AWS clients. botocore validates the stubs' answers and the requests by its model of the service."""
 
+from types import SimpleNamespace
 from typing import Any, Self
 
 import boto3
@@ -15,6 +16,8 @@ class Stubbed:
         )
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self._stubber = Stubber(self.client)
+        self._prepared = 0
+        self._first_tries: dict[int, int | None] = {}
         self.client.meta.events.register_first(f"before-parameter-build.{service}", self._record)
 
     def __enter__(self) -> Self:
@@ -26,15 +29,21 @@ class Stubbed:
             self._stubber.assert_no_pending_responses()
 
     def answers(self, operation: str, response: dict[str, Any] | None = None) -> None:
+        self._prepared += 1
         self._stubber.add_response(operation, response or {})
 
     def refuses(self, operation: str, code: str, **fields: Any) -> None:
         """Prepares an error with its fields."""
+        self._prepared += 1
         self._stubber.add_client_error(operation, code, code, 400, modeled_fields=fields or None)
 
     def cancels(self, *reasons: dict[str, Any]) -> None:
         """Prepares a cancelled transaction, with a reason for each of its writes."""
         self.refuses("transact_write_items", "TransactionCanceledException", CancellationReasons=list(reasons))
+
+    def first_fails(self, status: int | None = None) -> None:
+        """Prepares the next answer as that to the SDK's second try: the first had this status, None: no answer."""
+        self._first_tries[self._prepared] = status
 
     def forgets_the_rest(self) -> None:
         """Drops the unused answers."""
@@ -49,4 +58,12 @@ class Stubbed:
         return [parameters for _, parameters in self.requests]
 
     def _record(self, params: dict[str, Any], model: Any, **_: object) -> None:
+        number = len(self.requests)
         self.requests.append((model.name, dict(params)))
+        if number in self._first_tries:
+            status = self._first_tries[number]
+            response = None if status is None else (SimpleNamespace(status_code=status), {})
+            # The stubber answers in place of all tries, so that nobody asks botocore's own handler for a retry.
+            service = self.client.meta.service_model.service_id.hyphenize()
+            self.client.meta.events.unregister(f"needs-retry.{service}", unique_id=f"retry-config-{service}")
+            self.client.meta.events.emit(f"needs-retry.{service}.{model.name}", response=response)

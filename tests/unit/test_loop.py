@@ -12,6 +12,7 @@ from conditional_writes import (
     DeadlinePassed,
     Item,
     Observed,
+    OutcomeUnknown,
     Plan,
     Put,
     UnsatisfiableCondition,
@@ -37,6 +38,10 @@ def count_up(observed: Observed) -> Plan[int]:
         return Plan(1, [Put(COUNTER, {"version": 1}, absent("counter_id"))])
     version = int(counter["version"])
     return Plan(version + 1, [Update(COUNTER, {"version": version + 1}, version_is(version))])
+
+
+def count_up_once(observed: Observed) -> Plan[int]:
+    return count_up(observed)._replace(once=True)
 
 
 def count_event(observed: Observed) -> Plan[int | str]:
@@ -204,14 +209,93 @@ def test_a_transaction_knows_its_own_work_by_any_of_its_items(
     assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (8, 0)
 
 
-@pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
-def test_where_only_the_timing_was_bad_the_same_is_sent_again(stubbed_dynamodb: Stubbed, code: str) -> None:
+TIMING = pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
+
+
+@TIMING
+def test_where_only_the_timing_was_bad_the_same_is_sent_again_with_a_fresh_token(
+    stubbed_dynamodb: Stubbed, code: str
+) -> None:
+    """DynamoDB could repeat the cancellation for the old token. The mark is the plan's, and the plan is the same."""
     plans = iter([count_event])
     stubbed_dynamodb.cancels({"Code": code}, NO_ERROR)
     stubbed_dynamodb.answers("transact_write_items")
     assert write(stubbed_dynamodb.client, next(plans), {COUNTER: at(7)}, plenty())[:2] == (8, 1)
     first, again = stubbed_dynamodb.parameters
-    assert again == first  # The token is the same, too.
+    assert (first["ClientRequestToken"], again["ClientRequestToken"]) == (FIRST_ID, SECOND_ID)
+    assert again["TransactItems"] == first["TransactItems"]
+
+
+@TIMING
+def test_a_cancellation_after_a_try_without_an_answer_leaves_the_token_as_it_is(
+    stubbed_dynamodb: Stubbed, code: str
+) -> None:
+    """The first try may be on its way still. With another token it could take effect beside the next."""
+    stubbed_dynamodb.first_fails()
+    stubbed_dynamodb.cancels({"Code": code}, NO_ERROR)
+    stubbed_dynamodb.cancels({"Code": code}, NO_ERROR)
+    stubbed_dynamodb.answers("transact_write_items")
+    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (8, 2)
+    tokens = [sent["ClientRequestToken"] for sent in stubbed_dynamodb.parameters]
+    assert tokens == [FIRST_ID, FIRST_ID, SECOND_ID]
+
+
+IN_PROGRESS = ("transact_write_items", "TransactionInProgressException")
+
+
+def test_a_transaction_in_progress_is_sent_again_with_its_token_and_is_no_conflict(
+    stubbed_dynamodb: Stubbed, clock: Clock
+) -> None:
+    for _ in range(3):
+        stubbed_dynamodb.refuses(*IN_PROGRESS)
+    stubbed_dynamodb.answers("transact_write_items")
+    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (8, 0)
+    first, *others = stubbed_dynamodb.parameters
+    assert others == [first] * 3
+    assert len(clock.pauses) == 3
+
+
+def test_a_transaction_in_progress_that_ends_cancelled_is_written_with_a_fresh_token(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.refuses(*IN_PROGRESS)
+    stubbed_dynamodb.cancels({"Code": "TransactionConflict"}, NO_ERROR)
+    stubbed_dynamodb.answers("transact_write_items")
+    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (8, 1)
+    tokens = [sent["ClientRequestToken"] for sent in stubbed_dynamodb.parameters]
+    assert tokens == [FIRST_ID, FIRST_ID, SECOND_ID]
+
+
+def test_a_transaction_in_progress_that_ends_refused_is_planned_again(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.refuses(*IN_PROGRESS)
+    stubbed_dynamodb.cancels(failed(at(9)), NO_ERROR)
+    stubbed_dynamodb.answers("transact_write_items")
+    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (10, 1)
+    assert [sent["ClientRequestToken"] for sent in stubbed_dynamodb.parameters] == [FIRST_ID, FIRST_ID, SECOND_ID]
+
+
+@pytest.mark.usefixtures("longest_pauses")
+def test_at_the_deadline_a_transaction_in_progress_is_unknown(stubbed_dynamodb: Stubbed) -> None:
+    for _ in range(3):
+        stubbed_dynamodb.refuses(*IN_PROGRESS)
+    with pytest.raises(OutcomeUnknown, match="no time is left for another") as unknown:
+        write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, Deadline.after(2))
+    assert (unknown.value.key, unknown.value.found) == (COUNTER, None)
+    stubbed_dynamodb.forgets_the_rest()
+
+
+@pytest.mark.parametrize("silence", [None, 500, 503])
+def test_at_the_deadline_a_cancellation_after_a_try_without_an_answer_is_unknown(
+    stubbed_dynamodb: Stubbed, silence: int | None
+) -> None:
+    stubbed_dynamodb.first_fails(silence)
+    stubbed_dynamodb.cancels({"Code": "TransactionConflict"}, NO_ERROR)
+    with pytest.raises(OutcomeUnknown):
+        write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, Deadline.after(0.04))
+
+
+def test_at_the_deadline_a_cancellation_says_that_nothing_was_written(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.cancels({"Code": "TransactionConflict"}, NO_ERROR)
+    with pytest.raises(DeadlinePassed, match="1 conflicts"):
+        write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, Deadline.after(0.04))
 
 
 def test_where_the_timing_was_bad_and_a_condition_failed_the_plan_is_made_again(stubbed_dynamodb: Stubbed) -> None:
@@ -227,6 +311,39 @@ def test_a_single_write_that_met_a_transaction_is_sent_again(stubbed_dynamodb: S
     assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())[:2] == (8, 1)
     first, again = stubbed_dynamodb.parameters
     assert again == first
+
+
+@pytest.mark.parametrize("silence", [None, 500, 503])
+def test_a_single_write_without_an_answer_is_unknown_once_others_have_written(
+    stubbed_dynamodb: Stubbed, silence: int | None
+) -> None:
+    """An answer 5xx is none: the write may have taken effect."""
+    stubbed_dynamodb.first_fails(silence)
+    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(9)))
+    with pytest.raises(OutcomeUnknown, match="others have written since"):
+        write(stubbed_dynamodb.client, count_up_once, {COUNTER: at(7)}, plenty())
+
+
+def test_a_single_write_without_an_answer_stays_so_and_finds_its_own_effect_later(stubbed_dynamodb: Stubbed) -> None:
+    """A later conflict with a transaction says nothing of the first try."""
+    stubbed_dynamodb.first_fails()
+    for _ in range(2):
+        stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
+    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(8, FIRST_ID)))
+    assert write(stubbed_dynamodb.client, count_up_once, {COUNTER: at(7)}, plenty())[:2] == (8, 2)
+    stubbed_dynamodb.first_fails()
+    stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
+    stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
+    with pytest.raises(OutcomeUnknown, match="no time is left for another"):
+        write(stubbed_dynamodb.client, count_up_once, {COUNTER: at(7)}, Deadline.after(0.07))
+
+
+@pytest.mark.parametrize("status", [400, 429])
+def test_a_single_write_that_was_answered_is_an_ordinary_conflict(stubbed_dynamodb: Stubbed, status: int) -> None:
+    stubbed_dynamodb.first_fails(status)
+    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(9)))
+    stubbed_dynamodb.answers("update_item")
+    assert write(stubbed_dynamodb.client, count_up_once, {COUNTER: at(7)}, plenty())[:2] == (10, 1)
 
 
 @pytest.mark.parametrize(

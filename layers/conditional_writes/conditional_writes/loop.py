@@ -54,7 +54,9 @@ class Written[Result](NamedTuple):
 class OutcomeUnknown(Exception):
     """A write got no answer, and nothing in the item says whether it took effect.
 
-    `key` is the item's. `found` is the item as it is now; None if it is gone, or if it isn't known.
+    A transaction's outcome is unknown only at the deadline: DynamoDB was still at it, or a try of it got no answer.
+    `key` is the item's, of a transaction the first one's. `found` is the item as it is now; None if it is gone, or if
+    it isn't known.
     """
 
     def __init__(self, key: Key, found: Item | None, why: str) -> None:
@@ -91,15 +93,18 @@ def write[Result](
 
     `plan` must be a pure function of its argument, because it is called again after each conflict. A conflict costs the
     refused write, and no read. If the response to a write was lost and the SDK sent the write again, its condition
-    fails on its own effect: the item has the write's id, so the write counts as done.
+    fails on its own effect: the item has the write's id, so the write counts as done. A transaction that is still in
+    progress is sent again until DynamoDB says how it ended.
 
-    Raises DeadlinePassed if no time is left for another try, UnsatisfiableCondition if another try can't help,
-    OutcomeUnknown if a single write that must not be made twice may have been made already, ValueError for writes that
-    no transaction takes, and botocore's errors for what no retry can mend.
+    Raises DeadlinePassed if no time is left for another try and nothing was written, UnsatisfiableCondition if another
+    try can't help, OutcomeUnknown if a single write that must not be made twice may have been made already, or if no
+    time is left and a write may have taken effect, ValueError for writes that no transaction takes, and botocore's
+    errors for what no retry can mend.
     """
     conflicts = 0
     answer = _DONE
     planned, write_id = plan(observed), uuid.uuid4().hex
+    token = write_id
     unanswered = False  # whether a try of this plan got no answer, so that it may have taken effect
     while planned.writes:
         if unanswered and deadline.remaining_seconds <= 0:
@@ -107,22 +112,26 @@ def write[Result](
         if not unanswered:  # else the clock, read again, could say that nothing was written
             deadline.check(f"writing {planned.writes[0].key}, {conflicts} conflicts")
         sent_at = time.monotonic()
-        answer = _send(client, planned.writes, write_id)
+        answer = _send(client, planned.writes, write_id, token)
         if not answer.refused or answer.has_mark_of(write_id):
             break
-        # A transaction that the SDK sends again has the same token, so DynamoDB repeats its first answer.
-        unanswered |= answer.unanswered and len(planned.writes) == 1
+        # A transaction's tries with one token have one effect, so a call with no silent try tells of earlier ones, too.
+        unanswered = answer.unanswered or (unanswered and _sent_alone(planned.writes) is not None)
         if unanswered:
             _check_outcome_is_known(planned, answer.found)
         for refused, item in answer.found.items():
             if refused in observed and observed[refused] == item:
                 raise UnsatisfiableCondition(refused, item)
-        conflicts += 1
+        conflicts += not answer.in_progress
         _back_off(conflicts, answer, time.monotonic() - sent_at, deadline)
         if answer.found:
             observed = {**observed, **answer.found}
             planned, write_id = plan(observed), uuid.uuid4().hex
-            unanswered = False
+            token, unanswered = write_id, False
+        elif not unanswered:
+            # DynamoDB may repeat its answer to a token for ten minutes, be it a cancellation: botocore's model,
+            # ClientRequestToken. The mark stays: should an earlier try take effect after all, it has this plan's mark.
+            token = uuid.uuid4().hex
     return Written(planned.result, conflicts, write_id, answer.found)
 
 
@@ -130,13 +139,15 @@ class _Answer(NamedTuple):
     """DynamoDB's answer to a write.
 
     `found` has the items in the answer. Of a `refused` write those are the items whose condition failed; a write that
-    another one was in the way of, or that was `throttled`, has none. `unanswered`: an earlier try got no answer.
+    another one was in the way of, or that was `throttled`, has none. `in_progress`: DynamoDB is still at an earlier try
+    of this transaction. `unanswered`: an earlier try got no answer.
     """
 
     refused: bool
     found: Observed
-    throttled: bool
-    unanswered: bool
+    throttled: bool = False
+    in_progress: bool = False
+    unanswered: bool = False
 
     def has_mark_of(self, write_id: str) -> bool:
         return any(
@@ -144,13 +155,16 @@ class _Answer(NamedTuple):
         )
 
 
-_DONE = _Answer(refused=False, found={}, throttled=False, unanswered=False)
+_DONE = _Answer(refused=False, found={})
 
 
 def _check_outcome_is_known(planned: Plan[Any], found: Observed) -> None:
-    """Raises OutcomeUnknown if the write's first try may have taken effect, and may have been overwritten since."""
-    [refused] = planned.writes
-    if refused.key not in found or not (planned.once or refused.expected):
+    """Raises OutcomeUnknown if a single write's first try may have taken effect, and may have been overwritten since.
+
+    Of a transaction whose first try took effect DynamoDB repeats that answer.
+    """
+    refused = _sent_alone(planned.writes)
+    if refused is None or refused.key not in found or not (planned.once or refused.expected):
         return
     item = found[refused.key]
     if not _was_never_made(refused, item):
@@ -172,7 +186,13 @@ def _was_never_made(refused: Write, found: Item | None) -> bool:
     return bool(version == (before or 0)) and found.get(VERSION_ID) == id_before  # nothing was written at all
 
 
-def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str) -> _Answer:
+def _sent_alone(writes: Sequence[Write]) -> Put | Update | Delete | None:
+    """The single write that is sent without a transaction, and so without a token. None: a transaction."""
+    return writes[0] if len(writes) == 1 and not isinstance(writes[0], Check) else None
+
+
+def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str, token: str) -> _Answer:
+    """`write_id` marks the items. `token` is the transaction's: tries with the same one have one effect."""
     if len(writes) > MAXIMUM_WRITES:
         raise ValueError(f"{len(writes)} writes: a transaction of DynamoDB's takes at most {MAXIMUM_WRITES}")
     if len({write.key for write in writes}) < len(writes):
@@ -180,9 +200,10 @@ def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str) -> _
         raise ValueError(f"{twice}: two writes to one item, and a transaction of DynamoDB's takes one: make them one")
     _watch_tries(client)
     try:
-        if len(writes) == 1 and not isinstance(writes[0], Check):
-            return _send_alone(client, writes[0], write_id)
-        _send_together(client, writes, write_id)
+        alone = _sent_alone(writes)
+        if alone is not None:
+            return _send_alone(client, alone, write_id)
+        _send_together(client, writes, write_id, token)
     except ClientError as error:
         refusal = _refusal(error, writes)
         if refusal is None:
@@ -210,11 +231,10 @@ def _send_alone(client: "DynamoDBClient", write: Put | Update | Delete, write_id
 _ACTIONS = {Put: "Put", Update: "Update", Delete: "Delete", Check: "ConditionCheck"}
 
 
-def _send_together(client: "DynamoDBClient", writes: Sequence[Write], write_id: str) -> None:
+def _send_together(client: "DynamoDBClient", writes: Sequence[Write], write_id: str, token: str) -> None:
     client.transact_write_items(
         TransactItems=[{_ACTIONS[type(write)]: as_request(write, write_id)} for write in writes],  # type: ignore[misc]
-        # Each plan has its own token. The SDK's retries repeat it, and DynamoDB repeats its first answer to them.
-        ClientRequestToken=write_id,
+        ClientRequestToken=token,  # The SDK's retries repeat it.
     )
 
 
@@ -234,6 +254,11 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
             reasons = [{"Code": "ConditionalCheckFailed", "Item": response.get("Item")}]
         case "TransactionConflictException":
             reasons = [{"Code": "TransactionConflict"}]
+        case "TransactionInProgressException":
+            # An earlier try got no answer, and DynamoDB is still at it. botocore's standard mode sends it again, but
+            # three attempts may be over in less than the five seconds that DynamoDB needs to finish a transaction that
+            # was left lying: botocore's model, TransactionInProgressException.
+            return _Answer(refused=True, found={}, in_progress=True, unanswered=True)
         case _:
             return None
     if any(reason["Code"] not in {"None", "ConditionalCheckFailed", *_TIMING} for reason in reasons):
@@ -273,14 +298,14 @@ def _note_try(response: tuple[Any, Any] | None, **_: object) -> None:
 
 
 def _back_off(conflicts: int, answer: _Answer, request_seconds: float, deadline: Deadline) -> None:
-    """Pauses after the 2nd, 6th, 12th, 20th, … conflict, and after each throttled try; otherwise retries at once.
+    """Pauses after the 2nd, 6th, 12th, 20th, … conflict, and after each try that was throttled or is in progress.
 
-    The pause is random, up to 64 times as long as the request took, and at most a second. Pauses that start short and
-    grow would make every writer's item stale: docs/decisions/back-off.md.
+    After any other conflict it returns at once. The pause is random, up to 64 times as long as the request took, and at
+    most a second. Pauses that start short and grow would make every writer's item stale: docs/decisions/back-off.md.
     """
     root = math.isqrt(conflicts)  # 2 is 1 * 2, 6 is 2 * 3, 12 is 3 * 4
     is_turn_to_pause = root * (root + 1) == conflicts
-    if not is_turn_to_pause and not answer.throttled:
+    if not is_turn_to_pause and not answer.throttled and not answer.in_progress:
         return
     longest = min(64 * request_seconds, LONGEST_PAUSE_SECONDS, max(0.0, deadline.remaining_seconds))
     time.sleep(random.uniform(0, longest))

@@ -2,13 +2,15 @@
 
 import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 
+from ledger.core.transaction_types import decode
+from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.books import Books, read_books, violations
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.queues import competing_worker_first, deliver_until_quiet, wrongly_queued
-from tests.support.faults import FaultsAt
+from tests.support.faults import FaultsAt, Killed
 from tools.local_aws.functions import Queue, process_transactions, record
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
@@ -18,7 +20,7 @@ _numbers = itertools.count(1)
 
 
 class Posting:
-    """Posts `batch`. `dead` has the bodies that can never be posted.
+    """Posts `batch`. `dead` has the bodies that can never be posted. Each of `killers` kills its function each time.
 
     With a competing worker SQS delivers the batch twice, and that worker commits it after this one's read.
     """
@@ -31,18 +33,21 @@ class Posting:
         dead: Sequence[str],
         *,
         competing_worker: bool = False,
-        maximum_deliveries: int = 6,
+        killers: Collection[str] = (),
+        maximum_waits: int = 3,
     ) -> None:
-        self._aws, self._dynamodb, self._batch, self._dead = aws, dynamodb, batch, dead
+        self._aws, self._dynamodb, self._batch, self._dead, self._killers = aws, dynamodb, batch, dead, killers
         self._tables = create_tables(dynamodb, f"posting-scenario-{next(_numbers)}")
-        settings = {"MAX_RECEIVE_COUNT": str(maximum_deliveries), "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
+        settings = {"MAXIMUM_WAITS": str(maximum_waits), "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
         self._function = process_transactions(aws, self._tables, dynamodb, **settings)
+        self._function.worker = self._function.worker._replace(decode=self._decode)
+        same = {"ATTEMPTS_TABLE": self._function.attempts.table}
         self._competing_worker = (
-            process_transactions(aws, self._tables, dynamodb, **settings) if competing_worker else None
+            process_transactions(aws, self._tables, dynamodb, **settings, **same) if competing_worker else None
         )
 
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
-        for table in (self._tables.accounts, self._tables.journal):
+        for table in (self._tables.accounts, self._tables.journal, self._function.attempts.table):
             refill(self._dynamodb, table)
         queue = Queue([record(message) for message in self._batch])
         client = self._function.poster.client
@@ -54,8 +59,15 @@ class Posting:
             deliver_until_quiet(self._function, queue, faults, client, self._function.worker.queue.client)
         books = read_books(self._dynamodb, self._tables)
         letters = take_dead_letters(self._aws, self._function.worker.queue.dead_letter_url)
-        wrong = [*violations(books), *wrongly_queued(queue, letters, self._dead)]
+        wrong = [*violations(books), *wrongly_queued(queue, letters, [*self._dead, *self._killers])]
+        found_out = {letter.body for letter in letters if letter.attributes["reason_code"] == "FUNCTION_KILLED"}
+        wrong += [f"FUNCTION_KILLED, or not: {body}" for body in found_out ^ set(self._killers)]
         return ScenarioResult(faults, _outcomes(books), wrong)
+
+    def _decode(self, body: str) -> TransactionMessage:
+        if body in self._killers:
+            raise Killed
+        return decode(body)
 
 
 def _outcomes(books: Books) -> dict[tuple[str, str], tuple[str, str | None, Decimal, Decimal, int]]:

@@ -13,7 +13,7 @@ from conditional_writes.upserts import strategies
 from ledger.core.profile_messages import decode
 from tests.checkers.profiles import latest, read_profiles, violations
 from tests.faults.scenarios import ScenarioResult
-from tests.faults.scenarios.queues import competing_worker_first, deliver_until_quiet, wrongly_queued
+from tests.faults.scenarios.queues import FOR_EVER, competing_worker_first, deliver_until_quiet, wrongly_queued
 from tests.support.faults import FaultsAt
 from tools.local_aws.functions import Queue, invoke, record, upsert_profiles
 from tools.local_aws.queues import take_dead_letters
@@ -51,9 +51,10 @@ class Upserting:
         self._aws, self._dynamodb, self._batch, self._dead = aws, dynamodb, batch, dead
         self._competing_messages = competing
         self._table = create_profiles_table(dynamodb, f"upserting-scenario-{next(_numbers)}")
-        self._function, self._competing_worker = (
-            upsert_profiles(aws, self._table, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL") for _ in range(2)
-        )
+        settings = {"RETENTION_SECONDS": FOR_EVER, "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
+        self._function = upsert_profiles(aws, self._table, dynamodb, **settings)
+        same = {"ATTEMPTS_TABLE": self._function.attempts.table}
+        self._competing_worker = upsert_profiles(aws, self._table, dynamodb, **settings, **same)
         recent = strategies.RecentDepths()
         with mock.patch.object(strategies, "recent_depths", recent):
             assert not invoke(self._function, map(record, existing))
@@ -64,6 +65,7 @@ class Upserting:
 
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
         refill(self._dynamodb, self._table, self._existing)
+        refill(self._dynamodb, self._function.attempts.table)
         queue = Queue([record(message, sent_at=SENT_AT) for message in self._batch])
         client = self._function.writer.client
         recent = strategies.RecentDepths()  # The depths that a process has learned decide the number of its requests.

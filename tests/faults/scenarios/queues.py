@@ -1,23 +1,48 @@
 """Helpers of the scenarios with queues."""
 
 import contextlib
+import json
 import threading
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
+from unittest import mock
+
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 from tests.support.faults import Faults, Killed
 from tools.local_aws.functions import Queue, invoke
 from tools.local_aws.queues import DeadLetter
 
+FOR_EVER = str(100 * 365 * 24 * 3600)
+"""A retention for messages that were sent at a fixed time in the past: none is to be given up for its age."""
+
 
 def deliver_until_quiet(function: ModuleType, queue: Queue, faults: Faults, *clients: Any) -> None:
-    with faults.on(*clients):
-        for _ in range(20):
+    with deleted_receipts(function.worker.queue.client) as deleted, faults.on(*clients):
+        for _ in range(20 + faults.outage.invocations):
             faults.revive()
             queue.deliver(function, Killed)
+            queue.records = [waiting for waiting in queue.records if waiting["receiptHandle"] not in deleted]
             if not queue.records:
                 break
+
+
+@contextlib.contextmanager
+def deleted_receipts(client: Any) -> Iterator[set[str]]:
+    """The receipt handles of the messages that the function itself has deleted, even if it got no answer."""
+    deleted: set[str] = set()
+    session = client._endpoint.http_session
+    send = session.send
+
+    def noting(request: AWSPreparedRequest) -> AWSResponse:
+        response: AWSResponse = send(request)
+        if request.headers["X-Amz-Target"] in {"AmazonSQS.DeleteMessageBatch", b"AmazonSQS.DeleteMessageBatch"}:
+            deleted.update(entry["ReceiptHandle"] for entry in json.loads(request.body)["Entries"])
+        return response
+
+    with mock.patch.object(session, "send", noting):
+        yield deleted
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ def run_until_done(
     """Returns the last outcome, empty if there was none, and the clock's time at the end."""
     clock = function.job.locks.now = Clock()
     with faults.on(*clients):
-        for _ in range(5):
+        for _ in range(5 + faults.outage.invocations):
             faults.revive()
             try:
                 outcome: str = function.lambda_handler(event, Context(LEASE_SECONDS - 10))["outcome"]

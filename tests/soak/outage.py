@@ -1,0 +1,47 @@
+"""An outage in the middle of a soak: for some seconds AWS denies the functions what they ask for.
+
+Lambda goes on delivering messages to them. Each delivery fails, and comes again.
+"""
+
+import json
+import time
+from dataclasses import dataclass
+
+from tests.support.deployed import Bank
+
+DENIED = ["dynamodb:*", "sqs:SendMessage*", "sqs:ChangeMessageVisibility*"]
+POLICY = "Outage"
+
+
+@dataclass
+class Outage:
+    """It begins when so many messages are done. `began` and `ended` are in seconds since the epoch; 0: not yet."""
+
+    bank: Bank
+    messages_before: int
+    seconds: float
+    began: float = 0.0
+    ended: float = 0.0
+
+    def progressed(self, messages_done: int) -> None:
+        if not self.began and messages_done >= self.messages_before:
+            document = {"Effect": "Deny", "Action": DENIED, "Resource": "*"}
+            for role in self.bank.function_roles():
+                self._iam.put_role_policy(
+                    RoleName=role,
+                    PolicyName=POLICY,
+                    PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [document]}),
+                )
+            self.began = time.time()
+        elif self.began and time.time() >= self.began + self.seconds:
+            self.close()
+
+    def close(self) -> None:
+        if self.began and not self.ended:
+            for role in self.bank.function_roles():
+                self._iam.delete_role_policy(RoleName=role, PolicyName=POLICY)
+            self.ended = time.time()
+
+    @property
+    def _iam(self):
+        return self.bank.stack.endpoint.client("iam")
