@@ -5,7 +5,6 @@ that other load on the machine affects all of them alike.
 """
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -56,9 +55,10 @@ def main() -> None:
         running(ministack(free_port(), Path(folder) / "ministack.log")) as engine,
         (proxy := TlsProxy(engine)).running() as endpoint,
     ):
-        environment = lambda_environment() | endpoint.environment
+        layers = [PROJECT / "layers" / name for name in ("conditional_writes", "workers", "ledger")]
+        path = [PROJECT / "functions" / "process_transactions", *layers, PROJECT]
+        environment = lambda_environment(path) | endpoint.environment
         environment["AWS_CA_BUNDLE"] = proxy.write_bundle(Path(folder) / "bundle.pem")
-        environment["PYTHONPATH"] += os.pathsep + str(PROJECT)
         teller, stock = teller_side(engine), stock_side(engine)
         sides = {program: stock if program == "stock" else teller for program in PROGRAMS}
         accounts = [f"tls-{number}" for number in range(ACCOUNTS)]
