@@ -5,7 +5,7 @@ import time
 
 from rich.console import Console
 
-from benchmarks import contention, counted, locks, slowest, start_up, upserts, versioned
+from benchmarks import contention, counted, locks, slowest, start_up, tls, upserts, versioned
 
 BENCHMARKS = {
     "counted": (counted.main, "requests and write units per transaction, against stock Powertools"),
@@ -18,6 +18,7 @@ BENCHMARKS = {
     "locks": (locks.main, "requests for a lock's steps, against two libraries and the usual way"),
     "slowest": (slowest.main, "the slowest bodies that a producer can send, beside everyday ones"),
     "start_up": (start_up.main, "importing the function, against stock Powertools"),
+    "tls": (tls.main, "CPU time of the first batch and of later ones over TLS, against stock Powertools"),
 }
 
 console = Console(highlight=False)

@@ -70,11 +70,12 @@ class Count:
 
 @dataclass(frozen=True)
 class Side:
-    """A function to be measured, the opening of its accounts, and the meter on its clients."""
+    """A function to be measured, the opening of its accounts, the meter on its clients, and its tables' names."""
 
     function: Any
     open_accounts: Callable[[list[str]], None]
     meter: Meter
+    tables: list[str]
 
 
 def main() -> None:
@@ -116,12 +117,14 @@ def check_units(endpoint: Endpoint) -> None:
 
 
 def teller_side(endpoint: Endpoint) -> Side:
-    function = process_transactions(endpoint, create_tables(endpoint, "counted"), POWERTOOLS_LOG_LEVEL="CRITICAL")
+    tables = create_tables(endpoint, "counted")
+    function = process_transactions(endpoint, tables, POWERTOOLS_LOG_LEVEL="CRITICAL")
 
     def open_accounts(names: list[str]) -> None:
         deliver(function, [record(opening(name)) for name in names])
 
-    return Side(function, open_accounts, Meter(function.poster.client, function.worker.queue.client))
+    meter = Meter(function.poster.client, function.worker.queue.client)
+    return Side(function, open_accounts, meter, [tables.accounts, tables.journal])
 
 
 def opening(account_id: str) -> dict[str, str]:
@@ -129,7 +132,8 @@ def opening(account_id: str) -> dict[str, str]:
 
 
 def stock_side(endpoint: Endpoint) -> Side:
-    function = stock.StockFunction(endpoint, stock.create_tables(endpoint, "counted"))
+    tables = stock.create_tables(endpoint, "counted")
+    function = stock.StockFunction(endpoint, tables)
 
     def open_accounts(names: list[str]) -> None:
         with function.accounts.batch_writer() as batch:
@@ -145,7 +149,7 @@ def stock_side(endpoint: Endpoint) -> Side:
                     }
                 )
 
-    return Side(function, open_accounts, Meter(*function.clients))
+    return Side(function, open_accounts, Meter(*function.clients), [tables.accounts, tables.idempotency])
 
 
 def count_all(side: Side, prefix: str) -> list[Count]:

@@ -1,29 +1,29 @@
 """Times a cold start: the import of the function, with its clients, for Teller and for stock Powertools.
 
 Each run is a process of its own, with a Lambda function's environment variables. The three programs run in turn, so
-that other load on the machine affects all of them alike.
+that other load on the machine affects all of them alike. Function, layers and their bytecode are those that `sam build`
+made. The other programs import the layers' packages, too, and their others from .venv, with bytecode.
 """
 
 import os
-import shutil
 import statistics
 import subprocess
 import sys
-import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from tools.local_aws import stack
 from tools.local_aws.server import PROJECT, REGION
 
 RUNS = 15
 GOAL = 0.55
 PROGRAMS_FOLDER = Path(__file__).parent / "programs"
+BUILT = PROJECT / ".aws-sam" / "build"
 STOCK = "stock_function"
 PROGRAMS = {
     "app": "Teller's process_transactions",
@@ -44,32 +44,27 @@ class Times:
 
 
 def main() -> None:
-    with TemporaryDirectory(prefix="teller-") as folder:
-        environment = lambda_environment() | {"PYTHONPYCACHEPREFIX": folder}
-        warm_up(environment)
-        console.print(f"Starting each program {RUNS} times, all bytecode cached")
-        console.print(report("Start-up, all bytecode cached", measure(environment)))
-        console.print()
-        forget_third_party_bytecode(Path(folder))
-        console.print(f"Starting each program {RUNS} times, only Python's own bytecode cached")
-        bare = environment | {"PYTHONDONTWRITEBYTECODE": "1"}
-        console.print(report("Start-up, only Python's own bytecode cached", measure(bare)))
-        console.print(
-            "[dim]The second table shows a layer that is built without .pyc files, which Lambda can't write.[/]"
-        )
+    console.print("Building the functions and layers (sam build)")
+    stack.build()
+    layers = ("DependenciesLayer", "ConditionalWritesLayer", "WorkersLayer", "LedgerLayer")
+    path = [BUILT / "ProcessTransactionsFunction", *(BUILT / layer / "python" for layer in layers)]
+    environment = lambda_environment(path) | {"PYTHONDONTWRITEBYTECODE": "1"}
+    console.print(f"Starting each program {RUNS} times")
+    console.print(report("Start-up", measure(environment)))
 
 
-def lambda_environment() -> dict[str, str]:
-    """Lambda's environment variables. Without them Powertools would leave out work, such as that of its Tracer."""
-    layers = [PROJECT / "layers" / name for name in ("conditional_writes", "workers", "ledger")]
-    path = [PROJECT / "functions" / "process_transactions", *layers]
+def lambda_environment(path: Sequence[Path]) -> dict[str, str]:
+    """Lambda's environment variables. Without them Powertools would leave out work, such as that of its Tracer.
+
+    `path` is the function's folder and those of its layers.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "POWERTOOLS_", "PYTHON"))}
     return kept | {
         "PYTHONPATH": os.pathsep.join(map(str, path)),
         "LAMBDA_TASK_ROOT": str(path[0]),
         "_X_AMZN_TRACE_ID": "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1",
         "AWS_LAMBDA_FUNCTION_NAME": "process-transactions",
-        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "512",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1024",
         "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
         "AWS_EXECUTION_ENV": "AWS_Lambda_python3.13",
         "AWS_REGION": REGION,
@@ -90,18 +85,6 @@ def lambda_environment() -> dict[str, str]:
         "LONGEST_REDELIVERY_SECONDS": "900",
         "MAXIMUM_WAITS": "8",
     }
-
-
-def warm_up(environment: Mapping[str, str]) -> None:
-    """Runs each program once, so that all bytecode is written and all files are in the system's cache."""
-    for module in PROGRAMS:
-        start(module, environment)
-
-
-def forget_third_party_bytecode(bytecode: Path) -> None:
-    """Deletes the bytecode of third-party packages. That of the standard library, which Lambda's runtime has, stays."""
-    for folder in (PROJECT, Path(sysconfig.get_path("purelib"))):
-        shutil.rmtree(bytecode / folder.relative_to(folder.anchor), ignore_errors=True)
 
 
 def measure(environment: Mapping[str, str]) -> dict[str, Times]:

@@ -16,6 +16,7 @@ UPSERTS = "tests/integration/test_upserts.py"
 VERSIONED = "tests/integration/test_versioned.py"
 POSTING = "tests/integration/test_posting.py"
 INTEREST = "tests/integration/test_interest.py"
+TLS = "tests/integration/test_tls.py"
 EVERY_CALL = "tests/faults/test_every_call.py"
 OF_INTEREST = "tests/faults/test_every_call_of_interest.py"
 OF_A_KILLER = "tests/faults/test_every_call_of_a_killer.py"
@@ -430,5 +431,19 @@ BREAKAGES = [
         '":account_id": account_id}),\n            ConsistentRead=True,\n',
         '":account_id": account_id}),\n            ConsistentRead=False,\n',
         ("tests/integration/test_reconciliation.py",),
+    ),
+    Breakage(
+        "each connection loads the file of certificate authorities",
+        f"{LIBRARY}/client.py",
+        "            if version not in loaded:",
+        "            if version:",
+        (TLS,),
+    ),
+    Breakage(
+        "a new file of certificate authorities is never loaded",
+        f"{LIBRARY}/client.py",
+        "Path(cafile).stat().st_mtime_ns if cafile else None",
+        "None",
+        (TLS,),
     ),
 ]

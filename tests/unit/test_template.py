@@ -37,7 +37,7 @@ def test_a_function_has_every_layer_in_the_order_of_imports() -> None:
     layers = resources("AWS::Serverless::LayerVersion")
     assert TEMPLATE["Globals"]["Function"]["Layers"] == [{"Ref": name} for name in layers]
     assert {layer["ContentUri"] for layer in layers.values()} == {
-        f"layers/{path.parent.name}" for path in (PROJECT / "layers").glob("*/requirements.txt")
+        f"layers/{path.parent.name}" for path in (PROJECT / "layers").glob("*/Makefile")
     }
     assert not [name for name, function in FUNCTIONS.items() if "Layers" in function]
 

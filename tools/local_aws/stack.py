@@ -23,8 +23,8 @@ class Stack:
 
 
 def build() -> None:
-    """`make build` for this machine's processor, because the local Lambda runs functions as local processes."""
-    _run("make", "build", f"SAM_BUILD=--parameter-overrides Architecture={_architecture()}")
+    """`make build`: `sam build`, with the SAM of .venv-tools."""
+    _run("make", "build")
 
 
 def deploy(endpoint: Endpoint, **parameters: object) -> Stack:

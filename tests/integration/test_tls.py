@@ -1,0 +1,121 @@
+"""Connections of the library's clients over TLS: quick, and as careful as botocore's own."""
+
+import os
+import ssl
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trustme
+from botocore.exceptions import SSLError
+from botocore.httpsession import DEFAULT_CA_BUNDLE
+
+from conditional_writes.client import _load_authorities_once, new_client
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tls import TlsProxy
+
+
+@pytest.fixture
+def proxy(ministack: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[TlsProxy]:
+    for variable in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.delenv(variable, raising=False)
+    proxy = TlsProxy(ministack)
+    with proxy.running() as endpoint:
+        for name, value in endpoint.environment.items():
+            monkeypatch.setenv(name, value)
+        yield proxy
+
+
+@pytest.fixture
+def bundle(proxy: TlsProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bundle with the proxy's authority, which clients are told to use."""
+    path = tmp_path / "bundle.pem"
+    monkeypatch.setenv("AWS_CA_BUNDLE", proxy.write_bundle(path))
+    return path
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts how often each file of authorities is loaded."""
+    counted: Counter[str] = Counter()
+    load = ssl.SSLContext.load_verify_locations
+
+    def counting(context: ssl.SSLContext, cafile: Any = None, *others: Any) -> None:
+        counted[cafile] += 1
+        load(context, cafile, *others)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", counting)
+    return counted
+
+
+def client() -> Any:
+    return new_client("dynamodb", retries={"total_max_attempts": 1})
+
+
+def test_authorities_are_loaded_once_for_all_connections(proxy: TlsProxy, bundle: Path, loads: Counter[str]) -> None:
+    """If this fails after an update of botocore: connections are safe, but slow. Mend `_load_authorities_once`."""
+    dynamodb = client()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: dynamodb.list_tables(), range(50)))
+    dynamodb.close()
+    dynamodb.list_tables()
+    assert proxy.connections > 1
+    assert loads == {str(bundle): 1}
+
+
+def test_authorities_are_loaded_again_when_their_file_changes(
+    proxy: TlsProxy, bundle: Path, loads: Counter[str]
+) -> None:
+    bundle.write_bytes(Path(DEFAULT_CA_BUNDLE).read_bytes())
+    dynamodb = client()
+    with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+        dynamodb.list_tables()
+    proxy.write_bundle(bundle)
+    os.utime(bundle, ns=(1, 1))
+    dynamodb.list_tables()
+    assert loads == {str(bundle): 2}
+
+
+def test_requests_variable_for_authorities_counts(
+    proxy: TlsProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", proxy.write_bundle(tmp_path / "bundle.pem"))
+    assert client().list_tables()
+
+
+def test_an_unknown_authority_is_refused(proxy: TlsProxy) -> None:
+    with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+        client().list_tables()
+    assert not proxy.connections
+
+
+def test_an_unknown_authority_is_refused_after_a_known_one(proxy: TlsProxy, bundle: Path) -> None:
+    dynamodb = client()
+    dynamodb.list_tables()
+    proxy.show_certificate(trustme.CA())
+    dynamodb.close()
+    with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+        dynamodb.list_tables()
+
+
+def test_a_certificate_for_another_host_is_refused(proxy: TlsProxy, bundle: Path) -> None:
+    dynamodb = client()
+    dynamodb.list_tables()
+    proxy.show_certificate(proxy.authority, "dynamodb.us-east-1.amazonaws.com")
+    dynamodb.close()
+    with pytest.raises(SSLError, match="hostname 'localhost' doesn't match"):
+        dynamodb.list_tables()
+
+
+def test_a_file_of_authorities_that_is_missing_is_an_error(proxy: TlsProxy, bundle: Path) -> None:
+    bundle.unlink()
+    with pytest.raises(SSLError, match="No such file"):
+        client().list_tables()
+
+
+def test_a_client_without_botocores_private_attributes_is_left_as_it_is() -> None:
+    _load_authorities_once(SimpleNamespace())
