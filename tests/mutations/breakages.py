@@ -298,8 +298,8 @@ BREAKAGES = [
     Breakage(
         "the reconciliation's reads are eventually consistent",
         f"{LEDGER}/reconciler.py",
-        '":account_id": account_id}),\n            ConsistentRead=True,\n',
-        '":account_id": account_id}),\n            ConsistentRead=False,\n',
+        '":account_id": account_id}),\n                ConsistentRead=True,\n',
+        '":account_id": account_id}),\n                ConsistentRead=False,\n',
         ("tests/integration/test_reconciliation.py",),
     ),
 ]

@@ -31,17 +31,18 @@ if TYPE_CHECKING:
 
 
 class Bounds(NamedTuple):
-    """For one account: the pages of its journal, which DynamoDB ends at 1 MB, and the seconds in which reads begin."""
+    """For one account: the entries of its journal, the pages, which DynamoDB ends at 1 MB, and the seconds."""
 
+    entries: int
     pages: int
     seconds: float
 
 
 MAX_PARALLEL = 8
 """Accounts that are checked at the same time: one journal is read while another is replayed."""
-IN_PARALLEL = Bounds(pages=5, seconds=10)
-ALONE = Bounds(pages=100, seconds=60)
-"""In memory a page of small entries takes 5 MB: 500 MB of the function's 1 GB."""
+IN_PARALLEL = Bounds(entries=15_000, pages=5, seconds=30)
+ALONE = Bounds(entries=250_000, pages=100, seconds=60)
+"""An entry takes at most 1.6 KB of memory and four times its size, if that is more: 400 MB of the function's 1 GB."""
 LARGEST_ACCOUNT_BYTES = 32_768
 """Of an account's item. One that Teller writes has less than 1 KB."""
 STEP_SECONDS = 5
@@ -58,7 +59,7 @@ TRANSFERS_AT_ONCE = 25
 
 
 class JournalTooLong(Exception):
-    """The journal has more pages than the bound."""
+    """The journal has more entries or pages than the bounds."""
 
 
 AWS_ERRORS = (BotoCoreError, ClientError, DeadlinePassed)
@@ -90,7 +91,7 @@ class Reconciler(NamedTuple):
             if stopped.is_set() or until.remaining_seconds <= 0:
                 return None
             try:
-                return self._checked(item, IN_PARALLEL.pages, Deadline.after(IN_PARALLEL.seconds))
+                return self._checked(item, IN_PARALLEL, Deadline.after(IN_PARALLEL.seconds))
             except (JournalTooLong, *AWS_ERRORS):
                 stopped.set()
                 return None
@@ -113,7 +114,7 @@ class Reconciler(NamedTuple):
         deadline = Deadline.after(ALONE.seconds)
         for pause_seconds in (*PAUSES_SECONDS, None):
             try:
-                return self._checked(item, ALONE.pages, deadline)
+                return self._checked(item, ALONE, deadline)
             except JournalTooLong as error:
                 return _skipped(item, str(error))
             except AWS_ERRORS as error:
@@ -127,41 +128,44 @@ class Reconciler(NamedTuple):
     def _read_an_account_that_does_not_exist(self) -> None:
         account_id = f"none-{uuid.uuid4()}"
         deadline = Deadline.after(IN_PARALLEL.seconds)
-        self._entries(account_id, 1, deadline)
+        self._entries(account_id, IN_PARALLEL, deadline)
         read(
             self.client,
             [self.tables.account_key(account_id), self.tables.entry_key(EntryId(account_id, "none"))],
             deadline,
         )
 
-    def _checked(self, item: Item, pages: int, deadline: Deadline) -> Checked:
+    def _checked(self, item: Item, bounds: Bounds, deadline: Deadline) -> Checked:
         """Raises JournalTooLong, DeadlinePassed, and botocore's errors. An account that can't be read is skipped."""
         try:
             size = item_bytes(to_dynamodb(item))
             if size > LARGEST_ACCOUNT_BYTES:
                 return _skipped(item, f"its item has {size:,} bytes, expected at most {LARGEST_ACCOUNT_BYTES:,}")
-            return Checked(item["account_id"], self._lasting_mismatches(item, pages, deadline))
+            return Checked(item["account_id"], self._lasting_mismatches(item, bounds, deadline))
         except (JournalTooLong, *AWS_ERRORS):
             raise
         except Exception as error:  # noqa: BLE001 (an account's items may be anything)
             return _skipped(item, f"it can't be read: {type(error).__name__}: {error}")
 
-    def _lasting_mismatches(self, item: Item, pages: int, deadline: Deadline) -> list[Mismatch]:
+    def _lasting_mismatches(self, item: Item, bounds: Bounds, deadline: Deadline) -> list[Mismatch]:
         """Mismatches that are found again and again: a commit may be visible in one table before the other."""
-        found = self._found_mismatches(item, pages, deadline)
+        found = self._found_mismatches(item, bounds, deadline)
         for pause_seconds in PAUSES_SECONDS:
             if not found:
                 break
             time.sleep(pause_seconds)
-            item = read_one(self.client, self.tables.account_key(item["account_id"]), deadline) or item
-            again = self._found_mismatches(item, pages, deadline)
+            try:
+                item = read_one(self.client, self.tables.account_key(item["account_id"]), deadline) or item
+                again = self._found_mismatches(item, bounds, deadline)
+            except DeadlinePassed as error:
+                raise DeadlinePassed(f"{error}, again, after this was found: {found[0].sentence}") from None
             found = [mismatch for mismatch in again if any(mismatch.is_like(before) for before in found)]
         return found
 
-    def _found_mismatches(self, item: Item, pages: int, deadline: Deadline) -> list[Mismatch]:
+    def _found_mismatches(self, item: Item, bounds: Bounds, deadline: Deadline) -> list[Mismatch]:
         """The first mismatches of one replay."""
         account = _account(item)
-        entries = self._snapshot(account, self._entries(account.account_id, pages, deadline), deadline)
+        entries = self._snapshot(account, self._entries(account.account_id, bounds, deadline), deadline)
         entries.sort(key=lambda entry: entry.outcome.account_version)
         found = mismatches(account, entries, _OtherSides(self, entries, deadline))
         return [
@@ -169,11 +173,11 @@ class Reconciler(NamedTuple):
             for mismatch in itertools.islice(found, MOST_MISMATCHES)
         ]
 
-    def _entries(self, account_id: str, pages: int, deadline: Deadline) -> list[JournalEntry]:
-        """The account's journal. Raises JournalTooLong if it has more pages, after so many were read."""
+    def _entries(self, account_id: str, bounds: Bounds, deadline: Deadline) -> list[JournalEntry]:
+        """The account's journal. Raises JournalTooLong, after as much as the bounds was read."""
         entries: list[JournalEntry] = []
         start: dict[str, Any] = {}
-        for _ in range(pages):
+        for _ in range(bounds.pages):
             deadline.check("reading the journal")
             page = self.client.query(
                 TableName=self.tables.journal,
@@ -185,8 +189,12 @@ class Reconciler(NamedTuple):
             entries += (_entry(from_dynamodb(item)) for item in page["Items"])
             if "LastEvaluatedKey" not in page:
                 return entries
+            if len(entries) > bounds.entries:
+                break
             start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
-        raise JournalTooLong(f"its journal has more than {pages} pages of 1 MB: {len(entries):,} entries were read")
+        raise JournalTooLong(
+            f"its journal has more than {bounds.entries:,} entries or {bounds.pages} MB: {len(entries):,} were read"
+        )
 
     def _snapshot(self, account: Account, entries: Sequence[JournalEntry], deadline: Deadline) -> list[JournalEntry]:
         """The entries without those of versions that the account has reached since it was read.

@@ -102,10 +102,11 @@ class Job(NamedTuple):
             except WindowDone as error:
                 return about | {"outcome": self._count("DoneBefore", about), "reason": str(error)}
             except LockTaken as error:
-                other = str(error.holder.get("why"))
-                if other.startswith(_why(window, "")) and other != why:
-                    return about | {"outcome": self._count("InProgress", about), "reason": str(error)}
-                self._count("Refused", about | {"reason": str(error)})
+                holders = str(error.holder.get("why"))
+                reason = {"reason": str(error)}
+                if holders.startswith(_why(window, "")) and holders != why:
+                    return about | {"outcome": self._count("InProgress", about | reason)} | reason
+                self._count("Refused", about | reason)
                 raise
             self.logger.info("started", extra=about | {"token": lock.token, "checkpoint": lock.checkpoint})
             done = self._work_on(lock, scheduled_time, deadline_of(context))
