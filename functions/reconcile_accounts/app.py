@@ -47,17 +47,21 @@ START: Item = {
     "after": None,
     "alone": 0,
     "begun": None,
+    "kills": 0,
     "accounts_checked": 0,
     "accounts_skipped": 0,
     "mismatches": 0,
     "first_mismatches": [],
     "first_skipped": [],
 }
-"""The first checkpoint: the report's fields, and three that say how far the run has come.
+"""The first checkpoint: the report's fields, and four that say how far the run has come.
 
-`after` is the last account that was checked or skipped, `alone` how many of the next accounts are checked alone, and
-`begun` the account whose check alone has begun.
+`after` is the last account that was checked or skipped, `alone` how many of the next accounts are checked alone,
+`begun` the account whose check alone has begun, and `kills` how often the function was killed since then.
 """
+POSITION = ("after", "alone", "begun", "kills")
+MOST_KILLS = 2
+"""An account is skipped when its check alone was killed so often. Once, any run may be killed."""
 
 
 def reconcile(run: Run) -> Iterator[Step]:
@@ -73,7 +77,7 @@ def reconcile(run: Run) -> Iterator[Step]:
             page = account_page(client, tables.accounts, progress["after"], limit=1)
             begun = page.items[0]["account_id"] if page.items else None
             if begun != progress["begun"]:
-                progress = progress | {"begun": begun}
+                progress = progress | {"begun": begun, "kills": 0}
                 yield Step(progress, next_seconds=LONGEST_ALONE_SECONDS)
             checked = [reconciler.check_alone(account) for account in page.items]
         else:
@@ -89,11 +93,13 @@ def reconcile(run: Run) -> Iterator[Step]:
 
 
 def _after_kill(progress: Item) -> Item:
-    """Where a run was killed, accounts are checked alone. If one was being checked alone, it is skipped."""
-    begun = progress["begun"]
+    """Where a run was killed, the accounts are checked alone. One whose check alone is killed again is skipped."""
+    begun, kills = progress["begun"], int(progress["kills"]) + 1
     if begun is None:
         return progress | {"alone": ACCOUNTS_PER_STEP}
-    skipped = Checked(begun, skipped="the function was killed while it checked this account alone")
+    if kills < MOST_KILLS:
+        return progress | {"kills": kills}
+    skipped = Checked(begun, skipped=f"the function was killed {kills} times while it checked this account alone")
     return _counted(progress, [skipped]) | {"after": begun, "alone": int(progress["alone"]) - 1, "begun": None}
 
 
@@ -126,7 +132,7 @@ def _counted(progress: Item, checked: Sequence[Checked]) -> Item:
 
 
 def _report(scheduled_time: datetime, progress: Item) -> Put:
-    item = {name: value for name, value in progress.items() if name not in ("after", "alone", "begun")} | {
+    item = {name: value for name, value in progress.items() if name not in POSITION} | {
         "finished_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "expires_at": int(time.time()) + REPORT_SECONDS,
     }

@@ -374,11 +374,10 @@ def test_a_night_with_a_long_journal_an_unreadable_account_and_a_large_one_check
     bank.run_until_done()
     report = bank.report()
     assert (report["accounts_checked"], report["mismatches"], report["accounts_skipped"]) == (5, 0, 3)
-    assert sorted(report["first_skipped"]) == [
-        "large: its item has 380,123 bytes, expected at most 32,768",
-        "long: its journal has more than 250,000 entries or 2 MB: 9 were read",
-        "unreadable: it can't be read: TypeError: balance: expected Decimal, got str",
-    ]
+    large, long, unreadable = sorted(report["first_skipped"])
+    assert large == "large: its item has 380,123 bytes, expected at most 32,768"
+    assert long.startswith("long: its journal has more than 250,000 entries or 2 MB: ")
+    assert unreadable == "unreadable: it can't be read: TypeError: balance: expected Decimal, got str"
     assert bank.queries["long"] <= reconciler.IN_PARALLEL.pages + reconciler.ALONE.pages
 
 
@@ -479,10 +478,10 @@ def test_an_account_that_kills_the_function_each_time_is_skipped_and_the_night_e
 
     bank.before_query = kill
     outcomes = bank.run_until_done()
-    assert outcomes.count("Killed") == 2  # Once among others, and once alone.
+    assert outcomes.count("Killed") == 3  # Once among others, and twice alone.
     report = bank.report()
     assert (report["accounts_checked"], report["accounts_skipped"], report["mismatches"]) == (3, 1, 0)
-    reason = "the function was killed while it checked this account alone"
+    reason = "the function was killed 2 times while it checked this account alone"
     assert report["first_skipped"] == [f"{who}: {reason}"]
 
 
@@ -495,7 +494,7 @@ def test_accounts_that_kill_the_function_take_no_event_more_than_its_three_tries
     outcomes = bank.run_until_done()
     assert outcomes[-1] == "Done"
     kills = [index for index, outcome in enumerate(outcomes) if outcome == "Killed"]
-    assert len(kills) == 4  # The first among others, and then each of the three alone.
+    assert len(kills) == 7  # The first among others, and then each of the three alone, twice.
     assert all(outcomes[index + 1] == "Continued" for index in kills)
     assert (bank.report()["accounts_checked"], bank.report()["accounts_skipped"]) == (1, 3)
 
