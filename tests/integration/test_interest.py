@@ -331,15 +331,9 @@ ODD: dict[str, dict[str, Any]] = {
 
 def test_an_odd_account_does_not_stop_it(opened: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
     client = opened.dynamodb.client("dynamodb")
+    account = {"balance": -100, "overdraft_limit": -500, "currency": "EUR", "status": "OPEN", "version": 1}
     for name, changes in ODD.items():
-        account = {
-            "balance": -100,
-            "overdraft_limit": -500,
-            "currency": "EUR",
-            "status": "OPEN",
-            "version": 1,
-        } | changes
-        there = {attribute: value for attribute, value in account.items() if value is not None}
+        there = {attribute: value for attribute, value in (account | changes).items() if value is not None}
         client.put_item(TableName=opened.tables.accounts, Item=to_dynamodb(there | {"account_id": name}))
     function = opened.function()
     monkeypatch.setattr(function, "ACCOUNTS_PER_STEP", 3)
