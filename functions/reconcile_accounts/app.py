@@ -112,23 +112,18 @@ def _counted(progress: Item, checked: Sequence[Checked]) -> Item:
         logger.error("mismatch", extra=about | {"reason": mismatch.sentence})
     for account in skipped:
         logger.error("skipped", extra={"account_id": account.account_id, "reason": account.skipped})
-    added = {
-        "accounts_checked": ("AccountsChecked", len(checked) - len(skipped)),
-        "accounts_skipped": ("AccountsSkipped", len(skipped)),
-        "mismatches": ("Mismatches", len(mismatches)),
-    }
-    for metric, number in added.values():
-        metrics.add_metric(metric, MetricUnit.Count, number)
+    metrics.add_metric("AccountsChecked", MetricUnit.Count, len(checked) - len(skipped))
+    metrics.add_metric("AccountsSkipped", MetricUnit.Count, len(skipped))
+    metrics.add_metric("Mismatches", MetricUnit.Count, len(mismatches))
     sentences = [f"{each.account_id}: {each.what}: {each.sentence[:SENTENCE]}" for each in mismatches]
     reasons = [f"{each.account_id}: {str(each.skipped)[:SENTENCE]}" for each in skipped]
-    return (
-        progress
-        | {field: int(progress[field]) + number for field, (_, number) in added.items()}
-        | {
-            "first_mismatches": [*progress["first_mismatches"], *sentences][:FIRST],
-            "first_skipped": [*progress["first_skipped"], *reasons][:FIRST],
-        }
-    )
+    return progress | {
+        "accounts_checked": int(progress["accounts_checked"]) + len(checked) - len(skipped),
+        "accounts_skipped": int(progress["accounts_skipped"]) + len(skipped),
+        "mismatches": int(progress["mismatches"]) + len(mismatches),
+        "first_mismatches": [*progress["first_mismatches"], *sentences][:FIRST],
+        "first_skipped": [*progress["first_skipped"], *reasons][:FIRST],
+    }
 
 
 def _report(scheduled_time: datetime, progress: Item) -> Put:
