@@ -115,6 +115,8 @@ def _counted(progress: Item, checked: Sequence[Checked]) -> Item:
     metrics.add_metric("AccountsChecked", MetricUnit.Count, len(checked) - len(skipped))
     metrics.add_metric("AccountsSkipped", MetricUnit.Count, len(skipped))
     metrics.add_metric("Mismatches", MetricUnit.Count, len(mismatches))
+    if mismatches or skipped:
+        metrics.flush_metrics()  # for the alarms: an invocation that is killed later emits no metrics
     sentences = [f"{each.account_id}: {each.what}: {each.sentence[:SENTENCE]}" for each in mismatches]
     reasons = [f"{each.account_id}: {str(each.skipped)[:SENTENCE]}" for each in skipped]
     return progress | {

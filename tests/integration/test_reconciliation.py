@@ -29,7 +29,7 @@ from tools.local_aws.functions import (
     record,
 )
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import Tables, create_locks_table, create_tables
+from tools.local_aws.tables import Tables, create_locks_table, create_tables, scan
 from workers import scheduled_jobs as jobs
 from workers.invocation import RESERVED_SECONDS
 
@@ -497,6 +497,29 @@ def test_accounts_that_kill_the_function_take_no_event_more_than_its_three_tries
     assert len(kills) == 7  # The first among others, and then each of the three alone, twice.
     assert all(outcomes[index + 1] == "Continued" for index in kills)
     assert (bank.report()["accounts_checked"], bank.report()["accounts_skipped"]) == (1, 3)
+
+
+def test_what_a_killed_run_found_before_rings_the_alarms(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    function = bank.job()
+    monkeypatch.setattr(function, "ACCOUNTS_PER_STEP", 1)
+    order = [from_dynamodb(item)["account_id"] for item in scan(bank.dynamodb, bank.tables.accounts)]
+    bank.change_account(order[0], balance="12")
+    bank.change_account(order[1], currency="ABC")
+
+    def kill(account_id: str) -> None:
+        if account_id == order[2]:
+            raise Killed
+
+    bank.before_query = kill
+    capsys.readouterr()
+    with pytest.raises(Killed):
+        function.lambda_handler(event(0), Context())
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["service"] for line in lines] == ["teller", "teller"]
+    totals = metric_totals(lines)
+    assert (totals["AccountsSkipped"], totals["Mismatches"] > 0) == (1, True)
 
 
 def test_a_run_that_is_killed_once_skips_nobody(bank: Bank) -> None:
