@@ -64,7 +64,7 @@ def test_a_night_with_a_million_entries_checks_the_others_inside_1_gb(ministack:
     assert reasons["million"].startswith("its journal has more than 250,000 entries or 100 MB: ")
     assert reasons["unreadable"].startswith("it can't be read: TypeError: balance")
     assert reasons["large"].startswith("its item has 380,")
-    assert night.queries["million"] <= reconciler.IN_PARALLEL.pages + reconciler.ALONE.pages
+    assert night.queries["million"] <= reconciler.MAX_PARALLEL * reconciler.IN_PARALLEL.pages + reconciler.ALONE.pages
     assert night.megabytes < LAMBDA_MEGABYTES
 
 

@@ -378,7 +378,7 @@ def test_a_night_with_a_long_journal_an_unreadable_account_and_a_large_one_check
     assert large == "large: its item has 380,123 bytes, expected at most 32,768"
     assert long.startswith("long: its journal has more than 250,000 entries or 2 MB: ")
     assert unreadable == "unreadable: it can't be read: TypeError: balance: expected Decimal, got str"
-    assert bank.queries["long"] <= reconciler.IN_PARALLEL.pages + reconciler.ALONE.pages
+    assert bank.queries["long"] <= reconciler.MAX_PARALLEL * reconciler.IN_PARALLEL.pages + reconciler.ALONE.pages
 
 
 def test_accounts_that_take_the_time_of_a_step_are_checked_one_by_one(

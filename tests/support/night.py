@@ -18,6 +18,7 @@ from unittest import mock
 from botocore.awsrequest import AWSResponse
 
 from conditional_writes.sizes import item_bytes
+from ledger.reconciler import ALONE, IN_PARALLEL
 from tools.local_aws.functions import Context, reconcile_accounts
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import Tables
@@ -107,7 +108,12 @@ def main(url: str, accounts: str, journal: str, locks: str, journals: str) -> No
     planted, outcomes = Planted(json.loads(journals)), list[str]()
     function.client.meta.events.register_first("before-send.dynamodb", planted.before_send)
     started = time.monotonic()
-    with mock.patch("workers.scheduled_jobs._invoke_again"):
+    # The bounds on time are ten times as long: the journals are made in this process, and others use its processor.
+    with (
+        mock.patch("workers.scheduled_jobs._invoke_again"),
+        mock.patch("ledger.reconciler.ALONE", ALONE._replace(seconds=10 * ALONE.seconds)),
+        mock.patch("ledger.reconciler.IN_PARALLEL", IN_PARALLEL._replace(seconds=10 * IN_PARALLEL.seconds)),
+    ):
         while "Done" not in outcomes:
             time.sleep(0.01)
             outcomes.append(function.lambda_handler(EVENT, Context(TIMEOUT_SECONDS))["outcome"])
