@@ -9,18 +9,17 @@ from workers import cold_start  # isort: split
 import json
 import os
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from conditional_writes import Deadline, Item, dynamodb_client
+from conditional_writes import Deadline, dynamodb_client
 from conditional_writes.locks import Locks
 from ledger.overdraft_interest import annual_rate_of, charge, overdrawn
 from workers.clients import sqs_client
-from workers.scheduled_jobs import Job, Step
+from workers.scheduled_jobs import Job, Run, Step
 from workers.sending import Message, send_all
 
 ACCOUNTS_TABLE = os.environ["ACCOUNTS_TABLE"]
@@ -37,10 +36,10 @@ dynamodb = dynamodb_client()
 sqs = sqs_client()
 
 
-def send_charges(scheduled_time: datetime, checkpoint: Item | None) -> Iterator[Step]:
+def send_charges(run: Run) -> Iterator[Step]:
     """A page of accounts a step. The checkpoint has the last account, and the number of messages that were sent."""
-    day = scheduled_time.date()
-    after, sent = (checkpoint["after"], int(checkpoint["sent"])) if checkpoint else (None, 0)
+    day = run.scheduled_time.date()
+    after, sent = (run.checkpoint["after"], int(run.checkpoint["sent"])) if run.checkpoint else (None, 0)
     last = False
     while not last:
         page = overdrawn(dynamodb, ACCOUNTS_TABLE, after, ACCOUNTS_PER_STEP)

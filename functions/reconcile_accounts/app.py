@@ -1,5 +1,7 @@
 """Replays every account's journal, nightly, and reports each mismatch between a journal and its account.
 
+An account that is too large, too slow or unreadable is skipped, and named in the report.
+
 The report is an item of the locks' table. It commits together with the completion of its scheduled time, so each
 scheduled time has exactly one report.
 """
@@ -8,7 +10,7 @@ from workers import cold_start  # isort: split
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,14 +21,16 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from conditional_writes import Item, Put, dynamodb_client, key
 from conditional_writes.locks import Locks
 from ledger.account_pages import account_page
-from ledger.reconciler import Reconciler
+from ledger.reconciler import LONGEST_ALONE_SECONDS, Checked, Reconciler
 from ledger.tables import LedgerTables
-from workers.scheduled_jobs import Job, Step
+from workers.scheduled_jobs import Job, Run, Step
 
 ACCOUNTS_PER_STEP = 25
-"""Checked between two checkpoints."""
-FIRST_MISMATCHES = 20
-"""The number of mismatches in the report. The log has all of them."""
+"""The most that are checked between two checkpoints."""
+FIRST = 20
+"""The number of mismatches, and of skipped accounts, in the report. The log has all of them."""
+SENTENCE = 300
+"""Characters of a sentence in the report: with account ids of 2 KB it has 130 KB at most, of DynamoDB's 400."""
 REPORT_SECONDS = 400 * 24 * 3600
 """How long a report stays, until DynamoDB's TTL removes it."""
 
@@ -39,33 +43,93 @@ tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"])
 reconciler = Reconciler(client, tables)
 
 
-def reconcile(scheduled_time: datetime, checkpoint: Item | None) -> Iterator[Step]:
-    """A page of accounts a step. The checkpoint has the last account, and the report's fields so far."""
-    counts = checkpoint or {"after": None, "accounts_checked": 0, "mismatches": 0, "first_mismatches": []}
-    after: str | None = counts["after"]
-    while True:
-        accounts, after = account_page(client, tables.accounts, after, ACCOUNTS_PER_STEP)
-        mismatches = reconciler.check(accounts)
-        for mismatch in mismatches:
-            about = {"account_id": mismatch.account_id, "what": mismatch.what, "account_version": mismatch.version}
-            logger.error("mismatch", extra=about | {"reason": mismatch.sentence})
-        metrics.add_metric("AccountsChecked", MetricUnit.Count, len(accounts))
-        metrics.add_metric("Mismatches", MetricUnit.Count, len(mismatches))
-        sentences = [f"{mismatch.account_id}: {mismatch.what}: {mismatch.sentence[:300]}" for mismatch in mismatches]
-        counts = {
-            "after": after,
-            "accounts_checked": int(counts["accounts_checked"]) + len(accounts),
-            "mismatches": int(counts["mismatches"]) + len(mismatches),
-            "first_mismatches": [*counts["first_mismatches"], *sentences][:FIRST_MISMATCHES],
-        }
-        if after is None:
-            yield Step(counts, [_report(scheduled_time, counts)], last=True)
-            return
-        yield Step(counts)
+START: Item = {
+    "after": None,
+    "alone": 0,
+    "begun": None,
+    "kills": 0,
+    "accounts_checked": 0,
+    "accounts_skipped": 0,
+    "mismatches": 0,
+    "first_mismatches": [],
+    "first_skipped": [],
+}
+"""The first checkpoint: the report's fields, and four that say how far the run has come.
+
+`after` is the last account that was checked or skipped, `alone` how many of the next accounts are checked alone,
+`begun` the account whose check alone has begun, and `kills` how often the function was killed since then.
+"""
+POSITION = ("after", "alone", "begun", "kills")
+MOST_KILLS = 2
+"""An account is skipped when its check alone was killed so often. Once, any run may be killed."""
 
 
-def _report(scheduled_time: datetime, counts: Item) -> Put:
-    item = {name: value for name, value in counts.items() if name != "after"} | {
+def reconcile(run: Run) -> Iterator[Step]:
+    """A page of accounts a step, in parallel; or, if one of them needs more than its share, one account a step."""
+    progress = START | (run.checkpoint or {})
+    if run.after_kill:
+        progress = _after_kill(progress)
+        if progress != run.checkpoint:
+            yield Step(progress)
+    last = False
+    while not last:
+        if progress["alone"]:
+            page = account_page(client, tables.accounts, progress["after"], limit=1)
+            begun = page.items[0]["account_id"] if page.items else None
+            if begun != progress["begun"]:
+                progress = progress | {"begun": begun, "kills": 0}
+                yield Step(progress, next_seconds=LONGEST_ALONE_SECONDS)
+            checked = [reconciler.check_alone(account) for account in page.items]
+        else:
+            page = account_page(client, tables.accounts, progress["after"], ACCOUNTS_PER_STEP)
+            checked = reconciler.check(page.items)
+        progress = _counted(progress, checked)
+        if len(checked) == len(page.items):
+            last = page.after is None
+            progress |= {"after": page.after, "alone": max(int(progress["alone"]) - 1, 0), "begun": None}
+        else:
+            progress |= {"after": checked[-1].account_id if checked else progress["after"], "alone": 1}
+        yield Step(progress, [_report(run.scheduled_time, progress)] if last else [], last)
+
+
+def _after_kill(progress: Item) -> Item:
+    """Where a run was killed, the accounts are checked alone. One whose check alone is killed again is skipped."""
+    begun, kills = progress["begun"], int(progress["kills"]) + 1
+    if begun is None:
+        return progress | {"alone": ACCOUNTS_PER_STEP}
+    if kills < MOST_KILLS:
+        return progress | {"kills": kills}
+    skipped = Checked(begun, skipped=f"the function was killed {kills} times while it checked this account alone")
+    return _counted(progress, [skipped]) | {"after": begun, "alone": int(progress["alone"]) - 1, "begun": None}
+
+
+def _counted(progress: Item, checked: Sequence[Checked]) -> Item:
+    """The progress with these results in the report's fields. Logs each mismatch and each skipped account."""
+    mismatches = [mismatch for account in checked for mismatch in account.mismatches]
+    skipped = [account for account in checked if account.skipped]
+    for mismatch in mismatches:
+        about = {"account_id": mismatch.account_id, "what": mismatch.what, "account_version": mismatch.version}
+        logger.error("mismatch", extra=about | {"reason": mismatch.sentence})
+    for account in skipped:
+        logger.error("skipped", extra={"account_id": account.account_id, "reason": account.skipped})
+    metrics.add_metric("AccountsChecked", MetricUnit.Count, len(checked) - len(skipped))
+    metrics.add_metric("AccountsSkipped", MetricUnit.Count, len(skipped))
+    metrics.add_metric("Mismatches", MetricUnit.Count, len(mismatches))
+    if mismatches or skipped:
+        metrics.flush_metrics()  # for the alarms: an invocation that is killed later emits no metrics
+    sentences = [f"{each.account_id}: {each.what}: {each.sentence[:SENTENCE]}" for each in mismatches]
+    reasons = [f"{each.account_id}: {str(each.skipped)[:SENTENCE]}" for each in skipped]
+    return progress | {
+        "accounts_checked": int(progress["accounts_checked"]) + len(checked) - len(skipped),
+        "accounts_skipped": int(progress["accounts_skipped"]) + len(skipped),
+        "mismatches": int(progress["mismatches"]) + len(mismatches),
+        "first_mismatches": [*progress["first_mismatches"], *sentences][:FIRST],
+        "first_skipped": [*progress["first_skipped"], *reasons][:FIRST],
+    }
+
+
+def _report(scheduled_time: datetime, progress: Item) -> Put:
+    item = {name: value for name, value in progress.items() if name not in POSITION} | {
         "finished_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "expires_at": int(time.time()) + REPORT_SECONDS,
     }

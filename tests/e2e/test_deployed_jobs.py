@@ -69,7 +69,7 @@ def test_a_job_calls_itself_until_it_is_done(bank: Bank, overdrawn: Books) -> No
         assert run_job(bank.stack, "reconcile_accounts", NEXT_NIGHT)["outcome"] == "Continued"
         until(lambda: _lock(bank)["windows_done"][-1] == NEXT_NIGHT.isoformat(), "the night is done")
     finally:
-        lambda_.update_function_configuration(FunctionName=name, Timeout=120)
+        lambda_.update_function_configuration(FunctionName=name, Timeout=150)
     assert read_report(bank.stack, NEXT_NIGHT)["accounts_checked"] == len(overdrawn.accounts)
 
 

@@ -325,7 +325,7 @@ class Machine(RuleBasedStateMachine):
         if event["scheduled_time"] in windows.windows_done(self.records, event["job"]):
             return {"DoneBefore"}
         taken = record.get("leased_until", "") >= self.system.leases_lapsed_by()
-        return {"LockTaken"} if taken else {"Done", "Continued"}
+        return {"LockTaken", "InProgress"} if taken else {"Done", "Continued"}
 
     def _event(self, job: str, day: int) -> dict[str, str]:
         event = self.system.schedule(job, day)

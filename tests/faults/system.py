@@ -7,7 +7,7 @@ repeated with a fault at the same call.
 import contextlib
 import itertools
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -88,6 +88,7 @@ class System:
         self.dead: dict[str, list[tuple[str, DeadLetter]]] = {TRANSACTIONS: [], PROFILES: []}
         self.events: list[dict[str, str]] = []
         self.runs: list[Run] = []
+        self._requests: defaultdict[str, list[str]] = defaultdict(list)
         self._message_numbers = itertools.count(1)
         self._load()
 
@@ -175,21 +176,28 @@ class System:
     def run_job(
         self, event: dict[str, str], injection: Injection = NOTHING, worker: int = 0, *, one_step: bool = False
     ) -> str:
-        """Invokes a job. Returns its outcome. The event is delivered again if the job failed or called itself."""
+        """Invokes a job. Returns its outcome. The event is delivered again if the job failed or called itself.
+
+        A delivery after a failure is a retry: it has the same request id.
+        """
         function = self.jobs[event["job"]][worker]
         self.clock.seconds += 0.001
         called_again: list[dict[str, str]] = []
         client = function.dynamodb if event["job"] == CHARGE else function.client
         clients = [client, function.sqs] if event["job"] == CHARGE else [client]
+        context = Context(RESERVED_SECONDS if one_step else 60)
+        to_be_retried = self._requests[str(event)]
+        context.aws_request_id = to_be_retried.pop() if to_be_retried else context.aws_request_id
         with (
             self._injecting(injection, *clients),
             mock.patch("workers.scheduled_jobs._invoke_again", lambda event, context: called_again.append(event)),
         ):
             try:
-                outcome = function.lambda_handler(event, Context(RESERVED_SECONDS if one_step else 60))["outcome"]
+                outcome = function.lambda_handler(event, context)["outcome"]
             except (Killed, Exception) as error:  # noqa: BLE001 (Lambda retries after any error)
                 outcome = type(error).__name__
                 called_again.append(event)
+                to_be_retried.append(context.aws_request_id)
         self.runs.append(Run(event["job"], event["scheduled_time"], outcome))
         if event in self.events:
             self.events.remove(event)

@@ -1,5 +1,6 @@
 """A scheduled job on both engines: each window is done once, in any number of invocations, wherever one dies."""
 
+import contextlib
 import itertools
 import json
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table
 from workers import scheduled_jobs as jobs
 from workers.invocation import RESERVED_SECONDS
-from workers.scheduled_jobs import UNRESOLVED, InvalidEvent, Job, Step
+from workers.scheduled_jobs import UNRESOLVED, InvalidEvent, Job, Run, Step
 
 _numbers = itertools.count(1)
 EVENT = {"job": "count", "scheduled_time": "2026-03-01T02:00:00Z"}
@@ -38,23 +39,38 @@ class Counting:
         self.clock = Clock()
         self.locks = Locks(self.client, create_locks_table(dynamodb, f"jobs-{next(_numbers)}"), now=self.clock)
         self.job = Job("count", self.work, self.locks, Logger(service="teller"), EphemeralMetrics())
+        self.runs: list[Run] = []
         self.worked: list[tuple[datetime, int]] = []
         self.called_again: list[Any] = []
         self.before_step: Any = lambda number: None
         monkeypatch.setattr(jobs, "_invoke_again", lambda event, context: self.called_again.append(event))
 
-    def work(self, scheduled_time: datetime, checkpoint: dict[str, Any] | None) -> Iterator[Step]:
-        for number in range(int(checkpoint["done"]) + 1 if checkpoint else 1, STEPS + 1):
+    def work(self, run: Run) -> Iterator[Step]:
+        self.runs.append(run)
+        for number in range(int(run.checkpoint["done"]) + 1 if run.checkpoint else 1, STEPS + 1):
             self.before_step(number)
-            self.worked.append((scheduled_time, number))
+            self.worked.append((run.scheduled_time, number))
             yield Step({"done": number}, [Put(self.effect(number), {})], last=number == STEPS)
 
     def effect(self, number: int) -> Any:
         return key(self.locks.table, lock_key=f"effect {number}")
 
-    def run(self, event: Any = EVENT, timeout_seconds: float = 60, **fields: Any) -> dict[str, str]:
+    def run(
+        self, event: Any = EVENT, timeout_seconds: float = 60, request: str | None = None, **fields: Any
+    ) -> dict[str, str]:
+        """Invokes the function. Lambda's retries of an event have the `request` of its first try."""
         self.clock.seconds += 0.001
-        return self.job.run(event | fields if fields else event, Context(timeout_seconds))  # type: ignore[arg-type]
+        context = Context(timeout_seconds)
+        context.aws_request_id = request or context.aws_request_id
+        return self.job.run(event | fields if fields else event, context)  # type: ignore[arg-type]
+
+    def kill(self, step: int, request: str | None = None) -> None:
+        """Runs the job until it is killed in this step: its lock is never released."""
+        self.before_step, acquire = fail_at(step, Killed()), self.locks.acquire
+        self.locks.acquire = dying(acquire)  # type: ignore[method-assign]
+        with pytest.raises(Killed):
+            self.run(request=request)
+        self.before_step, self.locks.acquire = lambda number: None, acquire  # type: ignore[method-assign]
 
     @property
     def steps(self) -> list[int]:
@@ -155,15 +171,108 @@ def test_on_a_local_aws_it_is_today_so_the_job_runs_once_a_day(
     assert outcomes == ["Done", "DoneBefore"] or len(days) == 2
 
 
-def test_while_another_works_the_event_is_refused_naming_it(counting: Counting) -> None:
-    why = "for 2026-03-01T02:00:00+00:00, request the-other"
-    lock = counting.locks.acquire("count", lease_seconds=60, why=why, window=WINDOW)
+# --- an event while the lock is held ----------------------------------------------------------------------
+
+
+def test_a_duplicate_of_an_event_in_progress_is_answered(counting: Counting) -> None:
+    answers: list[Any] = []
+    counting.before_step = lambda number: answers.append(counting.run()) if number == 2 else None
+    assert counting.run()["outcome"] == "Done"
+    [answer] = answers
+    assert answer["outcome"] == "InProgress"
+    assert "request" in answer["reason"]
+    assert counting.steps == [1, 2, 3]
+
+
+def test_while_another_time_is_in_progress_the_event_is_refused_naming_it(counting: Counting) -> None:
+    why = "for 2026-02-28T02:00:00+00:00, request the-other"
+    lock = counting.locks.acquire("count", lease_seconds=60, why=why, window="2026-02-28T02:00:00+00:00")
     with pytest.raises(LockTaken, match=r"lock 'count' is taken until .* request the-other") as caught:
         counting.run()
     assert caught.value.holder["why"] == why
     assert not counting.worked
     lock.release()
     assert counting.run()["outcome"] == "Done"
+
+
+@pytest.mark.parametrize("why", [None, "", "by hand", 5, f"for {WINDOW}, request first"])
+def test_while_another_holds_the_lock_for_no_known_event_the_event_is_refused(counting: Counting, why: Any) -> None:
+    """Among them its own run: it was killed, and Lambda must try again when the lease is over."""
+    counting.locks.acquire("count", lease_seconds=60, why=why, window=WINDOW)
+    with pytest.raises(LockTaken):
+        counting.run(request="first")
+    assert not counting.worked
+
+
+@pytest.mark.parametrize("step", range(1, STEPS + 1))
+def test_a_retry_of_a_killed_run_is_tried_again_until_the_lease_is_over(counting: Counting, step: int) -> None:
+    counting.kill(step, "first")
+    assert counting.run(request="duplicate")["outcome"] == "InProgress"
+    with pytest.raises(LockTaken):
+        counting.run(request="first")
+    counting.end_of_lease()
+    assert counting.run(request="first")["outcome"] in ("Continued", "Done")
+    counting.run()
+    assert counting.run()["outcome"] == "DoneBefore"
+    assert counting.steps == [1, 2, 3]
+
+
+def test_a_duplicate_that_took_a_killed_run_over_goes_on_and_the_retry_is_answered(counting: Counting) -> None:
+    counting.kill(2, "first")
+    counting.end_of_lease()
+    answers: list[Any] = []
+    counting.before_step = lambda number: answers.append(counting.run(request="first")["outcome"])
+    assert counting.run(request="duplicate")["outcome"] == "Continued"
+    assert counting.run(counting.called_again.pop())["outcome"] == "Done"
+    assert answers == ["InProgress", "InProgress"]
+    assert counting.steps == [1, 2, 3]
+
+
+def test_a_continuation_that_meets_a_duplicate_leaves_the_rest_to_it(counting: Counting) -> None:
+    """Between the release of one run and the start of the next, a duplicate has taken the lock."""
+    assert counting.run(timeout_seconds=NO_TIME)["outcome"] == "Continued"
+    answers: list[Any] = []
+    counting.before_step = lambda number: answers.append(counting.run(counting.called_again.pop()))
+    assert counting.run(request="duplicate", timeout_seconds=NO_TIME)["outcome"] == "Continued"
+    assert [answer["outcome"] for answer in answers] == ["InProgress"]
+    counting.before_step = lambda number: None
+    assert counting.run(counting.called_again.pop())["outcome"] == "Done"
+    assert counting.steps == [1, 2, 3]
+
+
+def test_a_duplicate_that_has_the_rest_is_retried_as_any_run_is(counting: Counting) -> None:
+    """It dies at its first try, after the continuation was answered. Its retry is no duplicate."""
+    assert counting.run(timeout_seconds=NO_TIME)["outcome"] == "Continued"
+    counting.kill(2, "duplicate")
+    assert counting.run(counting.called_again.pop())["outcome"] == "InProgress"
+    with pytest.raises(LockTaken):
+        counting.run(request="duplicate")
+    counting.end_of_lease()
+    assert counting.run(request="duplicate")["outcome"] == "Continued"
+    assert counting.run(counting.called_again.pop())["outcome"] == "Done"
+
+
+def test_a_run_whose_continuation_was_sent_without_an_answer_is_answered_at_its_retry(counting: Counting) -> None:
+    """The run fails, so Lambda retries it, while the invocation that it did send is at work."""
+    answers: list[Any] = []
+    counting.run(timeout_seconds=NO_TIME, request="first")
+    counting.before_step = lambda number: answers.append(counting.run(request="first")["outcome"])
+    assert counting.run(counting.called_again.pop())["outcome"] == "Done"
+    assert answers == ["InProgress", "InProgress"]
+
+
+@pytest.mark.parametrize(("held_for", "outcome"), [(WINDOW, "InProgress"), ("2026-02-28T02:00:00+00:00", "Refused")])
+def test_either_is_counted_and_logged(
+    counting: Counting, monkeypatch: pytest.MonkeyPatch, held_for: str, outcome: str
+) -> None:
+    counted: list[str] = []
+    logged: list[str] = []
+    monkeypatch.setattr(counting.job.metrics, "add_metric", lambda name, unit, value: counted.append(name))
+    monkeypatch.setattr(counting.job.logger, "info", lambda message, extra: logged.append(message))
+    counting.locks.acquire("count", lease_seconds=60, why=f"for {held_for}, request the-other", window=held_for)
+    with contextlib.suppress(LockTaken):
+        counting.run()
+    assert counted == logged == [outcome]
 
 
 def test_the_holder_that_others_see_says_for_which_time_and_request(counting: Counting) -> None:
@@ -201,16 +310,58 @@ def test_the_function_is_called_again_with_the_same_event_and_not_waited_for(mon
 
 @pytest.mark.parametrize("step", range(1, STEPS + 1))
 def test_a_killed_run_continues_from_its_checkpoint_once_its_lease_is_over(counting: Counting, step: int) -> None:
-    counting.before_step = fail_at(step, Killed())
-    counting.locks.acquire = dying(counting.locks.acquire)  # type: ignore[method-assign]
-    with pytest.raises(Killed):
+    counting.kill(step, "first")
+    with pytest.raises(LockTaken):
+        counting.run(request="first")
+    counting.end_of_lease()
+    outcomes = [counting.run(request="first")["outcome"]]
+    outcomes += [counting.run(event)["outcome"] for event in counting.called_again]
+    assert outcomes == (["Done"] if step == STEPS else ["Continued", "Done"])
+    assert counting.steps == [1, 2, 3]
+
+
+def test_work_knows_that_the_run_before_was_killed(counting: Counting) -> None:
+    counting.kill(2)
+    counting.end_of_lease()
+    counting.run()
+    counting.run()
+    assert [run.after_kill for run in counting.runs] == [False, True, False]
+    assert counting.runs[1].checkpoint == {"done": 1}
+
+
+def test_work_that_failed_or_was_continued_was_not_killed(counting: Counting) -> None:
+    counting.before_step = fail_at(2, ValueError("x"))
+    with pytest.raises(ValueError, match="x"):
         counting.run()
     counting.before_step = lambda number: None
-    with pytest.raises(LockTaken):
-        counting.run()
+    assert [counting.run(timeout_seconds=NO_TIME)["outcome"], counting.run()["outcome"]] == ["Continued", "Done"]
+    assert [run.after_kill for run in counting.runs] == [False, False, False]
+
+
+def test_after_a_kill_the_next_invocation_has_retries_of_its_own(counting: Counting) -> None:
+    """Each event is tried three times, and here each of three steps kills its process once."""
+    counting.kill(1, "first")
+    for step, request in ((2, "second"), (3, "third")):
+        counting.end_of_lease()
+        assert counting.run()["outcome"] == "Continued"
+        assert len(counting.called_again) == step - 1
+        counting.kill(step, request)
     counting.end_of_lease()
     assert counting.run()["outcome"] == "Done"
     assert counting.steps == [1, 2, 3]
+
+
+def test_a_step_that_may_take_longer_than_there_is_time_is_left_to_the_next_invocation(counting: Counting) -> None:
+    def long_second_step(run: Run) -> Iterator[Step]:
+        if run.checkpoint is None:
+            yield Step({"done": 1}, next_seconds=60)
+        yield Step({"done": 2}, last=True)
+
+    counting.job = counting.job._replace(work=long_second_step)
+    assert [counting.run()["outcome"] for _ in range(2)] == ["Continued", "Done"]
+    assert len(counting.called_again) == 1
+    times = [counting.run(scheduled_time=f"2026-03-0{day}T02:00:00Z", timeout_seconds=120) for day in (2, 3)]
+    assert [answer["outcome"] for answer in times] == ["Done", "Done"]
 
 
 def dying(acquire: Any) -> Any:
@@ -248,7 +399,7 @@ def test_an_error_of_the_work_passes_through_and_the_lock_is_released(counting: 
 
 
 def test_what_a_step_writes_takes_effect_with_its_checkpoint_or_not_at_all(counting: Counting) -> None:
-    def refused(scheduled_time: datetime, checkpoint: Any) -> Iterator[Step]:
+    def refused(run: Run) -> Iterator[Step]:
         yield Step({"done": 1}, [Put(counting.effect(1), {}, exists("lock_key"))])
 
     with pytest.raises(Conflict):
@@ -273,7 +424,7 @@ def test_one_who_was_paused_for_too_long_is_refused_with_what_it_wanted_to_write
 
 
 def test_work_that_does_not_move_on_is_not_called_again_for_ever(counting: Counting) -> None:
-    def standing(scheduled_time: datetime, checkpoint: Any) -> Iterator[Step]:
+    def standing(run: Run) -> Iterator[Step]:
         yield Step({"done": 1})
 
     job = counting.job._replace(work=standing)
@@ -286,13 +437,13 @@ def test_work_that_does_not_move_on_is_not_called_again_for_ever(counting: Count
 
 def test_work_without_a_last_step_is_an_error(counting: Counting) -> None:
     with pytest.raises(AssertionError, match="count: no step said that it is the last"):
-        counting.job._replace(work=lambda scheduled_time, checkpoint: iter(())).run(EVENT, Context())  # type: ignore[arg-type]
+        counting.job._replace(work=lambda run: iter(())).run(EVENT, Context())  # type: ignore[arg-type]
     assert counting.run()["outcome"] == "Done"
 
 
 def test_a_checkpoint_may_be_changed_in_place(counting: Counting) -> None:
-    def work(scheduled_time: datetime, checkpoint: dict[str, Any] | None) -> Iterator[Step]:
-        checkpoint = checkpoint or {"done": 0}
+    def work(run: Run) -> Iterator[Step]:
+        checkpoint = run.checkpoint or {"done": 0}
         while checkpoint["done"] < STEPS:
             checkpoint["done"] += 1
             counting.before_step(checkpoint["done"])

@@ -73,6 +73,30 @@ def acquire(locks: Any, lease_seconds: float = 60, **options: Any) -> Lock:
     return lock
 
 
+def test_a_holder_knows_whether_the_one_before_released_the_lock(table: Table, mine: Any, theirs: Any) -> None:
+    first = acquire(mine)
+    first.release()
+    table.clock.seconds += 0.001
+    acquire(theirs)  # Never released.
+    table.clock.seconds += 100
+    third = acquire(mine)
+    third.complete()
+    table.clock.seconds += 0.001
+    fourth = acquire(theirs)
+    assert [lock.taken_over for lock in (first, third, fourth)] == [False, True, False]
+    record = table.record()
+    assert (record["times_acquired"], record["last_released"]) == (4, 3)
+
+
+def test_a_lost_answer_is_no_other_holder(table: Table, mine: Any) -> None:
+    with Faults(Fault.RESPONSE_LOST, at=1).on(mine.client):
+        first = acquire(mine)
+    first.release()
+    table.clock.seconds += 0.001
+    assert [first.taken_over, acquire(mine).taken_over] == [False, False]
+    assert table.record()["times_acquired"] == 2
+
+
 def test_each_step_is_one_request(table: Table, mine: Any, theirs: Any) -> None:
     lock = acquire(mine)
     lock.refresh(60)

@@ -17,6 +17,8 @@ VERSIONED = "tests/integration/test_versioned.py"
 POSTING = "tests/integration/test_posting.py"
 INTEREST = "tests/integration/test_interest.py"
 TLS = "tests/integration/test_tls.py"
+JOBS = "tests/integration/test_jobs.py"
+RECONCILIATION = "tests/integration/test_reconciliation.py"
 EVERY_CALL = "tests/faults/test_every_call.py"
 OF_INTEREST = "tests/faults/test_every_call_of_interest.py"
 OF_A_KILLER = "tests/faults/test_every_call_of_a_killer.py"
@@ -423,14 +425,56 @@ BREAKAGES = [
         f"{LEDGER}/reconciler.py",
         "PAUSES_SECONDS = (0.05, 0.2, 1.0)",
         "PAUSES_SECONDS = ()",
-        ("tests/integration/test_reconciliation.py",),
+        (RECONCILIATION,),
     ),
     Breakage(
         "the reconciliation's reads are eventually consistent",
         f"{LEDGER}/reconciler.py",
-        '":account_id": account_id}),\n            ConsistentRead=True,\n',
-        '":account_id": account_id}),\n            ConsistentRead=False,\n',
-        ("tests/integration/test_reconciliation.py",),
+        '":account_id": account_id}),\n                ConsistentRead=True,\n',
+        '":account_id": account_id}),\n                ConsistentRead=False,\n',
+        (RECONCILIATION,),
+    ),
+    Breakage(
+        "a duplicate of a job's event in progress is refused",
+        f"{WORKERS}/scheduled_jobs.py",
+        'if holders.startswith(_why(window, "")) and holders != why:',
+        "if False:",
+        (JOBS,),
+    ),
+    Breakage(
+        "a killed run's retry is taken for a duplicate",
+        f"{WORKERS}/scheduled_jobs.py",
+        'if holders.startswith(_why(window, "")) and holders != why:',
+        'if holders.startswith(_why(window, "")):',
+        (JOBS,),
+    ),
+    Breakage(
+        "a run that follows a killed one uses up the retries of its event",
+        f"{WORKERS}/scheduled_jobs.py",
+        "if lock.taken_over or deadline",
+        "if deadline",
+        (JOBS, RECONCILIATION),
+    ),
+    Breakage(
+        "an outage skips every account",
+        f"{LEDGER}/reconciler.py",
+        "        self._read_an_account_that_does_not_exist()\n        return",
+        "        return",
+        (RECONCILIATION,),
+    ),
+    Breakage(
+        "a journal that is too long is read to its end",
+        f"{LEDGER}/reconciler.py",
+        "for _ in range(bounds.pages):",
+        "while True:",
+        (RECONCILIATION,),
+    ),
+    Breakage(
+        "an account that kills the function kills it each time",
+        "functions/reconcile_accounts/app.py",
+        "    if kills < MOST_KILLS:",
+        "    if True:",
+        (RECONCILIATION,),
     ),
     Breakage(
         "each connection loads the file of certificate authorities",

@@ -75,7 +75,8 @@ def _figures(soaked: Soaked) -> Iterator[tuple[str, str]]:
     )
     yield "scheduled times, each with two jobs", f"{len(soaked.scheduled_runs.times):,}"
     for name in ("charge_overdraft_interest", "reconcile_accounts"):
-        outcomes = {outcome: logs[name].metrics[outcome] for outcome in ("Done", "Continued", "DoneBefore", "Refused")}
+        names = ("Done", "Continued", "DoneBefore", "InProgress", "Refused")
+        outcomes = {outcome: logs[name].metrics[outcome] for outcome in names}
         yield f"`{name}`", ", ".join(f"{outcome} {count:,}" for outcome, count in outcomes.items())
     interest = Counter(entry.outcome.reason or entry.outcome.status for entry in _interest(soaked))
     yield "interest", ", ".join(f"{outcome} {count:,}" for outcome, count in interest.most_common())

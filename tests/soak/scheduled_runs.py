@@ -6,10 +6,14 @@ more minutes before it sends the event to the jobs' dead-letter queue. ministack
 schedules and invokes only once, so only the second delivery is retried, after LAMBDA_ASYNC_RETRY_BASE_SECONDS and after
 twice that. The jobs' timeout is shortened in proportion, so that a killed run's lease is over before the second retry,
 as on AWS.
+
+On AWS the retries of an event have its request id. ministack gives each a new one, so a killed run's retry is taken for
+a duplicate of a run in progress, and ends. So the events of jobs that aren't done are sent again.
 """
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,6 +31,7 @@ from tools.local_aws.tables import scan
 
 JOBS = ("charge_overdraft_interest", "reconcile_accounts")
 TIMEOUT_SECONDS = 20
+SENT_AGAIN_AFTER_SECONDS = 30
 FIRST_SCHEDULED_TIME = datetime(2026, 4, 1, 2, tzinfo=UTC)
 
 
@@ -37,6 +42,7 @@ class ScheduledRuns:
     deployed: Stack
     times: list[datetime] = field(default_factory=list)
     sent_again: int = 0
+    _last_sent: float = field(default_factory=time.monotonic)
 
     @cached_property
     def lambda_(self):
@@ -106,7 +112,12 @@ class ScheduledRuns:
             event = json.loads(letter.body)["requestPayload"]  # On AWS the body is the event itself.
             self._invoke_asynchronously(event["job"], json.dumps(event))
             self.sent_again += 1
-        return not self.not_done()
+        not_done = self._not_done()
+        if not_done and time.monotonic() > self._last_sent + SENT_AGAIN_AFTER_SECONDS:
+            self._last_sent = time.monotonic()
+            for job, scheduled_time in not_done:
+                self._invoke_asynchronously(job, json.dumps({"job": job, "scheduled_time": scheduled_time.isoformat()}))
+        return not not_done
 
     @cached_property
     def _dead_letter_queue_url(self) -> str:
@@ -122,21 +133,25 @@ class ScheduledRuns:
 
     def not_done(self) -> list[str]:
         """A sentence for each job that isn't done for a scheduled time."""
+        return [f"{job} was never done for {scheduled_time.isoformat()}" for job, scheduled_time in self._not_done()]
+
+    def _not_done(self) -> list[tuple[str, datetime]]:
         locks = map(from_dynamodb, scan(self.deployed.endpoint, self.deployed["LocksTableName"]))
         done = {lock["lock_key"]: lock.get("windows_done", []) for lock in locks}
         return [
-            f"{job} was never done for {scheduled_time.isoformat()}"
+            (job, scheduled_time)
             for job in JOBS
             for scheduled_time in self.times
             if scheduled_time.isoformat() not in done.get(job, [])
         ]
 
     def mismatches(self) -> list[str]:
-        """The mismatches that the reconciliations found."""
+        """The mismatches that the reconciliations found, and the accounts that they skipped."""
+        reports = [(scheduled_time, read_report(self.deployed, scheduled_time)) for scheduled_time in self.times]
         return [
             f"reconciliation of {scheduled_time.isoformat()}: {sentence}"
-            for scheduled_time in self.times
-            for sentence in read_report(self.deployed, scheduled_time)["first_mismatches"]
+            for scheduled_time, report in reports
+            for sentence in [*report["first_mismatches"], *report["first_skipped"]]
         ]
 
     def done_twice(self) -> list[str]:

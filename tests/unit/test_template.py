@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes.client import SLOWEST_CALL_SECONDS
-from conditional_writes.locks import Locks
+from conditional_writes.locks import CALL_SECONDS, Locks
 from ledger.overdraft_interest import annual_rate_of
+from ledger.reconciler import IN_PARALLEL, LONGEST_ALONE_SECONDS, STEP_SECONDS
 from tests.support.template import FOLDERS, FUNCTIONS, PROJECT, TEMPLATE, event_sources, granted, resources
 from tools.local_aws.functions import Context, load_function
 from tools.local_aws.server import Endpoint
@@ -228,6 +229,25 @@ def test_the_lease_of_a_run_that_was_killed_is_over_at_lambdas_last_retry(name: 
     assert function["EventInvokeConfig"]["MaximumRetryAttempts"] == len(RETRIES_COME_AFTER_SECONDS)
     assert lease + Locks.__init__.__kwdefaults__["clock_skew_seconds"] < RETRIES_COME_AFTER_SECONDS[-1]
     assert function["RecursiveLoop"] == "Allow"
+
+
+def test_a_job_has_time_for_the_longest_step_that_begins_when_it_does() -> None:
+    """Of two steps: one that notes which account is checked alone, and that check with its checkpoint."""
+    alone = LONGEST_ALONE_SECONDS + CALL_SECONDS + SLOWEST_CALL_SECONDS
+    in_parallel = STEP_SECONDS + IN_PARALLEL.seconds + SLOWEST_CALL_SECONDS + CALL_SECONDS + SLOWEST_CALL_SECONDS
+    assert max(alone, in_parallel) < timeout(FUNCTIONS["ReconcileAccountsFunction"])
+    assert timeout(FUNCTIONS["ReconcileAccountsFunction"]) - RESERVED_SECONDS > LONGEST_ALONE_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("metric", "watched"), [("Mismatches", "MismatchesAlarm"), ("AccountsSkipped", "SkippedAccountsAlarm")]
+)
+def test_an_alarm_rings_until_the_next_night_for_what_a_report_names(metric: str, watched: str) -> None:
+    [alarm] = alarms(metric)
+    assert alarm == resources("AWS::CloudWatch::Alarm")[watched]
+    assert alarm["Dimensions"] == [{"Name": "service", "Value": "reconcile_accounts"}]
+    assert (alarm["Statistic"], alarm["Period"], alarm["Threshold"]) == ("Sum", 24 * 3600, 0)
+    assert (alarm["ComparisonOperator"], alarm["TreatMissingData"]) == ("GreaterThanThreshold", "notBreaching")
 
 
 @pytest.mark.parametrize("name", QUEUES)

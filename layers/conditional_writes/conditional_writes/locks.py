@@ -88,12 +88,15 @@ class Lock:
     """A lock that is held.
 
     `token` is an integer, greater than that of any earlier holder. `leased_until` is in seconds since the epoch.
-    `checkpoint` is the last checkpoint that was saved for the lock's window; None if none was saved.
+    `checkpoint` is the last checkpoint that was saved for the lock's window; None if none was saved. `taken_over` says
+    whether the holder before this one never released the lock: it died, or was paused for longer than its lease.
     """
 
     def __init__(self, locks: "Locks", key: Key, held: "_Held", record: Item) -> None:
         self._locks, self._key, self._held = locks, key, held
         self._windows_done: list[str] = record.get("windows_done", [])
+        self._number = record.get("times_acquired", 1)
+        self.taken_over: bool = record.get("last_released", 0) < self._number - 1
         self.checkpoint: Item | None = None
         match record.get("checkpoint"):
             case {"window": held.window, "saved": checkpoint}:
@@ -160,7 +163,7 @@ class Lock:
     def _release(self, values: Item, removed: tuple[str, ...] = (), writes: Sequence[Write] = ()) -> None:
         if self._released and not writes:
             return
-        values = values | {"released_at": _timestamp(self._locks.now())}
+        values = values | {"released_at": _timestamp(self._locks.now()), "last_released": self._number}
         self._write(values, ("owner", "leased_until", *removed), writes)
         self._released = True
 
@@ -338,7 +341,7 @@ class Locks:
         if window is not None:
             taken += [contains("windows_done", window), at_least("windows_done_through", window)]
         free: Condition = ~any_of(taken)
-        return Plan(held, [Update(key, values, free, return_new=True)])
+        return Plan(held, [Update(key, values, free, added={"times_acquired": 1}, return_new=True)])
 
 
 def _check_lease(lease_seconds: float) -> None:

@@ -35,19 +35,32 @@ class InvalidEvent(Exception):
     """The event isn't this scheduled job's: the text says which field is wrong, and what was expected."""
 
 
+class Run(NamedTuple):
+    """What an invocation begins with: the scheduled time, and the last saved checkpoint; None: from the start.
+
+    `after_kill`: the run before this one never released the lock. It was killed, perhaps by the step that comes next.
+    """
+
+    scheduled_time: datetime
+    checkpoint: Item | None
+    after_kill: bool = False
+
+
 class Step(NamedTuple):
     """A part of a job: the checkpoint after it, and the writes that commit with the checkpoint.
 
-    The `last` step completes the job: its checkpoint is not saved.
+    The `last` step completes the job: its checkpoint is not saved. `next_seconds` is the time that the next step may
+    take, if that is more than twice as long as the steps so far.
     """
 
     checkpoint: Item
     writes: Sequence[Write] = ()
     last: bool = False
+    next_seconds: float = 0
 
 
-type Work = Callable[[datetime, Item | None], Iterator[Step]]
-"""The work for a scheduled time, step by step, from the last saved checkpoint; None: from the start.
+type Work = Callable[[Run], Iterator[Step]]
+"""The work for a scheduled time, step by step.
 
 If the function dies in a step, the step is done again. Its writes take effect once; all else that it does must be
 harmless twice. A step should take a fraction of the function's timeout.
@@ -57,7 +70,8 @@ harmless twice. A step should take a fraction of the function's timeout.
 class Job(NamedTuple):
     """A function's job. `name` is also the name of its lock, and of the `job` in its events.
 
-    An invocation counts in one metric: `Done`, `Continued`, `DoneBefore`, or `Refused`. If it fails, it counts in none.
+    An invocation counts in one metric: `Done`, `Continued`, `DoneBefore`, `InProgress` or `Refused`. One that fails
+    otherwise counts in none.
     """
 
     name: str
@@ -69,14 +83,18 @@ class Job(NamedTuple):
     def run(self, event: Any, context: LambdaContext) -> dict[str, str]:
         """Works until the job is done or time is short, and then invokes the function again for the rest.
 
+        A duplicate of an event whose run is in progress has nothing to do: its outcome is InProgress. A retry of the
+        event whose own run holds the lock is no duplicate, because that run was killed: Lambda's retries of an event
+        have its request id.
+
         Returns `{"job": …, "scheduled_time": …, "outcome": …}`. Raises InvalidEvent; LockTaken, which names the holder,
-        if another invocation is at work (Lambda retries); and LockLost if this invocation was paused for longer than
-        its lease, and another took the lock over.
+        if the lock is held for another scheduled time, or by a killed run of this event (Lambda retries); and LockLost
+        if this invocation was paused for longer than its lease, and another took the lock over.
         """
         scheduled_time = self._scheduled_time(event)
         window = scheduled_time.isoformat()
         about = {"job": self.name, "scheduled_time": window}
-        why = f"for {window}, request {context.aws_request_id}"
+        why = _why(window, context.aws_request_id)
         with contextlib.ExitStack() as held:
             once = self.locks.once(self.name, window, lease_seconds=lease_seconds_of(context), why=why)
             try:
@@ -84,7 +102,11 @@ class Job(NamedTuple):
             except WindowDone as error:
                 return about | {"outcome": self._count("DoneBefore", about), "reason": str(error)}
             except LockTaken as error:
-                self._count("Refused", about | {"reason": str(error)})
+                holders = str(error.holder.get("why"))
+                reason = {"reason": str(error)}
+                if holders.startswith(_why(window, "")) and holders != why:
+                    return about | {"outcome": self._count("InProgress", about | reason)} | reason
+                self._count("Refused", about | reason)
                 raise
             self.logger.info("started", extra=about | {"token": lock.token, "checkpoint": lock.checkpoint})
             done = self._work_on(lock, scheduled_time, deadline_of(context))
@@ -98,16 +120,20 @@ class Job(NamedTuple):
         return outcome
 
     def _work_on(self, lock: Lock, scheduled_time: datetime, deadline: Deadline) -> bool:
-        """Whether the job is done. If time is short for a further step, the lock is released after the checkpoint."""
+        """Whether the job is done. If time is short for a further step, the lock is released after the checkpoint.
+
+        After a kill that is so after one step, because Lambda's retries of this event may be used up: the next
+        invocation has retries of its own.
+        """
         longest_step_seconds, started = 0.0, time.monotonic()
-        for step in self.work(scheduled_time, copied(lock.checkpoint)):
+        for step in self.work(Run(scheduled_time, copied(lock.checkpoint), lock.taken_over)):
             if step.last:
                 lock.complete(*step.writes)
                 return True
             assert step.checkpoint != lock.checkpoint, f"{self.name}: a step without progress, at {step.checkpoint}"
             lock.save_checkpoint(step.checkpoint, *step.writes)
             longest_step_seconds = max(longest_step_seconds, time.monotonic() - started)
-            if deadline.remaining_seconds < 2 * longest_step_seconds:
+            if lock.taken_over or deadline.remaining_seconds < max(2 * longest_step_seconds, step.next_seconds):
                 lock.release()
                 return False
             started = time.monotonic()
@@ -129,6 +155,11 @@ class Job(NamedTuple):
             pass
         expected = 'expected an ISO 8601 time with its offset, such as "2026-02-28T02:00:00Z"'
         raise InvalidEvent(f"scheduled_time: {expected}, got {_shown(scheduled_time)}")
+
+
+def _why(window: str, request_id: str) -> str:
+    """The holder's `why` in the lock's record. It tells a duplicate event from a retry."""
+    return f"for {window}, request {request_id}"
 
 
 def _shown(value: object) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Context as DecimalContext
 from decimal import Decimal
 from itertools import product
+from typing import Protocol
 
 from msgspec import Struct, ValidationError
 from msgspec.structs import replace
@@ -43,8 +44,11 @@ class OtherSide(Struct, frozen=True):
     entry: JournalEntry | None
 
 
-type OtherSides = Mapping[str, OtherSide]
-"""By transaction id."""
+class OtherSides(Protocol):
+    """The other sides of an account's transfers, which the replay asks for in version order. A dict is one."""
+
+    def get(self, transaction_id: str, /) -> OtherSide | None:
+        """The other side of this transfer."""
 
 
 def other_account_id(entry: JournalEntry) -> str | None:
@@ -119,7 +123,7 @@ def _wrong_decision(
     if len(message.account_ids) > 1:
         other = other_sides.get(entry.transaction_id)
         if other is None or other.account is None or other.entry is None:
-            yield _mismatch(entry, "one-sided transfer", f"on {other_account_id(entry)} there is no entry of it")
+            yield _mismatch(entry, "one-sided transfer", f"on {other_account_id(entry)} no entry of it can be read")
             return
         yield from _unlike_sides(entry, other.entry)
         others = _possible_others(other.account, other.entry.outcome)

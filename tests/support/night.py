@@ -1,0 +1,126 @@
+"""A night's reconciliation in a process of its own, as on Lambda. Prints what it took, as JSON.
+
+The arguments are the endpoint's URL, the names of the Accounts, Journal and Locks tables, and the planted journals as
+JSON: the number of entries by account. Queries of those are answered in this process, in pages of 1 MB as DynamoDB's.
+An engine would sort a journal of a million entries for each page, and take half a minute for it.
+"""
+
+import itertools
+import json
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from unittest import mock
+
+from botocore.awsrequest import AWSResponse
+
+from conditional_writes.sizes import item_bytes
+from ledger.reconciler import ALONE, IN_PARALLEL
+from tools.local_aws.functions import Context, reconcile_accounts
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables
+
+EVENT = {"job": "reconcile_accounts", "scheduled_time": "2026-03-01T02:00:00+00:00"}
+TIMEOUT_SECONDS = 150
+PAGE_BYTES = 1_048_576
+
+
+class Night(NamedTuple):
+    """`queries` has the number of requests by account, `megabytes` the most memory that the process took."""
+
+    outcomes: list[str]
+    seconds: float
+    megabytes: float
+    requests: dict[str, int]
+    queries: dict[str, int]
+
+
+def entry(name: str, version: int) -> dict[str, Any]:
+    """A journal entry of an account with payments of 1, as `process_transactions` writes it, in DynamoDB's JSON."""
+    transaction_id = f"t-{version:08}"
+    payment = {"type": "transaction", "amount": "1", "currency": "EUR", "description": "x" * 40}
+    opening = {"type": "open_account", "currency": "EUR", "overdraft_limit": "0"}
+    request = {"transaction_id": transaction_id, "account_id": name} | (payment if version > 1 else opening)
+    return {
+        "account_id": {"S": name},
+        "transaction_id": {"S": transaction_id},
+        "request": {"M": {field: {"S": value} for field, value in request.items()}},
+        "payload_hash": {"S": "b" * 64},
+        "status": {"S": "POSTED"},
+        "amount": {"N": "1" if version > 1 else "0"},
+        "balance_after": {"N": str(version - 1)},
+        "account_version": {"N": str(version)},
+        "posted_at": {"S": "2026-11-21T21:01:34.704+00:00"},
+        "cw:write_id": {"S": "c" * 32},
+    }
+
+
+class _Body:
+    """A response body with urllib3's interface."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def stream(self, **_: Any) -> Iterator[bytes]:
+        yield self._body
+
+
+class Planted:
+    """Answers the queries of planted journals, and counts all requests."""
+
+    def __init__(self, journals: dict[str, int]) -> None:
+        self.journals = journals
+        self.requests: Counter[str] = Counter()
+        self.queries: Counter[str] = Counter()
+
+    def before_send(self, request: Any, event_name: str, **_: Any) -> AWSResponse | None:
+        operation = event_name.rpartition(".")[2]
+        self.requests[operation] += 1
+        if operation != "Query":
+            return None
+        query = json.loads(request.body)
+        name = query["ExpressionAttributeValues"][":account_id"]["S"]
+        self.queries[name] += 1
+        if name not in self.journals:
+            return None
+        start = query.get("ExclusiveStartKey", {}).get("transaction_id", {}).get("S", "t-00000000")
+        page = json.dumps(self._page(name, int(start.removeprefix("t-")) + 1)).encode()
+        return AWSResponse(request.url, 200, {}, _Body(page))
+
+    def _page(self, name: str, first: int) -> dict[str, Any]:
+        items, taken = [], 0
+        for version in itertools.takewhile(lambda version: version <= self.journals[name], itertools.count(first)):
+            items.append(entry(name, version))
+            taken += item_bytes(items[-1])
+            if taken >= PAGE_BYTES:
+                return {
+                    "Items": items,
+                    "LastEvaluatedKey": {key: items[-1][key] for key in ("account_id", "transaction_id")},
+                }
+        return {"Items": items}
+
+
+def main(url: str, accounts: str, journal: str, locks: str, journals: str) -> None:
+    function = reconcile_accounts(Endpoint(url), Tables(accounts, journal), locks)
+    planted, outcomes = Planted(json.loads(journals)), list[str]()
+    function.client.meta.events.register_first("before-send.dynamodb", planted.before_send)
+    started = time.monotonic()
+    # The bounds on time are ten times as long: the journals are made in this process, and others use its processor.
+    with (
+        mock.patch("workers.scheduled_jobs._invoke_again"),
+        mock.patch("ledger.reconciler.ALONE", ALONE._replace(seconds=10 * ALONE.seconds)),
+        mock.patch("ledger.reconciler.IN_PARALLEL", IN_PARALLEL._replace(seconds=10 * IN_PARALLEL.seconds)),
+    ):
+        while "Done" not in outcomes:
+            time.sleep(0.01)
+            outcomes.append(function.lambda_handler(EVENT, Context(TIMEOUT_SECONDS))["outcome"])
+    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    night = Night(outcomes, time.monotonic() - started, megabytes, planted.requests, planted.queries)
+    print(json.dumps(night._asdict()))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
