@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conditional_writes.locks import LockTaken
 from tests.support.template import alarm_metrics, dashboard_metrics
 from tools.local_aws.functions import (
     Context,
@@ -71,18 +72,20 @@ def upsert(function: ModuleType) -> None:
 
 
 def run_in_each_way(function: ModuleType) -> None:
-    """A run that has no time for a second step, a duplicate of its event meanwhile, the run after it, and another."""
+    """A run without time for a second step, two events meanwhile, the run that is done, and one after it."""
     function.ACCOUNTS_PER_STEP = 1
     job, event = function.job, {"job": function.job.name, "scheduled_time": "2026-03-01T02:00:00Z"}
 
-    def with_a_duplicate(*arguments: Any) -> Iterator[Any]:
+    def with_events_meanwhile(*arguments: Any) -> Iterator[Any]:
         invoke_job(event)
+        with pytest.raises(LockTaken):
+            invoke_job(event | {"scheduled_time": "2026-03-02T02:00:00Z"})
         yield from job.work(*arguments)
 
     def invoke_job(event: Any, timeout_seconds: float = 120) -> None:
         function.lambda_handler(event, Context(timeout_seconds))
 
-    function.job = job._replace(work=with_a_duplicate)
+    function.job = job._replace(work=with_events_meanwhile)
     invoke_job(event, timeout_seconds=RESERVED_SECONDS)
     function.job = job
     invoke_job(event)
