@@ -302,4 +302,11 @@ BREAKAGES = [
         '":account_id": account_id}),\n            ConsistentRead=False,\n',
         ("tests/integration/test_reconciliation.py",),
     ),
+    Breakage(
+        "a function writes lines below its log level",
+        f"{WORKERS}/logs.py",
+        "        logging.getLogger().setLevel(level)\n",
+        "        logging.getLogger().setLevel(logging.DEBUG)\n",
+        ("tests/unit/test_log_levels.py",),
+    ),
 ]

@@ -11,15 +11,14 @@ LIBRARIES = ("boto3", "botocore", "urllib3")
 def function_logger() -> Logger:
     """The logger of the function that POWERTOOLS_SERVICE_NAME names.
 
-    On Lambda, Powertools prefers the level of Lambda's filter to POWERTOOLS_LOG_LEVEL, and Lambda's runtime sets it for
-    all other loggers. The filter lets all lines pass, because it would drop those with metrics. So the level is set
-    here, for all loggers: docs/decisions/log-level.md.
+    Lambda's filter lets all lines pass, because it would drop those with metrics. At that level, TRACE, Powertools'
+    logger has no level of its own, whatever POWERTOOLS_LOG_LEVEL is. It follows the root logger, as all others do, and
+    Lambda's runtime has set that to DEBUG. So the root logger's level is set here: docs/decisions/log-level.md.
     """
     logger = Logger(use_rfc3339=True)
     if "AWS_LAMBDA_LOG_LEVEL" in os.environ:
         level = logging.getLevelNamesMapping()[os.environ.get("POWERTOOLS_LOG_LEVEL", "INFO")]
-        for name in (None, logger.name):
-            logging.getLogger(name).setLevel(level)
+        logging.getLogger().setLevel(level)
         for name in LIBRARIES:  # at INFO, each cold start would say where it found its credentials
             logging.getLogger(name).setLevel(max(level, logging.WARNING))
     return logger
