@@ -370,7 +370,7 @@ def test_only_the_producers_and_the_functions_that_send_may_send_if_producers_ar
 def test_tables_are_on_demand_encrypted_and_recoverable(name: str) -> None:
     table = TABLES[name]
     assert table["BillingMode"] == "PAY_PER_REQUEST"
-    assert table["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS"}
+    assert table["SSESpecification"] == {"SSEEnabled": True}
     assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert table["DeletionProtectionEnabled"] is False
     assert resources("AWS::DynamoDB::Table", Stage="prod")[name]["DeletionProtectionEnabled"] is True
