@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
@@ -19,6 +19,7 @@ from conditional_writes import Deadline, dynamodb_client
 from conditional_writes.locks import Locks
 from ledger.overdraft_interest import annual_rate_of, charge, overdrawn
 from workers.clients import sqs_client
+from workers.logs import function_logger
 from workers.scheduled_jobs import Job, Run, Step
 from workers.sending import Message, send_all
 
@@ -30,7 +31,7 @@ ACCOUNTS_PER_STEP = 500
 SENDING_SECONDS = 30
 """If the messages of a step aren't sent by then, the run fails, and Lambda retries it."""
 
-logger = Logger()
+logger = function_logger()
 metrics = Metrics()
 dynamodb = dynamodb_client()
 sqs = sqs_client()

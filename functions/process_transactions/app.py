@@ -9,7 +9,7 @@ from workers import cold_start  # isort: split
 import os
 from typing import Any
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes import dynamodb_client
@@ -19,8 +19,9 @@ from ledger.dispositions import disposition_of
 from ledger.tables import LedgerTables
 from workers.attempts import Attempts
 from workers.batches import Queue, QueueWorker
+from workers.logs import function_logger
 
-logger = Logger()
+logger = function_logger()
 metrics = Metrics()
 tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"])
 dynamodb = dynamodb_client()

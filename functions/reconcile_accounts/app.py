@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
@@ -23,6 +23,7 @@ from conditional_writes.locks import Locks
 from ledger.account_pages import account_page
 from ledger.reconciler import LONGEST_ALONE_SECONDS, Checked, Reconciler
 from ledger.tables import LedgerTables
+from workers.logs import function_logger
 from workers.scheduled_jobs import Job, Run, Step
 
 ACCOUNTS_PER_STEP = 25
@@ -36,7 +37,7 @@ REPORT_SECONDS = 400 * 24 * 3600
 
 LOCKS_TABLE = os.environ["LOCKS_TABLE"]
 
-logger = Logger()
+logger = function_logger()
 metrics = Metrics()
 client = dynamodb_client()
 tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"])

@@ -9,7 +9,7 @@ from workers import cold_start  # isort: split
 import os
 from typing import Any
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes import dynamodb_client
@@ -18,8 +18,9 @@ from ledger.dispositions import disposition_of
 from ledger.profile_writer import ProfileWriter
 from workers.attempts import Attempts
 from workers.batches import Queue, QueueWorker
+from workers.logs import function_logger
 
-logger = Logger()
+logger = function_logger()
 metrics = Metrics()
 dynamodb = dynamodb_client()
 writer = ProfileWriter(dynamodb, os.environ["PROFILES_TABLE"])

@@ -490,4 +490,11 @@ BREAKAGES = [
         "None",
         (TLS,),
     ),
+    Breakage(
+        "a function writes lines below its log level",
+        f"{WORKERS}/logs.py",
+        "        logging.getLogger().setLevel(level)\n",
+        "        logging.getLogger().setLevel(logging.DEBUG)\n",
+        ("tests/unit/test_log_levels.py",),
+    ),
 ]

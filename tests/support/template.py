@@ -1,9 +1,11 @@
-"""template.yaml for tests: loops expanded, references in one form, and the permissions of each function's role.
+"""template.yaml for tests: loops expanded, references in one form, conditions decided, and each role's permissions.
 
 A reference is {"Ref": "AccountsTable"} or {"GetAtt": "AccountsTable.Arn"}. tests/e2e/test_permissions.py compares the
 logical ids with those of the deployed stack.
 """
 
+import functools
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,9 @@ def _tag(loader: Any, tag: str, node: yaml.Node) -> dict[str, Any]:
 
 
 _Loader.add_multi_constructor("!", _tag)
+
+
+LONG_FORMS = {"Fn::If": "If", "Fn::Sub": "Sub", "Fn::GetAtt": "GetAtt", "Fn::Join": "Join", "Fn::Split": "Split"}
 
 
 def _filled(text: str, items: Mapping[str, str]) -> str:
@@ -56,17 +61,59 @@ def _expanded(node: Any, items: Mapping[str, str]) -> Any:
             for item in collection:
                 members |= _expanded(fragment, {**items, identifier: item})
         else:
-            members[_filled(key, items)] = _expanded(value, items)
+            members[_filled(LONG_FORMS.get(key, key), items)] = _expanded(value, items)
     return members
 
 
 TEMPLATE: dict[str, Any] = _expanded(yaml.load((PROJECT / "template.yaml").read_text(), _Loader), {})
 
 
-def resources(kind: str) -> dict[str, Any]:
+NO_VALUE = {"Ref": "AWS::NoValue"}
+
+
+@functools.cache
+def deployed(**parameters: str) -> dict[str, Any]:
+    """The resources that the stack has with these parameters, and with the defaults of the others."""
+    defaults = {name: str(parameter.get("Default", "")) for name, parameter in TEMPLATE["Parameters"].items()}
+    assert parameters.keys() <= defaults.keys()
+    values = defaults | parameters
+    conditions = {name: _holds(condition, values) for name, condition in TEMPLATE["Conditions"].items()}
+    return {
+        name: _decided(resource, conditions)
+        for name, resource in TEMPLATE["Resources"].items()
+        if "Condition" not in resource or conditions[resource["Condition"]]
+    }
+
+
+def _holds(condition: Any, values: Mapping[str, str]) -> bool:
+    match condition:
+        case {"Not": [denied]}:
+            return not _holds(denied, values)
+        case {"Equals": [{"Ref": name}, str(text)]}:
+            return values[name] == text
+        case {"Equals": [{"Select": [index, {"Ref": name}]}, str(text)]}:
+            return values[name].split(",")[index] == text
+    raise AssertionError(f"tests can't judge {condition}")
+
+
+def _decided(node: Any, conditions: Mapping[str, bool]) -> Any:
+    match node:
+        case {"If": [name, chosen, otherwise]}:
+            return _decided(chosen if conditions[name] else otherwise, conditions)
+        case {"FindInMap": [name, first, second]}:
+            return TEMPLATE["Mappings"][name][first][second]
+        case dict():
+            members = {name: _decided(member, conditions) for name, member in node.items()}
+            return {name: member for name, member in members.items() if member != NO_VALUE}
+        case list():
+            return [decided for member in node if (decided := _decided(member, conditions)) != NO_VALUE]
+    return node
+
+
+def resources(kind: str, **parameters: str) -> dict[str, Any]:
     """The properties of each resource of this type, by logical id."""
     return {
-        name: resource["Properties"] for name, resource in TEMPLATE["Resources"].items() if resource["Type"] == kind
+        name: resource["Properties"] for name, resource in deployed(**parameters).items() if resource["Type"] == kind
     }
 
 
@@ -81,25 +128,34 @@ def event_sources(name: str, kind: str) -> list[dict[str, Any]]:
     return [source["Properties"] for source in FUNCTIONS[name]["Events"].values() if source["Type"] == kind]
 
 
-def statements(role: str) -> Iterator[dict[str, Any]]:
+def statements(role: str, **parameters: str) -> Iterator[dict[str, Any]]:
     """The statements of the role's own policies, of its managed policies, and of the policies attached to it."""
-    properties, managed = resources("AWS::IAM::Role")[role], resources("AWS::IAM::ManagedPolicy")
+    properties = resources("AWS::IAM::Role", **parameters)[role]
+    managed = resources("AWS::IAM::ManagedPolicy", **parameters)
     for policy in properties.get("ManagedPolicyArns", []):
         assert isinstance(policy, dict), f"{role}: tests can't judge {policy}, a policy that isn't in the template"
     policies = [
         *properties.get("Policies", []),
         *(managed[policy["Ref"]] for policy in properties.get("ManagedPolicyArns", [])),
-        *(policy for policy in resources("AWS::IAM::Policy").values() if {"Ref": role} in policy["Roles"]),
+        *(
+            policy
+            for policy in resources("AWS::IAM::Policy", **parameters).values()
+            if {"Ref": role} in policy["Roles"]
+        ),
     ]
     for policy in policies:
         yield from policy["PolicyDocument"]["Statement"]
 
 
-def granted(role: str) -> set[tuple[str, str]]:
-    """Each action that the role grants, with the logical id of its resource, or else the resource as written."""
+def granted(role: str, **parameters: str) -> set[tuple[str, str]]:
+    """Each action that the role grants, with the logical id of its resource, or else the resource as written.
+
+    A condition that restricts a grant is left out: `conditions` has them.
+    """
     grants = set()
-    for statement in statements(role):
-        assert statement.keys() <= {"Sid", "Effect", "Action", "Resource"}, f"{role}: tests can't judge {statement}"
+    for statement in statements(role, **parameters):
+        expected = {"Sid", "Effect", "Action", "Resource", "Condition"}
+        assert statement.keys() <= expected, f"{role}: tests can't judge {statement}"
         assert statement["Effect"] == "Allow"
         for resource in _listed(statement["Resource"]):
             target = resource["GetAtt"].removesuffix(".Arn") if "GetAtt" in resource else str(resource)
@@ -107,5 +163,44 @@ def granted(role: str) -> set[tuple[str, str]]:
     return grants
 
 
+def conditions(role: str, **parameters: str) -> dict[str, Any]:
+    """The condition of each statement that has one, by its Sid."""
+    return {one["Sid"]: one["Condition"] for one in statements(role, **parameters) if "Condition" in one}
+
+
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
+
+
+type Metric = tuple[str, str, frozenset[tuple[str, str]]]
+"""A namespace, a name, and the dimensions. References are as written: "${ProfilesQueue.QueueName}"."""
+
+
+def dashboard_metrics() -> Iterator[Metric]:
+    """The metrics of all widgets. In the template, a dot stands for the same as in the metric before."""
+    [dashboard] = resources("AWS::CloudWatch::Dashboard").values()
+    for widget in json.loads(dashboard["DashboardBody"]["Sub"])["widgets"]:
+        before: list[str] = []
+        for metric in widget["properties"]["metrics"]:
+            texts = [text for text in metric if isinstance(text, str)]
+            before = [before[index] if text == "." else text for index, text in enumerate(texts)]
+            namespace, name, *dimensions = before
+            yield namespace, name, frozenset(zip(dimensions[::2], dimensions[1::2], strict=True))
+
+
+def alarm_metrics() -> Iterator[Metric]:
+    """The metrics of all alarms, but for those of expressions."""
+    for alarm in resources("AWS::CloudWatch::Alarm").values():
+        if "MetricName" in alarm:
+            dimensions = {(dimension["Name"], _as_text(dimension["Value"])) for dimension in alarm["Dimensions"]}
+            yield _as_text(alarm["Namespace"]), alarm["MetricName"], frozenset(dimensions)
+
+
+def _as_text(value: Any) -> str:
+    match value:
+        case {"Sub": text}:
+            return str(text)
+        case {"Ref": name} | {"GetAtt": name}:
+            return f"${{{name}}}"
+    assert isinstance(value, str)
+    return value

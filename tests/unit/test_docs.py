@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from ledger.core import profile_messages, rules, transaction_types
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types import base
+from tests.support.template import resources
 from tools.local_aws.server import PROJECT
 from workers.batches import GivenUp
 
@@ -78,6 +80,22 @@ def test_the_table_of_metrics_is_what_the_functions_emit() -> None:
     sources = [*PROJECT.glob("functions/*/app.py"), *PROJECT.glob("layers/*/*/**/*.py")]
     emitted = {name for source in sources for name in metrics_in(source)}
     assert first_cells("operations", "## Metrics") == sorted(emitted | OF_POWERTOOLS)
+
+
+def test_the_table_of_alarms_has_each_alarm_in_one_row() -> None:
+    section = read("operations").split("\n## Alarms\n")[1].split("\n## ")[0]
+    first_columns = [row.split(" | ")[0] for row in section.splitlines() if row.startswith("| `")]
+    patterns = [pattern for column in first_columns for pattern in re.findall(r"`([\w*]+)`", column)]
+    every = resources("AWS::CloudWatch::Alarm")
+    for name in every:
+        named = [pattern for pattern in patterns if pattern == name] or [
+            pattern for pattern in patterns if fnmatch(name, pattern)
+        ]
+        assert len(named) == 1, name
+    assert [pattern for pattern in patterns if not any(fnmatch(name, pattern) for name in every)] == []
+    assert f"creates {len(every)} alarms" in section
+    metrics = sum(len(alarm.get("Metrics", [None, None])) - 1 for alarm in every.values())
+    assert f"their {metrics} metrics" in section
 
 
 def metrics_in(source: Path) -> Iterator[str]:

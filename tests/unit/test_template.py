@@ -13,7 +13,18 @@ from conditional_writes.client import SLOWEST_CALL_SECONDS
 from conditional_writes.locks import CALL_SECONDS, Locks
 from ledger.overdraft_interest import annual_rate_of
 from ledger.reconciler import IN_PARALLEL, LONGEST_ALONE_SECONDS, STEP_SECONDS
-from tests.support.template import FOLDERS, FUNCTIONS, PROJECT, TEMPLATE, event_sources, granted, resources
+from tests.support.template import (
+    FOLDERS,
+    FUNCTIONS,
+    PROJECT,
+    TEMPLATE,
+    conditions,
+    dashboard_metrics,
+    deployed,
+    event_sources,
+    granted,
+    resources,
+)
 from tools.local_aws.functions import Context, load_function
 from tools.local_aws.server import Endpoint
 from workers.attempts import MAXIMUM_BEGUN
@@ -165,8 +176,12 @@ def test_a_dead_letter_stays_for_a_week_or_two_and_fits_with_its_reason(source: 
     assert dead["MaximumMessageSize"] > alive["MaximumMessageSize"]
 
 
-def alarms(metric_name: str) -> list[dict[str, Any]]:
-    return [alarm for alarm in resources("AWS::CloudWatch::Alarm").values() if alarm["MetricName"] == metric_name]
+ALARMS = resources("AWS::CloudWatch::Alarm")
+
+
+def alarms(metric_name: str, **parameters: str) -> list[dict[str, Any]]:
+    every = resources("AWS::CloudWatch::Alarm", **parameters).values()
+    return [alarm for alarm in every if alarm.get("MetricName") == metric_name]
 
 
 def test_an_alarm_counts_the_messages_that_are_in_each_dead_letter_queue() -> None:
@@ -180,19 +195,17 @@ def test_an_alarm_counts_the_messages_that_are_in_each_dead_letter_queue() -> No
 
 
 def test_an_alarm_rings_when_a_message_comes_again_for_longer_than_it_waits_for_its_account() -> None:
-    services = TEMPLATE["Mappings"]["MessageQueues"]
-    watching = {alarm["Dimensions"][0]["Value"]["FindInMap"][1]: alarm for alarm in alarms("ReturnedAge")}
+    watching = {alarm["Dimensions"][0]["Value"]: alarm for alarm in alarms("ReturnedAge")}
     waits = TEMPLATE["Parameters"]["MaximumWaits"]["Default"]
-    for function, source in SOURCES.values():
-        messages = source["Queue"]["GetAtt"].removesuffix("Queue.Arn")
+    for function, _ in SOURCES.values():
         variables = function["Environment"]["Variables"]
-        assert services[messages]["Function"] == variables["POWERTOOLS_SERVICE_NAME"]
+        alarm = watching[variables["POWERTOOLS_SERVICE_NAME"]]
         assert variables["MAXIMUM_WAITS"] == {"Ref": "MaximumWaits"}
         longest = int(variables["LONGEST_REDELIVERY_SECONDS"])
         waited = sum(DELAYS_SECONDS) + (waits - 1 - len(DELAYS_SECONDS)) * longest
         assert waited == 2482  # some 40 minutes
-        assert watching[messages]["Threshold"] > waited * 1000
-        assert watching[messages]["Period"] >= longest
+        assert alarm["Threshold"] > waited * 1000
+        assert alarm["Period"] >= longest
 
 
 def test_an_alarm_rings_when_a_message_is_not_delivered() -> None:
@@ -203,6 +216,91 @@ def test_an_alarm_rings_when_a_message_is_not_delivered() -> None:
 def test_an_alarm_rings_when_a_job_is_dead_lettered_and_its_event_lost() -> None:
     watched = {alarm["Dimensions"][0]["Value"]["Ref"] for alarm in alarms("DeadLetterErrors")}
     assert watched == {name for name, function in FUNCTIONS.items() if "DeadLetterQueue" in function}
+
+
+@pytest.mark.parametrize("metric", ["Errors", "Throttles", "Duration"])
+def test_an_alarm_rings_when_a_function_fails_is_throttled_or_nears_its_timeout(metric: str) -> None:
+    watching = {alarm["Dimensions"][0]["Value"]["Ref"]: alarm for alarm in alarms(metric)}
+    assert watching.keys() == FUNCTIONS.keys()
+    for name, alarm in watching.items():
+        assert alarm["Namespace"] == "AWS/Lambda"
+        if metric == "Duration":
+            assert (alarm["Statistic"], alarm["Threshold"]) == ("Maximum", 900 * timeout(FUNCTIONS[name]))
+        else:
+            assert (alarm["Statistic"], alarm["Threshold"]) == ("Sum", 0)
+
+
+def test_an_alarm_rings_when_reads_or_writes_of_a_busy_table_are_throttled() -> None:
+    watched = set()
+    for alarm in ALARMS.values():
+        if "Metrics" in alarm:
+            [total, *parts] = alarm["Metrics"]
+            assert total["Expression"] == "FILL(reads, 0) + FILL(writes, 0)"
+            watched |= {
+                (part["Id"], metric["Namespace"], metric["MetricName"], metric["Dimensions"][0]["Value"]["Ref"])
+                for part in parts
+                for metric in [part["MetricStat"]["Metric"]]
+            }
+    assert watched == {
+        (metrics, "AWS/DynamoDB", name, table)
+        for metrics, name in (("reads", "ReadThrottleEvents"), ("writes", "WriteThrottleEvents"))
+        for table in ("AccountsTable", "JournalTable", "ProfilesTable")
+    }
+
+
+STATES = {"reconcile_accounts": "ReconcileState", "charge_overdraft_interest": "InterestState"}
+
+
+@pytest.mark.parametrize(("job", "state"), STATES.items())
+def test_an_alarm_rings_when_a_job_that_is_scheduled_was_not_done_for_a_day(job: str, state: str) -> None:
+    def watched(**parameters: str) -> dict[str, dict[str, Any]]:
+        return {alarm["Dimensions"][0]["Value"]: alarm for alarm in alarms("Done", **parameters)}
+
+    assert SCHEDULES[FOLDERS[job]][1]["State"] == {"Ref": state}
+    alarm = watched()[job]
+    assert alarm["TreatMissingData"] == "breaching"
+    assert (alarm["Statistic"], alarm["ComparisonOperator"], alarm["Threshold"]) == ("Sum", "LessThanThreshold", 1)
+    # More than a day, so that a run may end later than that of the day before.
+    assert 24 * 3600 < alarm["Period"] * alarm["EvaluationPeriods"] <= 28 * 3600
+    assert alarm["Period"] <= 3600
+    assert job not in watched(**{state: "DISABLED"})
+
+
+@pytest.mark.parametrize("name", ALARMS)
+def test_an_alarm_notifies_the_topic_if_there_is_one(name: str) -> None:
+    assert "AlarmActions" not in ALARMS[name]
+    notifying = resources("AWS::CloudWatch::Alarm", AlarmTopicArn="arn:aws:sns:eu-west-1:1:alarms")
+    assert notifying.keys() == ALARMS.keys()
+    assert notifying[name]["AlarmActions"] == [{"Ref": "AlarmTopicArn"}]
+
+
+@pytest.mark.parametrize("name", ALARMS)
+def test_only_a_job_that_was_not_done_is_known_by_missing_data(name: str) -> None:
+    missing = "breaching" if name.endswith("UnfinishedAlarm") else "notBreaching"
+    assert ALARMS[name]["TreatMissingData"] == missing
+
+
+def test_the_dashboard_shows_both_queues_their_dead_letters_and_all_functions() -> None:
+    shown: dict[str, set[str]] = {}
+    for namespace, _, dimensions in dashboard_metrics():
+        shown.setdefault(namespace, set()).update(value for _, value in dimensions)
+    teller = "Teller/${AWS::StackName}"
+    assert shown.keys() == {"AWS/SQS", "AWS/Lambda", teller}
+    assert shown["AWS/SQS"] == {f"${{{name}.QueueName}}" for name in QUEUES}
+    assert shown["AWS/Lambda"] == {f"${{{name}}}" for name in FUNCTIONS}
+    assert shown[teller] == FOLDERS.keys()
+    namespace = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["POWERTOOLS_METRICS_NAMESPACE"]
+    assert namespace == {"Sub": teller}
+
+
+def test_lambda_drops_no_line_and_the_functions_keep_to_the_log_level() -> None:
+    """A line with metrics has no level, and Lambda's filter takes it for INFO. See test_log_levels.py."""
+    functions = TEMPLATE["Globals"]["Function"]
+    assert functions["LoggingConfig"] == {"LogFormat": "JSON", "ApplicationLogLevel": "TRACE"}
+    assert functions["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"] == {"Ref": "LogLevel"}
+    for function in FUNCTIONS.values():
+        assert function["LoggingConfig"].keys() == {"LogGroup"}
+        assert "POWERTOOLS_LOG_LEVEL" not in function["Environment"]["Variables"]
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -256,19 +354,97 @@ def test_queues_are_encrypted_and_take_tls_only(name: str) -> None:
     policies = resources("AWS::SQS::QueuePolicy").values()
     denied = [policy for policy in policies if {"Ref": name} in policy["Queues"]]
     assert denied
-    statement = denied[0]["PolicyDocument"]["Statement"][0]
+    [statement] = denied[0]["PolicyDocument"]["Statement"]
     assert {"GetAtt": f"{name}.Arn"} in statement["Resource"]
     assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "sqs:*")
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": False}}
 
 
+PRODUCERS = "arn:aws:iam::1:role/till,arn:aws:iam::1:role/branches/*"
+
+
+@pytest.mark.parametrize("name", [source["Queue"]["GetAtt"].removesuffix(".Arn") for _, source in SOURCES.values()])
+def test_only_the_producers_and_the_functions_that_send_may_send_if_producers_are_given(name: str) -> None:
+    policies = resources("AWS::SQS::QueuePolicy", ProducerRoleArns=PRODUCERS).values()
+    [policy] = [policy for policy in policies if {"Ref": name} in policy["Queues"]]
+    _, statement = policy["PolicyDocument"]["Statement"]
+    dead = QUEUES[name]["RedrivePolicy"]["deadLetterTargetArn"]
+    assert statement["Resource"] == [{"GetAtt": f"{name}.Arn"}, dead]
+    assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "sqs:SendMessage")
+    # ArnNotLike holds, too, if there is no such key: for a service of AWS's.
+    separator, joined = statement["Condition"]["ArnNotLike"]["aws:PrincipalArn"]["Split"]
+    [producers, *roles] = joined["Join"][1]
+    assert producers == {"Join": [separator, {"Ref": "ProducerRoleArns"}]}
+    assert joined["Join"][0] == separator == ","
+    senders = {
+        role
+        for role in ROLES.values()
+        for action, target in granted(role)
+        if action.startswith("sqs:SendMessage") and target in {name, dead["GetAtt"].removesuffix(".Arn")}
+    }
+    assert senders
+    assert {role["GetAtt"].removesuffix(".Arn") for role in roles} >= senders
+
+
 @pytest.mark.parametrize("name", TABLES)
-def test_tables_are_on_demand_encrypted_recoverable_and_kept_in_production(name: str) -> None:
-    table, resource = TABLES[name], TEMPLATE["Resources"][name]
+def test_tables_are_on_demand_encrypted_and_recoverable(name: str) -> None:
+    table = TABLES[name]
     assert table["BillingMode"] == "PAY_PER_REQUEST"
     assert table["SSESpecification"] == {"SSEEnabled": True}
     assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
-    assert resource["DeletionPolicy"] == resource["UpdateReplacePolicy"] == {"If": ["IsProd", "Retain", "Delete"]}
+    assert table["DeletionProtectionEnabled"] is False
+    assert resources("AWS::DynamoDB::Table", Stage="prod")[name]["DeletionProtectionEnabled"] is True
+
+
+@pytest.mark.parametrize("kind", ["AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup"])
+def test_what_holds_data_is_kept_in_production(kind: str) -> None:
+    for stage, policy in (("dev", "Delete"), ("prod", "Retain")):
+        held = [resource for resource in deployed(Stage=stage).values() if resource["Type"] == kind]
+        assert held
+        assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in held} == {(policy, policy)}
+
+
+KEY = "arn:aws:kms:eu-west-1:1:key/k"
+
+
+def test_a_key_encrypts_all_tables_queues_and_log_groups() -> None:
+    given = {"Ref": "KmsKeyArn"}
+    for table in resources("AWS::DynamoDB::Table", KmsKeyArn=KEY).values():
+        assert table["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": given}
+    for queue in resources("AWS::SQS::Queue", KmsKeyArn=KEY).values():
+        assert queue["KmsMasterKeyId"] == given
+        assert "SqsManagedSseEnabled" not in queue  # SQS takes one of the two.
+    for group in resources("AWS::Logs::LogGroup", KmsKeyArn=KEY).values():
+        assert group["KmsKeyId"] == given
+    assert not [one for one in resources("AWS::SQS::Queue").values() if "KmsMasterKeyId" in one]
+    assert not [one for one in resources("AWS::Logs::LogGroup").values() if "KmsKeyId" in one]
+
+
+@pytest.mark.parametrize("role", resources("AWS::IAM::Role"))
+def test_a_role_may_use_the_key_if_there_is_one_and_only_by_dynamodb_and_sqs(role: str) -> None:
+    of_a_function = "kms:Decrypt kms:DescribeKey kms:Encrypt kms:GenerateDataKey* kms:ReEncrypt*"
+    actions = of_a_function if role in ROLES.values() else "kms:Decrypt kms:GenerateDataKey"
+    with_key = granted(role, KmsKeyArn=KEY)
+    assert with_key - granted(role) == {(action, "{'Ref': 'KmsKeyArn'}") for action in actions.split()}
+    assert not granted(role) - with_key
+    services = conditions(role, KmsKeyArn=KEY)["Key"]["StringEquals"]["kms:ViaService"]
+    by = [service["Sub"] for service in (services if isinstance(services, list) else [services])]
+    dynamodb, sqs = "dynamodb.${AWS::Region}.amazonaws.com", "sqs.${AWS::Region}.amazonaws.com"
+    assert by == ([dynamodb, sqs] if role in ROLES.values() else [sqs])
+
+
+def test_a_boundary_bounds_every_role() -> None:
+    bounded = resources("AWS::IAM::Role", PermissionsBoundaryArn="arn:aws:iam::1:policy/boundary")
+    assert {str(role["PermissionsBoundary"]) for role in bounded.values()} == {"{'Ref': 'PermissionsBoundaryArn'}"}
+    assert not [role for role in resources("AWS::IAM::Role").values() if "PermissionsBoundary" in role]
+
+
+@pytest.mark.parametrize("name", ["AlarmTopicArn", "ProducerRoleArns", "PermissionsBoundaryArn", "KmsKeyArn"])
+def test_a_parameter_with_arns_is_empty_or_has_them(name: str) -> None:
+    parameter = TEMPLATE["Parameters"][name]
+    assert parameter["Default"] == ""
+    accepted = [text for text in ("", "arn:aws:x", "till", "*") if re.fullmatch(parameter["AllowedPattern"], text)]
+    assert accepted == ["", "arn:aws:x"]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -329,6 +505,36 @@ def test_a_role_grants_what_its_function_needs_and_no_more(folder: str) -> None:
     assert not missing, f"{ROLES[folder]} grants less than functions/{folder} needs by NEEDS: {sorted(missing)}"
 
 
+RESTRICTED = {
+    "reconcile_accounts": {"LockAndReport": "reconcile_accounts*"},
+    "charge_overdraft_interest": {"Lock": "charge_overdraft_interest*"},
+}
+"""The keys of the Locks table that each job may write, by the statement's Sid."""
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_job_writes_its_own_lock_and_reports_alone(folder: str) -> None:
+    """DynamoDB judges PutItem and UpdateItem by it, in a transaction, too. ministack ignores the key."""
+    restricted = {
+        sid: {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [pattern]}}
+        for sid, pattern in RESTRICTED.get(folder, {}).items()
+    }
+    assert conditions(ROLES[folder]) == restricted
+    may_write_locks = any(resource == "LocksTable" for _, resource in granted(ROLES[folder]))
+    assert may_write_locks == bool(restricted)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedules_role_invokes_its_job_and_sends_what_it_could_not_invoke(name: str) -> None:
+    _, schedule = SCHEDULES[name]
+    role = schedule["RoleArn"]["GetAtt"].removesuffix(".Arn")
+    dead_letter_queue = schedule["DeadLetterConfig"]["Arn"]["GetAtt"].removesuffix(".Arn")
+    assert granted(role) == {("lambda:InvokeFunction", name), ("sqs:SendMessage", dead_letter_queue)}
+    [trusted] = resources("AWS::IAM::Role")[role]["AssumeRolePolicyDocument"]["Statement"]
+    assert trusted["Principal"] == {"Service": "scheduler.amazonaws.com"}
+    assert trusted["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+
+
 @pytest.mark.parametrize("role", resources("AWS::IAM::Role"))
 def test_a_role_names_its_resources_and_its_actions(role: str) -> None:
     grants = granted(role)
@@ -338,11 +544,12 @@ def test_a_role_names_its_resources_and_its_actions(role: str) -> None:
     assert all(action.startswith("xray:Put") for action, resource in grants if "*" in resource)
 
 
-def test_every_role_is_a_functions_and_every_policy_is_of_these_roles() -> None:
-    """Otherwise the comparison with NEEDS would leave one out."""
+def test_every_role_is_a_functions_or_a_schedules_and_every_policy_is_of_these_roles() -> None:
+    """Otherwise the comparison with NEEDS would leave one out, or SAM would make a role without key and boundary."""
     roles = resources("AWS::IAM::Role")
-    assert sorted(ROLES.values()) == sorted(roles)
-    attached = [policy["Ref"] for role in roles.values() for policy in role["ManagedPolicyArns"]]
+    of_schedules = [schedule["RoleArn"]["GetAtt"].removesuffix(".Arn") for _, schedule in SCHEDULES.values()]
+    assert sorted([*ROLES.values(), *of_schedules]) == sorted(roles)
+    attached = [policy["Ref"] for role in roles.values() for policy in role.get("ManagedPolicyArns", [])]
     managed = resources("AWS::IAM::ManagedPolicy")
     assert sorted(attached) == sorted(managed)
     assert not [name for name, policy in managed.items() if policy.keys() & {"Roles", "Users", "Groups"}]

@@ -4,12 +4,10 @@ Import this module first, and call `finished` when all else is imported and made
 """
 
 import gc
-import logging
 
 gc.disable()
 
 
 def finished() -> None:
-    logging.getLogger("botocore").setLevel(logging.WARNING)  # or each cold start logs where it found its credentials
     gc.freeze()  # what was imported stays: no collection looks at it again
     gc.enable()

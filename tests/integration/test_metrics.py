@@ -1,0 +1,106 @@
+"""Each metric of the dashboard and of the alarms is emitted when the functions run, with the dimensions shown there."""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from conditional_writes.locks import LockTaken
+from tests.support.template import alarm_metrics, dashboard_metrics
+from tools.local_aws.functions import (
+    Context,
+    charge_overdraft_interest,
+    invoke,
+    process_transactions,
+    reconcile_accounts,
+    record,
+    upsert_profiles,
+)
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables
+from workers import scheduled_jobs
+from workers.invocation import RESERVED_SECONDS
+
+ACCOUNTS = ("alice", "ben", "cleo")
+
+type Emitted = set[tuple[str, frozenset[tuple[str, str]]]]
+"""The name and the dimensions of each metric."""
+
+
+@pytest.fixture
+def emitted(ministack: Endpoint, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Emitted:
+    """What each function emits when it runs in each of its ways."""
+    monkeypatch.setattr(scheduled_jobs, "_invoke_again", lambda event, context: None)
+    tables, locks = create_tables(ministack, "metrics"), create_locks_table(ministack, "metrics")
+    profiles, queue = (
+        create_profiles_table(ministack, "metrics"),
+        ministack.client("sqs").create_queue(QueueName="sent"),
+    )
+    found: Emitted = set()
+    for name, run, load in (
+        ("process_transactions", post, partial(process_transactions, ministack, tables)),
+        ("upsert_profiles", upsert, partial(upsert_profiles, ministack, profiles)),
+        ("reconcile_accounts", run_in_each_way, partial(reconcile_accounts, ministack, tables, locks)),
+        (
+            "charge_overdraft_interest",
+            run_in_each_way,
+            partial(charge_overdraft_interest, ministack, tables, locks, queue["QueueUrl"]),
+        ),
+    ):
+        function = load(POWERTOOLS_SERVICE_NAME=name)
+        monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", name)
+        capsys.readouterr()
+        run(function)
+        found |= set(metrics_in(capsys.readouterr().out))
+    return found
+
+
+def post(function: ModuleType) -> None:
+    opening = {"type": "open_account", "transaction_id": "open", "currency": "EUR"}
+    payment = {"transaction_id": "t-1", "account_id": "alice", "amount": 1}
+    invoke(function, [record(opening | {"account_id": name}) for name in ACCOUNTS])
+    invoke(function, [record(payment), record("junk"), record(payment | {"account_id": "nobody"})])
+    invoke(function, [record(payment), record(payment | {"transaction_id": "t-2", "amount": -2})])
+
+
+def upsert(function: ModuleType) -> None:
+    update = {"account_id": "alice", "path": ["preferences"], "entries": {"theme": "dark"}}
+    invoke(function, [record(update), record("junk")])
+
+
+def run_in_each_way(function: ModuleType) -> None:
+    """A run without time for a second step, two events meanwhile, the run that is done, and one after it."""
+    function.ACCOUNTS_PER_STEP = 1
+    job, event = function.job, {"job": function.job.name, "scheduled_time": "2026-03-01T02:00:00Z"}
+
+    def with_events_meanwhile(*arguments: Any) -> Iterator[Any]:
+        invoke_job(event)
+        with pytest.raises(LockTaken):
+            invoke_job(event | {"scheduled_time": "2026-03-02T02:00:00Z"})
+        yield from job.work(*arguments)
+
+    def invoke_job(event: Any, timeout_seconds: float = 120) -> None:
+        function.lambda_handler(event, Context(timeout_seconds))
+
+    function.job = job._replace(work=with_events_meanwhile)
+    invoke_job(event, timeout_seconds=RESERVED_SECONDS)
+    function.job = job
+    invoke_job(event)
+    invoke_job(event)
+
+
+def metrics_in(output: str) -> Iterator[tuple[str, frozenset[tuple[str, str]]]]:
+    for line in map(json.loads, filter(lambda line: line.startswith('{"_aws"'), output.splitlines())):
+        for directive in line["_aws"]["CloudWatchMetrics"]:
+            for names in directive["Dimensions"]:
+                dimensions = frozenset((name, line[name]) for name in names)
+                yield from ((metric["Name"], dimensions) for metric in directive["Metrics"])
+
+
+def test_each_metric_of_the_dashboard_and_the_alarms_is_emitted(emitted: Emitted) -> None:
+    ours = [metric for metric in (*dashboard_metrics(), *alarm_metrics()) if metric[0].startswith("Teller/")]
+    missing = {(name, dimensions) for _, name, dimensions in ours} - emitted
+    assert not missing

@@ -1,0 +1,92 @@
+"""At each LogLevel, a function's metrics pass Lambda's filter, and its lines are those of the level.
+
+Each function runs in a process of its own, because loggers are the process's. The root logger is set up as Lambda's
+runtime does it (awslambdaric, bootstrap.py: `_setup_logging`).
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.support.template import FOLDERS, FUNCTIONS, PROJECT, TEMPLATE
+
+FILTER = TEMPLATE["Globals"]["Function"]["LoggingConfig"]["ApplicationLogLevel"]
+LEVELS = TEMPLATE["Parameters"]["LogLevel"]["AllowedValues"]
+
+INVOKE = """
+import json, logging, os, sys
+
+class Formatter(logging.Formatter):
+    def format(self, record):
+        return json.dumps({"level": record.levelname, "message": record.getMessage(), "logger": record.name})
+
+handler = logging.StreamHandler(sys.stdout)
+handler.setFormatter(Formatter())
+logging.getLogger().addHandler(handler)
+filter_level = os.environ["AWS_LAMBDA_LOG_LEVEL"]
+logging.getLogger().setLevel("DEBUG" if filter_level == "TRACE" else filter_level)
+
+import app
+from tools.local_aws.functions import Context
+
+logging.getLogger("botocore").info("found credentials")
+for logger in (app.logger, logging.getLogger("workers.batches")):
+    for level in ("debug", "info", "warning", "error"):
+        getattr(logger, level)(f"a line at {level}")
+if app.logger.service in ("process_transactions", "upsert_profiles"):
+    app.lambda_handler({"Records": []}, Context())
+app.metrics.add_metric("Counted", "Count", 1)
+app.metrics.flush_metrics()
+"""
+
+
+def lines_of(folder: str, level: str) -> list[dict[str, Any]]:
+    """What Lambda sends to the log of an invocation. A line without a level counts as INFO."""
+    variables = FUNCTIONS[FOLDERS[folder]]["Environment"]["Variables"]
+    environment = {name: "1" if isinstance(value, dict) else str(value) for name, value in variables.items()} | {
+        "PYTHONPATH": os.pathsep.join([str(PROJECT / "functions" / folder), str(PROJECT), *sys.path]),
+        "POWERTOOLS_METRICS_NAMESPACE": "Teller",
+        "POWERTOOLS_LOG_LEVEL": level,
+        "AWS_LAMBDA_LOG_LEVEL": FILTER,
+        "AWS_LAMBDA_LOG_FORMAT": "JSON",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }
+    finished = subprocess.run(
+        [sys.executable, "-c", INVOKE], env=environment, capture_output=True, text=True, check=False
+    )
+    assert not finished.returncode, finished.stderr
+    lines = [json.loads(line) for line in finished.stdout.splitlines()]
+    order = ["TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL"]
+    return [line for line in lines if order.index(line.get("level", "INFO")) >= order.index(FILTER)]
+
+
+def metrics_of(lines: list[dict[str, Any]]) -> set[str]:
+    directives = [directive for line in lines if "_aws" in line for directive in line["_aws"]["CloudWatchMetrics"]]
+    return {metric["Name"] for directive in directives for metric in directive["Metrics"]}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_log_level_silences_a_metric(level: str) -> None:
+    lines = lines_of("process_transactions", level)
+    assert {"Posted", "ReturnedToQueue", "ColdStart"} <= metrics_of(lines)
+    written = [(line.get("logger"), line["level"]) for line in lines if "a line" in line.get("message", "")]
+    shown = ["DEBUG", "INFO", "WARNING", "ERROR"][LEVELS.index(level) :]
+    assert written == [(logger, one) for logger in (None, "workers.batches") for one in shown]
+    assert not [line for line in lines if line.get("message") == "found credentials"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_function_keeps_to_the_level_with_times_that_lambda_reads(folder: str) -> None:
+    lines = lines_of(folder, "ERROR")
+    assert "Counted" in metrics_of(lines)
+    [own] = [line for line in lines if line.get("service") == folder and "level" in line]
+    assert (own["level"], own["message"]) == ("ERROR", "a line at error")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", own["timestamp"])  # RFC 3339

@@ -1,0 +1,1 @@
+"""Checkov on template.yaml: `make check`."""
