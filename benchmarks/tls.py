@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.counted import Side, stock_side, teller_side
+from benchmarks.counted import stock_side, teller_side
 from benchmarks.start_up import PROGRAMS_FOLDER, lambda_environment
 from tools.local_aws.server import PROJECT, free_port, ministack, running
 from tools.local_aws.tls import TlsProxy
@@ -30,7 +29,7 @@ LATER = 3
 PROCESSES = 5
 PROGRAMS = {
     "teller": "Teller",
-    "botocore's": "Teller, with botocore's connections",
+    "botocore's": "Teller, botocore's connections",
     "stock": "stock Powertools",
 }
 """The sides, as programs/batches.py knows them, and their names in the report."""
@@ -61,13 +60,12 @@ def main() -> None:
         environment["AWS_CA_BUNDLE"] = proxy.write_bundle(Path(folder) / "bundle.pem")
         teller, stock = teller_side(engine), stock_side(engine)
         sides = {program: stock if program == "stock" else teller for program in PROGRAMS}
-        accounts = [f"tls-{number}" for number in range(ACCOUNTS)]
         for side in (teller, stock):
-            side.open_accounts(accounts)
+            side.open_accounts([f"tls-{number}" for number in range(ACCOUNTS)])
         console.print(f"Starting {PROCESSES} processes of each, for {1 + LATER} batches of {ACCOUNTS} accounts")
         rounds = [
             {
-                program: handle(program, side, batches(f"{number}-{program}", accounts), environment, proxy)
+                program: handle(program, side.tables, f"{program}-{number}", environment, proxy)
                 for program, side in sides.items()
             }
             for number in track(range(PROCESSES), "", console=console, transient=True, disable=not console.is_terminal)
@@ -79,20 +77,14 @@ def main() -> None:
     )
 
 
-def batches(name: str, accounts: Sequence[str]) -> list[list[dict[str, str]]]:
-    return [
-        [{"transaction_id": f"{name}-{number}", "account_id": account, "amount": "1"} for account in accounts]
-        for number in range(1 + LATER)
-    ]
-
-
 def handle(
-    program: str, side: Side, batches: Sequence[Any], environment: Mapping[str, str], proxy: TlsProxy
+    program: str, tables: Sequence[str], prefix: str, environment: Mapping[str, str], proxy: TlsProxy
 ) -> Process:
-    """Handles the batches in a process of their own."""
+    """Handles batches in a process of their own. `prefix` begins their transactions' ids."""
     before = proxy.connections
+    arguments = [program, *tables, "tls", str(ACCOUNTS), prefix, str(1 + LATER)]
     finished = subprocess.run(
-        [sys.executable, PROGRAMS_FOLDER / "batches.py", program, json.dumps(side.tables), json.dumps(batches)],
+        [sys.executable, PROGRAMS_FOLDER / "batches.py", *arguments],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,

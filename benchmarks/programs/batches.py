@@ -1,6 +1,7 @@
 """Handles batches in a new process. Prints the CPU seconds of each batch, as a JSON list in the last line.
 
-Its arguments are a side of benchmarks/tls.py, and in JSON the names of the side's two tables, and a list of batches.
+Its arguments are a side of benchmarks/tls.py, the names of the side's two tables, the prefix and the number of the
+accounts, the prefix and the number of the batches. Each batch has a transaction for each account.
 """
 
 import contextlib
@@ -32,14 +33,17 @@ def make_connections_as_botocore_does() -> None:
     client.CONFIG = client.CONFIG.merge(client.Config(max_pool_connections=client.CONNECTIONS))
 
 
-side, tables, batches = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+side, *tables, account, accounts, batch, batches = sys.argv[1:]
 function = load(side, tables)
 
 from tools.local_aws.functions import invoke, record  # noqa: E402 (not before the function, which imports what it needs)
 
 taken = []
-for batch in batches:
-    records = [record(message) for message in batch]
+for number in range(int(batches)):
+    records = [
+        record({"transaction_id": f"{batch}-{number}", "account_id": f"{account}-{each}", "amount": "1"})
+        for each in range(int(accounts))
+    ]
     started = time.process_time()
     with contextlib.redirect_stdout(io.StringIO()):
         returned = invoke(function, records)
