@@ -303,6 +303,7 @@ def test_every_record_has_its_line_without_payload_and_the_batch_its_metrics(
     assert totals.pop("Conflicts") >= 1
     assert totals.pop("ColdStart", 1) == 1
     assert totals.pop("MessageAge") > 0
+    assert totals.pop("ReturnedAge") > 0
     assert totals == {
         "Upserted": 3,
         "Superseded": 1,
