@@ -68,7 +68,8 @@ def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
     needed: without it a `VersionedTable.save` of the whole map, by a writer that loaded the item before, replaces the
     map and its new entries.
 
-    Raises NotAMap, NotAnEntry, ItemTooLarge, DeadlinePassed, ValueError for an invalid entry, and botocore's errors.
+    Raises NotAMap, NotAnEntry, ItemTooLarge, DeadlinePassed, OutcomeUnknown, ValueError for an invalid entry, and
+    botocore's errors.
     """
     deadline = deadline_or_default(deadline)
     written = superseded = conflicts = 0
