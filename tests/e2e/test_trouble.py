@@ -174,8 +174,8 @@ def test_a_message_that_kills_its_function_is_dead_lettered_and_its_neighbours_a
     assert letter.body == deadly
     assert letter.attributes["reason_code"] == "FUNCTION_KILLED"
     assert letter.reason == "each of 5 attempts to process it killed its function: exit, memory or timeout"
-    # Two deliveries that anything may have killed, then five attempts. On a busy machine a delivery may begin before the
-    # last one has ended, because the times are scaled down: the two may count as one, or the last as unnecessary.
+    # Two deliveries that anything may have killed, then five attempts. On a busy machine a delivery may begin before
+    # the one before it has ended, because the times are scaled down: the two may count as one.
     assert 5 <= kills <= 14
     assert violations(bank.books()) == []
     say(f"a message killed its function {kills} times; its {len(good)} neighbours were posted after {posted_before}")
