@@ -1,6 +1,10 @@
-"""An outage at each AWS call of each function: all calls fail for 60 deliveries. Afterwards all is as without it."""
+"""Outages at each AWS call of each function: all calls fail for 60 deliveries. Afterwards all is as without them.
+
+And a brownout, in which most calls fail.
+"""
 
 import itertools
+import random
 from collections.abc import Callable
 
 import pytest
@@ -8,12 +12,16 @@ import pytest
 from tests.faults.every_call import violations
 from tests.faults.scenarios import Scenario
 from tests.faults.scenarios.small import FUNCTIONS, posting_with_a_killer
-from tests.support.faults import OUTAGES, FaultsAt, Outage, scenario_after_scenario
+from tests.support.faults import OUTAGES, Fault, Faults, FaultsAt, Outage, scenario_after_scenario
 from tests.support.reporting import Say
+from tools.local_aws.functions import Queue, process_transactions, record
+from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_tables
 
 DELIVERIES = 60
 OF_SERVICES = [("dynamodb", "sqs"), ("dynamodb",), ("sqs",)]
+FAILING_SHARE = 0.7
 SAMPLED_EVERY = 7
 MANY_CALLS = 20
 """With so many calls `--all` has no more than the sample: it would take many minutes."""
@@ -37,3 +45,26 @@ def test_an_outage_of_sixty_deliveries_leaves_what_no_fault_leaves(
             found += [f"{outage}: {each}" for each in violations(scenario, {at: kind}, expected, outage)]
     say(f"{len(chosen)} outages of {len(cases)}, {len(calls)} calls: {len(found)} violations")
     assert not found, "\n".join(found)
+
+
+class MostCallsFail(Faults):
+    """A brownout: a call fails with this probability, whatever the SDK retries."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._random = random.Random(seed)
+
+    def _choose(self, operation: str) -> Fault | None:
+        return Fault.ALL_THROTTLED if self._random.random() < FAILING_SHARE else None
+
+
+def test_while_most_calls_of_dynamodb_fail_no_healthy_message_is_taken_for_a_killer(ministack: Endpoint) -> None:
+    function = process_transactions(ministack, create_tables(ministack, "brownout"), POWERTOOLS_LOG_LEVEL="CRITICAL")
+    opening = {"type": "open_account", "transaction_id": "open", "currency": "EUR"}
+    with scenario_after_scenario():
+        for batch in range(3):
+            queue = Queue([record(opening | {"account_id": f"{batch}-{number}"}) for number in range(10)])
+            with MostCallsFail(batch).on(function.dynamodb):
+                while queue.records:
+                    queue.deliver(function)
+    assert not take_dead_letters(ministack, function.worker.queue.dead_letter_url)

@@ -262,6 +262,13 @@ BREAKAGES = [
         (BATCHES, OUTAGES),
     ),
     Breakage(
+        "an end that couldn't be written down is never written, so that a brownout condemns healthy messages",
+        f"{WORKERS}/attempts.py",
+        "END_TRIES = 10",
+        "END_TRIES = 1",
+        (OUTAGES,),
+    ),
+    Breakage(
         "a message that kills its function is never found out",
         f"{WORKERS}/batches.py",
         "                    self.attempts.begin([message], work_deadline)\n",

@@ -243,10 +243,11 @@ def scenario_after_scenario() -> Iterator[None]:
     Pauses serve competing workers, which these scenarios don't have. The SDK's retry quota for a process is used up
     after dozens of faults, but each scenario stands for a process of its own with one or two.
     """
-    paused = types.SimpleNamespace(sleep=lambda seconds: None, monotonic=time.monotonic)
+    paused = types.SimpleNamespace(sleep=lambda seconds: None, monotonic=time.monotonic, time=time.time)
     with (
         mock.patch("conditional_writes.loop.time", paused),
         mock.patch("workers.sending.time", paused),
+        mock.patch("workers.attempts.time", paused),
         mock.patch("botocore.retries.quota.RetryQuota.acquire", return_value=True),
     ):
         yield

@@ -7,6 +7,7 @@ attempt that was begun and never ended was a kill. docs/decisions/attempts.md
 
 import itertools
 import logging
+import random
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 MAXIMUM_BEGUN = 5
 """Attempts in a row that never ended, after which the message is dead. Kills from outside hardly strike it so often."""
+END_TRIES = 10
+LONGEST_PAUSE_SECONDS = 1.0
 RECORD_SECONDS = 14 * 24 * 3600
 """How long a record stays, until DynamoDB's TTL removes it: twice as long as its message stays on the queue."""
 
@@ -54,20 +57,27 @@ class Attempts(NamedTuple):
     def end(self, messages: Iterable[QueueMessage[Any]], deadline: Deadline) -> None:
         """Writes down what the dispositions leave behind, if anything changes. One request per 100 messages.
 
-        If a write fails, a log line says so. The attempts then count as never ended.
+        An attempt whose end isn't written down counts as a kill. So if DynamoDB fails, the end is written again, up to
+        ten times until the deadline: while most calls fail, no healthy message may be condemned by it. If the last
+        write fails, too, a log line says so.
         """
         after = [(message, _attempt_after(message)) for message in messages]
-        try:
-            self._write(
-                [
-                    Delete(self._key(message)) if attempt == UNTROUBLED else self._put(message, attempt)
-                    for message, attempt in after
-                    if attempt != message.attempt
-                ],
-                deadline,
-            )
-        except Exception:  # what was processed must be reported to SQS, whatever the error is
-            logger.warning("could not write down the end of attempts", exc_info=True)
+        writes = [
+            Delete(self._key(message)) if attempt == UNTROUBLED else self._put(message, attempt)
+            for message, attempt in after
+            if attempt != message.attempt
+        ]
+        for tries_left in reversed(range(END_TRIES)):
+            try:
+                self._write(writes, deadline)
+            except Exception as error:  # what was processed must be reported to SQS, whatever the error is
+                pause_seconds = random.uniform(0, LONGEST_PAUSE_SECONDS)
+                if not tries_left or deadline.remaining_seconds <= pause_seconds:
+                    logger.warning("could not write down the end of attempts", exc_info=error)
+                    return
+                time.sleep(pause_seconds)
+            else:
+                return
 
     def _write(self, writes: Iterable[Write], deadline: Deadline) -> None:
         by_key = {each.key: each for each in writes}  # SQS may deliver a message twice in one batch
