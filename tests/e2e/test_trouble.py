@@ -21,6 +21,8 @@ from tests.support.reporting import Say
 from tools.local_aws.server import PROJECT
 
 NAMES = ("alice", "bob")
+DELIVERIES = 60
+"""Of each message, in an outage."""
 
 
 @contextlib.contextmanager
@@ -78,12 +80,8 @@ def wait_for_deliveries(queue: FunctionQueue, messages: int, deliveries: int, si
     until(all_returned, f"each of {messages} messages went back {deliveries} times", seconds=400)
 
 
-@pytest.fixture
-def deliveries(every_case: bool) -> int:
-    return 60 if every_case else 5
-
-
-def test_an_outage_of_dynamodb_gives_up_no_message(bank: Bank, deliveries: int, say: Say) -> None:
+@pytest.mark.exhaustive
+def test_an_outage_of_dynamodb_gives_up_no_message(bank: Bank, say: Say) -> None:
     queue, bodies = bank.transactions, openings("outage") + payments("outage", 38)
     queue.wait_until_drained()
     queue.take_dead_letters()
@@ -91,7 +89,7 @@ def test_an_outage_of_dynamodb_gives_up_no_message(bank: Bank, deliveries: int, 
     with quick_redelivery(queue):
         with refused(queue, "dynamodb:*"):
             queue.send(bodies)
-            wait_for_deliveries(queue, len(bodies), deliveries, since)
+            wait_for_deliveries(queue, len(bodies), DELIVERIES, since)
             assert not queue.take_dead_letters()
         over = time.monotonic()
         until(lambda: posted(bank, "outage") == len(bodies), "all are posted", seconds=60)
@@ -100,12 +98,13 @@ def test_an_outage_of_dynamodb_gives_up_no_message(bank: Bank, deliveries: int, 
     assert not queue.take_dead_letters()
     assert violations(bank.books()) == []
     say(
-        f"DynamoDB refused {deliveries} deliveries of each of {len(bodies)} messages: 0 dead letters, "
+        f"DynamoDB refused {DELIVERIES} deliveries of each of {len(bodies)} messages: 0 dead letters, "
         f"all posted {seconds:.1f} s after the end"
     )
 
 
-def test_an_outage_of_the_dead_letter_queue_loses_no_dead_letter(bank: Bank, deliveries: int) -> None:
+@pytest.mark.exhaustive
+def test_an_outage_of_the_dead_letter_queue_loses_no_dead_letter(bank: Bank) -> None:
     queue, bodies = bank.transactions, [f"junk {number}" for number in range(20)]
     queue.wait_until_drained()
     queue.take_dead_letters()
@@ -113,7 +112,7 @@ def test_an_outage_of_the_dead_letter_queue_loses_no_dead_letter(bank: Bank, del
     with quick_redelivery(queue):
         with refused(queue, "sqs:SendMessage", "sqs:SendMessageBatch"):
             queue.send(bodies + openings("letters") + payments("letters", 18))
-            wait_for_deliveries(queue, len(bodies), deliveries, since)
+            wait_for_deliveries(queue, len(bodies), DELIVERIES, since)
             assert not queue.take_dead_letters()
             assert posted(bank, "letters") == 20, "the others are posted meanwhile"
         until(lambda: not queue.waiting(), "all are dead-lettered", seconds=60)
