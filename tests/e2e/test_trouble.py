@@ -26,9 +26,10 @@ DELIVERIES = 60
 
 
 @contextlib.contextmanager
-def quick_redelivery(queue: FunctionQueue) -> Iterator[None]:
-    """Messages come again after a second, and those of a killed function after two."""
-    with queue.changed_environment(LONGEST_REDELIVERY_SECONDS="1"), queue.visibility_timeout(2):
+def quick_redelivery(queue: FunctionQueue, seconds: int = 1) -> Iterator[None]:
+    """Messages come again after at most so many seconds, and those of a killed function after twice as many."""
+    changed = queue.changed_environment(LONGEST_REDELIVERY_SECONDS=str(seconds))
+    with changed, queue.visibility_timeout(2 * seconds):
         yield
 
 

@@ -260,7 +260,7 @@ def test_a_message_of_an_unreadable_profile_comes_again_until_sqs_would_delete_i
     assert not invoke(function, [old])
     [letter] = take_dead_letters(ministack, function.worker.queue.dead_letter_url)
     assert letter.reason
-    assert letter.reason.startswith("not processed in 6.0 days: ")
+    assert letter.reason.startswith("not processed in 6.0 days on the queue: ")
 
 
 def test_without_time_left_everything_goes_back_to_the_queue(

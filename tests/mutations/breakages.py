@@ -236,15 +236,15 @@ BREAKAGES = [
     Breakage(
         "a message that AWS couldn't process until its last day is left to SQS, which deletes it",
         f"{WORKERS}/batches.py",
-        "case Again(reason) if is_last_day:",
+        "case Again(reason) if last_day:",
         "case Again(reason) if False:",
         (BATCHES,),
     ),
     Breakage(
         "a message that AWS couldn't process is given up after six deliveries",
         f"{WORKERS}/batches.py",
-        "case Again(reason) if is_last_day:",
-        "case Again(reason) if is_last_day or message.receive_count >= 6:",
+        "case Again(reason) if last_day:",
+        "case Again(reason) if last_day or message.receive_count >= 6:",
         (BATCHES, OUTAGES),
     ),
     Breakage(

@@ -326,7 +326,7 @@ def test_on_the_last_day_of_its_retention_a_message_is_dead(working: Working, st
     last_day = now - timedelta(seconds=RETENTION_SECONDS - batches.LAST_SECONDS)
     records = [record("a", 60, last_day), record("b", 2, last_day + timedelta(minutes=1))]
     assert working.process(records, given({"a": FAILED, "b": FAILED})) == [records[1]["messageId"]]
-    assert working.dead_letters() == [("a", "RETRIES_EXHAUSTED", "not processed in 6.0 days: timed out")]
+    assert working.dead_letters() == [("a", "RETRIES_EXHAUSTED", "not processed in 6.0 days on the queue: timed out")]
 
 
 def test_what_waits_is_dead_on_the_last_day_too(working: Working, stubbed_sqs: Stubbed) -> None:

@@ -217,14 +217,15 @@ class QueueWorker[Content: Loggable](NamedTuple):
         """The message's disposition; Dead if it has waited too long, or if SQS would delete it soon."""
         disposition = message.disposition
         assert disposition is not None, "a message that is settled has its disposition"
-        last = self.queue.retention_seconds - LAST_SECONDS
-        is_last_day = message.age_seconds >= last
+        last_day = message.age_seconds >= self.queue.retention_seconds - LAST_SECONDS
+        days = f"in {message.age_seconds / 86_400:.1f} days on the queue"
         match disposition:
-            case Waiting(code, reason) if is_last_day or message.waits_in_a_row >= self.queue.maximum_waits:
+            case Waiting(code, reason) if last_day:
+                disposition = Dead(code, f"not found {days}: {reason}")
+            case Waiting(code, reason) if message.waits_in_a_row >= self.queue.maximum_waits:
                 disposition = Dead(code, f"waited through {message.waits_in_a_row} deliveries: {reason}")
-            case Again(reason) if is_last_day:
-                exhausted = f"not processed in {message.age_seconds / 86_400:.1f} days: {reason}"
-                disposition = Dead(GivenUp.RETRIES_EXHAUSTED, exhausted)
+            case Again(reason) if last_day:
+                disposition = Dead(GivenUp.RETRIES_EXHAUSTED, f"not processed {days}: {reason}")
         if isinstance(disposition, Done):
             return disposition
         return disposition._replace(reason=printable_reason(disposition.reason))
