@@ -94,7 +94,7 @@ def reconcile(run: Run) -> Iterator[Step]:
 
 
 def _after_kill(progress: Item) -> Item:
-    """Where a run was killed, the accounts are checked alone. One whose check alone is killed again is skipped."""
+    """After a kill, the next accounts are checked alone. One whose check alone is killed again is skipped."""
     begun, kills = progress["begun"], int(progress["kills"]) + 1
     if begun is None:
         return progress | {"alone": ACCOUNTS_PER_STEP}

@@ -74,10 +74,11 @@ def test_a_letter_keeps_its_body_and_attributes_and_gets_its_reason_and_its_code
 def test_only_dead_messages_are_sent(stubbed_sqs: Stubbed) -> None:
     accept(stubbed_sqs, 1)
     waiting, undecided = dead("waiting"), dead("undecided")
-    waiting.disposition, undecided.disposition = Again("not yet"), None
+    again = Again("timed out", TimeoutError("timed out"))
+    waiting.disposition, undecided.disposition = again, None
     send_dead_letters(stubbed_sqs.client, QUEUE, [waiting, dead("dead"), undecided], LATER)
     assert [entry["MessageBody"] for entry in stubbed_sqs.parameters[0]["Entries"]] == ["dead"]
-    assert (waiting.disposition, undecided.disposition) == (Again("not yet"), None)
+    assert (waiting.disposition, undecided.disposition) == (again, None)
 
 
 def test_ten_attributes_leave_no_room_and_the_reason_names_those_that_give_way(stubbed_sqs: Stubbed) -> None:

@@ -507,7 +507,7 @@ def test_a_role_grants_what_its_function_needs_and_no_more(folder: str) -> None:
 
 RESTRICTED = {
     "reconcile_accounts": {"LockAndReport": "reconcile_accounts*"},
-    "charge_overdraft_interest": {"Lock": "charge_overdraft_interest*"},
+    "charge_overdraft_interest": {"Lock": "charge_overdraft_interest"},
 }
 """The keys of the Locks table that each job may write, by the statement's Sid."""
 
@@ -570,6 +570,7 @@ def test_the_outputs_that_others_rely_on_are_there() -> None:
         "ProfilesTableName",
         "UpsertProfilesFunctionName",
         "LocksTableName",
+        "AttemptsTableName",
         "ReconcileAccountsFunctionName",
         "ChargeOverdraftInterestFunctionName",
     }

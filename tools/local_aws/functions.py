@@ -27,7 +27,7 @@ class Context:
 
     timeout_seconds: float = 90
     function_name: str = "process-transactions"
-    memory_limit_in_mb: int = 512
+    memory_limit_in_mb: int = 1024
     invoked_function_arn: str = "arn:aws:lambda:us-east-1:000000000000:function:process-transactions"
     aws_request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     started: float = field(default_factory=time.monotonic)

@@ -54,8 +54,8 @@ class Written[Result](NamedTuple):
 class OutcomeUnknown(Exception):
     """A write got no answer, and nothing in the item says whether it took effect.
 
-    A transaction's outcome is unknown only at the deadline: DynamoDB was still at it, or a try of it got no answer.
-    `key` is the item's, of a transaction the first one's. `found` is the item as it is now; None if it is gone, or if
+    A transaction's outcome is unknown only at the deadline: it was still in progress, or a try of it got no answer.
+    `key` is the item's; of a transaction, the first item's. `found` is the item as it is now; None if it is gone, or if
     it isn't known.
     """
 
@@ -115,7 +115,7 @@ def write[Result](
         answer = _send(client, planned.writes, write_id, token)
         if not answer.refused or answer.has_mark_of(write_id):
             break
-        # A transaction's tries with one token have one effect, so a call with no silent try tells of earlier ones, too.
+        # A transaction's tries with one token have one effect, so an answer to the last of them is true of all.
         unanswered = answer.unanswered or (unanswered and _sent_alone(planned.writes) is not None)
         if unanswered:
             _check_outcome_is_known(planned, answer.found)
@@ -139,8 +139,8 @@ class _Answer(NamedTuple):
     """DynamoDB's answer to a write.
 
     `found` has the items in the answer. Of a `refused` write those are the items whose condition failed; a write that
-    another one was in the way of, or that was `throttled`, has none. `in_progress`: DynamoDB is still at an earlier try
-    of this transaction. `unanswered`: an earlier try got no answer.
+    another one was in the way of, or that was `throttled`, has none. `in_progress`: DynamoDB hasn't
+    finished an earlier try of this transaction. `unanswered`: an earlier try got no answer.
     """
 
     refused: bool
@@ -161,7 +161,7 @@ _DONE = _Answer(refused=False, found={})
 def _check_outcome_is_known(planned: Plan[Any], found: Observed) -> None:
     """Raises OutcomeUnknown if a single write's first try may have taken effect, and may have been overwritten since.
 
-    Of a transaction whose first try took effect DynamoDB repeats that answer.
+    If it is a transaction, DynamoDB repeats its answer to the try that took effect.
     """
     refused = _sent_alone(planned.writes)
     if refused is None or refused.key not in found or not (planned.once or refused.expected):

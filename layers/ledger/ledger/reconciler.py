@@ -42,7 +42,7 @@ MAX_PARALLEL = 8
 """Accounts that are checked at the same time: one journal is read while another is replayed."""
 IN_PARALLEL = Bounds(entries=15_000, pages=5, seconds=30)
 ALONE = Bounds(entries=250_000, pages=100, seconds=60)
-"""An entry takes at most 1.6 KB of memory and four times its size, if that is more: 400 MB of the function's 1 GB."""
+"""An entry takes 1.6 KB of memory, or four times its size if that is more: at most 400 MB of the function's 1 GB."""
 LARGEST_ACCOUNT_BYTES = 32_768
 """Of an account's item. One that Teller writes has less than 1 KB."""
 STEP_SECONDS = 5

@@ -23,7 +23,6 @@ from workers.clients import sqs_client
 from workers.dead_letters import send_dead_letters
 from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS, deadline_of
 from workers.queue_messages import (
-    UNTROUBLED,
     Again,
     Dead,
     Disposition,
@@ -116,7 +115,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
     def process(self, event: dict[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
         """Processes an event's messages. Returns the ids of those that go back to the queue, as Lambda expects them.
 
-        Messages are processed together. Only those that may have killed their function are processed after them, each
+        Messages are processed together. Only those with an attempt that never ended are processed after them, each
         alone. If the function dies on any line, all messages that aren't acknowledged go back. Raises NotAnSqsEvent.
         """
         messages, unreadable_ids = _received(event)
@@ -135,9 +134,10 @@ class QueueWorker[Content: Loggable](NamedTuple):
         return {"batchItemFailures": [{"itemIdentifier": each} for each in unreadable_ids + returned_ids]}
 
     def _begin(self, messages: Sequence[QueueMessage[Content]], deadline: Deadline) -> Sequence[QueueMessage[Content]]:
-        """Begins the attempts of the suspects, and returns those to process alone: an attempt of theirs never ended.
+        """Begins attempts of the suspects. Returns, and doesn't begin, those with an attempt that never ended.
 
-        If the attempts can't be read or begun, the messages that were delivered before have the disposition Again.
+        The likeliest killers are last in the result. If the attempts can't be read or begun, the messages that were
+        delivered before have the disposition Again.
         """
         redelivered = [message for message in messages if message.delivered_before]
         if not redelivered:
@@ -164,7 +164,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
     def _process_alone(
         self, messages: Sequence[QueueMessage[Content]], work_deadline: Deadline, deadline: Deadline
     ) -> None:
-        """Processes messages that may have killed their function, one after another. One that always did so is dead."""
+        """Processes the messages one after another. One with MAXIMUM_BEGUN attempts that never ended is dead."""
         measurements: list[Measurement] = []
         for message in messages:
             if message.attempt.begun >= MAXIMUM_BEGUN:
@@ -210,8 +210,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
             longest = self.queue.longest_redelivery_seconds
             delays = {message: delay_seconds_of(message, longest) for message in returned}
             delay_redelivery(self.queue.client, self.queue.url, delays, deadline)
-        if returned or any(message.attempt != UNTROUBLED for message in messages):
-            self.attempts.end(messages, deadline)
+        self.attempts.end(messages, deadline)
 
     def _limited(self, message: QueueMessage[Content]) -> Disposition:
         """The message's disposition; Dead if it has waited too long, or if SQS would delete it soon."""
@@ -231,7 +230,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
         return disposition._replace(reason=printable_reason(disposition.reason))
 
     def _acknowledge(self, messages: Iterable[QueueMessage[Content]], deadline: Deadline) -> None:
-        """Deletes what is at its end: if the next message kills the function, it takes along none of them."""
+        """Deletes the messages that don't go back, so that the next message can't take them along."""
         ended = [message for message in messages if not message.goes_back]
         acknowledge(self.queue.client, self.queue.url, ended, deadline)
 
@@ -277,7 +276,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
                 case Again(reason, error):
                     traceback = None if error in logged else error
                     self.logger.error("returned to the queue", extra=ids | {"reason": reason}, exc_info=traceback)
-                    logged |= {error} if error else set()
+                    logged.add(error)
 
     def _measure(self, measured: Measurement) -> None:
         if measured.dimension is None:

@@ -11,7 +11,7 @@ from conditional_writes.client import SLOWEST_CALL_SECONDS
 RESERVED_SECONDS = SLOWEST_CALL_SECONDS + 1
 """The end of an invocation, in which no request starts: one that starts before may take this long."""
 SETTLING_SECONDS = SLOWEST_CALL_SECONDS
-"""Before that, the time in which a queue worker only tells SQS what became of its messages."""
+"""Before that, the time in which a queue worker only sends dead letters, delays redeliveries and ends attempts."""
 OVERRUN_SECONDS = 2.0
 """A margin for a timed-out invocation, and for its last request in flight."""
 

@@ -44,11 +44,11 @@ class Again(NamedTuple):
     """The message goes back to its queue: AWS couldn't do something, or an unexpected error was raised.
 
     `reason` says why, in a sentence for people. No number of deliveries makes the message dead. `error` is the error
-    that sends it back, None if it wasn't processed at all.
+    that sends it back.
     """
 
     reason: str
-    error: Exception | None = None
+    error: Exception
 
 
 class Dead(NamedTuple):

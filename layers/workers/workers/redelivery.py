@@ -1,4 +1,4 @@
-"""When messages come back: after a delay of their own, instead of after the queue's visibility timeout."""
+"""Delays the messages that come back, each for a time of its own, and deletes those that don't."""
 
 import itertools
 import logging
