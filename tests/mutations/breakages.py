@@ -444,15 +444,15 @@ BREAKAGES = [
     Breakage(
         "a duplicate of a job's event in progress is refused",
         f"{WORKERS}/scheduled_jobs.py",
-        'if holders.startswith(_why(window, "")) and holders != why:',
+        'if holder_why.startswith(_why(window, "")) and holder_why != why:',
         "if False:",
         (JOBS,),
     ),
     Breakage(
         "a killed run's retry is taken for a duplicate",
         f"{WORKERS}/scheduled_jobs.py",
-        'if holders.startswith(_why(window, "")) and holders != why:',
-        'if holders.startswith(_why(window, "")):',
+        'if holder_why.startswith(_why(window, "")) and holder_why != why:',
+        'if holder_why.startswith(_why(window, "")):',
         (JOBS,),
     ),
     Breakage(

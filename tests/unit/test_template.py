@@ -83,7 +83,7 @@ def test_the_time_a_function_keeps_for_its_last_request_is_less_than_it_has(name
 
 
 COMMIT_SECONDS = 0.02
-"""Of a function's processor, for a message that is alone with its account: twice what was measured."""
+"""Of a message that is alone with its account: eight times what `make bench` measures, for a slow day of AWS's."""
 
 
 @pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
@@ -194,18 +194,22 @@ def test_an_alarm_counts_the_messages_that_are_in_each_dead_letter_queue() -> No
     assert watched == {arn.replace(".Arn", ".QueueName") for arn in dead}
 
 
-def test_an_alarm_rings_when_a_message_comes_again_for_longer_than_it_waits_for_its_account() -> None:
+def test_an_alarm_rings_when_a_message_comes_again_for_an_hour() -> None:
     watching = {alarm["Dimensions"][0]["Value"]: alarm for alarm in alarms("ReturnedAge")}
-    waits = TEMPLATE["Parameters"]["MaximumWaits"]["Default"]
     for function, _ in SOURCES.values():
         variables = function["Environment"]["Variables"]
         alarm = watching[variables["POWERTOOLS_SERVICE_NAME"]]
+        assert alarm["Threshold"] == 3_600_000
+        assert alarm["Period"] >= int(variables["LONGEST_REDELIVERY_SECONDS"])
+
+
+def test_a_message_waits_for_its_account_for_some_forty_minutes() -> None:
+    waits = TEMPLATE["Parameters"]["MaximumWaits"]["Default"]
+    for function, _ in SOURCES.values():
+        variables = function["Environment"]["Variables"]
         assert variables["MAXIMUM_WAITS"] == {"Ref": "MaximumWaits"}
         longest = int(variables["LONGEST_REDELIVERY_SECONDS"])
-        waited = sum(DELAYS_SECONDS) + (waits - 1 - len(DELAYS_SECONDS)) * longest
-        assert waited == 2482  # some 40 minutes
-        assert alarm["Threshold"] > waited * 1000
-        assert alarm["Period"] >= longest
+        assert sum(DELAYS_SECONDS) + (waits - 1 - len(DELAYS_SECONDS)) * longest == 2482
 
 
 def test_an_alarm_rings_when_a_message_is_not_delivered() -> None:

@@ -23,7 +23,9 @@ logger = logging.getLogger(__name__)
 MAXIMUM_BEGUN = 5
 """Attempts in a row that never ended, after which the message is dead. Kills from outside hardly strike it so often."""
 END_TRIES = 10
+"""Of the write that ends attempts."""
 LONGEST_PAUSE_SECONDS = 1.0
+"""Between these tries."""
 RECORD_SECONDS = 14 * 24 * 3600
 """How long a record stays, until DynamoDB's TTL removes it: twice as long as its message stays on the queue."""
 
@@ -58,7 +60,7 @@ class Attempts(NamedTuple):
         """Writes down what the dispositions leave behind, if anything changes. One request per 100 messages.
 
         An attempt whose end isn't written down counts as a kill. So if DynamoDB fails, the end is written again, up to
-        ten times until the deadline: while most calls fail, no healthy message may be condemned by it. If the last
+        ten times until the deadline: while most calls fail, no healthy message may be given up for it. If the last
         write fails, too, a log line says so.
         """
         after = [(message, _attempt_after(message)) for message in messages]

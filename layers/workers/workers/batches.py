@@ -23,6 +23,7 @@ from workers.clients import sqs_client
 from workers.dead_letters import send_dead_letters
 from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS, deadline_of
 from workers.queue_messages import (
+    UNTROUBLED,
     Again,
     Dead,
     Disposition,
@@ -92,7 +93,6 @@ class GivenUp(StrEnum):
     """AWS couldn't process the message for days, and SQS would delete it within a day. The message may be healthy."""
 
 
-_WAYS_TO_DIE = "exit, memory or timeout"
 LAST_SECONDS = 24 * 3600
 """The end of a message's retention, in which it isn't returned to its queue."""
 
@@ -125,7 +125,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
         together = [message for message in messages if message not in alone]
         measurements = self._process(together, work_deadline)
         self._settle(together, deadline)
-        self._report(together, measurements)
+        self._report(together, [*measurements, Measurement("ReturnedToQueue", len(unreadable_ids))])
         if alone:
             self._acknowledge(together, deadline)
             self.metrics.flush_metrics()
@@ -145,7 +145,9 @@ class QueueWorker[Content: Loggable](NamedTuple):
         try:
             self.attempts.read(redelivered, deadline)
             suspects = [message for message in redelivered if message.is_suspect]
-            alone = sorted((message for message in suspects if message.attempt.begun), key=_begun)
+            alone = sorted(
+                (message for message in suspects if message.attempt.begun), key=lambda message: message.attempt.begun
+            )
             self.attempts.begin([message for message in suspects if not message.attempt.begun], deadline)
             self._hide(suspects, deadline)
         except Exception as error:  # noqa: BLE001 (what was delivered for the first time is processed all the same)
@@ -168,14 +170,14 @@ class QueueWorker[Content: Loggable](NamedTuple):
         measurements: list[Measurement] = []
         for message in messages:
             if message.attempt.begun >= MAXIMUM_BEGUN:
-                reason = f"each of {message.attempt.begun} attempts to process it killed its function: {_WAYS_TO_DIE}"
-                message.disposition = Dead(GivenUp.FUNCTION_KILLED, reason)
+                killed = f"each of {message.attempt.begun} attempts to process it killed its function"
+                message.disposition = Dead(GivenUp.FUNCTION_KILLED, f"{killed}: exit, memory or timeout")
             else:
                 try:
                     self.attempts.begin([message], work_deadline)
+                    measurements += self._process([message], work_deadline)
                 except Exception as error:  # noqa: BLE001 (without an attempt begun, it may kill its function unseen)
                     message.disposition = _not_begun(error)
-            measurements += self._process([message], work_deadline)
             self._settle([message], deadline)
             self._acknowledge([message], deadline)
         self._report(messages, measurements)
@@ -205,12 +207,13 @@ class QueueWorker[Content: Loggable](NamedTuple):
             message.disposition = self._limited(message)
         if any(isinstance(message.disposition, Dead) for message in messages):
             send_dead_letters(self.queue.client, self.queue.dead_letter_url, messages, deadline)
-        returned = [message for message in messages if message.goes_back]
-        if returned:
+        going_back = [message for message in messages if message.goes_back]
+        if going_back:
             longest = self.queue.longest_redelivery_seconds
-            delays = {message: delay_seconds_of(message, longest) for message in returned}
+            delays = {message: delay_seconds_of(message, longest) for message in going_back}
             delay_redelivery(self.queue.client, self.queue.url, delays, deadline)
-        self.attempts.end(messages, deadline)
+        if going_back or any(message.attempt != UNTROUBLED for message in messages):
+            self.attempts.end(messages, deadline)
 
     def _limited(self, message: QueueMessage[Content]) -> Disposition:
         """The message's disposition; Dead if it has waited too long, or if SQS would delete it soon."""
@@ -249,7 +252,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
         self.logger.info("batch", extra={"messages": len(messages), **not_zero})
         self._log_each(messages)
         ages = [message.age_seconds * 1000 for message in messages if isinstance(message.disposition, Done)]
-        returned_ages = [message.age_seconds * 1000 for message in messages if message.goes_back]
+        returned_ages = [message.age_seconds * 1000 for message in messages if isinstance(message.disposition, Again)]
         for measured in [
             *measurements,
             Measurement("Waiting", waiting),
@@ -284,10 +287,6 @@ class QueueWorker[Content: Loggable](NamedTuple):
             return
         with single_metric(measured.metric, measured.unit, measured.value) as metric:
             metric.add_dimension(*measured.dimension)
-
-
-def _begun(message: QueueMessage[Any]) -> int:
-    return message.attempt.begun
 
 
 def _not_begun(error: Exception) -> Again:

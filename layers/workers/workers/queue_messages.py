@@ -137,8 +137,8 @@ class QueueMessage[Content: Loggable]:
     @property
     def is_suspect(self) -> bool:
         """Whether it may have killed its function: an attempt never ended, or it wasn't just waiting before."""
-        delivered_twice = self.receive_count >= FIRST_SUSPECT_DELIVERY
-        return self.attempt.begun > 0 or (delivered_twice and self.attempt.waited_at != self.receive_count - 1)
+        delivered_twice_before = self.receive_count >= FIRST_SUSPECT_DELIVERY
+        return self.attempt.begun > 0 or (delivered_twice_before and self.attempt.waited_at != self.receive_count - 1)
 
     @property
     def waits_in_a_row(self) -> int:

@@ -102,9 +102,9 @@ class Job(NamedTuple):
             except WindowDone as error:
                 return about | {"outcome": self._count("DoneBefore", about), "reason": str(error)}
             except LockTaken as error:
-                holders = str(error.holder.get("why"))
+                holder_why = str(error.holder.get("why"))
                 reason = {"reason": str(error)}
-                if holders.startswith(_why(window, "")) and holders != why:
+                if holder_why.startswith(_why(window, "")) and holder_why != why:
                     return about | {"outcome": self._count("InProgress", about | reason)} | reason
                 self._count("Refused", about | reason)
                 raise
