@@ -145,9 +145,8 @@ class QueueWorker[Content: Loggable](NamedTuple):
         try:
             self.attempts.read(redelivered, deadline)
             suspects = [message for message in redelivered if message.is_suspect]
-            alone = sorted(
-                (message for message in suspects if message.attempt.begun), key=lambda message: message.attempt.begun
-            )
+            alone = [message for message in suspects if message.attempt.begun]
+            alone.sort(key=lambda message: message.attempt.begun)
             self.attempts.begin([message for message in suspects if not message.attempt.begun], deadline)
             self._hide(suspects, deadline)
         except Exception as error:  # noqa: BLE001 (what was delivered for the first time is processed all the same)
