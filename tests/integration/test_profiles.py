@@ -256,11 +256,11 @@ def test_a_message_of_an_unreadable_profile_comes_again_until_sqs_would_delete_i
     for _ in range(10):
         queue.deliver(function)
     assert len(queue.records) == 1
-    old = record(update({"theme": "dark"}), 700, datetime.now(UTC) - timedelta(days=6))
+    old = record(update({"theme": "dark"}), 700, datetime.now(UTC) - timedelta(days=7))
     assert not invoke(function, [old])
     [letter] = take_dead_letters(ministack, function.worker.queue.dead_letter_url)
     assert letter.reason
-    assert letter.reason.startswith("not processed in 6.0 days on the queue: ")
+    assert letter.reason.startswith("not processed in 7.0 days on the queue: ")
 
 
 def test_without_time_left_everything_goes_back_to_the_queue(
@@ -283,7 +283,7 @@ def test_every_record_has_its_line_without_payload_and_the_batch_its_metrics(
     size = record(update({"size": "secret", "theme": "secret before"}, removed=["secret name"]))
     clash = record(update({"x": "secret"}, path=["preferences", "theme"]))
     back = record(update({"x": "secret"}, account_id="bob"))
-    last = record(update({"x": "secret"}, account_id="bob"), 700, datetime.now(UTC) - timedelta(days=6))
+    last = record(update({"x": "secret"}, account_id="bob"), 700, datetime.now(UTC) - timedelta(days=7))
     junk = record('"secret"')
     with caplog.at_level("DEBUG", "teller"):
         assert invoke(function, [theme, size, clash, back, last, junk]) == {back["messageId"]}

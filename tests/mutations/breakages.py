@@ -229,22 +229,22 @@ BREAKAGES = [
     Breakage(
         "all messages of an outage come back at the same moment",
         f"{WORKERS}/redelivery.py",
-        "return random.randint(math.ceil(delay * 3 / 4), delay)",
+        "return random.randint(math.ceil(delay * 19 / 20), delay)",
         "return delay",
         ("tests/unit/test_redelivery.py",),
     ),
     Breakage(
-        "a message that AWS couldn't process until its last day is left to SQS, which deletes it",
+        "a message that AWS couldn't process until its last hours is left to SQS, which deletes it",
         f"{WORKERS}/batches.py",
-        "case Again(reason) if last_day:",
+        "case Again(reason) if last_hours:",
         "case Again(reason) if False:",
         (BATCHES,),
     ),
     Breakage(
         "a message that AWS couldn't process is given up after six deliveries",
         f"{WORKERS}/batches.py",
-        "case Again(reason) if last_day:",
-        "case Again(reason) if last_day or message.receive_count >= 6:",
+        "case Again(reason) if last_hours:",
+        "case Again(reason) if last_hours or message.receive_count >= 6:",
         (BATCHES, OUTAGES),
     ),
     Breakage(

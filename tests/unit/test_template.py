@@ -28,6 +28,7 @@ from tests.support.template import (
 from tools.local_aws.functions import Context, load_function
 from tools.local_aws.server import Endpoint
 from workers.attempts import MAXIMUM_BEGUN
+from workers.batches import LAST_SECONDS
 from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS, lease_seconds_of
 from workers.queue_messages import FIRST_SUSPECT_DELIVERY
 from workers.redelivery import DELAYS_SECONDS
@@ -137,14 +138,24 @@ def test_a_function_signs_its_logs_and_metrics_with_its_own_name(name: str) -> N
 
 
 @pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
-def test_sqs_gives_no_message_up_within_its_retention(function: dict[str, Any], source: dict[str, Any]) -> None:
+def test_sqs_gives_no_message_up_that_is_returned_to_it_and_deletes_none_that_was_never_judged(
+    function: dict[str, Any], source: dict[str, Any]
+) -> None:
     queue = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]
     variables = function["Environment"]["Variables"]
     retention, longest = int(variables["RETENTION_SECONDS"]), int(variables["LONGEST_REDELIVERY_SECONDS"])
     assert retention == queue["MessageRetentionPeriod"]
-    shortest = min(math.ceil(longest * 3 / 4), queue["VisibilityTimeout"])
-    deliveries = len(DELAYS_SECONDS) + 1 + retention / shortest
-    assert deliveries < queue["RedrivePolicy"]["maxReceiveCount"] <= 1000  # SQS's highest
+    shortest = math.ceil(longest * 19 / 20)
+    returned = len(DELAYS_SECONDS) + 1 + (retention - LAST_SECONDS) / shortest
+    never_judged = retention / queue["VisibilityTimeout"]
+    assert returned < queue["RedrivePolicy"]["maxReceiveCount"] < never_judged
+
+
+def test_a_transaction_waits_until_its_accounts_opening_has_come_through() -> None:
+    """Within an hour a killer is found out that the opening shares a batch with, or the opening's own delay is over."""
+    least = TEMPLATE["Parameters"]["MaximumWaits"]["MinValue"]
+    delays = [*DELAYS_SECONDS, *[900] * (least - 1 - len(DELAYS_SECONDS))]
+    assert sum(math.ceil(delay * 19 / 20) for delay in delays) > 3600
 
 
 @pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
@@ -203,13 +214,13 @@ def test_an_alarm_rings_when_a_message_comes_again_for_an_hour() -> None:
         assert alarm["Period"] >= int(variables["LONGEST_REDELIVERY_SECONDS"])
 
 
-def test_a_message_waits_for_its_account_for_some_forty_minutes() -> None:
+def test_a_message_waits_for_its_account_for_some_six_hours() -> None:
     waits = TEMPLATE["Parameters"]["MaximumWaits"]["Default"]
     for function, _ in SOURCES.values():
         variables = function["Environment"]["Variables"]
         assert variables["MAXIMUM_WAITS"] == {"Ref": "MaximumWaits"}
         longest = int(variables["LONGEST_REDELIVERY_SECONDS"])
-        assert sum(DELAYS_SECONDS) + (waits - 1 - len(DELAYS_SECONDS)) * longest == 2482
+        assert sum(DELAYS_SECONDS) + (waits - 1 - len(DELAYS_SECONDS)) * longest == 22_282
 
 
 def test_an_alarm_rings_when_a_message_is_not_delivered() -> None:
@@ -248,7 +259,7 @@ def test_an_alarm_rings_when_reads_or_writes_of_a_busy_table_are_throttled() -> 
     assert watched == {
         (metrics, "AWS/DynamoDB", name, table)
         for metrics, name in (("reads", "ReadThrottleEvents"), ("writes", "WriteThrottleEvents"))
-        for table in ("AccountsTable", "JournalTable", "ProfilesTable")
+        for table in ("AccountsTable", "JournalTable", "ProfilesTable", "AttemptsTable")
     }
 
 
@@ -461,7 +472,7 @@ def test_a_function_has_a_role_and_a_log_group_of_its_own(name: str) -> None:
 
 
 OF_QUEUE = "sqs:ReceiveMessage sqs:DeleteMessage* sqs:GetQueueAttributes sqs:ChangeMessageVisibility*"
-OF_ATTEMPTS = "dynamodb:BatchGetItem dynamodb:PutItem dynamodb:DeleteItem"
+OF_ATTEMPTS = "dynamodb:BatchGetItem dynamodb:PutItem"
 NEEDS = {
     "process_transactions": {
         "AccountsTable": "dynamodb:BatchGetItem dynamodb:PutItem dynamodb:UpdateItem",

@@ -70,11 +70,11 @@ def _load_authorities_once(client: Any) -> None:
         return
     load, loading, loaded = context.load_verify_locations, threading.Lock(), set[Any]()
 
-    def load_once(cafile: str | None = None, *others: Any) -> None:
+    def load_once(cafile: str | None = None, capath: str | None = None, cadata: Any = None) -> None:
         with loading:
-            version = cafile, Path(cafile).stat().st_mtime_ns if cafile else None, *others
+            version = cafile, Path(cafile).stat().st_mtime_ns if cafile else None, capath, cadata
             if version not in loaded:
-                load(cafile, *others)
+                load(cafile, capath, cadata)
                 loaded.add(version)
 
     context.load_verify_locations = load_once

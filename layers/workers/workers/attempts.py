@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conditional_writes import MAXIMUM_WRITES, Deadline, Delete, Item, Key, Plan, Put, Write, key, read, write
+from conditional_writes import MAXIMUM_WRITES, Deadline, Item, Key, Plan, Put, key, read, write
 from workers.queue_messages import UNTROUBLED, Again, Attempt, QueueMessage, Waiting
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ RECORD_SECONDS = 14 * 24 * 3600
 class Attempts(NamedTuple):
     """The table of attempts, and the client that reads and writes it.
 
-    An item has the key `message_id`, the fields of `Attempt`, and `expires_at`. An untroubled message has no item.
+    An item has the key `message_id`, the fields of `Attempt`, and `expires_at`. An untroubled message has no item, or
+    zeros in it.
     """
 
     client: "DynamoDBClient"
@@ -64,11 +65,8 @@ class Attempts(NamedTuple):
         write fails, too, a log line says so.
         """
         after = [(message, _attempt_after(message)) for message in messages]
-        writes = [
-            Delete(self._key(message)) if attempt == UNTROUBLED else self._put(message, attempt)
-            for message, attempt in after
-            if attempt != message.attempt
-        ]
+        # Never deleted: whoever may begin an attempt may end it.
+        writes = [self._put(message, attempt) for message, attempt in after if attempt != message.attempt]
         for tries_left in reversed(range(END_TRIES)):
             try:
                 self._write(writes, deadline)
@@ -81,7 +79,7 @@ class Attempts(NamedTuple):
             else:
                 return
 
-    def _write(self, writes: Iterable[Write], deadline: Deadline) -> None:
+    def _write(self, writes: Iterable[Put], deadline: Deadline) -> None:
         by_key = {each.key: each for each in writes}  # SQS may deliver a message twice in one batch
         for batch in itertools.batched(by_key.values(), MAXIMUM_WRITES, strict=False):
             write(self.client, lambda _: Plan(None, batch), {}, deadline)  # noqa: B023 (called before the next turn)

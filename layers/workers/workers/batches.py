@@ -90,11 +90,13 @@ class GivenUp(StrEnum):
     FUNCTION_KILLED = "FUNCTION_KILLED"
     """Each attempt to process the message ended its function: by its exit, by its memory, or by its timeout."""
     RETRIES_EXHAUSTED = "RETRIES_EXHAUSTED"
-    """AWS couldn't process the message for days, and SQS would delete it within a day. The message may be healthy."""
+    """AWS couldn't process the message for days, and SQS would delete it within hours. The message may be healthy."""
 
 
-LAST_SECONDS = 24 * 3600
-"""The end of a message's retention, in which it isn't returned to its queue."""
+LAST_SECONDS = 2 * 3600
+"""The end of a message's retention, in which it isn't returned to its queue: eight deliveries or more."""
+BEGIN_SECONDS = 5.0
+"""To begin attempts: if the table Attempts or SQS is slow, first deliveries shall not wait for it."""
 
 
 class QueueWorker[Content: Loggable](NamedTuple):
@@ -140,24 +142,25 @@ class QueueWorker[Content: Loggable](NamedTuple):
         delivered before have the disposition Again.
         """
         redelivered = [message for message in messages if message.delivered_before]
+        invocation_seconds = math.ceil(max(0.0, deadline.remaining_seconds) + SETTLING_SECONDS + RESERVED_SECONDS)
         if not redelivered:
             return ()
+        deadline = min(deadline, Deadline.after(BEGIN_SECONDS))
         try:
             self.attempts.read(redelivered, deadline)
             suspects = [message for message in redelivered if message.is_suspect]
             alone = [message for message in suspects if message.attempt.begun]
             alone.sort(key=lambda message: message.attempt.begun)
             self.attempts.begin([message for message in suspects if not message.attempt.begun], deadline)
-            self._hide(suspects, deadline)
+            self._hide(suspects, invocation_seconds, deadline)
         except Exception as error:  # noqa: BLE001 (what was delivered for the first time is processed all the same)
             for message in redelivered:
                 message.disposition = _not_begun(error)
             return ()
         return alone
 
-    def _hide(self, suspects: Sequence[QueueMessage[Content]], deadline: Deadline) -> None:
+    def _hide(self, suspects: Sequence[QueueMessage[Content]], invocation_seconds: int, deadline: Deadline) -> None:
         """If the function is killed, its suspects come back soon after it would have timed out, not all at once."""
-        invocation_seconds = math.ceil(max(0.0, deadline.remaining_seconds) + SETTLING_SECONDS + RESERVED_SECONDS)
         longest = self.queue.longest_redelivery_seconds
         delays = {message: min(invocation_seconds + random.randint(1, 60), longest) for message in suspects}
         delay_redelivery(self.queue.client, self.queue.url, delays, deadline)
@@ -201,31 +204,31 @@ class QueueWorker[Content: Loggable](NamedTuple):
         return measurements
 
     def _settle(self, messages: Sequence[QueueMessage[Content]], deadline: Deadline) -> None:
-        """Sends dead letters, delays redelivery, and ends the attempts."""
+        """Sends dead letters, ends the attempts, and delays redelivery."""
         for message in messages:
             message.disposition = self._limited(message)
         if any(isinstance(message.disposition, Dead) for message in messages):
             send_dead_letters(self.queue.client, self.queue.dead_letter_url, messages, deadline)
         going_back = [message for message in messages if message.goes_back]
+        if going_back or any(message.attempt != UNTROUBLED for message in messages):
+            self.attempts.end(messages, deadline)
         if going_back:
             longest = self.queue.longest_redelivery_seconds
             delays = {message: delay_seconds_of(message, longest) for message in going_back}
             delay_redelivery(self.queue.client, self.queue.url, delays, deadline)
-        if going_back or any(message.attempt != UNTROUBLED for message in messages):
-            self.attempts.end(messages, deadline)
 
     def _limited(self, message: QueueMessage[Content]) -> Disposition:
         """The message's disposition; Dead if it has waited too long, or if SQS would delete it soon."""
         disposition = message.disposition
         assert disposition is not None, "a message that is settled has its disposition"
-        last_day = message.age_seconds >= self.queue.retention_seconds - LAST_SECONDS
+        last_hours = message.age_seconds >= self.queue.retention_seconds - LAST_SECONDS
         days = f"in {message.age_seconds / 86_400:.1f} days on the queue"
         match disposition:
-            case Waiting(code, reason) if last_day:
+            case Waiting(code, reason) if last_hours:
                 disposition = Dead(code, f"not found {days}: {reason}")
             case Waiting(code, reason) if message.waits_in_a_row >= self.queue.maximum_waits:
                 disposition = Dead(code, f"waited through {message.waits_in_a_row} deliveries: {reason}")
-            case Again(reason) if last_day:
+            case Again(reason) if last_hours:
                 disposition = Dead(GivenUp.RETRIES_EXHAUSTED, f"not processed {days}: {reason}")
         if isinstance(disposition, Done):
             return disposition

@@ -21,13 +21,13 @@ logger = logging.getLogger(__name__)
 MAXIMUM_ENTRIES = 10
 """Of one request to SQS: its quota."""
 DELAYS_SECONDS = (2, 8, 32, 128, 512)
-"""After the first failure, the second and so on, each up to a quarter shorter. Then the longest delay."""
+"""After the first failure, the second and so on, each up to a twentieth shorter. Then the longest delay."""
 
 
 def growing_delay_seconds(failures: int, longest: int) -> int:
-    """2, 8, 32, 128, 512, then `longest` seconds, each up to a quarter shorter: not all messages come back at once."""
+    """2, 8, 32, 128, 512, then `longest` seconds, each up to a twentieth shorter, so not all come back at once."""
     delay = min(DELAYS_SECONDS[failures - 1], longest) if failures <= len(DELAYS_SECONDS) else longest
-    return random.randint(math.ceil(delay * 3 / 4), delay)
+    return random.randint(math.ceil(delay * 19 / 20), delay)
 
 
 def delay_seconds_of(message: QueueMessage[Any], longest: int) -> int:
