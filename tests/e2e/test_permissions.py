@@ -13,6 +13,7 @@ from tools.local_aws import stack
 from tools.local_aws.server import REGION
 
 KEY = {"account_id": {"S": "somebody"}}
+ATTEMPT_KEY = {"message_id": {"S": "somebody's"}}
 ENTRY_KEY = KEY | {"transaction_id": {"S": "t"}}
 
 
@@ -39,6 +40,7 @@ class AsTheFunction:
         self.journal = bank.stack["JournalTableName"]
         self.profiles = bank.stack["ProfilesTableName"]
         self.locks = bank.stack["LocksTableName"]
+        self.attempts = bank.stack["AttemptsTableName"]
         self.queue, self.dead = queue.queue_url, queue.dead_letter_queue_url
 
 
@@ -55,6 +57,7 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "emptying its queue": lambda me: me.sqs.purge_queue(QueueUrl=me.queue),
         "reading the dead letters": lambda me: me.sqs.receive_message(QueueUrl=me.dead),
         "deleting a queue": lambda me: me.sqs.delete_queue(QueueUrl=me.dead),
+        "deleting an attempt": lambda me: me.dynamodb.delete_item(TableName=me.attempts, Key=ATTEMPT_KEY),
         "deleting a lock": lambda me: me.dynamodb.delete_item(TableName=me.locks, Key=me.lock_key),
         "invoking another function": lambda me: me.lambda_.invoke(FunctionName=another_function(me)),
     },
@@ -94,6 +97,8 @@ REFUSED: dict[str, dict[str, Attempt]] = {
 }
 ALLOWED: dict[str, dict[str, Attempt]] = {
     "either queue's": {
+        "beginning an attempt": lambda me: me.dynamodb.put_item(TableName=me.attempts, Item=ATTEMPT_KEY),
+        "reading attempts": lambda me: me.dynamodb.batch_get_item(RequestItems={me.attempts: {"Keys": [ATTEMPT_KEY]}}),
         "sending a dead letter": lambda me: me.sqs.send_message_batch(
             QueueUrl=me.dead, Entries=[{"Id": "1", "MessageBody": "from the test of permissions"}]
         ),
