@@ -213,6 +213,13 @@ BREAKAGES = [
         (BATCHES,),
     ),
     Breakage(
+        "a slow table of attempts takes all the time of first deliveries",
+        f"{WORKERS}/batches.py",
+        "        deadline = min(deadline, Deadline.after(BEGIN_SECONDS))\n",
+        "",
+        (BATCHES,),
+    ),
+    Breakage(
         "a suspect is processed together with its neighbours",
         f"{WORKERS}/batches.py",
         "            return ()\n        return alone\n",

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -650,6 +651,21 @@ def test_without_its_attempts_a_redelivered_message_comes_again_and_a_new_one_is
     assert working.process([old, new]) == [old["messageId"]]
     [failed] = [line for line in working.lines if line["level"] == "ERROR"]
     assert failed["reason"].startswith("its attempt couldn't be begun: An error occurred")
+
+
+def test_a_slow_table_of_attempts_holds_up_first_deliveries_for_seconds_only(
+    working: Working, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def throttled(_: object, __: object, deadline: Deadline) -> None:
+        while True:
+            deadline.check("reading")
+            time.sleep(0.01)
+
+    monkeypatch.setattr(attempts_module, "read", throttled)
+    monkeypatch.setattr(batches, "BEGIN_SECONDS", 0.1)
+    delays(stubbed_sqs)
+    old, new = record("old", 2), record("new", 1)
+    assert working.process([old, new], context=Context(timeout_seconds=62)) == [old["messageId"]]
 
 
 def test_a_message_that_waits_is_no_suspect(working: Working, stubbed_sqs: Stubbed) -> None:
