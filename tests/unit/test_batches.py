@@ -665,7 +665,14 @@ def test_a_slow_table_of_attempts_holds_up_first_deliveries_for_seconds_only(
     monkeypatch.setattr(batches, "BEGIN_SECONDS", 0.1)
     delays(stubbed_sqs)
     old, new = record("old", 2), record("new", 1)
-    assert working.process([old, new], context=Context(timeout_seconds=62)) == [old["messageId"]]
+    remaining: list[float] = []
+
+    def handle(messages: Messages, deadline: Deadline) -> list[Measurement]:
+        remaining.append(deadline.remaining_seconds)
+        return all_done(messages, deadline)
+
+    assert working.process([old, new], handle, Context(timeout_seconds=59)) == [old["messageId"]]
+    assert remaining[0] > 1
 
 
 def test_a_message_that_waits_is_no_suspect(working: Working, stubbed_sqs: Stubbed) -> None:
