@@ -158,6 +158,7 @@ def zipped(**modules: str) -> bytes:
     return archive.getvalue()
 
 
+@pytest.mark.exhaustive
 def test_a_message_that_kills_its_function_is_dead_lettered_and_its_neighbours_are_posted(bank: Bank, say: Say) -> None:
     queue, good = bank.transactions, openings("neighbours") + payments("neighbours", 97)
     deadly = json.dumps({"transaction_id": "deadly", "account_id": "neighbours-alice", "amount": 1})

@@ -20,7 +20,7 @@ from tools.local_aws.tables import Tables
 
 ACCOUNTS = [f"acc-{number:02}" for number in range(50)]
 TRANSFERS, FAULTS_PER_CALL = 10_000, 0.03
-SAMPLED_TRANSFERS, SAMPLED_FAULTS_PER_CALL = 1_500, 0.08
+SAMPLED_TRANSFERS, SAMPLED_FAULTS_PER_CALL = 600, 0.08
 """With fewer transfers faults are more frequent, so that each fault is injected."""
 DUPLICATES_SHARE = 0.15
 WORKERS = 8
