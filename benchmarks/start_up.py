@@ -18,6 +18,7 @@ from rich.progress import track
 from rich.table import Table
 
 from tools.local_aws import stack
+from tools.local_aws.functions import QUEUE_LIMITS
 from tools.local_aws.server import PROJECT, REGION
 
 RUNS = 15
@@ -81,9 +82,7 @@ def lambda_environment(path: Sequence[Path]) -> dict[str, str]:
         "QUEUE_URL": f"https://sqs.{REGION}.amazonaws.com/000000000000/transactions",
         "DEAD_LETTER_QUEUE_URL": f"https://sqs.{REGION}.amazonaws.com/000000000000/dead-letters",
         "ATTEMPTS_TABLE": "attempts",
-        "RETENTION_SECONDS": "604800",
-        "LONGEST_REDELIVERY_SECONDS": "900",
-        "MAXIMUM_WAITS": "8",
+        **QUEUE_LIMITS,
     }
 
 

@@ -39,8 +39,10 @@ def test_an_outage_of_sixty_deliveries_leaves_what_no_fault_leaves(
         calls = range(1, len(faultless.calls) + 1)
         cases = [*itertools.product(calls, OF_SERVICES, sorted(OUTAGES, key=lambda outage: outage.name))]
         found: list[str] = []
-        few = SAMPLED_EVERY if every_case or len(calls) < MANY_CALLS else 3 * SAMPLED_EVERY
-        chosen = cases if every_case and len(calls) < MANY_CALLS else cases[::few]
+        every = 1 if every_case else SAMPLED_EVERY
+        if len(calls) >= MANY_CALLS:
+            every = SAMPLED_EVERY if every_case else 3 * SAMPLED_EVERY
+        chosen = cases[::every]
         for at, services, kind in chosen:
             outage = Outage(DELIVERIES, services)
             found += [f"{outage}: {each}" for each in violations(scenario, {at: kind}, expected, outage)]

@@ -20,6 +20,9 @@ from aws_lambda_powertools.metrics import EphemeralMetrics
 from tools.local_aws.server import PROJECT, Endpoint
 from tools.local_aws.tables import Tables, create_attempts_table
 
+QUEUE_LIMITS = {"RETENTION_SECONDS": "604800", "LONGEST_REDELIVERY_SECONDS": "900", "MAXIMUM_WAITS": "8"}
+"""Variables of both queues' functions, as in template.yaml but for the waits: here they are few."""
+
 
 @dataclass
 class Context:
@@ -103,10 +106,8 @@ def _with_queues(name: str, aws: Endpoint, dynamodb: Endpoint, variables: Mappin
             "QUEUE_URL": queue,
             "DEAD_LETTER_QUEUE_URL": dead_letter_queue,
             "ATTEMPTS_TABLE": variables.get("ATTEMPTS_TABLE") or create_attempts_table(dynamodb, f"{name}-{number}"),
-            "RETENTION_SECONDS": "604800",
-            "LONGEST_REDELIVERY_SECONDS": "900",
-            "MAXIMUM_WAITS": "8",
         }
+        | QUEUE_LIMITS
         | dict(variables),
     )
 

@@ -142,9 +142,9 @@ class QueueWorker[Content: Loggable](NamedTuple):
         delivered before have the disposition Again.
         """
         redelivered = [message for message in messages if message.delivered_before]
-        invocation_seconds = math.ceil(max(0.0, deadline.remaining_seconds) + SETTLING_SECONDS + RESERVED_SECONDS)
         if not redelivered:
             return ()
+        invocation_seconds = math.ceil(max(0.0, deadline.remaining_seconds) + SETTLING_SECONDS + RESERVED_SECONDS)
         deadline = min(deadline, Deadline.after(BEGIN_SECONDS))
         try:
             self.attempts.read(redelivered, deadline)
@@ -177,9 +177,10 @@ class QueueWorker[Content: Loggable](NamedTuple):
             else:
                 try:
                     self.attempts.begin([message], work_deadline)
-                    measurements += self._process([message], work_deadline)
                 except Exception as error:  # noqa: BLE001 (without an attempt begun, it may kill its function unseen)
                     message.disposition = _not_begun(error)
+                else:
+                    measurements += self._process([message], work_deadline)
             self._settle([message], deadline)
             self._acknowledge([message], deadline)
         self._report(messages, measurements)
