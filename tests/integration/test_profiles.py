@@ -54,7 +54,7 @@ def items(dynamodb: Endpoint, table: str) -> dict[str, Any]:
 def profile(dynamodb: Endpoint, table: str, account_id: str = "alice") -> dict[str, Any]:
     """A profile's maps, without the clocks and the library's other attributes."""
     item = items(dynamodb, table)[account_id]
-    marks = {"account_id", "cw:write_id", "cw:item_bytes"}
+    marks = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes"}
     return {name: value for name, value in item.items() if name not in marks and not name.startswith("cw:as_of [")}
 
 
@@ -140,8 +140,6 @@ def test_what_does_not_fit_is_dead_lettered_and_the_rest_of_its_profile_is_upser
     clashing = [
         update({"x": 1}, 1, path=["status"]),
         update({"x": 1}, 1, path=["since", "month"]),
-        update({"size": 12}, 1, path=["preferences", "font"]),
-        update({"map": 1}, 1, path=["deep"]),
         update({"photo": "x" * 130_000}, 1, path=["photos"]),
     ]
     fitting = [
@@ -160,8 +158,6 @@ def test_what_does_not_fit_is_dead_lettered_and_the_rest_of_its_profile_is_upser
         [
             "status is a string, expected a map, to hold entries",
             "since is a number, expected a map, to hold entries",
-            "preferences.font is an entry, expected a map, to hold entries",
-            "deep.map holds entries of its own, expected an entry",
             "an item holds 400 kB",
         ],
         strict=True,
@@ -175,26 +171,32 @@ def test_what_does_not_fit_is_dead_lettered_and_the_rest_of_its_profile_is_upser
     assert found["photos"].keys() == {"1", "2", "3", "4"}
 
 
-def test_of_two_messages_that_contradict_each_other_the_first_is_upserted(
-    function: ModuleType, ministack: Endpoint, dynamodb: Endpoint, table: str
+@pytest.mark.parametrize("together", [True, False])
+def test_of_an_entry_and_a_map_of_its_name_the_later_stands_whichever_arrives_first(
+    function: ModuleType, ministack: Endpoint, dynamodb: Endpoint, table: str, together: bool
 ) -> None:
-    messages = [update({"font": "serif"}, 2), update({"size": 12}, 1, path=["preferences", "font"])]
-    assert not invoke(function, map(record, messages))
-    assert profile(dynamodb, table) == {"preferences": {"font": "serif"}}
-    [letter] = take_dead_letters(ministack, function.worker.queue.dead_letter_url)
-    assert json.loads(letter.body) == messages[1]
+    for account_id, entry_at, expected in [("alice", 2, "serif"), ("bob", 0, {"size": 12})]:
+        entry = update({"font": "serif"}, entry_at, account_id=account_id)
+        font = update({"size": 12}, 1, path=["preferences", "font"], account_id=account_id)
+        for messages in ([entry, font], [font, entry]):
+            for batch in [messages] if together else [[message] for message in messages]:
+                assert not invoke(function, map(record, batch))
+            assert profile(dynamodb, table, account_id) == {"preferences": {"font": expected}}
+            dynamodb.client("dynamodb").delete_item(TableName=table, Key=to_dynamodb({"account_id": account_id}))
+    assert not take_dead_letters(ministack, function.worker.queue.dead_letter_url)
 
 
 def test_what_is_too_long_for_a_request_and_does_not_fit_may_be_there_in_part_and_can_be_sent_again_once_mended(
     function: ModuleType, ministack: Endpoint, dynamodb: Endpoint, table: str
 ) -> None:
     path = ["limits", *(f"level {number}" for number in range(14))]
-    assert not invoke(function, [record(update({"x": 1}, path=[*path, "entry 99"]))])
-    message = update({f"entry {number:02}": number for number in range(100)}, 1, path=path)
+    planted = {"account_id": "alice", "cw:item_bytes": 399_000}
+    dynamodb.client("dynamodb").put_item(TableName=table, Item=to_dynamodb(planted | {"photo": "x" * 391_000}))
+    message = update({f"entry {number:02}": "x" * 100 for number in range(100)}, 1, path=path)
     assert not invoke(function, [record(message)])
     [letter] = take_dead_letters(ministack, function.worker.queue.dead_letter_url)
     assert letter.reason
-    assert letter.reason.endswith("level 13.entry 99 holds entries of its own, expected an entry")
+    assert letter.reason.endswith("an item holds 400 kB")
 
     def limits() -> dict[str, Any]:
         inner = profile(dynamodb, table)
@@ -203,9 +205,11 @@ def test_what_is_too_long_for_a_request_and_does_not_fit_may_be_there_in_part_an
         return inner
 
     assert 1 < len(limits()) < 100
-    del message["entries"]["entry 99"]
+    dynamodb.client("dynamodb").update_item(
+        TableName=table, Key=to_dynamodb({"account_id": "alice"}), UpdateExpression="REMOVE photo"
+    )
     assert not invoke(function, [record(message)])
-    assert limits() == message["entries"] | {"entry 99": {"x": 1}}
+    assert limits() == message["entries"]
 
 
 def test_what_is_invalid_is_dead_lettered_with_its_reason_and_holds_up_nobody(
@@ -224,14 +228,16 @@ def test_what_is_invalid_is_dead_lettered_with_its_reason_and_holds_up_nobody(
 
 
 def test_a_name_of_control_characters_does_not_keep_a_reason_from_the_dead_letters(
-    function: ModuleType, ministack: Endpoint
+    function: ModuleType, ministack: Endpoint, dynamodb: Endpoint, table: str
 ) -> None:
     name = "\0\x1b[2J\uffff"
-    messages = [update({name: 1}), update({"x": 1}, path=["preferences", name])]
-    assert not invoke(function, map(record, messages))
+    dynamodb.client("dynamodb").put_item(
+        TableName=table, Item=to_dynamodb({"account_id": "alice", "preferences": {name: 1}})
+    )
+    assert not invoke(function, [record(update({"x": 1}, path=["preferences", name]))])
     [letter] = take_dead_letters(ministack, function.worker.queue.dead_letter_url)
     assert letter.reason
-    assert letter.reason.endswith(r"preferences.\x00\x1b[2J\uffff is an entry, expected a map, to hold entries")
+    assert letter.reason.endswith(r"preferences.\x00\x1b[2J\uffff is a number, expected a map, to hold entries")
 
 
 def plant_unreadable(dynamodb: Endpoint, table: str, account_id: str) -> None:
@@ -279,19 +285,22 @@ def test_every_record_has_its_line_without_payload_and_the_batch_its_metrics(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     plant_unreadable(dynamodb, table, "bob")
+    dynamodb.client("dynamodb").put_item(TableName=table, Item=to_dynamodb({"account_id": "alice", "status": "secret"}))
     theme = record(update({"theme": "secret"}, 1))
     size = record(update({"size": "secret", "theme": "secret before"}, removed=["secret name"]))
-    clash = record(update({"x": "secret"}, path=["preferences", "theme"]))
+    late = record(update({"x": "secret"}, path=["preferences", "theme"]))
+    clash = record(update({"x": "secret"}, path=["status"]))
     back = record(update({"x": "secret"}, account_id="bob"))
     last = record(update({"x": "secret"}, account_id="bob"), 700, datetime.now(UTC) - timedelta(days=7))
     junk = record('"secret"')
     with caplog.at_level("DEBUG", "teller"):
-        assert invoke(function, [theme, size, clash, back, last, junk]) == {back["messageId"]}
+        assert invoke(function, [theme, size, late, clash, back, last, junk]) == {back["messageId"]}
     lines = {line.message_id: vars(line) for line in caplog.records if hasattr(line, "message_id")}
     said = {message_id: (line["message"], line.get("reason_code")) for message_id, line in lines.items()}
     assert said == {
         theme["messageId"]: ("upserted", None),
         size["messageId"]: ("upserted", None),
+        late["messageId"]: ("superseded", None),
         clash["messageId"]: ("dead-lettered", "NOT_A_MAP"),
         back["messageId"]: ("returned to the queue", None),
         last["messageId"]: ("dead-lettered", "RETRIES_EXHAUSTED"),
@@ -306,7 +315,7 @@ def test_every_record_has_its_line_without_payload_and_the_batch_its_metrics(
     assert totals.pop("ReturnedAge") > 0
     assert totals == {
         "Upserted": 3,
-        "Superseded": 1,
+        "Superseded": 2,
         "Waiting": 0,
         "ReturnedToQueue": 1,
         "DeadLettered": 3,

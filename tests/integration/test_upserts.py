@@ -243,7 +243,7 @@ def test_entries_that_knew_no_clock_are_adopted(profiles: Profiles) -> None:
     assert profiles.maps() == {"preferences": {"theme": "dark", "size": 3}}
 
 
-paths = st.sampled_from([("p", "x"), ("p", "y"), ("p", "q", "x"), ("p", "q", "r", "x"), ("o", "x"), ("p", "s", "x")])
+paths = st.lists(st.sampled_from("pqr"), min_size=2, max_size=4).map(tuple)
 values = st.sampled_from([1, 2, "a", True, None, [1], {"x": 1}, {"x": 2}]) | st.just(REMOVED)
 writes = st.lists(st.builds(MapEntry, paths, values, st.integers(0, 4).map(at)), min_size=1, max_size=8)
 
@@ -269,7 +269,7 @@ def test_any_order_and_any_batches_end_in_the_same_item(
     assert ended(made, 1) == ended(shuffled, size)
 
 
-OWN = {"account_id", "cw:write_id", "cw:item_bytes"}
+OWN = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes"}
 
 
 def test_sixteen_writers_lose_nothing_and_every_entry_is_the_latest(profiles: Profiles, every_case: bool) -> None:
@@ -310,18 +310,34 @@ def test_a_parent_that_is_no_map_is_named(profiles: Profiles, strategy: Strategy
     assert profiles.maps() == {"a": {"b": there}}
 
 
-def test_an_entry_holds_no_entries_and_a_map_of_entries_is_no_entry(profiles: Profiles) -> None:
-    profiles.upsert(MapEntry(("a", "b"), {"c": 1}, at(1)), MapEntry(("a", "m", "x"), 1, at(1)))
+def test_of_an_entry_and_a_map_of_its_name_the_later_wins(profiles: Profiles) -> None:
+    entry, inner = MapEntry(("a", "m"), 1, at(5)), MapEntry(("a", "m", "x"), 2, at(6))
+    for name, order in enumerate(
+        itertools.permutations([entry, inner, inner._replace(as_of=at(4), path=("a", "m", "y"))])
+    ):
+        for write in order:
+            profiles.upsert(write, name=name)
+        assert profiles.maps(name) == {"a": {"m": {"x": 2}}}
+        profiles.upsert(entry._replace(as_of=at(7)), name=name)
+        profiles.upsert(inner, name=name)
+        assert profiles.maps(name) == {"a": {"m": 1}}
+
+
+def test_a_removal_of_a_name_that_never_was_does_not_forbid_a_later_map(profiles: Profiles) -> None:
+    profiles.upsert(MapEntry(("p", "s"), REMOVED, at(1)))
+    profiles.upsert(MapEntry(("p", "s", "x"), 1, at(2)))
+    assert profiles.maps() == {"p": {"s": {"x": 1}}}
+    profiles.upsert(MapEntry(("p", "s"), REMOVED, at(3)))
+    assert profiles.maps() == {"p": {}}
+
+
+def test_without_clocks_an_entry_and_a_map_of_its_name_contradict_each_other(profiles: Profiles) -> None:
+    profiles.upsert(MapEntry(("a", "b"), {"c": 1}, at(1)))
     with pytest.raises(NotAMap, match=r"a.b is an entry, expected a map"):
-        profiles.upsert(MapEntry(("a", "b", "c"), 2, at(9)))
-    with pytest.raises(NotAnEntry, match=r"a.m holds entries of its own"):
-        profiles.upsert(MapEntry(("a", "m"), 2, at(9)))
-    profiles.upsert(MapEntry(("a", "b"), REMOVED, at(5)))
-    with pytest.raises(NotAMap, match=r"a.b is an entry, expected a map"):
-        profiles.upsert(MapEntry(("a", "b", "c"), 2, at(9)))
+        profiles.upsert(MapEntry(("a", "b", "c"), 2))
     with pytest.raises(NotAMap, match=r"n.o is an entry"):
         profiles.upsert(MapEntry(("n", "o"), 1), MapEntry(("n", "o", "p"), 1))
-    assert profiles.maps() == {"a": {"m": {"x": 1}}}
+    assert profiles.maps() == {"a": {"b": {"c": 1}}}
 
 
 @pytest.mark.parametrize("strategy", Strategy)

@@ -5,23 +5,24 @@ import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
 from conditional_writes import Deadline, DeadlinePassed
 from conditional_writes.items import to_dynamodb
 from conditional_writes.upserts import REMOVED, MapEntry
-from conditional_writes.upserts.clock_text import MAP_MARK
+from conditional_writes.upserts.clock_text import map_mark
 from ledger.core.profile_messages import ProfileUpdate, decode
 from ledger.core.reason_codes import ReasonCode
-from ledger.profile_writer import ProfileWriter, ProfileWritten, QueuedUpdate, map_entries
+from ledger.profile_writer import SUPERSEDED, UPSERTED, ProfileWriter, QueuedUpdate, map_entries
 from tests.support.samples import profile_body
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
 from workers.queue_messages import Again, Dead, Done, message_from_record
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
-DONE = Done(ProfileWritten())
+DONE = Done(UPSERTED)
 _numbers = itertools.count(1)
 
 
@@ -79,7 +80,7 @@ def test_all_of_a_profile_goes_in_one_request_and_of_an_entry_the_latest(stubbed
         update(3, {"theme": "value new"}),
     ]
     assert written(stubbed_dynamodb, *messages) == (3, 2, 0)
-    assert dispositions(*messages) == [DONE] * 4
+    assert dispositions(*messages) == [Done(SUPERSEDED), DONE, DONE, DONE]  # the last one says the same as the first
     [request] = stubbed_dynamodb.parameters
     assert request["Key"] == {"account_id": {"S": "alice"}}
     assert sent(request) == ["value 12", "value de", "value new"]
@@ -131,26 +132,52 @@ def test_of_several_messages_only_that_is_dead_which_does_not_fit(stubbed_dynamo
     assert misfit.reason.endswith("status is a string, expected a map, to hold entries")
 
 
-def test_a_map_with_entries_of_its_own_is_no_entry(stubbed_dynamodb: Stubbed) -> None:
+def test_an_entry_replaces_an_earlier_map_of_its_name(stubbed_dynamodb: Stubbed) -> None:
     font = {"account_id": "alice", "preferences": {"font": {"size": 12}}}
-    refuses(stubbed_dynamodb, font | {'cw:as_of ["preferences"]': {"font": MAP_MARK}})
-    message = update(1, {"font": "serif"})
-    assert written(stubbed_dynamodb, message) == (0, 0, 0)
-    assert dispositions(message) == [ReasonCode.NOT_AN_ENTRY]
+    clocks = {'cw:as_of ["preferences"]': {"font": map_mark()}, 'cw:as_of ["preferences", "font"]': {"size": "2026"}}
+    refuses(stubbed_dynamodb, font | clocks)
+    stubbed_dynamodb.answers("update_item")
+    message = update(1, {"font": "value serif"})
+    assert written(stubbed_dynamodb, message) == (1, 0, 1)
+    assert dispositions(message) == [DONE]
+    assert sent(stubbed_dynamodb.parameters[1]) == ["value serif"]
 
 
-def test_two_messages_that_contradict_each_other_are_no_trouble_to_a_third(stubbed_dynamodb: Stubbed) -> None:
+def test_a_message_whose_entries_are_all_superseded_says_so(stubbed_dynamodb: Stubbed) -> None:
+    later = {"account_id": "alice", "preferences": {"theme": "x"}, 'cw:as_of ["preferences"]': {"theme": "2999"}}
+    refuses(stubbed_dynamodb, later)
     stubbed_dynamodb.answers("update_item")
-    entry = {"account_id": "alice", "preferences": {"font": "serif"}, 'cw:as_of ["preferences"]': {"font": "2026"}}
-    refuses(stubbed_dynamodb, entry)
+    messages = [update(1, {"theme": "dark"}), update(1, {"theme": "dark", "language": "de"}), update(0, {"theme": 1})]
+    assert written(stubbed_dynamodb, *messages) == (1, 3, 1)
+    assert dispositions(*messages) == [Done(SUPERSEDED), DONE, Done(SUPERSEDED)]
+
+
+@pytest.mark.parametrize(("first_request", "done"), [(0, 2), (1, 1)])
+def test_what_was_written_before_an_error_is_done(
+    stubbed_dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch, first_request: int, done: int
+) -> None:
+    monkeypatch.setattr("random.randrange", lambda _: first_request)
     stubbed_dynamodb.answers("update_item")
-    messages = [
-        update(1, {"font": "serif"}),
-        update(2, {"size": 12}, path=("preferences", "font")),
-        update(3, {"theme": "dark"}),
-    ]
+    stubbed_dynamodb.refuses("update_item", "ThrottlingException")
+    messages = [update(1, {f"entry {message}-{name}": 1 for name in range(50)}) for message in range(4)]
+    upserted, _, _ = written(stubbed_dynamodb, *messages)
+    assert upserted == 111
+    assert dispositions(*messages).count(DONE) == done
+
+
+def test_an_update_as_of_the_future_is_refused(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.answers("update_item")
+    messages = [update(0, {"theme": "dark"}), update(0, {"language": "de"})]
+    for message, minutes in zip(messages, (5, 5.01), strict=True):
+        message.content = msgspec.structs.replace(message.decoded, as_of=START + timedelta(minutes=minutes))
     written(stubbed_dynamodb, *messages)
-    assert dispositions(*messages) == [DONE, ReasonCode.NOT_A_MAP, DONE]
+    assert dispositions(*messages) == [DONE, ReasonCode.INVALID_MESSAGE]
+    future = messages[1].disposition
+    assert isinstance(future, Dead)
+    assert future.reason == (
+        "as_of: expected at most 5 minutes after the message was sent at 2026-03-01T12:00:00+00:00,"
+        " got 2026-03-01T12:05:00.600000+00:00"
+    )
 
 
 def test_what_an_item_has_no_room_for_is_refused_without_a_request_and_the_rest_is_written(

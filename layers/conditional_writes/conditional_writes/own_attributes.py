@@ -14,6 +14,9 @@ MARKS = (WRITE_ID, VERSION_ID)
 ITEM_BYTES = f"{PREFIX}item_bytes"
 """An upper bound of the item's size in bytes: upserts add to it what they write, and never subtract."""
 
+REMOVED_BYTES = f"{PREFIX}removed_bytes"
+"""How much the clocks of removals have grown since the item was last tidied, in bytes."""
+
 CLOCKS_PREFIX = f"{PREFIX}as_of "
 """Begins the name of the attribute that has the clocks of one map's entries. The map's path follows, as a JSON list."""
 

@@ -1,16 +1,15 @@
-"""Writes the profile updates of a batch: all updates of a profile in one request, and all profiles in parallel."""
+"""Writes the profile updates of a batch: all updates of a profile together, and all profiles in parallel."""
 
-import itertools
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from msgspec import Struct
 
 from conditional_writes import Deadline, key
-from conditional_writes.upserts import REMOVED, ItemTooLarge, MapEntry, NotAMap, NotAnEntry, Upserted, upsert
-from ledger.core.profile_messages import ProfileUpdate
+from conditional_writes.upserts import REMOVED, ItemTooLarge, MapEntry, NotAMap, Progress, upsert_in_requests
+from ledger.core.profile_messages import ProfileUpdate, check_as_of
 from ledger.core.reason_codes import ReasonCode
 from ledger.dispositions import disposition_of
 from workers.batches import Measurement
@@ -24,17 +23,22 @@ type QueuedUpdate = QueueMessage[ProfileUpdate]
 
 _MISFITS: dict[type[Exception], ReasonCode] = {
     NotAMap: ReasonCode.NOT_A_MAP,
-    NotAnEntry: ReasonCode.NOT_AN_ENTRY,
     ItemTooLarge: ReasonCode.ITEM_TOO_LARGE,
 }
 """A valid message may still not fit its profile."""
 
+REMOVALS_REMEMBERED = timedelta(days=30)
+"""Longer than a message may be on its way: 7 days on the queue, 14 as a dead letter, and 7 on the queue again."""
+
 
 class ProfileWritten(Struct, frozen=True):
-    """The outcome of a message whose entries, or later ones, are in its profile."""
+    """The outcome of a message whose entries, or later ones, are in its profile: "superseded" if all are later ones."""
 
-    label: ClassVar[str] = "upserted"
+    label: str
     log_fields: ClassVar[dict[str, object]] = {}
+
+
+UPSERTED, SUPERSEDED = ProfileWritten("upserted"), ProfileWritten("superseded")
 
 
 class ProfileWriter(NamedTuple):
@@ -46,38 +50,78 @@ class ProfileWriter(NamedTuple):
     def write(self, messages: Sequence[QueuedUpdate], deadline: Deadline) -> list[Measurement]:
         """Upserts the entries of each message, and sets its disposition. Any order and any repetition gives one result.
 
-        One request per profile and 100 entries. If a profile fails, its messages come again, and no other profile's.
+        One request per profile and 100 entries. If a profile fails, its messages come again, but not those whose
+        entries were written before, and no other profile's.
         """
         profiles: dict[str, list[QueuedUpdate]] = defaultdict(list)
         for message in messages:
-            profiles[message.decoded.account_id].append(message)
+            try:
+                check_as_of(message.decoded, message.sent_at)
+            except Exception as error:  # noqa: BLE001 (an error of any type is this message's alone)
+                message.disposition = disposition_of(error)
+            else:
+                profiles[message.decoded.account_id].append(message)
         written = in_parallel(lambda of_profile: self._write_profile(of_profile, deadline), list(profiles.values()))
-        upserts = list(itertools.chain.from_iterable(written))
         return [
-            Measurement("Upserted", sum(upserted.written for upserted in upserts)),
-            Measurement("Superseded", sum(upserted.superseded for upserted in upserts)),
-            Measurement("Conflicts", sum(upserted.conflicts for upserted in upserts)),
+            Measurement("Upserted", sum(counts.upserted for counts in written)),
+            Measurement("Superseded", sum(counts.superseded for counts in written)),
+            Measurement("Conflicts", sum(counts.conflicts for counts in written)),
         ]
 
-    def _write_profile(self, messages: Sequence[QueuedUpdate], deadline: Deadline) -> list[Upserted]:
-        """Writes all messages together; or each by itself, if one of them doesn't fit the profile."""
-        profile = key(self.table, account_id=messages[0].decoded.account_id)
-        entries = [entry for message in messages for entry in map_entries(message.decoded, message.sent_at)]
+    def _write_profile(self, messages: Sequence[QueuedUpdate], deadline: Deadline) -> "_Counts":
+        """Writes all messages together. If one doesn't fit the profile, the unfinished ones are written singly."""
+        updates = [_Update(message) for message in messages]
+        conflicts = self._write_together(updates, deadline)
+        left = [update for update in updates if update.message.disposition is None]
+        conflicts += sum(self._write_together([update], deadline) for update in left)
+        return _Counts(sum(each.written for each in updates), sum(each.superseded for each in updates), conflicts)
+
+    def _write_together(self, updates: Sequence["_Update"], deadline: Deadline) -> int:
+        """The number of conflicts. Sets each message's disposition, unless one of several doesn't fit the profile."""
+        profile = key(self.table, account_id=updates[0].message.decoded.account_id)
+        entries = [entry for update in updates for entry in update.pending.values()]
+        conflicts = 0
         try:
-            upserted = upsert(self.client, profile, entries, deadline=deadline)
+            for progress in upsert_in_requests(
+                self.client, profile, entries, forget_after=REMOVALS_REMEMBERED, deadline=deadline
+            ):
+                conflicts += progress.conflicts
+                for update in updates:
+                    update.note(progress)
         except tuple(_MISFITS) as misfit:
-            if len(messages) > 1:
-                return [upserted for message in messages for upserted in self._write_profile([message], deadline)]
-            messages[0].disposition = Dead(_MISFITS[type(misfit)], str(misfit))
+            if len(updates) == 1:
+                updates[0].message.disposition = Dead(_MISFITS[type(misfit)], str(misfit))
         except Exception as error:  # noqa: BLE001 (an error of any type is this profile's alone)
-            for message in messages:
-                message.disposition = disposition_of(error)
-        else:
-            for message in messages:
-                message.disposition = Done(ProfileWritten())
-            # `upsert` counts one entry per path, the latest of the batch: the others are superseded, too.
-            return [upserted._replace(superseded=len(entries) - upserted.written)]
-        return []
+            disposition = disposition_of(error)
+            for update in updates:
+                update.message.disposition = update.message.disposition or disposition
+        return conflicts
+
+
+class _Counts(NamedTuple):
+    upserted: int
+    superseded: int
+    conflicts: int
+
+
+class _Update:
+    """A message, and which of its entries are pending. If none is, the message has its disposition."""
+
+    def __init__(self, message: QueuedUpdate) -> None:
+        self.message = message
+        self.pending = {entry.path: entry for entry in map_entries(message.decoded, message.sent_at)}
+        self.written = self.superseded = 0
+
+    def note(self, progress: Progress) -> None:
+        """Of several messages' entries with one path only the latest is in `progress`: the others are superseded."""
+        for entry in progress.written:
+            mine = self.pending.pop(entry.path, None)
+            self.written += mine is entry
+            self.superseded += mine is not None and mine is not entry
+        for entry in progress.superseded:
+            self.superseded += self.pending.pop(entry.path, None) is not None
+        if not self.pending:
+            self.message.disposition = Done(UPSERTED if self.written else SUPERSEDED)
 
 
 def map_entries(update: ProfileUpdate, sent_at: datetime) -> list[MapEntry]:

@@ -4,7 +4,8 @@ The first request assumes a shape of the item. If DynamoDB refuses it, the item 
 and the next request is planned from that. Why the clocks are where they are: docs/decisions/clocks-beside-the-maps.md.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,8 +19,9 @@ from conditional_writes.upserts import strategies
 from conditional_writes.upserts.clocks import winning
 from conditional_writes.upserts.entries import REMOVED, MapEntry
 from conditional_writes.upserts.errors import ItemTooLarge, NotAMap, NotAnEntry
-from conditional_writes.upserts.plan import in_requests, plan_request
-from conditional_writes.upserts.strategies import Strategy, expected_depth
+from conditional_writes.upserts.plan import Planner, from_any_request_on
+from conditional_writes.upserts.strategies import Strategy
+from conditional_writes.upserts.tidying import forgotten_before
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -30,30 +32,42 @@ __all__ = [
     "MapEntry",
     "NotAMap",
     "NotAnEntry",
+    "Progress",
     "Strategy",
     "Upserted",
     "upsert",
+    "upsert_in_requests",
 ]
 
 
-class Upserted(NamedTuple):
-    """`written` and `superseded` count entries, `conflicts` counts refused requests.
+class Progress(NamedTuple):
+    """The entries that are done with one more request. `conflicts` counts the refused requests before it.
 
-    An entry is superseded if a later write of it, or the same, is already there.
+    An entry is superseded if a later write of it, or the same, is already there: the item is as if both had arrived in
+    the other order. Of several entries with one path only the latest is named.
     """
+
+    written: Sequence[MapEntry]
+    superseded: Sequence[MapEntry]
+    conflicts: int
+
+
+class Upserted(NamedTuple):
+    """`written` and `superseded` count entries, `conflicts` counts refused requests."""
 
     written: int
     superseded: int
     conflicts: int
 
 
-def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
+def upsert(  # noqa: PLR0913 (four have defaults that are seldom changed)
     client: "DynamoDBClient",
     key: Key,
     entries: Iterable[MapEntry],
     *,
     strategy: Strategy = Strategy.ADAPTIVE,
     version_attribute: str | None = None,
+    forget_after: timedelta | None = None,
     deadline: Deadline | None = None,
 ) -> Upserted:
     """Sets these entries of an item. Missing maps are created, and so is a missing item.
@@ -61,8 +75,12 @@ def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
     One request takes 100 entries of one map, or 27 of a map 16 levels deep. If an upsert of several requests fails,
     some of its entries may be written. Repeating it is harmless.
 
-    No other writer's entry is lost, with one exception: a map without clocks can't be told from a map that is a value,
-    so an entry set in its place replaces it.
+    Of an entry, its removal, and a map of the same name, the latest by `as_of` wins, whichever arrives first. No other
+    writer's entry is lost, with one exception: a map without clocks can't be told from a map that is a value, so an
+    entry set in its place replaces it.
+
+    A removal leaves its clock, so that no earlier write brings the entry back. With `forget_after` the clocks of
+    removals that are older are dropped: choose the longest time that a write may be on its way. Without it they stay.
 
     With `version_attribute` each request counts as a new version of the item. In a table of versioned items it is
     needed: without it a `VersionedTable.save` of the whole map, by a writer that loaded the item before, replaces the
@@ -71,20 +89,48 @@ def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
     Raises NotAMap, NotAnEntry, ItemTooLarge, DeadlinePassed, OutcomeUnknown, ValueError for an invalid entry, and
     botocore's errors.
     """
+    entries = list(entries)
+    written = conflicts = 0
+    for progress in upsert_in_requests(
+        client,
+        key,
+        entries,
+        strategy=strategy,
+        version_attribute=version_attribute,
+        forget_after=forget_after,
+        deadline=deadline,
+    ):
+        written += len(progress.written)
+        conflicts += progress.conflicts
+    return Upserted(written, len(entries) - written, conflicts)
+
+
+def upsert_in_requests(  # noqa: PLR0913 (four have defaults that are seldom changed)
+    client: "DynamoDBClient",
+    key: Key,
+    entries: Iterable[MapEntry],
+    *,
+    strategy: Strategy = Strategy.ADAPTIVE,
+    version_attribute: str | None = None,
+    forget_after: timedelta | None = None,
+    deadline: Deadline | None = None,
+) -> Iterator[Progress]:
+    """The same as `upsert`, request by request. What was yielded is done, even if a later request fails.
+
+    An upsert of several requests begins with any of them. So a repetition gets further, even if most requests fail.
+    """
     deadline = deadline_or_default(deadline)
-    written = superseded = conflicts = 0
-    for request in in_requests(winning(key, entries)):
-        map_paths = {entry.path[:-1] for entry in request}
-        depths = {path: expected_depth(strategy, key.table, path) for path in map_paths}
+    planner = Planner(key, strategy, version_attribute, forgotten_before(forget_after))
+    pending = from_any_request_on(winning(key, entries))
+    while pending:
         try:
-            done = write(client, partial(plan_request, key, request, depths, version_attribute), {}, deadline)
+            done = write(client, partial(planner.plan, pending), {}, deadline)
         except ClientError as error:
             if "Item size" in error.response["Error"].get("Message", ""):
                 raise ItemTooLarge(key, MAXIMUM_ITEM_BYTES) from error
             raise
         for path, depth in done.result.depths.items():
             strategies.recent_depths.learn(key.table, path, depth)
-        written += done.result.written
-        superseded += len(request) - done.result.written
-        conflicts += done.conflicts
-    return Upserted(written, superseded, conflicts)
+        yield Progress(done.result.written, done.result.superseded, done.conflicts)
+        paths = {entry.path for entry in (*done.result.written, *done.result.superseded)}
+        pending = [entry for entry in pending if entry.path not in paths]

@@ -4,57 +4,127 @@ DynamoDB sets `a.b.c` only if `a.b` is a map. So the entries are set one by one 
 missing map is set whole, with its entries in it. A condition names each map that is assumed to exist or to be missing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from conditional_writes.conditions import (
-    AttributePath,
-    absent,
-    equals,
-    is_map,
-    more_than,
-)
-from conditional_writes.items import Item, Key, copied, serialized, to_dynamodb
+from conditional_writes.conditions import AttributePath, absent, equals, is_map, more_than
+from conditional_writes.items import Item, Key, serialized, to_dynamodb
 from conditional_writes.loop import Observed, Plan
-from conditional_writes.own_attributes import ITEM_BYTES
+from conditional_writes.own_attributes import ITEM_BYTES, REMOVED_BYTES
 from conditional_writes.requests import Update
 from conditional_writes.sizes import item_bytes, value_bytes
-from conditional_writes.upserts.clocks import is_superseded, set_clocks
+from conditional_writes.upserts.clocks import Standing, set_clocks, standing
 from conditional_writes.upserts.draft import Draft
+from conditional_writes.upserts.edit import Edit
 from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, maps_along, maps_of
 from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES, ItemTooLarge
-from conditional_writes.upserts.shape import Shape, assumed_shape, map_at, observed_shape
+from conditional_writes.upserts.reshape import reshaped
+from conditional_writes.upserts.shape import Shape, assumed_shape, observed_shape
+from conditional_writes.upserts.strategies import Strategy, expected_depth
+from conditional_writes.upserts.tidying import MOST_REMOVED_BYTES, clock_bytes, tidied
 
 
 class Done(NamedTuple):
-    """`written` counts the entries that weren't superseded; `depths` has how many maps of each path existed."""
+    """The entries that the request writes, and those that are superseded, as the item shows that came back before it.
 
-    written: int
-    depths: dict[MapPath, int]
-
-
-def plan_request(
-    key: Key,
-    entries: Sequence[MapEntry],
-    expected_depths: Mapping[MapPath, int],
-    version_attribute: str | None,
-    observed: Observed,
-) -> Plan[Done]:
-    """One request for these entries. `expected_depths` has all their maps' paths, for the time before the item is seen.
-
-    Raises NotAMap, NotAnEntry and ItemTooLarge.
+    `depths` has how many maps of each path existed.
     """
-    item = observed.get(key)
-    shape = observed_shape(key, entries, item) if key in observed else assumed_shape(expected_depths)
-    current = [entry for entry in entries if not is_superseded(key, entry, shape, item)]
-    done = Done(len(current), {path: shape.depth(path) for path in expected_depths})
-    if not current:
-        return Plan(done)
-    return Plan(done, [_update(key, current, shape, item, version_attribute)])
+
+    written: Sequence[MapEntry]
+    superseded: Sequence[MapEntry] = ()
+    depths: Mapping[MapPath, int] = {}
 
 
-def in_requests(entries: Sequence[MapEntry]) -> Iterator[list[MapEntry]]:
-    """The entries in as few requests as DynamoDB's expressions have room for."""
+class Planner(NamedTuple):
+    """What all requests of an upsert have in common. `forget_before` is a time, as a clock has it, or None."""
+
+    key: Key
+    strategy: Strategy
+    version_attribute: str | None
+    forget_before: str | None
+
+    def plan(self, pending: Sequence[MapEntry], observed: Observed) -> Plan[Done]:
+        """One request for some of the entries: for the first ones, as long as the item is unknown.
+
+        If the item is too untidy, or seems full, the request tidies it, and writes no entry. Raises NotAMap, NotAnEntry
+        and ItemTooLarge.
+        """
+        if self.key not in observed:
+            return self._assuming(pending)
+        item = observed[self.key] or {}
+        shape = observed_shape(pending, item)
+        standings = [(standing(self.key, entry, shape, item), entry) for entry in pending]
+        superseded = [entry for found, entry in standings if found is Standing.SUPERSEDED]
+        fitting = [entry for found, entry in standings if found is Standing.FITS]
+        reshaping = [entry for found, entry in standings if found is Standing.RESHAPES]
+        if not fitting and not reshaping:
+            return Plan(Done([], superseded))
+        if self.forget_before is not None and item.get(REMOVED_BYTES, 0) > MOST_REMOVED_BYTES:
+            return self._tidying(item, superseded)
+        try:
+            return self._fitting(fitting, shape, item, superseded) if fitting else self._reshaping(reshaping, item)
+        except ItemTooLarge:
+            if self.forget_before is None or tidied(item, self.forget_before).edit.is_empty:
+                raise
+            return self._tidying(item, superseded)
+
+    def _assuming(self, pending: Sequence[MapEntry]) -> Plan[Done]:
+        request = next(in_requests(pending))
+        maps = {entry.path[:-1] for entry in request}
+        depths = {path: expected_depth(self.strategy, self.key.table, path) for path in maps}
+        return Plan(Done(request, (), depths), [self._update(request, assumed_shape(depths), None)])
+
+    def _fitting(
+        self, entries: Sequence[MapEntry], shape: Shape, item: Item, superseded: Sequence[MapEntry]
+    ) -> Plan[Done]:
+        request = next(in_requests(entries))
+        depths = {entry.path[:-1]: shape.depth(entry.path[:-1]) for entry in request}
+        return Plan(Done(request, superseded, depths), [self._update(request, shape, item)])
+
+    def _update(self, entries: Sequence[MapEntry], shape: Shape, item: Item | None) -> Update:
+        draft = Draft()
+        _set_entries(draft, entries, shape)
+        set_clocks(draft, entries, shape)
+        if self.forget_before is not None:
+            self._count_removed(draft, entries)
+        _count_bytes(draft, self.key, item)
+        return self._versioned(draft)
+
+    def _count_removed(self, draft: Draft, entries: Sequence[MapEntry]) -> None:
+        """A request with removals asserts that the item is tidy."""
+        removed = [entry.path[-1] for entry in entries if entry.value is REMOVED]
+        if removed:
+            draft.added[REMOVED_BYTES] = clock_bytes(removed)
+            draft.forbidden.append(more_than(REMOVED_BYTES, MOST_REMOVED_BYTES))
+
+    def _reshaping(self, entries: Sequence[MapEntry], item: Item) -> Plan[Done]:
+        edit, written, superseded = reshaped(self.key, entries, item)
+        draft = edit.draft()
+        if self.forget_before is not None:
+            # Each leaves a removal or a floor, at most.
+            draft.added[REMOVED_BYTES] = clock_bytes(entry.path[-1] for entry in (*written, *superseded))
+        _count_bytes(draft, self.key, item)
+        return Plan(Done(written, superseded), [self._versioned(draft)])
+
+    def _tidying(self, item: Item, superseded: Sequence[MapEntry]) -> Plan[Done]:
+        assert self.forget_before is not None, "an item is tidied by those who forget"
+        edit, needed_bytes, is_complete = tidied(item, self.forget_before)
+        draft = edit.draft()
+        if is_complete:
+            draft.values[REMOVED_BYTES] = -needed_bytes
+        draft.values[ITEM_BYTES] = item_bytes(to_dynamodb(edit.item | dict(self.key.attributes)))
+        return Plan(Done([], superseded), [self._versioned(draft)])
+
+    def _versioned(self, draft: Draft) -> Update:
+        if self.version_attribute:
+            draft.added[self.version_attribute] = 1
+        return draft.update(self.key)
+
+
+def in_requests(entries: Iterable[MapEntry]) -> Iterator[list[MapEntry]]:
+    """The entries in as few requests as DynamoDB's expressions have room for, and none with another inside of it."""
     request: list[MapEntry] = []
     for entry in entries:
         if request and not _fit_one_request([*request, entry]):
@@ -65,28 +135,27 @@ def in_requests(entries: Sequence[MapEntry]) -> Iterator[list[MapEntry]]:
         yield request
 
 
+def from_any_request_on(entries: Sequence[MapEntry]) -> list[MapEntry]:
+    """The entries, beginning with those of one of their requests, at random.
+
+    If an upsert is repeated because most requests fail, it shall not always begin with those that are done.
+    """
+    requests = list(in_requests(entries))
+    first = random.randrange(len(requests)) if requests else 0
+    return list(itertools.chain(*requests[first:], *requests[:first]))
+
+
 _OPERATORS = 280
 _CHARACTERS = 3_600
 """An expression holds 300 operators and 4,096 characters. The rest is for the conditions that every request has."""
 
 
 def _fit_one_request(entries: Sequence[MapEntry]) -> bool:
-    maps = len(maps_of(entries))
-    operators = 2 * len(entries) + 8 * maps
-    characters = sum(32 + 5 * (len(entry.path) - 2) for entry in entries) + 40 * maps
-    return operators <= _OPERATORS and characters <= _CHARACTERS
-
-
-def _update(
-    key: Key, entries: Sequence[MapEntry], shape: Shape, item: Item | None, version_attribute: str | None
-) -> Update:
-    draft = Draft()
-    _set_entries(draft, entries, shape)
-    set_clocks(draft, entries, shape)
-    if version_attribute:
-        draft.added[version_attribute] = 1
-    _count_bytes(draft, key, item)
-    return draft.update(key)
+    maps = set(maps_of(entries))
+    operators = 2 * len(entries) + 8 * len(maps)
+    characters = sum(32 + 5 * (len(entry.path) - 2) for entry in entries) + 40 * len(maps)
+    one_in_another = any(entry.path in maps for entry in entries)
+    return operators <= _OPERATORS and characters <= _CHARACTERS and not one_in_another
 
 
 def _set_entries(draft: Draft, entries: Sequence[MapEntry], shape: Shape) -> None:
@@ -122,8 +191,8 @@ def _count_bytes(draft: Draft, key: Key, item: Item | None) -> None:
     new = sum(_bytes_of(path, value) for path, value in draft.values.items())
     if new > MAXIMUM_UPSERTED_BYTES:
         raise ItemTooLarge(key, new)
-    counted = 0 if item is None else int(item.get(ITEM_BYTES, 0))
-    if item is not None and counted + new > MAXIMUM_UPSERTED_BYTES:
+    counted = int(item.get(ITEM_BYTES, 0)) if item else 0
+    if item and counted + new > MAXIMUM_UPSERTED_BYTES:
         # The count never shrinks, so the item may be smaller. DynamoDB returned the item, so its bytes can be counted.
         draft.required.append(equals(ITEM_BYTES, counted))
         draft.values[ITEM_BYTES] = _bytes_after(draft, key, item)
@@ -139,13 +208,12 @@ def _bytes_of(path: AttributePath, value: Any) -> int:
 
 def _bytes_after(draft: Draft, key: Key, item: Item) -> int:
     """The item's size after this request. Raises ItemTooLarge."""
-    after = copied(item) | dict(key.attributes)
+    after = Edit(item | dict(key.attributes))
     for path, value in draft.values.items():
-        *outer, name = (path,) if isinstance(path, str) else path
-        map_at(after, outer)[name] = value
-    for *outer, name in draft.removed:
-        map_at(after, outer).pop(name, None)
-    size = item_bytes(to_dynamodb(after))
+        after.put((path,) if isinstance(path, str) else path, value)
+    for path in draft.removed:
+        after.drop(path)
+    size = item_bytes(to_dynamodb(after.item))
     if size > MAXIMUM_UPSERTED_BYTES:
         raise ItemTooLarge(key, size)
     return size

@@ -1,59 +1,58 @@
 """The shape of an item: which of the maps around the entries exist, and the clocks in them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from conditional_writes.items import Item, Key, serialized
-from conditional_writes.upserts.clock_text import MAP_MARK, clocks_attribute
+from conditional_writes.items import Item, serialized
+from conditional_writes.upserts.clock_text import clocks_attribute
 from conditional_writes.upserts.entries import MapEntry, MapPath, maps_along, maps_of
-from conditional_writes.upserts.errors import NotAMap
 
 
 class Shape(NamedTuple):
     """`maps` has the paths of the maps that exist. `clocks` has the clocks of a map's entries by the map's path.
 
-    In an assumed shape the clocks are None: they exist, but their values aren't known.
+    `others` says what else is at the path of a map: "a string". In an assumed shape the clocks are None: they exist,
+    but their values aren't known.
     """
 
     maps: set[MapPath]
     clocks: dict[MapPath, Item | None]
+    others: dict[MapPath, str]
 
     def depth(self, path: MapPath) -> int:
         """How many of the maps along the path exist."""
         return sum(each in self.maps for each in maps_along(path))
 
-    def clock(self, path: MapPath, default: str | None = None) -> Any:
-        """The clock of the entry at this path; MAP_MARK for a map with entries of its own; else the default."""
+    def clock(self, path: MapPath) -> str | None:
+        """The clock of the entry at this path, or the mark of the map; None if it has none."""
         clocks = self.clocks.get(path[:-1]) or {}
-        return clocks.get(path[-1], default)
+        return clocks.get(path[-1])
 
 
 def assumed_shape(depths: Mapping[MapPath, int]) -> Shape:
     """The shape before the item was seen: along each path the first maps exist, as many as its depth says."""
     maps = {each for path, depth in depths.items() for each in maps_along(path)[:depth]}
-    return Shape(maps, dict.fromkeys(maps))
+    return Shape(maps, dict.fromkeys(maps), {})
 
 
-def observed_shape(key: Key, entries: Sequence[MapEntry], item: Item | None) -> Shape:
-    """The shape of the item as it was found. Raises NotAMap."""
-    attributes = item or {}
-    shape = Shape(set(), {})
+def observed_shape(entries: Sequence[MapEntry], item: Item) -> Shape:
+    """The shape of the item as it was found."""
+    shape = Shape(set(), {}, {})
     for path in maps_of(entries):
         *outer, name = path
-        clocks = attributes.get(clocks_attribute(path))
+        clocks = item.get(clocks_attribute(path))
         if clocks is not None:
             shape.clocks[path] = clocks
-        if shape.clock(path, MAP_MARK) != MAP_MARK:
-            raise NotAMap(key, path, "an entry", item)
         if outer and tuple(outer) not in shape.maps:
             continue
-        siblings = map_at(attributes, outer)
+        siblings = map_at(item, outer)
         if name not in siblings:
             continue
         found = siblings[name]
-        if not isinstance(found, dict):
-            raise NotAMap(key, path, _TYPES[next(iter(serialized("", found)))], item)
-        shape.maps.add(path)
+        if isinstance(found, dict):
+            shape.maps.add(path)
+        else:
+            shape.others[path] = _TYPES[next(iter(serialized("", found)))]
     return shape
 
 

@@ -1,10 +1,11 @@
 """The messages of the profiles queue: which map entries to set and to remove, as of when.
 
-A valid message may still not fit its profile, which may have a map instead of an entry, or an entry instead of a map.
+A valid message may still not fit its profile, which may be full, or have another program's value in place of a map.
 """
 
 import itertools
 from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ import msgspec
 
 from ledger.core.decoding import Id, Time, check_time, decode_json
 from ledger.core.money import exact
+from ledger.core.reason_codes import InvalidMessage
 
 MAXIMUM_NAMES = 100
 """Of one message's entries and removals: one request takes them all if the path is short."""
@@ -22,6 +24,9 @@ DEEPEST_PATH = 16
 DEEPEST_VALUE = 20
 DEEPEST_TOGETHER = 31
 """DynamoDB takes 32 levels: those of the path, the entry, and those of its value."""
+ALLOWANCE = timedelta(minutes=5)
+"""For clocks that differ. AWS refuses most requests whose time is further off, so a producer's clock isn't:
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html"""
 RESERVED_PREFIX = "cw:"
 """The prefix of the attributes that `conditional_writes` adds to an item."""
 
@@ -32,7 +37,7 @@ Path = Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=DEEPEST
 class ProfileUpdate(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Sets `entries` of the map at `path`, and removes the names in `removed`, both as of `as_of`.
 
-    A message without `as_of` counts as of the time at which it was sent.
+    A message without `as_of` counts as of the time at which it was sent. No `as_of` may be later than that.
     """
 
     account_id: Id
@@ -60,6 +65,14 @@ def decode(body: str) -> ProfileUpdate:
     update = decode_json(body, _decoder, _EXPECTATIONS)
     check_time("as_of", update.as_of)
     return update
+
+
+def check_as_of(update: ProfileUpdate, sent_at: datetime) -> None:
+    """Raises InvalidMessage if the update is as of a time after it was sent: no later update could win over it."""
+    if update.as_of and update.as_of > sent_at + ALLOWANCE:
+        minutes = int(ALLOWANCE.total_seconds() / 60)
+        sent = f"the message was sent at {sent_at.isoformat(timespec='seconds')}"
+        raise InvalidMessage(f"as_of: expected at most {minutes} minutes after {sent}, got {update.as_of.isoformat()}")
 
 
 def _decimal(spelled: str) -> Decimal:

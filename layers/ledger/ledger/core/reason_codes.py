@@ -18,9 +18,7 @@ class ReasonCode(StrEnum):
     UNKNOWN_ACCOUNT = "UNKNOWN_ACCOUNT"
     """The message waited for its account, and the account wasn't opened."""
     NOT_A_MAP = "NOT_A_MAP"
-    """The profile has an entry at the message's path, or on the way there, and the message expects a map."""
-    NOT_AN_ENTRY = "NOT_AN_ENTRY"
-    """The profile has a map with entries of its own under one of the message's names."""
+    """The profile has another program's value in place of a map on the message's path."""
     ITEM_TOO_LARGE = "ITEM_TOO_LARGE"
     """The profile has no room for the message's entries."""
 

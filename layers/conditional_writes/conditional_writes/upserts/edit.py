@@ -1,0 +1,90 @@
+"""An item that was found, and what a request changes in it, if that depends on more than the shape of the item."""
+
+from typing import Any, Final
+
+from conditional_writes.conditions import Condition, absent, equals, is_map
+from conditional_writes.items import Item
+from conditional_writes.own_attributes import WRITE_ID
+from conditional_writes.upserts.clock_text import clocks_attribute
+from conditional_writes.upserts.draft import Draft
+from conditional_writes.upserts.entries import MapPath
+from conditional_writes.upserts.shape import map_at
+
+_ROOM = 2_400
+"""Of the 4,096 characters of an expression. The rest is for the last change, and for what every request has."""
+_CHARACTERS = 20
+_CHARACTERS_A_NAME = 12
+"""A change's path is in the update, and its map's path in the condition: each name is a placeholder and a dot."""
+
+MISSING: Final = object()
+
+
+class Edit:
+    """The item as it will be. What stays as it is, is shared with the item that was found, which never changes.
+
+    Any concurrent upsert of the item makes the request fail, so that it is planned again.
+    """
+
+    def __init__(self, found: Item) -> None:
+        self.item = dict(found)
+        self._conditions: list[Condition] = []
+        self._found = found
+        self._changed: set[MapPath] = set()
+
+    def get(self, path: MapPath) -> Any:
+        """The value at the path, or MISSING."""
+        value: Any = self.item
+        for name in path:
+            value = value.get(name, MISSING) if isinstance(value, dict) else MISSING
+        return value
+
+    def clocks(self, path: MapPath) -> Item:
+        """The clocks of a map's entries; empty if it has none."""
+        clocks: Item = self.item.get(clocks_attribute(path), {})
+        return clocks
+
+    def put(self, path: MapPath, value: Any) -> None:
+        """Sets the value. All maps around it exist."""
+        self._map_around(path)[path[-1]] = value
+
+    def drop(self, path: MapPath) -> None:
+        """Removes the value, if there is one."""
+        if self.get(path) is not MISSING:
+            del self._map_around(path)[path[-1]]
+
+    def expect_as_found(self, path: MapPath) -> None:
+        """Makes the request fail if the value at the path isn't what was found."""
+        self._conditions.append(equals(path, map_at(self._found, path)))
+
+    def _map_around(self, path: MapPath) -> Item:
+        """A copy of the map, in its place; the path counts as changed."""
+        if not any(path[:length] in self._changed for length in range(1, len(path) + 1)):
+            self._changed = {other for other in self._changed if other[: len(path)] != path} | {path}
+        inside = self.item
+        for name in path[:-1]:
+            inside[name] = dict(inside[name])
+            inside = inside[name]
+        return inside
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._changed
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a request may have no room for another change."""
+        return sum(_CHARACTERS + _CHARACTERS_A_NAME * len(path) for path in self._changed) > _ROOM
+
+    def draft(self) -> Draft:
+        """The request, conditional on the item: no other upsert came in between, and no map was replaced."""
+        draft = Draft()
+        for path in sorted(self._changed):
+            value = self.get(path)
+            if value is MISSING:
+                draft.removed.append(path)
+            else:
+                draft.values[path] = value
+        maps = sorted({path[:-1] for path in self._changed if len(path) > 1})
+        written = equals(WRITE_ID, self._found[WRITE_ID]) if WRITE_ID in self._found else absent(WRITE_ID)
+        draft.required += [written, *map(is_map, maps), *self._conditions]
+        return draft

@@ -1,0 +1,113 @@
+"""Turns an entry into a map, or a map into an entry, if a later write says so.
+
+A write at a path is superseded by a later write of a map around it. So a map keeps what is inside of it and isn't
+earlier than the latest entry or removal in its own place, whose time is the floor in the map's mark.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from conditional_writes.items import Item, Key
+from conditional_writes.upserts.clock_text import (
+    clock,
+    clocks_attribute,
+    floor_of,
+    is_map_mark,
+    map_mark,
+    time_of,
+    time_text,
+)
+from conditional_writes.upserts.clocks import Standing, standing
+from conditional_writes.upserts.edit import MISSING, Edit
+from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, maps_along
+from conditional_writes.upserts.shape import observed_shape
+
+
+class Reshaped(NamedTuple):
+    """An edit that makes these entries, or as many of them as fit into a request. It may make a part of the next one.
+
+    The `superseded` ones include those in whose place there is a map that is later in part.
+    """
+
+    edit: Edit
+    written: list[MapEntry]
+    superseded: list[MapEntry]
+
+
+def reshaped(key: Key, entries: Sequence[MapEntry], found: Item) -> Reshaped:
+    """Raises NotAMap and NotAnEntry."""
+    result = Reshaped(Edit(found), [], [])
+    for entry in entries:
+        edit = result.edit
+        if edit.is_full:
+            break
+        if standing(key, entry, observed_shape([entry], edit.item), found) is Standing.SUPERSEDED:
+            result.superseded.append(entry)
+            continue
+        _make_maps_around(edit, entry)
+        if not _drop_earlier(edit, entry):
+            break
+        (result.written if _set_entry(edit, entry) else result.superseded).append(entry)
+    return result
+
+
+def _make_maps_around(edit: Edit, entry: MapEntry) -> None:
+    for path in maps_along(entry.path[:-1]):
+        *outer, name = path
+        mark = edit.clocks(tuple(outer)).get(name) if outer else map_mark()
+        was_entry = mark is not None and not is_map_mark(mark)
+        if was_entry or edit.get(path) is MISSING:
+            edit.put(path, {})
+        if was_entry or mark is None:
+            edit.put((clocks_attribute(tuple(outer)), name), map_mark(time_of(mark or "")))
+        if was_entry or clocks_attribute(path) not in edit.item:
+            edit.put((clocks_attribute(path),), {})
+
+
+def _drop_earlier(edit: Edit, entry: MapEntry) -> bool:
+    """Whether everything in the entry's place that is earlier was dropped. If not, the edit is full."""
+    mark = edit.clocks(entry.path[:-1]).get(entry.path[-1])
+    if mark is None or not is_map_mark(mark):
+        return True
+    assert entry.as_of is not None, "an entry without a clock doesn't replace a map"
+    return _drop_from(edit, entry.path, time_text(entry.as_of))
+
+
+def _drop_from(edit: Edit, path: MapPath, time: str) -> bool:
+    """Drops from a map what is earlier than `time`, or has no clock; inner maps first. False: the edit is full."""
+    for name, mark in list(edit.clocks(path).items()):
+        inner = (*path, name)
+        if not is_map_mark(mark):
+            continue
+        if edit.is_full or not _drop_from(edit, inner, time):
+            return False
+        if not edit.clocks(inner):
+            edit.drop((clocks_attribute(inner),))
+            edit.drop((clocks_attribute(path), name))
+            edit.drop(inner)
+        elif floor_of(mark) < time:
+            edit.put((clocks_attribute(path), name), map_mark())
+    clocks, found = edit.clocks(path), edit.get(path)
+    kept = {name: each for name, each in clocks.items() if is_map_mark(each) or time_of(each) >= time}
+    if isinstance(found, dict) and not found.keys() <= kept.keys():
+        edit.put(path, {name: value for name, value in found.items() if name in kept})
+    if kept != clocks:
+        edit.put((clocks_attribute(path),), kept)
+    return True
+
+
+def _set_entry(edit: Edit, entry: MapEntry) -> bool:
+    """Sets the entry, or removes it. If there is a map in its place, only the map's floor is set: False."""
+    outer, name = entry.path[:-1], entry.path[-1]
+    attribute = clocks_attribute(outer)
+    if edit.clocks(entry.path):
+        assert entry.as_of is not None, "an entry without a clock doesn't replace a map"
+        edit.put((attribute, name), map_mark(time_text(entry.as_of)))
+        return False
+    edit.drop((clocks_attribute(entry.path),))
+    if entry.value is REMOVED:
+        edit.drop(entry.path)
+    else:
+        edit.put(entry.path, entry.value)
+    edit.put((attribute, name), clock(entry))
+    return True

@@ -1,0 +1,89 @@
+"""Forgets removals, once no earlier write can arrive any more. Else each name that ever was would stay for ever.
+
+An upsert doesn't see the item, so it counts: `cw:removed_bytes` has the bytes of the removals' clocks that were written
+since the last tidying, minus those that were still needed then. If the count is too high, a request with a removal is
+refused, and the item that comes back is tidied.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from conditional_writes.items import Item
+from conditional_writes.own_attributes import CLOCKS_PREFIX
+from conditional_writes.upserts.clock_text import (
+    clocks_attribute,
+    floor_of,
+    is_map_mark,
+    is_removal,
+    map_mark,
+    path_of,
+    time_text,
+)
+from conditional_writes.upserts.edit import MISSING, Edit
+from conditional_writes.upserts.entries import MapPath
+
+MOST_REMOVED_BYTES = 1_024
+"""A write unit's worth. Fewer bytes aren't worth a request."""
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def forgotten_before(age: timedelta | None) -> str | None:
+    """The time before which removals are forgotten, as a clock has it; None: none is ever forgotten."""
+    return None if age is None else time_text(now() - age)
+
+
+def clock_bytes(names: Iterable[str]) -> int:
+    """The bytes of the clocks of removals, or of floors, under these names."""
+    return sum(2 + len(name.encode()) + _TIME_BYTES for name in names)
+
+
+_TIME_BYTES = len("2026-02-28T12:00:00.000000+00:00")
+
+
+class Tidied(NamedTuple):
+    """`needed_bytes` are those of the removals' clocks that stay. `is_complete` is False if the edit became full."""
+
+    edit: Edit
+    needed_bytes: int
+    is_complete: bool
+
+
+def tidied(found: Item, before: str) -> Tidied:
+    """Forgets the removals before this time, the floors of maps likewise, and drops the maps that were left empty."""
+    edit, needed_bytes = Edit(found), 0
+    paths = [path_of(attribute) for attribute in found if attribute.startswith(CLOCKS_PREFIX)]
+    for path in sorted(paths, key=len, reverse=True):  # inner maps first, so that an outer one may become empty
+        if edit.is_full:
+            return Tidied(edit, needed_bytes, is_complete=False)
+        clocks = edit.clocks(path)
+        kept = {
+            name: map_mark() if is_map_mark(each) and floor_of(each) < before else each
+            for name, each in clocks.items()
+            if not (is_removal(each) and each < before)
+        }
+        if not kept and edit.get(path) in (MISSING, {}):
+            _drop_map(edit, path)
+        elif kept != clocks:
+            edit.put((clocks_attribute(path),), kept)
+        needed_bytes += clock_bytes(
+            name for name, each in kept.items() if is_removal(each) or (is_map_mark(each) and floor_of(each))
+        )
+    return Tidied(edit, needed_bytes, is_complete=True)
+
+
+def _drop_map(edit: Edit, path: MapPath) -> None:
+    outer, name = path[:-1], path[-1]
+    edit.drop((clocks_attribute(path),))
+    if edit.get(path) is not MISSING:
+        edit.drop(path)
+        edit.expect_as_found(path)
+    if outer and name in edit.clocks(outer):
+        floor = floor_of(edit.clocks(outer)[name])
+        if floor:
+            edit.put((clocks_attribute(outer), name), floor)
+        else:
+            edit.drop((clocks_attribute(outer), name))
