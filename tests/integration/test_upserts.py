@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from conditional_writes import Conflict, Deadline, Item, Key, VersionedTable, key
 from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.own_attributes import is_own
+from conditional_writes.sizes import item_bytes
 from conditional_writes.upserts import (
     REMOVED,
     ItemTooLarge,
@@ -22,6 +24,7 @@ from conditional_writes.upserts import (
     NotAMap,
     NotAnEntry,
     Strategy,
+    tidying,
     upsert,
 )
 from conditional_writes.upserts.strategies import RecentDepths
@@ -75,8 +78,7 @@ class Profiles:
         return {
             attribute: value
             for attribute, value in self.stored(name).items()
-            if attribute not in {"account_id", "cw:write_id", "cw:version_id", "cw:item_bytes", "version"}
-            and not attribute.startswith("cw:as_of [")
+            if attribute not in {"account_id", "version"} and not is_own(attribute)
         }
 
     def plant(self, item: Item) -> None:
@@ -459,3 +461,86 @@ def test_no_request_ever_ends_in_an_invalid_path(profiles: Profiles) -> None:
         except ClientError as error:
             pytest.fail(str(error))
     assert codes == {"success", "ConditionalCheckFailedException"}
+
+
+# --- forgetting ------------------------------------------------------------------------------------------
+
+MONTH = timedelta(days=30)
+
+
+@pytest.fixture
+def today(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
+    """A list of one time, which is now."""
+    times = [START]
+    monkeypatch.setattr(tidying, "now", lambda: times[0])
+    return times
+
+
+def test_names_that_come_and_go_do_not_fill_an_item(profiles: Profiles, today: list[datetime]) -> None:
+    def come_and_go(name: str) -> None:
+        profiles.upsert(MapEntry(("devices", name), {"seen": 1}, today[0]), forget_after=MONTH)
+        profiles.upsert(MapEntry(("devices", name), REMOVED, today[0] + timedelta(hours=1)), forget_after=MONTH)
+
+    sizes: list[int] = []
+    for number in range(150):
+        today[0] = START + timedelta(days=number)
+        come_and_go(f"d-{number}")
+        sizes.append(item_bytes(to_dynamodb(profiles.stored())))
+    needed = 31 * (sizes[1] - sizes[0])
+    assert max(sizes) < sizes[0] + 2 * needed + 1_024 + 100
+    assert profiles.maps() == {"devices": {}}
+
+
+def test_a_removal_is_remembered_for_its_time(profiles: Profiles, today: list[datetime]) -> None:
+    names = [f"d-{number}" for number in range(60)]
+    for name in names:
+        profiles.upsert(MapEntry(("devices", name), REMOVED, START), forget_after=MONTH)
+    today[0] = START + MONTH
+    profiles.upsert(MapEntry(("devices", "one more"), REMOVED, today[0]), forget_after=MONTH)
+    profiles.upsert(*(MapEntry(("devices", name), 1, at(-1)) for name in names), forget_after=MONTH)
+    assert profiles.maps() == {"devices": {}}
+
+
+def test_maps_that_were_left_empty_go_with_the_removals(profiles: Profiles, today: list[datetime]) -> None:
+    paths = [("devices", f"d-{number}", "settings", "sound") for number in range(200)]
+    for batch in itertools.batched(paths, 20, strict=True):
+        profiles.upsert(*(MapEntry(path, 1, START) for path in batch), forget_after=MONTH)
+        profiles.upsert(*(MapEntry(path, REMOVED, at(1)) for path in batch), forget_after=MONTH)
+    assert len(profiles.maps()["devices"]) == 200
+    today[0] = at(2) + MONTH
+    profiles.upsert(MapEntry(("devices", "d-1", "settings", "light"), 1, today[0]), forget_after=MONTH)
+    for batch in itertools.batched(range(200), 50, strict=True):  # as much again as was needed at the last tidying
+        removals = [MapEntry(("devices", f"other {number}"), REMOVED, today[0]) for number in batch]
+        profiles.upsert(*removals, forget_after=MONTH)
+    assert profiles.maps() == {"devices": {"d-1": {"settings": {"light": 1}}}}
+
+
+def test_a_name_with_a_thousand_maps_inside_can_be_removed(profiles: Profiles) -> None:
+    paths = [("a", "many", f"m-{number}", "x") for number in range(1_000)]
+    for batch in itertools.batched(paths, 100, strict=True):
+        profiles.upsert(*(MapEntry(path, 1, at(1)) for path in batch))
+    profiles.upsert(MapEntry(("a", "many", "m-500", "late"), 1, at(3)))
+    profiles.upsert(MapEntry(("a", "many"), REMOVED, at(2)))
+    assert profiles.maps() == {"a": {"many": {"m-500": {"late": 1}}}}
+    profiles.upsert(MapEntry(("a", "many"), REMOVED, at(4)))
+    assert profiles.maps() == {"a": {}}
+    assert len(profiles.stored()) < 10
+
+
+def test_a_hundred_maps_are_removed_in_a_few_requests(profiles: Profiles) -> None:
+    paths = [("sessions", f"s-{number}", "x") for number in range(100)]
+    profiles.upsert(*(MapEntry(path, 1, at(1)) for path in paths))
+    removals = [MapEntry(path[:2], REMOVED, at(2)) for path in paths]
+    assert profiles.requests(*removals) <= 8
+    assert profiles.maps() == {"sessions": {}}
+
+
+def test_a_full_item_forgets_before_it_refuses(profiles: Profiles, today: list[datetime]) -> None:
+    names = [f"{number:04}" + "x" * 240 for number in range(1_300)]
+    for batch in itertools.batched(names, 100, strict=True):
+        profiles.upsert(*(MapEntry(("a", name), REMOVED, START) for name in batch))  # by a writer who never forgets
+    with pytest.raises(ItemTooLarge):
+        profiles.upsert(MapEntry(("a", "entry"), "x" * 60_000, at(1)), forget_after=MONTH)
+    today[0] = at(2) + MONTH
+    profiles.upsert(MapEntry(("a", "entry"), "x" * 60_000, at(1)), forget_after=MONTH)
+    assert profiles.stored().keys() >= {"a"}

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from conditional_writes.conditions import Condition, absent, equals, is_map
+from conditional_writes.conditions import absent, equals, is_map
 from conditional_writes.items import Item
 from conditional_writes.own_attributes import WRITE_ID
 from conditional_writes.upserts.clock_text import clocks_attribute
@@ -10,11 +10,20 @@ from conditional_writes.upserts.draft import Draft
 from conditional_writes.upserts.entries import MapPath
 from conditional_writes.upserts.shape import map_at
 
-_ROOM = 2_400
-"""Of the 4,096 characters of an expression. The rest is for the last change, and for what every request has."""
-_CHARACTERS = 20
-_CHARACTERS_A_NAME = 12
-"""A change's path is in the update, and its map's path in the condition: each name is a placeholder and a dot."""
+_CHARACTERS = 3_400
+_OPERATORS = 240
+"""An expression holds 4,096 characters and 300 operators. The rest is for the last change, which may be one of three
+paths, and for what every request has."""
+
+
+_CONDITION_CHARACTERS = 24
+"""Of `(attribute_type(…,…)) AND`."""
+
+
+def _characters(path: MapPath) -> int:
+    """A placeholder and a dot for each name, and the value's."""
+    return 7 + 5 * len(path)
+
 
 MISSING: Final = object()
 
@@ -27,7 +36,7 @@ class Edit:
 
     def __init__(self, found: Item) -> None:
         self.item = dict(found)
-        self._conditions: list[Condition] = []
+        self._expected: list[MapPath] = []
         self._found = found
         self._changed: set[MapPath] = set()
 
@@ -54,7 +63,7 @@ class Edit:
 
     def expect_as_found(self, path: MapPath) -> None:
         """Makes the request fail if the value at the path isn't what was found."""
-        self._conditions.append(equals(path, map_at(self._found, path)))
+        self._expected.append(path)
 
     def _map_around(self, path: MapPath) -> Item:
         """A copy of the map, in its place; the path counts as changed."""
@@ -73,7 +82,12 @@ class Edit:
     @property
     def is_full(self) -> bool:
         """Whether a request may have no room for another change."""
-        return sum(_CHARACTERS + _CHARACTERS_A_NAME * len(path) for path in self._changed) > _ROOM
+        conditions = [*self._maps_around(), *self._expected]
+        return (
+            sum(map(_characters, self._changed)) > _CHARACTERS
+            or sum(_CONDITION_CHARACTERS + _characters(path) for path in conditions) > _CHARACTERS
+            or 2 * len(conditions) > _OPERATORS
+        )
 
     def draft(self) -> Draft:
         """The request, conditional on the item: no other upsert came in between, and no map was replaced."""
@@ -84,7 +98,10 @@ class Edit:
                 draft.removed.append(path)
             else:
                 draft.values[path] = value
-        maps = sorted({path[:-1] for path in self._changed if len(path) > 1})
         written = equals(WRITE_ID, self._found[WRITE_ID]) if WRITE_ID in self._found else absent(WRITE_ID)
-        draft.required += [written, *map(is_map, maps), *self._conditions]
+        as_found = (equals(path, map_at(self._found, path)) for path in self._expected)
+        draft.required += [written, *map(is_map, self._maps_around()), *as_found]
         return draft
+
+    def _maps_around(self) -> list[MapPath]:
+        return sorted({path[:-1] for path in self._changed if len(path) > 1})
