@@ -235,21 +235,29 @@ EXPECTED = {
             14: "as_of: ",
         },
     ),
-    "upsert_profiles/11-entry-where-a-map-is-expected": Effect(
+    "upsert_profiles/11-entry-becomes-a-map": Effect(
         profiles={
             "acc-alice": {
                 "preferences": {
-                    "theme": "dark",
+                    "theme": {"accent": "blue"},
                     "contrast": "low",
                     "statements": {"by": "mail", "every_days": 30},
                 },
                 "limits": {"card": {"abroad": {"day": 400, "month": 2000, "currency": "EUR"}}},
             },
         },
-        dead_lettered={0: "account_id='acc-alice': preferences.theme is an entry, expected a map, to hold entries"},
     ),
-    "upsert_profiles/12-map-where-an-entry-is-expected": Effect(
-        dead_lettered={0: "account_id='acc-alice': limits.card holds entries of its own, expected an entry"},
+    "upsert_profiles/12-map-becomes-an-entry": Effect(
+        profiles={
+            "acc-alice": {
+                "preferences": {
+                    "theme": {"accent": "blue"},
+                    "contrast": "low",
+                    "statements": {"by": "mail", "every_days": 30},
+                },
+                "limits": {"card": "blocked"},
+            },
+        },
     ),
     "charge_overdraft_interest/01-a-day": Effect(
         outcome="Done",

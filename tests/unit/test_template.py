@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from conditional_writes.client import SLOWEST_CALL_SECONDS
 from conditional_writes.locks import CALL_SECONDS, Locks
+from ledger.core.profile_messages import ALLOWANCE
 from ledger.overdraft_interest import annual_rate_of
+from ledger.profile_writer import REMOVALS_REMEMBERED
 from ledger.reconciler import IN_PARALLEL, LONGEST_ALONE_SECONDS, STEP_SECONDS
 from tests.support.template import (
     FOLDERS,
@@ -185,6 +188,14 @@ def test_a_dead_letter_stays_for_a_week_or_two_and_fits_with_its_reason(source: 
         alive["MessageRetentionPeriod"] <= dead["MessageRetentionPeriod"] / 2
     )  # A message that SQS moves keeps its age.
     assert dead["MaximumMessageSize"] > alive["MaximumMessageSize"]
+
+
+def test_a_removal_is_remembered_for_longer_than_a_message_is_on_its_way() -> None:
+    source = SOURCES["UpsertProfilesFunction"][1]
+    alive = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]
+    dead = QUEUES[alive["RedrivePolicy"]["deadLetterTargetArn"]["GetAtt"].removesuffix(".Arn")]
+    on_its_way = 2 * alive["MessageRetentionPeriod"] + dead["MessageRetentionPeriod"]  # it is redriven once
+    assert REMOVALS_REMEMBERED > timedelta(seconds=on_its_way) + ALLOWANCE
 
 
 ALARMS = resources("AWS::CloudWatch::Alarm")

@@ -17,14 +17,15 @@ class _Removed:
 
 
 REMOVED: Final = _Removed()
-"""As a value: removes the entry. With `as_of` its clock stays, so that no earlier write undoes the removal."""
+"""As a value: removes the entry, or the map. With `as_of` its clock stays, so that no earlier write undoes the removal."""
 
 
 class MapEntry(NamedTuple):
     """`path` has the names from the attribute down to the entry, at least two. `as_of` is the time of the value.
 
-    Without `as_of` the last write to arrive wins. With it the later time wins. If two times are equal, every replay
-    still has the same winner: a value beats a removal, and of two values the larger hash beats the smaller.
+    Without `as_of` the last write to arrive wins. With it the later time wins, also between an entry and a map of its
+    name. If two times are equal, every replay still has the same winner: a value beats a removal, of two values the
+    larger hash beats the smaller, and what is inside a map beats what is in the map's place.
     """
 
     path: tuple[str, ...]

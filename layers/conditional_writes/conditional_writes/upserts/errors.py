@@ -9,7 +9,7 @@ MAXIMUM_UPSERTED_BYTES = MAXIMUM_ITEM_BYTES - 9_600
 
 
 class NotAMap(Exception):
-    """Something on the path to an entry isn't a map that holds entries. Nothing of this request was written.
+    """Something without a clock is in the place of a map, so no time decides. Nothing of this request was written.
 
     `path` leads to it; `found` says what it is: "a string", "an entry", …. `item` is the item as it is; None if two
     entries of one call contradict each other.
@@ -24,10 +24,7 @@ class NotAMap(Exception):
 
 
 class NotAnEntry(Exception):
-    """At the entry's path is a map with entries of its own: setting the entry would lose them all.
-
-    Nothing of this request was written.
-    """
+    """An entry without `as_of` would replace a map whose entries have clocks. Nothing of this request was written."""
 
     def __init__(self, key: Key, path: MapPath, item: Item | None) -> None:
         super().__init__(key, path, item)
