@@ -50,7 +50,12 @@ def test_no_message_vanishes(day: Day) -> None:
 def test_only_poison_is_dead_lettered_each_with_a_reason(day: Day) -> None:
     for letter in day.dead_letters:
         assert is_poison(letter), letter
-    assert any("is an entry, expected a map" in (letter.reason or "") for letter in day.dead_letters)
+
+
+def test_an_entry_became_a_map_and_a_map_an_entry(day: Day) -> None:
+    preferences = [profile["preferences"] for profile in day.profiles.values()]
+    assert any(isinstance(each["theme"], dict) for each in preferences)
+    assert any(each.get("statements") == "mail" for each in preferences)
 
 
 def test_what_an_item_has_no_room_for_is_dead_lettered_with_its_size_and_the_profile(day: Day) -> None:

@@ -22,8 +22,7 @@ JUNK = (
 def believable_updates(messages: int, accounts: int = 40, seed: int = 1, repeated_share: float = 0.1) -> list[str]:
     """Four producers write to the profiles. Updates arrive out of order, some are repeated and some are invalid.
 
-    Two of the producers share an attribute. The first updates set each profile's theme and language. The last ones are
-    sent to the dead-letter queue: their path leads through an entry that isn't a map.
+    Two of the producers share an attribute. A few of their updates make a map of an entry, or an entry of a map.
     """
     choose = random.Random(seed)
     names = [f"acc-{number:04}" for number in range(1, accounts + 1)]
@@ -32,13 +31,12 @@ def believable_updates(messages: int, accounts: int = 40, seed: int = 1, repeate
         _update(choose, choose.choice(names), number)
         for number in range(accounts, round(messages * (0.97 - repeated_share)))
     ]
-    bodies = [json.dumps(update) for update in day]
+    bodies = [json.dumps(update) for update in [*looks, *day]]
     repeated = choose.choices(bodies, k=int(messages * repeated_share))
-    clashes = [_clash(name) for name in choose.sample(names, max(1, messages // 100))]
-    junk = choose.choices(JUNK, k=max(1, messages - accounts - len(bodies) - len(repeated) - len(clashes)))
-    later = bodies + repeated + junk
-    choose.shuffle(later)
-    return [*map(json.dumps, looks), *later, *map(json.dumps, clashes)]
+    junk = choose.choices(JUNK, k=max(1, messages - len(bodies) - len(repeated)))
+    sent = bodies + repeated + junk
+    choose.shuffle(sent)
+    return sent
 
 
 def _as_of(number: int) -> str:
@@ -48,6 +46,8 @@ def _as_of(number: int) -> str:
 def _update(choose: random.Random, name: str, number: int) -> dict[str, Any]:
     """An update from one of the four producers. The app reports each session once, without `as_of`."""
     writer = choose.choice([_app, _app, _desk, _risk, _consent])
+    if choose.random() < 0.02:
+        writer = choose.choice([_skin, _plain])
     if choose.random() < 0.05:
         return {"account_id": name, "path": ["sessions"], "entries": {f"session {number}": {"device": "phone"}}}
     return writer(choose, name) | {"as_of": _as_of(number)}
@@ -76,5 +76,11 @@ def _consent(choose: random.Random, name: str) -> dict[str, Any]:
     return update | {"removed": [withdrawn]} if choose.random() < 0.6 else update
 
 
-def _clash(name: str) -> dict[str, Any]:
-    return {"account_id": name, "path": ["preferences", "theme"], "entries": {"accent": "blue"}, "as_of": _as_of(0)}
+def _skin(_: random.Random, name: str) -> dict[str, Any]:
+    """A newer app: the theme is a map."""
+    return {"account_id": name, "path": ["preferences", "theme"], "entries": {"accent": "blue"}}
+
+
+def _plain(_: random.Random, name: str) -> dict[str, Any]:
+    """An older desk: how statements are sent is an entry."""
+    return {"account_id": name, "path": ["preferences"], "entries": {"statements": "mail"}}

@@ -17,7 +17,7 @@ class _Removed:
 
 
 REMOVED: Final = _Removed()
-"""As a value: removes the entry, or the map. With `as_of` its clock stays, so that no earlier write undoes the removal."""
+"""As a value: removes the entry, or the map. With `as_of` its clock stays, so that no earlier write undoes it."""
 
 
 class MapEntry(NamedTuple):
