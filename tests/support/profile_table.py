@@ -61,5 +61,5 @@ class Stored:
 @contextlib.contextmanager
 def time_is(now: datetime) -> Iterator[None]:
     """The library forgets removals as of this time."""
-    with mock.patch("conditional_writes.upserts.now", return_value=now):
+    with mock.patch("conditional_writes.upserts.tidying.now", return_value=now):
         yield
