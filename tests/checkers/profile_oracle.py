@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from conditional_writes.items import Item, same, to_dynamodb
 from conditional_writes.sizes import item_bytes
-from conditional_writes.upserts import REMOVED, MapEntry
-from conditional_writes.upserts.clock_text import clock
+from conditional_writes.upserts import REMOVED, MapEntry, clock_text
 
 type Path = tuple[str, ...]
 """The names from an attribute down to an entry, or to a map in which entries are."""
@@ -74,24 +73,28 @@ def most_bytes(writes: Iterable[Write], oldest: datetime, key_and_marks: Item) -
     for write in live:
         if write.path not in maps and write.value is not REMOVED:
             _put(item, write.path, write.value)
-    for path in maps | {write.path for write in live if write.value is not REMOVED or write.time >= oldest}:
-        if len(path) > 1:
-            item[f"cw:as_of {json.dumps(path[:-1], ensure_ascii=False)}"][path[-1]] = LONGEST_CLOCK
+    clocks = {path: f"~{TIME}" for path in maps if len(path) > 1} | {
+        write.path: TIME if write.value is REMOVED else f"{TIME} {'f' * 16}"
+        for write in live
+        if write.path not in maps and (write.value is not REMOVED or write.time >= oldest)
+    }
+    for path, clock in clocks.items():
+        item[f"cw:as_of {json.dumps(path[:-1], ensure_ascii=False)}"][path[-1]] = clock
     return item_bytes(to_dynamodb(item))
 
 
-LONGEST_CLOCK = f"2026-02-28T12:09:00.000000+00:00 {'f' * 16}"
+TIME = "2026-02-28T12:09:00.000000+00:00"
 
 
 def removal_bytes(writes: Iterable[Write], oldest: datetime) -> int:
-    """The bytes of the removals' clocks that aren't before `oldest`: what must be remembered of what is gone."""
+    """The bytes of the removals' clocks that aren't before `oldest`: they must be remembered, of what is gone."""
     removals = [write for write in live_writes(writes) if write.value is REMOVED and write.time >= oldest]
-    return sum(len(write.path[-1].encode()) + 1 + len(LONGEST_CLOCK) for write in removals)
+    return sum(1 + len(write.path[-1].encode()) + len(TIME) for write in removals)
 
 
 def _rank(write: Write) -> tuple[datetime, bool, str]:
     is_value = write.value is not REMOVED
-    return write.time, is_value, clock(MapEntry(*write)) if is_value else ""
+    return write.time, is_value, clock_text.clock(MapEntry(*write)) if is_value else ""
 
 
 def _around(path: Path) -> list[Path]:
