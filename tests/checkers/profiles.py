@@ -1,14 +1,14 @@
 """Invariants of profiles, checked against the messages that were sent. No outcome that the product reports is used."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from conditional_writes.items import Item, from_dynamodb, same
-from conditional_writes.upserts import REMOVED, MapEntry
+from conditional_writes.items import Item, from_dynamodb
+from conditional_writes.upserts import REMOVED
 from ledger.core.profile_messages import ProfileUpdate, decode
-from ledger.profile_writer import map_entries
 from tests.checkers.poison import is_invalid
+from tests.checkers.profile_oracle import Path, Write, differences, standing
 from tools.local_aws.queues import DeadLetter
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import scan
@@ -16,42 +16,43 @@ from tools.local_aws.tables import scan
 type Profiles = dict[str, Item]
 """The maps of each account, without the clocks and the library's other attributes."""
 
-type Latest = dict[tuple[str, ...], MapEntry]
-"""The map entry that must win, by account and path."""
+type Latest = dict[str, dict[Path, Any]]
+"""The values that must be in the profiles, by account and path."""
 
 NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 """The time of a message without `as_of`. All messages about one of its entries must agree, since none is the later."""
 
+FUTURE = timedelta(minutes=5)
+"""A message may be as of so much later than it was sent."""
+
 
 def read_profiles(endpoint: Endpoint, table: str) -> Profiles:
     items = [from_dynamodb(item) for item in scan(endpoint, table)]
-    return {item["account_id"]: {name: item[name] for name in item if not _is_mark(name)} for item in items}
+    return {item["account_id"]: {name: item[name] for name in item if not is_mark(name)} for item in items}
 
 
-def _is_mark(attribute: str) -> bool:
-    return attribute in {"account_id", "cw:write_id", "cw:item_bytes"} or attribute.startswith("cw:as_of [")
+def is_mark(attribute: str) -> bool:
+    marks = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes"}
+    return attribute in marks or attribute.startswith("cw:as_of [")
+
+
+def writes_of(update: ProfileUpdate, sent_at: datetime) -> list[Write]:
+    values = update.entries | dict.fromkeys(update.removed, REMOVED)
+    return [Write((*update.path, name), value, update.as_of or sent_at) for name, value in values.items()]
 
 
 def latest(updates: Iterable[tuple[ProfileUpdate, datetime]]) -> Latest:
-    """The winning entries of these messages, each with the time at which it was sent."""
-    winners: Latest = {}
+    """The values that stand after these messages, each with the time at which it was sent."""
+    writes: dict[str, list[Write]] = {}
     for update, sent_at in updates:
-        for entry in map_entries(update, sent_at):
-            path = (update.account_id, *entry.path)
-            if path not in winners or _time(winners[path]) <= _time(entry):
-                winners[path] = entry
-    return winners
-
-
-def _time(entry: MapEntry) -> datetime:
-    assert entry.as_of is not None
-    return entry.as_of
+        writes.setdefault(update.account_id, []).extend(writes_of(update, sent_at))
+    return {account_id: standing(of_one) for account_id, of_one in writes.items()}
 
 
 def upserted(bodies: Iterable[str], letters: Iterable[DeadLetter]) -> Latest:
-    """The winning entries of the valid messages that aren't in the dead-letter queue."""
+    """The values that stand after the valid messages that aren't in the dead-letter queue."""
     dead = {letter.body for letter in letters}
-    return latest((decode(body), NO_TIME) for body in bodies if body not in dead and not is_invalid(decode, body))
+    return latest((decode(body), NO_TIME) for body in bodies if body not in dead and not is_refused(body))
 
 
 CLAIMS = (
@@ -61,45 +62,18 @@ CLAIMS = (
 )
 
 
-def violations(profiles: Profiles, winners: Latest) -> Iterator[str]:
-    """Yields a sentence for each entry that differs from its winner, and for each entry without a write."""
-    for (account_id, *path), entry in winners.items():
-        found = _follow(profiles.get(account_id, {}), path)
-        where = f"{account_id}: {'.'.join(path)}"
-        if entry.value is REMOVED and found is not REMOVED:
-            yield f"{where} is {found!r}, but was removed as of {entry.as_of}"
-        elif entry.value is not REMOVED and found is REMOVED:
-            yield f"{where} is lost, expected {entry.value!r} as of {entry.as_of}"
-        elif entry.value is not REMOVED and not same(found, entry.value):
-            yield f"{where} is {found!r}, expected {entry.value!r} as of {entry.as_of}"
-    for account_id, profile in profiles.items():
-        yield from _unexpected((account_id,), profile, winners)
-
-
-def _follow(item: Any, path: Sequence[str]) -> Any:
-    """The value at the path, or REMOVED if there is none."""
-    for name in path:
-        if not isinstance(item, dict) or name not in item:
-            return REMOVED
-        item = item[name]
-    return item
-
-
-def _unexpected(path: tuple[str, ...], item: Item, winners: Latest) -> Iterator[str]:
-    maps = {entry[:length] for entry in winners for length in range(1, len(entry))}
-    for name, value in item.items():
-        inner = (*path, name)
-        if inner in maps:
-            yield from _unexpected(inner, value, winners)
-        elif inner not in winners:
-            yield f"{path[0]}: {'.'.join(inner[1:])} is {value!r}, but no message wrote it"
+def violations(profiles: Profiles, expected: Latest) -> Iterator[str]:
+    """Yields a sentence for each value that is missing or wrong, and for each that no message put there."""
+    for account_id in expected.keys() | profiles.keys():
+        for sentence in differences(expected.get(account_id, {}), profiles.get(account_id, {})):
+            yield f"{account_id}: {sentence}"
 
 
 def vanished(bodies: Iterable[str], letters: Sequence[DeadLetter]) -> Iterator[str]:
     """Yields a sentence for each invalid message that isn't dead-lettered, and each dead letter that isn't poison."""
     dead = {letter.body for letter in letters if letter.reason}
     for body in bodies:
-        if body not in dead and is_invalid(decode, body):
+        if body not in dead and is_refused(body):
             yield f"an invalid message vanished: {body}"
     for letter in letters:
         if not is_poison(letter):
@@ -109,5 +83,12 @@ def vanished(bodies: Iterable[str], letters: Sequence[DeadLetter]) -> Iterator[s
 def is_poison(letter: DeadLetter) -> bool:
     """Whether the dead letter has a reason, and no delivery could have upserted it."""
     reason = letter.reason or ""
-    clashes = any(words in reason for words in ("expected a map", "expected an entry", "an item holds 400 kB"))
-    return bool(reason) and (clashes or is_invalid(decode, letter.body))
+    return bool(reason) and ("an item holds 400 kB" in reason or is_refused(letter.body))
+
+
+def is_refused(body: str) -> bool:
+    """Whether the message is invalid, or as of a time that is still to come."""
+    if is_invalid(decode, body):
+        return True
+    as_of = decode(body).as_of
+    return as_of is not None and as_of > datetime.now(UTC) + FUTURE

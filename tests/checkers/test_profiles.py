@@ -16,17 +16,19 @@ def update(seconds: int, path: list[str], entries: dict[str, Any], *removed: str
     return json.dumps({"account_id": "a", "path": path, "entries": entries, "removed": removed, "as_of": as_of})
 
 
-CLASH = update(9, ["preferences", "theme"], {"accent": "blue"})
+LATE_MAP = update(1, ["preferences", "theme"], {"accent": "blue"})
+FUTURE = json.dumps({"account_id": "a", "path": ["p"], "entries": {"x": 1}, "as_of": "9999-12-31T23:59:59Z"})
 BODIES = [
     update(3, ["preferences"], {"theme": "dark", "language": "de"}),
     update(2, ["preferences"], {"theme": "light", "size": 12}),
     update(4, ["preferences"], {}, "language"),
     update(1, ["preferences", "statements"], {"by": "mail"}),
-    CLASH,
+    LATE_MAP,
+    FUTURE,
     "junk",
 ]
 LETTERS = [
-    DeadLetter(CLASH, "preferences.theme is an entry, expected a map, to hold entries"),
+    DeadLetter(FUTURE, "as_of: later than the message was sent"),
     DeadLetter("junk", "body: expected JSON"),
 ]
 
@@ -53,6 +55,14 @@ PLANTED: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda item: item["preferences"].update(font="serif"),
         "a: preferences.font is 'serif'",
     ),
+    "an entry for its map": (
+        lambda item: item["preferences"].update(statements=1),
+        "a: preferences.statements.by is lost",
+    ),
+    "a map for its entry": (
+        lambda item: item["preferences"].update(theme={"accent": "blue"}),
+        "a: preferences.theme is {'accent': 'blue'}",
+    ),
     "an unknown map": (lambda item: item.update(limits={"card": 1}), "a: limits is {'card': 1}"),
 }
 
@@ -71,6 +81,7 @@ def test_it_finds_a_lost_profile() -> None:
 def test_it_finds_a_message_that_vanished_and_a_dead_letter_that_is_no_poison() -> None:
     assert list(vanished(BODIES, LETTERS)) == []
     assert list(vanished(BODIES, LETTERS[:1])) == ["an invalid message vanished: junk"]
+    assert len(list(vanished(BODIES, LETTERS[1:]))) == 1, "a message from the future"
     without_reason = [LETTERS[0], DeadLetter("junk", None)]
     assert len(list(vanished(BODIES, without_reason))) == 2
     retries_exhausted = DeadLetter(BODIES[0], "not processed in 6 deliveries: no time is left")

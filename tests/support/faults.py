@@ -167,10 +167,10 @@ class Faults:
             case Fault.THROTTLED | Fault.ALL_THROTTLED:
                 return _answer(request, 400, {"__type": "ThrottlingException", "message": "injected"})
             case Fault.SERVER_ERROR:
-                return _internal_error(request)
+                return internal_error(request)
             case Fault.SERVER_ERROR_AFTER | Fault.ALL_SERVER_ERRORS_AFTER:
                 send(request)
-                return _internal_error(request)
+                return internal_error(request)
             case Fault.IN_PROGRESS | Fault.ALL_IN_PROGRESS:
                 # DynamoDB says so of a try whose predecessor got no answer, and finishes it meanwhile.
                 send(request)
@@ -187,7 +187,7 @@ class Faults:
             case Fault.OUTAGE_REFUSED:
                 raise EndpointConnectionError(endpoint_url=request.url)
             case Fault.OUTAGE_SERVER_ERROR:
-                return _internal_error(request)
+                return internal_error(request)
             case Fault.OUTAGE_ACCESS_DENIED:
                 return _answer(request, 400, {"__type": "AccessDeniedException", "message": "injected"})
         self._waited_seconds += READ_SECONDS  # A deadline passes as if the time had.
@@ -260,7 +260,7 @@ def _cancelled(request: AWSPreparedRequest, code: str) -> AWSResponse:
     return _answer(request, 400, error | {"CancellationReasons": reasons})
 
 
-def _internal_error(request: AWSPreparedRequest) -> AWSResponse:
+def internal_error(request: AWSPreparedRequest) -> AWSResponse:
     return _answer(request, 500, {"__type": "InternalServerError", "message": "injected"})
 
 

@@ -1,6 +1,6 @@
 """Hypothesis strategies for valid messages."""
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from conditional_writes import EXACT
+from conditional_writes.upserts import REMOVED
 from ledger.core.decoding import Id, Time
 from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, ProfileUpdate
 from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, OpenAccount
 from ledger.core.transaction_types.base import Currency, Description, Metadata, Range, TransactionMessage
+from tests.checkers.profile_oracle import Write
 
 ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128)
 times = st.datetimes(
@@ -145,3 +147,23 @@ def profile_updates(draw: st.DrawFn) -> ProfileUpdate:
         removed=tuple(removed),
         as_of=draw(st.none() | times),
     )
+
+
+CLASHING_PATHS = [
+    *[("p", "x")] * 3,
+    *[("p", "x", "y")] * 3,
+    *[("p", "x", "z"), ("p", "x", "y", "y"), ("p", "x", "y", "z"), ("p", "z"), ("o", "x"), ("o", "x", "y")],
+]
+"""Few, and most of them inside of others, so that an entry, its removal and a map often clash."""
+
+
+few_times = st.integers(0, 4).map(lambda seconds: datetime(2026, 3, 1, 12, 0, seconds, tzinfo=UTC))
+
+
+def profile_writes(times: st.SearchStrategy[datetime] = few_times, removals: int = 5) -> st.SearchStrategy[Write]:
+    """Entries and removals of few names at few times, so that clashes and ties are common.
+
+    To nine values there are so many `removals`.
+    """
+    values = st.sampled_from([1, 2, "a", True, None, [1], {}, {"y": 1}, {"y": 2}, *[REMOVED] * removals])
+    return st.builds(Write, st.sampled_from(CLASHING_PATHS), values, times)

@@ -1,0 +1,142 @@
+"""Profiles on a DynamoDB that is slow and fails: each delivery gets further, until all messages are done."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from conditional_writes import Deadline
+from conditional_writes.upserts import strategies
+from ledger.core.profile_messages import decode
+from tests.checkers.profiles import latest, read_profiles, violations
+from tests.support.reporting import Say
+from tests.support.slow import SlowDynamoDB
+from tools.local_aws.functions import Context, again, invoke, record, upsert_profiles
+from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_profiles_table
+from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS
+from workers.queue_messages import Again, Done, message_from_record
+
+WORK_SECONDS = Context.timeout_seconds - RESERVED_SECONDS - SETTLING_SECONDS
+"""What an invocation has for its requests."""
+DEEPEST = [f"level {number}" for number in range(16)]
+SECONDS = (0.05, 0.25, 0.5, 1, 2)
+FAILING_SHARES = (0, 0.3, 0.7, 0.9)
+MOST_DELIVERIES = 5_000
+
+_numbers = itertools.count(1)
+
+
+def bodies(messages: int) -> list[dict[str, Any]]:
+    """Each with 100 entries of the same map, 16 levels deep: 27 entries fit a request."""
+    as_of = datetime.now(UTC).isoformat()
+    return [
+        {"account_id": "alice", "path": DEEPEST, "as_of": as_of}
+        | {"entries": {f"{message} {entry}": entry for entry in range(100)}}
+        for message in range(messages)
+    ]
+
+
+class Delivering:
+    """One profile's messages, and a function that nobody called before."""
+
+    def __init__(self, aws: Endpoint, messages: int) -> None:
+        self.aws, self.table = aws, create_profiles_table(aws, f"slow-{next(_numbers)}")
+        self.function: ModuleType = upsert_profiles(aws, self.table, POWERTOOLS_LOG_LEVEL="CRITICAL")
+        self.client = self.function.writer.client
+        self.records = [record(body) for body in bodies(messages)]
+        self.bodies = [one["body"] for one in self.records]
+
+    def until_done(self, deliver: Callable[[Sequence[dict[str, Any]]], set[str]]) -> int:
+        """Returns the number of deliveries until all messages are done. `deliver` returns the ids of the others."""
+        for delivery in range(1, MOST_DELIVERIES):
+            back = deliver(self.records)
+            self.records = [again(one) for one in self.records if one["messageId"] in back]
+            if not self.records:
+                self._check()
+                return delivery
+        raise AssertionError(f"{len(self.records)} messages aren't done after {MOST_DELIVERIES} deliveries")
+
+    def write(self, records: Sequence[dict[str, Any]]) -> set[str]:
+        """Without what the worker adds to the function's own requests: those of its attempts."""
+        messages = [message_from_record(one) for one in records]
+        for message in messages:
+            message.content = decode(message.body)
+        self.function.writer.write(messages, Deadline.after(WORK_SECONDS))
+        assert all(isinstance(message.disposition, Again | Done) for message in messages)
+        return {message.message_id for message in messages if isinstance(message.disposition, Again)}
+
+    def _check(self) -> None:
+        sent = latest((decode(body), datetime.now(UTC)) for body in self.bodies)
+        assert list(violations(read_profiles(self.aws, self.table), sent)) == []
+        assert not take_dead_letters(self.aws, self.function.worker.queue.dead_letter_url)
+
+
+def table_of(deliveries: dict[tuple[float, float], int], messages: int) -> str:
+    shares = list(dict.fromkeys(share for _, share in deliveries))
+    lines = [f"deliveries until {messages} messages of 100 entries are done, by the share of answers that are errors:"]
+    lines.append(f"{'s an answer':>11}" + "".join(f"{share:>8.0%}" for share in shares))
+    lines += [
+        f"{seconds:>11}" + "".join(f"{deliveries[seconds, share]:>8,}" for share in shares)
+        for seconds in dict.fromkeys(each for each, _ in deliveries)
+    ]
+    return "\n".join(lines)
+
+
+@pytest.mark.usefixtures("new_process")
+def test_all_messages_of_a_profile_are_done_in_the_end(ministack: Endpoint, say: Say) -> None:
+    say(table_of(deliveries_of(ministack, 4, (0.25, 2), (0, 0.7)), 4))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("new_process")
+def test_forty_messages_of_a_profile_are_done_in_the_end(ministack: Endpoint, say: Say) -> None:
+    say(table_of(deliveries_of(ministack, 40, SECONDS, FAILING_SHARES), 40))
+
+
+def deliveries_of(
+    aws: Endpoint, messages: int, every_seconds: Sequence[float], shares: Sequence[float]
+) -> dict[tuple[float, float], int]:
+    found = {}
+    for seconds, share in itertools.product(every_seconds, shares):
+        delivering = Delivering(aws, messages)
+        with SlowDynamoDB(seconds, share).on(delivering.client):
+            found[seconds, share] = delivering.until_done(delivering.write)
+    return found
+
+
+@pytest.mark.usefixtures("new_process")
+@pytest.mark.parametrize("share", [0, 0.3])
+def test_the_function_is_done_with_them_too(ministack: Endpoint, share: float, say: Say) -> None:
+    delivering = Delivering(ministack, 4)
+    with SlowDynamoDB(2, share).on(delivering.client) as slow:
+
+        def deliver(records: Sequence[dict[str, Any]]) -> set[str]:
+            return invoke(delivering.function, records, Context(started=slow.seconds_passed))
+
+        deliveries = delivering.until_done(deliver)
+    say(f"{deliveries} deliveries, {slow.requests} requests, {slow.seconds_passed:,.0f} s")
+
+
+@pytest.mark.parametrize("is_warm", [True, False])
+def test_a_message_of_several_requests_is_done_although_only_one_is_written_in_each_delivery(
+    ministack: Endpoint, is_warm: bool, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delivering, written = Delivering(ministack, 1), list[str]()
+
+    def deliver(records: Sequence[dict[str, Any]]) -> set[str]:
+        written.clear()
+        if not is_warm:
+            monkeypatch.setattr(strategies, "recent_depths", strategies.RecentDepths())
+        return delivering.write(records)
+
+    delivering.client.meta.events.register(
+        "after-call", lambda http_response, model, **_: http_response.status_code == 200 and written.append(model.name)
+    )
+    with SlowDynamoDB(0.1, fails=lambda operation: bool(written)).on(delivering.client) as slow:
+        deliveries = delivering.until_done(deliver)
+    say(f"{deliveries} deliveries, {slow.requests} requests")

@@ -1,0 +1,65 @@
+"""A table of profiles that is written by `upsert` itself, at times of the test's choosing."""
+
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+from unittest import mock
+
+from conditional_writes import Item, key
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.sizes import item_bytes
+from conditional_writes.upserts import MapEntry, Strategy, Upserted, upsert
+from tests.checkers.profile_oracle import Write
+from tests.checkers.profiles import is_mark
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import create_profiles_table
+
+COUNTERS = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes"}
+"""What two orders of the same writes leave differently."""
+
+_numbers = itertools.count(1)
+
+
+class ProfileTable:
+    """`calls` has the operations of its client."""
+
+    def __init__(self, dynamodb: Endpoint, forget_after: timedelta | None = None) -> None:
+        self.client = dynamodb.client("dynamodb")
+        self.name = create_profiles_table(dynamodb, f"upserted-{next(_numbers)}")
+        self.forget_after = forget_after
+        self.calls: list[str] = []
+        self.client.meta.events.register("before-call", lambda model, **_: self.calls.append(model.name))
+
+    def write(
+        self, account_id: str, writes: Iterable[Write], strategy: Strategy = Strategy.ADAPTIVE, **options: Any
+    ) -> Upserted:
+        entries = [MapEntry(*write) for write in writes]
+        profile = key(self.name, account_id=account_id)
+        return upsert(self.client, profile, entries, strategy=strategy, forget_after=self.forget_after, **options)
+
+    def read(self, account_id: str) -> "Stored":
+        found = self.client.get_item(
+            TableName=self.name, Key=to_dynamodb({"account_id": account_id}), ConsistentRead=True
+        )
+        return Stored(found.get("Item", {}))
+
+
+class Stored:
+    """An item as it is stored."""
+
+    def __init__(self, attributes: dict[str, Any]) -> None:
+        self.bytes = item_bytes(attributes)
+        self.item: Item = from_dynamodb(attributes)
+        self.maps: Item = {name: value for name, value in self.item.items() if not is_mark(name)}
+        self.without_counters = {name: value for name, value in self.item.items() if name not in COUNTERS}
+        self.clocks: Item = {name: value for name, value in self.item.items() if name.startswith("cw:as_of ")}
+        self.counters: Item = {name: value for name, value in self.item.items() if name in COUNTERS}
+
+
+@contextlib.contextmanager
+def time_is(now: datetime) -> Iterator[None]:
+    """The library forgets removals as of this time."""
+    with mock.patch("conditional_writes.upserts.tidying.now", return_value=now):
+        yield
