@@ -3,9 +3,11 @@
 TELLER_SEED=<seed> repeats a run. TELLER_SOAK_SECONDS=<seconds> runs rounds for that time, each with a seed of its own.
 """
 
+import gc
 import os
 import random
 import time
+import weakref
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -51,7 +53,16 @@ def test_the_invariants_hold_after_any_steps(
 
 
 def run_round(aws: Endpoint, dynamodb: Endpoint, tally: Tally, round_seed: int, examples: int) -> None:
+    systems: weakref.WeakSet[System] = weakref.WeakSet()
+
+    def new_system() -> System:
+        system = System(aws, dynamodb, tally)
+        systems.add(system)
+        return system
+
     class Teller(Machine):
-        make_system = staticmethod(lambda: System(aws, dynamodb, tally))
+        make_system = staticmethod(new_system)
 
     run_state_machine_as_test(seed(round_seed)(Teller), settings=settings(SETTINGS, max_examples=examples))
+    gc.collect()
+    assert len(systems) <= 3, f"of {examples} examples {len(systems)} are still in memory"

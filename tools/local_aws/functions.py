@@ -4,7 +4,6 @@ import importlib.util
 import itertools
 import json
 import os
-import sys
 import time
 import uuid
 from collections import Counter
@@ -40,7 +39,10 @@ class Context:
 
 
 def load_function(name: str, endpoint: Endpoint, environment: Mapping[str, str]) -> ModuleType:
-    """The function's app.py, imported again as at a cold start. Its clients use `endpoint`."""
+    """The function's app.py, imported again as at a cold start. Its clients use `endpoint`.
+
+    The module isn't in `sys.modules`: it is freed, with its clients, once the caller has dropped it.
+    """
     path = PROJECT / "functions" / name / "app.py"
     spec = importlib.util.spec_from_file_location(f"{name}_{uuid.uuid4().hex}", path)
     assert spec
@@ -52,11 +54,12 @@ def load_function(name: str, endpoint: Endpoint, environment: Mapping[str, str])
         mock.patch.dict(os.environ, endpoint.environment | environment),
         # `Metrics` shares one set of metrics among the threads of a process. Here each thread is a worker with its own.
         mock.patch("aws_lambda_powertools.Metrics", EphemeralMetrics),
+        # A cold start freezes all objects. In this process that is the garbage of other functions, too.
+        mock.patch("gc.freeze"),
     ):
-        sys.modules[spec.name] = module
         spec.loader.exec_module(module)
-    # All functions loaded in this process share one logger, and Powertools keeps the level of the first.
-    module.logger.setLevel(environment.get("POWERTOOLS_LOG_LEVEL", "INFO"))
+        # All functions loaded in this process share one logger, and Powertools keeps the level of the first.
+        module.logger.setLevel(os.environ.get("POWERTOOLS_LOG_LEVEL", "INFO"))
     return module
 
 
