@@ -294,6 +294,29 @@ def test_sixteen_writers_lose_nothing_and_every_entry_is_the_latest(profiles: Pr
     assert profiles.maps() == {"devices": {"seen": {f"d-{number}": {"version": 2} for number in names}}}
 
 
+def test_eight_writers_of_entries_and_maps_of_the_same_names_end_as_one(profiles: Profiles, every_case: bool) -> None:
+    for seed in range(25 if every_case else 2):
+        choose = random.Random(seed)
+        writes = [
+            MapEntry(tuple(choose.choices("pqr", k=choose.randint(2, 5))), value, at(choose.randint(0, 40)))
+            for value in choose.choices([REMOVED, REMOVED, 1, "a", {"p": 1}, {"q": {"r": 1}}], k=150)
+        ]
+        deliveries = choose.sample(writes * 2, 2 * len(writes))
+
+        def work(number: int) -> None:
+            for batch in itertools.batched(deliveries[number::8], number + 1, strict=False):  # noqa: B023
+                profiles.upsert(*batch, name=f"{seed} together", deadline=Deadline.after(60))  # noqa: B023
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
+        for write in deliveries:
+            profiles.upsert(write, name=f"{seed} alone")
+        together, alone = profiles.stored(f"{seed} together"), profiles.stored(f"{seed} alone")
+        assert {name: together[name] for name in together if name not in OWN} == {
+            name: alone[name] for name in alone if name not in OWN
+        }
+
+
 # --- invalid upserts -------------------------------------------------------------------------------------
 
 
@@ -323,6 +346,12 @@ def test_of_an_entry_and_a_map_of_its_name_the_later_wins(profiles: Profiles) ->
         profiles.upsert(entry._replace(as_of=at(7)), name=name)
         profiles.upsert(inner, name=name)
         assert profiles.maps(name) == {"a": {"m": 1}}
+
+
+def test_a_map_is_made_of_an_entry_whatever_was_in_its_value(profiles: Profiles) -> None:
+    profiles.upsert(MapEntry(("a", "m"), {"x": 1, "y": {"z": 1}}, at(1)))
+    profiles.upsert(MapEntry(("a", "m", "x", "y", "z"), 2, at(2)))
+    assert profiles.maps() == {"a": {"m": {"x": {"y": {"z": 2}}}}}
 
 
 def test_a_removal_of_a_name_that_never_was_does_not_forbid_a_later_map(profiles: Profiles) -> None:

@@ -64,7 +64,7 @@ def standing(key: Key, entry: MapEntry, shape: Shape, item: Item) -> Standing:
     for path in maps_along(entry.path[:-1]):
         found = shape.clock(path)
         if found is None or is_map_mark(found):
-            if path in shape.others:
+            if path in shape.others and not reshapes:  # else it is a part of an earlier entry's value
                 raise NotAMap(key, path, shape.others[path], item)
             if time and found is not None and time < floor_of(found):
                 return Standing.SUPERSEDED
