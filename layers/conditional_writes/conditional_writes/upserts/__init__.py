@@ -19,7 +19,8 @@ from conditional_writes.upserts import strategies
 from conditional_writes.upserts.clocks import winning
 from conditional_writes.upserts.entries import REMOVED, MapEntry
 from conditional_writes.upserts.errors import ItemTooLarge, NotAMap, NotAnEntry
-from conditional_writes.upserts.plan import Planner, from_any_request_on
+from conditional_writes.upserts.plan import Planner
+from conditional_writes.upserts.splitting import from_any_request_on
 from conditional_writes.upserts.strategies import Strategy
 from conditional_writes.upserts.tidying import forgotten_before
 

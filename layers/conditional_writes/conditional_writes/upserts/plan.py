@@ -4,24 +4,23 @@ DynamoDB sets `a.b.c` only if `a.b` is a map. So the entries are set one by one 
 missing map is set whole, with its entries in it. A condition names each map that is assumed to exist or to be missing.
 """
 
-import itertools
-import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from conditional_writes.conditions import AttributePath, absent, equals, is_map, more_than
-from conditional_writes.items import Item, Key, serialized, to_dynamodb
+from conditional_writes.conditions import absent, is_map, more_than
+from conditional_writes.items import Item, Key, to_dynamodb
 from conditional_writes.loop import Observed, Plan
 from conditional_writes.own_attributes import ITEM_BYTES, REMOVED_BYTES
 from conditional_writes.requests import Update
-from conditional_writes.sizes import item_bytes, value_bytes
+from conditional_writes.sizes import item_bytes
 from conditional_writes.upserts.clocks import Standing, set_clocks, standing
 from conditional_writes.upserts.draft import Draft
-from conditional_writes.upserts.edit import Edit
 from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, maps_along, maps_of
-from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES, ItemTooLarge
+from conditional_writes.upserts.errors import ItemTooLarge
 from conditional_writes.upserts.reshape import reshaped
+from conditional_writes.upserts.room import count_bytes
 from conditional_writes.upserts.shape import Shape, assumed_shape, observed_shape
+from conditional_writes.upserts.splitting import in_requests
 from conditional_writes.upserts.strategies import Strategy, expected_depth
 from conditional_writes.upserts.tidying import MOST_REMOVED_BYTES, clock_bytes, tidied
 
@@ -89,7 +88,7 @@ class Planner(NamedTuple):
         set_clocks(draft, entries, shape)
         if self.forget_before is not None:
             self._count_removed(draft, entries)
-        _count_bytes(draft, self.key, item)
+        count_bytes(draft, self.key, item)
         return self._versioned(draft)
 
     def _count_removed(self, draft: Draft, entries: Sequence[MapEntry]) -> None:
@@ -105,7 +104,7 @@ class Planner(NamedTuple):
         if self.forget_before is not None:
             # Each leaves a removal or a floor, at most.
             draft.added[REMOVED_BYTES] = clock_bytes(entry.path[-1] for entry in (*written, *superseded))
-        _count_bytes(draft, self.key, item)
+        count_bytes(draft, self.key, item)
         return Plan(Done(written, superseded), [self._versioned(draft)])
 
     def _tidying(self, item: Item, superseded: Sequence[MapEntry]) -> Plan[Done]:
@@ -121,41 +120,6 @@ class Planner(NamedTuple):
         if self.version_attribute:
             draft.added[self.version_attribute] = 1
         return draft.update(self.key)
-
-
-def in_requests(entries: Iterable[MapEntry]) -> Iterator[list[MapEntry]]:
-    """The entries in as few requests as DynamoDB's expressions have room for, and none with another inside of it."""
-    request: list[MapEntry] = []
-    for entry in entries:
-        if request and not _fit_one_request([*request, entry]):
-            yield request
-            request = []
-        request.append(entry)
-    if request:
-        yield request
-
-
-def from_any_request_on(entries: Sequence[MapEntry]) -> list[MapEntry]:
-    """The entries, beginning with those of one of their requests, at random.
-
-    If an upsert is repeated because most requests fail, it shall not always begin with those that are done.
-    """
-    requests = list(in_requests(entries))
-    first = random.randrange(len(requests)) if requests else 0
-    return list(itertools.chain(*requests[first:], *requests[:first]))
-
-
-_OPERATORS = 280
-_CHARACTERS = 3_600
-"""An expression holds 300 operators and 4,096 characters. The rest is for the conditions that every request has."""
-
-
-def _fit_one_request(entries: Sequence[MapEntry]) -> bool:
-    maps = set(maps_of(entries))
-    operators = 2 * len(entries) + 8 * len(maps)
-    characters = sum(32 + 5 * (len(entry.path) - 2) for entry in entries) + 40 * len(maps)
-    one_in_another = any(entry.path in maps for entry in entries)
-    return operators <= _OPERATORS and characters <= _CHARACTERS and not one_in_another
 
 
 def _set_entries(draft: Draft, entries: Sequence[MapEntry], shape: Shape) -> None:
@@ -184,36 +148,3 @@ def _set_in_missing_map(draft: Draft, entry: MapEntry) -> None:
         inside = inside.setdefault(step, {})
     if entry.value is not REMOVED:
         inside[name] = entry.value
-
-
-def _count_bytes(draft: Draft, key: Key, item: Item | None) -> None:
-    """Adds the bytes of the new values to the item's count. Raises ItemTooLarge if they would exceed the limit."""
-    new = sum(_bytes_of(path, value) for path, value in draft.values.items())
-    if new > MAXIMUM_UPSERTED_BYTES:
-        raise ItemTooLarge(key, new)
-    counted = int(item.get(ITEM_BYTES, 0)) if item else 0
-    if item and counted + new > MAXIMUM_UPSERTED_BYTES:
-        # The count never shrinks, so the item may be smaller. DynamoDB returned the item, so its bytes can be counted.
-        draft.required.append(equals(ITEM_BYTES, counted))
-        draft.values[ITEM_BYTES] = _bytes_after(draft, key, item)
-    else:
-        draft.forbidden.append(more_than(ITEM_BYTES, MAXIMUM_UPSERTED_BYTES - new))
-        draft.added[ITEM_BYTES] = new
-
-
-def _bytes_of(path: AttributePath, value: Any) -> int:
-    name = path if isinstance(path, str) else path[-1]
-    return 1 + len(name.encode()) + value_bytes(serialized(name, value))
-
-
-def _bytes_after(draft: Draft, key: Key, item: Item) -> int:
-    """The item's size after this request. Raises ItemTooLarge."""
-    after = Edit(item | dict(key.attributes))
-    for path, value in draft.values.items():
-        after.put((path,) if isinstance(path, str) else path, value)
-    for path in draft.removed:
-        after.drop(path)
-    size = item_bytes(to_dynamodb(after.item))
-    if size > MAXIMUM_UPSERTED_BYTES:
-        raise ItemTooLarge(key, size)
-    return size
