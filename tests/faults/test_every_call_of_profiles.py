@@ -11,20 +11,24 @@ from tests.faults.scenarios.profiles import Upserting, update
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
-# The first update decides whether a name is an entry or a map, and a fault may change the order. So the maps exist
-# before. Each account has maps of its own, so that depths learned for one don't change the requests for another.
+# Each account has maps of its own, so that depths learned for one don't change the requests for another.
 THERE = [
     update("bob", "limits", 0, card=100, atm=50),
     update("dave", "contact", 0, phone="1", mail="d@example.com"),
     update("erin", "font", 2, size=12),
+    update("gail", "look.colours", 1, text="black", page="white"),
+    update("gail", "look.colours.links", 2, new="blue"),
+    update("hugo", "devices.phone", 1, seen=1, trusted=True),
+    update("iris", "visits", 0, *(f"visit {number}" for number in range(40))),  # Months ago: they are forgotten.
 ]
 BATCH: list[Any] = [
     update("alice", "preferences", 5, theme="dark", language="de"),
     update("alice", "preferences.font", 5, size=12),
     update("alice", "preferences", 3, "size", theme="light", contrast=1),
     update("alice", "preferences", 5, theme="dark", language="de"),
+    update("alice", "preferences.theme", 6, accent="blue"),  # A map in the place of an entry of the same batch.
     update("bob", "limits", 5, card=200),
-    update("bob", "limits.atm", 5, day=20),  # An entry, not a map.
+    update("bob", "limits.atm", 5, day=20),  # A map in the place of an entry.
     update("bob", "limits", 6, "card", abroad=0),
     *(
         update("carol", "sessions.phone", number, **{f"s{number}": number, f"t{number}": number})
@@ -32,20 +36,32 @@ BATCH: list[Any] = [
     ),
     update("dave", "contact", None, phone="2"),
     update("dave", "contact", 1, phone="0", post="here"),
-    update("erin", "font.size", 3, x=1),  # An entry, too.
+    update("erin", "font.size", 3, "unit", x=1),
+    update("erin", "font", 4, "size"),  # The removal of a map that was an entry before.
+    update("gail", "look", 3, colours="none"),  # An entry in the place of a map with another inside.
+    update("gail", "look.colours", 2, text="late"),
+    update("hugo", "devices", 2, "phone"),  # The removal of a map, and one entry of it that is later.
+    update("hugo", "devices.phone", 3, seen=3),
+    update("iris", "visits", 5, "visit 41", "visit 42", last="visit 43"),  # Needs a tidy profile.
     update("erin", "font", 3),
+    update("alice", "preferences", 9 + 301, theme="of the future"),
     "not JSON",
 ]
-DEAD = [json.dumps(BATCH[5]), *(json.dumps(message) for message in BATCH[-3:-1]), "not JSON"]
+DEAD = [*(json.dumps(message) for message in BATCH[-3:-1]), "not JSON"]
 OTHERS = [
     update("alice", "preferences", 4, theme="blue", contrast=2, sound="off"),
     update("alice", "preferences.font", 6, size=14),
+    update("alice", "preferences", 7, theme="plain"),
     update("bob", "limits", 7, card=300, web=10),
+    update("bob", "limits", 4, "atm"),
     update("carol", "sessions", 1, tablet=True),
-    update("carol", "sessions.phone", 500, s3="another's"),
+    update("carol", "sessions.phone", 300, s3="another's"),
     update("dave", "contact", 2, fax="0"),
     update("erin", "font", 0, face="serif"),
     update("frank", "preferences", 1, theme="dark"),
+    update("gail", "look.colours.links", 4, old="grey"),
+    update("hugo", "devices.phone.screen", 4, width=5),
+    update("iris", "visits", 6, "visit 44"),
 ]
 
 COMPETING: dict[str, Sequence[Any]] = {
@@ -62,7 +78,8 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
 ) -> None:
     scenario = Upserting(ministack, dynamodb, THERE, BATCH, DEAD, competing=COMPETING[competing])
     profiles = inject_every_fault(scenario, say, every_case=every_case)
-    assert profiles["bob"]["limits"]["atm"] == 50
+    assert profiles["bob"]["limits"]["atm"] == {"day": 20}
     assert profiles["dave"]["contact"]["phone"] == "2"
     assert len(profiles["carol"]["sessions"]["phone"]) == 140
+    assert not any("visit 7" in of_map for of_map in profiles["iris"].values()), "its removal is forgotten"
     assert ("frank" in profiles) == (competing == "a worker with others' entries")

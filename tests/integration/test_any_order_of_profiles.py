@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conditional_writes.upserts import REMOVED, Strategy
@@ -39,6 +39,10 @@ _names = map(str, itertools.count(1))
 in_half_as_many_examples = settings(max_examples=max(10, settings().max_examples // 2), deadline=None)
 
 
+ENTRY = Write(("p", "x"), {"y": 1}, datetime(2026, 3, 1, 12, tzinfo=UTC))
+INSIDE_OF_ITS_VALUE = ENTRY._replace(path=("p", "x", "y", "z"), value=1)
+
+
 def batches(choose: random.Random, deliveries: Sequence[Any]) -> list[Sequence[Any]]:
     """The deliveries in their order, cut at random."""
     cuts = sorted(choose.choices(range(len(deliveries) + 1), k=choose.randint(0, len(deliveries))))
@@ -57,6 +61,7 @@ def check(stored: Stored, writes: Sequence[Write], most: int) -> None:
 def test_any_order_and_any_batches_make_the_same_profile(dynamodb: Endpoint) -> None:
     table = ProfileTable(dynamodb)
 
+    @example([ENTRY, INSIDE_OF_ITS_VALUE], random.Random(1), Strategy.ENTRY_FIRST)
     @in_half_as_many_examples
     @given(st.lists(profile_writes(), min_size=1, max_size=12), randoms, st.sampled_from(Strategy))
     def try_writes(writes: list[Write], choose: random.Random, strategy: Strategy) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -61,7 +62,7 @@ class Upserting:
         self._learned = dict(recent._depths)
         self._existing = list(scan(dynamodb, self._table))
         bodies = [one if isinstance(one, str) else json.dumps(one) for one in (*existing, *batch, *competing)]
-        self._winners = latest((decode(body), SENT_AT) for body in bodies if body not in dead)
+        self._latest = latest((decode(body), SENT_AT) for body in bodies if body not in dead)
 
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
         refill(self._dynamodb, self._table, self._existing)
@@ -72,16 +73,17 @@ class Upserting:
         recent._depths.update(self._learned)
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(strategies, "recent_depths", recent))
+            stack.enter_context(mock.patch("conditional_writes.upserts.plan.random", random.Random(1)))
             if self._competing_messages:
                 records = [record(message, sent_at=SENT_AT) for message in self._competing_messages]
                 stack.enter_context(competing_worker_first(client, "UpdateItem", self._competing_worker, records))
             deliver_until_quiet(self._function, queue, faults, client, self._function.worker.queue.client)
         letters = take_dead_letters(self._aws, self._function.worker.queue.dead_letter_url)
-        wrong = [*violations(read_profiles(self._dynamodb, self._table), self._winners)]
+        wrong = [*violations(read_profiles(self._dynamodb, self._table), self._latest)]
         return ScenarioResult(faults, self._left(), wrong + wrongly_queued(queue, letters, self._dead))
 
     def _left(self) -> dict[str, Any]:
         """The profiles with their clocks, without the attributes of the last write."""
         items = map(from_dynamodb, scan(self._dynamodb, self._table))
-        marks = {"cw:write_id", "cw:item_bytes"}
+        marks = {"cw:write_id", "cw:item_bytes", "cw:removed_bytes"}
         return {item["account_id"]: {name: item[name] for name in item if name not in marks} for item in items}
