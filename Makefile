@@ -6,6 +6,10 @@ PORT ?= 4566
 PYTHON ?= python3.13
 PIP = -m pip --disable-pip-version-check install --quiet --require-virtualenv
 
+# Scripts of a virtual environment name its directory. In a copied or moved checkout the environments are made again.
+$(foreach environment,.venv .venv-tools .venv-checkov,$(shell \
+  cd $(environment) 2>/dev/null && { [ "$$(cat made 2>/dev/null)" = "$$(pwd -P)" ] || rm -f made; }))
+
 .PHONY: demo test test-all build up down bench soak mutations check lock clean
 .DELETE_ON_ERROR:
 
@@ -77,21 +81,20 @@ setup: .venv/made .venv-tools/made
 	@echo "Making .venv: what the functions and their tests import"
 	@$(PYTHON) -m venv --clear .venv
 	@.venv/bin/python $(PIP) -r tests/requirements.txt
-	@printf '%s\n' '$(CURDIR)/layers/conditional_writes' '$(CURDIR)/layers/workers' '$(CURDIR)/layers/ledger' \
-	  > .venv/lib/python3.13/site-packages/layers.pth
-	@touch $@
+	@printf '../../../../layers/%s\n' conditional_writes workers ledger > .venv/lib/python3.13/site-packages/layers.pth
+	@cd .venv && pwd -P > made
 
 .venv-tools/made: tools/local_aws/requirements.txt | python
 	@echo "Making .venv-tools: SAM, and the local AWS"
 	@$(PYTHON) -m venv --clear .venv-tools
 	@.venv-tools/bin/python $(PIP) -r tools/local_aws/requirements.txt
-	@touch $@
+	@cd .venv-tools && pwd -P > made
 
 .venv-checkov/made: tools/checkov/requirements.txt | python
 	@echo "Making .venv-checkov: checkov, for make check"
 	@$(PYTHON) -m venv --clear .venv-checkov
 	@.venv-checkov/bin/python $(PIP) -r tools/checkov/requirements.txt
-	@touch $@
+	@cd .venv-checkov && pwd -P > made
 
 .PHONY: python
 python:

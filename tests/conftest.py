@@ -5,17 +5,19 @@ Each pytest worker starts an engine once, for the first test that uses it.
 
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+import conditional_writes
 from conditional_writes.upserts import strategies
 from tests.support.deployed import RETRY_SETTINGS, Bank
 from tests.support.reporting import Say
 from tools.local_aws import server, stack
-from tools.local_aws.server import Endpoint, LocalAwsError, free_port, running
+from tools.local_aws.server import PROJECT, Endpoint, LocalAwsError, free_port, running
 from tools.local_aws.tables import Tables, create_tables
 
 # Examples are the same in each run, so that a new failure comes from a change; `make soak` searches for others. Tests
@@ -30,6 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    layer = Path(conditional_writes.__file__)
+    if not layer.is_relative_to(PROJECT):
+        raise pytest.UsageError(
+            f"conditional_writes is imported from {layer.parent}, which isn't in this checkout: `make setup`, and then "
+            f"{PROJECT / '.venv/bin/python'} -m pytest"
+        )
     if not config.getoption("--hypothesis-profile"):
         settings.load_profile("all" if config.getoption("--all") else "sample")
 

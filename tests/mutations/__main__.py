@@ -89,12 +89,10 @@ def try_out(project: Path, breakage: Breakage) -> Found:
 
 def failure(project: Path, tests: str) -> tuple[str | None, str]:
     """The first failing test, or None and the reason."""
-    layers = [str(project / "layers" / name) for name in ("conditional_writes", "workers", "ledger")]
     run = subprocess.run(
         [project / ".venv/bin/python", "-m", "pytest", *OPTIONS, tests],
         cwd=project,
-        # These paths come before .venv's own, which has the unbroken layers.
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(layers), "PYTHONDONTWRITEBYTECODE": "1"},
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,
