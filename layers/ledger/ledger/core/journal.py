@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ledger.core.attributes import attribute, version
 from ledger.core.money import format_decimal
 from ledger.core.rules import Decision
 
@@ -96,15 +97,15 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
     return JournalEntry(
         account_id=item["account_id"],
         transaction_id=item["transaction_id"],
-        request=item["request"],
-        payload_hash=item["payload_hash"],
+        request=attribute(item, "request", dict),
+        payload_hash=attribute(item, "payload_hash", str),
         outcome=Outcome(
-            status=item["status"],
-            reason=item.get("reason"),
-            amount=item["amount"],
-            balance_after=item["balance_after"],
-            account_version=int(item["account_version"]),
-            posted_at=item["posted_at"],
+            status=attribute(item, "status", str),
+            reason=attribute(item, "reason", str) if "reason" in item else None,
+            amount=attribute(item, "amount", Decimal),
+            balance_after=attribute(item, "balance_after", Decimal),
+            account_version=version(item, "account_version"),
+            posted_at=attribute(item, "posted_at", str),
         ),
     )
 
