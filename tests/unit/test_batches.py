@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import sys
 import time
 import uuid
 from collections import Counter
@@ -17,7 +18,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from moto import mock_aws
 
-from conditional_writes import Deadline, Put, key
+from conditional_writes import Deadline, Key, Observed, Put, key
 from conditional_writes.items import from_dynamodb
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import Context, record
@@ -73,6 +74,8 @@ def decode(body: str) -> Order:
         raise NotAnOrder(f"order: expected one, got {body}")
     if body == "breaks the decoder":
         raise ZeroDivisionError("division by zero")
+    if body == "exits":
+        sys.exit("a library's")
     return Order(body)
 
 
@@ -267,6 +270,27 @@ def test_what_cannot_be_decoded_is_not_handled_and_holds_up_no_other(working: Wo
     assert working.dead_letters() == [
         ("not an order", Code.NOT_AN_ORDER, "order: expected one, got not an order"),
     ]
+
+
+def test_one_message_of_a_hundred_that_ends_its_decoder_comes_again_and_the_others_are_done(
+    working: Working, stubbed_sqs: Stubbed
+) -> None:
+    delays(stubbed_sqs)
+    records = [record("exits" if number == 7 else f"order {number}") for number in range(100)]
+    assert working.process(records) == [records[7]["messageId"]]
+    [failed] = [line for line in working.lines if line["level"] == "ERROR"]
+    assert (failed["reason"], failed["exception_name"]) == ("a library's", "SystemExit")
+    assert working.batch["placed"] == 99
+
+
+def test_an_error_that_ends_the_function_while_it_handles_messages_ends_it(working: Working) -> None:
+    """It may be the function's end, as when it is killed. So it isn't a message's."""
+
+    def handle(messages: Messages, _: Deadline) -> list[Measurement]:
+        sys.exit("now")
+
+    with pytest.raises(SystemExit):
+        working.process([record("a")], handle)
 
 
 def test_an_empty_batch_is_handled(working: Working, stubbed_sqs: Stubbed) -> None:
@@ -650,6 +674,39 @@ def test_without_its_attempts_a_redelivered_message_comes_again_and_a_new_one_is
     assert working.process([old, new]) == [old["messageId"]]
     [failed] = [line for line in working.lines if line["level"] == "ERROR"]
     assert failed["reason"].startswith("its attempt couldn't be begun: An error occurred")
+
+
+def test_an_attempt_that_is_left_unread_or_is_corrupt_costs_its_own_message_only(
+    working: Working, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = [f"order {number}" for number in range(100)]
+    stuck, corrupt = bodies[3], bodies[5]
+    working.attempts._write([Put(key("attempts", message_id=corrupt), {"begun": "often"})], LATER)
+    read_once = attempts_module.read_once
+
+    def leaves_one(client: Any, keys: Iterable[Key], deadline: Deadline) -> Observed:
+        found = dict(read_once(client, keys, deadline))
+        del found[key("attempts", message_id=stuck)]
+        return found
+
+    monkeypatch.setattr(attempts_module, "read_once", leaves_one)
+    delays(stubbed_sqs, 11)
+    assert delivered(working, bodies, 3) == [stuck, corrupt]
+    reasons = {line["message_id"]: line["reason"] for line in working.lines if line["level"] == "ERROR"}
+    assert reasons[stuck] == "its attempt couldn't be begun: DynamoDB left it unread"
+    assert reasons[corrupt].startswith("its attempt couldn't be begun: invalid literal for int()")
+
+
+def test_attempts_that_cannot_be_begun_cost_no_message_that_is_no_suspect(
+    working: Working, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr(Attempts, "begin", fails)
+    delays(stubbed_sqs)
+    suspect, second, first = record("a", 3), record("b", 2), record("c", 1)
+    assert working.process([suspect, second, first]) == [suspect["messageId"]]
 
 
 def test_a_slow_table_of_attempts_holds_up_first_deliveries_for_seconds_only(

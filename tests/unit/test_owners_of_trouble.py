@@ -1,10 +1,13 @@
-"""Trouble stays with its owner: an unread key, a corrupt item or an error costs no message but those that it is about."""
+"""Trouble stays with its owner: an unread key, a corrupt item or an error costs only the messages that it is about."""
 
+import gc
 import itertools
+import sys
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NoReturn, override
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
@@ -16,10 +19,12 @@ from ledger import batch_poster
 from ledger.batch_poster import BatchPoster, QueuedTransaction
 from ledger.core.accounts import account_item
 from ledger.core.journal import EntryId
+from ledger.core.transaction_types import Transaction
 from ledger.core.transaction_types.base import TransactionMessage
+from ledger.dispositions import disposition_of
 from ledger.tables import LedgerTables
 from tests.support.samples import ALICE, closing, limit, opening, payment, transfer
-from workers.queue_messages import Again, Disposition, Done, QueueMessage
+from workers.queue_messages import MAXIMUM_TRACEBACK_CHARACTERS, Again, Disposition, Done, QueueMessage
 
 TABLES = LedgerTables("accounts", "journal")
 
@@ -241,3 +246,77 @@ def test_awss_own_trouble_costs_a_group_one_try(code: str) -> None:
     became = posted(accounts("alice"), [payment(1, transaction_id=str(n)) for n in range(50)], refuses=refuses)
     assert (kinds(became), tries) == ([Again] * 50, [51])
     assert len(set(map(id, became))) == 1  # the error's text is made once
+
+
+class Panic(BaseException):
+    """As PyO3's PanicException."""
+
+
+class Speechless(Exception):
+    """Has no text."""
+
+    @override
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def endless(number: int) -> int:
+    return endless(number + 1)
+
+
+RAISES: dict[str, Callable[[], object]] = {
+    "a panic": lambda: raise_(Panic("called `Option::unwrap()` on a `None` value")),
+    "an exit": lambda: sys.exit("a library's"),
+    "no memory": lambda: raise_(MemoryError()),
+    "a recursion": lambda: endless(0),
+    "a group": lambda: raise_(BaseExceptionGroup("several", [Panic("one"), ValueError("two")])),
+    "an error without a text": lambda: raise_(Speechless()),
+}
+
+
+def raise_(error: BaseException) -> NoReturn:
+    raise error
+
+
+@pytest.mark.parametrize("kind", RAISES)
+def test_an_error_of_any_type_in_a_decision_costs_its_message_only(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    decide_for = Transaction.decide_for
+
+    def decide(self: Transaction, *arguments: Any) -> Any:
+        return RAISES[kind]() if self.transaction_id == "7" else decide_for(self, *arguments)
+
+    monkeypatch.setattr(Transaction, "decide_for", decide)
+    items = accounts("alice")
+    became = posted(items, [payment(1, transaction_id=str(number)) for number in range(99)])
+    assert kinds(became) == [Done] * 7 + [Again] + [Done] * 91
+    assert items[TABLES.account_key("alice")]["balance"] == 198
+    [failed] = [each for each in became if isinstance(each, Again)]
+    assert failed.reason
+    assert failed.error
+    assert len(failed.error.traceback) <= MAXIMUM_TRACEBACK_CHARACTERS + 1
+
+
+class Large:
+    """Stands for an item of 400 KB."""
+
+
+def fail_with(large: Large) -> NoReturn:
+    raise ValueError("not a map") from KeyError(large)
+
+
+def test_no_disposition_keeps_an_item_that_its_error_or_a_frame_has() -> None:
+    large = Large()
+    kept = weakref.ref(large)
+    try:
+        fail_with(large)
+    except ValueError as error:
+        again = disposition_of(error)
+    del large
+    gc.collect()
+    assert kept() is None
+    assert isinstance(again, Again)
+    assert again.error
+    assert again.error.name == "ValueError"
+    assert "KeyError" in again.error.traceback
+    assert "in fail_with" in again.error.traceback
+    assert again.error.traceback.endswith("ValueError: not a map")

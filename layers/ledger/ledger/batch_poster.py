@@ -92,8 +92,8 @@ class BatchPoster(NamedTuple):
     def _post_group(self, group: Sequence[QueuedTransaction], observed: Observed, deadline: Deadline) -> list["Commit"]:
         """Commits the messages in order, as many at a time as fit into one DynamoDB transaction.
 
-        If a commit fails for something in it, its messages are committed in two halves, and so on down to one message.
-        So one at fault among n costs up to 2 log n further tries, and n at fault cost 2 n. Trouble of AWS's own ends it.
+        If a commit fails for something in it, its messages are committed in two halves, and so on down to one message:
+        one at fault among n costs 2 log n further tries at most, n at fault cost 2 n. AWS's own trouble ends them all.
         """
         commits = []
         batches = [group]  # the next one is the last
