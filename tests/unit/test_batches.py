@@ -10,15 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import pytest
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
+from botocore.exceptions import ReadTimeoutError
 from moto import mock_aws
 
 from conditional_writes import Deadline, Key, Observed, Put, key
+from conditional_writes.client import SLOWEST_CALL_SECONDS
 from conditional_writes.items import from_dynamodb
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import Context, record
@@ -729,6 +732,45 @@ def test_a_slow_table_of_attempts_holds_up_first_deliveries_for_seconds_only(
 
     assert working.process([old, new], handle, Context(timeout_seconds=59)) == [old["messageId"]]
     assert remaining[0] > 1
+
+
+@pytest.mark.parametrize("work_seconds", [0.0, 90 - RESERVED_SECONDS - SETTLING_SECONDS + SLOWEST_CALL_SECONDS])
+@pytest.mark.parametrize("receive_count", [1, 3])
+def test_while_sqs_hangs_99_poison_messages_and_a_good_one_are_over_within_the_timeout(
+    working: Working, monkeypatch: pytest.MonkeyPatch, work_seconds: float, receive_count: int
+) -> None:
+    """Each request to SQS takes the longest time that a call can take, and gets no answer."""
+    now = 1000.0
+
+    def hang(*_: object, **__: object) -> None:
+        nonlocal now
+        now += SLOWEST_CALL_SECONDS
+        raise ReadTimeoutError(endpoint_url=QUEUE_URL)
+
+    def side_by_side(call: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
+        nonlocal now
+        began, ended, results = now, [now], []
+        for argument in arguments:
+            now = began
+            results.append(call(argument))
+            ended.append(now)
+        now = max(ended)
+        return results
+
+    def handle(messages: Messages, deadline: Deadline) -> list[Measurement]:
+        nonlocal now
+        now += work_seconds
+        return all_done(messages, deadline)
+
+    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
+    for module in ("redelivery", "sending"):
+        monkeypatch.setattr(f"workers.{module}.in_parallel", side_by_side)
+    for operation in ("send_message_batch", "change_message_visibility_batch", "delete_message_batch"):
+        monkeypatch.setattr(working.sqs.client, operation, hang)
+    records = [record(f"not an order {number}", receive_count) for number in range(99)] + [record("a", receive_count)]
+    returned = working.process(records, handle, Context(timeout_seconds=90))
+    assert returned == [one["messageId"] for one in records[:99]]
+    assert SLOWEST_CALL_SECONDS < now - 1000 < 90
 
 
 def test_a_message_that_waits_is_no_suspect(working: Working, stubbed_sqs: Stubbed) -> None:
