@@ -262,7 +262,7 @@ def test_accounts_that_dynamodb_does_not_write_cost_their_own_messages_only(
         client.put_item(TableName=tables.accounts, Item=item_of(name) | to_dynamodb(changed))
     chain = [
         payment(1, account="alice"),
-        transfer(2, "alice", "full", f"0.{"1" * 36}"),
+        transfer(2, "alice", "full", f"0.{'1' * 36}"),
         transfer(3, "endless", "full", 1),
         transfer(4, "endless", "bob", 1),
         transfer(5, "alice", "bob", 1),

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -168,7 +169,7 @@ class Reconciler(NamedTuple):
         account = account_from_item(item)
         entries = self._snapshot(account, self._entries(account.account_id, bounds, deadline), deadline)
         entries.sort(key=lambda entry: entry.outcome.account_version)
-        found = mismatches(account, entries, _OtherSides(self, entries, deadline))
+        found = mismatches(account, entries, _OtherSides(self, entries, deadline), datetime.now(UTC))
         return [
             replace(mismatch, sentence=mismatch.sentence[:LONGEST_SENTENCE])
             for mismatch in itertools.islice(found, MOST_MISMATCHES)

@@ -3,6 +3,8 @@
 As the rules see it, as an item of the Journal table, and the outcome in JSON for Powertools.
 """
 
+import hashlib
+import json
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -61,6 +63,11 @@ class JournalEntry(Struct, frozen=True):
     @property
     def entry_id(self) -> EntryId:
         return EntryId(self.account_id, self.transaction_id)
+
+
+def payload_hash_of(request: dict[str, Any]) -> str:
+    """Powertools' hash of a canonical payload, made without Powertools. A value that no payload has counts, too."""
+    return hashlib.sha256(json.dumps(request, sort_keys=True, default=repr).encode()).hexdigest()
 
 
 def outcome_of(decision: Decision, account_version: int, posted_at: str) -> Outcome:
