@@ -75,6 +75,8 @@ class BatchPoster(NamedTuple):
                 _give(failed, group)
             else:
                 groups.append(group)
+        # Those that have to read first come last: they may take all the time that there is, and all the threads.
+        groups.sort(key=lambda group: any(key not in observed for key in self._keys(group)))
         commits = in_parallel(lambda group: self._post_group(group, observed, deadline), groups)
         return _measurements(messages, list(itertools.chain.from_iterable(commits)))
 
