@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.sizes import MAXIMUM_ITEM_BYTES, item_bytes
 from tests.checkers.books import read_books, violations
 from tools.local_aws.day import believable_day
 from tools.local_aws.functions import Context, Queue, again, invoke, metric_totals, process_transactions, record
@@ -241,3 +243,32 @@ def test_what_can_never_be_posted_is_dead_lettered_with_its_reason(
         "waited through 8 deliveries: account_id: no account 'nobody' has been opened",
     }
     assert read_books(dynamodb, tables).accounts["alice"].balance == 2
+
+
+def test_accounts_that_dynamodb_does_not_write_cost_their_own_messages_only(
+    function: ModuleType, dynamodb: Endpoint, tables: Tables
+) -> None:
+    """One has no room left in its item, one a version with more digits than a number has."""
+    names = ["alice", "bob", "full", "endless"]
+    assert not invoke(function, [record(OPEN | {"account_id": name, "overdraft_limit": -100}) for name in names])
+    client = dynamodb.client("dynamodb")
+
+    def item_of(name: str) -> dict[str, Any]:
+        item: dict[str, Any] = client.get_item(TableName=tables.accounts, Key={"account_id": {"S": name}})["Item"]
+        return item
+
+    room = MAXIMUM_ITEM_BYTES - item_bytes(item_of("full")) - len("notes")
+    for name, changed in (("full", {"notes": "x" * room}), ("endless", {"version": Decimal("9.9E+125")})):
+        client.put_item(TableName=tables.accounts, Item=item_of(name) | to_dynamodb(changed))
+    chain = [
+        payment(1, account="alice"),
+        transfer(2, "alice", "full", f"0.{'1' * 36}"),
+        transfer(3, "endless", "full", 1),
+        transfer(4, "endless", "bob", 1),
+        transfer(5, "alice", "bob", 1),
+        payment(6, account="bob"),
+    ]
+    records = [record(message) for message in chain]
+    assert invoke(function, records) == {one["messageId"] for one in records[1:4]}
+    balances = {name: from_dynamodb(item_of(name))["balance"] for name in names}
+    assert balances == {"alice": 0, "bob": 2, "full": 0, "endless": 0}

@@ -220,6 +220,24 @@ PLANTED: dict[str, tuple[Callable[[Bank], None], set[str]]] = {
         lambda bank: bank.change_entry("alice", "t-1", request=bank.entry("alice", "t-2")["request"]),
         {"alice: wrong request: version 2, t-1: its request is that of t-2 on alice"},
     ),
+    "another description": (
+        lambda bank: bank.change_entry(
+            "alice", "t-1", request=bank.entry("alice", "t-1")["request"] | {"description": "x"}
+        ),
+        {"alice: changed request: version 2, t-1: its payload_hash is not that of its request"},
+    ),
+    "another payload hash": (
+        lambda bank: bank.change_entry("carol", "t-8", payload_hash="0" * 64),
+        {"carol: changed request: version 3, t-8: its payload_hash is not that of its request"},
+    ),
+    "a time in the future": (
+        lambda bank: bank.change_entry("dave", "t-15", posted_at="9999-12-31T23:59:59-23:59"),
+        {"dave: wrong time: version 4, t-15: posted at 9999-12-31T23:59:59-23:59, and now it is 2"},
+    ),
+    "a transfer of two times": (
+        lambda bank: bank.change_entry("bob", "t-7", posted_at=bank.entry("bob", "t-6")["posted_at"] + ":00"),
+        {"bob: unlike sides: version 3, t-7: here 2", "carol: unlike sides: version 2, t-7: here 2"},
+    ),
     "a transfer of one side": (
         lambda bank: bank.delete_entry("carol", "t-9"),
         {"carol: missing entry", "bob: one-sided transfer: version 5, t-9: on carol no entry of it can be read"},

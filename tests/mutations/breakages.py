@@ -11,6 +11,7 @@ BATCHES = "tests/unit/test_batches.py"
 DEAD_LETTERS = "tests/unit/test_dead_letters.py"
 BATCH_POSTER = "tests/unit/test_batch_poster.py"
 CONTEXT = "tests/unit/test_decision_context.py"
+OWNERS = "tests/unit/test_owners_of_trouble.py"
 LOCKS = "tests/integration/test_locks.py"
 UPSERTS = "tests/integration/test_upserts.py"
 VERSIONED = "tests/integration/test_versioned.py"
@@ -178,6 +179,48 @@ BREAKAGES = [
         (CONTEXT,),
     ),
     Breakage(
+        "a key that DynamoDB leaves unread holds up the batch",
+        f"{LEDGER}/batch_poster.py",
+        "observed |= read_once(self.client, keys, deadline)",
+        "observed |= read(self.client, keys, deadline)",
+        (OWNERS,),
+    ),
+    Breakage(
+        "a commit that fails for one of its messages fails for all",
+        f"{LEDGER}/batch_poster.py",
+        "if not is_about_content(error):",
+        "if True:",
+        (OWNERS,),
+    ),
+    Breakage(
+        "in an outage each group is tried message by message",
+        f"{LEDGER}/batch_poster.py",
+        "if not is_about_content(error):",
+        "if False:",
+        (OWNERS,),
+    ),
+    Breakage(
+        "a decision that ends the process takes its batch along",
+        f"{LEDGER}/batch_poster.py",
+        "        except BaseException as error:",
+        "        except Exception as error:",
+        (OWNERS,),
+    ),
+    Breakage(
+        "a body that ends its decoder takes its batch along",
+        f"{WORKERS}/batches.py",
+        "            except BaseException as error:",
+        "            except Exception as error:",
+        (BATCHES,),
+    ),
+    Breakage(
+        "a request that was changed under its hash isn't found",
+        f"{LEDGER}/core/replay.py",
+        "if payload_hash_of(entry.request) != entry.payload_hash:",
+        "if False:",
+        ("tests/unit/test_replay.py", RECONCILIATION),
+    ),
+    Breakage(
         "a message that waits for its account is dead at once",
         f"{LEDGER}/dispositions.py",
         "return Waiting(error.code, str(error))",
@@ -307,8 +350,8 @@ BREAKAGES = [
     Breakage(
         "a dead message that wasn't sent to the dead-letter queue is acknowledged",
         f"{WORKERS}/dead_letters.py",
-        '            message.disposition = Again(f"{error}; {disposition.code}: {disposition.reason}", error)\n',
-        "            del error\n",
+        '            message.disposition = Again(f"{why}; {disposition.code}: {disposition.reason}")\n',
+        "            del why\n",
         (DEAD_LETTERS, BATCHES, EVERY_CALL),
     ),
     Breakage(

@@ -19,6 +19,7 @@ from unittest import mock
 from botocore.awsrequest import AWSResponse
 
 from conditional_writes.sizes import item_bytes
+from ledger.core.journal import payload_hash_of
 from ledger.reconciler import ALONE, IN_PARALLEL
 from tools.local_aws.functions import Context, reconcile_accounts
 from tools.local_aws.server import Endpoint
@@ -49,12 +50,12 @@ def entry(name: str, version: int) -> dict[str, Any]:
         "account_id": {"S": name},
         "transaction_id": {"S": transaction_id},
         "request": {"M": {field: {"S": value} for field, value in request.items()}},
-        "payload_hash": {"S": "b" * 64},
+        "payload_hash": {"S": payload_hash_of(request)},
         "status": {"S": "POSTED"},
         "amount": {"N": "1" if version > 1 else "0"},
         "balance_after": {"N": str(version - 1)},
         "account_version": {"N": str(version)},
-        "posted_at": {"S": "2026-11-21T21:01:34.704+00:00"},
+        "posted_at": {"S": "2020-01-31T21:01:34.704+00:00"},
         "cw:write_id": {"S": "c" * 32},
     }
 

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from botocore.exceptions import ClientError
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from conditional_writes import Deadline, DeadlinePassed, Key, Observed, Put, Update, Write, absent, version_is
+from conditional_writes import Deadline, Key, Observed, Put, Update, Write, absent, version_is
 from conditional_writes.items import to_dynamodb
 from conditional_writes.requests import as_request
+from ledger import batch_poster
 from ledger.batch_poster import BatchPoster, QueuedTransaction, grouped_by_account
 from ledger.core.accounts import account_item
 from ledger.core.journal import EntryId, Outcome
@@ -532,11 +532,12 @@ def test_both_sides_entries_are_read_of_a_transfer_that_was_delivered_before(stu
         assert [key["account_id"]["S"] for key in asked[table]["Keys"]] == ["alice", "bob"]
 
 
-def assert_failed(message: QueuedTransaction, kind: type[Exception]) -> None:
-    """Asserts that the message comes again, for an error of this kind."""
+def assert_failed(message: QueuedTransaction, error: str) -> None:
+    """Asserts that the message comes again, for an error of this name."""
     disposition = message.disposition
     assert isinstance(disposition, Again)
-    assert isinstance(disposition.error, kind)
+    assert disposition.error
+    assert disposition.error.name == error
     assert disposition.reason
 
 
@@ -548,7 +549,7 @@ def test_a_group_that_fails_keeps_what_it_had_committed(stubbed_dynamodb: Stubbe
     measured = posted(stubbed_dynamodb, messages)
     assert [outcome_of(message.disposition).account_version for message in messages[:99]] == list(range(1, 100))
     for message in messages[99:]:
-        assert_failed(message, ClientError)
+        assert_failed(message, "InternalServerError")
     assert measured == {"Posted": 99, "Rejected": 0, "Duplicates": 0, "Conflicts": 0, "CommitTime": 1}
 
 
@@ -569,7 +570,7 @@ def test_an_item_that_is_no_account_holds_up_no_message_but_its_own(stubbed_dyna
     messages = list(map(message_of, [payment(), transfer(), payment(1, account_id="bob")]))
     posted(stubbed_dynamodb, messages)
     for message in messages[:2]:
-        assert_failed(message, KeyError)
+        assert_failed(message, "KeyError")
     assert outcome_of(messages[2].disposition).balance_after == 6
 
 
@@ -578,7 +579,7 @@ def test_if_the_read_fails_nothing_is_posted(stubbed_dynamodb: Stubbed) -> None:
     messages = of_one_account(2)
     assert posted(stubbed_dynamodb, messages) == {"Posted": 0, "Rejected": 0, "Duplicates": 0, "Conflicts": 0}
     for message in messages:
-        assert_failed(message, ClientError)
+        assert_failed(message, "InternalServerError")
     assert stubbed_dynamodb.operations == ["BatchGetItem"]
 
 
@@ -586,7 +587,7 @@ def test_without_time_nothing_is_posted(stubbed_dynamodb: Stubbed) -> None:
     messages = of_one_account(2)
     posted(stubbed_dynamodb, messages, seconds=-1)
     for message in messages:
-        assert_failed(message, DeadlinePassed)
+        assert_failed(message, "DeadlinePassed")
     assert stubbed_dynamodb.operations == []
 
 
@@ -597,8 +598,6 @@ def test_without_messages_nothing_is_asked_for() -> None:
 
 def test_an_error_between_the_two_sides_of_a_transfer_commits_neither(monkeypatch: pytest.MonkeyPatch) -> None:
     """The money of the first side would have gone nowhere."""
-    from ledger import batch_poster  # noqa: PLC0415 (patched here alone)
-
     staged = iter([batch_poster.entry_item])
 
     def second_fails(entry: Any) -> Any:
@@ -607,5 +606,6 @@ def test_an_error_between_the_two_sides_of_a_transfer_commits_neither(monkeypatc
         raise OSError("between the two sides")
 
     monkeypatch.setattr(batch_poster, "entry_item", second_fails)
-    with pytest.raises(OSError, match="between the two sides"):
-        folded_in_batches([transfer(30)], ALICE_AND_BOB)
+    plan = fold([transfer(30)], ALICE_AND_BOB)
+    assert [type(disposition) for disposition in plan.dispositions] == [Again]
+    assert (plan.writes, plan.observed) == ([], ALICE_AND_BOB)

@@ -175,7 +175,7 @@ def found_by_replay(items: Mapping[Key, Any], entries: Sequence[JournalEntry], a
         for other in {"alice", "bob"} - {account_id}
         for entry in journal_of(items, other)
     }
-    found = mismatches(account_of(items, account_id), entries, other_sides)
+    found = mismatches(account_of(items, account_id), entries, other_sides, datetime.fromisoformat(NOW))
     return [mismatch.what for mismatch in found]
 
 

@@ -93,6 +93,7 @@ REFUSED = {
     ),
     "too big for DynamoDB": (transaction_body(amount="1e126"), f"amount: {RANGE}"),
     "too close to zero for DynamoDB": (transaction_body(amount="1e-131"), f"amount: {RANGE}"),
+    "too fine for DynamoDB": (transaction_body(amount="1.5e-130"), "amount: expected at most 130 decimal places"),
     "an exponent of 20 digits": (transaction_body(amount='"1e99999999999999999999"'), f"amount: {NUMBER}"),
     "a limit above zero": (opening_body(overdraft_limit='"0.01"'), f"overdraft_limit: {LIMIT}"),
     "a limit null": (opening_body(overdraft_limit="null"), "overdraft_limit: expected `decimal`, got `null`"),

@@ -68,4 +68,8 @@ def test_what_may_still_come_is_waited_for() -> None:
 
 @pytest.mark.parametrize(("error", "reason"), [(KeyError("balance"), "'balance'"), (TimeoutError(), "TimeoutError()")])
 def test_any_other_error_comes_again_with_a_reason(error: Exception, reason: str) -> None:
-    assert disposition_of(error) == Again(reason, error)
+    again = disposition_of(error)
+    assert isinstance(again, Again)
+    assert again.reason == reason
+    assert again.error
+    assert again.error.name == type(error).__name__

@@ -25,30 +25,20 @@ def read(client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline) -> O
     unread = list(dict.fromkeys(keys))
     cap_seconds = 0.05
     while unread:
-        deadline.check("reading")
-        batch, later = unread[:MAXIMUM_KEYS], unread[MAXIMUM_KEYS:]
-        found, unprocessed = _read_batch(client, batch)
+        batch = unread[:MAXIMUM_KEYS]
+        found = read_once(client, batch, deadline)
         observed.update(found)
-        unread = unprocessed + later
-        if unprocessed:  # throttled, or more than 16 MB: DynamoDB's documentation asks for a pause
+        unread = [wanted for wanted in unread if wanted not in found]
+        if len(found) < len(batch):  # throttled, or more than 16 MB: DynamoDB's documentation asks for a pause
             time.sleep(random.uniform(0, min(cap_seconds, max(0.0, deadline.remaining_seconds))))
             cap_seconds *= 2
     return observed
 
 
-def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline) -> Item | None:
-    """The item as it is now, None if it doesn't exist. Takes less CPU time than a batch of one key.
-
-    Raises DeadlinePassed and botocore's errors.
-    """
+def read_once(client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline) -> Observed:
+    """As `read`, but one request for at most 100 keys: those that DynamoDB left unprocessed are missing."""
     deadline.check("reading")
-    key_attributes = to_dynamodb(dict(key.attributes))
-    response = client.get_item(TableName=key.table, Key=key_attributes, ConsistentRead=True)
-    return from_dynamodb(response["Item"]) if "Item" in response else None
-
-
-def _read_batch(client: "DynamoDBClient", batch: list[Key]) -> tuple[dict[Key, Item | None], list[Key]]:
-    """The items, None for each that doesn't exist; and the keys that DynamoDB left unprocessed."""
+    batch = list(dict.fromkeys(keys))
     tables: dict[str, Any] = {}
     for wanted in batch:
         table = tables.setdefault(wanted.table, {"Keys": [], "ConsistentRead": True})
@@ -64,7 +54,18 @@ def _read_batch(client: "DynamoDBClient", batch: list[Key]) -> tuple[dict[Key, I
         for attributes in items:
             item = from_dynamodb(attributes)
             found[_key_of(table, item, batch)] = item
-    return found, [wanted for wanted in batch if wanted in unprocessed]
+    return found
+
+
+def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline) -> Item | None:
+    """The item as it is now, None if it doesn't exist. Takes less CPU time than a batch of one key.
+
+    Raises DeadlinePassed and botocore's errors.
+    """
+    deadline.check("reading")
+    key_attributes = to_dynamodb(dict(key.attributes))
+    response = client.get_item(TableName=key.table, Key=key_attributes, ConsistentRead=True)
+    return from_dynamodb(response["Item"]) if "Item" in response else None
 
 
 def _key_of(table: str, item: Item, batch: list[Key]) -> Key:

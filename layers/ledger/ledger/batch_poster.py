@@ -13,13 +13,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from aws_lambda_powertools.metrics import MetricUnit
-from botocore.exceptions import BotoCoreError, ClientError
 from msgspec import Struct
 
 from conditional_writes import (
     MAXIMUM_WRITES,
     Deadline,
-    DeadlinePassed,
     Item,
     Key,
     Observed,
@@ -32,11 +30,12 @@ from conditional_writes import (
     write,
 )
 from conditional_writes.own_attributes import VERSION_ID
+from conditional_writes.reading import MAXIMUM_KEYS, read_once
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item, entry_item, outcome_of
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
-from ledger.dispositions import disposition_of
+from ledger.dispositions import disposition_of, is_about_content
 from ledger.idempotent_decision import decide_once
 from ledger.tables import LedgerTables
 from workers.batches import MAXIMUM_VALUES, Measurement
@@ -58,17 +57,26 @@ class BatchPoster(NamedTuple):
     def post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
         """Posts or rejects each transaction exactly once, whoever else is posting. Sets each message's disposition.
 
-        One read per 100 accounts, and one commit per group of accounts (and 100 items). If a group fails, its messages
-        come again, and no other group's. After DeadlinePassed nothing of a commit was written; if a commit got no
-        answer, the next delivery finds its journal entries, and replays them.
+        One read per 100 accounts, and one commit per group of accounts (and 100 items). If a group's items can't be
+        read, or AWS can't commit it, its messages come again, and no other group's. After DeadlinePassed nothing of a
+        commit was written; if a commit got no answer, the next delivery finds its journal entries, and replays them.
         """
-        try:
-            observed = read(self.client, self._keys(messages), deadline)
-        except (BotoCoreError, ClientError, DeadlinePassed) as error:
-            for message in messages:
-                message.disposition = disposition_of(error)
-            return _measurements(messages, [])
-        groups = grouped_by_account(messages)
+        observed: dict[Key, Item | None] = {}
+        unread: dict[Key, Disposition] = {}
+        for keys in itertools.batched(dict.fromkeys(self._keys(messages)), MAXIMUM_KEYS, strict=False):
+            try:
+                observed |= read_once(self.client, keys, deadline)
+            except Exception as error:  # noqa: BLE001 (it costs the groups with these keys)
+                unread |= dict.fromkeys(keys, disposition_of(error))
+        groups = []
+        for group in grouped_by_account(messages):
+            failed = next((unread[key] for key in self._keys(group) if key in unread), None)
+            if failed:
+                _give(failed, group)
+            else:
+                groups.append(group)
+        # Those that have to read first come last: they may take all the time that there is, and all the threads.
+        groups.sort(key=lambda group: any(key not in observed for key in self._keys(group)))
         commits = in_parallel(lambda group: self._post_group(group, observed, deadline), groups)
         return _measurements(messages, list(itertools.chain.from_iterable(commits)))
 
@@ -84,32 +92,51 @@ class BatchPoster(NamedTuple):
         return keys
 
     def _post_group(self, group: Sequence[QueuedTransaction], observed: Observed, deadline: Deadline) -> list["Commit"]:
-        """Commits the messages in order, as many at a time as fit into one DynamoDB transaction."""
+        """Commits the messages in order, as many at a time as fit into one DynamoDB transaction.
+
+        If a commit fails for something in it, its messages are committed in two halves, and so on down to one message:
+        one at fault among n costs 2 log n further tries at most, n at fault cost 2 n. AWS's own trouble ends them all.
+        """
         commits = []
-        pending = list(group)
-        observed = {key: observed[key] for key in self._keys(group)}
+        batches = [group]  # the next one is the last
         posted_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         try:
-            while pending:
-                started = time.monotonic()
-                written = write(
-                    self.client,
-                    lambda observed: self._plan(pending, observed, posted_at),  # noqa: B023 (called before the next turn)
-                    observed,
-                    deadline,
-                )
-                fold = written.result
-                assert fold.dispositions, "a transaction has more accounts than one commit has room for"
+            keys = self._keys(group)
+            left = read(self.client, (key for key in keys if key not in observed), deadline)
+            observed = {key: left[key] if key in left else observed[key] for key in keys}
+            while batches:
+                messages = batches.pop()
+                try:
+                    commit, fold = self._commit(messages, observed, posted_at, deadline)
+                except Exception as error:
+                    if not is_about_content(error):
+                        raise
+                    if len(messages) == 1:
+                        _give(disposition_of(error), messages)
+                    else:
+                        half = len(messages) // 2
+                        batches += [messages[half:], messages[:half]]
+                    continue
                 for message, disposition in fold.dispositions.items():
                     message.disposition = disposition
-                milliseconds = round((time.monotonic() - started) * 1000, 1) if fold.new_entries else None
-                commits.append(Commit(written.conflicts, milliseconds))
-                pending = pending[len(fold.dispositions) :]
+                commits.append(commit)
                 observed = fold.observed
-        except Exception as error:  # noqa: BLE001 (an error of any type is this group's alone)
-            for message in pending:
-                message.disposition = disposition_of(error)
+                if rest := messages[len(fold.dispositions) :]:
+                    batches.append(rest)
+        except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
+            _give(disposition_of(error), (message for message in group if message.disposition is None))
         return commits
+
+    def _commit(
+        self, messages: Sequence[QueuedTransaction], observed: Observed, posted_at: str, deadline: Deadline
+    ) -> tuple["Commit", "_Fold"]:
+        """Commits the first messages, as many as fit. Raises what `write` raises."""
+        started = time.monotonic()
+        written = write(self.client, lambda seen: self._plan(messages, seen, posted_at), observed, deadline)
+        fold = written.result
+        assert fold.dispositions, "a transaction has more accounts than one commit has room for"
+        milliseconds = round((time.monotonic() - started) * 1000, 1) if fold.new_entries else None
+        return Commit(written.conflicts, milliseconds), fold
 
     def _plan(self, messages: Iterable[QueuedTransaction], observed: Observed, posted_at: str) -> Plan["_Fold"]:
         """Folds the messages that fit into one DynamoDB transaction: a pure function of the observed items."""
@@ -154,15 +181,17 @@ class _Fold(Struct):
         return writes + new_accounts + len(account_keys) <= MAXIMUM_WRITES
 
     def add(self, message: QueuedTransaction) -> None:
-        """Sets the message's disposition, and stages its effect. If no decision can be made, nothing is staged."""
+        """Sets the message's disposition, and stages its effect: whole, or not at all if no decision can be made."""
         try:
             outcome, effects = self._decided(message.decoded)
-        except Exception as error:  # noqa: BLE001 (an error of any type is this message's alone)
+            accounts = dict(map(self._changed_account, effects))
+            entries = {self.tables.entry_key(entry.entry_id): entry_item(entry) for _, entry in effects}
+        except BaseException as error:  # noqa: BLE001 (an error of any type is this message's alone)
             self.dispositions[message] = disposition_of(error)
             return
-        # Not in the `try`: an error between the two sides of a transfer must fail the commit, not leave half of it.
-        for effect in effects:
-            self._stage(effect)
+        self.observed |= accounts | entries
+        self.changed_accounts |= accounts
+        self.new_entries |= entries
         self.dispositions[message] = Done(outcome)
 
     def writes(self) -> list[Write]:
@@ -211,13 +240,16 @@ class _Fold(Struct):
         item = self.observed.get(self.tables.entry_key(entry_id))
         return entry_from_item(item) if item else None
 
-    def _stage(self, effect: _Effect) -> None:
-        account, entry = effect
-        account_key, entry_key = self.tables.account_key(account.account_id), self.tables.entry_key(entry.entry_id)
-        changed = (self.observed[account_key] or {}) | account_item(account)
+    def _changed_account(self, effect: _Effect) -> tuple[Key, Item]:
+        key = self.tables.account_key(effect.account.account_id)
+        changed = (self.observed[key] or {}) | account_item(effect.account)
         changed.pop(VERSION_ID, None)  # of the commit before: this one writes its own
-        self.observed[account_key] = self.changed_accounts[account_key] = changed
-        self.observed[entry_key] = self.new_entries[entry_key] = entry_item(entry)
+        return key, changed
+
+
+def _give(disposition: Disposition, messages: Iterable[QueuedTransaction]) -> None:
+    for message in messages:
+        message.disposition = disposition
 
 
 def _measurements(messages: Sequence[QueuedTransaction], commits: Sequence[Commit]) -> list[Measurement]:

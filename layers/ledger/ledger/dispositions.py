@@ -1,10 +1,13 @@
 """The disposition of a message whose processing failed: dead if it was refused, waiting, or else again."""
 
+from botocore.exceptions import BotoCoreError, ClientError
+
+from conditional_writes import DeadlinePassed, OutcomeUnknown
 from ledger.core.reason_codes import NotYet, Refusal
 from workers.queue_messages import Again, Dead, Waiting
 
 
-def disposition_of(error: Exception) -> Waiting | Again | Dead:
+def disposition_of(error: BaseException) -> Waiting | Again | Dead:
     """Dead for a Refusal, Waiting for NotYet, and Again for any other error: AWS's, a deadline's, or a bug's."""
     match error:
         case Refusal():
@@ -12,4 +15,18 @@ def disposition_of(error: Exception) -> Waiting | Again | Dead:
         case NotYet():
             return Waiting(error.code, str(error))
         case _:
-            return Again(str(error) or repr(error), error)
+            return Again.after(error)
+
+
+_ABOUT_CONTENT = {"SerializationException", "TransactionCanceledException", "ValidationException"}
+"""DynamoDB's errors for what a request writes. Cancellations for a condition or for contention aren't raised."""
+
+
+def is_about_content(error: Exception) -> bool:
+    """Whether the error may be about one of several items in a request, so that the others can be written without it.
+
+    AWS's own trouble, such as throttling or a passed deadline, isn't: each further request would have it, too.
+    """
+    if isinstance(error, ClientError):
+        return error.response["Error"]["Code"] in _ABOUT_CONTENT
+    return not isinstance(error, BotoCoreError | DeadlinePassed | OutcomeUnknown)

@@ -47,6 +47,8 @@ def decide_once(request: dict[str, Any], existing: JournalEntry | None, decide: 
         outcome: Outcome = once(request=request)
     except IdempotencyValidationError:
         assert existing is not None, "only an existing record has another payload"
+        if existing.request == request:
+            raise ValueError(f"{existing.entry_id}: its payload_hash isn't that of its request") from None
         raise _payload_changed(existing, request) from None
     return Decided(outcome, record.completed.payload_hash if record.completed else None)
 

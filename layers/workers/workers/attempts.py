@@ -12,7 +12,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conditional_writes import MAXIMUM_WRITES, Deadline, Item, Key, Plan, Put, key, read, write
+from conditional_writes import MAXIMUM_WRITES, Deadline, Key, Observed, Plan, Put, key, write
+from conditional_writes.reading import MAXIMUM_KEYS, read_once
 from workers.queue_messages import UNTROUBLED, Again, Attempt, QueueMessage, Waiting
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ END_TRIES = 10
 """Of the write that ends attempts."""
 LONGEST_PAUSE_SECONDS = 1.0
 """Between these tries."""
+NOT_BEGUN = "its attempt couldn't be begun: "
+"""The beginning of a reason."""
 RECORD_SECONDS = 14 * 24 * 3600
 """How long a record stays, until DynamoDB's TTL removes it: twice as long as its message stays on the queue."""
 
@@ -41,12 +44,19 @@ class Attempts(NamedTuple):
     table: str
 
     def read(self, messages: Sequence[QueueMessage[Any]], deadline: Deadline) -> None:
-        """Sets each message's `attempt`. One request per 100 messages. Raises DeadlinePassed and botocore's errors."""
-        found = read(self.client, map(self._key, messages), deadline)
-        for message in messages:
-            item = found[self._key(message)]
-            message.attempt = _attempt_from_item(item) if item else UNTROUBLED
-            message.begun_before = message.attempt.begun
+        """Sets each message's `attempt`, or if that can't be read its disposition. One request per 100 messages."""
+        for batch in itertools.batched(messages, MAXIMUM_KEYS, strict=False):
+            try:
+                found = read_once(self.client, map(self._key, batch), deadline)
+            except Exception as error:  # noqa: BLE001 (it is about these messages alone)
+                _return(batch, error)
+                continue
+            for message in batch:
+                try:
+                    message.attempt = self._attempt(message, found)
+                except Exception as error:  # noqa: BLE001 (an item may be anything)
+                    _return([message], error)
+                message.begun_before = message.attempt.begun
 
     def begin(self, messages: Sequence[QueueMessage[Any]], deadline: Deadline) -> None:
         """Writes an attempt of each message down, before it is processed. One request per 100 messages.
@@ -87,12 +97,20 @@ class Attempts(NamedTuple):
     def _put(self, message: QueueMessage[Any], attempt: Attempt) -> Put:
         return Put(self._key(message), attempt._asdict() | {"expires_at": int(time.time()) + RECORD_SECONDS})
 
+    def _attempt(self, message: QueueMessage[Any], found: Observed) -> Attempt:
+        if self._key(message) not in found:
+            raise TimeoutError("DynamoDB left it unread")
+        item = found[self._key(message)]
+        return Attempt(*(int(item[field]) for field in Attempt._fields)) if item else UNTROUBLED
+
     def _key(self, message: QueueMessage[Any]) -> Key:
         return key(self.table, message_id=message.message_id)
 
 
-def _attempt_from_item(item: Item) -> Attempt:
-    return Attempt(*(int(item[field]) for field in Attempt._fields))
+def _return(messages: Iterable[QueueMessage[Any]], error: Exception) -> None:
+    not_begun = Again.after(error, NOT_BEGUN)
+    for message in messages:
+        message.disposition = not_begun
 
 
 def _attempt_after(message: QueueMessage[Any]) -> Attempt:

@@ -18,7 +18,7 @@ from aws_lambda_powertools.metrics import MetricUnit, single_metric
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes import Deadline
-from workers.attempts import MAXIMUM_BEGUN, Attempts
+from workers.attempts import MAXIMUM_BEGUN, NOT_BEGUN, Attempts
 from workers.clients import sqs_client
 from workers.dead_letters import send_dead_letters
 from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS, deadline_of
@@ -28,6 +28,7 @@ from workers.queue_messages import (
     Dead,
     Disposition,
     Done,
+    ErrorText,
     Loggable,
     NotAnSqsEvent,
     NotAnSqsRecord,
@@ -103,12 +104,13 @@ class QueueWorker[Content: Loggable](NamedTuple):
     """What a function does with the messages of its queue.
 
     `decode` returns the content of a body, or raises an error. `handle` gives each decoded message its disposition, and
-    returns its measurements. `disposition_of` turns an error of `decode` into the disposition of its message.
+    returns its measurements. `disposition_of` turns an error of `decode` into the disposition of its message: also one
+    that is no Exception, as a library's exit or a panic of its Rust code.
     """
 
     decode: Callable[[str], Content]
     handle: Callable[[Sequence[QueueMessage[Content]], Deadline], Iterable[Measurement]]
-    disposition_of: Callable[[Exception], Waiting | Again | Dead]
+    disposition_of: Callable[[BaseException], Waiting | Again | Dead]
     queue: Queue
     attempts: Attempts
     logger: Logger
@@ -138,24 +140,25 @@ class QueueWorker[Content: Loggable](NamedTuple):
     def _begin(self, messages: Sequence[QueueMessage[Content]], deadline: Deadline) -> Sequence[QueueMessage[Content]]:
         """Begins attempts of the suspects. Returns, and doesn't begin, those with an attempt that never ended.
 
-        The likeliest killers are last in the result. If the attempts can't be read or begun, the messages that were
-        delivered before have the disposition Again.
+        The likeliest killers are last in the result. A message whose attempt can't be read or begun has the disposition
+        Again.
         """
         redelivered = [message for message in messages if message.delivered_before]
         if not redelivered:
             return ()
         invocation_seconds = math.ceil(max(0.0, deadline.remaining_seconds) + SETTLING_SECONDS + RESERVED_SECONDS)
         deadline = min(deadline, Deadline.after(BEGIN_SECONDS))
+        self.attempts.read(redelivered, deadline)
+        suspects = [message for message in redelivered if message.disposition is None and message.is_suspect]
+        alone = [message for message in suspects if message.attempt.begun]
+        alone.sort(key=lambda message: message.attempt.begun)
         try:
-            self.attempts.read(redelivered, deadline)
-            suspects = [message for message in redelivered if message.is_suspect]
-            alone = [message for message in suspects if message.attempt.begun]
-            alone.sort(key=lambda message: message.attempt.begun)
             self.attempts.begin([message for message in suspects if not message.attempt.begun], deadline)
             self._hide(suspects, invocation_seconds, deadline)
-        except Exception as error:  # noqa: BLE001 (what was delivered for the first time is processed all the same)
-            for message in redelivered:
-                message.disposition = _not_begun(error)
+        except Exception as error:  # noqa: BLE001 (the other messages are processed all the same)
+            not_begun = Again.after(error, NOT_BEGUN)
+            for message in suspects:
+                message.disposition = not_begun
             return ()
         return alone
 
@@ -178,7 +181,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
                 try:
                     self.attempts.begin([message], work_deadline)
                 except Exception as error:  # noqa: BLE001 (without an attempt begun, it may kill its function unseen)
-                    message.disposition = _not_begun(error)
+                    message.disposition = Again.after(error, NOT_BEGUN)
                 else:
                     measurements += self._process([message], work_deadline)
             self._settle([message], deadline)
@@ -192,7 +195,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
             message.attempted = True
             try:
                 message.content = self.decode(message.body)
-            except Exception as error:  # noqa: BLE001 (an error of any type is this message's alone)
+            except BaseException as error:  # noqa: BLE001 (an error of any type is this message's alone)
                 message.disposition = self.disposition_of(error)
         measurements: list[Measurement] = []
         try:
@@ -200,8 +203,9 @@ class QueueWorker[Content: Loggable](NamedTuple):
             for message in pending:
                 assert message.disposition is not None, "it was given no disposition"
         except Exception as error:  # noqa: BLE001 (the messages that have their disposition keep it)
+            again = Again.after(error)
             for message in pending:
-                message.disposition = message.disposition or Again(str(error) or repr(error), error)
+                message.disposition = message.disposition or again
         return measurements
 
     def _settle(self, messages: Sequence[QueueMessage[Content]], deadline: Deadline) -> None:
@@ -268,8 +272,8 @@ class QueueWorker[Content: Loggable](NamedTuple):
             self._measure(measured)
 
     def _log_each(self, messages: Iterable[QueueMessage[Content]]) -> None:
-        """Writes the messages' lines, without their payloads. Messages with the same error share its traceback."""
-        logged: set[Exception] = set()
+        """Writes the messages' lines, without their payloads. Of errors with one text the first has its traceback."""
+        logged: set[ErrorText] = set()
         for message in messages:
             ids = {"message_id": message.message_id, **(message.content.log_fields if message.content else {})}
             match message.disposition:
@@ -280,9 +284,11 @@ class QueueWorker[Content: Loggable](NamedTuple):
                 case Waiting(code, reason):
                     self.logger.warning("waiting", extra=ids | {"reason_code": code, "reason": reason})
                 case Again(reason, error):
-                    traceback = None if error in logged else error
-                    self.logger.error("returned to the queue", extra=ids | {"reason": reason}, exc_info=traceback)
-                    logged.add(error)
+                    fields = ids | {"reason": reason}
+                    if error and error not in logged:
+                        fields |= {"exception_name": error.name, "exception": error.traceback}
+                        logged.add(error)
+                    self.logger.error("returned to the queue", extra=fields)
 
     def _measure(self, measured: Measurement) -> None:
         if measured.dimension is None:
@@ -290,10 +296,6 @@ class QueueWorker[Content: Loggable](NamedTuple):
             return
         with single_metric(measured.metric, measured.unit, measured.value) as metric:
             metric.add_dimension(*measured.dimension)
-
-
-def _not_begun(error: Exception) -> Again:
-    return Again(f"its attempt couldn't be begun: {str(error) or repr(error)}", error)
 
 
 def _received(event: dict[str, Any]) -> tuple[list[QueueMessage[Any]], list[str]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from conditional_writes import Deadline
 from workers.queue_messages import Again, Dead, QueueMessage
-from workers.sending import Message, NotSent, send
+from workers.sending import Message, send
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -30,8 +30,8 @@ def send_dead_letters(
     failures = send(client, queue_url, letters, deadline)
     for (message, disposition), failure in zip(dead, failures, strict=True):
         if failure:
-            error = NotSent(f"the dead-letter queue didn't take it: {failure}")
-            message.disposition = Again(f"{error}; {disposition.code}: {disposition.reason}", error)
+            why = f"the dead-letter queue didn't take it: {failure}"
+            message.disposition = Again(f"{why}; {disposition.code}: {disposition.reason}")
 
 
 def _dead_letter(message: QueueMessage[Any], disposition: Dead) -> Message:

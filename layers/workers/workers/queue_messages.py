@@ -2,12 +2,13 @@
 
 import binascii
 import re
+import traceback
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 
 class Loggable(Protocol):
@@ -40,15 +41,40 @@ class Waiting(NamedTuple):
     reason: str
 
 
+class ErrorText(NamedTuple):
+    """An error's type and its traceback, as texts.
+
+    The error itself would keep its frames, and they the items that were read in them: 400 KB each.
+    """
+
+    name: str
+    traceback: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Self:
+        text = "".join(traceback.format_exception(error, limit=-MAXIMUM_FRAMES)).rstrip()
+        half = MAXIMUM_TRACEBACK_CHARACTERS // 2
+        return cls(type(error).__name__, text if len(text) <= 2 * half else f"{text[:half]}…{text[-half:]}")
+
+
 class Again(NamedTuple):
     """The message goes back to its queue: AWS couldn't do something, or an unexpected error was raised.
 
-    `reason` says why, in a sentence for people. No number of deliveries makes the message dead. `error` is the error
-    that sends it back.
+    `reason` says why, in a sentence for people. No number of deliveries makes the message dead. `error` is that which
+    was raised, if one was.
     """
 
     reason: str
-    error: Exception
+    error: ErrorText | None = None
+
+    @classmethod
+    def after(cls, error: BaseException, doing: str = "") -> Self:
+        """Of an error that was raised. `doing` is the beginning of the reason."""
+        try:
+            why = str(error) or repr(error)
+        except Exception:  # noqa: BLE001 (an error of any type has a text, or its name must do)
+            why = type(error).__name__
+        return cls(f"{doing}{why}"[:MAXIMUM_REASON_CHARACTERS], ErrorText.of(error))
 
 
 class Dead(NamedTuple):
@@ -78,6 +104,9 @@ FIRST_SUSPECT_DELIVERY = 3
 """A function that was killed once was killed by anything. From this delivery on, the message may have done it."""
 
 MAXIMUM_REASON_CHARACTERS = 1_000
+MAXIMUM_TRACEBACK_CHARACTERS = 8_000
+MAXIMUM_FRAMES = 30
+"""The innermost frames of a traceback, of which an endless recursion has a thousand."""
 
 
 def printable_reason(text: str) -> str:

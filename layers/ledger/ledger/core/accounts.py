@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from ledger.core.attributes import attribute, version
+
 
 class AccountStatus(StrEnum):
     OPEN = "OPEN"
@@ -39,9 +41,9 @@ def account_from_item(item: dict[str, Any]) -> Account:
     """The account in an item. Raises KeyError, TypeError or ValueError for an item that is no account."""
     return Account(
         account_id=item["account_id"],
-        balance=item["balance"],
-        overdraft_limit=item["overdraft_limit"],
-        currency=item["currency"],
+        balance=attribute(item, "balance", Decimal),
+        overdraft_limit=attribute(item, "overdraft_limit", Decimal),
+        currency=attribute(item, "currency", str),
         status=AccountStatus(item["status"]),
-        version=int(item["version"]),
+        version=version(item, "version"),
     )

@@ -3,12 +3,15 @@
 As the rules see it, as an item of the Journal table, and the outcome in JSON for Powertools.
 """
 
+import hashlib
+import json
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ledger.core.attributes import attribute, version
 from ledger.core.money import format_decimal
 from ledger.core.rules import Decision
 
@@ -62,6 +65,11 @@ class JournalEntry(Struct, frozen=True):
         return EntryId(self.account_id, self.transaction_id)
 
 
+def payload_hash_of(request: dict[str, Any]) -> str:
+    """Powertools' hash of a canonical payload, made without Powertools. A value that no payload has counts, too."""
+    return hashlib.sha256(json.dumps(request, sort_keys=True, default=repr).encode()).hexdigest()
+
+
 def outcome_of(decision: Decision, account_version: int, posted_at: str) -> Outcome:
     """A decision as its journal entry records it."""
     return Outcome(
@@ -96,15 +104,15 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
     return JournalEntry(
         account_id=item["account_id"],
         transaction_id=item["transaction_id"],
-        request=item["request"],
-        payload_hash=item["payload_hash"],
+        request=attribute(item, "request", dict),
+        payload_hash=attribute(item, "payload_hash", str),
         outcome=Outcome(
-            status=item["status"],
-            reason=item.get("reason"),
-            amount=item["amount"],
-            balance_after=item["balance_after"],
-            account_version=int(item["account_version"]),
-            posted_at=item["posted_at"],
+            status=attribute(item, "status", str),
+            reason=attribute(item, "reason", str) if "reason" in item else None,
+            amount=attribute(item, "amount", Decimal),
+            balance_after=attribute(item, "balance_after", Decimal),
+            account_version=version(item, "account_version"),
+            posted_at=attribute(item, "posted_at", str),
         ),
     )
 

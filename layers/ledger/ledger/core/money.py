@@ -25,12 +25,11 @@ def exact(field: str, number: Decimal) -> Decimal:
     significant = len("".join(map(str, number.as_tuple().digits)).strip("0"))
     if significant > EXACT.prec:
         raise ValueError(f"{field}: {significant} digits, expected at most {EXACT.prec}")
-    out_of_range = ValueError(f"{field}: expected a number between 1E{EXACT.Emin} and 9.9E+{EXACT.Emax}")
     if number and not EXACT.Emin <= number.adjusted() <= EXACT.Emax:
-        raise out_of_range
+        raise ValueError(f"{field}: expected a number between 1E{EXACT.Emin} and 9.9E+{EXACT.Emax}")
     shortest = normalized(number)
     if int(shortest.as_tuple().exponent) < EXACT.Emin:
-        raise out_of_range
+        raise ValueError(f"{field}: expected at most {-EXACT.Emin} decimal places")
     return shortest
 
 

@@ -7,6 +7,7 @@ had the money is judged on the payer's own side.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from decimal import Context as DecimalContext
 from decimal import Decimal
 from itertools import product
@@ -16,7 +17,7 @@ from msgspec import Struct, ValidationError
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.journal import EntryId, JournalEntry, Outcome
+from ledger.core.journal import EntryId, JournalEntry, Outcome, payload_hash_of
 from ledger.core.money import EXACT, format_decimal
 from ledger.core.reason_codes import NotYet
 from ledger.core.rules import Decision, Status
@@ -58,18 +59,25 @@ def other_account_id(entry: JournalEntry) -> str | None:
     return next((side for side in sides if isinstance(side, str) and side != entry.account_id), None)
 
 
-def mismatches(account: Account, entries: Iterable[JournalEntry], other_sides: OtherSides) -> Iterator[Mismatch]:
+def mismatches(
+    account: Account, entries: Iterable[JournalEntry], other_sides: OtherSides, now: datetime
+) -> Iterator[Mismatch]:
     """All mismatches between the account and its journal. `entries`, in any order, were read after the account."""
     by_version: dict[int, list[JournalEntry]] = defaultdict(list)
     for entry in entries:
         by_version[entry.outcome.account_version].append(entry)
     yield from _wrong_versions(account, by_version)
     replayed: Account | None = None
+    posted_at: datetime | None = None
     earlier: dict[EntryId, JournalEntry | None] = {}
     for version in range(1, account.version + 1):
         if len(by_version[version]) != 1:
             return  # was reported, and the account's later states are unknown
         [entry] = by_version[version]
+        if payload_hash_of(entry.request) != entry.payload_hash:
+            yield _mismatch(entry, "changed request", "its payload_hash is not that of its request")
+        before, posted_at = posted_at, _time(entry.outcome.posted_at)
+        yield from _wrong_time(entry, posted_at, before, now)
         try:
             message = from_payload(entry.request)
         except (ValidationError, KeyError, TypeError) as error:
@@ -108,6 +116,35 @@ def _mismatch(entry: JournalEntry, what: str, sentence: str) -> Mismatch:
     return Mismatch(entry.account_id, what, version, f"version {version}, {entry.transaction_id}: {sentence}")
 
 
+CLOCK_SKEW = timedelta(minutes=10)
+"""How much earlier than the version before an entry may be posted: workers' clocks differ, and each reads its own when
+it begins to post, up to a minute before it commits. Also how far in the future."""
+
+
+def _time(posted_at: str) -> datetime | None:
+    """None for a text that is no ISO 8601 time with an offset."""
+    try:
+        time = datetime.fromisoformat(posted_at)
+    except ValueError:
+        return None
+    return time if time.tzinfo else None
+
+
+def _wrong_time(
+    entry: JournalEntry, posted_at: datetime | None, before: datetime | None, now: datetime
+) -> Iterator[Mismatch]:
+    """`before` is when the version before was posted, None if that isn't known."""
+    if posted_at is None:
+        why = "expected an ISO 8601 time with its offset"
+    elif posted_at - now > CLOCK_SKEW:
+        why = f"and now it is {now.isoformat()}"
+    elif before and before - posted_at > CLOCK_SKEW:
+        why = f"and the version before at {before.isoformat()}"
+    else:
+        return
+    yield _mismatch(entry, "wrong time", f"posted at {entry.outcome.posted_at}, {why}")
+
+
 def _wrong_decision(
     entry: JournalEntry,
     message: TransactionMessage,
@@ -138,6 +175,8 @@ def _unlike_sides(one: JournalEntry, other: JournalEntry) -> Iterator[Mismatch]:
     same = (one.request, mine.status, mine.reason) == (other.request, theirs.status, theirs.reason)
     if not same or mine.amount != theirs.amount.copy_negate():
         yield _mismatch(one, "unlike sides", f"here {_shown(mine)}, on {other.account_id} {_shown(theirs)}")
+    elif mine.posted_at != theirs.posted_at:
+        yield _mismatch(one, "unlike sides", f"here {mine.posted_at}, on {other.account_id} {theirs.posted_at}")
 
 
 _WIDE = DecimalContext(prec=300)

@@ -1,0 +1,324 @@
+"""Trouble stays with its owner: an unread key, a corrupt item or an error costs only the messages that it is about."""
+
+import gc
+import itertools
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, NoReturn, override
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+from msgspec.structs import replace
+
+from conditional_writes import Deadline, Item, Key, Observed, Plan, Put, Write, Written, reading
+from conditional_writes.requests import as_request
+from ledger import batch_poster
+from ledger.batch_poster import BatchPoster, QueuedTransaction
+from ledger.core.accounts import account_item
+from ledger.core.journal import EntryId
+from ledger.core.transaction_types import Transaction
+from ledger.core.transaction_types.base import TransactionMessage
+from ledger.dispositions import disposition_of
+from ledger.tables import LedgerTables
+from tests.support.samples import ALICE, closing, limit, opening, payment, transfer
+from workers.queue_messages import MAXIMUM_TRACEBACK_CHARACTERS, Again, Disposition, Done, QueueMessage
+
+TABLES = LedgerTables("accounts", "journal")
+
+
+_numbers = itertools.count(1)
+
+
+def message_of(transaction: TransactionMessage, receive_count: int = 1) -> QueuedTransaction:
+    sent_at = datetime(2026, 1, 31, tzinfo=UTC)
+    return QueueMessage(f"m-{next(_numbers)}", "receipt", "{}", receive_count, sent_at, {}, content=transaction)
+
+
+def engine(items: dict[Key, Item], refuses: Callable[[Sequence[Write]], None]) -> Callable[..., Written[Any]]:
+    """Stands for `write`, and for a DynamoDB that has these items. `refuses` may raise an error of DynamoDB's."""
+
+    def write(_: object, plan: Callable[[Observed], Plan[Any]], observed: Observed, deadline: Deadline) -> Written[Any]:
+        while True:
+            deadline.check("writing")
+            planned = plan(observed)
+            for each in planned.writes:
+                as_request(each, "w-1")
+            refuses(planned.writes)
+            puts = [each.key for each in planned.writes if isinstance(each, Put)]
+            found = {key: items[key] for key in puts if key in items}
+            if not found:
+                break
+            observed = {**observed, **found}
+        for each in planned.writes:
+            items[each.key] = each.item if isinstance(each, Put) else items[each.key] | dict(each.values)
+        return Written(planned.result, 0, "w-1", {})
+
+    return write
+
+
+NOBODY: Any = None
+type Reader = Callable[[object, Iterable[Key], Deadline], Observed]
+
+
+def posted(
+    items: dict[Key, Item],
+    transactions: Iterable[TransactionMessage],
+    receive_count: int = 1,
+    read_once: Reader | None = None,
+    refuses: Callable[[Sequence[Write]], None] = lambda writes: None,
+    seconds: float = 60,
+) -> list[Disposition | None]:
+    """What became of each message. `items` are those in the tables, before and afterwards."""
+
+    def read_all(_: object, keys: Iterable[Key], __: Deadline) -> Observed:
+        return {key: items.get(key) for key in keys}
+
+    messages = [message_of(transaction, receive_count) for transaction in transactions]
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(batch_poster, "write", engine(items, refuses))
+        for module in (batch_poster, reading):
+            patching.setattr(module, "read_once", read_once or read_all)
+        BatchPoster(NOBODY, TABLES).post(messages, Deadline.after(seconds))
+    return [message.disposition for message in messages]
+
+
+def account(name: str) -> Item:
+    return account_item(replace(ALICE, account_id=name))
+
+
+def accounts(*names: str) -> dict[Key, Item]:
+    return {TABLES.account_key(name): account(name) for name in names}
+
+
+def kinds(dispositions: Iterable[Disposition | None]) -> list[type]:
+    return [type(disposition) for disposition in dispositions]
+
+
+def test_an_account_that_is_never_read_costs_the_messages_of_its_own_group_only() -> None:
+    stuck = [f"stuck {number}" for number in range(20)]  # more than there are threads
+    items = accounts("alice", "bob", "carol", *stuck)
+
+    def read_once(_: object, keys: Iterable[Key], deadline: Deadline) -> Observed:
+        deadline.check("reading")
+        return {key: items.get(key) for key in keys if key.attributes[0][1] not in stuck}
+
+    transactions = [
+        payment(1, account_id="alice"),
+        *(payment(1, account_id=name) for name in stuck),
+        payment(1, account_id="bob"),
+        transfer(1, from_account_id="carol", to_account_id=stuck[0]),
+    ]
+    assert kinds(posted(items, transactions, 1, read_once, seconds=0.2)) == [Done, *[Again] * 20, Done, Again]
+    assert [items[TABLES.account_key(name)]["balance"] for name in ("alice", "bob", "carol")] == [101, 101, 100]
+
+
+def test_a_key_that_is_left_unread_once_costs_nobody() -> None:
+    items, left = accounts("alice", "slow"), iter([TABLES.account_key("slow")])
+
+    def read_once(_: object, keys: Iterable[Key], __: Deadline) -> Observed:
+        unread = next(left, None)
+        return {key: items.get(key) for key in keys if key != unread}
+
+    assert kinds(posted(items, [payment(1, account_id=name) for name in ("alice", "slow")], 1, read_once)) == [Done] * 2
+
+
+def test_a_read_that_fails_costs_the_groups_with_its_keys_and_is_not_repeated_by_each_of_them() -> None:
+    names = [f"account-{number:03}" for number in range(150)]
+    items, requests = accounts(*names), list[int]()
+
+    def read_once(_: object, keys: Iterable[Key], __: Deadline) -> Observed:
+        requests.append(len(wanted := list(keys)))
+        if len(requests) == 1:
+            raise EndpointConnectionError(endpoint_url="https://dynamodb")
+        return {key: items[key] for key in wanted}
+
+    became = posted(items, [payment(1, account_id=name) for name in names], 1, read_once)
+    assert kinds(became) == [Again] * 100 + [Done] * 50
+    assert requests == [100, 50]
+
+
+def changed(item: Item, attribute: str, wrong: str) -> Item:
+    values = item | {attribute: WRONG[wrong]}
+    return {name: value for name, value in values.items() if value is not LEFT_OUT}
+
+
+LEFT_OUT = object()
+WRONG: dict[str, Any] = {
+    "left out": LEFT_OUT,
+    "null": None,
+    "a text": "12",
+    "an empty text": "",
+    "a truth": True,
+    "bytes": b"12",
+    "a list": [1],
+    "a map": {"a": 1},
+    "a set": {"a"},
+    "zero": Decimal(0),
+    "a fraction": Decimal("1.5"),
+    "negative": Decimal(-3),
+    "huge": Decimal("9.9E+125"),
+    "tiny": Decimal("1E-130"),
+    "of 38 digits": Decimal("9" * 38),
+}
+OF_ACCOUNTS = ["balance", "overdraft_limit", "currency", "status", "version", "cw:version_id", "cw:write_id", "extra"]
+OF_ENTRIES = [
+    *("request", "payload_hash", "status", "reason", "amount", "balance_after", "account_version", "posted_at"),
+    *("cw:write_id", "extra"),
+]
+
+
+@pytest.mark.parametrize("attribute", OF_ACCOUNTS)
+def test_a_corrupt_account_costs_no_message_of_another_account_of_its_group(attribute: str) -> None:
+    chain = [
+        payment(1, transaction_id="1", account_id="one"),
+        payment(1, transaction_id="2", account_id="corrupt"),
+        transfer(10, transaction_id="3", from_account_id="one", to_account_id="corrupt"),
+        payment(1, "EUR", transaction_id="4", account_id="corrupt"),
+        opening(transaction_id="5", account_id="corrupt"),
+        replace(limit(-100, transaction_id="6"), account_id="corrupt"),
+        replace(closing(transaction_id="7"), account_id="corrupt"),
+        transfer(10, transaction_id="8", from_account_id="corrupt", to_account_id="other"),
+        payment(1, transaction_id="9", account_id="other"),
+    ]
+    for wrong in WRONG:
+        items = accounts("one", "other")
+        items[TABLES.account_key("corrupt")] = changed(account("corrupt"), attribute, wrong)
+        one, *corrupt, other = posted(items, chain)
+        assert (type(one), type(other)) == (Done, Done), wrong
+        assert {type(disposition) for disposition in corrupt} <= {Done, Again}, wrong
+        entries = [item for key, item in items.items() if key.table == "journal"]
+        for name in ("one", "other"):
+            posted_amounts = sum(entry["amount"] for entry in entries if entry["account_id"] == name)
+            assert items[TABLES.account_key(name)]["balance"] == 100 + posted_amounts
+
+
+@pytest.mark.parametrize("receive_count", [1, 2], ids=["found by the commit", "read before"])
+@pytest.mark.parametrize("attribute", OF_ENTRIES)
+def test_a_corrupt_journal_entry_costs_its_own_message_only(attribute: str, receive_count: int) -> None:
+    first = payment(5, transaction_id="2", account_id="one")
+    group = [
+        payment(1, transaction_id="1", account_id="one"),
+        first,
+        transfer(1, transaction_id="3", from_account_id="one", to_account_id="other"),
+        payment(1, transaction_id="4", account_id="other"),
+    ]
+    for wrong in WRONG:
+        items = accounts("one", "other")
+        posted(items, [first])
+        key = TABLES.entry_key(EntryId("one", "2"))
+        items[key] = changed(items[key], attribute, wrong)
+        before, repeated, *after = posted(items, group, receive_count)
+        assert {type(disposition) for disposition in (before, *after)} == {Done}, wrong
+        assert isinstance(repeated, Done if attribute in ("cw:write_id", "extra") else Done | Again), (wrong, repeated)
+
+
+def test_an_account_that_cannot_be_written_costs_its_own_messages_and_few_tries() -> None:
+    """Its item is too large, or something else that only DynamoDB knows."""
+    items = accounts("alice", "corrupt")
+    key = TABLES.account_key("corrupt")
+    tries: list[int] = []
+
+    def refuses(writes: Sequence[Write]) -> None:
+        tries.append(len(writes))
+        if any(each.key == key for each in writes):
+            reasons = [{"Code": "ValidationError" if each.key == key else "None"} for each in writes]
+            error = {"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": reasons}
+            raise ClientError(error, "TransactWriteItems")
+
+    transactions = [payment(1, transaction_id=str(number)) for number in range(48)]
+    transactions[7:7] = [transfer(1, transaction_id="t-1", to_account_id="corrupt")]
+    transactions += [payment(1, transaction_id="t-2", account_id="corrupt")]
+    became = posted(items, transactions, refuses=refuses)
+    assert kinds(became) == [Done] * 7 + [Again] + [Done] * 41 + [Again]
+    assert items[TABLES.account_key("alice")]["balance"] == 148
+    assert len(tries) <= 1 + 2 * 2 * 6
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError", "AccessDeniedException"])
+def test_awss_own_trouble_costs_a_group_one_try(code: str) -> None:
+    tries: list[int] = []
+
+    def refuses(writes: Sequence[Write]) -> None:
+        tries.append(len(writes))
+        raise ClientError({"Error": {"Code": code}}, "TransactWriteItems")
+
+    became = posted(accounts("alice"), [payment(1, transaction_id=str(n)) for n in range(50)], refuses=refuses)
+    assert (kinds(became), tries) == ([Again] * 50, [51])
+    assert len(set(map(id, became))) == 1  # the error's text is made once
+
+
+class Panic(BaseException):
+    """As PyO3's PanicException."""
+
+
+class Speechless(Exception):
+    """Has no text."""
+
+    @override
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def endless(number: int) -> int:
+    return endless(number + 1)
+
+
+RAISES: dict[str, Callable[[], object]] = {
+    "a panic": lambda: raise_(Panic("called `Option::unwrap()` on a `None` value")),
+    "an exit": lambda: sys.exit("a library's"),
+    "no memory": lambda: raise_(MemoryError()),
+    "a recursion": lambda: endless(0),
+    "a group": lambda: raise_(BaseExceptionGroup("several", [Panic("one"), ValueError("two")])),
+    "an error without a text": lambda: raise_(Speechless()),
+}
+
+
+def raise_(error: BaseException) -> NoReturn:
+    raise error
+
+
+@pytest.mark.parametrize("kind", RAISES)
+def test_an_error_of_any_type_in_a_decision_costs_its_message_only(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    decide_for = Transaction.decide_for
+
+    def decide(self: Transaction, *arguments: Any) -> Any:
+        return RAISES[kind]() if self.transaction_id == "7" else decide_for(self, *arguments)
+
+    monkeypatch.setattr(Transaction, "decide_for", decide)
+    items = accounts("alice")
+    became = posted(items, [payment(1, transaction_id=str(number)) for number in range(99)])
+    assert kinds(became) == [Done] * 7 + [Again] + [Done] * 91
+    assert items[TABLES.account_key("alice")]["balance"] == 198
+    [failed] = [each for each in became if isinstance(each, Again)]
+    assert failed.reason
+    assert failed.error
+    assert len(failed.error.traceback) <= MAXIMUM_TRACEBACK_CHARACTERS + 1
+
+
+class Large:
+    """Stands for an item of 400 KB."""
+
+
+def fail_with(large: Large) -> NoReturn:
+    raise ValueError("not a map") from KeyError(large)
+
+
+def test_no_disposition_keeps_an_item_that_its_error_or_a_frame_has() -> None:
+    large = Large()
+    kept = weakref.ref(large)
+    try:
+        fail_with(large)
+    except ValueError as error:
+        again = disposition_of(error)
+    del large
+    gc.collect()
+    assert kept() is None
+    assert isinstance(again, Again)
+    assert again.error
+    assert again.error.name == "ValueError"
+    assert "KeyError" in again.error.traceback
+    assert "in fail_with" in again.error.traceback
+    assert again.error.traceback.endswith("ValueError: not a map")

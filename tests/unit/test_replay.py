@@ -1,0 +1,121 @@
+"""What the journal replay finds in an entry beside its decision: its request, its hash and its time."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from ledger.core.accounts import Account
+from ledger.core.journal import JournalEntry, outcome_of, payload_hash_of
+from ledger.core.replay import OtherSide, mismatches
+from ledger.core.transaction_types.base import Context, TransactionMessage
+from ledger.idempotent_decision import decide_once
+from tests.support.samples import ALICE, NOW, opening, payment, transfer
+from tests.support.strategies import messages_of
+
+AT = datetime.fromisoformat(NOW)
+
+
+def journal_of(*transactions: TransactionMessage, times: Sequence[str] = ()) -> tuple[Account, list[JournalEntry]]:
+    """Alice's account and journal after these transactions, the first of which opens it."""
+    account, entries = None, []
+    for transaction, posted_at in zip(transactions, times or [NOW] * len(transactions), strict=True):
+        [decision] = transaction.decide([account], Context())
+        account = transaction.next_account(account, decision)
+        assert account
+        request = transaction.canonical_payload()
+        outcome = outcome_of(decision, account.version, posted_at)
+        entries.append(JournalEntry("alice", transaction.transaction_id, request, payload_hash_of(request), outcome))
+    assert account
+    return account, entries
+
+
+def found(account: Account, entries: Sequence[JournalEntry], now: datetime = AT) -> list[str]:
+    others: Mapping[str, OtherSide] = {}
+    return [f"{each.what}: {each.sentence}" for each in mismatches(account, entries, others, now)]
+
+
+FULL = replace(
+    payment(5),
+    description="Rent for March",
+    metadata={"shop": "green"},
+    occurred_at=datetime(2026, 1, 1, 9, tzinfo=UTC),
+)
+
+
+def test_in_a_sound_journal_nothing_is_found() -> None:
+    assert found(*journal_of(opening(), FULL)) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"description": "Rent for May"},
+        {"metadata": {"shop": "blue"}},
+        {"metadata": {"shop": "green", "till": "4"}},
+        {"occurred_at": "2026-01-01T09:00:01+00:00"},
+        {"amount": Decimal(5)},
+    ],
+    ids=", ".join,
+)
+def test_a_field_of_the_request_that_was_changed_is_found(changes: dict[str, Any]) -> None:
+    account, [first, entry] = journal_of(opening(), FULL)
+    changed = replace(entry, request=entry.request | changes)
+    sentence = "changed request: version 2, t-1: its payload_hash is not that of its request"
+    assert found(account, [first, changed]) == [sentence]
+
+
+@given(messages_of(st.sampled_from(["alice", "bob"]), st.sampled_from(["t-1", "t-2"])))
+def test_the_hash_is_that_which_powertools_gives_a_posted_transaction(transaction: TransactionMessage) -> None:
+    request, outcome = transaction.canonical_payload(), journal_of(opening())[1][0].outcome
+    assert decide_once(request, None, lambda: outcome).payload_hash == payload_hash_of(request)
+
+
+@pytest.mark.parametrize("posted_at", ["", "yesterday", "2026-01-31", "2026-01-31T12:00:00", "1769860800"])
+def test_a_time_without_an_offset_is_found(posted_at: str) -> None:
+    [sentence] = found(*journal_of(opening(), times=[posted_at]))
+    assert sentence.startswith(f"wrong time: version 1, open: posted at {posted_at}, expected an ISO 8601 time")
+
+
+TIMES = {
+    "a clock that is behind": (["2026-01-31T12:00:00+00:00", "2026-01-31T11:50:00+00:00"], None),
+    "one that is too far behind": (
+        ["2026-01-31T12:00:00+00:00", "2026-01-31T11:49:59+00:00"],
+        "wrong time: version 2, t-1: posted at 2026-01-31T11:49:59+00:00, and the version before at 2026-01-31T12",
+    ),
+    "other offsets": (["2026-01-31T12:00:00+00:00", "2026-01-31T01:00:00-11:00"], None),
+    "a clock that is ahead": (["2026-01-31T12:00:00+00:00", "2026-01-31T12:10:00+00:00"], None),
+    "the future": (
+        ["2026-01-31T12:00:00+00:00", "2026-01-31T12:10:01+00:00"],
+        "wrong time: version 2, t-1: posted at 2026-01-31T12:10:01+00:00, and now it is 2026-01-31T12:00",
+    ),
+    "the end of time": (
+        ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"],
+        "wrong time: version 2, t-1: posted at 9999-12-31T23:59:59-23:59, and now it is 2026-01-31T12:00",
+    ),
+}
+
+
+@pytest.mark.parametrize(("times", "expected"), TIMES.values(), ids=TIMES)
+def test_a_time_that_no_worker_can_have_is_found(times: Sequence[str], expected: str | None) -> None:
+    sentences = found(*journal_of(opening(), FULL, times=times))
+    assert len(sentences) == (expected is not None)
+    assert all(sentence.startswith(str(expected)) for sentence in sentences)
+
+
+def test_the_sides_of_a_transfer_that_were_posted_at_two_times_are_found() -> None:
+    """They were committed together."""
+    alice, bob = ALICE, replace(ALICE, account_id="bob", version=1)
+    request = transfer(5).canonical_payload()
+    debit, credit = transfer(5).decide([alice, bob], Context())
+    mine = JournalEntry("alice", "t-1", request, payload_hash_of(request), outcome_of(debit, 1, NOW))
+    later = NOW.replace("12:00:00", "12:00:01")
+    theirs = JournalEntry("bob", "t-1", request, payload_hash_of(request), outcome_of(credit, 1, later))
+    sides = {"t-1": OtherSide(bob, theirs)}
+    sentences = [each.sentence for each in mismatches(replace(alice, version=1), [mine], sides, AT)]
+    assert f"version 1, t-1: here {NOW}, on bob {later}" in sentences
