@@ -14,11 +14,11 @@ from conditional_writes.conditions import (
     is_map,
     more_than,
 )
-from conditional_writes.items import Item, Key, copied, serialized, to_dynamodb
+from conditional_writes.items import Item, Key, copied, serialized
 from conditional_writes.loop import Observed, Plan
 from conditional_writes.own_attributes import ITEM_BYTES
 from conditional_writes.requests import Update
-from conditional_writes.sizes import item_bytes, value_bytes
+from conditional_writes.sizes import stored_bytes, value_bytes
 from conditional_writes.upserts.clocks import is_superseded, set_clocks
 from conditional_writes.upserts.draft import Draft
 from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, maps_along, maps_of
@@ -145,7 +145,7 @@ def _bytes_after(draft: Draft, key: Key, item: Item) -> int:
         map_at(after, outer)[name] = value
     for *outer, name in draft.removed:
         map_at(after, outer).pop(name, None)
-    size = item_bytes(to_dynamodb(after))
+    size = stored_bytes(after)
     if size > MAXIMUM_UPSERTED_BYTES:
         raise ItemTooLarge(key, size)
     return size
