@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
+from types import NoneType
 from typing import Any, NamedTuple, override
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
@@ -111,7 +112,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-_IMMUTABLE = (str, Decimal, bool, int, bytes)
+_IMMUTABLE = (str, Decimal, bool, int, bytes, NoneType)
 """Most values have one of these types. They are checked first, because a check for `Mapping` takes longer."""
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
+from conditional_writes import handed_back
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb
 from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
@@ -101,6 +102,16 @@ def write[Result](
     time is left and a write may have taken effect, ValueError for writes that no transaction takes, and botocore's
     errors for what no retry can mend.
     """
+    with handed_back.in_turn(deadline):
+        return _write(client, plan, observed, deadline)
+
+
+def _write[Result](
+    client: "DynamoDBClient",
+    plan: Callable[[Observed], Plan[Result]],
+    observed: Observed,
+    deadline: Deadline,
+) -> Written[Result]:
     conflicts = 0
     answer = _DONE
     planned, write_id = plan(observed), uuid.uuid4().hex
@@ -209,6 +220,8 @@ def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str, toke
         if refusal is None:
             raise
         return refusal
+    except handed_back.NoTurn:  # at the deadline
+        return _Answer(refused=True, found={}, unanswered=_tries.unanswered)
     return _DONE
 
 
@@ -261,13 +274,14 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
             return _Answer(refused=True, found={}, in_progress=True, unanswered=True)
         case _:
             return None
+    items = handed_back.items_of(response, reasons)
     if any(reason["Code"] not in {"None", "ConditionalCheckFailed", *_TIMING} for reason in reasons):
         return None
     return _Answer(
         refused=True,
         found={
-            write.key: from_dynamodb(reason["Item"]) if reason.get("Item") else None
-            for write, reason in zip(writes, reasons, strict=True)
+            write.key: item
+            for write, item, reason in zip(writes, items, reasons, strict=True)
             if reason["Code"] == "ConditionalCheckFailed"
         },
         throttled=any(reason["Code"] in _THROTTLED for reason in reasons),
@@ -289,6 +303,7 @@ def _watch_tries(client: "DynamoDBClient") -> None:
     _tries.unanswered = False
     if client not in _watched:
         client.meta.events.register("needs-retry.dynamodb", _note_try)
+        handed_back.register(client)
         _watched.add(client)
 
 

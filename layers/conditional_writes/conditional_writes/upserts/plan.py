@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from conditional_writes.conditions import absent, is_map, more_than
-from conditional_writes.items import Item, Key, to_dynamodb
+from conditional_writes.items import Item, Key
 from conditional_writes.loop import Observed, Plan
 from conditional_writes.own_attributes import ITEM_BYTES, REMOVED_BYTES
 from conditional_writes.requests import Update
-from conditional_writes.sizes import item_bytes
+from conditional_writes.sizes import stored_bytes
 from conditional_writes.upserts.clocks import Standing, set_clocks, standing
 from conditional_writes.upserts.draft import Draft
 from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, maps_along, maps_of
@@ -113,7 +113,7 @@ class Planner(NamedTuple):
         draft = edit.draft()
         if is_complete:
             draft.values[REMOVED_BYTES] = -needed_bytes
-        draft.values[ITEM_BYTES] = item_bytes(to_dynamodb(edit.item | dict(self.key.attributes)))
+        draft.values[ITEM_BYTES] = stored_bytes(edit.item | dict(self.key.attributes))
         return Plan(Done([], superseded), [self._versioned(draft)])
 
     def _versioned(self, draft: Draft) -> Update:

@@ -3,9 +3,9 @@
 from typing import Any
 
 from conditional_writes.conditions import AttributePath, equals, more_than
-from conditional_writes.items import Item, Key, serialized, to_dynamodb
+from conditional_writes.items import Item, Key, serialized
 from conditional_writes.own_attributes import ITEM_BYTES
-from conditional_writes.sizes import item_bytes, value_bytes
+from conditional_writes.sizes import stored_bytes, value_bytes
 from conditional_writes.upserts.draft import Draft
 from conditional_writes.upserts.edit import Edit
 from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES, ItemTooLarge
@@ -38,7 +38,7 @@ def _bytes_after(draft: Draft, key: Key, item: Item) -> int:
         after.put((path,) if isinstance(path, str) else path, value)
     for path in draft.removed:
         after.drop(path)
-    size = item_bytes(to_dynamodb(after.item))
+    size = stored_bytes(after.item)
     if size > MAXIMUM_UPSERTED_BYTES:
         raise ItemTooLarge(key, size)
     return size

@@ -1,0 +1,122 @@
+"""Large items that refused writes hand back: read in one pass, and by few threads at a time.
+
+Of an item of 400 KB botocore makes structures of up to 150 MB, in each thread that is refused at the same time:
+docs/decisions/memory-of-a-batch.md. There is no public way around it. If botocore changes the event that is used here,
+it reads large items as it reads small ones: slowly, and with more memory, but as correctly.
+"""
+
+import base64
+import contextlib
+import functools
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from conditional_writes.deadline import Deadline
+from conditional_writes.items import Item, from_dynamodb
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+LARGE_BYTES = 16_384
+"""Of an error's body. botocore reads the smaller ones."""
+AT_ONCE = 2
+"""The threads of a process that may have a large item."""
+
+
+class NoTurn(Exception):
+    """A write was refused, and until its deadline too many other threads had large items: nobody read its own."""
+
+
+class _Turn(threading.local):
+    """Whether this thread may have large items, and until when it waits for that; None if it isn't writing."""
+
+    deadline: Deadline | None = None
+    is_taken = False
+
+
+_turn = _Turn()
+_turns = threading.Semaphore(AT_ONCE)
+
+
+@contextlib.contextmanager
+def in_turn(deadline: Deadline) -> Iterator[None]:
+    """The thread waits for its turn if it is handed back a large item, and its turn ends at the end of the block."""
+    outer = _turn.deadline, _turn.is_taken
+    _turn.deadline = deadline
+    try:
+        yield
+    finally:
+        if _turn.is_taken and not outer[1]:
+            _turns.release()
+        _turn.deadline, _turn.is_taken = outer
+
+
+def register(client: "DynamoDBClient") -> None:
+    """From now on the client reads large items so, if it is called by a thread inside of `in_turn`."""
+    client.meta.events.register("before-parse.dynamodb", _read_items)
+
+
+def items_of(response: dict[str, Any], reasons: Sequence[dict[str, Any]]) -> list[Item | None]:
+    """The item of each of the error's reasons, None if a reason has none. Takes large items out of the response."""
+    large: list[Item | None] | None = response.pop(_ITEMS, None)
+    return large or [from_dynamodb(reason["Item"]) if reason.get("Item") else None for reason in reasons]
+
+
+_ITEMS = "conditional_writes.items"
+"""In botocore's response: the items that were taken out of the body."""
+
+
+def _read_items(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
+    """Takes the items out of a large body, and leaves the rest to botocore. Raises NoTurn."""
+    if _turn.deadline is None or response_dict is None or customized_response_dict is None:
+        return
+    body = response_dict["body"]
+    if response_dict["status_code"] != 400 or len(body) <= LARGE_BYTES:
+        return
+    if not _turn.is_taken and not _turns.acquire(timeout=max(0.0, _turn.deadline.remaining_seconds)):
+        raise NoTurn
+    _turn.is_taken = True
+    try:
+        error = json.loads(body, object_hook=_value_of)
+        items = [reason.pop("Item", None) for reason in error.get("CancellationReasons", [error])]
+    except Exception:  # noqa: BLE001 (botocore says what is wrong with it)
+        return
+    customized_response_dict[_ITEMS] = items
+    response_dict["body"] = json.dumps(error).encode()
+
+
+def _value_of(read: dict[str, Any]) -> Any:
+    """The value of an object in DynamoDB's JSON whose own values were read before.
+
+    The value of `{"N": "1"}` is returned in a tuple, as no JSON is: `{"S": …}` may also be a map with the name `S`.
+    """
+    if len(read) == 1:
+        [(name, value)] = read.items()
+        if type(value) is not tuple:
+            if name in _READERS:
+                return _READERS[name](value)
+            if name != "Code":
+                raise ValueError(f"{name}: no type of DynamoDB's")
+    return {name: value[0] if type(value) is tuple else value for name, value in read.items()}
+
+
+@functools.lru_cache(1024)
+def _number(digits: str) -> tuple[Decimal]:
+    return (Decimal(digits),)
+
+
+_READERS: dict[str, Callable[[Any], tuple[Any]]] = {
+    "S": lambda text: (text,),
+    "N": _number,
+    "B": lambda text: (base64.b64decode(text),),
+    "BOOL": {True: (True,), False: (False,)}.__getitem__,
+    "NULL": {True: (None,)}.__getitem__,
+    "M": lambda read: (read,),
+    "L": lambda read: ([value for (value,) in read],),
+    "SS": lambda texts: (set(texts),),
+    "NS": lambda texts: (set(map(Decimal, texts)),),
+    "BS": lambda texts: (set(map(base64.b64decode, texts)),),
+}

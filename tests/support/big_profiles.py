@@ -1,0 +1,134 @@
+"""A batch of `upsert_profiles` in a process of its own, as on Lambda, beside profiles that nearly fill their items.
+
+`serving` answers as DynamoDB would: each first request of a big profile is refused, and its item comes back. As a
+script it processes one batch with a message for each of so many big profiles, and as many for healthy ones. It prints
+what the batch took, as JSON. The arguments are the endpoint's URL, the number of profiles, and the messages' `as_of`.
+"""
+
+import contextlib
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple, override
+
+from conditional_writes.own_attributes import ITEM_BYTES
+from conditional_writes.sizes import MAXIMUM_ITEM_BYTES
+from conditional_writes.upserts.clock_text import clocks_attribute
+from tests.support.night import most_megabytes
+from tests.support.samples import profile_body
+from tools.local_aws.functions import QUEUE_LIMITS, Context, invoke, load_function, record
+from tools.local_aws.server import Endpoint
+
+LATE, NEW = "2020-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
+"""Before the profile's entries were written, and after."""
+TIMEOUT_SECONDS = 90
+NULL = {"NULL": True}
+
+FILLINGS: dict[str, list[Any]] = {
+    # What 19 messages of `{"eN": [1, …]}` leave behind.
+    "numbers": [{"L": [{"N": "1"}] * 4_990}] * 19,
+    "empty texts": [{"L": [{"S": ""}] * 4_990}] * 77,
+    "nulls": [{"L": [NULL] * 4_990}] * 39,
+    "different numbers": [{"L": [{"N": str(100_001 + number)} for number in range(4_990)]}] * 12,
+    "maps of one name": [{"L": [{"M": {"a": {"S": ""}}}] * 4_990}] * 12,
+    "tiny names": [{"M": {f"{name:x}": {"S": ""} for name in range(4_990)}}] * 18,
+    # Messages can't write sets, but others may.
+    "sets": [{"L": [{"SS": ["a"]}] * 4_990}] * 38,
+}
+"""Entries that fill an item, by what they are, in DynamoDB's JSON."""
+
+
+def item(account_id: str, filling: str) -> dict[str, Any]:
+    """A profile of 370 to 400 KB in DynamoDB's JSON. Its count of bytes is higher, so that it has to be counted."""
+    entries = {f"e{number}": value for number, value in enumerate(FILLINGS[filling])}
+    clock = {"S": f"2026-01-01T00:00:00.000000+00:00 {'a' * 16}"}
+    return {
+        "account_id": {"S": account_id},
+        "preferences": {"M": entries},
+        clocks_attribute(("preferences",)): {"M": dict.fromkeys(entries, clock)},
+        ITEM_BYTES: {"N": str(MAXIMUM_ITEM_BYTES)},
+    }
+
+
+class Batch(NamedTuple):
+    """`returned` counts the messages that went back to the queue, `megabytes` is the most that the process took."""
+
+    returned: int
+    seconds: float
+    cpu_seconds: float
+    megabytes: float
+    idle_megabytes: float
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """Answers requests for profiles whose ids begin with `big`, and counts them all."""
+
+    protocol_version = "HTTP/1.1"
+    refusals: "Refusals"
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        key = request.get("Key")
+        status, body = self.refusals.answer(key["account_id"]["S"]) if key else (200, b"{}")
+        self.send_response(status)
+        self.send_header("Content-Type", "application/x-amz-json-1.0")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    @override
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Refusals:
+    """The answers of a table of big profiles."""
+
+    def __init__(self, filling: str, pause_seconds: float) -> None:
+        refused = {
+            "__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException",
+            "Message": "The conditional request failed",
+            "Item": item("THE-ID", filling),
+        }
+        self._body = json.dumps(refused, separators=(",", ":"))
+        self._pause_seconds = pause_seconds
+        self.requests: list[str] = []
+
+    def answer(self, account_id: str) -> tuple[int, bytes]:
+        time.sleep(self._pause_seconds)
+        is_refused = account_id.startswith("big") and account_id not in self.requests
+        self.requests.append(account_id)
+        return (400, self._body.replace("THE-ID", account_id).encode()) if is_refused else (200, b"{}")
+
+
+@contextlib.contextmanager
+def serving(filling: str, pause_seconds: float = 0) -> Iterator[tuple[Endpoint, Refusals]]:
+    """Answers each request after this pause."""
+    refusals = Refusals(filling, pause_seconds)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Answers", (_Answers,), {"refusals": refusals}))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield Endpoint(f"http://127.0.0.1:{server.server_port}"), refusals
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def main(url: str, profiles: str, as_of: str) -> None:
+    queues = {"QUEUE_URL": url, "DEAD_LETTER_QUEUE_URL": url, "ATTEMPTS_TABLE": "Attempts"} | QUEUE_LIMITS
+    function = load_function("upsert_profiles", Endpoint(url), queues | {"PROFILES_TABLE": "Profiles"})
+    ids = [f"{kind}-{number}" for number in range(int(profiles)) for kind in ("big", "healthy")]
+    records = [record(profile_body(account_id=json.dumps(each), entries='{"e0":1}', as_of=f'"{as_of}"')) for each in ids]
+    idle, started, started_cpu = most_megabytes(), time.monotonic(), time.process_time()
+    returned = invoke(function, records, Context(TIMEOUT_SECONDS))
+    seconds, cpu_seconds = time.monotonic() - started, time.process_time() - started_cpu
+    print(json.dumps(Batch(len(returned), seconds, cpu_seconds, most_megabytes(), idle)._asdict()))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
