@@ -73,7 +73,7 @@ class Upserting:
         recent._depths.update(self._learned)
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(strategies, "recent_depths", recent))
-            stack.enter_context(mock.patch("conditional_writes.upserts.plan.random", random.Random(1)))
+            stack.enter_context(mock.patch("conditional_writes.upserts.splitting.random", random.Random(1)))
             if self._competing_messages:
                 records = [record(message, sent_at=SENT_AT) for message in self._competing_messages]
                 stack.enter_context(competing_worker_first(client, "UpdateItem", self._competing_worker, records))
