@@ -123,7 +123,9 @@ def main(url: str, profiles: str, as_of: str) -> None:
     queues = {"QUEUE_URL": url, "DEAD_LETTER_QUEUE_URL": url, "ATTEMPTS_TABLE": "Attempts"} | QUEUE_LIMITS
     function = load_function("upsert_profiles", Endpoint(url), queues | {"PROFILES_TABLE": "Profiles"})
     ids = [f"{kind}-{number}" for number in range(int(profiles)) for kind in ("big", "healthy")]
-    records = [record(profile_body(account_id=json.dumps(each), entries='{"e0":1}', as_of=f'"{as_of}"')) for each in ids]
+    records = [
+        record(profile_body(account_id=json.dumps(each), entries='{"e0":1}', as_of=f'"{as_of}"')) for each in ids
+    ]
     idle, started, started_cpu = most_megabytes(), time.monotonic(), time.process_time()
     returned = invoke(function, records, Context(TIMEOUT_SECONDS))
     seconds, cpu_seconds = time.monotonic() - started, time.process_time() - started_cpu
