@@ -34,6 +34,8 @@ UPDATES: list[dict[str, Any]] = [
     {"account_id": "alice", "path": ["preferences", "font"], "entries": {"size": 1}, "removed": ["face"]},
     {"account_id": "bob", "path": ["a", "b", "c"], "entries": {"d": {"e": [SECRET, 1, None]}}},
     {"account_id": "bob", "path": ["limits"], "entries": {"card": 100}, "as_of": "2026-03-01T12:00:@@Z"},
+    {"account_id": "bob", "path": ["limits", "card"], "entries": {"day": 50}, "as_of": "2026-03-01T12:00:05Z"},
+    {"account_id": "alice", "path": ["preferences"], "entries": {}, "removed": ["font"]},
 ]
 
 _NUMBERS = [

@@ -16,9 +16,9 @@ THERE = [
     update("bob", "limits", 0, card=100, atm=50),
     update("dave", "contact", 0, phone="1", mail="d@example.com"),
     update("erin", "font", 2, size=12),
-    update("gail", "look.colours", 1, text="black", page="white"),
-    update("gail", "look.colours.links", 2, new="blue"),
-    update("hugo", "devices.phone", 1, seen=1, trusted=True),
+    update("erin", "look.colours", 1, text="black", page="white"),
+    update("erin", "look.colours.links", 2, new="blue"),
+    update("erin", "devices.phone", 1, seen=1, trusted=True),
     update("iris", "visits", 0, *(f"visit {number}" for number in range(40))),  # Months ago: they are forgotten.
 ]
 BATCH: list[Any] = [
@@ -38,10 +38,10 @@ BATCH: list[Any] = [
     update("dave", "contact", 1, phone="0", post="here"),
     update("erin", "font.size", 3, "unit", x=1),
     update("erin", "font", 4, "size"),  # The removal of a map that was an entry before.
-    update("gail", "look", 3, colours="none"),  # An entry in the place of a map with another inside.
-    update("gail", "look.colours", 2, text="late"),
-    update("hugo", "devices", 2, "phone"),  # The removal of a map, and one entry of it that is later.
-    update("hugo", "devices.phone", 3, seen=3),
+    update("erin", "look", 3, colours="none"),  # An entry in the place of a map with another inside.
+    update("erin", "look.colours", 2, text="late"),
+    update("erin", "devices", 2, "phone"),  # The removal of a map, and one entry of it that is later.
+    update("erin", "devices.phone", 3, seen=3),
     update("iris", "visits", 5, "visit 41", "visit 42", last="visit 43"),  # Needs a tidy profile.
     update("erin", "font", 3),
     update("alice", "preferences", 9 + 301, theme="of the future"),
@@ -59,8 +59,8 @@ OTHERS = [
     update("dave", "contact", 2, fax="0"),
     update("erin", "font", 0, face="serif"),
     update("frank", "preferences", 1, theme="dark"),
-    update("gail", "look.colours.links", 4, old="grey"),
-    update("hugo", "devices.phone.screen", 4, width=5),
+    update("erin", "look.colours.links", 4, old="grey"),
+    update("erin", "devices.phone.screen", 4, width=5),
     update("iris", "visits", 6, "visit 44"),
 ]
 

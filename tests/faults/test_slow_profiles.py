@@ -1,12 +1,13 @@
 """Profiles on a DynamoDB that is slow and fails: each delivery gets further, until all messages are done."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 
 import pytest
+from botocore.awsrequest import AWSResponse
 
 from conditional_writes import Deadline
 from conditional_writes.upserts import strategies
@@ -122,21 +123,41 @@ def test_the_function_is_done_with_them_too(ministack: Endpoint, share: float, s
     say(f"{deliveries} deliveries, {slow.requests} requests, {slow.seconds_passed:,.0f} s")
 
 
-@pytest.mark.parametrize("is_warm", [True, False])
+@pytest.mark.parametrize("is_new", [True, False], ids=["new process", "warm process"])
 def test_a_message_of_several_requests_is_done_although_only_one_is_written_in_each_delivery(
-    ministack: Endpoint, is_warm: bool, say: Say, monkeypatch: pytest.MonkeyPatch
+    ministack: Endpoint, is_new: bool, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    delivering, written = Delivering(ministack, 1), list[str]()
+    delivering = Delivering(ministack, 1)
+    say(one_answer_in_each_delivery(delivering, monkeypatch, {200}, is_new=is_new))
+
+
+def test_it_is_done_although_only_one_request_is_answered_in_each_delivery(
+    ministack: Endpoint, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to a request whose entries are all there is a refusal. The profile and its map exist before."""
+    delivering = Delivering(ministack, 1)
+    first = record({"account_id": "alice", "path": DEEPEST, "entries": {"first": 1}})
+    delivering.write([first])
+    delivering.bodies.append(first["body"])
+    say(one_answer_in_each_delivery(delivering, monkeypatch, {200, 400}, is_new=True))
+
+
+def one_answer_in_each_delivery(
+    delivering: Delivering, monkeypatch: pytest.MonkeyPatch, statuses: Collection[int], *, is_new: bool
+) -> str:
+    """Delivers until all is done. After the first answer with one of these statuses each try fails."""
+    answered = []
 
     def deliver(records: Sequence[dict[str, Any]]) -> set[str]:
-        written.clear()
-        if not is_warm:
+        answered.clear()
+        if is_new:
             monkeypatch.setattr(strategies, "recent_depths", strategies.RecentDepths())
         return delivering.write(records)
 
-    delivering.client.meta.events.register(
-        "after-call", lambda http_response, model, **_: http_response.status_code == 200 and written.append(model.name)
-    )
-    with SlowDynamoDB(0.1, fails=lambda operation: bool(written)).on(delivering.client) as slow:
-        deliveries = delivering.until_done(deliver)
-    say(f"{deliveries} deliveries, {slow.requests} requests")
+    def note(http_response: AWSResponse, **_: Any) -> None:
+        if http_response.status_code in statuses:
+            answered.append(http_response.status_code)
+
+    delivering.client.meta.events.register("after-call", note)
+    with SlowDynamoDB(0.1, is_out=lambda: bool(answered)).on(delivering.client) as slow:
+        return f"{delivering.until_done(deliver)} deliveries, {slow.requests} requests"

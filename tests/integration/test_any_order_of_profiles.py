@@ -36,7 +36,7 @@ UNTIDIED_BYTES = 1024
 randoms = st.randoms(use_true_random=False)
 _names = map(str, itertools.count(1))
 
-in_half_as_many_examples = settings(max_examples=max(10, settings().max_examples // 2), deadline=None)
+in_fewer_examples = settings(max_examples=max(10, settings().max_examples // 3), deadline=None)
 
 
 ENTRY = Write(("p", "x"), {"y": 1}, datetime(2026, 3, 1, 12, tzinfo=UTC))
@@ -62,7 +62,7 @@ def test_any_order_and_any_batches_make_the_same_profile(dynamodb: Endpoint) -> 
     table = ProfileTable(dynamodb)
 
     @example([ENTRY, INSIDE_OF_ITS_VALUE], random.Random(1), Strategy.ENTRY_FIRST)
-    @in_half_as_many_examples
+    @in_fewer_examples
     @given(st.lists(profile_writes(), min_size=1, max_size=12), randoms, st.sampled_from(Strategy))
     def try_writes(writes: list[Write], choose: random.Random, strategy: Strategy) -> None:
         one_by_one, in_batches = next(_names), next(_names)
@@ -115,7 +115,7 @@ def test_what_is_forgotten_is_not_missed_and_the_item_has_no_more_than_may_be_ne
 ) -> None:
     table, counted = ProfileTable(dynamodb, forget_after=AGE), Counter[str]()
 
-    @in_half_as_many_examples
+    @in_fewer_examples
     @given(deliveries_over_months(), randoms, st.sampled_from(Strategy))
     def try_deliveries(deliveries: list[Delivery], choose: random.Random, strategy: Strategy) -> None:
         name, writes, most_needed = next(_names), list[Write](), 0
@@ -190,7 +190,7 @@ def test_so_do_the_functions_messages_with_as_of_or_without(ministack: Endpoint,
     function = upsert_profiles(ministack, table, dynamodb)
     client = dynamodb.client("dynamodb")
 
-    @in_half_as_many_examples
+    @in_fewer_examples
     @given(st.lists(messages, min_size=1, max_size=8), randoms)
     def try_messages(sent: list[Message], choose: random.Random) -> None:
         client.delete_item(TableName=table, Key={"account_id": {"S": "alice"}})

@@ -25,15 +25,15 @@ MODULES = (
 class SlowDynamoDB:
     """Each try of a call takes `seconds`. A share of the tries fail, every second of them after it took effect.
 
-    `fails` may decide instead: it is called for each try with the operation. `seconds_passed` is the simulated time.
+    While `is_out()`, all of them fail without an effect. `seconds_passed` is the simulated time.
     """
 
     def __init__(
-        self, seconds: float, failing_share: float = 0.0, fails: Callable[[str], bool] | None = None, seed: int = 1
+        self, seconds: float, failing_share: float = 0.0, is_out: Callable[[], bool] = lambda: False, seed: int = 1
     ) -> None:
-        self.seconds, self.seconds_passed, self.requests = seconds, 0.0, 0
+        self.seconds, self.failing_share, self.is_out = seconds, failing_share, is_out
+        self.seconds_passed, self.requests = 0.0, 0
         self._random = random.Random(seed)
-        self._fails = fails or (lambda operation: self._random.random() < failing_share)
 
     @contextlib.contextmanager
     def on(self, client: Any) -> Iterator["SlowDynamoDB"]:
@@ -42,11 +42,11 @@ class SlowDynamoDB:
         def before_send(request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
             self.requests += 1
             self._pass(self.seconds)
-            target = request.headers["X-Amz-Target"]
-            if not self._fails((target.decode() if isinstance(target, bytes) else target).partition(".")[2]):
-                return None
-            if self._random.random() < 0.5:
-                send(request)
+            if not self.is_out():
+                if self._random.random() >= self.failing_share:
+                    return None
+                if self._random.random() < 0.5:
+                    send(request)
             return internal_error(request)
 
         clock = SimpleNamespace(monotonic=lambda: self.seconds_passed, sleep=self._pass, time=time.time)
