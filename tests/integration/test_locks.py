@@ -14,7 +14,7 @@ from botocore.exceptions import ReadTimeoutError
 from conditional_writes import Conflict, Deadline, OutcomeUnknown, Put, absent, exists, key, locks, write_together
 from conditional_writes.conditions import more_than
 from conditional_writes.items import from_dynamodb
-from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, WindowDone
+from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, LockUnreadable, WindowDone
 from tests.support.clock import START, Clock
 from tests.support.faults import Fault, Faults, between_tries
 from tools.local_aws.functions import Context
@@ -266,6 +266,39 @@ def test_a_person_can_hold_the_lock_by_hand(table: Table, mine: Any, leased_unti
     assert caught.value.holder == {}
     write_together(table.client, [Put(record, {"checkpoint": {"by": "hand"}})])
     assert acquire(mine).checkpoint is None
+
+
+UNREADABLE = {
+    "leased_until": (1_900_000_000, "leased_until: expected a text, got 1900000000"),
+    "token": ("1", "token: expected a number, got '1'"),
+    "times_acquired": ("once", "times_acquired: expected a number, got 'once'"),
+    "last_released": ([], r"last_released: expected a number, got \[\]"),
+    "windows_done": ("2026-03-01", "windows_done: expected a list of texts, got '2026-03-01'"),
+    "windows_done_through": (20260301, "windows_done_through: expected a text, got 20260301"),
+}
+
+
+@pytest.mark.parametrize("attribute", UNREADABLE)
+def test_a_record_that_cannot_be_read_is_not_taken_for_a_free_lock(table: Table, mine: Any, attribute: str) -> None:
+    value, sentence = UNREADABLE[attribute]
+    record = key(table.name, lock_key="nightly")
+    write_together(table.client, [Put(record, {attribute: value})])
+    before = table.record()
+    with pytest.raises(
+        LockUnreadable, match=rf"lock 'nightly': its record in the table {table.name} can't be read; {sentence}$"
+    ):
+        acquire(mine, window="2026-03-01", deadline=Deadline.after(60))
+    assert table.record() == before
+    table.delete()
+    acquire(mine)
+
+
+def test_a_list_of_windows_that_cannot_be_read_is_found_and_the_lock_is_released(table: Table, mine: Any) -> None:
+    write_together(table.client, [Put(key(table.name, lock_key="nightly"), {"windows_done": ["2026-02-28", 20260301]})])
+    for _ in range(2):
+        with pytest.raises(LockUnreadable, match="windows_done: expected a list of texts, got"):
+            acquire(mine, window="2026-03-02")
+        assert "owner" not in table.record()
 
 
 def test_a_refresh_never_makes_the_lease_shorter(table: Table, mine: Any, theirs: Any) -> None:

@@ -7,13 +7,12 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from tests.checkers import books as books_checker
@@ -25,18 +24,20 @@ from tools.local_aws import jobs, stack
 from tools.local_aws.day import believable_day
 from tools.local_aws.profiles_day import believable_updates
 from tools.local_aws.queues import DeadLetter, take_dead_letters, waiting_messages
-from tools.local_aws.server import LocalAwsError, ministack, running
+from tools.local_aws.server import LocalAwsError, ministack, port_number, running
 from tools.local_aws.tables import Tables
 
 MESSAGES = 3_000
 NIGHT = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)
+QUIET_SECONDS, STUCK_SECONDS = 20, 960
+"""Without progress for so long, the demo says why it waits, and gives up. A message comes again within 900 s."""
 
 console = Console(highlight=False)
 
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--port", type=int, default=4566)
+    arguments.add_argument("--port", type=port_number, default=4566)
     arguments.add_argument("--messages", type=int, default=MESSAGES)
     options = arguments.parse_args()
     try:
@@ -100,23 +101,30 @@ def _run(port: int, messages: int, folder: Path) -> int:
 def _send_and_wait(deployed: stack.Stack, day: Mapping[str, Sequence[str]]) -> float:
     """Sends to both queues while the functions process the messages. Returns the seconds until the queues are empty."""
     started = time.monotonic()
-    with (
-        Progress(
-            TextColumn("   {task.description:<12}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-        ) as progress,
-        ThreadPoolExecutor(len(day)) as pool,
-    ):
-        bars = [progress.add_task(name.lower(), total=len(bodies)) for name, bodies in day.items()]
-        for drained in [
-            pool.submit(_send_and_drain, deployed, name, bodies, progress, bar)
-            for (name, bodies), bar in zip(day.items(), bars, strict=True)
-        ]:
-            drained.result()
+    columns = (TextColumn("   {task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        bars = {name: progress.add_task(name.lower(), total=len(bodies)) for name, bodies in day.items()}
+
+        def show(waiting: Mapping[str, int]) -> None:
+            for name, bodies in day.items():
+                progress.update(bars[name], completed=len(bodies) - waiting[name])
+
+        _send(deployed, day)
+        _wait_until_empty(deployed, *day, show=show)
     return time.monotonic() - started
+
+
+def _send(deployed: stack.Stack, day: Mapping[str, Sequence[str]]) -> None:
+    """Sends ten messages to each queue in turn."""
+    sqs = deployed.endpoint.client("sqs")
+    batches = [itertools.batched(bodies, 10, strict=False) for bodies in day.values()]
+    for turn in itertools.zip_longest(*batches, fillvalue=()):
+        for name, bodies in zip(day, turn, strict=True):
+            entries = [{"Id": str(index), "MessageBody": body} for index, body in enumerate(bodies)]
+            if entries:
+                response = sqs.send_message_batch(QueueUrl=deployed[f"{name}QueueUrl"], Entries=entries)
+                if response.get("Failed"):
+                    raise LocalAwsError(f"the queue refused messages: {response['Failed']}")
 
 
 def _run_jobs_twice(deployed: stack.Stack) -> list[str]:
@@ -134,28 +142,28 @@ def _run_jobs_twice(deployed: stack.Stack) -> list[str]:
 
 
 def _wait_until_empty(
-    deployed: stack.Stack, name: str, progressed: Callable[[int], None] = lambda waiting: None
+    deployed: stack.Stack, *names: str, show: Callable[[Mapping[str, int]], None] = lambda waiting: None
 ) -> None:
-    sqs, queue_url = deployed.endpoint.client("sqs"), deployed[f"{name}QueueUrl"]
-    deadline = time.monotonic() + 600
-    while waiting := waiting_messages(sqs, queue_url):
-        if time.monotonic() > deadline:
-            raise LocalAwsError(f"after 600 s {waiting} messages are still on the {name.lower()} queue")
-        progressed(waiting)
-        time.sleep(0.25)
-
-
-def _send_and_drain(deployed: stack.Stack, name: str, bodies: Sequence[str], progress: Progress, bar: TaskID) -> None:
-    """Sends the bodies to one queue and waits until the queue is empty."""
+    """Shows the numbers of waiting messages again and again. Raises LocalAwsError if they stay as they are."""
     sqs = deployed.endpoint.client("sqs")
-    queue_url = deployed[f"{name}QueueUrl"]
-    for batch in itertools.batched(bodies, 10, strict=False):
-        entries = [{"Id": str(index), "MessageBody": body} for index, body in enumerate(batch)]
-        response = sqs.send_message_batch(QueueUrl=queue_url, Entries=entries)
-        if response.get("Failed"):
-            raise LocalAwsError(f"the queue refused messages: {response['Failed']}")
-    _wait_until_empty(deployed, name, lambda waiting: progress.update(bar, completed=len(bodies) - waiting))
-    progress.update(bar, completed=len(bodies))
+    before: Mapping[str, int] = {}
+    while True:
+        waiting = {name: waiting_messages(sqs, deployed[f"{name}QueueUrl"]) for name in names}
+        show(waiting)
+        left, now = sum(waiting.values()), time.monotonic()
+        if not left:
+            return
+        if waiting != before:
+            before, since, said = waiting, now, False
+        if now - since > STUCK_SECONDS:
+            raise LocalAwsError(f"after {STUCK_SECONDS} s without progress {left} messages are still on their queues")
+        if now - since > QUIET_SECONDS and not said:
+            console.print(
+                f"   No progress for {QUIET_SECONDS} s. {left} messages wait for another delivery, which takes"
+            )
+            console.print("   up to 15 minutes after one that failed. Ctrl-C ends the demo.")
+            said = True
+        time.sleep(0.25)
 
 
 def _add_transactions(table: Table, bodies: Sequence[str], books: Books, letters: Sequence[DeadLetter]) -> None:

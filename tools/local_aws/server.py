@@ -1,5 +1,6 @@
 """Starts and stops the engines: ministack, with all AWS services that Teller uses, and Amazon's DynamoDB Local."""
 
+import argparse
 import contextlib
 import fcntl
 import functools
@@ -71,6 +72,13 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+def port_number(text: str) -> int:
+    """A port that a command's user names, for argparse."""
+    if text.isdecimal() and 1 <= int(text) <= 65535:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a number from 1 to 65535, got {text!r}")
+
+
 def ministack(
     port: int, log: Path, host: str = "127.0.0.1", settings: Mapping[str, str] | None = None
 ) -> tuple[Endpoint, subprocess.Popen[bytes]]:
@@ -133,6 +141,18 @@ def running(started: tuple[Endpoint, subprocess.Popen[bytes]]) -> Iterator[Endpo
         stop(process.pid)
 
 
+def is_running(log: Path) -> bool:
+    """Whether an engine writes to this log. It holds a lock on the file; so a copy of the file is nobody's."""
+    try:
+        with log.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 def stop(pid: int) -> None:
     """Ends a server and the function processes that it started."""
     with contextlib.suppress(ProcessLookupError):
@@ -146,6 +166,7 @@ def stop(pid: int) -> None:
 def _start(arguments: list[object], log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
+        fcntl.flock(output, fcntl.LOCK_SH)  # The process inherits the lock: see `is_running`.
         return subprocess.Popen(
             [str(argument) for argument in arguments],
             cwd=log.parent,  # DynamoDB Local leaves a file in its working directory.
@@ -159,10 +180,14 @@ def _start(arguments: list[object], log: Path, environment: dict[str, str]) -> s
 
 def _check_free(host: str, port: int) -> None:
     with socket.socket() as probe:
-        if probe.connect_ex((host, port)) == 0:
-            raise LocalAwsError(
-                f"port {port} is in use. `make down` stops a local AWS of Teller's; PORT=4567 selects another port"
-            )
+        try:
+            in_use = probe.connect_ex((host, port)) == 0
+        except OSError as error:
+            raise LocalAwsError(f"{host} is no address to listen on: {error}") from None
+    if in_use:
+        raise LocalAwsError(
+            f"port {port} is in use. `make down` stops a local AWS of Teller's; PORT=4567 selects another port"
+        )
 
 
 def _wait(url: str, process: subprocess.Popen[bytes], log: Path, seconds: float = 60) -> None:

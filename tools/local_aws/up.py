@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import subprocess
 import sys
 import threading
 
@@ -10,9 +9,9 @@ from rich.console import Console
 
 from tools.local_aws import stack
 from tools.local_aws.sam_local import write_settings
-from tools.local_aws.server import CACHE, PROJECT, LocalAwsError, ministack, stop
+from tools.local_aws.server import CACHE, PROJECT, LocalAwsError, is_running, ministack, port_number, stop
 
-STATE = CACHE / "local-aws.json"
+STATE, LOG = CACHE / "local-aws.json", CACHE / "local-aws.log"
 LOOPBACK = "127.0.0.1"
 
 console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -20,7 +19,7 @@ console = Console(highlight=False, markup=False, soft_wrap=True)
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--port", type=int, default=4566)
+    arguments.add_argument("--port", type=port_number, default=4566)
     arguments.add_argument("--host", default=LOOPBACK, help="the address to listen on")
     options = arguments.parse_args()
     try:
@@ -41,7 +40,7 @@ def down() -> str | None:
     if not STATE.exists():
         return None
     state = json.loads(STATE.read_text())
-    running = _is_running(state["pid"])
+    running = is_running(LOG)
     if running:
         stop(state["pid"])
     STATE.unlink()
@@ -52,24 +51,15 @@ def down() -> str | None:
 
 def _refuse_a_second() -> None:
     if STATE.exists():
-        state = json.loads(STATE.read_text())
-        if _is_running(state["pid"]):
-            raise LocalAwsError(f"A local AWS is already running on {state['url']}. `make down` stops it.")
+        if is_running(LOG):
+            url = json.loads(STATE.read_text())["url"]
+            raise LocalAwsError(f"A local AWS is already running on {url}. `make down` stops it.")
         console.print(down())
-
-
-def _is_running(pid: int) -> bool:
-    """Whether the process is the recorded local AWS. After its end another process may have the same pid."""
-    listed = subprocess.run(
-        ["ps", "-o", "stat=", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    state, _, command = listed.stdout.strip().partition(" ")
-    return "ministack" in command and not state.startswith("Z")
 
 
 def _up(host: str, port: int) -> stack.Stack:
     console.print(f"Starting a local AWS on {host}:{port} (ministack, IAM enforced)")
-    endpoint, process = ministack(port, CACHE / "local-aws.log", host)
+    endpoint, process = ministack(port, LOG, host)
     threading.Thread(target=process.wait, daemon=True).start()  # Reaps the process if `down` stops it below.
     STATE.write_text(json.dumps({"pid": process.pid, "url": endpoint.url}))
     try:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from conditional_writes.conditions import Condition, any_of, at_least, contains, equals, more_than
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, copied
+from conditional_writes.lock_record import READABLE, why_unreadable
 from conditional_writes.loop import OutcomeUnknown, Plan, write
 from conditional_writes.requests import Check, Update, Write
 from conditional_writes.versioned import Conflict, write_together
@@ -70,6 +71,20 @@ class LockLost(Exception):
 
     def __str__(self) -> str:
         return f"lock {self.name!r} with token {self.token} was lost; {self.why}"
+
+
+class LockUnreadable(Exception):
+    """The lock's record isn't one that a lock has written. Nobody gets the lock until the record is mended or deleted.
+
+    `why` names the attribute.
+    """
+
+    def __init__(self, name: str, table: str, why: str) -> None:
+        super().__init__(name, table, why)
+        self.name, self.table, self.why = name, table, why
+
+    def __str__(self) -> str:
+        return f"lock {self.name!r}: its record in the table {self.table} can't be read; {self.why}"
 
 
 def _described(holder: Item) -> str:
@@ -270,8 +285,9 @@ class Locks:
         and is done once: WindowDone is raised if it was completed before. The record remembers the hundred latest of
         the completed windows. Every window up to the latest forgotten one counts as done.
 
-        Raises ValueError, before any request, for a lease that isn't above 0 and finite, and for an empty window. Costs
-        one request, and while the call waits one for each try.
+        Raises ValueError, before any request, for a lease that isn't above 0 and finite, and for an empty window.
+        Raises LockUnreadable if the record isn't one of a lock. Costs one request, and while the call waits one for
+        each try.
         """
         _check_lease(lease_seconds)
         if window == "":
@@ -286,7 +302,7 @@ class Locks:
                     {},
                     Deadline.after(CALL_SECONDS),
                 )
-                return Lock(self, wanted.key, written.result, written.found[wanted.key] or {})
+                return self._made(wanted, written.result, written.found[wanted.key] or {})
             except LockTaken as taken:
                 if deadline is None or deadline.remaining_seconds <= 0:
                     raise
@@ -319,11 +335,20 @@ class Locks:
         with _completed_unless_failed(lock):
             yield lock
 
+    def _made(self, wanted: "_Wanted", held: _Held, record: Item) -> Lock:
+        lock = Lock(self, wanted.key, held, record)
+        if wrong := why_unreadable(record):  # DynamoDB has no condition for all elements of a list
+            lock.release()
+            raise LockUnreadable(wanted.name, self.table, wrong)
+        return lock
+
     def _plan(self, wanted: "_Wanted", found: Item | None) -> Plan[_Held]:
         key, name, lease_seconds, why, window = wanted
         now = self.now()  # before the request: for the holder the lease ends no later than for others
         lapsed = _timestamp(now - self.clock_skew_seconds)
         if found is not None:
+            if wrong := why_unreadable(found):
+                raise LockUnreadable(name, self.table, wrong)
             if window is not None and _is_done(window, found):
                 raise WindowDone(name, window)
             if found.get("leased_until", "") >= lapsed:
@@ -340,7 +365,7 @@ class Locks:
         taken = [at_least("leased_until", lapsed), at_least("token", token)]
         if window is not None:
             taken += [contains("windows_done", window), at_least("windows_done_through", window)]
-        free: Condition = ~any_of(taken)
+        free = READABLE & ~any_of(taken)
         return Plan(held, [Update(key, values, free, added={"times_acquired": 1}, return_new=True)])
 
 
