@@ -6,6 +6,7 @@ import pytest
 
 from conditional_writes import Deadline, DeadlinePassed, Key, key, read
 from conditional_writes.items import to_dynamodb
+from conditional_writes.reading import read_once
 from tests.unit.stubs import Stubbed
 
 
@@ -80,6 +81,13 @@ def test_what_was_not_processed_is_asked_for_again(stubbed_dynamodb: Stubbed) ->
     observed = read(stubbed_dynamodb.client, [order(1), order(2), line(3)], plenty())
     assert keys_asked_for(stubbed_dynamodb) == [3, 2]
     assert (bool(observed[order(1)]), bool(observed[order(2)]), observed[line(3)]) == (True, True, None)
+
+
+def test_what_was_not_processed_is_missing_if_it_is_asked_for_once(stubbed_dynamodb: Stubbed) -> None:
+    finds(stubbed_dynamodb, order(1), unprocessed=(order(2),))
+    observed = read_once(stubbed_dynamodb.client, [order(1), order(2), order(3), order(1)], plenty())
+    assert observed == {order(1): {"order_id": "o-1", "found": True}, order(3): None}
+    assert keys_asked_for(stubbed_dynamodb) == [3]
 
 
 def test_nothing_wanted_is_nothing_asked(stubbed_dynamodb: Stubbed) -> None:

@@ -99,11 +99,11 @@ class BatchPoster(NamedTuple):
         """
         commits = []
         batches = [group]  # the next one is the last
-        posted_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         try:
             keys = self._keys(group)
             left = read(self.client, (key for key in keys if key not in observed), deadline)
             observed = {key: left[key] if key in left else observed[key] for key in keys}
+            posted_at = datetime.now(UTC).isoformat(timespec="milliseconds")
             while batches:
                 messages = batches.pop()
                 try:

@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Collection, Sequence
 from decimal import Decimal
 
-from ledger.core.transaction_types import decode
-from ledger.core.transaction_types.base import TransactionMessage
+from conditional_writes import Deadline
+from ledger.batch_poster import QueuedTransaction
 from tests.checkers.books import Books, read_books, violations
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.queues import competing_worker_first, deliver_until_quiet, wrongly_queued
@@ -15,6 +15,7 @@ from tools.local_aws.functions import Queue, process_transactions, record
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_tables, refill
+from workers.batches import Measurement
 
 _numbers = itertools.count(1)
 
@@ -40,7 +41,7 @@ class Posting:
         self._tables = create_tables(dynamodb, f"posting-scenario-{next(_numbers)}")
         settings = {"MAXIMUM_WAITS": str(maximum_waits), "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
         self._function = process_transactions(aws, self._tables, dynamodb, **settings)
-        self._function.worker = self._function.worker._replace(decode=self._decode)
+        self._function.worker = self._function.worker._replace(handle=self._post)
         same = {"ATTEMPTS_TABLE": self._function.attempts.table}
         self._competing_worker = (
             process_transactions(aws, self._tables, dynamodb, **settings, **same) if competing_worker else None
@@ -64,10 +65,11 @@ class Posting:
         wrong += [f"FUNCTION_KILLED, or not: {body}" for body in found_out ^ set(self._killers)]
         return ScenarioResult(faults, _outcomes(books), wrong)
 
-    def _decode(self, body: str) -> TransactionMessage:
-        if body in self._killers:
+    def _post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
+        if any(message.body in self._killers for message in messages):
             raise Killed
-        return decode(body)
+        measurements: list[Measurement] = self._function.poster.post(messages, deadline)
+        return measurements
 
 
 def _outcomes(books: Books) -> dict[tuple[str, str], tuple[str, str | None, Decimal, Decimal, int]]:
