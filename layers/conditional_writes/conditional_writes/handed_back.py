@@ -94,12 +94,14 @@ def _value_of(read: dict[str, Any]) -> Any:
     The value of `{"N": "1"}` is returned in a tuple, as no JSON is: `{"S": …}` may also be a map with the name `S`.
     """
     if len(read) == 1:
-        [(name, value)] = read.items()
-        if type(value) is not tuple:
-            if name in _READERS:
-                return _READERS[name](value)
-            if name != "Code":
-                raise ValueError(f"{name}: no type of DynamoDB's")
+        name, value = read.popitem()
+        if type(value) is tuple:
+            return {name: value[0]}
+        if name in _READERS:
+            return _READERS[name](value)
+        if name != "Code":  # the one field of `{"Code": "None"}`, a transaction's reason
+            raise ValueError(f"{name}: no type of DynamoDB's")
+        return {name: value}
     return {name: value[0] if type(value) is tuple else value for name, value in read.items()}
 
 

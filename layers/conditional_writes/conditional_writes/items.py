@@ -121,14 +121,14 @@ def copied(value: Any) -> Any:
     if isinstance(value, _IMMUTABLE):
         return value
     match value:
-        case Mapping():
-            return {name: copied(element) for name, element in value.items()}
         case list() | tuple():
             return [copied(element) for element in value]
         case set():
             return set(value)
         case bytearray():
             return bytes(value)
+        case Mapping():
+            return {name: copied(element) for name, element in value.items()}
     return value
 
 

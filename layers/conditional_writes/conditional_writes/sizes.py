@@ -55,13 +55,13 @@ def _stored_bytes(value: Any) -> int:
             return 1
         case int() | Decimal():
             return _number_bytes(value)
-        case Mapping():
-            return 3 + sum(1 + len(name.encode()) + _stored_bytes(element) for name, element in value.items())
         case list() | tuple():
             return 3 + len(value) + sum(map(_stored_bytes, value))
         case set() | frozenset():
             return sum(map(_stored_bytes, value))
-    return len(value)
+        case bytes() | bytearray():
+            return len(value)
+    return 3 + sum(1 + len(name.encode()) + _stored_bytes(element) for name, element in value.items())
 
 
 @functools.lru_cache(1024)

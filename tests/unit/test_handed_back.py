@@ -1,0 +1,282 @@
+"""Large items of refused writes: read without botocore, with the same result, and by few threads at a time."""
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conditional_writes import (
+    Deadline,
+    DeadlinePassed,
+    Item,
+    Observed,
+    OutcomeUnknown,
+    Plan,
+    Put,
+    absent,
+    dynamodb_client,
+    handed_back,
+    key,
+    write,
+)
+from conditional_writes.handed_back import AT_ONCE, LARGE_BYTES
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.sizes import item_bytes, stored_bytes
+from tests.support.strategies import exact_numbers
+
+FIRST, SECOND = key("Profiles", account_id="alice"), key("Profiles", account_id="bob")
+LARGE = {"account_id": "alice", "notes": "x" * LARGE_BYTES}
+SMALL = {"account_id": "alice", "notes": "short"}
+
+
+class _Body:
+    """A response body with urllib3's interface."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def stream(self, **_: Any) -> Iterator[bytes]:
+        yield self._body
+
+
+class Answers:
+    """A client whose requests are answered before they are sent, in this order; after the last one all succeed."""
+
+    def __init__(self, *answers: tuple[int, dict[str, Any]]) -> None:
+        self.answers = list(answers)
+        self.requests = 0
+        self.client = dynamodb_client()
+        self.client.meta.events.register_first("before-send.dynamodb", self._answer)
+
+    def _answer(self, request: Any, **_: Any) -> AWSResponse:
+        self.requests += 1
+        status, body = self.answers.pop(0) if self.answers else (200, {})
+        return AWSResponse(request.url, status, {}, _Body(json.dumps(body, default=_in_base64).encode()))
+
+
+def _in_base64(binary: bytes) -> str:
+    return base64.b64encode(binary).decode()
+
+
+@pytest.fixture(autouse=True)
+def region(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+
+@pytest.fixture
+def botocore_reads_no_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> Item:
+        pytest.fail("botocore has read a large item")
+
+    monkeypatch.setattr(handed_back, "from_dynamodb", refuse)
+
+
+def error(code: str, **fields: Any) -> tuple[int, dict[str, Any]]:
+    return 400, {"__type": f"com.amazonaws.dynamodb.v20120810#{code}"} | fields
+
+
+def refusal(item: Item | None) -> tuple[int, dict[str, Any]]:
+    item_field = {} if item is None else {"Item": to_dynamodb(item)}
+    return error("ConditionalCheckFailedException", Message="The conditional request failed", **item_field)
+
+
+def cancellation(*items: Item | None) -> tuple[int, dict[str, Any]]:
+    reasons = [
+        {"Code": "None"} if item is None else {"Code": "ConditionalCheckFailed", "Item": to_dynamodb(item)}
+        for item in items
+    ]
+    return error("TransactionCanceledException", Message="Transaction cancelled", CancellationReasons=reasons)
+
+
+def put_unless(*found: Any) -> Callable[[Observed], Plan[list[Item | None]]]:
+    """Puts two items, or one, until one was found. The result is what was found."""
+    keys = [FIRST, SECOND][: len(found) or 1]
+
+    def plan(observed: Observed) -> Plan[list[Item | None]]:
+        if observed:
+            return Plan([observed.get(each) for each in keys])
+        return Plan([], [Put(each, {}, absent("account_id")) for each in keys])
+
+    return plan
+
+
+def plenty() -> Deadline:
+    return Deadline.after(60)
+
+
+@pytest.mark.usefixtures("botocore_reads_no_item")
+def test_botocore_never_sees_a_large_item() -> None:
+    """If this fails after an update of botocore: what is read is right, but it takes much memory. Mend `register`."""
+    assert write(Answers(refusal(LARGE)).client, put_unless(), {}, plenty()).result == [LARGE]
+
+
+@pytest.mark.usefixtures("botocore_reads_no_item")
+def test_botocore_never_sees_a_transactions_large_items() -> None:
+    """If this fails after an update of botocore: as above."""
+    answers = Answers(cancellation(None, LARGE))
+    assert write(answers.client, put_unless(None, LARGE), {}, plenty()).result == [None, LARGE]
+
+
+@pytest.mark.parametrize("item", [LARGE, SMALL, None], ids=["large", "small", "none"])
+def test_an_item_of_any_size_is_found_whatever_botocore_does(
+    item: Item | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handed_back, "register", lambda _: None)
+    assert write(Answers(refusal(item)).client, put_unless(), {}, plenty()).result == [item]
+
+
+names = st.sampled_from(["S", "N", "B", "M", "L", "SS", "NULL", "BOOL", "Code", "Item", "Message", "__type"]) | st.text(
+    st.characters(codec="utf-8"), min_size=1
+)
+texts = st.text(st.characters(codec="utf-8"))
+scalars: st.SearchStrategy[Any] = st.none() | st.booleans() | texts | exact_numbers() | st.just(0) | st.binary()
+sets: st.SearchStrategy[Any] = (
+    st.sets(texts, min_size=1, max_size=3)
+    | st.sets(exact_numbers(), min_size=1, max_size=3)
+    | st.sets(st.binary(), min_size=1, max_size=3)
+)
+values = st.recursive(
+    scalars | sets, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3), max_leaves=10
+)
+items = st.dictionaries(names, values, max_size=5)
+
+
+@given(items)
+def test_any_item_is_read_as_botocore_reads_it(item: Item) -> None:
+    found = {"account_id": "alice"} | item
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(handed_back, "LARGE_BYTES", 0)
+        patched.setattr(handed_back, "from_dynamodb", None)
+        read = write(CLIENTS.answering(cancellation(None, found)), put_unless(None, found), {}, plenty()).result
+    assert read == [None, from_dynamodb(to_dynamodb(found))]
+
+
+class _Clients:
+    """One client for all examples: making one takes long."""
+
+    def __init__(self) -> None:
+        self._answers: Answers | None = None
+
+    def answering(self, *answers: tuple[int, dict[str, Any]]) -> Any:
+        self._answers = self._answers or Answers()
+        self._answers.answers = list(answers)
+        return self._answers.client
+
+
+CLIENTS = _Clients()
+
+
+@given(items)
+def test_an_item_is_as_large_as_it_is_in_dynamodbs_types(item: Item) -> None:
+    assert stored_bytes(item) == item_bytes(to_dynamodb(item))
+
+
+def test_other_errors_are_raised_as_they_are() -> None:
+    message = "x" * LARGE_BYTES
+    with pytest.raises(ClientError, match=message):
+        write(Answers(error("ValidationException", message=message)).client, put_unless(), {}, plenty())
+
+
+def test_an_item_of_an_unknown_type_is_left_to_botocore() -> None:
+    _, body = refusal(LARGE)
+    body["Item"]["shape"] = {"GEO": "a type that DynamoDB may have one day"}
+    with pytest.raises(TypeError, match="a valid dynamodb type"):
+        write(Answers((400, body)).client, put_unless(), {}, plenty())
+
+
+def test_a_callers_own_request_is_left_alone() -> None:
+    answers = Answers((200, {}), refusal(LARGE))
+    write(answers.client, put_unless(), {}, plenty())
+    with pytest.raises(ClientError) as refused:
+        answers.client.put_item(TableName="Profiles", Item=to_dynamodb(LARGE))
+    assert refused.value.response["Item"] == to_dynamodb(LARGE)  # type: ignore[typeddict-item]
+
+
+def test_few_threads_have_large_items_at_a_time() -> None:
+    have, most, waiting = set[int](), list[int](), threading.Barrier(AT_ONCE)
+
+    def plan(observed: Observed) -> Plan[None]:
+        if FIRST not in observed:
+            return Plan(None, [Put(FIRST, {}, absent("account_id"))])
+        have.add(threading.get_ident())
+        waiting.wait(10)  # as many as may have one do have one
+        most.append(len(have))
+        waiting.wait(10)
+        have.remove(threading.get_ident())
+        return Plan(None)
+
+    def write_one(_: int) -> None:
+        write(Answers(refusal(LARGE)).client, plan, {}, plenty())
+
+    with ThreadPoolExecutor(4 * AT_ONCE) as pool:
+        list(pool.map(write_one, range(4 * AT_ONCE)))
+    assert most == [AT_ONCE] * 4 * AT_ONCE
+
+
+@pytest.fixture
+def others_turn() -> Iterator[None]:
+    """Other threads have large items, as many as may."""
+    for _ in range(AT_ONCE):
+        handed_back._turns.acquire()
+    yield
+    for _ in range(AT_ONCE):
+        handed_back._turns.release()
+
+
+@pytest.mark.usefixtures("others_turn")
+def test_a_small_item_waits_for_nobody() -> None:
+    assert write(Answers(refusal(SMALL)).client, put_unless(), {}, plenty()).result == [SMALL]
+
+
+@pytest.mark.usefixtures("others_turn")
+def test_at_the_deadline_nothing_was_written() -> None:
+    with pytest.raises(DeadlinePassed):
+        write(Answers(refusal(LARGE)).client, put_unless(), {}, Deadline.after(0.05))
+
+
+@pytest.mark.usefixtures("others_turn")
+def test_at_the_deadline_a_first_try_without_an_answer_may_have_been_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
+    with pytest.raises(OutcomeUnknown):
+        write(Answers((500, {}), refusal(LARGE)).client, put_unless(), {}, Deadline.after(0.5))
+
+
+def test_a_turn_ends_with_its_write_however_it_ends() -> None:
+    def failing(observed: Observed) -> Plan[None]:
+        if observed:
+            raise RuntimeError("the plan has failed")
+        return Plan(None, [Put(FIRST, {}, absent("account_id"))])
+
+    for _ in range(2 * AT_ONCE):
+        with pytest.raises(RuntimeError, match="the plan has failed"):
+            write(Answers(refusal(LARGE)).client, failing, {}, Deadline.after(5))
+    for _ in range(2 * AT_ONCE):
+        assert write(Answers(refusal(LARGE)).client, put_unless(), {}, Deadline.after(5)).result == [LARGE]
+
+
+def test_a_thread_with_its_turn_does_not_wait_again() -> None:
+    """Neither for the next item of its write, nor for that of a write inside of its plan."""
+    found: list[Any] = []
+
+    def plan(observed: Observed) -> Plan[None]:
+        if observed:
+            found.append(write(Answers(refusal(LARGE)).client, put_unless(), {}, Deadline.after(1)).result)
+        if len(found) == 2 * AT_ONCE:
+            return Plan(None)
+        return Plan(None, [Put(FIRST, {"tries": len(found)}, absent("account_id"))])
+
+    answers = Answers(*(refusal(LARGE | {"version": version}) for version in range(2 * AT_ONCE)))
+    write(answers.client, plan, {}, plenty())
+    assert found == [[LARGE]] * 2 * AT_ONCE
+    assert handed_back._turns._value == AT_ONCE
