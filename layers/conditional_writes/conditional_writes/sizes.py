@@ -5,7 +5,6 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCal
 
 import functools
 import math
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
