@@ -199,6 +199,14 @@ def test_an_error_of_awss_own_is_the_whole_profiles_and_is_not_tried_message_by_
     assert stubbed_dynamodb.operations == ["UpdateItem"]
 
 
+def test_an_update_that_no_request_can_hold_is_no_trouble_to_its_neighbours(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.answers("update_item")
+    messages = [update(1, {"theme": "dark"}), update(2, {"odd": object()}), update(3, {"language": "de"})]
+    stubbed_dynamodb.answers("update_item")
+    written(stubbed_dynamodb, *messages)
+    assert dispositions(*messages) == [DONE, "TypeError", DONE]
+
+
 def test_one_profiles_trouble_is_its_own(stubbed_dynamodb: Stubbed) -> None:
     stubbed_dynamodb.refuses("update_item", "ThrottlingException")
     stubbed_dynamodb.answers("update_item")

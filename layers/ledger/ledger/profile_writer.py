@@ -11,7 +11,7 @@ from conditional_writes import Deadline, key
 from conditional_writes.upserts import REMOVED, ItemTooLarge, MapEntry, NotAMap, Progress, upsert_in_requests
 from ledger.core.profile_messages import ProfileUpdate, check_as_of
 from ledger.core.reason_codes import ReasonCode
-from ledger.dispositions import disposition_of
+from ledger.dispositions import disposition_of, is_about_content
 from workers.batches import Measurement
 from workers.parallel import in_parallel
 from workers.queue_messages import Dead, Done, QueueMessage
@@ -69,7 +69,7 @@ class ProfileWriter(NamedTuple):
         ]
 
     def _write_profile(self, messages: Sequence[QueuedUpdate], deadline: Deadline) -> "_Counts":
-        """Writes all messages together. If one doesn't fit the profile, the unfinished ones are written singly."""
+        """Writes all messages together. If one of them can't be written, the unfinished ones are written singly."""
         updates = [_Update(message) for message in messages]
         conflicts = self._write_together(updates, deadline)
         left = [update for update in updates if update.message.disposition is None]
@@ -77,7 +77,7 @@ class ProfileWriter(NamedTuple):
         return _Counts(sum(each.written for each in updates), sum(each.superseded for each in updates), conflicts)
 
     def _write_together(self, updates: Sequence["_Update"], deadline: Deadline) -> int:
-        """The number of conflicts. Sets each message's disposition, unless one of several doesn't fit the profile."""
+        """The number of conflicts. Sets each message's disposition, unless one of several can't be written."""
         profile = key(self.table, account_id=updates[0].message.decoded.account_id)
         entries = [entry for update in updates for entry in update.pending.values()]
         conflicts = 0
@@ -92,9 +92,10 @@ class ProfileWriter(NamedTuple):
             if len(updates) == 1:
                 updates[0].message.disposition = Dead(_MISFITS[type(misfit)], str(misfit))
         except Exception as error:  # noqa: BLE001 (an error of any type is this profile's alone)
-            disposition = disposition_of(error)
-            for update in updates:
-                update.message.disposition = update.message.disposition or disposition
+            if len(updates) == 1 or not is_about_content(error):
+                disposition = disposition_of(error)
+                for update in updates:
+                    update.message.disposition = update.message.disposition or disposition
         return conflicts
 
 
