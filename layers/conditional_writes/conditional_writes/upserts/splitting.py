@@ -2,19 +2,23 @@
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
-from conditional_writes.upserts.entries import MapEntry, maps_of
+from conditional_writes.upserts.entries import MapEntry, MapPath, maps_along
 
 
 def in_requests(entries: Iterable[MapEntry]) -> Iterator[list[MapEntry]]:
     """The entries in as few requests as DynamoDB's expressions have room for, and none with another inside of it."""
     request: list[MapEntry] = []
+    maps: set[MapPath] = set()
     for entry in entries:
-        if request and not _fit_one_request([*request, entry]):
+        with_it = maps.union(maps_along(entry.path[:-1]))
+        if request and not _fit_one_request([*request, entry], with_it):
             yield request
             request = []
+            with_it = set(maps_along(entry.path[:-1]))
         request.append(entry)
+        maps = with_it
     if request:
         yield request
 
@@ -34,8 +38,8 @@ _CHARACTERS = 3_600
 """An expression holds 300 operators and 4,096 characters. The rest is for the conditions that every request has."""
 
 
-def _fit_one_request(entries: Sequence[MapEntry]) -> bool:
-    maps = set(maps_of(entries))
+def _fit_one_request(entries: Sequence[MapEntry], maps: Set[MapPath]) -> bool:
+    """`maps` has the paths of all maps around the entries."""
     operators = 2 * len(entries) + 8 * len(maps)
     characters = sum(32 + 5 * (len(entry.path) - 2) for entry in entries) + 40 * len(maps)
     one_in_another = any(entry.path in maps for entry in entries)
