@@ -36,7 +36,7 @@ UNTIDIED_BYTES = 1024
 randoms = st.randoms(use_true_random=False)
 _names = map(str, itertools.count(1))
 
-in_fewer_examples = settings(max_examples=max(10, settings().max_examples // 3), deadline=None)
+in_fewer_examples = settings(max_examples=min(400, settings().max_examples // 3), deadline=None)
 
 
 ENTRY = Write(("p", "x"), {"y": 1}, datetime(2026, 3, 1, 12, tzinfo=UTC))
