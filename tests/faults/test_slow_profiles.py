@@ -25,7 +25,7 @@ from workers.queue_messages import Again, Done, message_from_record
 WORK_SECONDS = Context.timeout_seconds - RESERVED_SECONDS - SETTLING_SECONDS
 """What an invocation has for its requests."""
 DEEPEST = [f"level {number}" for number in range(16)]
-SECONDS = (0.05, 0.25, 0.5, 1, 2)
+SECONDS = (0.05, 0.5, 2)
 FAILING_SHARES = (0, 0.3, 0.7, 0.9)
 MOST_DELIVERIES = 5_000
 
@@ -94,6 +94,7 @@ def test_all_messages_of_a_profile_are_done_in_the_end(ministack: Endpoint, say:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(1_800)
 @pytest.mark.usefixtures("new_process")
 def test_forty_messages_of_a_profile_are_done_in_the_end(ministack: Endpoint, say: Say) -> None:
     say(table_of(deliveries_of(ministack, 40, SECONDS, FAILING_SHARES), 40))
