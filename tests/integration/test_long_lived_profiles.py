@@ -1,4 +1,4 @@
-"""A profile whose names come and go for a hundred years: it stays as small as it was, and still takes an entry."""
+"""A profile whose names come and go for two centuries: it stays as small as it was, and still takes an entry."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from tools.local_aws.server import Endpoint
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 AGE = timedelta(days=30)
-BATCHES_WITHIN_THE_AGE = 8
+BATCHES_WITHIN_THE_AGE = 2
 UNTIDIED_BYTES = 1024
 FIELDS = ("device", "place", "since", "seen", "trust")
 
@@ -99,7 +99,7 @@ def live_long(dynamodb: Endpoint, shape: Shape) -> str:
     assert life.table.read("alice").maps["photos"] == {"large": large.value}
     changes = sum(map(len, (shape.add("", START), shape.remove("", START)))) * shape.names * life.batches
     years = (life.now - START) / timedelta(days=365)
-    said = f"{changes:,} adds and removals in {years:.1f} years, {len(life.table.calls):,} requests"
+    said = f"{changes:,} adds and removals in {years:.0f} years, {len(life.table.calls):,} requests"
     return f"{said}; bytes at first {first:,}, then {', '.join(sizes)}"
 
 
@@ -107,11 +107,11 @@ def live_long(dynamodb: Endpoint, shape: Shape) -> str:
 def test_a_year_of_adds_and_removals_leaves_a_profile_as_small_as_it_was(
     ministack: Endpoint, shape: str, say: Say
 ) -> None:
-    say(live_long(ministack, SHAPES[shape]._replace(batches=20, names=4)))
+    say(live_long(ministack, SHAPES[shape]._replace(batches=30, names=4)))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_so_do_a_million_in_fifty_years(ministack: Endpoint, shape: str, say: Say) -> None:
+def test_so_do_a_million_in_two_centuries(ministack: Endpoint, shape: str, say: Say) -> None:
     say(live_long(ministack, SHAPES[shape]))
