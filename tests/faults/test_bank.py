@@ -84,6 +84,9 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
     with (
         # So many faults strike some message five times in a row, which then counts as one that kills its function.
         mock.patch("workers.batches.MAXIMUM_BEGUN", 1_000),
+        # The pauses' real lengths are of no use here, and are up to a minute in all.
+        mock.patch("conditional_writes.loop.LONGEST_PAUSE_SECONDS", 0.05),
+        mock.patch("workers.attempts.LONGEST_PAUSE_SECONDS", 0.05),
         contextlib.ExitStack() as injecting,
         ThreadPoolExecutor(WORKERS) as pool,
     ):
