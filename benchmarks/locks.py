@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -200,12 +200,12 @@ class Count:
         return self.requests.total(), self.read_units, self.write_units
 
 
-def count_all(endpoint: Endpoint, prefix: str) -> list[Count]:
+def count_all(endpoint: Endpoint, prefix: str, contenders: Iterable[str] = CONTENDERS) -> list[Count]:
     """Counts the steps of held locks, and then the takeover of locks whose holders died."""
-    tables = {name: f"{prefix}-{name.replace(' ', '-')}" for name in CONTENDERS}
-    for name, contender in CONTENDERS.items():
-        create_table(endpoint, tables[name], contender.key_names)
-        assert contender(endpoint, tables[name], DEAD_LEASE_SECONDS).acquire("dead")
+    tables = {name: f"{prefix}-{name.replace(' ', '-')}" for name in contenders}
+    for name, table in tables.items():
+        create_table(endpoint, table, CONTENDERS[name].key_names)
+        assert CONTENDERS[name](endpoint, table, DEAD_LEASE_SECONDS).acquire("dead")
     died_at = time.monotonic()
     counts = [count for name, table in tables.items() for count in count_held(endpoint, table, name)]
     time.sleep(max(0.0, died_at + LAPSE_SECONDS - time.monotonic()))

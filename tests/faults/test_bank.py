@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from tests.checkers.books import read_books, violations
-from tests.support.faults import Fault, Killed, RandomFaults
+from tests.support.faults import Fault, Killed, RandomFaults, no_logs
 from tests.support.reporting import Say
 from tools.local_aws.functions import Queue, process_transactions, record
 from tools.local_aws.queues import take_dead_letters
@@ -82,8 +82,12 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
         return deliveries
 
     with (
+        no_logs(),
         # So many faults strike some message five times in a row, which then counts as one that kills its function.
         mock.patch("workers.batches.MAXIMUM_BEGUN", 1_000),
+        # The pauses' real lengths are of no use here, and are up to a minute in all.
+        mock.patch("conditional_writes.loop.LONGEST_PAUSE_SECONDS", 0.05),
+        mock.patch("workers.attempts.LONGEST_PAUSE_SECONDS", 0.05),
         contextlib.ExitStack() as injecting,
         ThreadPoolExecutor(WORKERS) as pool,
     ):

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import logging
 import random
 import threading
 import time
@@ -237,14 +238,25 @@ class RandomFaults(Faults):
 
 
 @contextlib.contextmanager
+def no_logs() -> Iterator[None]:
+    """Without log lines. Faults make thousands, and pytest keeps each until the end of the test, with its traceback."""
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@contextlib.contextmanager
 def scenario_after_scenario() -> Iterator[None]:
-    """Removes pauses and the limit on the SDK's retries, for hundreds of one worker's scenarios in one process.
+    """Removes pauses, logs and the limit on the SDK's retries, for hundreds of one worker's scenarios in one process.
 
     Pauses serve competing workers, which these scenarios don't have. The SDK's retry quota for a process is used up
     after dozens of faults, but each scenario stands for a process of its own with one or two.
     """
     paused = types.SimpleNamespace(sleep=lambda seconds: None, monotonic=time.monotonic, time=time.time)
     with (
+        no_logs(),
         mock.patch("conditional_writes.loop.time", paused),
         mock.patch("workers.sending.time", paused),
         mock.patch("workers.attempts.time", paused),
