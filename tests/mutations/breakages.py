@@ -12,6 +12,8 @@ DEAD_LETTERS = "tests/unit/test_dead_letters.py"
 BATCH_POSTER = "tests/unit/test_batch_poster.py"
 CONTEXT = "tests/unit/test_decision_context.py"
 OWNERS = "tests/unit/test_owners_of_trouble.py"
+HANDED_BACK = "tests/unit/test_handed_back.py"
+BIG_ITEMS = "tests/integration/test_big_items.py"
 LOCKS = "tests/integration/test_locks.py"
 UPSERTS = "tests/integration/test_upserts.py"
 VERSIONED = "tests/integration/test_versioned.py"
@@ -181,8 +183,8 @@ BREAKAGES = [
     Breakage(
         "a key that DynamoDB leaves unread holds up the batch",
         f"{LEDGER}/batch_poster.py",
-        "observed |= read_once(self.client, keys, deadline)",
-        "observed |= read(self.client, keys, deadline)",
+        "observed |= read_once(self.client, keys, deadline, self._attributes)",
+        "observed |= read(self.client, keys, deadline, self._attributes)",
         (OWNERS,),
     ),
     Breakage(
@@ -574,6 +576,41 @@ BREAKAGES = [
         "    if kills < MOST_KILLS:",
         "    if True:",
         (RECONCILIATION,),
+    ),
+    Breakage(
+        "all threads of a batch have large items at the same time",
+        f"{LIBRARY}/handed_back.py",
+        "    _turn.is_taken = True\n",
+        "    _turns.release()\n",
+        (HANDED_BACK,),
+    ),
+    Breakage(
+        "a thread never gives the turn with large items to another",
+        f"{LIBRARY}/handed_back.py",
+        "            _turns.release()\n",
+        "            pass\n",
+        (HANDED_BACK,),
+    ),
+    Breakage(
+        "in a large item a map's name is taken for a type of DynamoDB's",
+        f"{LIBRARY}/handed_back.py",
+        "        if type(value) is tuple:\n",
+        "        if False:\n",
+        (HANDED_BACK,),
+    ),
+    Breakage(
+        "of an answer that nobody read the deadline says that nothing was written",
+        f"{LIBRARY}/loop.py",
+        "        return _Answer(refused=True, found={}, unanswered=_tries.unanswered)\n",
+        "        return _Answer(refused=True, found={})\n",
+        (HANDED_BACK,),
+    ),
+    Breakage(
+        "an account is read with whatever else is in its item",
+        f"{LEDGER}/batch_poster.py",
+        "read_once(self.client, keys, deadline, self._attributes)",
+        "read_once(self.client, keys, deadline)",
+        (BIG_ITEMS,),
     ),
     Breakage(
         "each connection loads the file of certificate authorities",

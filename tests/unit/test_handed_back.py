@@ -74,6 +74,14 @@ def region(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
 
 
+@pytest.fixture(autouse=True)
+def all_turns_are_given_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    turns = threading.Semaphore(AT_ONCE)
+    monkeypatch.setattr(handed_back, "_turns", turns)
+    yield
+    assert turns._value == AT_ONCE
+
+
 @pytest.fixture
 def botocore_reads_no_item(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> Item:
@@ -112,7 +120,7 @@ def put_unless(*found: Any) -> Callable[[Observed], Plan[list[Item | None]]]:
 
 
 def plenty() -> Deadline:
-    return Deadline.after(60)
+    return Deadline.after(10)
 
 
 @pytest.mark.usefixtures("botocore_reads_no_item")
@@ -279,4 +287,3 @@ def test_a_thread_with_its_turn_does_not_wait_again() -> None:
     answers = Answers(*(refusal(LARGE | {"version": version}) for version in range(2 * AT_ONCE)))
     write(answers.client, plan, {}, plenty())
     assert found == [[LARGE]] * 2 * AT_ONCE
-    assert handed_back._turns._value == AT_ONCE

@@ -60,7 +60,7 @@ def engine(items: dict[Key, Item], refuses: Callable[[Sequence[Write]], None]) -
 
 
 NOBODY: Any = None
-type Reader = Callable[[object, Iterable[Key], Deadline], Observed]
+type Reader = Callable[..., Observed]
 
 
 def posted(
@@ -73,7 +73,7 @@ def posted(
 ) -> list[Disposition | None]:
     """What became of each message. `items` are those in the tables, before and afterwards."""
 
-    def read_all(_: object, keys: Iterable[Key], __: Deadline) -> Observed:
+    def read_all(_: object, keys: Iterable[Key], *__: object) -> Observed:
         return {key: items.get(key) for key in keys}
 
     messages = [message_of(transaction, receive_count) for transaction in transactions]
@@ -101,7 +101,7 @@ def test_an_account_that_is_never_read_costs_the_messages_of_its_own_group_only(
     stuck = [f"stuck {number}" for number in range(20)]  # more than there are threads
     items = accounts("alice", "bob", "carol", *stuck)
 
-    def read_once(_: object, keys: Iterable[Key], deadline: Deadline) -> Observed:
+    def read_once(_: object, keys: Iterable[Key], deadline: Deadline, *__: object) -> Observed:
         deadline.check("reading")
         return {key: items.get(key) for key in keys if key.attributes[0][1] not in stuck}
 
@@ -118,7 +118,7 @@ def test_an_account_that_is_never_read_costs_the_messages_of_its_own_group_only(
 def test_a_key_that_is_left_unread_once_costs_nobody() -> None:
     items, left = accounts("alice", "slow"), iter([TABLES.account_key("slow")])
 
-    def read_once(_: object, keys: Iterable[Key], __: Deadline) -> Observed:
+    def read_once(_: object, keys: Iterable[Key], *__: object) -> Observed:
         unread = next(left, None)
         return {key: items.get(key) for key in keys if key != unread}
 
@@ -129,7 +129,7 @@ def test_a_read_that_fails_costs_the_groups_with_its_keys_and_is_not_repeated_by
     names = [f"account-{number:03}" for number in range(150)]
     items, requests = accounts(*names), list[int]()
 
-    def read_once(_: object, keys: Iterable[Key], __: Deadline) -> Observed:
+    def read_once(_: object, keys: Iterable[Key], *__: object) -> Observed:
         requests.append(len(wanted := list(keys)))
         if len(requests) == 1:
             raise EndpointConnectionError(endpoint_url="https://dynamodb")

@@ -54,6 +54,16 @@ def test_items_of_several_tables_are_read_in_one_consistent_request(stubbed_dyna
     assert all(table["ConsistentRead"] is True for table in request["RequestItems"].values())
 
 
+def test_only_the_named_attributes_of_a_table_are_read(stubbed_dynamodb: Stubbed) -> None:
+    finds(stubbed_dynamodb, order(1), line(1))
+    read(stubbed_dynamodb.client, [order(1), line(1)], plenty(), {"Orders": ["order_id", "found"]})
+    (request,) = stubbed_dynamodb.parameters
+    orders, lines = request["RequestItems"]["Orders"], request["RequestItems"]["Lines"]
+    assert orders["ProjectionExpression"] == "#0,#1"
+    assert orders["ExpressionAttributeNames"] == {"#0": "order_id", "#1": "found"}
+    assert lines.keys() == {"Keys", "ConsistentRead"}
+
+
 def test_an_item_that_is_not_there_is_none(stubbed_dynamodb: Stubbed) -> None:
     finds(stubbed_dynamodb, order(1))
     assert read(stubbed_dynamodb.client, [order(1), order(2)], plenty())[order(2)] is None

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from conditional_writes.deadline import Deadline
@@ -16,8 +16,12 @@ MAXIMUM_KEYS = 100
 """DynamoDB's limit for the keys of one BatchGetItem."""
 
 
-def read(client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline) -> Observed:
+def read(
+    client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline, attributes: Mapping[str, Sequence[str]] = {}
+) -> Observed:
     """The items as they are now, None for each that doesn't exist. One request per 100 keys.
+
+    If `attributes` names those of a table, its items are read with these alone. Names of the key must be among them.
 
     Raises DeadlinePassed if keys are unread at the deadline, and botocore's errors.
     """
@@ -26,7 +30,7 @@ def read(client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline) -> O
     cap_seconds = 0.05
     while unread:
         batch = unread[:MAXIMUM_KEYS]
-        found = read_once(client, batch, deadline)
+        found = read_once(client, batch, deadline, attributes)
         observed.update(found)
         unread = [wanted for wanted in unread if wanted not in found]
         if len(found) < len(batch):  # throttled, or more than 16 MB: DynamoDB's documentation asks for a pause
@@ -35,24 +39,27 @@ def read(client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline) -> O
     return observed
 
 
-def read_once(client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline) -> Observed:
+def read_once(
+    client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline, attributes: Mapping[str, Sequence[str]] = {}
+) -> Observed:
     """As `read`, but one request for at most 100 keys: those that DynamoDB left unprocessed are missing."""
     deadline.check("reading")
     batch = list(dict.fromkeys(keys))
     tables: dict[str, Any] = {}
     for wanted in batch:
-        table = tables.setdefault(wanted.table, {"Keys": [], "ConsistentRead": True})
-        table["Keys"].append(to_dynamodb(dict(wanted.attributes)))
+        if wanted.table not in tables:
+            tables[wanted.table] = {"Keys": [], "ConsistentRead": True} | _only(attributes.get(wanted.table, ()))
+        tables[wanted.table]["Keys"].append(to_dynamodb(dict(wanted.attributes)))
     response = client.batch_get_item(RequestItems=tables)
     unprocessed = {
-        _key_of(table, from_dynamodb(attributes), batch)
+        _key_of(table, from_dynamodb(key_attributes), batch)
         for table, rest in response.get("UnprocessedKeys", {}).items()
-        for attributes in rest["Keys"]
+        for key_attributes in rest["Keys"]
     }
     found: dict[Key, Item | None] = {wanted: None for wanted in batch if wanted not in unprocessed}
     for table, items in response["Responses"].items():
-        for attributes in items:
-            item = from_dynamodb(attributes)
+        for found_item in items:
+            item = from_dynamodb(found_item)
             found[_key_of(table, item, batch)] = item
     return found
 
@@ -66,6 +73,14 @@ def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline) -> Item | N
     key_attributes = to_dynamodb(dict(key.attributes))
     response = client.get_item(TableName=key.table, Key=key_attributes, ConsistentRead=True)
     return from_dynamodb(response["Item"]) if "Item" in response else None
+
+
+def _only(names: Sequence[str]) -> dict[str, Any]:
+    """The parameters that leave all other attributes out; none, if there are no names."""
+    if not names:
+        return {}
+    placeholders = {f"#{number}": name for number, name in enumerate(names)}
+    return {"ProjectionExpression": ",".join(placeholders), "ExpressionAttributeNames": placeholders}
 
 
 def _key_of(table: str, item: Item, batch: list[Key]) -> Key:

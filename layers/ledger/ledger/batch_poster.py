@@ -65,7 +65,7 @@ class BatchPoster(NamedTuple):
         unread: dict[Key, Disposition] = {}
         for keys in itertools.batched(dict.fromkeys(self._keys(messages)), MAXIMUM_KEYS, strict=False):
             try:
-                observed |= read_once(self.client, keys, deadline)
+                observed |= read_once(self.client, keys, deadline, self._attributes)
             except Exception as error:  # noqa: BLE001 (it costs the groups with these keys)
                 unread |= dict.fromkeys(keys, disposition_of(error))
         groups = []
@@ -79,6 +79,11 @@ class BatchPoster(NamedTuple):
         groups.sort(key=lambda group: any(key not in observed for key in self._keys(group)))
         commits = in_parallel(lambda group: self._post_group(group, observed, deadline), groups)
         return _measurements(messages, list(itertools.chain.from_iterable(commits)))
+
+    @property
+    def _attributes(self) -> dict[str, Sequence[str]]:
+        """Those that are read. Others, which aren't Teller's, could fill an account's item: a commit leaves them."""
+        return {self.tables.accounts: (*Account.__struct_fields__, VERSION_ID)}
 
     def _keys(self, messages: Iterable[QueuedTransaction]) -> list[Key]:
         """The keys of the messages' accounts, of the journal entries that decisions refer to, and of the own entries of
@@ -101,7 +106,7 @@ class BatchPoster(NamedTuple):
         batches = [group]  # the next one is the last
         try:
             keys = self._keys(group)
-            left = read(self.client, (key for key in keys if key not in observed), deadline)
+            left = read(self.client, (key for key in keys if key not in observed), deadline, self._attributes)
             observed = {key: left[key] if key in left else observed[key] for key in keys}
             posted_at = datetime.now(UTC).isoformat(timespec="milliseconds")
             while batches:

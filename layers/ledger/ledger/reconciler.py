@@ -237,7 +237,9 @@ class _OtherSides:
             )
             for entry, other_id in batch
         }
-        items = read(client, itertools.chain(*keys.values()), self._deadline)
+        items = read(
+            client, itertools.chain(*keys.values()), self._deadline, {tables.accounts: Account.__struct_fields__}
+        )
         for transaction_id, (account_key, entry_key) in keys.items():
             yield transaction_id, _other_side(items[account_key], items[entry_key])
 
