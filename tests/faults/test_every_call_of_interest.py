@@ -17,7 +17,7 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
 ) -> None:
     in_between = between == "posted before it is run again"
     scenario = Charging(ministack, dynamodb, BALANCES, accounts_per_step=3, posted_in_between=in_between)
-    balances = inject_every_fault(scenario, say, every_case=every_case)
+    balances = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
     thousandths = {name: -balance for name, balance in BALANCES.items() if balance < 0}
     assert {name: 1000 * (BALANCES[name] - balance) for name, balance in balances.items()} == {
         name: thousandths.get(name, 0) for name in BALANCES

@@ -77,7 +77,7 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     ministack: Endpoint, dynamodb: Endpoint, competing: str, say: Say, every_case: bool
 ) -> None:
     scenario = Upserting(ministack, dynamodb, THERE, BATCH, DEAD, competing=COMPETING[competing])
-    profiles = inject_every_fault(scenario, say, every_case=every_case)
+    profiles = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
     assert profiles["bob"]["limits"]["atm"] == {"day": 20}
     assert profiles["dave"]["contact"]["phone"] == "2"
     assert len(profiles["carol"]["sessions"]["phone"]) == 140

@@ -152,7 +152,10 @@ def test_a_sample_has_every_fault_at_some_call_and_some_fault_at_every_call() ->
     assert set(chosen) < set(cases)
     assert {fault for _, fault in chosen} == set(Fault)
     assert {at for at, _ in chosen} == set(range(1, len(calls) + 1))
-    assert len(chosen) < len(cases) / 3
+    assert len(chosen) < len(cases) / 6
+    of_the_second_engine = sampled(cases, start=4)
+    assert {fault for _, fault in of_the_second_engine} == set(Fault)
+    assert len({*chosen, *of_the_second_engine}) > len(cases) / 5
 
 
 def test_random_faults_come_as_often_as_they_should_and_the_same_for_the_same_seed() -> None:

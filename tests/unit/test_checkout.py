@@ -31,7 +31,7 @@ def copy_environment(copy: Path) -> None:
 def layers_in_use(python: Path) -> dict[str, Path]:
     """The files that a Python imports from the layers."""
     code = "from importlib.util import find_spec\n" + "".join(f"print(find_spec({name!r}).origin)\n" for name in LAYERS)
-    run = subprocess.run([python, "-c", code], cwd="/", capture_output=True, text=True, check=True)
+    run = subprocess.run([python, "-I", "-c", code], cwd="/", capture_output=True, text=True, check=True)
     return dict(zip(LAYERS, map(Path, run.stdout.splitlines()), strict=True))
 
 
