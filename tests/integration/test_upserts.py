@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from conditional_writes import Conflict, Deadline, Item, Key, VersionedTable, key
 from conditional_writes.items import from_dynamodb, to_dynamodb
@@ -243,32 +241,6 @@ def test_entries_that_knew_no_clock_are_adopted(profiles: Profiles) -> None:
     profiles.upsert(theme("dark", 5))
     profiles.upsert(theme("late", 4))
     assert profiles.maps() == {"preferences": {"theme": "dark", "size": 3}}
-
-
-paths = st.lists(st.sampled_from("pqr"), min_size=2, max_size=4).map(tuple)
-values = st.sampled_from([1, 2, "a", True, None, [1], {"x": 1}, {"x": 2}]) | st.just(REMOVED)
-writes = st.lists(st.builds(MapEntry, paths, values, st.integers(0, 4).map(at)), min_size=1, max_size=8)
-
-
-@settings(
-    max_examples=settings().max_examples * 3 // 2,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(writes, st.randoms(use_true_random=False), st.integers(1, 4), st.sampled_from(Strategy))
-def test_any_order_and_any_batches_end_in_the_same_item(
-    profiles: Profiles, made: list[MapEntry], choose: random.Random, size: int, strategy: Strategy
-) -> None:
-    def ended(order: list[MapEntry], size: int) -> Item:
-        name = next(_numbers)
-        for batch in itertools.batched(order, size, strict=False):
-            profiles.upsert(*batch, name=name, strategy=strategy)
-        found = profiles.stored(name)
-        return {attribute: found[attribute] for attribute in found if attribute not in OWN}
-
-    shuffled = [*made, *choose.choices(made, k=3)]
-    choose.shuffle(shuffled)
-    assert ended(made, 1) == ended(shuffled, size)
 
 
 OWN = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes"}
