@@ -90,6 +90,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.system = type(self).make_system()
+        self.system.before_charge = lambda: self._note_overdrawn(self.system.books(), self.system.lock_records())
         self.sound = True
         self.seen: dict[tuple[str, str], Any] = {}
         self.books = Books({}, {})
@@ -260,10 +261,7 @@ class Machine(RuleBasedStateMachine):
         ]
         self.seen |= history.entries_of(self.books)
         self.delivered = []
-        overdrawn = _overdrawn(self.books)
-        done = {window[:10] for window in windows.windows_done(self.records, CHARGE)}
-        for day in self.overdrawn.keys() - done:
-            self.overdrawn[day] &= overdrawn
+        self._note_overdrawn(self.books, self.records)
         self.sound = not found
         assert self.sound, "\n".join(found)
 
@@ -333,6 +331,13 @@ class Machine(RuleBasedStateMachine):
         if job == CHARGE:
             self.overdrawn.setdefault(event["scheduled_time"][:10], _overdrawn(self.books))
         return event
+
+    def _note_overdrawn(self, books: Books, records: windows.Records) -> None:
+        """An account needn't be charged for a day if it has a credit before the day's window is done."""
+        overdrawn = _overdrawn(books)
+        done = {window[:10] for window in windows.windows_done(records, CHARGE)}
+        for day in self.overdrawn.keys() - done:
+            self.overdrawn[day] &= overdrawn
 
     def _wrong_profiles(self) -> Iterable[str]:
         """Checks the profiles if no update is waiting, because a waiting update may be in its profile or not."""

@@ -88,6 +88,7 @@ class System:
         self.dead: dict[str, list[tuple[str, DeadLetter]]] = {TRANSACTIONS: [], PROFILES: []}
         self.events: list[dict[str, str]] = []
         self.runs: list[Run] = []
+        self.before_charge: Callable[[], None] = lambda: None
         self._requests: defaultdict[str, list[str]] = defaultdict(list)
         self._message_numbers = itertools.count(1)
         self._load()
@@ -180,6 +181,8 @@ class System:
 
         A delivery after a failure is a retry: it has the same request id.
         """
+        if event["job"] == CHARGE:
+            self.before_charge()
         function = self.jobs[event["job"]][worker]
         self.clock.seconds += 0.001
         called_again: list[dict[str, str]] = []
