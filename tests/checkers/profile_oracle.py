@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from conditional_writes.items import Item, same, to_dynamodb
+from conditional_writes.items import Item, same
 from conditional_writes.sizes import item_bytes
 from conditional_writes.upserts import REMOVED, MapEntry, clock_text
 
@@ -80,7 +80,7 @@ def most_bytes(writes: Iterable[Write], oldest: datetime, key_and_marks: Item) -
     }
     for path, clock in clocks.items():
         item[f"cw:as_of {json.dumps(path[:-1], ensure_ascii=False)}"][path[-1]] = clock
-    return item_bytes(to_dynamodb(item))
+    return item_bytes(item)
 
 
 TIME = "2026-02-28T12:09:00.000000+00:00"

@@ -488,7 +488,7 @@ def test_names_that_come_and_go_do_not_fill_an_item(profiles: Profiles, today: l
     for number in range(150):
         today[0] = START + timedelta(days=number)
         come_and_go(f"d-{number}")
-        sizes.append(item_bytes(to_dynamodb(profiles.stored())))
+        sizes.append(item_bytes(profiles.stored()))
     needed = 31 * (sizes[1] - sizes[0])
     assert max(sizes) < sizes[0] + 2 * needed + 1_024 + 100
     assert profiles.maps() == {"devices": {}}

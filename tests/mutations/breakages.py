@@ -415,7 +415,7 @@ BREAKAGES = [
     Breakage(
         "another upsert comes between an item and its reshaping",
         f"{LIBRARY}/upserts/edit.py",
-        "draft.required += [written, *map(is_map, self._maps_around()), *as_found]",
+        "draft.required += [*marks, *map(is_map, self._maps_around()), *as_found]",
         "draft.required += [*map(is_map, self._maps_around()), *as_found]",
         (UPSERTS,),
     ),

@@ -18,6 +18,7 @@ from unittest import mock
 
 from botocore.awsrequest import AWSResponse
 
+from conditional_writes.items import from_dynamodb
 from conditional_writes.sizes import item_bytes
 from ledger.core.journal import payload_hash_of
 from ledger.reconciler import ALONE, IN_PARALLEL
@@ -94,9 +95,10 @@ class Planted:
 
     def _page(self, name: str, first: int) -> dict[str, Any]:
         items, taken = [], 0
+        entry_bytes = item_bytes(from_dynamodb(entry(name, first)))
         for version in itertools.takewhile(lambda version: version <= self.journals[name], itertools.count(first)):
             items.append(entry(name, version))
-            taken += item_bytes(items[-1])
+            taken += entry_bytes
             if taken >= PAGE_BYTES:
                 return {
                     "Items": items,

@@ -50,8 +50,8 @@ class Stored:
     """An item as it is stored."""
 
     def __init__(self, attributes: dict[str, Any]) -> None:
-        self.bytes = item_bytes(attributes)
         self.item: Item = from_dynamodb(attributes)
+        self.bytes = item_bytes(self.item)
         self.maps: Item = {name: value for name, value in self.item.items() if not is_mark(name)}
         self.without_counters = {name: value for name, value in self.item.items() if name not in COUNTERS}
         self.clocks: Item = {name: value for name, value in self.item.items() if name.startswith("cw:as_of ")}

@@ -29,7 +29,6 @@ from conditional_writes import (
 )
 from conditional_writes.handed_back import AT_ONCE, LARGE_BYTES
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from conditional_writes.sizes import item_bytes, stored_bytes
 from tests.support.strategies import exact_numbers
 
 FIRST, SECOND = key("Profiles", account_id="alice"), key("Profiles", account_id="bob")
@@ -183,11 +182,6 @@ class _Clients:
 
 
 CLIENTS = _Clients()
-
-
-@given(items)
-def test_an_item_is_as_large_as_it_is_in_dynamodbs_types(item: Item) -> None:
-    assert stored_bytes(item) == item_bytes(to_dynamodb(item))
 
 
 def test_other_errors_are_raised_as_they_are() -> None:

@@ -18,6 +18,8 @@ import threading
 from collections import Counter
 from typing import Any
 
+from conditional_writes.handed_back import ITEMS
+from conditional_writes.items import Item, from_dynamodb
 from conditional_writes.sizes import item_bytes
 
 WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
@@ -85,20 +87,25 @@ def refused_units(request: dict[str, Any], error: dict[str, Any]) -> float:
     """The units of a refused write. A throttled or invalid write costs nothing, for DynamoDB read no item for it."""
     match error["Error"]["Code"]:
         case "ConditionalCheckFailedException":
-            return _units(request, error.get("Item"))
+            [found] = _found_items(error, [error])
+            return _units(request, found)
         case "TransactionCanceledException":
             writes = [write for action in request["TransactItems"] for write in action.values()]
-            return 2 * sum(
-                _units(write, reason.get("Item"))
-                for write, reason in zip(writes, error["CancellationReasons"], strict=True)
-            )
+            return 2 * sum(map(_units, writes, _found_items(error, error["CancellationReasons"])))
         case _:
             return 0
 
 
-def _units(write: dict[str, Any], found: dict[str, Any] | None) -> float:
+def _found_items(error: dict[str, Any], reasons: list[dict[str, Any]]) -> list[Item]:
+    """The existing items, empty if there is none. `conditional_writes` takes large ones out of the error."""
+    large: list[Item | None] | None = error.get(ITEMS)
+    return [item or {} for item in large] if large else [from_dynamodb(reason.get("Item", {})) for reason in reasons]
+
+
+def _units(write: dict[str, Any], found: Item) -> float:
     """The units of one refused write. Of an update's result only the key and the existing item are known."""
-    return math.ceil(max(item_bytes(write.get("Item") or write["Key"]), item_bytes(found or {})) / 1024)
+    written = from_dynamodb(write.get("Item") or write["Key"])
+    return math.ceil(max(item_bytes(written), item_bytes(found)) / 1024)
 
 
 def read_units(request: dict[str, Any], response: dict[str, Any]) -> float:
@@ -116,5 +123,5 @@ def read_units(request: dict[str, Any], response: dict[str, Any]) -> float:
 
 def _batch_read_units(asked: dict[str, Any], found: list[dict[str, Any]], unprocessed: dict[str, Any] | None) -> float:
     absent = len(asked["Keys"]) - len(found) - len((unprocessed or {"Keys": []})["Keys"])
-    blocks = absent + sum(math.ceil(item_bytes(item) / 4096) for item in found)
+    blocks = absent + sum(math.ceil(item_bytes(from_dynamodb(item)) / 4096) for item in found)
     return blocks if asked.get("ConsistentRead") else blocks / 2

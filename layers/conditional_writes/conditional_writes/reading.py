@@ -21,7 +21,8 @@ def read(
 ) -> Observed:
     """The items as they are now, None for each that doesn't exist. One request per 100 keys.
 
-    If `attributes` names those of a table, its items are read with these alone. Names of the key must be among them.
+    `attributes` has names by table, those of its key among them: of that table's items only these attributes are read.
+    The items of other tables are read whole.
 
     Raises DeadlinePassed if keys are unread at the deadline, and botocore's errors.
     """

@@ -14,39 +14,12 @@ MAXIMUM_ITEM_BYTES = 409_600
 """DynamoDB's limit for an item: 400 kB."""
 
 
-def item_bytes(attributes: dict[str, Any]) -> int:
-    """The size of an item in DynamoDB's types, as boto3 sends it: `{"name": {"S": value}}`."""
-    return sum(len(name.encode()) + value_bytes(value) for name, value in attributes.items())
+def item_bytes(item: Item) -> int:
+    """The size of an item in Python's types."""
+    return sum(len(name.encode()) + value_bytes(value) for name, value in item.items())
 
 
-def value_bytes(value: dict[str, Any]) -> int:
-    [(kind, content)] = value.items()
-    match kind:
-        case "S":
-            return len(content.encode())
-        case "N":
-            return _number_bytes(Decimal(content))
-        case "B":
-            return len(bytes(content))
-        case "M":
-            return 3 + sum(1 + len(name.encode()) + value_bytes(element) for name, element in content.items())
-        case "L":
-            return 3 + sum(1 + value_bytes(element) for element in content)
-        case "SS" | "NS" | "BS":
-            return sum(value_bytes({kind[0]: element}) for element in content)
-        case _:  # NULL, BOOL
-            return 1
-
-
-def stored_bytes(item: Item) -> int:
-    """The size of an item in Python's types, as `item_bytes` has it, but without a copy in DynamoDB's types.
-
-    Such a copy of an item of 400 KB may take 75 MB.
-    """
-    return sum(len(name.encode()) + _stored_bytes(value) for name, value in item.items())
-
-
-def _stored_bytes(value: Any) -> int:
+def value_bytes(value: Any) -> int:
     match value:
         case str():
             return len(value.encode())
@@ -55,12 +28,12 @@ def _stored_bytes(value: Any) -> int:
         case int() | Decimal():
             return _number_bytes(value)
         case list() | tuple():
-            return 3 + len(value) + sum(map(_stored_bytes, value))
+            return 3 + len(value) + sum(map(value_bytes, value))
         case set() | frozenset():
-            return sum(map(_stored_bytes, value))
+            return sum(map(value_bytes, value))
         case bytes() | bytearray():
             return len(value)
-    return 3 + sum(1 + len(name.encode()) + _stored_bytes(element) for name, element in value.items())
+    return 3 + sum(1 + len(name.encode()) + value_bytes(element) for name, element in value.items())
 
 
 @functools.lru_cache(1024)

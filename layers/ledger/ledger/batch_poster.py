@@ -82,8 +82,13 @@ class BatchPoster(NamedTuple):
 
     @property
     def _attributes(self) -> dict[str, Sequence[str]]:
-        """Those that are read. Others, which aren't Teller's, could fill an account's item: a commit leaves them."""
+        """The attributes that are read, by table. Attributes of others could fill an account's item."""
         return {self.tables.accounts: (*Account.__struct_fields__, VERSION_ID)}
+
+    def _own_part(self, key: Key, item: Item | None) -> Item | None:
+        """The item as it would be read. A refused commit hands it back whole."""
+        names = self._attributes.get(key.table)
+        return item if item is None or names is None else {name: item[name] for name in names if name in item}
 
     def _keys(self, messages: Iterable[QueuedTransaction]) -> list[Key]:
         """The keys of the messages' accounts, of the journal entries that decisions refer to, and of the own entries of
@@ -106,7 +111,7 @@ class BatchPoster(NamedTuple):
         batches = [group]  # the next one is the last
         try:
             keys = self._keys(group)
-            left = read(self.client, (key for key in keys if key not in observed), deadline, self._attributes)
+            left = read(self.client, [key for key in keys if key not in observed], deadline, self._attributes)
             observed = {key: left[key] if key in left else observed[key] for key in keys}
             posted_at = datetime.now(UTC).isoformat(timespec="milliseconds")
             while batches:
@@ -145,6 +150,7 @@ class BatchPoster(NamedTuple):
 
     def _plan(self, messages: Iterable[QueuedTransaction], observed: Observed, posted_at: str) -> Plan["_Fold"]:
         """Folds the messages that fit into one DynamoDB transaction: a pure function of the observed items."""
+        observed = {key: self._own_part(key, item) for key, item in observed.items()}
         fold = _Fold(self.tables, posted_at, observed, dict(observed))
         for message in messages:
             if not fold.has_room_for(message.decoded):

@@ -1,7 +1,7 @@
 """Writes the profile updates of a batch: all updates of a profile together, and all profiles in parallel."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -80,14 +80,14 @@ class ProfileWriter(NamedTuple):
         """The number of conflicts. Sets each message's disposition, unless one of several can't be written."""
         profile = key(self.table, account_id=updates[0].message.decoded.account_id)
         entries = [entry for update in updates for entry in update.pending.values()]
+        by_path = _by_path(updates)
         conflicts = 0
         try:
             for progress in upsert_in_requests(
                 self.client, profile, entries, forget_after=REMOVALS_REMEMBERED, deadline=deadline
             ):
                 conflicts += progress.conflicts
-                for update in updates:
-                    update.note(progress)
+                _note(progress, by_path)
         except tuple(_MISFITS) as misfit:
             if len(updates) == 1:
                 updates[0].message.disposition = Dead(_MISFITS[type(misfit)], str(misfit))
@@ -113,16 +113,31 @@ class _Update:
         self.pending = {entry.path: entry for entry in map_entries(message.decoded, message.sent_at)}
         self.written = self.superseded = 0
 
-    def note(self, progress: Progress) -> None:
-        """Of several messages' entries with one path only the latest is in `progress`: the others are superseded."""
-        for entry in progress.written:
-            mine = self.pending.pop(entry.path, None)
-            self.written += mine is entry
-            self.superseded += mine is not None and mine is not entry
-        for entry in progress.superseded:
-            self.superseded += self.pending.pop(entry.path, None) is not None
+    def note(self, done: MapEntry, *, is_written: bool) -> None:
+        """The update's entry with this path is done. If it isn't this one itself, it is superseded by it."""
+        mine = self.pending.pop(done.path)
+        if is_written and mine is done:
+            self.written += 1
+        else:
+            self.superseded += 1
         if not self.pending:
             self.message.disposition = Done(UPSERTED if self.written else SUPERSEDED)
+
+
+def _by_path(updates: Iterable[_Update]) -> dict[tuple[str, ...], list[_Update]]:
+    """The updates that set or remove an entry at each path: a profile may have a thousand of them."""
+    by_path: dict[tuple[str, ...], list[_Update]] = defaultdict(list)
+    for update in updates:
+        for path in update.pending:
+            by_path[path].append(update)
+    return by_path
+
+
+def _note(progress: Progress, by_path: Mapping[tuple[str, ...], Sequence[_Update]]) -> None:
+    for done, is_written in ((progress.written, True), (progress.superseded, False)):
+        for entry in done:
+            for update in by_path[entry.path]:
+                update.note(entry, is_written=is_written)
 
 
 def map_entries(update: ProfileUpdate, sent_at: datetime) -> list[MapEntry]:

@@ -140,7 +140,7 @@ class Reconciler(NamedTuple):
     def _checked(self, item: Item, bounds: Bounds, deadline: Deadline) -> Checked:
         """Raises JournalTooLong, DeadlinePassed, and botocore's errors. An account that can't be read is skipped."""
         try:
-            size = item_bytes(to_dynamodb(item))
+            size = item_bytes(item)
             if size > LARGEST_ACCOUNT_BYTES:
                 return _skipped(item, f"its item has {size:,} bytes, expected at most {LARGEST_ACCOUNT_BYTES:,}")
             return Checked(item["account_id"], self._lasting_mismatches(item, bounds, deadline))

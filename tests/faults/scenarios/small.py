@@ -36,13 +36,14 @@ def posting(aws: Endpoint) -> Scenario:
 
 
 def upserting(aws: Endpoint) -> Scenario:
-    """Existing and missing maps, an earlier entry, a removal, and an update that fits nowhere."""
-    there = [update("bob", "limits", 0, card=100, atm=50)]
-    unfit: Any = update("bob", "limits.atm", 5, day=20)
+    """Existing and missing maps, an earlier entry, a removal, an entry that becomes a map, and an invalid update."""
+    there = [update("bob", "limits", 0, card=100, atm=50, web=10)]
+    unfit: Any = update("bob", "limits", 5, card=20) | {"path": []}
     batch = [
         update("alice", "preferences.font", 5, size=12),
         update("alice", "preferences.font", 3, size=10, face="serif"),
         update("bob", "limits", 5, "atm", card=200),
+        update("bob", "limits.web", 5, day=20),
         unfit,
         update("carol", "preferences", None, theme="dark"),
         "not JSON",

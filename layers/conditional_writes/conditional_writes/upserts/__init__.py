@@ -20,7 +20,7 @@ from conditional_writes.upserts.clocks import winning
 from conditional_writes.upserts.entries import REMOVED, MapEntry
 from conditional_writes.upserts.errors import ItemTooLarge, NotAMap, NotAnEntry
 from conditional_writes.upserts.plan import Planner
-from conditional_writes.upserts.splitting import from_any_request_on
+from conditional_writes.upserts.splitting import in_requests_from_any_on
 from conditional_writes.upserts.strategies import Strategy
 from conditional_writes.upserts.tidying import forgotten_before
 
@@ -44,8 +44,9 @@ __all__ = [
 class Progress(NamedTuple):
     """The entries that are done with one more request. `conflicts` counts the refused requests before it.
 
-    An entry is superseded if a later write of it, or the same, is already there: the item is as if both had arrived in
-    the other order. Of several entries with one path only the latest is named.
+    An entry is superseded if its value isn't there because a later write in its place, around it or inside of it, or
+    the same write, is. The item is as if they had arrived in the other order. Of several entries with one path only the
+    latest is named.
     """
 
     written: Sequence[MapEntry]
@@ -77,8 +78,8 @@ def upsert(  # noqa: PLR0913 (four have defaults that are seldom changed)
     some of its entries may be written. Repeating it is harmless.
 
     Of an entry, its removal, and a map of the same name, the latest by `as_of` wins, whichever arrives first. No other
-    writer's entry is lost, with one exception: a map without clocks can't be told from a map that is a value, so an
-    entry set in its place replaces it.
+    writer's entry is lost, with two exceptions: an entry in place of a map replaces what has no clock in it; and a map
+    without clocks can't be told from a map that is a value, so an entry set in its place replaces it.
 
     A removal leaves its clock, so that no earlier write brings the entry back. With `forget_after` the clocks of
     removals that are older are dropped: choose the longest time that a write may be on its way. Without it they stay.
@@ -122,7 +123,7 @@ def upsert_in_requests(  # noqa: PLR0913 (four have defaults that are seldom cha
     """
     deadline = deadline_or_default(deadline)
     planner = Planner(key, strategy, version_attribute, forgotten_before(forget_after))
-    pending = from_any_request_on(winning(key, entries))
+    pending = in_requests_from_any_on(winning(key, entries))
     while pending:
         try:
             done = write(client, partial(planner.plan, pending), {}, deadline)
@@ -134,4 +135,5 @@ def upsert_in_requests(  # noqa: PLR0913 (four have defaults that are seldom cha
             strategies.recent_depths.learn(key.table, path, depth)
         yield Progress(done.result.written, done.result.superseded, done.conflicts)
         paths = {entry.path for entry in (*done.result.written, *done.result.superseded)}
-        pending = [entry for entry in pending if entry.path not in paths]
+        rests = ([entry for entry in request if entry.path not in paths] for request in pending)
+        pending = [rest for rest in rests if rest]

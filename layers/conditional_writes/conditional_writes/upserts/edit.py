@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from conditional_writes.conditions import absent, equals, is_map
 from conditional_writes.items import Item
-from conditional_writes.own_attributes import WRITE_ID
+from conditional_writes.own_attributes import MARKS
 from conditional_writes.upserts.clock_text import clocks_attribute
 from conditional_writes.upserts.draft import Draft
 from conditional_writes.upserts.entries import MapPath
@@ -12,8 +12,8 @@ from conditional_writes.upserts.shape import map_at
 
 _CHARACTERS = 3_400
 _OPERATORS = 240
-"""An expression holds 4,096 characters and 300 operators. The rest is for the last change, which may be one of three
-paths, and for what every request has."""
+"""An expression holds 4,096 characters and 300 operators. The rest is for the last change, of one path a
+level and three more, and for what every request has."""
 
 
 _CONDITION_CHARACTERS = 24
@@ -31,7 +31,7 @@ MISSING: Final = object()
 class Edit:
     """The item as it will be. What stays as it is, is shared with the item that was found, which never changes.
 
-    Any concurrent upsert of the item makes the request fail, so that it is planned again.
+    A write by this library in between makes the request fail, so that it is planned again.
     """
 
     def __init__(self, found: Item) -> None:
@@ -90,7 +90,7 @@ class Edit:
         )
 
     def draft(self) -> Draft:
-        """The request, conditional on the item: no other upsert came in between, and no map was replaced."""
+        """The request, conditional on the item: no write by this library came in between, and no map was replaced."""
         draft = Draft()
         for path in sorted(self._changed):
             value = self.get(path)
@@ -98,9 +98,9 @@ class Edit:
                 draft.removed.append(path)
             else:
                 draft.values[path] = value
-        written = equals(WRITE_ID, self._found[WRITE_ID]) if WRITE_ID in self._found else absent(WRITE_ID)
+        marks = (equals(mark, self._found[mark]) if mark in self._found else absent(mark) for mark in MARKS)
         as_found = (equals(path, map_at(self._found, path)) for path in self._expected)
-        draft.required += [written, *map(is_map, self._maps_around()), *as_found]
+        draft.required += [*marks, *map(is_map, self._maps_around()), *as_found]
         return draft
 
     def _maps_around(self) -> list[MapPath]:

@@ -1,7 +1,7 @@
 """Map entries: one name and its value in a map attribute, however deep the map is."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from conditional_writes.items import Key
@@ -43,6 +43,11 @@ def check_entry(key: Key, entry: MapEntry) -> None:
         raise ValueError(f"{key}: {attribute} can't hold entries: it is part of the key, or the library's own")
     if entry.as_of is not None and entry.as_of.tzinfo is None:
         raise ValueError(f"{key}: {entry.as_of!r}: expected a time with its offset from UTC")
+    try:
+        if entry.as_of is not None:
+            entry.as_of.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{key}: {entry.as_of!r}: expected a time between the years 1 and 9999 in UTC") from None
 
 
 def maps_along(path: MapPath) -> list[MapPath]:

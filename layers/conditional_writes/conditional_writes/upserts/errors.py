@@ -9,7 +9,9 @@ MAXIMUM_UPSERTED_BYTES = MAXIMUM_ITEM_BYTES - 9_600
 
 
 class NotAMap(Exception):
-    """Something without a clock is in the place of a map, so no time decides. Nothing of this request was written.
+    """A value without a clock is in the place of a map, or an entry without `as_of` is inside of an entry.
+
+    So no time decides. Nothing of this request was written.
 
     `path` leads to it; `found` says what it is: "a string", "an entry", …. `item` is the item as it is; None if two
     entries of one call contradict each other.

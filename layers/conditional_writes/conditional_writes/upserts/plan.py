@@ -4,6 +4,7 @@ DynamoDB sets `a.b.c` only if `a.b` is a map. So the entries are set one by one 
 missing map is set whole, with its entries in it. A condition names each map that is assumed to exist or to be missing.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from conditional_writes.items import Item, Key
 from conditional_writes.loop import Observed, Plan
 from conditional_writes.own_attributes import ITEM_BYTES, REMOVED_BYTES
 from conditional_writes.requests import Update
-from conditional_writes.sizes import stored_bytes
+from conditional_writes.sizes import item_bytes
 from conditional_writes.upserts.clocks import Standing, set_clocks, standing
 from conditional_writes.upserts.draft import Draft
 from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, maps_along, maps_of
@@ -22,7 +23,7 @@ from conditional_writes.upserts.room import count_bytes
 from conditional_writes.upserts.shape import Shape, assumed_shape, observed_shape
 from conditional_writes.upserts.splitting import in_requests
 from conditional_writes.upserts.strategies import Strategy, expected_depth
-from conditional_writes.upserts.tidying import MOST_REMOVED_BYTES, clock_bytes, tidied
+from conditional_writes.upserts.tidying import MOST_REMOVED_BYTES, Tidied, clock_bytes, tidied
 
 
 class Done(NamedTuple):
@@ -44,33 +45,32 @@ class Planner(NamedTuple):
     version_attribute: str | None
     forget_before: str | None
 
-    def plan(self, pending: Sequence[MapEntry], observed: Observed) -> Plan[Done]:
-        """One request for some of the entries: for the first ones, as long as the item is unknown.
+    def plan(self, pending: Sequence[Sequence[MapEntry]], observed: Observed) -> Plan[Done]:
+        """One request. As long as the item is unknown, it is the first pending one; else any entries that fit.
 
         If the item is too untidy, or seems full, the request tidies it, and writes no entry. Raises NotAMap, NotAnEntry
         and ItemTooLarge.
         """
         if self.key not in observed:
-            return self._assuming(pending)
-        item = observed[self.key] or {}
-        shape = observed_shape(pending, item)
-        standings = [(standing(self.key, entry, shape, item), entry) for entry in pending]
+            return self._assuming(pending[0])
+        item, entries = observed[self.key] or {}, list(itertools.chain(*pending))
+        shape = observed_shape(entries, item)
+        standings = [(standing(self.key, entry, shape, item), entry) for entry in entries]
         superseded = [entry for found, entry in standings if found is Standing.SUPERSEDED]
         fitting = [entry for found, entry in standings if found is Standing.FITS]
         reshaping = [entry for found, entry in standings if found is Standing.RESHAPES]
         if not fitting and not reshaping:
             return Plan(Done([], superseded))
         if self.forget_before is not None and item.get(REMOVED_BYTES, 0) > MOST_REMOVED_BYTES:
-            return self._tidying(item, superseded)
+            return self._tidying(tidied(item, self.forget_before), superseded)
         try:
             return self._fitting(fitting, shape, item, superseded) if fitting else self._reshaping(reshaping, item)
         except ItemTooLarge:
-            if self.forget_before is None or tidied(item, self.forget_before).edit.is_empty:
+            if self.forget_before is None or (tidy := tidied(item, self.forget_before)).edit.is_empty:
                 raise
-            return self._tidying(item, superseded)
+            return self._tidying(tidy, superseded)
 
-    def _assuming(self, pending: Sequence[MapEntry]) -> Plan[Done]:
-        request = next(in_requests(pending))
+    def _assuming(self, request: Sequence[MapEntry]) -> Plan[Done]:
         maps = {entry.path[:-1] for entry in request}
         depths = {path: expected_depth(self.strategy, self.key.table, path) for path in maps}
         return Plan(Done(request, (), depths), [self._update(request, assumed_shape(depths), None)])
@@ -102,18 +102,17 @@ class Planner(NamedTuple):
         edit, written, superseded = reshaped(self.key, entries, item)
         draft = edit.draft()
         if self.forget_before is not None:
-            # Each leaves a removal or a floor, at most.
+            # Of each the clock of a removal may stay, or a floor.
             draft.added[REMOVED_BYTES] = clock_bytes(entry.path[-1] for entry in (*written, *superseded))
         count_bytes(draft, self.key, item)
         return Plan(Done(written, superseded), [self._versioned(draft)])
 
-    def _tidying(self, item: Item, superseded: Sequence[MapEntry]) -> Plan[Done]:
-        assert self.forget_before is not None, "an item is tidied by those who forget"
-        edit, needed_bytes, is_complete = tidied(item, self.forget_before)
+    def _tidying(self, tidy: Tidied, superseded: Sequence[MapEntry]) -> Plan[Done]:
+        edit, needed_bytes, is_complete = tidy
         draft = edit.draft()
         if is_complete:
             draft.values[REMOVED_BYTES] = -needed_bytes
-        draft.values[ITEM_BYTES] = stored_bytes(edit.item | dict(self.key.attributes))
+        draft.values[ITEM_BYTES] = item_bytes(edit.item | dict(self.key.attributes))
         return Plan(Done([], superseded), [self._versioned(draft)])
 
     def _versioned(self, draft: Draft) -> Update:

@@ -5,7 +5,7 @@ from typing import Any
 from conditional_writes.conditions import AttributePath, equals, more_than
 from conditional_writes.items import Item, Key, serialized
 from conditional_writes.own_attributes import ITEM_BYTES
-from conditional_writes.sizes import stored_bytes, value_bytes
+from conditional_writes.sizes import item_bytes, value_bytes
 from conditional_writes.upserts.draft import Draft
 from conditional_writes.upserts.edit import Edit
 from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES, ItemTooLarge
@@ -18,7 +18,7 @@ def count_bytes(draft: Draft, key: Key, item: Item | None) -> None:
         raise ItemTooLarge(key, new)
     counted = int(item.get(ITEM_BYTES, 0)) if item else 0
     if item and counted + new > MAXIMUM_UPSERTED_BYTES:
-        # The count never shrinks, so the item may be smaller. DynamoDB returned the item, so its bytes can be counted.
+        # The count is an upper bound. DynamoDB returned the item, so its bytes can be counted.
         draft.required.append(equals(ITEM_BYTES, counted))
         draft.values[ITEM_BYTES] = _bytes_after(draft, key, item)
     else:
@@ -28,7 +28,8 @@ def count_bytes(draft: Draft, key: Key, item: Item | None) -> None:
 
 def _bytes_of(path: AttributePath, value: Any) -> int:
     name = path if isinstance(path, str) else path[-1]
-    return 1 + len(name.encode()) + value_bytes(serialized(name, value))
+    serialized(name, value)  # raises the error for a value that DynamoDB can't hold
+    return 1 + len(name.encode()) + value_bytes(value)
 
 
 def _bytes_after(draft: Draft, key: Key, item: Item) -> int:
@@ -38,7 +39,7 @@ def _bytes_after(draft: Draft, key: Key, item: Item) -> int:
         after.put((path,) if isinstance(path, str) else path, value)
     for path in draft.removed:
         after.drop(path)
-    size = stored_bytes(after.item)
+    size = item_bytes(after.item)
     if size > MAXIMUM_UPSERTED_BYTES:
         raise ItemTooLarge(key, size)
     return size

@@ -1,6 +1,5 @@
 """Splits the entries of an upsert into requests."""
 
-import itertools
 import random
 from collections.abc import Iterable, Iterator, Sequence, Set
 
@@ -23,24 +22,26 @@ def in_requests(entries: Iterable[MapEntry]) -> Iterator[list[MapEntry]]:
         yield request
 
 
-def from_any_request_on(entries: Sequence[MapEntry]) -> list[MapEntry]:
-    """The entries, beginning with those of one of their requests, at random.
+def in_requests_from_any_on(entries: Iterable[MapEntry]) -> list[list[MapEntry]]:
+    """The requests, beginning with one of them at random.
 
     If an upsert is repeated because most requests fail, it shall not always begin with those that are done.
     """
     requests = list(in_requests(entries))
     first = random.randrange(len(requests)) if requests else 0
-    return list(itertools.chain(*requests[first:], *requests[:first]))
+    return requests[first:] + requests[:first]
 
 
 _OPERATORS = 280
-_CHARACTERS = 3_600
-"""An expression holds 300 operators and 4,096 characters. The rest is for the conditions that every request has."""
+_UPDATE_CHARACTERS = 3_600
+_CONDITION_CHARACTERS = 4_000
+"""An expression holds 300 operators and 4,096 characters. The rest is for what every request has."""
 
 
 def _fit_one_request(entries: Sequence[MapEntry], maps: Set[MapPath]) -> bool:
     """`maps` has the paths of all maps around the entries."""
     operators = 2 * len(entries) + 8 * len(maps)
-    characters = sum(32 + 5 * (len(entry.path) - 2) for entry in entries) + 40 * len(maps)
-    one_in_another = any(entry.path in maps for entry in entries)
-    return operators <= _OPERATORS and characters <= _CHARACTERS and not one_in_another
+    in_update = sum(32 + 5 * (len(entry.path) - 2) for entry in entries) + 40 * len(maps)
+    in_condition = 150 + 22 * len(entries) + sum(75 + 5 * len(path) for path in maps)
+    fit = operators <= _OPERATORS and in_update <= _UPDATE_CHARACTERS and in_condition <= _CONDITION_CHARACTERS
+    return fit and not any(entry.path in maps for entry in entries)

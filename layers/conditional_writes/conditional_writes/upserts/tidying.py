@@ -33,7 +33,10 @@ def now() -> datetime:
 
 def forgotten_before(age: timedelta | None) -> str | None:
     """The time before which removals are forgotten, as a clock has it; None: none is ever forgotten."""
-    return None if age is None else time_text(now() - age)
+    try:
+        return None if age is None else time_text(now() - age)
+    except OverflowError:  # longer ago than any time
+        return None
 
 
 def clock_bytes(names: Iterable[str]) -> int:
@@ -81,9 +84,6 @@ def _drop_map(edit: Edit, path: MapPath) -> None:
     if edit.get(path) is not MISSING:
         edit.drop(path)
         edit.expect_as_found(path)
-    if outer and name in edit.clocks(outer):
-        floor = floor_of(edit.clocks(outer)[name])
-        if floor:
-            edit.put((clocks_attribute(outer), name), floor)
-        else:
-            edit.drop((clocks_attribute(outer), name))
+    if outer:
+        # Its floor can be forgotten, too: whatever was inside of the map was later.
+        edit.drop((clocks_attribute(outer), name))

@@ -66,7 +66,10 @@ class JournalEntry(Struct, frozen=True):
 
 
 def payload_hash_of(request: dict[str, Any]) -> str:
-    """Powertools' hash of a canonical payload, made without Powertools. A value that no payload has counts, too."""
+    """Powertools' hash of a canonical payload, made without Powertools, which the core doesn't import.
+
+    A value that no payload has is hashed as its `repr`, so that a damaged request is a mismatch and no error.
+    """
     return hashlib.sha256(json.dumps(request, sort_keys=True, default=repr).encode()).hexdigest()
 
 

@@ -37,7 +37,8 @@ Path = Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=DEEPEST
 class ProfileUpdate(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Sets `entries` of the map at `path`, and removes the names in `removed`, both as of `as_of`.
 
-    A message without `as_of` counts as of the time at which it was sent. No `as_of` may be later than that.
+    A message without `as_of` counts as of the time at which it was sent. No `as_of` may be more than 5 minutes later
+    than that.
     """
 
     account_id: Id
@@ -68,7 +69,7 @@ def decode(body: str) -> ProfileUpdate:
 
 
 def check_as_of(update: ProfileUpdate, sent_at: datetime) -> None:
-    """Raises InvalidMessage if the update is as of a time after it was sent: no later update could win over it."""
+    """Raises InvalidMessage if `as_of` is later than the sending and ALLOWANCE: no other update could win over it."""
     if update.as_of and update.as_of > sent_at + ALLOWANCE:
         minutes = int(ALLOWANCE.total_seconds() / 60)
         sent = f"the message was sent at {sent_at.isoformat(timespec='seconds')}"
