@@ -428,6 +428,38 @@ def test_an_upsert_may_count_a_version_and_a_save_never_wipes_it_out(profiles: P
         table.save(saved | {"name": "Alix"})
 
 
+def test_a_save_between_a_refusal_and_what_follows_from_it_is_not_lost(profiles: Profiles) -> None:
+    table = VersionedTable(profiles.client, profiles.table, "account_id")
+    table.save({"account_id": "alice"})
+    inner = [MapEntry(("p", "theme", "accent"), "blue", at(4)), MapEntry(("p", "theme", "size"), 1, at(1))]
+    profiles.upsert(*inner, version_attribute="version")
+    loaded = table.load("alice")
+    assert loaded is not None
+
+    def save_once(parsed: dict[str, Any], **_: object) -> None:
+        if "Error" in parsed and loaded["p"]["theme"]["accent"] == "blue":
+            loaded["p"]["theme"]["accent"] = "saved"
+            table.save(loaded)
+
+    profiles.client.meta.events.register("after-call.dynamodb.UpdateItem", save_once)
+    upserted = profiles.upsert(MapEntry(("p", "theme"), "dark", at(3)), version_attribute="version")
+    assert profiles.maps() == {"p": {"theme": {"accent": "saved"}}}
+    assert upserted == (0, 1, 2)
+
+
+@pytest.mark.parametrize("names", [17, 18, 28])
+def test_entries_of_many_deep_maps_fit_their_requests(profiles: Profiles, names: int) -> None:
+    outer = [f"{level}" for level in range(names - 2)]
+    paths = [(*outer, f"map {number}", "x") for number in range(40)]
+    for _ in range(2):
+        profiles.upsert(*(MapEntry(path, number, at(1)) for number, path in enumerate(paths)))
+    profiles.upsert(*(MapEntry(path[:-1], REMOVED, at(2)) for path in paths))
+    inside = profiles.maps()
+    for name in outer:
+        inside = inside[name]
+    assert inside == {}
+
+
 @pytest.mark.parametrize("fault", [Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR])
 @pytest.mark.parametrize("strategy", [Strategy.ENTRY_FIRST, Strategy.ATTRIBUTE_FIRST])
 @pytest.mark.parametrize("at_call", [1, 2])

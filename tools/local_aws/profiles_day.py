@@ -46,7 +46,7 @@ def _as_of(number: int) -> str:
 def _update(choose: random.Random, name: str, number: int) -> dict[str, Any]:
     """An update from one of the four producers. The app reports each session once, without `as_of`."""
     writer = choose.choice([_app, _app, _desk, _risk, _consent])
-    if choose.random() < 0.02:
+    if choose.random() < 0.1:
         writer = choose.choice([_skin, _plain])
     if choose.random() < 0.05:
         return {"account_id": name, "path": ["sessions"], "entries": {f"session {number}": {"device": "phone"}}}
