@@ -29,11 +29,20 @@ print(conditional_writes.__file__, saved["version"])
 
 
 def test_the_library_is_a_package_of_its_own(ministack: Endpoint, tmp_path: Path) -> None:
-    uv, python = Path(sys.executable).with_name("uv"), tmp_path / "venv/bin/python"
-    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv"], check=True)
-    subprocess.run(
-        [uv, "pip", "install", "--quiet", "--python", python, PROJECT / "layers/conditional_writes"], check=True
-    )
+    python = tmp_path / "venv" / "bin" / "python"
+    for command in (
+        [sys.executable, "-m", "venv", tmp_path / "venv"],
+        [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            PROJECT / "layers/conditional_writes",
+        ],
+    ):
+        subprocess.run(command, check=True)
     environment = os.environ | ministack.environment
     run = subprocess.run([python, "-c", PROGRAM], check=True, capture_output=True, text=True, env=environment)
     path, version = run.stdout.split()

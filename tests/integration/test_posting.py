@@ -257,7 +257,7 @@ def test_accounts_that_dynamodb_does_not_write_cost_their_own_messages_only(
         item: dict[str, Any] = client.get_item(TableName=tables.accounts, Key={"account_id": {"S": name}})["Item"]
         return item
 
-    room = MAXIMUM_ITEM_BYTES - item_bytes(item_of("full")) - len("notes")
+    room = MAXIMUM_ITEM_BYTES - item_bytes(from_dynamodb(item_of("full"))) - len("notes")
     for name, changed in (("full", {"notes": "x" * room}), ("endless", {"version": Decimal("9.9E+125")})):
         client.put_item(TableName=tables.accounts, Item=item_of(name) | to_dynamodb(changed))
     chain = [

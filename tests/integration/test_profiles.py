@@ -314,8 +314,8 @@ def test_every_record_has_its_line_without_payload_and_the_batch_its_metrics(
     assert totals.pop("MessageAge") > 0
     assert totals.pop("ReturnedAge") > 0
     assert totals == {
-        "Upserted": 3,
-        "Superseded": 2,
+        "Upserted": 4,
+        "Superseded": 1,
         "Waiting": 0,
         "ReturnedToQueue": 1,
         "DeadLettered": 3,

@@ -24,6 +24,7 @@ from conditional_writes.upserts import (
     Strategy,
     tidying,
     upsert,
+    upsert_in_requests,
 )
 from conditional_writes.upserts.strategies import RecentDepths
 from tests.support.faults import Fault, Faults
@@ -544,9 +545,11 @@ def test_maps_that_were_left_empty_go_with_the_removals(profiles: Profiles, toda
     assert len(profiles.maps()["devices"]) == 200
     today[0] = at(2) + MONTH
     profiles.upsert(MapEntry(("devices", "d-1", "settings", "light"), 1, today[0]), forget_after=MONTH)
-    for batch in itertools.batched(range(200), 50, strict=True):  # as much again as was needed at the last tidying
+    for batch in itertools.batched(range(1_000), 50, strict=True):  # more than was needed at the last tidying
         removals = [MapEntry(("devices", f"other {number}"), REMOVED, today[0]) for number in batch]
         profiles.upsert(*removals, forget_after=MONTH)
+        if len(profiles.maps()["devices"]) == 1:
+            break
     assert profiles.maps() == {"devices": {"d-1": {"settings": {"light": 1}}}}
 
 
@@ -560,6 +563,30 @@ def test_a_name_with_a_thousand_maps_inside_can_be_removed(profiles: Profiles) -
     profiles.upsert(MapEntry(("a", "many"), REMOVED, at(4)))
     assert profiles.maps() == {"a": {}}
     assert len(profiles.stored()) < 10
+
+
+def test_nothing_is_dropped_for_an_entry_that_has_no_room_in_the_end(profiles: Profiles) -> None:
+    paths = [("a", "many", f"m-{number}", "x") for number in range(300)]
+    for batch in itertools.batched(paths, 100, strict=True):
+        profiles.upsert(*(MapEntry(path, 1, at(1)) for path in batch))
+    before = profiles.maps()
+    profiles.plant(profiles.stored() | {"photo": "x" * 330_000})
+    with pytest.raises(ItemTooLarge):
+        profiles.upsert(MapEntry(("a", "many"), "x" * 100_000, at(2)))
+    assert profiles.maps()["a"] == before["a"]
+
+
+def test_once_a_map_is_being_dropped_nothing_earlier_comes_into_it(profiles: Profiles) -> None:
+    paths = [("a", "many", f"m-{number}", "x") for number in range(300)]
+    for batch in itertools.batched(paths, 100, strict=True):
+        profiles.upsert(*(MapEntry(path, 1, at(1)) for path in batch))
+    dropping = upsert_in_requests(profiles.client, profiles.key(), [MapEntry(("a", "many"), REMOVED, at(3))])
+    next(dropping)  # a part
+    assert 0 < len(profiles.maps()["a"]["many"]) < 300
+    assert profiles.upsert(MapEntry(("a", "many", "m-new", "x"), 2, at(2)))[:2] == (0, 1)
+    assert "m-new" not in profiles.maps()["a"]["many"]
+    list(dropping)
+    assert profiles.maps() == {"a": {}}
 
 
 def test_a_hundred_maps_are_removed_in_a_few_requests(profiles: Profiles) -> None:

@@ -12,8 +12,8 @@ MARKS = (WRITE_ID, VERSION_ID)
 """The attributes that hold the id of a write."""
 
 ITEM_BYTES = f"{PREFIX}item_bytes"
-"""An upper bound of the item's size in bytes: upserts add what they write. It is corrected when the item
-is tidied, or seems full."""
+"""An upper bound of the item's size in bytes: upserts add what they write, and subtract what they forget. If the item
+seems full, the bytes are counted anew."""
 
 REMOVED_BYTES = f"{PREFIX}removed_bytes"
 """How much the clocks of removals have grown since the item was last tidied, in bytes."""

@@ -73,6 +73,7 @@ class ProfileWriter(NamedTuple):
         updates = [_Update(message) for message in messages]
         conflicts = self._write_together(updates, deadline)
         left = [update for update in updates if update.message.disposition is None]
+        left.sort(key=lambda update: not update.message.decoded.removed)  # those that make room for others first
         conflicts += sum(self._write_together([update], deadline) for update in left)
         return _Counts(sum(each.written for each in updates), sum(each.superseded for each in updates), conflicts)
 

@@ -2,9 +2,10 @@
 
 from typing import Any, Final
 
-from conditional_writes.conditions import absent, equals, is_map
+from conditional_writes.conditions import Condition, absent, equals, is_map
 from conditional_writes.items import Item
-from conditional_writes.own_attributes import MARKS
+from conditional_writes.own_attributes import CLOCKS_PREFIX, MARKS
+from conditional_writes.sizes import item_bytes
 from conditional_writes.upserts.clock_text import clocks_attribute
 from conditional_writes.upserts.draft import Draft
 from conditional_writes.upserts.entries import MapPath
@@ -31,12 +32,15 @@ MISSING: Final = object()
 class Edit:
     """The item as it will be. What stays as it is, is shared with the item that was found, which never changes.
 
-    A write by this library in between makes the request fail, so that it is planned again.
+    The request is conditional on the clocks that it changes, so that other entries may be written at the same time. If
+    it depends on more, `lock` makes it conditional on the whole item.
     """
 
-    def __init__(self, found: Item) -> None:
+    def __init__(self, found: Item, *, is_endless: bool = False) -> None:
         self.item = dict(found)
+        self._is_endless = is_endless
         self._expected: list[MapPath] = []
+        self._is_locked = False
         self._found = found
         self._changed: set[MapPath] = set()
 
@@ -61,9 +65,18 @@ class Edit:
         if self.get(path) is not MISSING:
             del self._map_around(path)[path[-1]]
 
+    def lock(self) -> None:
+        """Makes the request fail if the library writes the item in between."""
+        self._is_locked = True
+
     def expect_as_found(self, path: MapPath) -> None:
-        """Makes the request fail if the value at the path isn't what was found."""
+        """Makes the request fail if the value at the path isn't what was found: also if nothing was."""
         self._expected.append(path)
+
+    def _all_expected(self) -> list[MapPath]:
+        """The paths whose values have to be as they were found: those of the clocks that change, among them."""
+        clocks = (path for path in self._changed if path[0].startswith(CLOCKS_PREFIX))
+        return [*self._expected, *sorted(clocks)]
 
     def _map_around(self, path: MapPath) -> Item:
         """A copy of the map, in its place; the path counts as changed."""
@@ -81,16 +94,23 @@ class Edit:
 
     @property
     def is_full(self) -> bool:
-        """Whether a request may have no room for another change."""
-        conditions = [*self._maps_around(), *self._expected]
+        """Whether a request may have no room for another change. An endless edit is no request's."""
+        if self._is_endless:
+            return False
+        conditions = [*self._maps_around(), *self._all_expected()]
         return (
             sum(map(_characters, self._changed)) > _CHARACTERS
             or sum(_CONDITION_CHARACTERS + _characters(path) for path in conditions) > _CHARACTERS
             or 2 * len(conditions) > _OPERATORS
         )
 
+    @property
+    def grown_bytes(self) -> int:
+        """How much larger the item will be; negative, if it will be smaller."""
+        return item_bytes(self.item) - item_bytes(self._found)
+
     def draft(self) -> Draft:
-        """The request, conditional on the item: no write by this library came in between, and no map was replaced."""
+        """The request with its conditions."""
         draft = Draft()
         for path in sorted(self._changed):
             value = self.get(path)
@@ -98,10 +118,15 @@ class Edit:
                 draft.removed.append(path)
             else:
                 draft.values[path] = value
-        marks = (equals(mark, self._found[mark]) if mark in self._found else absent(mark) for mark in MARKS)
-        as_found = (equals(path, map_at(self._found, path)) for path in self._expected)
-        draft.required += [*marks, *map(is_map, self._maps_around()), *as_found]
+        marks = [(mark,) for mark in MARKS] if self._is_locked else []
+        as_found = map(self._as_found, [*marks, *self._all_expected()])
+        draft.required += [*map(is_map, self._maps_around()), *as_found]
         return draft
+
+    def _as_found(self, path: MapPath) -> Condition:
+        *outer, name = path
+        found = map_at(self._found, outer).get(name, MISSING)
+        return absent(path) if found is MISSING else equals(path, found)
 
     def _maps_around(self) -> list[MapPath]:
         return sorted({path[:-1] for path in self._changed if len(path) > 1})

@@ -13,13 +13,12 @@ from conditional_writes.items import Item, Key
 from conditional_writes.loop import Observed, Plan
 from conditional_writes.own_attributes import ITEM_BYTES, REMOVED_BYTES
 from conditional_writes.requests import Update
-from conditional_writes.sizes import item_bytes
 from conditional_writes.upserts.clocks import Standing, set_clocks, standing
 from conditional_writes.upserts.draft import Draft
 from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, maps_along, maps_of
 from conditional_writes.upserts.errors import ItemTooLarge
 from conditional_writes.upserts.reshape import reshaped
-from conditional_writes.upserts.room import count_bytes
+from conditional_writes.upserts.room import check_size, count_bytes
 from conditional_writes.upserts.shape import Shape, assumed_shape, observed_shape
 from conditional_writes.upserts.splitting import in_requests
 from conditional_writes.upserts.strategies import Strategy, expected_depth
@@ -62,13 +61,13 @@ class Planner(NamedTuple):
         if not fitting and not reshaping:
             return Plan(Done([], superseded))
         if self.forget_before is not None and item.get(REMOVED_BYTES, 0) > MOST_REMOVED_BYTES:
-            return self._tidying(tidied(item, self.forget_before), superseded)
+            return self._tidying(tidied(item, self.forget_before), item, superseded)
         try:
             return self._fitting(fitting, shape, item, superseded) if fitting else self._reshaping(reshaping, item)
         except ItemTooLarge:
             if self.forget_before is None or (tidy := tidied(item, self.forget_before)).edit.is_empty:
                 raise
-            return self._tidying(tidy, superseded)
+            return self._tidying(tidy, item, superseded)
 
     def _assuming(self, request: Sequence[MapEntry]) -> Plan[Done]:
         maps = {entry.path[:-1] for entry in request}
@@ -100,6 +99,9 @@ class Planner(NamedTuple):
 
     def _reshaping(self, entries: Sequence[MapEntry], item: Item) -> Plan[Done]:
         edit, written, superseded = reshaped(self.key, entries, item)
+        if not written and not superseded:  # nothing may be dropped for an entry that has no room in the end
+            in_the_end = reshaped(self.key, entries[:1], item, is_endless=True).edit
+            check_size(self.key, in_the_end.item)
         draft = edit.draft()
         if self.forget_before is not None:
             # Of each the clock of a removal may stay, or a floor.
@@ -107,12 +109,15 @@ class Planner(NamedTuple):
         count_bytes(draft, self.key, item)
         return Plan(Done(written, superseded), [self._versioned(draft)])
 
-    def _tidying(self, tidy: Tidied, superseded: Sequence[MapEntry]) -> Plan[Done]:
-        edit, needed_bytes, is_complete = tidy
-        draft = edit.draft()
-        if is_complete:
-            draft.values[REMOVED_BYTES] = -needed_bytes
-        draft.values[ITEM_BYTES] = item_bytes(edit.item | dict(self.key.attributes))
+    def _tidying(self, tidy: Tidied, item: Item, superseded: Sequence[MapEntry]) -> Plan[Done]:
+        """Others may set entries at the same time. Of several that tidy the item one succeeds."""
+        edit, forgotten_bytes, needed_bytes = tidy
+        edit.expect_as_found((REMOVED_BYTES,))
+        draft, grown_bytes = edit.draft(), edit.grown_bytes
+        counted = int(item.get(REMOVED_BYTES, 0))
+        draft.added[REMOVED_BYTES] = -forgotten_bytes if needed_bytes is None else -counted - needed_bytes
+        if ITEM_BYTES in item:
+            draft.added[ITEM_BYTES] = grown_bytes
         return Plan(Done([], superseded), [self._versioned(draft)])
 
     def _versioned(self, draft: Draft) -> Update:

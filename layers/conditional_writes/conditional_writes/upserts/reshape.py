@@ -5,6 +5,7 @@ earlier than the latest entry or removal in its own place, whose time is the flo
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import NamedTuple
 
 from conditional_writes.items import Item, Key
@@ -34,9 +35,9 @@ class Reshaped(NamedTuple):
     superseded: list[MapEntry]
 
 
-def reshaped(key: Key, entries: Sequence[MapEntry], found: Item) -> Reshaped:
+def reshaped(key: Key, entries: Sequence[MapEntry], found: Item, *, is_endless: bool = False) -> Reshaped:
     """Raises NotAMap and NotAnEntry."""
-    result = Reshaped(Edit(found), [], [])
+    result = Reshaped(Edit(found, is_endless=is_endless), [], [])
     for entry in entries:
         edit = result.edit
         if edit.is_full:
@@ -70,7 +71,14 @@ def _drop_earlier(edit: Edit, entry: MapEntry) -> bool:
     if mark is None or not is_map_mark(mark):
         return True
     assert entry.as_of is not None, "an entry without a clock doesn't replace a map"
-    return _drop_from(edit, entry.path, time_text(entry.as_of))
+    edit.lock()
+    if _drop_from(edit, entry.path, time_text(entry.as_of)):
+        return True
+    # The entry itself follows. Meanwhile nothing earlier may come into the map.
+    floor = time_text(entry.as_of - timedelta(microseconds=1))
+    if floor_of(mark) < floor:
+        edit.put((clocks_attribute(entry.path[:-1]), entry.path[-1]), map_mark(floor))
+    return False
 
 
 def _drop_from(edit: Edit, path: MapPath, time: str) -> bool:

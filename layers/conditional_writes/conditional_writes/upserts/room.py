@@ -39,7 +39,12 @@ def _bytes_after(draft: Draft, key: Key, item: Item) -> int:
         after.put((path,) if isinstance(path, str) else path, value)
     for path in draft.removed:
         after.drop(path)
-    size = item_bytes(after.item)
+    return check_size(key, after.item)
+
+
+def check_size(key: Key, item: Item) -> int:
+    """The item's size. Raises ItemTooLarge."""
+    size = item_bytes(item)
     if size > MAXIMUM_UPSERTED_BYTES:
         raise ItemTooLarge(key, size)
     return size

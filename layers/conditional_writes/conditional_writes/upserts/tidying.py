@@ -48,34 +48,46 @@ _TIME_BYTES = len("2026-02-28T12:00:00.000000+00:00")
 
 
 class Tidied(NamedTuple):
-    """`needed_bytes` are those of the removals' clocks that stay. `is_complete` is False if the edit became full."""
+    """`forgotten_bytes` are those of the removals' clocks that go. `needed_bytes` are those of the clocks that stay.
+
+    `needed_bytes` is None if the edit became full before all maps were tidied.
+    """
 
     edit: Edit
-    needed_bytes: int
-    is_complete: bool
+    forgotten_bytes: int
+    needed_bytes: int | None
 
 
 def tidied(found: Item, before: str) -> Tidied:
     """Forgets the removals before this time, the floors of maps likewise, and drops the maps that were left empty."""
-    edit, needed_bytes = Edit(found), 0
+    edit, forgotten_bytes, needed_bytes = Edit(found), 0, 0
     paths = [path_of(attribute) for attribute in found if attribute.startswith(CLOCKS_PREFIX)]
     for path in sorted(paths, key=len, reverse=True):  # inner maps first, so that an outer one may become empty
         if edit.is_full:
-            return Tidied(edit, needed_bytes, is_complete=False)
+            return Tidied(edit, forgotten_bytes, None)
         clocks = edit.clocks(path)
         kept = {
             name: map_mark() if is_map_mark(each) and floor_of(each) < before else each
             for name, each in clocks.items()
             if not (is_removal(each) and each < before)
         }
-        if not kept and edit.get(path) in (MISSING, {}):
+        is_left_empty = not kept and edit.get(path) in (MISSING, {})
+        for name in clocks:
+            if edit.is_full:
+                return Tidied(edit, forgotten_bytes, None)
+            if kept.get(name) == clocks[name]:
+                continue
+            forgotten_bytes += clock_bytes([name])
+            if name in kept:
+                edit.put((clocks_attribute(path), name), kept[name])
+            elif not is_left_empty:
+                edit.drop((clocks_attribute(path), name))
+        if is_left_empty:
             _drop_map(edit, path)
-        elif kept != clocks:
-            edit.put((clocks_attribute(path),), kept)
         needed_bytes += clock_bytes(
             name for name, each in kept.items() if is_removal(each) or (is_map_mark(each) and floor_of(each))
         )
-    return Tidied(edit, needed_bytes, is_complete=True)
+    return Tidied(edit, forgotten_bytes, needed_bytes)
 
 
 def _drop_map(edit: Edit, path: MapPath) -> None:
