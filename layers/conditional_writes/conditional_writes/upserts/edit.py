@@ -39,7 +39,7 @@ class Edit:
     def __init__(self, found: Item, *, is_endless: bool = False) -> None:
         self.item = dict(found)
         self._is_endless = is_endless
-        self._expected: list[MapPath] = []
+        self._expected: set[MapPath] = set()
         self._is_locked = False
         self._found = found
         self._changed: set[MapPath] = set()
@@ -71,16 +71,19 @@ class Edit:
 
     def expect_as_found(self, path: MapPath) -> None:
         """Makes the request fail if the value at the path isn't what was found: also if nothing was."""
-        self._expected.append(path)
+        if not self._is_inside_a_change(path):
+            self._expected.add(path)
 
     def _all_expected(self) -> list[MapPath]:
         """The paths whose values have to be as they were found: those of the clocks that change, among them."""
-        clocks = (path for path in self._changed if path[0].startswith(CLOCKS_PREFIX))
-        return [*self._expected, *sorted(clocks)]
+        return sorted(self._expected | {path for path in self._changed if path[0].startswith(CLOCKS_PREFIX)})
+
+    def _is_inside_a_change(self, path: MapPath) -> bool:
+        return any(path[:length] in self._changed for length in range(1, len(path) + 1))
 
     def _map_around(self, path: MapPath) -> Item:
         """A copy of the map, in its place; the path counts as changed."""
-        if not any(path[:length] in self._changed for length in range(1, len(path) + 1)):
+        if not self._is_inside_a_change(path):
             self._changed = {other for other in self._changed if other[: len(path)] != path} | {path}
         inside = self.item
         for name in path[:-1]:

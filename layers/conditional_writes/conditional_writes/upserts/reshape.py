@@ -61,6 +61,8 @@ def _make_maps_around(edit: Edit, entry: MapEntry) -> None:
             edit.put(path, {})
         if was_entry or mark is None:
             edit.put((clocks_attribute(tuple(outer)), name), map_mark(time_of(mark or "")))
+        elif outer:  # a floor that comes in between may be later than the entry
+            edit.expect_as_found((clocks_attribute(tuple(outer)), name))
         if was_entry or clocks_attribute(path) not in edit.item:
             edit.put((clocks_attribute(path),), {})
 

@@ -73,10 +73,10 @@ def tidied(found: Item, before: str) -> Tidied:
         }
         is_left_empty = not kept and edit.get(path) in (MISSING, {})
         for name in clocks:
-            if edit.is_full:
-                return Tidied(edit, forgotten_bytes, None)
             if kept.get(name) == clocks[name]:
                 continue
+            if edit.is_full:
+                return Tidied(edit, forgotten_bytes, None)
             forgotten_bytes += clock_bytes([name])
             if name in kept:
                 edit.put((clocks_attribute(path), name), kept[name])
@@ -94,8 +94,8 @@ def _drop_map(edit: Edit, path: MapPath) -> None:
     outer, name = path[:-1], path[-1]
     edit.drop((clocks_attribute(path),))
     if edit.get(path) is not MISSING:
-        edit.drop(path)
         edit.expect_as_found(path)
+        edit.drop(path)
     if outer:
         # Its floor can be forgotten, too: whatever was inside of the map was later.
         edit.drop((clocks_attribute(outer), name))
