@@ -415,8 +415,8 @@ BREAKAGES = [
     Breakage(
         "another upsert comes between an item and its reshaping",
         f"{LIBRARY}/upserts/edit.py",
-        "if self._is_locked else []",
-        "if False else []",
+        "            return [(mark,) for mark in MARKS]\n",
+        "            return []\n",
         (UPSERTS,),
     ),
     Breakage(

@@ -36,13 +36,19 @@ class Edit:
     it depends on more, `lock` makes it conditional on the whole item.
     """
 
-    def __init__(self, found: Item, *, is_endless: bool = False) -> None:
+    def __init__(self, found: Item) -> None:
         self.item = dict(found)
-        self._is_endless = is_endless
         self._expected: set[MapPath] = set()
         self._is_locked = False
         self._found = found
         self._changed: set[MapPath] = set()
+
+    def copy(self) -> "Edit":
+        """The same edit. What is done to one of them isn't done to the other."""
+        other = Edit(self._found)
+        other.item = dict(self.item)
+        other._changed, other._expected, other._is_locked = set(self._changed), set(self._expected), self._is_locked
+        return other
 
     def get(self, path: MapPath) -> Any:
         """The value at the path, or MISSING."""
@@ -75,7 +81,9 @@ class Edit:
             self._expected.add(path)
 
     def _all_expected(self) -> list[MapPath]:
-        """The paths whose values have to be as they were found: those of the clocks that change, among them."""
+        """The paths whose values have to be as they were found: the marks of the last writes, or the changed clocks."""
+        if self._is_locked:
+            return [(mark,) for mark in MARKS]
         return sorted(self._expected | {path for path in self._changed if path[0].startswith(CLOCKS_PREFIX)})
 
     def _is_inside_a_change(self, path: MapPath) -> bool:
@@ -97,9 +105,7 @@ class Edit:
 
     @property
     def is_full(self) -> bool:
-        """Whether a request may have no room for another change. An endless edit is no request's."""
-        if self._is_endless:
-            return False
+        """Whether a request may have no room for another change."""
         conditions = [*self._maps_around(), *self._all_expected()]
         return (
             sum(map(_characters, self._changed)) > _CHARACTERS
@@ -121,8 +127,7 @@ class Edit:
                 draft.removed.append(path)
             else:
                 draft.values[path] = value
-        marks = [(mark,) for mark in MARKS] if self._is_locked else []
-        as_found = map(self._as_found, [*marks, *self._all_expected()])
+        as_found = map(self._as_found, self._all_expected())
         draft.required += [*map(is_map, self._maps_around()), *as_found]
         return draft
 

@@ -17,7 +17,7 @@ from conditional_writes.upserts.clocks import Standing, set_clocks, standing
 from conditional_writes.upserts.draft import Draft
 from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, maps_along, maps_of
 from conditional_writes.upserts.errors import ItemTooLarge
-from conditional_writes.upserts.reshape import reshaped
+from conditional_writes.upserts.reshape import bytes_in_the_end, reshaped
 from conditional_writes.upserts.room import check_size, count_bytes
 from conditional_writes.upserts.shape import Shape, assumed_shape, observed_shape
 from conditional_writes.upserts.splitting import in_requests
@@ -98,10 +98,9 @@ class Planner(NamedTuple):
             draft.forbidden.append(more_than(REMOVED_BYTES, MOST_REMOVED_BYTES))
 
     def _reshaping(self, entries: Sequence[MapEntry], item: Item) -> Plan[Done]:
-        edit, written, superseded = reshaped(self.key, entries, item)
-        if not written and not superseded:  # nothing may be dropped for an entry that has no room in the end
-            in_the_end = reshaped(self.key, entries[:1], item, is_endless=True).edit
-            check_size(self.key, in_the_end.item)
+        edit, written, superseded, unfinished = reshaped(self.key, entries, item)
+        if unfinished is not None:  # nothing may be dropped for an entry that has no room in the end
+            check_size(self.key, bytes_in_the_end(unfinished, item))
         draft = edit.draft()
         if self.forget_before is not None:
             # Of each the clock of a removal may stay, or a floor.

@@ -9,12 +9,15 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from conditional_writes.items import Item, Key
+from conditional_writes.own_attributes import CLOCKS_PREFIX
+from conditional_writes.sizes import item_bytes, value_bytes
 from conditional_writes.upserts.clock_text import (
     clock,
     clocks_attribute,
     floor_of,
     is_map_mark,
     map_mark,
+    path_of,
     time_of,
     time_text,
 )
@@ -25,31 +28,47 @@ from conditional_writes.upserts.shape import observed_shape
 
 
 class Reshaped(NamedTuple):
-    """An edit that makes these entries, or as many of them as fit into a request. It may make a part of the next one.
+    """An edit that makes these entries, as many of them as fit into a request.
 
-    The `superseded` ones include those in whose place there is a map that is later in part.
+    The `superseded` ones include those in whose place there is a map that is later in part. An `unfinished` one has so
+    much in its place that a request can drop only a part of it.
     """
 
     edit: Edit
     written: list[MapEntry]
     superseded: list[MapEntry]
+    unfinished: MapEntry | None = None
 
 
-def reshaped(key: Key, entries: Sequence[MapEntry], found: Item, *, is_endless: bool = False) -> Reshaped:
+def reshaped(key: Key, entries: Sequence[MapEntry], found: Item) -> Reshaped:
     """Raises NotAMap and NotAnEntry."""
-    result = Reshaped(Edit(found, is_endless=is_endless), [], [])
+    edit, written, superseded = Edit(found), list[MapEntry](), list[MapEntry]()
     for entry in entries:
-        edit = result.edit
         if edit.is_full:
             break
         if standing(key, entry, observed_shape([entry], edit.item), found) is Standing.SUPERSEDED:
-            result.superseded.append(entry)
+            superseded.append(entry)
             continue
-        _make_maps_around(edit, entry)
-        if not _drop_earlier(edit, entry):
-            break
-        (result.written if _set_entry(edit, entry) else result.superseded).append(entry)
-    return result
+        with_it = edit.copy()
+        _make_maps_around(with_it, entry)
+        is_whole = _drop_earlier(with_it, entry)
+        if is_whole:
+            (written if _set_entry(with_it, entry) else superseded).append(entry)
+        elif not edit.is_empty:
+            break  # it is too large for the rest of this request
+        edit = with_it
+        if not is_whole:
+            return Reshaped(edit, written, superseded, unfinished=entry)
+    return Reshaped(edit, written, superseded)
+
+
+def bytes_in_the_end(entry: MapEntry, found: Item) -> int:
+    """The size of the item once the entry is in the place of a map. At least, if a part of the map stays."""
+    attributes = (name for name in found if name.startswith(CLOCKS_PREFIX))
+    clocks = {name: found[name] for name in attributes if path_of(name)[: len(entry.path)] == entry.path}
+    value = 0 if entry.value is REMOVED else value_bytes(entry.value)
+    there = Edit(found).get(entry.path)
+    return item_bytes(found) - item_bytes(clocks) - (0 if there is MISSING else value_bytes(there)) + value
 
 
 def _make_maps_around(edit: Edit, entry: MapEntry) -> None:

@@ -39,12 +39,12 @@ def _bytes_after(draft: Draft, key: Key, item: Item) -> int:
         after.put((path,) if isinstance(path, str) else path, value)
     for path in draft.removed:
         after.drop(path)
-    return check_size(key, after.item)
+    size = item_bytes(after.item)
+    check_size(key, size)
+    return size
 
 
-def check_size(key: Key, item: Item) -> int:
-    """The item's size. Raises ItemTooLarge."""
-    size = item_bytes(item)
+def check_size(key: Key, size: int) -> None:
+    """Raises ItemTooLarge."""
     if size > MAXIMUM_UPSERTED_BYTES:
         raise ItemTooLarge(key, size)
-    return size
