@@ -150,7 +150,7 @@ class System:
         return {number: number not in failed for number in numbers}
 
     def next_deliveries(self, queue: str, numbers: Sequence[str]) -> list[Delivery]:
-        """What the Attempts table says of the messages' next deliveries."""
+        """The messages' next deliveries, with the counts of the Attempts table."""
         found = {
             item["message_id"]: item
             for item in map(from_dynamodb, scan(self.dynamodb, self.workers[queue][0].attempts.table))

@@ -23,7 +23,7 @@ from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS
 from workers.queue_messages import Again, Done, message_from_record
 
 WORK_SECONDS = Context.timeout_seconds - RESERVED_SECONDS - SETTLING_SECONDS
-"""What an invocation has for its requests."""
+"""The time that an invocation has for its requests."""
 DEEPEST = [f"level {number}" for number in range(16)]
 SECONDS = (0.05, 0.5, 2)
 FAILING_SHARES = (0, 0.3, 0.7, 0.9)

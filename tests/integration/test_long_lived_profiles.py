@@ -21,7 +21,7 @@ FIELDS = ("device", "place", "since", "seen", "trust")
 
 
 class Shape(NamedTuple):
-    """What a name adds, and what removes it again. A long life has so many batches of so many names."""
+    """The writes that add a name, and those that remove it. A long life has so many batches of so many names."""
 
     add: Callable[[str, datetime], Sequence[Write]]
     remove: Callable[[str, datetime], Sequence[Write]]

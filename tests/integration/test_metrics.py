@@ -32,7 +32,7 @@ type Emitted = set[tuple[str, frozenset[tuple[str, str]]]]
 
 @pytest.fixture
 def emitted(ministack: Endpoint, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Emitted:
-    """What each function emits when it runs in each of its ways."""
+    """The metrics that each function emits when it runs in each of its ways."""
     monkeypatch.setattr(scheduled_jobs, "_invoke_again", lambda event, context: None)
     tables, locks = create_tables(ministack, "metrics"), create_locks_table(ministack, "metrics")
     profiles, queue = (

@@ -28,7 +28,7 @@ TIMEOUT_SECONDS = 90
 NULL = {"NULL": True}
 
 FILLINGS: dict[str, list[Any]] = {
-    # What 19 messages of `{"eN": [1, …]}` leave behind.
+    # The entries of 19 messages of `{"eN": [1, …]}`.
     "numbers": [{"L": [{"N": "1"}] * 4_990}] * 19,
     "empty texts": [{"L": [{"S": ""}] * 4_990}] * 77,
     "nulls": [{"L": [NULL] * 4_990}] * 39,

@@ -17,7 +17,7 @@ from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_profiles_table
 
 COUNTERS = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes"}
-"""What two orders of the same writes leave differently."""
+"""Attributes that differ after another order of the same writes, or under another key."""
 
 _numbers = itertools.count(1)
 

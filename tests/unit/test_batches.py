@@ -381,7 +381,7 @@ def test_what_waits_in_too_many_deliveries_in_a_row_is_dead_with_its_code(
 def test_a_delivery_that_did_not_find_the_message_waiting_begins_the_waits_anew(
     working: Working, stubbed_sqs: Stubbed
 ) -> None:
-    """What it waits for may have been held up by the same outage."""
+    """The message that it waits for may have been held up by the same outage."""
     takes_dead_letters(stubbed_sqs)
     delays(stubbed_sqs, 100)
     ends = [WAITING] * (MAXIMUM_WAITS - 1) + [FAILED] * 50 + [WAITING] * (MAXIMUM_WAITS - 1)
@@ -538,7 +538,7 @@ def killed_by(*killers: str) -> Callable[[Messages, Deadline], list[Measurement]
 
 
 def attempt(working: Working, message_id: str) -> dict[str, Any] | None:
-    """What the table of attempts has of the message."""
+    """The message's item in the table of attempts; None if it counts no attempt and no wait."""
     found = working.attempts.client.get_item(TableName="attempts", Key={"message_id": {"S": message_id}})
     item = from_dynamodb(found["Item"]) if "Item" in found else {}
     return item if item.get("begun") or item.get("waits") else None

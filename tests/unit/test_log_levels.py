@@ -46,7 +46,7 @@ app.metrics.flush_metrics()
 
 
 def lines_of(folder: str, level: str) -> list[dict[str, Any]]:
-    """What Lambda sends to the log of an invocation. A line without a level counts as INFO."""
+    """The lines that Lambda sends to the log of an invocation. A line without a level counts as INFO."""
     variables = FUNCTIONS[FOLDERS[folder]]["Environment"]["Variables"]
     environment = {name: "1" if isinstance(value, dict) else str(value) for name, value in variables.items()} | {
         "PYTHONPATH": os.pathsep.join([str(PROJECT / "functions" / folder), str(PROJECT), *sys.path]),

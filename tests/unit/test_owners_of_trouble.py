@@ -71,7 +71,7 @@ def posted(
     refuses: Callable[[Sequence[Write]], None] = lambda writes: None,
     seconds: float = 60,
 ) -> list[Disposition | None]:
-    """What became of each message. `items` are those in the tables, before and afterwards."""
+    """The disposition of each message. `items` are those in the tables, before and afterwards."""
 
     def read_all(_: object, keys: Iterable[Key], *__: object) -> Observed:
         return {key: items.get(key) for key in keys}

@@ -1,4 +1,4 @@
-"""What the journal replay finds in an entry beside its decision: its request, its hash and its time."""
+"""Mismatches that the journal replay finds beside an entry's decision: in its request, its hash and its time."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

@@ -10,7 +10,9 @@ type AttributePath = str | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a write assumes of the item. In `template` each `{}` stands for an attribute or path, each `[]` for a value.
+    """A write's assumption about its item.
+
+    In `template` each `{}` stands for an attribute or path, and each `[]` for a value.
 
     Conditions combine with `&`, `|` and `~`. The truth value of a condition raises TypeError, because `a and b` would
     silently be `b`. A condition that has no function below is written out: `Condition("size({}) < []", ("lines",),

@@ -18,7 +18,7 @@ class ItemDiff(NamedTuple):
 
 
 def diff(before: Item, after: Item, ignored: Collection[str]) -> ItemDiff:
-    """What turns `before` into `after`. The `ignored` names and the library's own attributes are left out."""
+    """The changes from `before` to `after`, without those of `ignored` names and of the library's own attributes."""
     values = {name: value for name, value in after.items() if name not in before or not same(before[name], value)}
     return ItemDiff(
         {name: value for name, value in values.items() if name not in ignored and not is_own(name)},

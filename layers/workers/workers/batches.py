@@ -101,7 +101,7 @@ BEGIN_SECONDS = 5.0
 
 
 class QueueWorker[Content: Loggable](NamedTuple):
-    """What a function does with the messages of its queue.
+    """The processing of a queue's messages by a function.
 
     `decode` returns the content of a body, or raises an error. `handle` gives each decoded message its disposition, and
     returns its measurements. `disposition_of` turns an error of `decode` into the disposition of its message: also one

@@ -19,7 +19,7 @@ class Loggable(Protocol):
 
 
 class Outcome(Loggable, Protocol):
-    """What a message did, if it is done. `label` is the text of its log line."""
+    """The effect of a message that is done. `label` is the text of its log line."""
 
     @property
     def label(self) -> str: ...
@@ -88,7 +88,7 @@ type Disposition = Done | Waiting | Again | Dead
 
 
 class Attempt(NamedTuple):
-    """What earlier deliveries of a message left behind.
+    """The record of a message's earlier deliveries.
 
     `begun` counts attempts to process it that were begun and never ended: each killed its function. `waits` counts the
     deliveries in a row that found it waiting; `waited_at` is the receive count of the last of them.

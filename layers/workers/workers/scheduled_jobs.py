@@ -36,7 +36,7 @@ class InvalidEvent(Exception):
 
 
 class Run(NamedTuple):
-    """What an invocation begins with: the scheduled time, and the last saved checkpoint; None: from the start.
+    """The state of a job when an invocation begins. Without a `checkpoint` the job begins from the start.
 
     `after_kill`: the run before this one never released the lock. It was killed, perhaps by the step that comes next.
     """

@@ -44,9 +44,9 @@ __all__ = [
 class Progress(NamedTuple):
     """The entries that are done with one more request. `conflicts` counts the refused requests before it.
 
-    An entry is superseded if its value isn't there because a later write in its place, around it or inside of it, or
-    the same write, is. The item is as if they had arrived in the other order. Of several entries with one path only the
-    latest is named.
+    An entry is superseded if the item has the same write, or a later one in the entry's place, around it or inside of
+    it. The item is as if they had arrived in the other order. Of several entries with one path only the latest is
+    named.
     """
 
     written: Sequence[MapEntry]
@@ -117,9 +117,10 @@ def upsert_in_requests(  # noqa: PLR0913 (four have defaults that are seldom cha
     forget_after: timedelta | None = None,
     deadline: Deadline | None = None,
 ) -> Iterator[Progress]:
-    """The same as `upsert`, request by request. What was yielded is done, even if a later request fails.
+    """Does the same as `upsert`, and yields a Progress after each request.
 
-    An upsert of several requests begins with any of them. So a repetition gets further, even if most requests fail.
+    Its entries are done, even if a later request fails. An upsert of several requests begins with a random one of them.
+    So a repetition gets further, even if most requests fail.
     """
     deadline = deadline_or_default(deadline)
     planner = Planner(key, strategy, version_attribute, forgotten_before(forget_after))

@@ -50,15 +50,18 @@ def _wins(entry: MapEntry, earlier: MapEntry) -> bool:
 
 
 class Standing(Enum):
-    """What the item, as it is, makes of an entry."""
+    """The relation of an entry to the item that was found."""
 
-    SUPERSEDED = "a later write of it, of a map around it or of one in its place is there, or the same"
+    SUPERSEDED = "the item has this write, or a later one at the entry's path or at the path of a map around it"
     FITS = "each map around it is a map or missing, and it is an entry or missing"
-    RESHAPES = "a map has to be made of an earlier entry, or the entry of a map"
+    RESHAPES = "an earlier entry has to become a map around it, or a map has to become the entry"
 
 
 def standing(key: Key, entry: MapEntry, shape: Shape, item: Item) -> Standing:
-    """Raises NotAMap and NotAnEntry, which have the `item`, if something has no clock, so that no time decides."""
+    """The standing of an entry. `shape` is that of the `item`.
+
+    Raises NotAMap or NotAnEntry if the entry, or the value in its way, has no clock, so that no time decides.
+    """
     time = "" if entry.as_of is None else time_text(entry.as_of)
     reshapes = False
     for path in maps_along(entry.path[:-1]):

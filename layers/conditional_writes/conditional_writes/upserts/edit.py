@@ -13,8 +13,8 @@ from conditional_writes.upserts.shape import map_at
 
 _CHARACTERS = 3_400
 _OPERATORS = 240
-"""An expression holds 4,096 characters and 300 operators. The rest is for the last change, of one path a
-level and three more, and for what every request has."""
+"""An expression holds 4,096 characters and 300 operators. The rest is for the last change, which has one path a level
+and three more, and for the parts of every request."""
 
 
 _CONDITION_CHARACTERS = 24
@@ -30,7 +30,7 @@ MISSING: Final = object()
 
 
 class Edit:
-    """The item as it will be. What stays as it is, is shared with the item that was found, which never changes.
+    """The item after a request. It shares unchanged values with the item that was found, which is never modified.
 
     The request is conditional on the clocks that it changes, so that other entries may be written at the same time. If
     it depends on more, `lock` makes it conditional on the whole item.
@@ -44,7 +44,7 @@ class Edit:
         self._changed: set[MapPath] = set()
 
     def copy(self) -> "Edit":
-        """The same edit. What is done to one of them isn't done to the other."""
+        """An independent copy: a change to one of the two edits doesn't change the other."""
         other = Edit(self._found)
         other.item = dict(self.item)
         other._changed, other._expected, other._is_locked = set(self._changed), set(self._expected), self._is_locked

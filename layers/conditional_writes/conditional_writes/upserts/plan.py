@@ -37,7 +37,10 @@ class Done(NamedTuple):
 
 
 class Planner(NamedTuple):
-    """What all requests of an upsert have in common. `forget_before` is a time, as a clock has it, or None."""
+    """The parameters of an upsert, from which each of its requests is planned.
+
+    Removals before `forget_before`, a time as in a clock, are forgotten. None: all are kept.
+    """
 
     key: Key
     strategy: Strategy

@@ -30,8 +30,8 @@ from conditional_writes.upserts.shape import observed_shape
 class Reshaped(NamedTuple):
     """An edit that makes these entries, as many of them as fit into a request.
 
-    The `superseded` ones include those in whose place there is a map that is later in part. An `unfinished` one has so
-    much in its place that a request can drop only a part of it.
+    The `superseded` entries include those whose place keeps a map, because a part of it is later. The `unfinished`
+    entry replaces a map that is too large for one request to drop.
     """
 
     edit: Edit

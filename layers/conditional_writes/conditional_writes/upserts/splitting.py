@@ -35,7 +35,7 @@ def in_requests_from_any_on(entries: Iterable[MapEntry]) -> list[list[MapEntry]]
 _OPERATORS = 280
 _UPDATE_CHARACTERS = 3_600
 _CONDITION_CHARACTERS = 4_000
-"""An expression holds 300 operators and 4,096 characters. The rest is for what every request has."""
+"""An expression holds 300 operators and 4,096 characters. The rest is for the parts of every request."""
 
 
 def _fit_one_request(entries: Sequence[MapEntry], maps: Set[MapPath]) -> bool:

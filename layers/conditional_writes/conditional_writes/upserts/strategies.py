@@ -11,7 +11,7 @@ MAXIMUM_PATHS = 1_000
 
 
 class Strategy(StrEnum):
-    """What the first request assumes. If it is right, the upsert takes one request, else two."""
+    """The maps that the first request assumes to exist. If that is right, the upsert takes one request, else two."""
 
     ENTRY_FIRST = "entry_first"  # all maps exist
     ATTRIBUTE_FIRST = "attribute_first"  # no map exists

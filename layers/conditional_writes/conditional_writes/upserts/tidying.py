@@ -32,7 +32,7 @@ def now() -> datetime:
 
 
 def forgotten_before(age: timedelta | None) -> str | None:
-    """The time before which removals are forgotten, as a clock has it; None: none is ever forgotten."""
+    """The time, as in a clock, before which removals are forgotten. None: all are kept."""
     try:
         return None if age is None else time_text(now() - age)
     except OverflowError:  # longer ago than any time

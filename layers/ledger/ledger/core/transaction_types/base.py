@@ -1,4 +1,4 @@
-"""What all transaction types share: their common fields, and the way from a message to a decision to the next account.
+"""The base of all transaction types: their common fields, and the way from a message to a decision to the next account.
 
 A transaction type is a subclass in a module of its own, and a line in the registry (`transaction_types/__init__.py`).
 """
