@@ -20,6 +20,15 @@ pytestmark = pytest.mark.timeout(900)
 
 EVENTS = {f"{path.parent.name}/{path.stem}": path for path in sorted((PROJECT / "events").glob("*/*.json"))}
 
+LIMITS = {"card": {"abroad": {"day": 250, "currency": "EUR"}}}
+RAISED_LIMITS = {"card": {"abroad": {"day": 400, "month": 2000, "currency": "EUR"}}}
+LAST_PREFERENCES = {
+    "theme": {"accent": "blue"},
+    "contrast": "low",
+    "statements": {"by": "mail", "every_days": 30},
+}
+"""Parts of acc-alice's profile that several events leave as they are."""
+
 EXPECTED = {
     "process_transactions/01-open-accounts": Effect(
         journal={
@@ -159,37 +168,19 @@ EXPECTED = {
         profiles={"acc-alice": {"preferences": {"theme": "dark", "language": "fr"}}}
     ),
     "upsert_profiles/02-deeper-path": Effect(
-        profiles={
-            "acc-alice": {
-                "preferences": {"theme": "dark", "language": "fr"},
-                "limits": {"card": {"abroad": {"day": 250, "currency": "EUR"}}},
-            }
-        },
+        profiles={"acc-alice": {"preferences": {"theme": "dark", "language": "fr"}, "limits": LIMITS}}
     ),
     "upsert_profiles/03-later-wins": Effect(
-        profiles={
-            "acc-alice": {
-                "preferences": {"theme": "light", "language": "fr"},
-                "limits": {"card": {"abroad": {"day": 250, "currency": "EUR"}}},
-            }
-        },
+        profiles={"acc-alice": {"preferences": {"theme": "light", "language": "fr"}, "limits": LIMITS}}
     ),
     "upsert_profiles/04-late-arrival": Effect(
         profiles={
-            "acc-alice": {
-                "preferences": {"theme": "light", "language": "fr", "contrast": "high"},
-                "limits": {"card": {"abroad": {"day": 250, "currency": "EUR"}}},
-            }
-        },
+            "acc-alice": {"preferences": {"theme": "light", "language": "fr", "contrast": "high"}, "limits": LIMITS}
+        }
     ),
     "upsert_profiles/05-duplicate": Effect(),
     "upsert_profiles/06-removal": Effect(
-        profiles={
-            "acc-alice": {
-                "preferences": {"theme": "light", "contrast": "high"},
-                "limits": {"card": {"abroad": {"day": 250, "currency": "EUR"}}},
-            }
-        },
+        profiles={"acc-alice": {"preferences": {"theme": "light", "contrast": "high"}, "limits": LIMITS}}
     ),
     "upsert_profiles/07-late-for-a-removal": Effect(),
     "upsert_profiles/08-without-as-of": Effect(profiles={"acc-bob": {"contact": {"phone": "+33 6 39 98 02 02"}}}),
@@ -201,7 +192,7 @@ EXPECTED = {
                     "contrast": "high",
                     "statements": {"by": "mail", "every_days": 30},
                 },
-                "limits": {"card": {"abroad": {"day": 400, "month": 2000, "currency": "EUR"}}},
+                "limits": RAISED_LIMITS,
             },
             "acc-bob": {
                 "contact": {"phone": "+33 6 39 98 02 02"},
@@ -236,28 +227,10 @@ EXPECTED = {
         },
     ),
     "upsert_profiles/11-entry-becomes-a-map": Effect(
-        profiles={
-            "acc-alice": {
-                "preferences": {
-                    "theme": {"accent": "blue"},
-                    "contrast": "low",
-                    "statements": {"by": "mail", "every_days": 30},
-                },
-                "limits": {"card": {"abroad": {"day": 400, "month": 2000, "currency": "EUR"}}},
-            },
-        },
+        profiles={"acc-alice": {"preferences": LAST_PREFERENCES, "limits": RAISED_LIMITS}}
     ),
     "upsert_profiles/12-map-becomes-an-entry": Effect(
-        profiles={
-            "acc-alice": {
-                "preferences": {
-                    "theme": {"accent": "blue"},
-                    "contrast": "low",
-                    "statements": {"by": "mail", "every_days": 30},
-                },
-                "limits": {"card": "blocked"},
-            },
-        },
+        profiles={"acc-alice": {"preferences": LAST_PREFERENCES, "limits": {"card": "blocked"}}}
     ),
     "charge_overdraft_interest/01-a-day": Effect(
         outcome="Done",

@@ -29,7 +29,8 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from tests.support.faults import Fault, Faults, _answer, between_tries
+from tests.support.answers import answer
+from tests.support.faults import Fault, Faults, between_tries
 from tools.local_aws.server import Endpoint
 
 _numbers = itertools.count(1)
@@ -702,7 +703,7 @@ def refused_for_timing(orders: Orders, request: Any, answers: Iterator[str]) -> 
     if next(answers, None):
         orders.client._endpoint.http_session.send(request)
         raise ReadTimeoutError(endpoint_url=request.url)
-    return _answer(request, 400, {"__type": "com.amazonaws.dynamodb.v20120810#TransactionConflictException"})
+    return answer(request, 400, {"__type": "com.amazonaws.dynamodb.v20120810#TransactionConflictException"})
 
 
 # --- invalid arguments -------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Injects faults into AWS calls with botocore's event hooks, so that the code under test is the deployed code."""
 
 import contextlib
-import io
 import json
 import logging
 import random
@@ -18,6 +17,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from conditional_writes.client import READ_SECONDS
+from tests.support.answers import answer
 
 
 class Killed(BaseException):
@@ -166,7 +166,7 @@ class Faults:
                 send(request)
                 raise ReadTimeoutError(endpoint_url=request.url)
             case Fault.THROTTLED | Fault.ALL_THROTTLED:
-                return _answer(request, 400, {"__type": "ThrottlingException", "message": "injected"})
+                return answer(request, 400, {"__type": "ThrottlingException", "message": "injected"})
             case Fault.SERVER_ERROR:
                 return internal_error(request)
             case Fault.SERVER_ERROR_AFTER | Fault.ALL_SERVER_ERRORS_AFTER:
@@ -176,7 +176,7 @@ class Faults:
                 # DynamoDB says so of a try whose predecessor got no answer, and finishes it meanwhile.
                 send(request)
                 error = {"__type": "com.amazonaws.dynamodb.v20120810#TransactionInProgressException"}
-                return _answer(request, 400, error | {"Message": "injected"})
+                return answer(request, 400, error | {"Message": "injected"})
             case Fault.CANCELLED_BY_CONFLICT:
                 return _cancelled(request, "TransactionConflict")
             case Fault.CANCELLED_BY_THROTTLE:
@@ -190,7 +190,7 @@ class Faults:
             case Fault.OUTAGE_SERVER_ERROR:
                 return internal_error(request)
             case Fault.OUTAGE_ACCESS_DENIED:
-                return _answer(request, 400, {"__type": "AccessDeniedException", "message": "injected"})
+                return answer(request, 400, {"__type": "AccessDeniedException", "message": "injected"})
         self._waited_seconds += READ_SECONDS  # A deadline passes as if the time had.
         raise ReadTimeoutError(endpoint_url=request.url)
 
@@ -269,22 +269,11 @@ def _cancelled(request: AWSPreparedRequest, code: str) -> AWSResponse:
     items = json.loads(request.body)["TransactItems"]
     reasons = [{"Code": code, "Message": "injected"}] + [{"Code": "None"}] * (len(items) - 1)
     error = {"__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException", "message": "injected"}
-    return _answer(request, 400, error | {"CancellationReasons": reasons})
+    return answer(request, 400, error | {"CancellationReasons": reasons})
 
 
 def internal_error(request: AWSPreparedRequest) -> AWSResponse:
-    return _answer(request, 500, {"__type": "InternalServerError", "message": "injected"})
-
-
-def _answer(request: AWSPreparedRequest, status: int, body: dict[str, Any]) -> AWSResponse:
-    return AWSResponse(request.url, status, {}, _Raw(json.dumps(body).encode()))
-
-
-class _Raw(io.BytesIO):
-    """A response body with urllib3's interface."""
-
-    def stream(self, **_: Any) -> Iterator[bytes]:
-        yield self.read()
+    return answer(request, 500, {"__type": "InternalServerError", "message": "injected"})
 
 
 def between_tries(client: Any, do: Callable[[], object]) -> None:

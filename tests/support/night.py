@@ -11,7 +11,6 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -22,6 +21,7 @@ from conditional_writes.items import from_dynamodb
 from conditional_writes.sizes import item_bytes
 from ledger.core.journal import payload_hash_of
 from ledger.reconciler import ALONE, IN_PARALLEL
+from tests.support.answers import answer
 from tools.local_aws.functions import Context, reconcile_accounts
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import Tables
@@ -61,16 +61,6 @@ def entry(name: str, version: int) -> dict[str, Any]:
     }
 
 
-class _Body:
-    """A response body with urllib3's interface."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    def stream(self, **_: Any) -> Iterator[bytes]:
-        yield self._body
-
-
 class Planted:
     """Answers the queries of planted journals, and counts all requests."""
 
@@ -90,8 +80,7 @@ class Planted:
         if name not in self.journals:
             return None
         start = query.get("ExclusiveStartKey", {}).get("transaction_id", {}).get("S", "t-00000000")
-        page = json.dumps(self._page(name, int(start.removeprefix("t-")) + 1)).encode()
-        return AWSResponse(request.url, 200, {}, _Body(page))
+        return answer(request, 200, self._page(name, int(start.removeprefix("t-")) + 1))
 
     def _page(self, name: str, first: int) -> dict[str, Any]:
         items, taken = [], 0

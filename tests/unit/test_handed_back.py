@@ -1,7 +1,5 @@
 """Large items of refused writes: read without botocore, with the same result, and by few threads at a time."""
 
-import base64
-import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,21 +27,12 @@ from conditional_writes import (
 )
 from conditional_writes.handed_back import AT_ONCE, LARGE_BYTES
 from conditional_writes.items import from_dynamodb, to_dynamodb
+from tests.support.answers import answer
 from tests.support.strategies import exact_numbers
 
 FIRST, SECOND = key("Profiles", account_id="alice"), key("Profiles", account_id="bob")
 LARGE = {"account_id": "alice", "notes": "x" * LARGE_BYTES}
 SMALL = {"account_id": "alice", "notes": "short"}
-
-
-class _Body:
-    """A response body with urllib3's interface."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    def stream(self, **_: Any) -> Iterator[bytes]:
-        yield self._body
 
 
 class Answers:
@@ -58,11 +47,7 @@ class Answers:
     def _answer(self, request: Any, **_: Any) -> AWSResponse:
         self.requests += 1
         status, body = self.answers.pop(0) if self.answers else (200, {})
-        return AWSResponse(request.url, status, {}, _Body(json.dumps(body, default=_in_base64).encode()))
-
-
-def _in_base64(binary: bytes) -> str:
-    return base64.b64encode(binary).decode()
+        return answer(request, status, body)
 
 
 @pytest.fixture(autouse=True)
