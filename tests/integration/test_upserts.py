@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from conditional_writes import Conflict, Deadline, Item, Key, VersionedTable, key
-from conditional_writes.items import from_dynamodb, to_dynamodb
-from conditional_writes.own_attributes import is_own
+from conditional_writes import Conflict, Deadline, Item, VersionedTable
+from conditional_writes.items import to_dynamodb
 from conditional_writes.sizes import item_bytes
 from conditional_writes.upserts import (
     REMOVED,
@@ -22,15 +21,15 @@ from conditional_writes.upserts import (
     NotAMap,
     NotAnEntry,
     Strategy,
+    Upserted,
     tidying,
-    upsert,
     upsert_in_requests,
 )
 from conditional_writes.upserts.strategies import RecentDepths
 from tests.support.faults import Fault, Faults
+from tests.support.profile_table import ProfileTable
 from tools.local_aws.server import Endpoint
 
-_numbers = itertools.count(1)
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -38,26 +37,11 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-class Profiles:
-    """A table of profiles, and a client whose requests are counted."""
+class Profiles(ProfileTable):
+    """A table whose profiles have any names. If a test gives none, it means alice's."""
 
-    def __init__(self, dynamodb: Endpoint) -> None:
-        self.client = dynamodb.client("dynamodb", max_pool_connections=32)
-        self.table = f"profiles-{next(_numbers)}"
-        self.client.create_table(
-            TableName=self.table,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "account_id", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "account_id", "KeyType": "HASH"}],
-        )
-        self.calls: list[str] = []
-        self.client.meta.events.register("before-call", lambda model, **_: self.calls.append(model.name))
-
-    def key(self, name: object = "alice") -> Key:
-        return key(self.table, account_id=str(name))
-
-    def upsert(self, *entries: MapEntry, name: object = "alice", **options: Any) -> Any:
-        return upsert(self.client, self.key(name), entries, **options)
+    def upsert(self, *entries: MapEntry, name: object = "alice", **options: Any) -> Upserted:
+        return self.write(str(name), entries, **options)
 
     def requests(self, *entries: MapEntry, name: object = "alice", **options: Any) -> int:
         """The number of requests of this upsert."""
@@ -67,21 +51,15 @@ class Profiles:
 
     def stored(self, name: object = "alice") -> Item:
         """The whole item."""
-        found = self.client.get_item(
-            TableName=self.table, Key=to_dynamodb(dict(self.key(name).attributes)), ConsistentRead=True
-        )
-        return from_dynamodb(found.get("Item", {}))
+        return self.read(str(name)).item
 
     def maps(self, name: object = "alice") -> Item:
-        """The item without its key, its clocks and the library's other attributes."""
-        return {
-            attribute: value
-            for attribute, value in self.stored(name).items()
-            if attribute not in {"account_id", "version"} and not is_own(attribute)
-        }
+        """The item without its key, its version, its clocks and the library's other attributes."""
+        maps = self.read(str(name)).maps
+        return {attribute: maps[attribute] for attribute in maps if attribute not in {"version", "cw:version_id"}}
 
     def plant(self, item: Item) -> None:
-        self.client.put_item(TableName=self.table, Item=to_dynamodb({"account_id": "alice"} | item))
+        self.client.put_item(TableName=self.name, Item=to_dynamodb({"account_id": "alice"} | item))
 
 
 @pytest.fixture
@@ -244,9 +222,6 @@ def test_entries_that_knew_no_clock_are_adopted(profiles: Profiles) -> None:
     assert profiles.maps() == {"preferences": {"theme": "dark", "size": 3}}
 
 
-OWN = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes"}
-
-
 def test_sixteen_writers_lose_nothing_and_every_entry_is_the_latest(profiles: Profiles, every_case: bool) -> None:
     choose, names = random.Random(16), range(2000 if every_case else 300)
     entries = [
@@ -286,10 +261,8 @@ def test_eight_writers_of_entries_and_maps_of_the_same_names_end_as_one(profiles
             list(pool.map(work, range(8)))
         for write in deliveries:
             profiles.upsert(write, name=f"{seed} alone")
-        together, alone = profiles.stored(f"{seed} together"), profiles.stored(f"{seed} alone")
-        assert {name: together[name] for name in together if name not in OWN} == {
-            name: alone[name] for name in alone if name not in OWN
-        }
+        together, alone = profiles.read(f"{seed} together"), profiles.read(f"{seed} alone")
+        assert together.without_counters == alone.without_counters
 
 
 # --- invalid upserts -------------------------------------------------------------------------------------
@@ -365,7 +338,7 @@ def test_a_path_is_the_names_of_an_attribute_and_of_an_entry(profiles: Profiles,
 
 
 def test_modify_leaves_the_clocks_where_they_are(profiles: Profiles) -> None:
-    table = VersionedTable(profiles.client, profiles.table, "account_id")
+    table = VersionedTable(profiles.client, profiles.name, "account_id")
     table.save({"account_id": "alice", "name": "Alice"})
     profiles.upsert(theme("dark", 5), version_attribute="version")
     table.modify("alice", change=lambda item: {"preferences": {"theme": "blue"}})
@@ -417,7 +390,7 @@ def test_what_cannot_be_meant_is_refused_before_sending(profiles: Profiles) -> N
 
 
 def test_an_upsert_may_count_a_version_and_a_save_never_wipes_it_out(profiles: Profiles) -> None:
-    table = VersionedTable(profiles.client, profiles.table, "account_id")
+    table = VersionedTable(profiles.client, profiles.name, "account_id")
     table.save({"account_id": "alice", "preferences": {"theme": "old"}, "name": "Alice"})
     loaded = table.load("alice")
     assert loaded is not None
@@ -430,7 +403,7 @@ def test_an_upsert_may_count_a_version_and_a_save_never_wipes_it_out(profiles: P
 
 
 def test_a_save_between_a_refusal_and_what_follows_from_it_is_not_lost(profiles: Profiles) -> None:
-    table = VersionedTable(profiles.client, profiles.table, "account_id")
+    table = VersionedTable(profiles.client, profiles.name, "account_id")
     table.save({"account_id": "alice"})
     inner = [MapEntry(("p", "theme", "accent"), "blue", at(4)), MapEntry(("p", "theme", "size"), 1, at(1))]
     profiles.upsert(*inner, version_attribute="version")
@@ -580,7 +553,7 @@ def test_once_a_map_is_being_dropped_nothing_earlier_comes_into_it(profiles: Pro
     paths = [("a", "many", f"m-{number}", "x") for number in range(300)]
     for batch in itertools.batched(paths, 100, strict=True):
         profiles.upsert(*(MapEntry(path, 1, at(1)) for path in batch))
-    dropping = upsert_in_requests(profiles.client, profiles.key(), [MapEntry(("a", "many"), REMOVED, at(3))])
+    dropping = upsert_in_requests(profiles.client, profiles.key("alice"), [MapEntry(("a", "many"), REMOVED, at(3))])
     next(dropping)  # a part
     assert 0 < len(profiles.maps()["a"]["many"]) < 300
     assert profiles.upsert(MapEntry(("a", "many", "m-new", "x"), 2, at(2)))[:2] == (0, 1)

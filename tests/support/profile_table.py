@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from unittest import mock
 
-from conditional_writes import Item, key
+from conditional_writes import Item, Key, key
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.sizes import item_bytes
 from conditional_writes.upserts import MapEntry, Strategy, Upserted, upsert
@@ -26,18 +26,26 @@ class ProfileTable:
     """`calls` has the operations of its client."""
 
     def __init__(self, dynamodb: Endpoint, forget_after: timedelta | None = None) -> None:
-        self.client = dynamodb.client("dynamodb")
+        self.client = dynamodb.client("dynamodb", max_pool_connections=32)
         self.name = create_profiles_table(dynamodb, f"upserted-{next(_numbers)}")
         self.forget_after = forget_after
         self.calls: list[str] = []
         self.client.meta.events.register("before-call", lambda model, **_: self.calls.append(model.name))
 
+    def key(self, account_id: str) -> Key:
+        return key(self.name, account_id=account_id)
+
     def write(
-        self, account_id: str, writes: Iterable[Write], strategy: Strategy = Strategy.ADAPTIVE, **options: Any
+        self,
+        account_id: str,
+        writes: Iterable[Write | MapEntry],
+        strategy: Strategy = Strategy.ADAPTIVE,
+        **options: Any,
     ) -> Upserted:
+        """Upserts the writes, with these further options of `upsert`."""
         entries = [MapEntry(*write) for write in writes]
-        profile = key(self.name, account_id=account_id)
-        return upsert(self.client, profile, entries, strategy=strategy, forget_after=self.forget_after, **options)
+        options = {"forget_after": self.forget_after} | options
+        return upsert(self.client, self.key(account_id), entries, strategy=strategy, **options)
 
     def read(self, account_id: str) -> "Stored":
         found = self.client.get_item(
