@@ -23,7 +23,7 @@ from workers.logs import function_logger
 
 logger = function_logger()
 metrics = Metrics()
-tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"])
+tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"], os.environ["LOCKS_TABLE"])
 dynamodb = dynamodb_client()
 poster = BatchPoster(dynamodb, tables)
 attempts = Attempts(dynamodb, os.environ["ATTEMPTS_TABLE"])

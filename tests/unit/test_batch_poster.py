@@ -39,7 +39,7 @@ from tests.unit.stubs import Stubbed
 from workers.queue_messages import Again, Dead, Disposition, Done, QueueMessage, Waiting
 
 NOBODY: Any = None
-TABLES = LedgerTables("accounts", "journal")
+TABLES = LedgerTables("accounts", "journal", "locks")
 POSTER = BatchPoster(NOBODY, TABLES)
 
 
@@ -69,7 +69,7 @@ def outcome_of(disposition: Disposition | None) -> Outcome:
 
 def planned(transactions: Iterable[TransactionMessage], observed: Observed) -> Folded:
     messages = list(map(message_of, transactions))
-    plan = POSTER._plan(messages, observed, NOW)
+    plan = POSTER._plan(messages, observed, {}, NOW)
     fold = plan.result
     assert list(fold.dispositions) == messages[: len(fold.dispositions)], "the messages that fit, in order"
     assert all(message.disposition is None for message in messages), "messages have no disposition before the commit"
@@ -459,6 +459,8 @@ def test_what_another_worker_posted_meanwhile_is_replayed_and_the_rest_decided_o
     stubbed_dynamodb.cancels(
         reason | {"Item": found["accounts"]}, {"Code": "None"}, reason | {"Item": found["journal"]}, {"Code": "None"}
     )
+    stubbed_dynamodb.answers("update_item", {"Attributes": found["accounts"]})  # It marks the account,
+    stubbed_dynamodb.answers("update_item", {"Attributes": {"last_ticket": {"N": "1"}}})  # and takes a ticket.
     stubbed_dynamodb.answers("transact_write_items")
     transactions = [opening("-9", transaction_id="new"), payment(5), payment(-6, transaction_id="t-2")]
     messages = list(map(message_of, transactions))

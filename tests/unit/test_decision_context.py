@@ -28,7 +28,7 @@ from tests.support.strategies import messages_of
 from tests.unit.stubs import Stubbed
 from workers.queue_messages import Disposition, Done, QueueMessage, Waiting
 
-TABLES = LedgerTables("accounts", "journal")
+TABLES = LedgerTables("accounts", "journal", "locks")
 NOBODY: Any = None
 POSTER = BatchPoster(NOBODY, TABLES)
 
@@ -99,7 +99,7 @@ def message_of(transaction: TransactionMessage, receive_count: int = 1) -> Queue
 
 def planned(messages: Sequence[QueuedTransaction], items: Mapping[Key, Any]) -> Any:
     """The plan from all items that these messages need."""
-    return POSTER._plan(messages, {key: items.get(key) for key in POSTER._keys(messages)}, NOW)
+    return POSTER._plan(messages, {key: items.get(key) for key in POSTER._keys(messages)}, {}, NOW)
 
 
 def dispositions(transactions: Iterable[TransactionMessage], items: Mapping[Key, Any]) -> list[Disposition]:

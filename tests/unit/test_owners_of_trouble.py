@@ -26,7 +26,7 @@ from ledger.tables import LedgerTables
 from tests.support.samples import ALICE, closing, limit, opening, payment, transfer
 from workers.queue_messages import MAXIMUM_TRACEBACK_CHARACTERS, Again, Disposition, Done, QueueMessage
 
-TABLES = LedgerTables("accounts", "journal")
+TABLES = LedgerTables("accounts", "journal", "locks")
 
 
 _numbers = itertools.count(1)

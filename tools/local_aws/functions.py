@@ -17,7 +17,7 @@ from unittest import mock
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
 from tools.local_aws.server import PROJECT, Endpoint
-from tools.local_aws.tables import Tables, create_attempts_table
+from tools.local_aws.tables import Tables, create_attempts_table, create_locks_table
 
 QUEUE_LIMITS = {"RETENTION_SECONDS": "604800", "LONGEST_REDELIVERY_SECONDS": "900", "MAXIMUM_WAITS": "8"}
 """Variables of both queues' functions, as in template.yaml but for the waits: here they are few."""
@@ -68,6 +68,8 @@ def process_transactions(
 ) -> ModuleType:
     """The function with new queues on `aws`. Its tables are on `dynamodb` if that is given, else on `aws`."""
     variables = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal} | variables
+    if "LOCKS_TABLE" not in variables:
+        variables["LOCKS_TABLE"] = create_locks_table(dynamodb or aws, f"process_transactions-{next(_numbers)}")
     return _with_queues("process_transactions", aws, dynamodb or aws, variables)
 
 

@@ -2,13 +2,13 @@
 
 The accounts of the batch are read together. The messages of each group of accounts are folded through the rules, in
 memory and in order; then the group's accounts and journal entries commit in one DynamoDB transaction. After a conflict
-the messages are folded again, from what DynamoDB found instead.
+the messages are folded again, from what DynamoDB found instead. Commits of a contended account take turns: `lines.py`.
 """
 
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +24,7 @@ from conditional_writes import (
     Plan,
     Put,
     Write,
+    Written,
     absent,
     read,
     replacing,
@@ -37,7 +38,8 @@ from ledger.core.rules import Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.dispositions import disposition_of, is_about_content
 from ledger.idempotent_decision import decide_once
-from ledger.tables import LedgerTables
+from ledger.lines import Lines, Ticket
+from ledger.tables import ACCOUNT_ATTRIBUTES, LedgerTables, Line
 from workers.batches import MAXIMUM_VALUES, Measurement
 from workers.parallel import in_parallel
 from workers.queue_messages import Disposition, Done, QueueMessage
@@ -53,6 +55,10 @@ class BatchPoster(NamedTuple):
 
     client: "DynamoDBClient"
     tables: LedgerTables
+
+    @property
+    def _lines(self) -> Lines:
+        return Lines(self.client, self.tables)
 
     def post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
         """Posts or rejects each transaction exactly once, whoever else is posting. Sets each message's disposition.
@@ -75,15 +81,17 @@ class BatchPoster(NamedTuple):
                 _give(failed, group)
             else:
                 groups.append(group)
-        # Those that have to read first come last: they may take all the time that there is, and all the threads.
-        groups.sort(key=lambda group: any(key not in observed for key in self._keys(group)))
+        # Those that read first, or wait in a line, come last: they may take all the time that there is, and threads.
+        groups.sort(
+            key=lambda group: any(key not in observed or _is_contended(observed, key) for key in self._keys(group))
+        )
         commits = in_parallel(lambda group: self._post_group(group, observed, deadline), groups)
         return _measurements(messages, list(itertools.chain.from_iterable(commits)))
 
     @property
     def _attributes(self) -> dict[str, Sequence[str]]:
-        """The attributes that are read, by table. Attributes of others could fill an account's item."""
-        return {self.tables.accounts: (*Account.__struct_fields__, VERSION_ID)}
+        """The attributes that are read, by table."""
+        return {self.tables.accounts: ACCOUNT_ATTRIBUTES}
 
     def _own_part(self, key: Key, item: Item | None) -> Item | None:
         """The item as it would be read. A refused commit hands it back whole."""
@@ -108,16 +116,19 @@ class BatchPoster(NamedTuple):
         one at fault among n costs 2 log n further tries at most, n at fault cost 2 n. AWS's own trouble ends them all.
         """
         commits = []
+        tickets: dict[Key, Ticket] = {}
+        served: Collection[Key] = ()
         batches = [group]  # the next one is the last
         try:
             keys = self._keys(group)
             left = read(self.client, [key for key in keys if key not in observed], deadline, self._attributes)
             observed = {key: left[key] if key in left else observed[key] for key in keys}
-            posted_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+            contended = [key for key in observed if _is_contended(observed, key)]
+            observed = self._line_up(contended, observed, tickets, deadline, lost=False)
             while batches:
                 messages = batches.pop()
                 try:
-                    commit, fold = self._commit(messages, observed, posted_at, deadline)
+                    commit, fold = self._commit(messages, observed, tickets, deadline, is_last=not batches)
                 except Exception as error:
                     if not is_about_content(error):
                         raise
@@ -130,40 +141,116 @@ class BatchPoster(NamedTuple):
                 for message, disposition in fold.dispositions.items():
                     message.disposition = disposition
                 commits.append(commit)
-                observed = fold.observed
+                observed, served = fold.observed, fold.served
                 if rest := messages[len(fold.dispositions) :]:
                     batches.append(rest)
+            for key in tickets.keys() - served:
+                self._lines.leave(key, tickets[key], deadline)
         except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
             _give(disposition_of(error), (message for message in group if message.disposition is None))
-        return commits
+        return commits + [Commit(waited_seconds=ticket.waited_seconds) for ticket in tickets.values()]
 
     def _commit(
-        self, messages: Sequence[QueuedTransaction], observed: Observed, posted_at: str, deadline: Deadline
+        self,
+        messages: Sequence[QueuedTransaction],
+        observed: Observed,
+        tickets: dict[Key, Ticket],
+        deadline: Deadline,
+        *,
+        is_last: bool,
     ) -> tuple["Commit", "_Fold"]:
-        """Commits the first messages, as many as fit. Raises what `write` raises."""
-        started = time.monotonic()
-        written = write(self.client, lambda seen: self._plan(messages, seen, posted_at), observed, deadline)
-        fold = written.result
-        assert fold.dispositions, "a transaction has more accounts than one commit has room for"
-        milliseconds = round((time.monotonic() - started) * 1000, 1) if fold.new_entries else None
-        return Commit(written.conflicts, milliseconds), fold
+        """Commits the first messages, as many as fit; the last commit serves the tickets. Raises what `write` raises.
 
-    def _plan(self, messages: Iterable[QueuedTransaction], observed: Observed, posted_at: str) -> Plan["_Fold"]:
-        """Folds the messages that fit into one DynamoDB transaction: a pure function of the observed items."""
+        If another writer was first in an account, the next try waits in the account's line.
+        """
+        conflicts = 0
+        while True:
+            started = time.monotonic()
+            try:
+                written = self._write(messages, observed, tickets if is_last else {}, deadline)
+            except _Overtaken as overtaken:
+                conflicts += 1
+                observed = overtaken.observed
+                lost = [key for key in overtaken.accounts if key not in tickets]
+                observed = self._line_up(lost, observed, tickets, deadline, lost=True)
+            else:
+                fold = written.result
+                assert fold.dispositions, "a transaction has more accounts than one commit has room for"
+                milliseconds = round((time.monotonic() - started) * 1000, 1) if fold.new_entries else None
+                return Commit(conflicts + written.conflicts, milliseconds), fold
+
+    def _line_up(
+        self,
+        accounts: Iterable[Key],
+        observed: Observed,
+        tickets: dict[Key, Ticket],
+        deadline: Deadline,
+        *,
+        lost: bool,
+    ) -> Observed:
+        """Adds a ticket of each account once its turn has come. Returns the items with the accounts as they are then.
+
+        All workers line up for several accounts in the same order.
+        """
+        newest = dict(observed)
+        for key in sorted(accounts):
+            tickets[key], newest[key] = self._lines.line_up(key, observed[key], deadline, lost=lost)
+        return newest
+
+    def _write(
+        self,
+        messages: Sequence[QueuedTransaction],
+        observed: Observed,
+        tickets: Mapping[Key, Ticket],
+        deadline: Deadline,
+    ) -> Written["_Fold"]:
+        """Writes the plan. If another writer was first in an account, raises _Overtaken instead of planning again."""
+        posted_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+
+        def plan(seen: Observed) -> Plan["_Fold"]:
+            planned = self._plan(messages, seen, tickets, posted_at)
+            changed = [key for key in seen if key.table == self.tables.accounts and seen[key] is not observed[key]]
+            if changed and planned.writes:
+                raise _Overtaken(changed, seen)
+            return planned
+
+        return write(self.client, plan, observed, deadline)
+
+    def _plan(
+        self, messages: Sequence[QueuedTransaction], observed: Observed, tickets: Mapping[Key, Ticket], posted_at: str
+    ) -> Plan["_Fold"]:
+        """Folds the messages that fit into one DynamoDB transaction: a pure function of the observed items.
+
+        If all of them fit, it serves the tickets.
+        """
         observed = {key: self._own_part(key, item) for key, item in observed.items()}
         fold = _Fold(self.tables, posted_at, observed, dict(observed))
         for message in messages:
             if not fold.has_room_for(message.decoded):
                 break
             fold.add(message)
+        if len(fold.dispositions) == len(messages):
+            fold.serve(tickets)
         return Plan(fold, fold.writes())
 
 
-class Commit(NamedTuple):
-    """How often another writer was first; and how long the commit took, None if it had nothing to write."""
+class _Overtaken(Exception):
+    """Another writer has changed the `accounts` before the commit. `observed` has them as they are now."""
 
-    conflicts: int
-    milliseconds: float | None
+    def __init__(self, accounts: Sequence[Key], observed: Observed) -> None:
+        super().__init__(accounts)
+        self.accounts, self.observed = accounts, observed
+
+
+class Commit(NamedTuple):
+    """How often another writer was first; and how long the commit took, None if it had nothing to write.
+
+    `waited_seconds` is the time in an account's line, None if nobody was ahead.
+    """
+
+    conflicts: int = 0
+    milliseconds: float | None = None
+    waited_seconds: float | None = None
 
 
 class _Effect(NamedTuple):
@@ -174,7 +261,10 @@ class _Effect(NamedTuple):
 
 
 class _Fold(Struct):
-    """A commit in the making. `before` has the items as DynamoDB has them, `observed` as the commit leaves them."""
+    """A commit in the making. `before` has the items as DynamoDB has them, `observed` as the commit leaves them.
+
+    `served` has the accounts whose tickets it serves.
+    """
 
     tables: LedgerTables
     posted_at: str
@@ -183,6 +273,7 @@ class _Fold(Struct):
     changed_accounts: dict[Key, Item] = {}
     new_entries: dict[Key, Item] = {}
     dispositions: dict[QueuedTransaction, Disposition] = {}
+    served: set[Key] = set()
 
     def has_room_for(self, transaction: TransactionMessage) -> bool:
         """Whether the commit has room for the transaction's entries, and for those of its accounts that are new."""
@@ -204,6 +295,12 @@ class _Fold(Struct):
         self.changed_accounts |= accounts
         self.new_entries |= entries
         self.dispositions[message] = Done(outcome)
+
+    def serve(self, tickets: Mapping[Key, Ticket]) -> None:
+        """Notes the tickets as served in those of their accounts that the commit changes."""
+        self.served |= tickets.keys() & self.changed_accounts.keys()
+        for key in self.served:
+            self.changed_accounts[key] |= tickets[key].served
 
     def writes(self) -> list[Write]:
         """One write for each account, however many messages change it, and one for each journal entry."""
@@ -258,6 +355,10 @@ class _Fold(Struct):
         return key, changed
 
 
+def _is_contended(observed: Observed, key: Key) -> bool:
+    return Line.of(observed[key]).is_contended
+
+
 def _give(disposition: Disposition, messages: Iterable[QueuedTransaction]) -> None:
     for message in messages:
         message.disposition = disposition
@@ -267,6 +368,7 @@ def _measurements(messages: Sequence[QueuedTransaction], commits: Sequence[Commi
     outcomes = [message.disposition.outcome for message in messages if isinstance(message.disposition, Done)]
     new = [outcome for outcome in outcomes if isinstance(outcome, Outcome) and not outcome.replayed]
     times = [commit.milliseconds for commit in commits if commit.milliseconds is not None]
+    waits = [commit.waited_seconds for commit in commits if commit.waited_seconds is not None]
     reasons = Counter(outcome.reason for outcome in new if outcome.reason)
     return [
         Measurement("Posted", sum(outcome.status == Status.POSTED for outcome in new)),
@@ -275,6 +377,7 @@ def _measurements(messages: Sequence[QueuedTransaction], commits: Sequence[Commi
         Measurement("Conflicts", sum(commit.conflicts for commit in commits)),
         *(Measurement("Rejected", count, dimension=("Reason", reason)) for reason, count in reasons.items()),
         *(Measurement("CommitTime", milliseconds, MetricUnit.Milliseconds) for milliseconds in times[:MAXIMUM_VALUES]),
+        *(Measurement("LineTime", round(each * 1000, 1), MetricUnit.Milliseconds) for each in waits[:MAXIMUM_VALUES]),
     ]
 
 

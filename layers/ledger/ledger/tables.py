@@ -1,19 +1,57 @@
-"""The ledger's two tables: their names, and the keys of their items."""
+"""The ledger's tables: their names, the keys of their items, and the line of an account's item."""
 
-from typing import NamedTuple
+import time
+from decimal import Decimal
+from typing import NamedTuple, Self
 
-from conditional_writes import Key, key
+from conditional_writes import Item, Key, key
+from conditional_writes.own_attributes import VERSION_ID
+from ledger.core.accounts import Account
 from ledger.core.journal import EntryId
+
+CONTENDED_SECONDS = 10
+"""How long an account is contended after a commit that was lost, or that had to wait in line."""
+
+
+class Line(NamedTuple):
+    """The attributes of an account's item that are about its line.
+
+    `ticket_served` is the number of the ticket that was served last. `contended_until` is in milliseconds since 1970.
+    """
+
+    ticket_served: int = 0
+    contended_until: int = 0
+
+    @classmethod
+    def of(cls, account: Item | None) -> Self:
+        """The account's line. If the attributes aren't whole numbers, the line is as that of a quiet account."""
+        values = [(account or {}).get(name, 0) for name in cls._fields]
+        return cls(*map(int, values)) if all(isinstance(value, int | Decimal) for value in values) else cls()
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether commits need a ticket. A time that is too far ahead is the mistake of another worker's clock."""
+        return 0 < self.contended_until / 1000 - time.time() < 2 * CONTENDED_SECONDS
+
+
+ACCOUNT_ATTRIBUTES = (*Account.__struct_fields__, *Line._fields, VERSION_ID)
+"""The attributes of an account's item that Teller reads. Attributes of others could fill the item."""
 
 
 class LedgerTables(NamedTuple):
-    """The names of the two tables."""
+    """The names of the tables. `locks` has the tickets of contended accounts."""
 
     accounts: str
     journal: str
+    locks: str
 
     def account_key(self, account_id: str) -> Key:
         return key(self.accounts, account_id=account_id)
 
     def entry_key(self, entry_id: EntryId) -> Key:
         return key(self.journal, account_id=entry_id.account_id, transaction_id=entry_id.transaction_id)
+
+    def line_key(self, account_key: Key) -> Key:
+        """The key of the record of the account's line."""
+        [(_, account_id)] = account_key.attributes
+        return key(self.locks, lock_key=f"line {account_id!s}")
