@@ -161,18 +161,19 @@ class BatchPoster(NamedTuple):
     ) -> tuple["Commit", "_Fold"]:
         """Commits the first messages, as many as fit; the last commit serves the tickets. Raises what `write` raises.
 
-        If another writer was first in an account, the next try waits in the account's line.
+        If another writer was first in an account, the next try waits in the account's line. While it is the turn of
+        this group in another account's line, the next try is made at once, and only the one after that waits.
         """
-        conflicts = 0
+        conflicts, losses = 0, Counter[Key]()
         while True:
             started = time.monotonic()
             try:
                 written = self._write(messages, observed, tickets if is_last else {}, deadline)
             except _Overtaken as overtaken:
+                losses.update(overtaken.accounts)
                 conflicts += 1
-                observed = overtaken.observed
-                lost = [key for key in overtaken.accounts if key not in tickets]
-                observed = self._line_up(lost, observed, tickets, deadline, lost=True)
+                lost = [key for key in overtaken.accounts if key not in tickets and (not tickets or losses[key] > 1)]
+                observed = self._line_up(lost, overtaken.observed, tickets, deadline, lost=True)
             else:
                 fold = written.result
                 assert fold.dispositions, "a transaction has more accounts than one commit has room for"
@@ -181,20 +182,22 @@ class BatchPoster(NamedTuple):
 
     def _line_up(
         self,
-        accounts: Iterable[Key],
+        accounts: Collection[Key],
         observed: Observed,
         tickets: dict[Key, Ticket],
         deadline: Deadline,
         *,
         lost: bool,
     ) -> Observed:
-        """Adds a ticket of each account once its turn has come. Returns the items with the accounts as they are then.
+        """Adds a ticket of each account once its turn has come. Returns the items as they are then.
 
-        All workers line up for several accounts in the same order.
+        All workers line up for several accounts in the same order. If that took time, the other items are read again.
         """
         newest = dict(observed)
         for key in sorted(accounts):
             tickets[key], newest[key] = self._lines.line_up(key, observed[key], deadline, lost=lost)
+        if any(tickets[key].waited_seconds is not None for key in accounts):
+            newest |= read(self.client, [key for key in newest if key not in tickets], deadline, self._attributes)
         return newest
 
     def _write(

@@ -69,9 +69,9 @@ class Lines(NamedTuple):
         """
         if lost:
             account = self._mark(account_key, deadline)
-        at_first = Line.of(account)
-        number = self._take_ticket(account_key, at_first, deadline, any_length=lost)
+        number = self._take_ticket(account_key, Line.of(account), deadline, any_length=lost)
         joined_at = moved_at = time.monotonic()
+        waited_seconds = None
         while (ahead := number - Line.of(account).ticket_served - 1) > 0:
             if time.monotonic() - moved_at >= min(ahead, MOST_WAITED_FOR) * PATIENCE_SECONDS:
                 break
@@ -79,8 +79,8 @@ class Lines(NamedTuple):
             before, account = account, read_one(self.client, account_key, deadline, ACCOUNT_ATTRIBUTES)
             if (before or {}).get("version") != (account or {}).get("version"):
                 moved_at = time.monotonic()
-        waited = Line.of(account).ticket_served != at_first.ticket_served
-        return Ticket(number, time.monotonic() - joined_at if waited else None), account
+            waited_seconds = time.monotonic() - joined_at
+        return Ticket(number, waited_seconds), account
 
     def _mark(self, account_key: Key, deadline: Deadline) -> Item | None:
         """Marks the account as contended. Returns it as it is now."""
