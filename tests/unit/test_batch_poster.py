@@ -459,8 +459,6 @@ def test_what_another_worker_posted_meanwhile_is_replayed_and_the_rest_decided_o
     stubbed_dynamodb.cancels(
         reason | {"Item": found["accounts"]}, {"Code": "None"}, reason | {"Item": found["journal"]}, {"Code": "None"}
     )
-    stubbed_dynamodb.answers("update_item", {"Attributes": found["accounts"]})  # It marks the account,
-    stubbed_dynamodb.answers("update_item", {"Attributes": {"last_ticket": {"N": "1"}}})  # and takes a ticket.
     stubbed_dynamodb.answers("transact_write_items")
     transactions = [opening("-9", transaction_id="new"), payment(5), payment(-6, transaction_id="t-2")]
     messages = list(map(message_of, transactions))

@@ -1,8 +1,8 @@
 """The line in front of a contended account: its commits take turns, instead of refusing each other.
 
-A refused commit is billed in full: 200 write units for 99 transactions. So a worker that has lost a commit to another
-writer of an account marks the account as contended, and takes a ticket. While the account is contended, so does every
-other worker that reads it. Commits follow the order of the tickets. Each notes its ticket as served, in the update of
+A refused commit is billed in full: 200 write units for 99 transactions. So a worker that has lost a commit twice to
+other writers of an account marks the account as contended, and takes a ticket. While the account is contended, so does
+every other worker that reads it. Commits follow the order of the tickets. Each notes its ticket as served, in the update of
 the account, which it makes anyhow. Workers in line read the account; the read that ends the wait is what the commit
 starts from.
 
@@ -63,8 +63,8 @@ class Lines(NamedTuple):
     ) -> tuple[Ticket, Item | None]:
         """Takes a ticket and waits for its turn. Returns it with the account as it is then.
 
-        `account` is the account as it was last seen. `lost` says whether the worker has just lost a commit of it: then
-        the account is marked first. Costs a write unit, another one for a mark, and half a read unit for each look at
+        `account` is the account as it was last seen. `lost` says whether the worker comes from a lost commit: then the
+        account is marked first. Costs a write unit, another one for a mark, and half a read unit for each look at
         the account. Raises LineTooLong, DeadlinePassed and botocore's errors.
         """
         if lost:
