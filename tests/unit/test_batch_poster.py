@@ -69,7 +69,7 @@ def outcome_of(disposition: Disposition | None) -> Outcome:
 
 def planned(transactions: Iterable[TransactionMessage], observed: Observed) -> Folded:
     messages = list(map(message_of, transactions))
-    plan = POSTER._plan(messages, observed, {}, NOW)
+    plan = POSTER.plan(messages, observed, {}, NOW)
     fold = plan.result
     assert list(fold.dispositions) == messages[: len(fold.dispositions)], "the messages that fit, in order"
     assert all(message.disposition is None for message in messages), "messages have no disposition before the commit"

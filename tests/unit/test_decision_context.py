@@ -99,7 +99,7 @@ def message_of(transaction: TransactionMessage, receive_count: int = 1) -> Queue
 
 def planned(messages: Sequence[QueuedTransaction], items: Mapping[Key, Any]) -> Any:
     """The plan from all items that these messages need."""
-    return POSTER._plan(messages, {key: items.get(key) for key in POSTER._keys(messages)}, {}, NOW)
+    return POSTER.plan(messages, {key: items.get(key) for key in POSTER.keys_of(messages)}, {}, NOW)
 
 
 def dispositions(transactions: Iterable[TransactionMessage], items: Mapping[Key, Any]) -> list[Disposition]:

@@ -9,6 +9,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,7 +58,7 @@ class BatchPoster(NamedTuple):
     tables: LedgerTables
 
     @property
-    def _lines(self) -> Lines:
+    def lines(self) -> Lines:
         return Lines(self.client, self.tables)
 
     def post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
@@ -69,36 +70,35 @@ class BatchPoster(NamedTuple):
         """
         observed: dict[Key, Item | None] = {}
         unread: dict[Key, Disposition] = {}
-        for keys in itertools.batched(dict.fromkeys(self._keys(messages)), MAXIMUM_KEYS, strict=False):
+        for keys in itertools.batched(dict.fromkeys(self.keys_of(messages)), MAXIMUM_KEYS, strict=False):
             try:
-                observed |= read_once(self.client, keys, deadline, self._attributes)
+                observed |= read_once(self.client, keys, deadline, self.attributes)
             except Exception as error:  # noqa: BLE001 (it costs the groups with these keys)
                 unread |= dict.fromkeys(keys, disposition_of(error))
         groups = []
         for group in grouped_by_account(messages):
-            failed = next((unread[key] for key in self._keys(group) if key in unread), None)
+            failed = next((unread[key] for key in self.keys_of(group) if key in unread), None)
             if failed:
                 _give(failed, group)
             else:
                 groups.append(group)
-        # Those that read first, or wait in a line, come last: they may take all the time that there is, and threads.
-        groups.sort(
-            key=lambda group: any(key not in observed or _is_contended(observed, key) for key in self._keys(group))
-        )
-        commits = in_parallel(lambda group: self._post_group(group, observed, deadline), groups)
+        # Those that read first, or wait in a line, come last: they may take all the threads, and all of the time.
+        ready = {key for key, item in observed.items() if not Line.of(item).is_contended}
+        groups.sort(key=lambda group: not ready.issuperset(self.keys_of(group)))
+        commits = in_parallel(lambda group: _GroupCommits(self, observed, deadline).post(group), groups)
         return _measurements(messages, list(itertools.chain.from_iterable(commits)))
 
     @property
-    def _attributes(self) -> dict[str, Sequence[str]]:
+    def attributes(self) -> dict[str, Sequence[str]]:
         """The attributes that are read, by table."""
         return {self.tables.accounts: ACCOUNT_ATTRIBUTES}
 
     def _own_part(self, key: Key, item: Item | None) -> Item | None:
         """The item as it would be read. A refused commit hands it back whole."""
-        names = self._attributes.get(key.table)
+        names = self.attributes.get(key.table)
         return item if item is None or names is None else {name: item[name] for name in names if name in item}
 
-    def _keys(self, messages: Iterable[QueuedTransaction]) -> list[Key]:
+    def keys_of(self, messages: Iterable[QueuedTransaction]) -> list[Key]:
         """The keys of the messages' accounts, of the journal entries that decisions refer to, and of the own entries of
         messages that were delivered before: only those may be posted already."""
         keys = []
@@ -109,117 +109,7 @@ class BatchPoster(NamedTuple):
             keys += [self.tables.entry_key(entry_id) for entry_id in entries]
         return keys
 
-    def _post_group(self, group: Sequence[QueuedTransaction], observed: Observed, deadline: Deadline) -> list["Commit"]:
-        """Commits the messages in order, as many at a time as fit into one DynamoDB transaction.
-
-        If a commit fails for something in it, its messages are committed in two halves, and so on down to one message:
-        one at fault among n costs 2 log n further tries at most, n at fault cost 2 n. AWS's own trouble ends them all.
-        """
-        commits = []
-        tickets: dict[Key, Ticket] = {}
-        served: Collection[Key] = ()
-        batches = [group]  # the next one is the last
-        try:
-            keys = self._keys(group)
-            left = read(self.client, [key for key in keys if key not in observed], deadline, self._attributes)
-            observed = {key: left[key] if key in left else observed[key] for key in keys}
-            contended = [key for key in observed if _is_contended(observed, key)]
-            observed = self._line_up(contended, observed, tickets, deadline, lost=False)
-            while batches:
-                messages = batches.pop()
-                try:
-                    commit, fold = self._commit(messages, observed, tickets, deadline, is_last=not batches)
-                except Exception as error:
-                    if not is_about_content(error):
-                        raise
-                    if len(messages) == 1:
-                        _give(disposition_of(error), messages)
-                    else:
-                        half = len(messages) // 2
-                        batches += [messages[half:], messages[:half]]
-                    continue
-                for message, disposition in fold.dispositions.items():
-                    message.disposition = disposition
-                commits.append(commit)
-                observed, served = fold.observed, fold.served
-                if rest := messages[len(fold.dispositions) :]:
-                    batches.append(rest)
-            for key in tickets.keys() - served:
-                self._lines.leave(key, tickets[key], deadline)
-        except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
-            _give(disposition_of(error), (message for message in group if message.disposition is None))
-        return commits + [Commit(waited_seconds=ticket.waited_seconds) for ticket in tickets.values()]
-
-    def _commit(
-        self,
-        messages: Sequence[QueuedTransaction],
-        observed: Observed,
-        tickets: dict[Key, Ticket],
-        deadline: Deadline,
-        *,
-        is_last: bool,
-    ) -> tuple["Commit", "_Fold"]:
-        """Commits the first messages, as many as fit; the last commit serves the tickets. Raises what `write` raises.
-
-        If another writer was first in an account, the next try is made at once. After a second loss of the same account
-        it waits in the account's line: a quiet account hardly loses twice.
-        """
-        conflicts, losses = 0, Counter[Key]()
-        while True:
-            started = time.monotonic()
-            try:
-                written = self._write(messages, observed, tickets if is_last else {}, deadline)
-            except _Overtaken as overtaken:
-                losses.update(overtaken.accounts)
-                conflicts += 1
-                lost = [key for key in overtaken.accounts if key not in tickets and losses[key] > 1]
-                observed = self._line_up(lost, overtaken.observed, tickets, deadline, lost=True)
-            else:
-                fold = written.result
-                assert fold.dispositions, "a transaction has more accounts than one commit has room for"
-                milliseconds = round((time.monotonic() - started) * 1000, 1) if fold.new_entries else None
-                return Commit(conflicts + written.conflicts, milliseconds), fold
-
-    def _line_up(
-        self,
-        accounts: Collection[Key],
-        observed: Observed,
-        tickets: dict[Key, Ticket],
-        deadline: Deadline,
-        *,
-        lost: bool,
-    ) -> Observed:
-        """Adds a ticket of each account once its turn has come. Returns the items as they are then.
-
-        All workers line up for several accounts in the same order. If that took time, the other items are read again.
-        """
-        newest = dict(observed)
-        for key in sorted(accounts):
-            tickets[key], newest[key] = self._lines.line_up(key, observed[key], deadline, lost=lost)
-        if any(tickets[key].waited_seconds is not None for key in accounts):
-            newest |= read(self.client, [key for key in newest if key not in tickets], deadline, self._attributes)
-        return newest
-
-    def _write(
-        self,
-        messages: Sequence[QueuedTransaction],
-        observed: Observed,
-        tickets: Mapping[Key, Ticket],
-        deadline: Deadline,
-    ) -> Written["_Fold"]:
-        """Writes the plan. If another writer was first in an account, raises _Overtaken instead of planning again."""
-        posted_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-
-        def plan(seen: Observed) -> Plan["_Fold"]:
-            planned = self._plan(messages, seen, tickets, posted_at)
-            changed = [key for key in seen if key.table == self.tables.accounts and seen[key] is not observed[key]]
-            if changed and planned.writes:
-                raise _Overtaken(changed, seen)
-            return planned
-
-        return write(self.client, plan, observed, deadline)
-
-    def _plan(
+    def plan(
         self, messages: Sequence[QueuedTransaction], observed: Observed, tickets: Mapping[Key, Ticket], posted_at: str
     ) -> Plan["_Fold"]:
         """Folds the messages that fit into one DynamoDB transaction: a pure function of the observed items.
@@ -235,6 +125,115 @@ class BatchPoster(NamedTuple):
         if len(fold.dispositions) == len(messages):
             fold.serve(tickets)
         return Plan(fold, fold.writes())
+
+
+@dataclass
+class _GroupCommits:
+    """The commits of a group of messages, with the items as they were last seen.
+
+    `tickets` are those that the group has taken, by account. `made` has the commits, and the waits in line.
+    """
+
+    poster: BatchPoster
+    observed: Observed
+    deadline: Deadline
+    tickets: dict[Key, Ticket] = field(default_factory=dict)
+    made: list["Commit"] = field(default_factory=list)
+
+    def post(self, group: Sequence[QueuedTransaction]) -> list["Commit"]:
+        """Commits the messages in order, as many at a time as fit into one DynamoDB transaction.
+
+        If a commit fails for something in it, its messages are committed in two halves, and so on down to one message:
+        one at fault among n costs 2 log n further tries at most, n at fault cost 2 n. AWS's own trouble ends them all.
+        """
+        batches = [group]  # the next one is the last
+        served: Collection[Key] = ()
+        try:
+            keys = self.poster.keys_of(group)
+            unread = self._read([key for key in keys if key not in self.observed])
+            self.observed = {key: unread[key] if key in unread else self.observed[key] for key in keys}
+            self._line_up([key for key in self._accounts() if Line.of(self.observed[key]).is_contended], lost=False)
+            while batches:
+                messages = batches.pop()
+                try:
+                    fold = self._commit(messages, self.tickets if not batches else {})
+                except Exception as error:
+                    if not is_about_content(error):
+                        raise
+                    if len(messages) == 1:
+                        _give(disposition_of(error), messages)
+                    else:
+                        half = len(messages) // 2
+                        batches += [messages[half:], messages[:half]]
+                    continue
+                for message, disposition in fold.dispositions.items():
+                    message.disposition = disposition
+                served = fold.served
+                if rest := messages[len(fold.dispositions) :]:
+                    batches.append(rest)
+            for key in self.tickets.keys() - served:
+                self.poster.lines.leave(key, self.tickets[key], self.deadline)
+        except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
+            _give(disposition_of(error), (message for message in group if message.disposition is None))
+        return self.made
+
+    def _commit(self, messages: Sequence[QueuedTransaction], tickets: Mapping[Key, Ticket]) -> "_Fold":
+        """Commits the first messages, as many as fit. The last of them serves the `tickets`.
+
+        If another writer was first in an account, the next try is made at once. After a second loss of the same account
+        it waits in the account's line: a quiet account hardly loses twice. Raises what `write` raises.
+        """
+        losses = Counter[Key]()
+        while True:
+            started = time.monotonic()
+            try:
+                written = self._write(messages, tickets)
+            except _Overtaken as overtaken:
+                self.observed = overtaken.observed
+                self.made.append(Commit(conflicts=1))
+                losses.update(overtaken.accounts)
+                self._line_up([key for key in overtaken.accounts if losses[key] > 1], lost=True)
+            else:
+                fold = written.result
+                assert fold.dispositions, "a transaction has more accounts than one commit has room for"
+                milliseconds = round((time.monotonic() - started) * 1000, 1) if fold.new_entries else None
+                self.made.append(Commit(written.conflicts, milliseconds))
+                self.observed = fold.observed
+                return fold
+
+    def _write(self, messages: Sequence[QueuedTransaction], tickets: Mapping[Key, Ticket]) -> Written["_Fold"]:
+        """Writes the plan. If another writer was first in an account, raises _Overtaken instead of planning again."""
+        posted_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+
+        def plan(seen: Observed) -> Plan["_Fold"]:
+            planned = self.poster.plan(messages, seen, tickets, posted_at)
+            changed = [key for key in self._accounts() if seen[key] is not self.observed[key]]
+            if changed and planned.writes:
+                raise _Overtaken(changed, seen)
+            return planned
+
+        return write(self.poster.client, plan, self.observed, self.deadline)
+
+    def _line_up(self, accounts: Collection[Key], *, lost: bool) -> None:
+        """Waits for the turn of a ticket of each account that has none. Then all items are as they are now.
+
+        All workers line up for several accounts in the same order.
+        """
+        accounts = sorted(set(accounts) - self.tickets.keys())
+        newest = dict(self.observed)
+        for key in accounts:
+            self.tickets[key], newest[key] = self.poster.lines.line_up(key, newest[key], self.deadline, lost=lost)
+        waits = [self.tickets[key].waited_seconds for key in accounts]
+        self.made += [Commit(waited_seconds=seconds) for seconds in waits if seconds is not None]
+        if any(seconds is not None for seconds in waits):
+            newest |= self._read([key for key in newest if key not in self.tickets])
+        self.observed = newest
+
+    def _read(self, keys: Iterable[Key]) -> Observed:
+        return read(self.poster.client, keys, self.deadline, self.poster.attributes)
+
+    def _accounts(self) -> list[Key]:
+        return [key for key in self.observed if key.table == self.poster.tables.accounts]
 
 
 class _Overtaken(Exception):
@@ -356,10 +355,6 @@ class _Fold(Struct):
         changed = (self.observed[key] or {}) | account_item(effect.account)
         changed.pop(VERSION_ID, None)  # of the commit before: this one writes its own
         return key, changed
-
-
-def _is_contended(observed: Observed, key: Key) -> bool:
-    return Line.of(observed[key]).is_contended
 
 
 def _give(disposition: Disposition, messages: Iterable[QueuedTransaction]) -> None:

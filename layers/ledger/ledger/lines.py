@@ -1,10 +1,10 @@
 """The line in front of a contended account: its commits take turns, instead of refusing each other.
 
-A refused commit is billed in full: 200 write units for 99 transactions. So a worker that has lost a commit twice to
-other writers of an account marks the account as contended, and takes a ticket. While the account is contended, so does
-every other worker that reads it. Commits follow the order of the tickets. Each notes its ticket as served, in the update of
-the account, which it makes anyhow. Workers in line read the account; the read that ends the wait is what the commit
-starts from.
+A refused commit is billed in full: 200 write units for 99 transactions. So a worker that has lost an account twice to
+other writers marks it as contended, and takes a ticket. While the account is contended, so does every other worker that
+reads it. Commits follow the order of the tickets. Each notes its ticket as served, in the update of the account, which
+it makes anyhow. Workers in line read the account, and the read that ends the wait is the state that the commit starts
+from.
 
 The line is manners, and no lock: the account's version decides, as without a line. If the holder of a ticket dies, the
 line goes on without it after PATIENCE_SECONDS. docs/decisions/hot-accounts.md
