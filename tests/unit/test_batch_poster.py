@@ -22,6 +22,7 @@ from ledger.core.accounts import account_item
 from ledger.core.journal import EntryId, Outcome
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types.base import TransactionMessage
+from ledger.lines import Lines
 from ledger.tables import LedgerTables
 from tests.support.samples import (
     ALICE,
@@ -39,8 +40,8 @@ from tests.unit.stubs import Stubbed
 from workers.queue_messages import Again, Dead, Disposition, Done, QueueMessage, Waiting
 
 NOBODY: Any = None
-TABLES = LedgerTables("accounts", "journal", "locks")
-POSTER = BatchPoster(NOBODY, TABLES)
+TABLES = LedgerTables("accounts", "journal")
+POSTER = BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks"))
 
 
 def message_of(transaction: TransactionMessage, receive_count: int = 1) -> QueuedTransaction:
@@ -415,7 +416,9 @@ def posted(
 ) -> dict[str | tuple[str, str], float]:
     """Posts, and returns the measurements by metric, or by name and dimension. A time counts as one."""
     sums: dict[str | tuple[str, str], float] = {}
-    for each in BatchPoster(dynamodb.client, TABLES).post(messages, Deadline.after(seconds)):
+    for each in BatchPoster(dynamodb.client, TABLES, Lines(dynamodb.client, "locks")).post(
+        messages, Deadline.after(seconds)
+    ):
         name = (each.metric, each.dimension[1]) if each.dimension else each.metric
         sums[name] = sums.get(name, 0) + (1 if each.metric == "CommitTime" else each.value)
     return sums

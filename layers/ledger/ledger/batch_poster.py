@@ -6,15 +6,15 @@ the messages are folded again, from what DynamoDB found instead. Commits of a co
 """
 
 import itertools
+import random
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from aws_lambda_powertools.metrics import MetricUnit
-from msgspec import Struct
+from msgspec import Struct, field
 
 from conditional_writes import (
     MAXIMUM_WRITES,
@@ -25,7 +25,6 @@ from conditional_writes import (
     Plan,
     Put,
     Write,
-    Written,
     absent,
     read,
     replacing,
@@ -52,14 +51,11 @@ type QueuedTransaction = QueueMessage[TransactionMessage]
 
 
 class BatchPoster(NamedTuple):
-    """The ledger's tables, and the client that reads and writes them."""
+    """The ledger's tables, the client that reads and writes them, and the lines of contended accounts."""
 
     client: "DynamoDBClient"
     tables: LedgerTables
-
-    @property
-    def lines(self) -> Lines:
-        return Lines(self.client, self.tables)
+    lines: Lines
 
     def post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
         """Posts or rejects each transaction exactly once, whoever else is posting. Sets each message's disposition.
@@ -72,7 +68,7 @@ class BatchPoster(NamedTuple):
         unread: dict[Key, Disposition] = {}
         for keys in itertools.batched(dict.fromkeys(self.keys_of(messages)), MAXIMUM_KEYS, strict=False):
             try:
-                observed |= read_once(self.client, keys, deadline, self.attributes)
+                observed |= read_once(self.client, keys, deadline, self._attributes)
             except Exception as error:  # noqa: BLE001 (it costs the groups with these keys)
                 unread |= dict.fromkeys(keys, disposition_of(error))
         groups = []
@@ -82,21 +78,39 @@ class BatchPoster(NamedTuple):
                 _give(failed, group)
             else:
                 groups.append(group)
-        # Those that read first, or wait in a line, come last: they may take all the threads, and all of the time.
+        # Groups that read again, or wait in line, come last: they may take all the threads, and all of the time.
         ready = {key for key, item in observed.items() if not Line.of(item).is_contended}
         groups.sort(key=lambda group: not ready.issuperset(self.keys_of(group)))
-        commits = in_parallel(lambda group: _GroupCommits(self, observed, deadline).post(group), groups)
-        return _measurements(messages, list(itertools.chain.from_iterable(commits)))
+        posters = in_parallel(lambda group: self._post_group(group, observed, deadline), groups)
+        return _measurements(messages, posters)
 
-    @property
-    def attributes(self) -> dict[str, Sequence[str]]:
-        """The attributes that are read, by table."""
-        return {self.tables.accounts: ACCOUNT_ATTRIBUTES}
+    def _post_group(self, group: Sequence[QueuedTransaction], observed: Observed, deadline: Deadline) -> "_GroupPoster":
+        """Sets the dispositions of the group's messages. Returns the poster, for its measurements."""
+        poster = _GroupPoster(self, deadline)
+        try:
+            keys = self.keys_of(group)
+            unread = self.read([key for key in keys if key not in observed], deadline)
+            poster.post(group, {key: unread[key] if key in unread else observed[key] for key in keys})
+        except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
+            _give(disposition_of(error), (message for message in group if message.disposition is None))
+        return poster
+
+    def read(self, keys: Iterable[Key], deadline: Deadline) -> Observed:
+        """The items as they are now, accounts without others' attributes. Raises what `read` raises."""
+        return read(self.client, keys, deadline, self._attributes)
+
+    def own_parts(self, observed: Observed) -> Observed:
+        """The items as they would be read. A refused commit hands accounts back whole."""
+        return {key: self._own_part(key, item) for key, item in observed.items()}
 
     def _own_part(self, key: Key, item: Item | None) -> Item | None:
-        """The item as it would be read. A refused commit hands it back whole."""
-        names = self.attributes.get(key.table)
+        names = self._attributes.get(key.table)
         return item if item is None or names is None else {name: item[name] for name in names if name in item}
+
+    @property
+    def _attributes(self) -> dict[str, Sequence[str]]:
+        """The attributes that are read, by table."""
+        return {self.tables.accounts: ACCOUNT_ATTRIBUTES}
 
     def keys_of(self, messages: Iterable[QueuedTransaction]) -> list[Key]:
         """The keys of the messages' accounts, of the journal entries that decisions refer to, and of the own entries of
@@ -111,12 +125,12 @@ class BatchPoster(NamedTuple):
 
     def plan(
         self, messages: Sequence[QueuedTransaction], observed: Observed, tickets: Mapping[Key, Ticket], posted_at: str
-    ) -> Plan["_Fold"]:
+    ) -> "Plan[_Fold | _Lost]":
         """Folds the messages that fit into one DynamoDB transaction: a pure function of the observed items.
 
         If all of them fit, it serves the tickets.
         """
-        observed = {key: self._own_part(key, item) for key, item in observed.items()}
+        observed = self.own_parts(observed)
         fold = _Fold(self.tables, posted_at, observed, dict(observed))
         for message in messages:
             if not fold.has_room_for(message.decoded):
@@ -127,132 +141,119 @@ class BatchPoster(NamedTuple):
         return Plan(fold, fold.writes())
 
 
-@dataclass
-class _GroupCommits:
-    """The commits of a group of messages, with the items as they were last seen.
+class _GroupPoster(Struct):
+    """Commits the messages of one group, in order, as many at a time as fit into one DynamoDB transaction.
 
-    `tickets` are those that the group has taken, by account. `made` has the commits, and the waits in line.
+    `observed` has the group's items as they were last seen. `tickets` has those that no commit has served yet, by
+    account. `conflicts` counts the commits that lost an account to another writer, by account in `losses`.
     """
 
     poster: BatchPoster
-    observed: Observed
     deadline: Deadline
-    tickets: dict[Key, Ticket] = field(default_factory=dict)
-    made: list["Commit"] = field(default_factory=list)
+    observed: dict[Key, Item | None] = {}
+    tickets: dict[Key, Ticket] = {}
+    losses: Counter[Key] = field(default_factory=Counter)
+    conflicts: int = 0
+    commit_milliseconds: list[float] = []
+    line_milliseconds: list[float] = []
 
-    def post(self, group: Sequence[QueuedTransaction]) -> list["Commit"]:
-        """Commits the messages in order, as many at a time as fit into one DynamoDB transaction.
+    def post(self, group: Sequence[QueuedTransaction], observed: Observed) -> None:
+        """Sets the messages' dispositions. `observed` has the items of all keys of the group.
+
+        If a commit loses an account to another writer, the next try is made at once. If the group loses the account
+        again, it waits in the account's line before the next try: a quiet account is hardly lost twice.
 
         If a commit fails for something in it, its messages are committed in two halves, and so on down to one message:
-        one at fault among n costs 2 log n further tries at most, n at fault cost 2 n. AWS's own trouble ends them all.
+        one at fault among n costs 2 log n further tries at most, n at fault cost 2 n. AWS's own trouble is raised:
+        messages without a disposition can be tried again. Tickets that the group holds then are left to lapse.
         """
+        self.observed = dict(observed)
+        contended = [key for key in self._account_keys(observed) if Line.of(observed[key]).is_contended]
+        if contended:
+            self._line_up(min(contended))  # one line for groups that share several accounts
         batches = [group]  # the next one is the last
-        served: Collection[Key] = ()
-        try:
-            keys = self.poster.keys_of(group)
-            unread = self._read([key for key in keys if key not in self.observed])
-            self.observed = {key: unread[key] if key in unread else self.observed[key] for key in keys}
-            self._line_up([key for key in self._accounts() if Line.of(self.observed[key]).is_contended], lost=False)
-            while batches:
-                messages = batches.pop()
-                try:
-                    fold = self._commit(messages, self.tickets if not batches else {})
-                except Exception as error:
-                    if not is_about_content(error):
-                        raise
-                    if len(messages) == 1:
-                        _give(disposition_of(error), messages)
-                    else:
-                        half = len(messages) // 2
-                        batches += [messages[half:], messages[:half]]
-                    continue
-                for message, disposition in fold.dispositions.items():
-                    message.disposition = disposition
-                served = fold.served
-                if rest := messages[len(fold.dispositions) :]:
-                    batches.append(rest)
-            for key in self.tickets.keys() - served:
-                self.poster.lines.leave(key, self.tickets[key], self.deadline)
-        except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
-            _give(disposition_of(error), (message for message in group if message.disposition is None))
-        return self.made
-
-    def _commit(self, messages: Sequence[QueuedTransaction], tickets: Mapping[Key, Ticket]) -> "_Fold":
-        """Commits the first messages, as many as fit. The last of them serves the `tickets`.
-
-        If another writer was first in an account, the next try is made at once. After a second loss of the same account
-        it waits in the account's line: a quiet account hardly loses twice. Raises what `write` raises.
-        """
-        losses = Counter[Key]()
-        while True:
-            started = time.monotonic()
+        while batches:
+            messages = batches.pop()
             try:
-                written = self._write(messages, tickets)
-            except _Overtaken as overtaken:
-                self.observed = overtaken.observed
-                self.made.append(Commit(conflicts=1))
-                losses.update(overtaken.accounts)
-                self._line_up([key for key in overtaken.accounts if losses[key] > 1], lost=True)
-            else:
-                fold = written.result
-                assert fold.dispositions, "a transaction has more accounts than one commit has room for"
-                milliseconds = round((time.monotonic() - started) * 1000, 1) if fold.new_entries else None
-                self.made.append(Commit(written.conflicts, milliseconds))
-                self.observed = fold.observed
-                return fold
+                result = self._commit(messages, {} if batches else self.tickets)
+            except Exception as error:
+                if not is_about_content(error):
+                    raise
+                batches += _halves(messages, error)
+                continue
+            self.observed = dict(result.observed)
+            if isinstance(result, _Lost):
+                batches.append(messages)
+                self._line_up_after(result)
+                continue
+            assert result.dispositions, "a transaction has more accounts than one commit has room for"
+            for message, disposition in result.dispositions.items():
+                message.disposition = disposition
+            for key in result.served_accounts:
+                del self.tickets[key]
+            if rest := messages[len(result.dispositions) :]:
+                batches.append(rest)
+        for key, ticket in self.tickets.items():
+            self.poster.lines.leave(key, ticket, self.deadline)
 
-    def _write(self, messages: Sequence[QueuedTransaction], tickets: Mapping[Key, Ticket]) -> Written["_Fold"]:
-        """Writes the plan. If another writer was first in an account, raises _Overtaken instead of planning again."""
+    def _commit(self, messages: Sequence[QueuedTransaction], tickets: Mapping[Key, Ticket]) -> "_Fold | _Lost":
+        """Commits the first messages, as many as fit. If all fit, the commit serves the tickets.
+
+        If another writer was first in an account, nothing is written. Raises what `write` raises.
+        """
+        before, started = self.observed, time.monotonic()
         posted_at = datetime.now(UTC).isoformat(timespec="milliseconds")
 
-        def plan(seen: Observed) -> Plan["_Fold"]:
-            planned = self.poster.plan(messages, seen, tickets, posted_at)
-            changed = [key for key in self._accounts() if seen[key] is not self.observed[key]]
-            if changed and planned.writes:
-                raise _Overtaken(changed, seen)
-            return planned
+        def plan(seen: Observed) -> "Plan[_Fold | _Lost]":
+            # `write` hands on the same objects, but for those that DynamoDB has handed back.
+            lost = [key for key in self._account_keys(before) if seen[key] is not before[key]]
+            if lost:
+                return Plan(_Lost(lost, self.poster.own_parts(seen)))
+            return self.poster.plan(messages, seen, tickets, posted_at)
 
-        return write(self.poster.client, plan, self.observed, self.deadline)
+        written = write(self.poster.client, plan, before, self.deadline)
+        self.conflicts += written.conflicts
+        if isinstance(written.result, _Fold) and written.result.new_entries:
+            self.commit_milliseconds.append(round((time.monotonic() - started) * 1000, 1))
+        return written.result
 
-    def _line_up(self, accounts: Collection[Key], *, lost: bool) -> None:
-        """Waits for the turn of a ticket of each account that has none. Then all items are as they are now.
+    def _line_up_after(self, lost: "_Lost") -> None:
+        self.losses.update(lost.account_keys)
+        for key in sorted(lost.account_keys):
+            if self.losses[key] > 1:
+                self._line_up(key)
 
-        All workers line up for several accounts in the same order.
+    def _line_up(self, account_key: Key) -> None:
+        """Waits for the group's turn in the account's line. If that took time, its other accounts are read again.
+
+        If the line's record can't be written, the group steps aside for a random time instead.
         """
-        accounts = sorted(set(accounts) - self.tickets.keys())
-        newest = dict(self.observed)
-        for key in accounts:
-            self.tickets[key], newest[key] = self.poster.lines.line_up(key, newest[key], self.deadline, lost=lost)
-        waits = [self.tickets[key].waited_seconds for key in accounts]
-        self.made += [Commit(waited_seconds=seconds) for seconds in waits if seconds is not None]
-        if any(seconds is not None for seconds in waits):
-            newest |= self._read([key for key in newest if key not in self.tickets])
-        self.observed = newest
+        line, losses = Line.of(self.observed[account_key]), self.losses[account_key]
+        ticket = self.tickets.get(account_key)
+        if ticket is None or ticket.number <= line.ticket_served:
+            if not line.is_contended:
+                self.poster.lines.mark_as_contended(account_key, self.deadline)
+            ticket = self.poster.lines.take_ticket(account_key, line, self.deadline)
+        if ticket is None:
+            time.sleep(min(random.uniform(0, losses), max(0.0, self.deadline.remaining_seconds)))
+            return
+        ticket, account = self.poster.lines.wait(account_key, ticket, self.deadline, losses=losses)
+        self.tickets[account_key] = ticket
+        self.observed = {**self.observed, account_key: account}
+        if ticket.waited_seconds is not None:
+            self.line_milliseconds.append(round(ticket.waited_seconds * 1000, 1))
+            others = [key for key in self._account_keys(self.observed) if key != account_key]
+            self.observed |= self.poster.read(others, self.deadline)
 
-    def _read(self, keys: Iterable[Key]) -> Observed:
-        return read(self.poster.client, keys, self.deadline, self.poster.attributes)
-
-    def _accounts(self) -> list[Key]:
-        return [key for key in self.observed if key.table == self.poster.tables.accounts]
-
-
-class _Overtaken(Exception):
-    """Another writer has changed the `accounts` before the commit. `observed` has them as they are now."""
-
-    def __init__(self, accounts: Sequence[Key], observed: Observed) -> None:
-        super().__init__(accounts)
-        self.accounts, self.observed = accounts, observed
+    def _account_keys(self, observed: Observed) -> list[Key]:
+        return [key for key in observed if key.table == self.poster.tables.accounts]
 
 
-class Commit(NamedTuple):
-    """How often another writer was first; and how long the commit took, None if it had nothing to write.
+class _Lost(NamedTuple):
+    """A commit that wasn't made: other writers have changed these accounts. `observed` has the items as they are."""
 
-    `waited_seconds` is the time in an account's line, None if nobody was ahead.
-    """
-
-    conflicts: int = 0
-    milliseconds: float | None = None
-    waited_seconds: float | None = None
+    account_keys: Sequence[Key]
+    observed: Observed
 
 
 class _Effect(NamedTuple):
@@ -265,7 +266,7 @@ class _Effect(NamedTuple):
 class _Fold(Struct):
     """A commit in the making. `before` has the items as DynamoDB has them, `observed` as the commit leaves them.
 
-    `served` has the accounts whose tickets it serves.
+    `served_accounts` are those whose tickets it serves.
     """
 
     tables: LedgerTables
@@ -275,7 +276,7 @@ class _Fold(Struct):
     changed_accounts: dict[Key, Item] = {}
     new_entries: dict[Key, Item] = {}
     dispositions: dict[QueuedTransaction, Disposition] = {}
-    served: set[Key] = set()
+    served_accounts: set[Key] = set()
 
     def has_room_for(self, transaction: TransactionMessage) -> bool:
         """Whether the commit has room for the transaction's entries, and for those of its accounts that are new."""
@@ -300,9 +301,10 @@ class _Fold(Struct):
 
     def serve(self, tickets: Mapping[Key, Ticket]) -> None:
         """Notes the tickets as served in those of their accounts that the commit changes."""
-        self.served |= tickets.keys() & self.changed_accounts.keys()
-        for key in self.served:
-            self.changed_accounts[key] |= tickets[key].served(Line.of(self.before[key]))
+        for key in tickets.keys() & self.changed_accounts.keys():
+            served = self.changed_accounts[key] | tickets[key].served(Line.of(self.before[key]))
+            self.changed_accounts[key] = self.observed[key] = served
+            self.served_accounts.add(key)
 
     def writes(self) -> list[Write]:
         """One write for each account, however many messages change it, and one for each journal entry."""
@@ -357,25 +359,34 @@ class _Fold(Struct):
         return key, changed
 
 
+def _halves(messages: Sequence[QueuedTransaction], error: Exception) -> list[Sequence[QueuedTransaction]]:
+    """The messages' second half and their first, to be committed apart. A message alone is at fault for the error."""
+    if len(messages) == 1:
+        _give(disposition_of(error), messages)
+        return []
+    half = len(messages) // 2
+    return [messages[half:], messages[:half]]
+
+
 def _give(disposition: Disposition, messages: Iterable[QueuedTransaction]) -> None:
     for message in messages:
         message.disposition = disposition
 
 
-def _measurements(messages: Sequence[QueuedTransaction], commits: Sequence[Commit]) -> list[Measurement]:
+def _measurements(messages: Sequence[QueuedTransaction], posters: Sequence[_GroupPoster]) -> list[Measurement]:
     outcomes = [message.disposition.outcome for message in messages if isinstance(message.disposition, Done)]
     new = [outcome for outcome in outcomes if isinstance(outcome, Outcome) and not outcome.replayed]
-    times = [commit.milliseconds for commit in commits if commit.milliseconds is not None]
-    waits = [commit.waited_seconds for commit in commits if commit.waited_seconds is not None]
     reasons = Counter(outcome.reason for outcome in new if outcome.reason)
+    times = list(itertools.chain.from_iterable(poster.commit_milliseconds for poster in posters))
+    waits = list(itertools.chain.from_iterable(poster.line_milliseconds for poster in posters))
     return [
         Measurement("Posted", sum(outcome.status == Status.POSTED for outcome in new)),
         Measurement("Rejected", reasons.total()),
         Measurement("Duplicates", len(outcomes) - len(new)),
-        Measurement("Conflicts", sum(commit.conflicts for commit in commits)),
+        Measurement("Conflicts", sum(poster.conflicts for poster in posters)),
         *(Measurement("Rejected", count, dimension=("Reason", reason)) for reason, count in reasons.items()),
         *(Measurement("CommitTime", milliseconds, MetricUnit.Milliseconds) for milliseconds in times[:MAXIMUM_VALUES]),
-        *(Measurement("LineTime", round(each * 1000, 1), MetricUnit.Milliseconds) for each in waits[:MAXIMUM_VALUES]),
+        *(Measurement("LineTime", milliseconds, MetricUnit.Milliseconds) for milliseconds in waits[:MAXIMUM_VALUES]),
     ]
 
 
