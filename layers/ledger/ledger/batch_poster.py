@@ -218,9 +218,10 @@ class _GroupPoster(Struct):
         return written.result
 
     def _line_up_after(self, lost: "_Lost") -> None:
+        """Waits in the lines of the accounts that were lost for the second time, or although the group has a ticket."""
         self.losses.update(lost.account_keys)
         for key in sorted(lost.account_keys):
-            if self.losses[key] > 1:
+            if self.losses[key] > 1 or key in self.tickets:
                 self._line_up(key)
 
     def _line_up(self, account_key: Key) -> None:
