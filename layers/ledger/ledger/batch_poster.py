@@ -303,7 +303,7 @@ class _Fold(Struct):
         """Notes the tickets as served in those of their accounts that the commit changes."""
         self.served |= tickets.keys() & self.changed_accounts.keys()
         for key in self.served:
-            self.changed_accounts[key] |= tickets[key].served
+            self.changed_accounts[key] |= tickets[key].served(Line.of(self.before[key]))
 
     def writes(self) -> list[Write]:
         """One write for each account, however many messages change it, and one for each journal entry."""

@@ -13,7 +13,7 @@ line goes on without it after PATIENCE_SECONDS. docs/decisions/hot-accounts.md
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from conditional_writes import Deadline, Item, Key, Observed, Plan, Update, absent, at_most, exists, write
+from conditional_writes import Deadline, Item, Key, Observed, Plan, Update, absent, at_most, exists, less_than, write
 from conditional_writes.reading import read_one
 from ledger.tables import ACCOUNT_ATTRIBUTES, CONTENDED_SECONDS, LedgerTables, Line
 
@@ -42,10 +42,15 @@ class Ticket(NamedTuple):
     number: int
     waited_seconds: float | None
 
-    @property
-    def served(self) -> Item:
-        """The attributes of the account once the ticket is served."""
-        return {"ticket_served": self.number} | (_contended() if self.waited_seconds is not None else {})
+    def served(self, line: Line) -> Item:
+        """The attributes of the account once the ticket is served. `line` is the account's line before.
+
+        If the next in line has lost its patience and was first, the line doesn't go back. If the line has begun anew,
+        it does.
+        """
+        is_late = 0 < line.ticket_served - self.number <= LONGEST_LINE
+        number = line.ticket_served if is_late else self.number
+        return {"ticket_served": number} | (_contended() if self.waited_seconds is not None else {})
 
 
 def _contended() -> Item:
@@ -110,5 +115,7 @@ class Lines(NamedTuple):
 
     def leave(self, account_key: Key, ticket: Ticket, deadline: Deadline) -> None:
         """Gives up the turn of a ticket that no commit has served. One write unit."""
-        served = Update(account_key, ticket.served, exists("account_id"))
-        write(self.client, lambda _: Plan(None, [served]), {}, deadline)
+        is_next = exists("account_id") & (absent("ticket_served") | less_than("ticket_served", ticket.number))
+        served = Update(account_key, ticket.served(Line()), is_next)
+        # If the update is refused, a later ticket has been served, so that nobody waits for this one.
+        write(self.client, lambda observed: Plan(None, [] if account_key in observed else [served]), {}, deadline)
