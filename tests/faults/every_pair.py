@@ -1,15 +1,11 @@
 """Injects two faults at two AWS calls of a scenario, in the same delivery or the second in a later one."""
 
-import contextlib
 import random
 import time
-from collections.abc import Iterator
-from typing import Any, Self
-from unittest import mock
 
 from tests.faults.every_call import MANY, NotInjected, injections, violations
 from tests.faults.scenarios import Scenario
-from tests.support.faults import OUTAGES, Fault, FaultsAt, scenario_after_scenario
+from tests.support.faults import OUTAGES, Fault, FaultsAt, one_call_at_a_time, scenario_after_scenario
 from tests.support.reporting import Say
 
 SEED = 20_261_121
@@ -53,7 +49,7 @@ def _inject(scenario: Scenario, say: Say, firsts: int | None, seconds: int | Non
         return injections if number is None else choose.sample(injections, min(number, len(injections)))
 
     tally = Tally()
-    with scenario_after_scenario(), _one_call_at_a_time():
+    with scenario_after_scenario(), one_call_at_a_time():
         faultless, expected, wrong = scenario(FaultsAt({}))
         assert not wrong
         first_injections = some(injections(faultless.calls, faults=IN_PAIRS), firsts)
@@ -70,21 +66,3 @@ def _inject(scenario: Scenario, say: Say, firsts: int | None, seconds: int | Non
             if len(tally.violations) > MANY:
                 break
     return tally
-
-
-@contextlib.contextmanager
-def _one_call_at_a_time() -> Iterator[None]:
-    """Runs the product's parallel calls one after another, so that their numbers don't depend on chance."""
-    with contextlib.ExitStack() as patched:
-        for module in ("workers.parallel", "ledger.reconciler"):
-            patched.enter_context(mock.patch(f"{module}.ThreadPoolExecutor", _OneAfterAnother))
-        yield
-
-
-class _OneAfterAnother(contextlib.nullcontext[Any]):
-    """Stands in for a ThreadPoolExecutor."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    map = staticmethod(map)

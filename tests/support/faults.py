@@ -10,7 +10,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, override
+from typing import Any, NamedTuple, Self, override
 from unittest import mock
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -263,6 +263,24 @@ def scenario_after_scenario() -> Iterator[None]:
         mock.patch("botocore.retries.quota.RetryQuota.acquire", return_value=True),
     ):
         yield
+
+
+@contextlib.contextmanager
+def one_call_at_a_time() -> Iterator[None]:
+    """Runs the product's parallel calls one after another, so that their numbers don't depend on chance."""
+    with contextlib.ExitStack() as patched:
+        for module in ("workers.parallel", "ledger.reconciler"):
+            patched.enter_context(mock.patch(f"{module}.ThreadPoolExecutor", _OneAfterAnother))
+        yield
+
+
+class _OneAfterAnother(contextlib.nullcontext[Any]):
+    """Stands in for a ThreadPoolExecutor."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    map = staticmethod(map)
 
 
 def _cancelled(request: AWSPreparedRequest, code: str) -> AWSResponse:

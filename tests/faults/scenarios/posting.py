@@ -3,7 +3,10 @@
 import contextlib
 import itertools
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from decimal import Decimal
+from types import ModuleType
+from typing import Any
 
 from conditional_writes import Deadline
 from ledger.batch_poster import QueuedTransaction
@@ -14,7 +17,7 @@ from tests.support.faults import FaultsAt, Killed
 from tools.local_aws.functions import Queue, process_transactions, record
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import create_tables, refill
+from tools.local_aws.tables import create_locks_table, create_tables, refill
 from workers.batches import Measurement
 
 _numbers = itertools.count(1)
@@ -38,32 +41,45 @@ class Posting:
         maximum_waits: int = 3,
     ) -> None:
         self._aws, self._dynamodb, self._batch, self._dead, self._killers = aws, dynamodb, batch, dead, killers
-        self._tables = create_tables(dynamodb, f"posting-scenario-{next(_numbers)}")
-        settings = {"MAXIMUM_WAITS": str(maximum_waits), "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
-        self._function = process_transactions(aws, self._tables, dynamodb, **settings)
+        prefix = f"posting-scenario-{next(_numbers)}"
+        self._tables, self._locks_table = create_tables(dynamodb, prefix), create_locks_table(dynamodb, prefix)
+        self._settings = {
+            "MAXIMUM_WAITS": str(maximum_waits),
+            "POWERTOOLS_LOG_LEVEL": "CRITICAL",
+            "LOCKS_TABLE": self._locks_table,
+        }
+        self._function = process_transactions(aws, self._tables, dynamodb, **self._settings)
         self._function.worker = self._function.worker._replace(handle=self._post)
-        same = {"ATTEMPTS_TABLE": self._function.attempts.table}
-        self._competing_worker = (
-            process_transactions(aws, self._tables, dynamodb, **settings, **same) if competing_worker else None
+        self._client = self._function.poster.client
+        self._competing_worker = self._another_worker() if competing_worker else None
+
+    def _another_worker(self) -> ModuleType:
+        """A worker of the same tables."""
+        attempts_table = self._function.attempts.table
+        return process_transactions(
+            self._aws, self._tables, self._dynamodb, **self._settings, ATTEMPTS_TABLE=attempts_table
         )
 
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
-        for table in (self._tables.accounts, self._tables.journal, self._function.attempts.table):
-            refill(self._dynamodb, table)
+        self._fill_tables()
         queue = Queue([record(message) for message in self._batch])
-        client = self._function.poster.client
-        with contextlib.ExitStack() as stack:
-            if self._competing_worker:
-                stack.enter_context(
-                    competing_worker_first(client, "TransactWriteItems", self._competing_worker, queue.records)
-                )
-            deliver_until_quiet(self._function, queue, faults, client, self._function.worker.queue.client)
+        with self._others_at_work(queue.records):
+            deliver_until_quiet(self._function, queue, faults, self._client, self._function.worker.queue.client)
         books = read_books(self._dynamodb, self._tables)
         letters = take_dead_letters(self._aws, self._function.worker.queue.dead_letter_url)
         wrong = [*violations(books), *wrongly_queued(queue, letters, [*self._dead, *self._killers])]
         found_out = {letter.body for letter in letters if letter.attributes["reason_code"] == "FUNCTION_KILLED"}
         wrong += [f"FUNCTION_KILLED, or not: {body}" for body in found_out ^ set(self._killers)]
         return ScenarioResult(faults, _outcomes(books), wrong)
+
+    def _fill_tables(self) -> None:
+        for table in (self._tables.accounts, self._tables.journal, self._locks_table, self._function.attempts.table):
+            refill(self._dynamodb, table)
+
+    def _others_at_work(self, records: Sequence[dict[str, Any]]) -> AbstractContextManager[None]:
+        if not self._competing_worker:
+            return contextlib.nullcontext()
+        return competing_worker_first(self._client, "TransactWriteItems", self._competing_worker, records)
 
     def _post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
         if any(message.body in self._killers for message in messages):

@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.faults.scenarios import Scenario
 from tests.faults.scenarios.interest import Charging
+from tests.faults.scenarios.lines import CASES, InLine
 from tests.faults.scenarios.posting import Posting
 from tests.faults.scenarios.profiles import Upserting, update
 from tests.faults.scenarios.reconciliation import Reconciling
@@ -78,4 +79,9 @@ def posting_with_a_killer(aws: Endpoint) -> Scenario:
     return Posting(aws, aws, batch, ["not JSON"], killers=[killer])
 
 
-FUNCTIONS = [posting, upserting, charging, reconciling]
+def posting_in_line(aws: Endpoint) -> Scenario:
+    """A lost commit on an account in whose line a dead worker is ahead."""
+    return InLine(aws, aws, CASES["a lost commit and a dead worker ahead"])
+
+
+FUNCTIONS = [posting, posting_in_line, upserting, charging, reconciling]

@@ -1,0 +1,236 @@
+"""A batch of transactions on accounts that other workers write, too: it waits in line."""
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, override
+from unittest import mock
+
+from conditional_writes import Deadline
+from conditional_writes.items import Item, from_dynamodb, to_dynamodb
+from ledger.batch_poster import QueuedTransaction
+from ledger.tables import CONTENDED_SECONDS, Line
+from tests.faults.scenarios import ScenarioResult
+from tests.faults.scenarios.posting import Posting
+from tests.support.clock import Clock, clock_of_lines
+from tests.support.faults import FaultsAt, one_call_at_a_time
+from tools.local_aws.functions import invoke, record
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import refill, scan
+from workers.batches import Measurement
+
+SERVED = 40
+HELD_SECONDS = 30
+"""The longest time, by the wall clock, until a worker that is held back goes on."""
+DELIVERY_SECONDS = 3.0
+"""By the clock of lines, the time from one delivery to the next."""
+OPEN = {"type": "open_account", "transaction_id": "open", "currency": "EUR", "overdraft_limit": -10}
+
+
+class LineBefore(NamedTuple):
+    """An account's line when the scenario begins. `last_ticket` is None if the line has no record."""
+
+    last_ticket: int | None = SERVED
+    is_contended: bool = True
+
+
+QUIET, CONTENDED = LineBefore(is_contended=False), LineBefore()
+DEAD_WORKER = LineBefore(SERVED + 1)
+MANY_DEAD_WORKERS = LineBefore(SERVED + 9)
+BEGUN_ANEW = LineBefore(None)
+FAR_AHEAD = LineBefore(SERVED + 1_000)
+
+type OthersAtWork = Callable[["InLine"], AbstractContextManager[None]]
+
+
+class InLine(Posting):
+    """The clock of lines begins anew each time."""
+
+    def __init__(self, aws: Endpoint, dynamodb: Endpoint, case: "Case") -> None:
+        super().__init__(aws, dynamodb, case.batch, dead=[])
+        self.client, self.other = self._client, self._another_worker()
+        self._case, self._clock = case, Clock()
+        opened = [OPEN | {"account_id": name} for name in ("alice", "bob", "carol")]
+        assert not invoke(self.other, list(map(record, [*opened, *(case.batch if case.posted_before else [])])))
+        self._accounts = self._items(self._tables.accounts)
+        self._journal = list(scan(self._dynamodb, self._tables.journal))
+
+    @override
+    def __call__(self, faults: FaultsAt) -> ScenarioResult:
+        self._clock = Clock()
+        with clock_of_lines(self._clock), one_call_at_a_time():
+            _, left, wrong = super().__call__(faults)
+        return ScenarioResult(faults, left, [*wrong, *self._standing_lines()])
+
+    @override
+    def _fill_tables(self) -> None:
+        super()._fill_tables()
+        contended_until = {"contended_until": round((self._clock() + CONTENDED_SECONDS) * 1000)}
+        lines = self._case.lines
+        accounts = [
+            account
+            | ({"ticket_served": SERVED} if account["account_id"] in lines else {})
+            | (contended_until if lines.get(account["account_id"], QUIET).is_contended else {})
+            for account in self._accounts
+        ]
+        refill(self._dynamodb, self._tables.accounts, list(map(to_dynamodb, accounts)))
+        refill(self._dynamodb, self._tables.journal, self._journal)
+        records = [
+            {"lock_key": f"line {name}", "last_ticket": line.last_ticket}
+            for name, line in lines.items()
+            if line.last_ticket is not None
+        ]
+        refill(self._dynamodb, self._locks_table, list(map(to_dynamodb, records)))
+
+    @override
+    def _others_at_work(self, records: Sequence[dict[str, Any]]) -> AbstractContextManager[None]:
+        return self._case.at_work(self) if self._case.at_work else contextlib.nullcontext()
+
+    @override
+    def _post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
+        self._clock.seconds += DELIVERY_SECONDS
+        return super()._post(messages, deadline)
+
+    def _standing_lines(self) -> Iterator[str]:
+        """A sentence for each line in which the next worker would wait for nobody."""
+        accounts = {item["account_id"]: item for item in self._items(self._tables.accounts)}
+        for name, last_ticket in self._last_tickets().items():
+            line = Line.of(accounts[name])
+            ahead = last_ticket - line.ticket_served
+            if ahead > self._case.left_behind and line.contended_until / 1000 > self._clock():
+                yield f"{ahead} tickets of {name} are still to be served, and nobody has them"
+
+    def tickets_taken(self) -> int:
+        """How many tickets the scenario has taken since it began."""
+        return sum(last - (self._case.lines[name].last_ticket or 0) for name, last in self._last_tickets().items())
+
+    def _last_tickets(self) -> dict[str, int]:
+        records = self._items(self._locks_table)
+        return {item["lock_key"].removeprefix("line "): int(item["last_ticket"]) for item in records}
+
+    def _items(self, table: str) -> list[Item]:
+        return list(map(from_dynamodb, scan(self._dynamodb, table)))
+
+
+@contextlib.contextmanager
+def a_worker_ahead(scenario: InLine) -> Iterator[None]:
+    """Another worker has the ticket before the scenario's, and commits at its second look."""
+    reached, looked_twice = threading.Event(), threading.Event()
+    looks = itertools.count(1)
+
+    def hold(**_: Any) -> None:
+        reached.set()
+        assert looked_twice.wait(HELD_SECONDS)
+
+    def look(**_: Any) -> None:
+        if next(looks) == 2:
+            looked_twice.set()
+            committed.result()
+
+    with (
+        ThreadPoolExecutor(1) as thread,
+        before_call(scenario.other.poster.client, "TransactWriteItems", hold),
+        before_call(scenario.client, "GetItem", look),
+    ):
+        committed = thread.submit(invoke, scenario.other, list(map(record, THEIRS)))
+        assert reached.wait(HELD_SECONDS)
+        yield
+        looked_twice.set()
+        assert not committed.result()
+
+
+@contextlib.contextmanager
+def a_worker_without_a_ticket(scenario: InLine) -> Iterator[None]:
+    """Another worker, which doesn't know of the line, commits before the scenario's first commit."""
+
+    def invoke_it() -> None:
+        with mock.patch("ledger.batch_poster._is_contended", return_value=False):
+            assert not invoke(scenario.other, list(map(record, THEIRS)))
+
+    with once_before_call(scenario.client, "TransactWriteItems", invoke_it):
+        yield
+
+
+@contextlib.contextmanager
+def an_impatient_worker(scenario: InLine) -> Iterator[None]:
+    """Another worker takes the ticket after the scenario's, loses its patience, and commits first."""
+
+    def invoke_it() -> None:
+        assert not invoke(scenario.other, list(map(record, THEIRS)))
+
+    with once_before_call(scenario.client, "TransactWriteItems", invoke_it):
+        yield
+
+
+@contextlib.contextmanager
+def before_call(client: Any, operation: str, do: Callable[..., None]) -> Iterator[None]:
+    """Calls `do` before each of the client's calls of this operation."""
+    event = f"before-call.dynamodb.{operation}"
+    client.meta.events.register(event, do)
+    try:
+        yield
+    finally:
+        client.meta.events.unregister(event, do)
+
+
+@contextlib.contextmanager
+def once_before_call(client: Any, operation: str, do: Callable[[], None]) -> Iterator[None]:
+    doing = iter([do])
+
+    def do_once(**_: Any) -> None:
+        for do_it in doing:
+            do_it()
+
+    with before_call(client, operation, do_once):
+        yield
+
+
+def payment(number: int, account_id: str = "alice", amount: int = 5) -> dict[str, Any]:
+    return {"transaction_id": str(number), "account_id": account_id, "amount": amount}
+
+
+OURS: list[Any] = [payment(1), payment(2, amount=-100), payment(1)]
+"""A posting, a rejection and a repetition."""
+THEIRS: list[Any] = [payment(8), payment(9, amount=-3)]
+TO_BOB = {"type": "transfer", "from_account_id": "alice", "to_account_id": "bob"}
+TRANSFERS: list[Any] = [TO_BOB | {"transaction_id": "1", "amount": 7}, TO_BOB | {"transaction_id": "2", "amount": 4}]
+
+
+class Case(NamedTuple):
+    """A batch on accounts with these lines, while others are `at_work`.
+
+    `left_behind` tickets may stay unserved at the end: those that a commit, which had nothing to write, couldn't give
+    up for a fault.
+    """
+
+    lines: Mapping[str, LineBefore]
+    at_work: OthersAtWork | None = None
+    batch: Sequence[object] = OURS
+    posted_before: bool = False
+    left_behind: int = 0
+
+
+CASES = {
+    "nobody ahead": Case({"alice": CONTENDED}),
+    "a worker ahead": Case({"alice": DEAD_WORKER}, a_worker_ahead),
+    "a dead worker ahead, and a quiet account beside": Case({"alice": DEAD_WORKER}, batch=[*OURS, payment(3, "carol")]),
+    "a dead worker ahead": Case({"alice": DEAD_WORKER}),
+    "many dead workers ahead": Case({"alice": MANY_DEAD_WORKERS}),
+    "a turn that is stolen without a ticket": Case({"alice": CONTENDED}, a_worker_without_a_ticket),
+    "a turn that the next in line takes": Case({"alice": CONTENDED}, an_impatient_worker),
+    "a line begun anew": Case({"alice": BEGUN_ANEW}),
+    "a line too long": Case({"alice": FAR_AHEAD}),
+    "a lost commit": Case({"alice": QUIET}, a_worker_without_a_ticket),
+    "a lost commit and a dead worker ahead": Case(
+        {"alice": QUIET._replace(last_ticket=SERVED + 1)}, a_worker_without_a_ticket
+    ),
+    "a lost commit and a line too long": Case(
+        {"alice": FAR_AHEAD._replace(is_contended=False)}, a_worker_without_a_ticket
+    ),
+    "nothing left to write": Case({"alice": CONTENDED}, posted_before=True, left_behind=1),
+    "transfers between two lines": Case({"alice": DEAD_WORKER, "bob": CONTENDED}, batch=TRANSFERS),
+    "a lost commit of transfers": Case({"alice": CONTENDED, "bob": QUIET}, a_worker_without_a_ticket, TRANSFERS),
+}
