@@ -3,114 +3,137 @@
 docs/pictures/contention.png shows the medians.
 """
 
-import os
+import itertools
 import time
-from collections.abc import Callable
-from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks import stock_contention
-from benchmarks.plot import Point, draw, medians
-from benchmarks.workers import Batches, work_together
-from conditional_writes import Deadline, dynamodb_client
-from ledger.batch_poster import BatchPoster
-from ledger.core.transaction_types import OpenAccount, Transaction
-from ledger.core.transaction_types.base import TransactionMessage
-from ledger.tables import LedgerTables
+from benchmarks.deliveries import Cost, Deliveries
+from benchmarks.workers import Team, work_together
 from tests.checkers.books import read_books, violations
-from tools.local_aws.server import PROJECT, Endpoint, free_port, ministack, running
-from tools.local_aws.tables import Tables, create_tables
-from workers.queue_messages import Done, QueueMessage
-
-BATCH = 10
-ADDED_SECONDS = 0.005
-TRANSACTIONS = 4_000
-ROUNDS = 3
-WORKERS = (1, 2, 4, 8)
-PICTURE = PROJECT / "docs" / "pictures" / "contention.png"
+from tools.local_aws.functions import process_transactions, record
+from tools.local_aws.server import Endpoint, free_port, ministack, running
+from tools.local_aws.tables import Tables, create_attempts_table, create_locks_table, create_tables
 
 
-def _poster(tables: Tables) -> BatchPoster:
-    return BatchPoster(dynamodb_client(), LedgerTables(tables.accounts, tables.journal))
+class Point(NamedTuple):
+    """The result of a run. Units, requests and conflicts are for each transaction, the time is that of one message."""
+
+    workers: int
+    transactions: int
+    per_second: float
+    write_units: float
+    read_units: float
+    requests: float
+    conflicts: float
+    slowest_seconds: float
 
 
-def _message(transaction: TransactionMessage) -> QueueMessage[TransactionMessage]:
-    """The message of the transaction's first delivery."""
-    return QueueMessage(transaction.transaction_id, "", "", 1, datetime.now(UTC), {}, content=transaction)
+class Work(NamedTuple):
+    """A worker's result. The rate is that of its own time, until the last call returned that it began in time."""
+
+    per_second: float
+    seconds: list[float]
+    cost: Cost
 
 
-def _work(batches: Batches, endpoint: Endpoint, tables: Tables) -> int:
-    """Posts batches until none is left. Returns the number of conflicts."""
-    os.environ.update(endpoint.environment)
-    poster = _poster(tables)
-    poster.client.meta.events.register("before-send.dynamodb", lambda **_: time.sleep(ADDED_SECONDS))
-    poster.client.describe_table(TableName=tables.accounts)
-    conflicts = 0
-    for batch in batches:
-        messages = [
-            _message(Transaction(transaction_id=f"{batch}-{index}", account_id="hot", amount=Decimal(1)))
-            for index in range(BATCH)
-        ]
-        measured = {one.metric: one.value for one in poster.post(messages, Deadline.after(60))}
-        assert all(isinstance(message.disposition, Done) for message in messages), messages
-        conflicts += round(measured["Conflicts"])
-    return conflicts
+class Ledger(NamedTuple):
+    """The tables of a run, which all its workers share."""
+
+    prefix: str
+    tables: Tables
+    locks_table: str
 
 
-def run(endpoint: Endpoint, prefix: str, workers: int) -> Point:
-    """Posts the transactions. Each attempt costs 2 write units per item, even if its commit is refused."""
-    os.environ.update(endpoint.environment)
-    tables = create_tables(endpoint, prefix)
-    opening = OpenAccount(transaction_id="open", account_id="hot", currency="EUR")
-    _poster(tables).post([_message(opening)], Deadline.after(60))
-    commits = TRANSACTIONS // BATCH
-    worked = work_together(_work, (endpoint, tables), commits, workers)
-    found = violations(read_books(endpoint, tables))
+def create_ledger(endpoint: Endpoint, prefix: str, account_ids: list[str]) -> Ledger:
+    """Creates the tables, and opens the accounts."""
+    ledger = Ledger(prefix, create_tables(endpoint, prefix), create_locks_table(endpoint, prefix))
+    function = load(endpoint, ledger, "opening")
+    openings = [
+        record({"type": "open_account", "transaction_id": "open", "account_id": account_id, "currency": "EUR"})
+        for account_id in account_ids
+    ]
+    Deliveries(function).deliver(openings)
+    return ledger
+
+
+def load(endpoint: Endpoint, ledger: Ledger, worker: object) -> Any:
+    """A worker's function, with queues and an attempts table of its own."""
+    name = f"{ledger.prefix}-{worker}"
+    sqs = endpoint.client("sqs")
+    return process_transactions(
+        endpoint,
+        ledger.tables,
+        QUEUE_URL=sqs.create_queue(QueueName=f"{name}-alive")["QueueUrl"],
+        DEAD_LETTER_QUEUE_URL=sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"],
+        ATTEMPTS_TABLE=create_attempts_table(endpoint, name),
+        LOCKS_TABLE=ledger.locks_table,
+        POWERTOOLS_LOG_LEVEL="CRITICAL",
+    )
+
+
+def run(endpoint: Endpoint, prefix: str, workers: int, batch: int, seconds: float) -> Point:
+    """Posts transactions to one account for so many seconds. Raises AssertionError if one is lost or posted twice."""
+    ledger = create_ledger(endpoint, prefix, ["hot"])
+    point = summed(workers, work_together(_work, (endpoint, ledger, batch, seconds), workers))
+    books = read_books(endpoint, ledger.tables)
+    found = violations(books)
     assert not found, found
-    attempts = commits + sum(worked.results)
-    return Point(workers, TRANSACTIONS / worked.seconds, attempts * 2 * (BATCH + 1) / TRANSACTIONS)
+    balance = books.accounts["hot"].balance
+    assert balance == point.transactions, f"after {point.transactions} transactions of 1 the balance is {balance}"
+    return point
 
 
-def run_stock(endpoint: Endpoint, prefix: str, workers: int) -> Point:
-    return stock_contention.run(endpoint, prefix, workers, BATCH, ADDED_SECONDS)
+def _work(team: Team, number: int, endpoint: Endpoint, ledger: Ledger, batch: int, seconds: float) -> Work:
+    function = load(endpoint, ledger, number)
+    function.poster.client.describe_table(TableName=ledger.tables.accounts)  # Connects.
+    deliveries = Deliveries(function, function.poster.client, function.worker.queue.client)
+    return post(deliveries, team, number, batch, seconds)
 
 
-SIDES: dict[str, Callable[[Endpoint, str, int], Point]] = {"Teller": run, "stock Powertools": run_stock}
+def post(deliveries: Deliveries, team: Team, worker: int, batch: int, seconds: float) -> Work:
+    """Posts a batch after another. A message that the function returned goes into the first batch after it is due."""
+    started = team.start()
+    for number in itertools.count():
+        if time.monotonic() >= started + seconds:
+            break
+        records = deliveries.due(batch)
+        records += [
+            record({"transaction_id": f"{worker}-{number}-{index}", "account_id": "hot", "amount": "1"})
+            for index in range(batch - len(records))
+        ]
+        deliveries.deliver(records)
+    per_second = len(deliveries.seconds) / (time.monotonic() - started)
+    deliveries.drain(batch)
+    return Work(per_second, list(deliveries.seconds.values()), deliveries.cost)
+
+
+def summed(workers: int, works: list[Work]) -> Point:
+    transactions = sum(len(work.seconds) for work in works)
+    return Point(
+        workers,
+        transactions,
+        sum(work.per_second for work in works),
+        sum(work.cost.write_units for work in works) / transactions,
+        sum(work.cost.read_units for work in works) / transactions,
+        sum(work.cost.requests for work in works) / transactions,
+        sum(work.cost.conflicts for work in works) / transactions,
+        max(max(work.seconds, default=0) for work in works),
+    )
 
 
 def main() -> None:
     console = Console(highlight=False)
-    title = f"One hot account, batches of {BATCH}, {ADDED_SECONDS * 1000:.0f} ms added to each request"
-    table = Table(title=f"{title}: medians of {ROUNDS} rounds", title_justify="left")
-    table.add_column("by")
-    for name in ("workers", "posted per second", "the rounds'", "write units each"):
-        table.add_column(name, justify="right")
-    points: dict[str, list[Point]] = {name: [] for name in SIDES}
     with (
         TemporaryDirectory(prefix="teller-") as folder,
         running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
     ):
-        for number in range(ROUNDS):
-            for workers in WORKERS:
-                for name, measure in SIDES.items():
-                    points[name].append(measure(endpoint, f"{name.split()[0]}-{number}-{workers}", workers))
-    series = {name: medians(each) for name, each in points.items()}
-    for name, each in series.items():
-        for point in each:
-            rounds = " ".join(f"{one.per_second:.0f}" for one in points[name] if one.workers == point.workers)
-            table.add_row(name, str(point.workers), f"{point.per_second:.0f}", rounds, f"{point.write_units:.1f}")
-    console.print(table)
-    ours = {point.workers: point.per_second for point in series["Teller"]}
-    console.print(
-        f"Eight workers post {ours[8] / ours[1]:.2f} times as many per second as one worker. The goal is at least 1."
-    )
-    draw(series, title, PICTURE)
-    console.print(f"Drawn in {PICTURE.relative_to(PROJECT)}")
+        for batch in (10, 100):
+            for workers in (1, 2, 4, 8, 16, 32):
+                console.print(batch, run(endpoint, f"hot-{batch}-{workers}", workers, batch, 6))
 
 
 if __name__ == "__main__":
