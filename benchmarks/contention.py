@@ -1,128 +1,264 @@
-"""Several workers on one account, with Teller and with stock Powertools. Sharing must not slow a hot account down.
+"""Workers on one account, with Teller and with stock Powertools: whole handlers, for as long as a run takes.
 
-docs/pictures/contention.png shows the medians.
+docs/pictures/contention.png shows their rates, the write units, and how long the slowest message took.
 """
 
-import itertools
-import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console
+from rich.table import Table
 
-from benchmarks.deliveries import Cost, Deliveries
-from benchmarks.workers import Team, work_together
-from tests.checkers.books import read_books, violations
-from tools.local_aws.functions import process_transactions, record
-from tools.local_aws.server import Endpoint, free_port, ministack, running
-from tools.local_aws.tables import Tables, create_attempts_table, create_locks_table, create_tables
+from benchmarks import half_hot, hot_account, stock_contention
+from benchmarks.deliveries import ADDED_SECONDS
+from benchmarks.half_hot import (
+    ALL_QUIET,
+    HALF_HOT,
+    QUIET_ACCOUNTS,
+    STREAMS,
+    TRANSFER_WORKERS,
+    Arriving,
+    Full,
+    HalfHot,
+    Times,
+)
+from benchmarks.hot_account import Point
+from benchmarks.plot import draw
+from tools.local_aws.server import PROJECT, Endpoint, free_port, ministack, running
+
+WORKERS = (1, 2, 4, 8, 16, 32)
+ROUNDS = 3
+"""Of all that a goal names. The rest is measured in the first round alone."""
+WAITS_OF = (8, 32)
+"""The numbers of workers whose slowest messages are compared with a turn of all workers."""
+TITLE = f"One hot account, {ADDED_SECONDS * 1000:.0f} ms added to each request"
+PICTURE = PROJECT / "docs" / "pictures" / "contention.png"
+RUNS = {"Teller": hot_account.run, "stock Powertools": stock_contention.run}
+"""The measurements, which scripts call, too: `hot_account.run(endpoint, prefix, workers, batch, seconds)`."""
 
 
-class Point(NamedTuple):
-    """The result of a run. Units, requests and conflicts are for each transaction, the time is that of one message."""
-
+class Case(NamedTuple):
+    side: str
+    batch: int
     workers: int
-    transactions: int
-    per_second: float
-    write_units: float
-    read_units: float
-    requests: float
-    conflicts: float
-    slowest_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """The first collisions mustn't decide: eight workers lose some sixteen commits until they know of each other.
+
+        Of batches of 100 that is 3,200 write units.
+        """
+        return 16 if self.side == "Teller" and self.batch == 100 else 8
 
 
-class Work(NamedTuple):
-    """A worker's result. The rate is that of its own time, until the last call returned that it began in time."""
+ONE_HUNDRED, ONE_TEN = Case("Teller", 100, 1), Case("Teller", 10, 1)
+EIGHT_HUNDRED, EIGHT_TEN = Case("Teller", 100, 8), Case("Teller", 10, 8)
+STOCK_HUNDRED, STOCK_TEN = Case("stock Powertools", 100, 8), Case("stock Powertools", 10, 8)
+IN_GOALS = (ONE_HUNDRED, EIGHT_HUNDRED, STOCK_HUNDRED, ONE_TEN, EIGHT_TEN, STOCK_TEN)
+LINES = {
+    "Teller, batches of 100": ("Teller", 100),
+    "Teller, batches of 10": ("Teller", 10),
+    "stock Powertools": ("stock Powertools", 10),
+}
+"""The lines of the picture. Stock Powertools posts one message at a time, so the size of a batch hardly matters."""
+CASES = tuple(
+    dict.fromkeys((*IN_GOALS, *(Case(side, batch, workers) for side, batch in LINES.values() for workers in WORKERS)))
+)
 
-    per_second: float
-    seconds: list[float]
-    cost: Cost
+
+class Results(NamedTuple):
+    """The rounds' results."""
+
+    hot: Mapping[Case, list[Point]]
+    arriving: Mapping[str, list[Arriving]]
+    full: Mapping[str, list[Full]]
+    transfers: Mapping[int, list[Point]]
+
+    @classmethod
+    def empty(cls) -> "Results":
+        return cls(
+            {case: [] for case in CASES},
+            {stream.name: [] for stream in STREAMS},
+            {stream.name: [] for stream in STREAMS},
+            {workers: [] for workers in TRANSFER_WORKERS},
+        )
 
 
-class Ledger(NamedTuple):
-    """The tables of a run, which all its workers share."""
+def measure(endpoint: Endpoint, console: Console) -> Results:
+    """Measures everything, a round after another. Raises AssertionError if a transaction is lost or posted twice."""
+    results = Results.empty()
+    ledger = HalfHot(endpoint, "half-hot")
+    for number in range(ROUNDS):
+        console.print(f"Round {number + 1} of {ROUNDS}")
+        for case in CASES if number == 0 else IN_GOALS:
+            prefix = f"{case.side.split()[0]}-{case.batch}-{case.workers}-{number}"
+            results.hot[case].append(RUNS[case.side](endpoint, prefix, case.workers, case.batch, case.seconds))
+        for stream in STREAMS:
+            results.arriving[stream.name].append(ledger.arriving(stream))
+            results.full[stream.name].append(ledger.full(stream))
+        for workers in TRANSFER_WORKERS:
+            results.transfers[workers].append(ledger.transfers(workers))
+    ledger.check()
+    return results
 
-    prefix: str
-    tables: Tables
-    locks_table: str
+
+def middle[Each](results: Iterable[Each], figure: Callable[[Each], float]) -> float:
+    """The median of the rounds' figures."""
+    return median(map(figure, results))
 
 
-def create_ledger(endpoint: Endpoint, prefix: str, account_ids: list[str]) -> Ledger:
-    """Creates the tables, and opens the accounts."""
-    ledger = Ledger(prefix, create_tables(endpoint, prefix), create_locks_table(endpoint, prefix))
-    function = load(endpoint, ledger, "opening")
-    openings = [
-        record({"type": "open_account", "transaction_id": "open", "account_id": account_id, "currency": "EUR"})
-        for account_id in account_ids
+def middle_point(points: Iterable[Point]) -> Point:
+    """The median of each figure."""
+    return Point(*map(median, zip(*points, strict=True)))
+
+
+class Goal(NamedTuple):
+    """A figure and its bound."""
+
+    name: str
+    measured: float
+    bound: float
+    at_least: bool = False
+
+    def __str__(self) -> str:
+        met = self.measured >= self.bound if self.at_least else self.measured <= self.bound
+        verdict = "[green]ok[/]" if met else "[red]MISSED[/]"
+        return f"{self.name}: {self.measured:.2f}, at {'least' if self.at_least else 'most'} {self.bound:g}: {verdict}"
+
+
+def goals(results: Results) -> list[Goal]:
+    points = {case: middle_point(points) for case, points in results.hot.items()}
+
+    def faster(case: Case, other: Case) -> float:
+        return points[case].per_second / points[other].per_second
+
+    def slower(figure: Callable[[Arriving], float]) -> float:
+        with_hot, without = (results.arriving[stream.name] for stream in (HALF_HOT, ALL_QUIET))
+        return middle(with_hot, figure) / middle(without, figure)
+
+    quiet = middle_point(each.point for each in results.arriving[ALL_QUIET.name])
+    return [
+        Goal(
+            "batches of 100: eight workers' rate beside one's", faster(EIGHT_HUNDRED, ONE_HUNDRED), 0.9, at_least=True
+        ),
+        Goal("batches of 100: the rate beside stock's", faster(EIGHT_HUNDRED, STOCK_HUNDRED), 20, at_least=True),
+        Goal("batches of 100: write units each", points[EIGHT_HUNDRED].write_units, 2.3),
+        Goal("batches of 10: eight workers' rate beside one's", faster(EIGHT_TEN, ONE_TEN), 1.2, at_least=True),
+        Goal("batches of 10: the rate beside stock's", faster(EIGHT_TEN, STOCK_TEN), 8, at_least=True),
+        Goal("batches of 10: write units each", points[EIGHT_TEN].write_units, 3),
+        Goal("quiet messages: median time, half hot beside all quiet", slower(lambda each: each.returned.median), 1),
+        Goal(
+            "quiet messages: 99th percentile, half hot beside all quiet",
+            slower(lambda each: each.returned.slowest_hundredth),
+            1,
+        ),
+        Goal("quiet messages, each alone: write units", quiet.write_units, 4),
+        Goal("quiet messages, each alone: requests", quiet.requests, 1.01),
     ]
-    Deliveries(function).deliver(openings)
-    return ledger
 
 
-def load(endpoint: Endpoint, ledger: Ledger, worker: object) -> Any:
-    """A worker's function, with queues and an attempts table of its own."""
-    name = f"{ledger.prefix}-{worker}"
-    sqs = endpoint.client("sqs")
-    return process_transactions(
-        endpoint,
-        ledger.tables,
-        QUEUE_URL=sqs.create_queue(QueueName=f"{name}-alive")["QueueUrl"],
-        DEAD_LETTER_QUEUE_URL=sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"],
-        ATTEMPTS_TABLE=create_attempts_table(endpoint, name),
-        LOCKS_TABLE=ledger.locks_table,
-        POWERTOOLS_LOG_LEVEL="CRITICAL",
+def longest_waits(hot: Mapping[Case, list[Point]]) -> Iterator[str]:
+    """Sentences that compare the slowest message with a turn: each worker posts a batch, one after another."""
+    for case in CASES:
+        if case.workers in WAITS_OF:
+            turn_seconds = case.workers * case.batch / middle_point(hot[case]).per_second
+            slowest_seconds = max(point.slowest_seconds for point in hot[case])
+            yield (
+                f"{case.side}, batches of {case.batch}, {case.workers} workers: the slowest message took"
+                f" {slowest_seconds:.1f} s, {slowest_seconds / turn_seconds:.1f} turns"
+            )
+
+
+def hot_table(hot: Mapping[Case, list[Point]]) -> Table:
+    table = _table(f"{TITLE}. Medians of {ROUNDS} rounds, or one", "by, batches of")
+    for name in (
+        "workers",
+        "per\nsecond",
+        "the\nrounds'",
+        "write\nunits",
+        "read\nunits",
+        "requests",
+        "conflicts\nper 100",
+        "slowest\ns",
+    ):
+        table.add_column(name, justify="right")
+    for case, points in sorted(hot.items()):
+        point = middle_point(points)
+        table.add_row(
+            f"{case.side.split()[0]}, {case.batch}",
+            str(case.workers),
+            *_rates(points),
+            f"{point.write_units:.2f}",
+            f"{point.read_units:.2f}",
+            f"{point.requests:.2f}",
+            f"{point.conflicts * 100:.1f}",
+            f"{point.slowest_seconds:.2f}",
+            style="bold" if case in IN_GOALS else "",
+        )
+    return table
+
+
+def quiet_table(results: Results) -> Table:
+    table = _table(f"A hot account among {QUIET_ACCOUNTS:,} quiet ones, {half_hot.WORKERS} workers", "a batch has")
+    for stream in STREAMS:
+        table.add_column(stream.name, justify="right")
+    arriving, full = list(results.arriving.values()), list(results.full.values())
+
+    def add(name: str, *figures: str) -> None:
+        table.add_row(name, *figures)
+
+    add("Batches at a fixed rate:")
+    for name, figures in {
+        "quiet messages until the handler's return": lambda each: each.returned,
+        "quiet messages until the commit's answer": lambda each: each.committed,
+        "hot messages until the handler's return": lambda each: each.hot,
+    }.items():
+        add(f"  {name}, ms", *(_milliseconds(map(figures, rounds)) for rounds in arriving))
+    add("  write units each", *(f"{middle(rounds, lambda each: each.point.write_units):.2f}" for rounds in arriving))
+    add("  workers busy", *(f"{middle(rounds, lambda each: each.busy):.0%}" for rounds in arriving))
+    add("Batch after batch:")
+    add(
+        "  quiet messages per second", *(f"{middle(rounds, lambda each: each.quiet_per_second):.0f}" for rounds in full)
     )
+    add("  write units each", *(f"{middle(rounds, lambda each: each.point.write_units):.2f}" for rounds in full))
+    return table
 
 
-def run(endpoint: Endpoint, prefix: str, workers: int, batch: int, seconds: float) -> Point:
-    """Posts transactions to one account for so many seconds. Raises AssertionError if one is lost or posted twice."""
-    ledger = create_ledger(endpoint, prefix, ["hot"])
-    point = summed(workers, work_together(_work, (endpoint, ledger, batch, seconds), workers))
-    books = read_books(endpoint, ledger.tables)
-    found = violations(books)
-    assert not found, found
-    balance = books.accounts["hot"].balance
-    assert balance == point.transactions, f"after {point.transactions} transactions of 1 the balance is {balance}"
-    return point
+def transfers_table(transfers: Mapping[int, list[Point]]) -> Table:
+    table = _table("Transfers from the quiet accounts to the hot one, batches of 100", "workers")
+    for name in ("per\nsecond", "the\nrounds'", "write\nunits", "conflicts\nper 100", "slowest\ns"):
+        table.add_column(name, justify="right")
+    for workers, points in transfers.items():
+        point = middle_point(points)
+        table.add_row(
+            str(workers),
+            *_rates(points),
+            f"{point.write_units:.2f}",
+            f"{point.conflicts * 100:.1f}",
+            f"{point.slowest_seconds:.2f}",
+        )
+    return table
 
 
-def _work(team: Team, number: int, endpoint: Endpoint, ledger: Ledger, batch: int, seconds: float) -> Work:
-    function = load(endpoint, ledger, number)
-    function.poster.client.describe_table(TableName=ledger.tables.accounts)  # Connects.
-    deliveries = Deliveries(function, function.poster.client, function.worker.queue.client)
-    return post(deliveries, team, number, batch, seconds)
+def _table(title: str, first_column: str) -> Table:
+    """Without lines, for terminals of 80 columns."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1), pad_edge=False)
+    table.add_column(first_column, no_wrap=True)
+    return table
 
 
-def post(deliveries: Deliveries, team: Team, worker: int, batch: int, seconds: float) -> Work:
-    """Posts a batch after another. A message that the function returned goes into the first batch after it is due."""
-    started = team.start()
-    for number in itertools.count():
-        if time.monotonic() >= started + seconds:
-            break
-        records = deliveries.due(batch)
-        records += [
-            record({"transaction_id": f"{worker}-{number}-{index}", "account_id": "hot", "amount": "1"})
-            for index in range(batch - len(records))
-        ]
-        deliveries.deliver(records)
-    per_second = len(deliveries.seconds) / (time.monotonic() - started)
-    deliveries.drain(batch)
-    return Work(per_second, list(deliveries.seconds.values()), deliveries.cost)
+def _rates(points: Iterable[Point]) -> tuple[str, str]:
+    rates = [point.per_second for point in points]
+    return f"{median(rates):.0f}", " ".join(f"{rate:.0f}" for rate in rates)
 
 
-def summed(workers: int, works: list[Work]) -> Point:
-    transactions = sum(len(work.seconds) for work in works)
-    return Point(
-        workers,
-        transactions,
-        sum(work.per_second for work in works),
-        sum(work.cost.write_units for work in works) / transactions,
-        sum(work.cost.read_units for work in works) / transactions,
-        sum(work.cost.requests for work in works) / transactions,
-        sum(work.cost.conflicts for work in works) / transactions,
-        max(max(work.seconds, default=0) for work in works),
-    )
+def _milliseconds(rounds: Iterable[Times | None]) -> str:
+    """The median, the 99th percentile and the slowest: the medians of the rounds."""
+    times = [each for each in rounds if each]
+    return " ".join(f"{median(figures) * 1000:.0f}" for figures in zip(*times, strict=True))
 
 
 def main() -> None:
@@ -131,9 +267,21 @@ def main() -> None:
         TemporaryDirectory(prefix="teller-") as folder,
         running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
     ):
-        for batch in (10, 100):
-            for workers in (1, 2, 4, 8, 16, 32):
-                console.print(batch, run(endpoint, f"hot-{batch}-{workers}", workers, batch, 6))
+        results = measure(endpoint, console)
+    for table in (hot_table(results.hot), quiet_table(results), transfers_table(results.transfers)):
+        console.print()
+        console.print(table)
+    console.print()
+    for sentence in longest_waits(results.hot):
+        console.print(sentence)
+    console.print()
+    for goal in goals(results):
+        console.print(str(goal))
+    series = {
+        name: [middle_point(results.hot[Case(*line, workers)]) for workers in WORKERS] for name, line in LINES.items()
+    }
+    draw(series, TITLE, PICTURE)
+    console.print(f"Drawn in {PICTURE.relative_to(PROJECT)}")
 
 
 if __name__ == "__main__":

@@ -166,9 +166,10 @@ def deliver_arriving(
     messages: Messages,
     batch: int,
     batches: int,
+    together: int,
     every_seconds: float,
 ) -> Work:
-    """Delivers batches that arrive at a fixed rate. Each waits until a worker is free, in the order of their arrival.
+    """Delivers batches that arrive at a fixed rate, some together. Each waits until a worker is free.
 
     Returned messages are in batches of their own, which come first when they are due.
     """
@@ -181,7 +182,7 @@ def deliver_arriving(
         if (taken := team.take()) >= batches:
             break
         records = list(map(record, messages(taken, batch)))
-        arrives_at = started + taken * every_seconds
+        arrives_at = started + taken // together * every_seconds
         time.sleep(max(0.0, arrives_at - time.monotonic()))
         deliveries.deliver(records, arrives_at)
     return deliveries.finish(started, batch)

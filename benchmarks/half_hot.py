@@ -20,8 +20,10 @@ QUIET_ACCOUNTS = 1_000
 BATCH = 100
 WORKERS = 8
 TRANSFER_WORKERS = (1, 8)
-EVERY_SECONDS = 0.5
-"""Between arrivals. The workers are about half busy then."""
+SECONDS = 6
+"""Of a run in which each worker takes a batch after another."""
+BATCHES, TOGETHER, EVERY_SECONDS = 32, 4, 1.2
+"""Of a run at a fixed rate: four batches arrive together, for half of the workers. Then all are idle for a while."""
 
 
 def quiet_account(number: int) -> str:
@@ -114,9 +116,11 @@ class HalfHot:
         self._runs = 0
         self._transactions, self._transfers = 0, 0
 
-    def arriving(self, stream: Stream, batches: int) -> Arriving:
+    def arriving(self, stream: Stream) -> Arriving:
         load, messages = self._begin_run(stream.messages)
-        works = work_together(deliver_arriving, (load, messages, stream.batch, batches, EVERY_SECONDS), WORKERS)
+        works = work_together(
+            deliver_arriving, (load, messages, stream.batch, BATCHES, TOGETHER, EVERY_SECONDS), WORKERS
+        )
         point = self._count(works)
         ended = [each for work in works for each in work.ended]
         quiet = [each for each in ended if not is_hot(each.message)]
@@ -129,16 +133,16 @@ class HalfHot:
             point,
         )
 
-    def full(self, stream: Stream, seconds: float) -> Full:
+    def full(self, stream: Stream) -> Full:
         load, messages = self._begin_run(stream.messages)
-        works = work_together(deliver_for, (load, messages, stream.batch, seconds), WORKERS)
+        works = work_together(deliver_for, (load, messages, stream.batch, SECONDS), WORKERS)
         point = self._count(works)
         quiet = sum(not is_hot(each.message) for work in works for each in work.ended)
         return Full(point.per_second * quiet / point.transactions, point)
 
-    def transfers(self, workers: int, seconds: float) -> Point:
+    def transfers(self, workers: int) -> Point:
         load, messages = self._begin_run(transfers)
-        point = self._count(work_together(deliver_for, (load, messages, BATCH, seconds), workers))
+        point = self._count(work_together(deliver_for, (load, messages, BATCH, SECONDS), workers))
         self._transfers += point.transactions
         return point
 
