@@ -107,7 +107,7 @@ class Deliveries:
         records, called_at = list(records), time.monotonic()
         for each in records:
             self._first_at.setdefault(each["messageId"], first_at or called_at)
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             returned_ids = invoke(self._function, records)
         now = time.monotonic()
         self._busy_seconds += now - called_at
