@@ -11,7 +11,7 @@ BENCHMARKS = {
     "counted": (counted.main, "requests and write units per transaction, against stock Powertools"),
     "contention": (
         contention.main,
-        "1, 2, 4 and 8 workers on one account, against stock Powertools, with a plot",
+        "1 to 32 workers on one account, against stock Powertools, with a plot; and what quiet accounts notice",
     ),
     "versioned": (versioned.main, "versioned items, against PynamoDB and boto3 by hand"),
     "upserts": (upserts.main, "requests for a map entry, against the usual ways"),

@@ -1,115 +1,286 @@
-"""Several workers on one account, with Teller and with stock Powertools. Sharing must not slow a hot account down.
+"""Workers on one account, with Teller and with stock Powertools: whole handlers, for as long as a run takes.
 
-docs/pictures/contention.png shows the medians.
+docs/pictures/contention.png shows their rates, the write units, and how long the slowest message took.
 """
 
-import os
-import time
-from collections.abc import Callable
-from datetime import UTC, datetime
-from decimal import Decimal
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import stock_contention
-from benchmarks.plot import Point, draw, medians
-from benchmarks.workers import Batches, work_together
-from conditional_writes import Deadline, dynamodb_client
-from ledger.batch_poster import BatchPoster
-from ledger.core.transaction_types import OpenAccount, Transaction
-from ledger.core.transaction_types.base import TransactionMessage
-from ledger.tables import LedgerTables
-from tests.checkers.books import read_books, violations
+from benchmarks import half_hot, hot_account, stock_contention
+from benchmarks.deliveries import ADDED_SECONDS
+from benchmarks.half_hot import (
+    ALL_QUIET,
+    HALF_HOT,
+    QUIET_ACCOUNTS,
+    STREAMS,
+    TRANSFER_WORKERS,
+    Arriving,
+    Full,
+    HalfHot,
+    Times,
+)
+from benchmarks.hot_account import Point
+from benchmarks.plot import draw
 from tools.local_aws.server import PROJECT, Endpoint, free_port, ministack, running
-from tools.local_aws.tables import Tables, create_tables
-from workers.queue_messages import Done, QueueMessage
 
-BATCH = 10
-ADDED_SECONDS = 0.005
-TRANSACTIONS = 4_000
+WORKERS = (1, 2, 4, 8, 16, 32)
 ROUNDS = 3
-WORKERS = (1, 2, 4, 8)
+"""Of all that a goal names. The rest is measured in the first round alone."""
+WAITS_OF = (8, 32)
+"""The numbers of workers whose slowest messages are compared with a turn of all workers."""
+TITLE = f"One hot account, {ADDED_SECONDS * 1000:.0f} ms added to each request"
 PICTURE = PROJECT / "docs" / "pictures" / "contention.png"
+RUNS = {"Teller": hot_account.run, "stock Powertools": stock_contention.run}
+"""The measurements, which scripts call, too: `hot_account.run(endpoint, prefix, workers, batch, seconds)`."""
 
 
-def _poster(tables: Tables) -> BatchPoster:
-    return BatchPoster(dynamodb_client(), LedgerTables(tables.accounts, tables.journal))
+class Case(NamedTuple):
+    side: str
+    batch: int
+    workers: int
+
+    @property
+    def seconds(self) -> float:
+        """The first collisions mustn't decide: eight workers lose some sixteen commits until they know of each other.
+
+        Of batches of 100 that is 3,200 write units.
+        """
+        return 16 if self.side == "Teller" and self.batch == 100 else 8
 
 
-def _message(transaction: TransactionMessage) -> QueueMessage[TransactionMessage]:
-    """The message of the transaction's first delivery."""
-    return QueueMessage(transaction.transaction_id, "", "", 1, datetime.now(UTC), {}, content=transaction)
+ONE_HUNDRED, ONE_TEN = Case("Teller", 100, 1), Case("Teller", 10, 1)
+EIGHT_HUNDRED, EIGHT_TEN = Case("Teller", 100, 8), Case("Teller", 10, 8)
+STOCK_HUNDRED, STOCK_TEN = Case("stock Powertools", 100, 8), Case("stock Powertools", 10, 8)
+IN_GOALS = (ONE_HUNDRED, EIGHT_HUNDRED, STOCK_HUNDRED, ONE_TEN, EIGHT_TEN, STOCK_TEN)
+LINES = {
+    "Teller, batches of 100": ("Teller", 100),
+    "Teller, batches of 10": ("Teller", 10),
+    "stock Powertools": ("stock Powertools", 10),
+}
+"""The lines of the picture. Stock Powertools posts one message at a time, so the size of a batch hardly matters."""
+CASES = tuple(
+    dict.fromkeys((*IN_GOALS, *(Case(side, batch, workers) for side, batch in LINES.values() for workers in WORKERS)))
+)
 
 
-def _work(batches: Batches, endpoint: Endpoint, tables: Tables) -> int:
-    """Posts batches until none is left. Returns the number of conflicts."""
-    os.environ.update(endpoint.environment)
-    poster = _poster(tables)
-    poster.client.meta.events.register("before-send.dynamodb", lambda **_: time.sleep(ADDED_SECONDS))
-    poster.client.describe_table(TableName=tables.accounts)
-    conflicts = 0
-    for batch in batches:
-        messages = [
-            _message(Transaction(transaction_id=f"{batch}-{index}", account_id="hot", amount=Decimal(1)))
-            for index in range(BATCH)
-        ]
-        measured = {one.metric: one.value for one in poster.post(messages, Deadline.after(60))}
-        assert all(isinstance(message.disposition, Done) for message in messages), messages
-        conflicts += round(measured["Conflicts"])
-    return conflicts
+class Results(NamedTuple):
+    """The rounds' results."""
+
+    hot: Mapping[Case, list[Point]]
+    arriving: Mapping[str, list[Arriving]]
+    full: Mapping[str, list[Full]]
+    transfers: Mapping[int, list[Point]]
+
+    @classmethod
+    def empty(cls) -> "Results":
+        return cls(
+            {case: [] for case in CASES},
+            {stream.name: [] for stream in STREAMS},
+            {stream.name: [] for stream in STREAMS},
+            {workers: [] for workers in TRANSFER_WORKERS},
+        )
 
 
-def run(endpoint: Endpoint, prefix: str, workers: int) -> Point:
-    """Posts the transactions. Each attempt costs 2 write units per item, even if its commit is refused."""
-    os.environ.update(endpoint.environment)
-    tables = create_tables(endpoint, prefix)
-    opening = OpenAccount(transaction_id="open", account_id="hot", currency="EUR")
-    _poster(tables).post([_message(opening)], Deadline.after(60))
-    commits = TRANSACTIONS // BATCH
-    worked = work_together(_work, (endpoint, tables), commits, workers)
-    found = violations(read_books(endpoint, tables))
-    assert not found, found
-    attempts = commits + sum(worked.results)
-    return Point(workers, TRANSACTIONS / worked.seconds, attempts * 2 * (BATCH + 1) / TRANSACTIONS)
+def measure(endpoint: Endpoint, console: Console) -> Results:
+    """Measures everything, a round after another. Raises AssertionError if a transaction is lost or posted twice."""
+    results = Results.empty()
+    ledger = HalfHot(endpoint, "half-hot")
+    for number in range(ROUNDS):
+        console.print(f"Round {number + 1} of {ROUNDS}")
+        for case in CASES if number == 0 else IN_GOALS:
+            prefix = f"{case.side.split()[0]}-{case.batch}-{case.workers}-{number}"
+            results.hot[case].append(RUNS[case.side](endpoint, prefix, case.workers, case.batch, case.seconds))
+        for stream in STREAMS:
+            results.arriving[stream.name].append(ledger.arriving(stream))
+            results.full[stream.name].append(ledger.full(stream))
+        for workers in TRANSFER_WORKERS:
+            results.transfers[workers].append(ledger.transfers(workers))
+    ledger.check()
+    return results
 
 
-def run_stock(endpoint: Endpoint, prefix: str, workers: int) -> Point:
-    return stock_contention.run(endpoint, prefix, workers, BATCH, ADDED_SECONDS)
+def middle[Each](results: Iterable[Each], figure: Callable[[Each], float]) -> float:
+    """The median of the rounds' figures."""
+    return median(map(figure, results))
 
 
-SIDES: dict[str, Callable[[Endpoint, str, int], Point]] = {"Teller": run, "stock Powertools": run_stock}
+def middle_point(points: Iterable[Point]) -> Point:
+    """The median of each figure."""
+    return Point(*map(median, zip(*points, strict=True)))
+
+
+class Goal(NamedTuple):
+    """A figure and its bound."""
+
+    name: str
+    measured: float
+    bound: float
+    at_least: bool = False
+
+    def __str__(self) -> str:
+        met = self.measured >= self.bound if self.at_least else self.measured <= self.bound
+        verdict = "[green]ok[/]" if met else "[red]MISSED[/]"
+        return f"{self.name}: {self.measured:.2f}, at {'least' if self.at_least else 'most'} {self.bound:g}: {verdict}"
+
+
+def goals(results: Results) -> list[Goal]:
+    points = {case: middle_point(points) for case, points in results.hot.items()}
+
+    def faster(case: Case, other: Case) -> float:
+        return points[case].per_second / points[other].per_second
+
+    def slower(figure: Callable[[Arriving], float]) -> float:
+        with_hot, without = (results.arriving[stream.name] for stream in (HALF_HOT, ALL_QUIET))
+        return middle(with_hot, figure) / middle(without, figure)
+
+    quiet = middle_point(each.point for each in results.arriving[ALL_QUIET.name])
+    return [
+        Goal(
+            "batches of 100: eight workers' rate beside one's", faster(EIGHT_HUNDRED, ONE_HUNDRED), 0.9, at_least=True
+        ),
+        Goal("batches of 100: the rate beside stock's", faster(EIGHT_HUNDRED, STOCK_HUNDRED), 20, at_least=True),
+        Goal("batches of 100: write units each", points[EIGHT_HUNDRED].write_units, 2.3),
+        Goal("batches of 10: eight workers' rate beside one's", faster(EIGHT_TEN, ONE_TEN), 1.2, at_least=True),
+        Goal("batches of 10: the rate beside stock's", faster(EIGHT_TEN, STOCK_TEN), 8, at_least=True),
+        Goal("batches of 10: write units each", points[EIGHT_TEN].write_units, 3),
+        Goal("quiet messages: median time, half hot beside all quiet", slower(lambda each: each.returned.median), 1),
+        Goal(
+            "quiet messages: 99th percentile, half hot beside all quiet",
+            slower(lambda each: each.returned.slowest_hundredth),
+            1,
+        ),
+        Goal("quiet messages, each alone: write units", quiet.write_units, 4),
+        Goal("quiet messages, each alone: requests", quiet.requests, 1.01),
+    ]
+
+
+def longest_waits(hot: Mapping[Case, list[Point]]) -> Iterator[str]:
+    """Sentences that compare the slowest message with a turn: each worker posts a batch, one after another."""
+    for case in CASES:
+        if case.workers in WAITS_OF:
+            turn_seconds = case.workers * case.batch / middle_point(hot[case]).per_second
+            slowest_seconds = max(point.slowest_seconds for point in hot[case])
+            yield (
+                f"{case.side}, batches of {case.batch}, {case.workers} workers: the slowest message took"
+                f" {slowest_seconds:.1f} s, {slowest_seconds / turn_seconds:.1f} turns"
+            )
+
+
+def hot_table(hot: Mapping[Case, list[Point]]) -> Table:
+    table = _table(f"{TITLE}. Medians of {ROUNDS} rounds, or one", "by, batches of")
+    for name in (
+        "workers",
+        "per\nsecond",
+        "the\nrounds'",
+        "write\nunits",
+        "read\nunits",
+        "requests",
+        "conflicts\nper 100",
+        "slowest\ns",
+    ):
+        table.add_column(name, justify="right")
+    for case, points in sorted(hot.items()):
+        point = middle_point(points)
+        table.add_row(
+            f"{case.side.split()[0]}, {case.batch}",
+            str(case.workers),
+            *_rates(points),
+            f"{point.write_units:.2f}",
+            f"{point.read_units:.2f}",
+            f"{point.requests:.2f}",
+            f"{point.conflicts * 100:.1f}",
+            f"{point.slowest_seconds:.2f}",
+            style="bold" if case in IN_GOALS else "",
+        )
+    return table
+
+
+def quiet_table(results: Results) -> Table:
+    table = _table(f"A hot account among {QUIET_ACCOUNTS:,} quiet ones, {half_hot.WORKERS} workers", "a batch has")
+    for stream in STREAMS:
+        table.add_column(stream.name, justify="right")
+    arriving, full = list(results.arriving.values()), list(results.full.values())
+
+    def add(name: str, *figures: str) -> None:
+        table.add_row(name, *figures)
+
+    add("Batches at a fixed rate:")
+    for name, figures in {
+        "quiet messages until the handler's return": lambda each: each.returned,
+        "quiet messages until the commit's answer": lambda each: each.committed,
+        "hot messages until the handler's return": lambda each: each.hot,
+    }.items():
+        add(f"  {name}, ms", *(_milliseconds(map(figures, rounds)) for rounds in arriving))
+    add("  write units each", *(f"{middle(rounds, lambda each: each.point.write_units):.2f}" for rounds in arriving))
+    add("  workers busy", *(f"{middle(rounds, lambda each: each.busy):.0%}" for rounds in arriving))
+    add("Batch after batch:")
+    add(
+        "  quiet messages per second", *(f"{middle(rounds, lambda each: each.quiet_per_second):.0f}" for rounds in full)
+    )
+    add("  write units each", *(f"{middle(rounds, lambda each: each.point.write_units):.2f}" for rounds in full))
+    return table
+
+
+def transfers_table(transfers: Mapping[int, list[Point]]) -> Table:
+    table = _table("Transfers from the quiet accounts to the hot one, batches of 100", "workers")
+    for name in ("per\nsecond", "the\nrounds'", "write\nunits", "conflicts\nper 100", "slowest\ns"):
+        table.add_column(name, justify="right")
+    for workers, points in transfers.items():
+        point = middle_point(points)
+        table.add_row(
+            str(workers),
+            *_rates(points),
+            f"{point.write_units:.2f}",
+            f"{point.conflicts * 100:.1f}",
+            f"{point.slowest_seconds:.2f}",
+        )
+    return table
+
+
+def _table(title: str, first_column: str) -> Table:
+    """Without lines, for terminals of 80 columns."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1), pad_edge=False)
+    table.add_column(first_column, no_wrap=True)
+    return table
+
+
+def _rates(points: Iterable[Point]) -> tuple[str, str]:
+    rates = [point.per_second for point in points]
+    return f"{median(rates):.0f}", " ".join(f"{rate:.0f}" for rate in rates)
+
+
+def _milliseconds(rounds: Iterable[Times | None]) -> str:
+    """The median, the 99th percentile and the slowest: the medians of the rounds."""
+    times = [each for each in rounds if each]
+    return " ".join(f"{median(figures) * 1000:.0f}" for figures in zip(*times, strict=True))
 
 
 def main() -> None:
     console = Console(highlight=False)
-    title = f"One hot account, batches of {BATCH}, {ADDED_SECONDS * 1000:.0f} ms added to each request"
-    table = Table(title=f"{title}: medians of {ROUNDS} rounds", title_justify="left")
-    table.add_column("by")
-    for name in ("workers", "posted per second", "the rounds'", "write units each"):
-        table.add_column(name, justify="right")
-    points: dict[str, list[Point]] = {name: [] for name in SIDES}
     with (
         TemporaryDirectory(prefix="teller-") as folder,
         running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
     ):
-        for number in range(ROUNDS):
-            for workers in WORKERS:
-                for name, measure in SIDES.items():
-                    points[name].append(measure(endpoint, f"{name.split()[0]}-{number}-{workers}", workers))
-    series = {name: medians(each) for name, each in points.items()}
-    for name, each in series.items():
-        for point in each:
-            rounds = " ".join(f"{one.per_second:.0f}" for one in points[name] if one.workers == point.workers)
-            table.add_row(name, str(point.workers), f"{point.per_second:.0f}", rounds, f"{point.write_units:.1f}")
-    console.print(table)
-    ours = {point.workers: point.per_second for point in series["Teller"]}
-    console.print(
-        f"Eight workers post {ours[8] / ours[1]:.2f} times as many per second as one worker. The goal is at least 1."
-    )
-    draw(series, title, PICTURE)
+        results = measure(endpoint, console)
+    for table in (hot_table(results.hot), quiet_table(results), transfers_table(results.transfers)):
+        console.print()
+        console.print(table)
+    console.print()
+    for sentence in longest_waits(results.hot):
+        console.print(sentence)
+    console.print()
+    for goal in goals(results):
+        console.print(str(goal))
+    series = {
+        name: [middle_point(results.hot[Case(*line, workers)]) for workers in WORKERS] for name, line in LINES.items()
+    }
+    draw(series, TITLE, PICTURE)
     console.print(f"Drawn in {PICTURE.relative_to(PROJECT)}")
 
 

@@ -1,86 +1,77 @@
 """Plots the results of `contention` for the documentation. `make bench` draws the plot again."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import exp, inf, log
 from pathlib import Path
-from statistics import median
-from typing import NamedTuple
 
 import matplotlib as mpl
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
+
+from benchmarks.hot_account import Point
 
 mpl.use("agg")
 
-COLOURS = {"Teller": "#0b6e4f", "stock Powertools": "#b5482a"}
+COLOURS = ("#0b6e4f", "#3f9fd0", "#b5482a")
 INK, GRID = "#222222", "#dddddd"
-
-
-class Point(NamedTuple):
-    """The result of a run: transactions per second of all workers together, and write units per transaction."""
-
-    workers: int
-    per_second: float
-    write_units: float
-
+LABELLED = (1, 8, 32)
+"""The numbers of workers whose figures are in the picture."""
 
 type Series = Mapping[str, Sequence[Point]]
 """A point for each number of workers, by the name of the function that was measured."""
 
-
-def medians(points: Sequence[Point]) -> list[Point]:
-    """The medians of the runs, one point for each number of workers."""
-    runs: dict[int, list[Point]] = {}
-    for point in points:
-        runs.setdefault(point.workers, []).append(point)
-    return [
-        Point(workers, median(run.per_second for run in each), median(run.write_units for run in each))
-        for workers, each in sorted(runs.items())
-    ]
+PANELS: dict[str, tuple[Callable[[Point], float], Callable[[float], str]]] = {
+    "Transactions per second": (lambda point: point.per_second, lambda value: f"{value:,.0f}"),
+    "Write units each": (lambda point: point.write_units, lambda value: f"{value:.1f}"),
+    "The slowest message, seconds": (lambda point: point.slowest_seconds, lambda value: f"{value:.2g}"),
+}
 
 
 def draw(series: Series, title: str, path: Path) -> None:
-    """Draws two panels side by side: throughput and write units."""
-    panels: dict[str, Callable[[Point], float]] = {
-        "Transactions per second": lambda point: point.per_second,
-        "Write units per transaction": lambda point: point.write_units,
-    }
+    """Draws the panels side by side, with logarithmic scales."""
     style = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
-    with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 10, **style}):
-        figure, both = pyplot.subplots(1, len(panels), figsize=(7.6, 3.7), layout="constrained")
+    with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 9, **style}):
+        figure, row = pyplot.subplots(1, len(PANELS), figsize=(8.6, 3.9), layout="constrained")
         figure.suptitle(title, fontsize=10, x=0.012, ha="left")
-        for axes, (name, value) in zip(both, panels.items(), strict=True):
-            axes.set_title(name, fontsize=11, fontweight="bold", loc="left", pad=10)
-            _draw_lines(axes, {each: [value(point) for point in points] for each, points in series.items()})
-            workers = [str(point.workers) for point in next(iter(series.values()))]
-            axes.set_xticks(range(len(workers)), workers)
+        for axes, (name, (value, text)) in zip(row, PANELS.items(), strict=True):
+            axes.set_title(name, fontsize=10, fontweight="bold", loc="left", pad=8)
+            _draw_lines(axes, [[value(point) for point in points] for points in series.values()])
+            workers = [point.workers for point in next(iter(series.values()))]
+            axes.set_xticks(range(len(workers)), list(map(str, workers)))
             axes.set_xlabel("workers on the account")
+            _label(axes, series, value, text)
+        lines = [Line2D([], [], color=colour, marker="o", markersize=5, linewidth=2) for colour in COLOURS]
+        figure.legend(lines, list(series), loc="outside lower center", ncols=len(lines), frameon=False, fontsize=10)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=184, facecolor="white", metadata={"Software": None})
         pyplot.close(figure)
 
 
-def _draw_lines(axes: Axes, lines: Mapping[str, Sequence[float]]) -> None:
-    """Labels points with their figures and lines with their names, instead of a legend and a scale."""
-    highest = max(max(values) for values in lines.values())
-    last = max(len(values) for values in lines.values()) - 1
-    axes.set_ylim(0, highest * 1.1)
-    axes.set_xlim(-0.3, last + 1.15)
+def _draw_lines(axes: Axes, lines: Sequence[Sequence[float]]) -> None:
+    for colour, values in zip(COLOURS, lines, strict=True):
+        axes.plot(values, color=colour, marker="o", markersize=4, linewidth=2)
+    lowest, highest = min(map(min, lines)), max(map(max, lines))
+    axes.set_yscale("log")
+    axes.set_ylim(lowest / 1.6, highest * 1.6)
+    axes.set_xlim(-0.5, len(lines[0]) - 0.5)
     axes.set_yticks([])
+    axes.minorticks_off()
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(GRID)
     axes.tick_params(length=0)
-    for name, values in lines.items():
-        axes.plot(values, color=COLOURS[name], marker="o", markersize=5, linewidth=2)
-        for index, value in enumerate(values):
-            over = value < highest / 6 or all(value >= other[index] for other in lines.values())
-            figure = f"{value:.0f}" if highest >= 100 else f"{value:.1f}"
-            position = {"va": "bottom" if over else "top", "xytext": (0, 7 if over else -7)}
-            note = axes.annotate(figure, (index, value), textcoords="offset points", ha="center", **position)
-            note.set(color=COLOURS[name], path_effects=[withStroke(linewidth=3, foreground="white")])
-    lowest_free = highest / 12
-    for name, values in sorted(lines.items(), key=lambda line: line[1][-1]):
-        height = max(values[-1], lowest_free)
-        lowest_free = height + highest / 6  # The height of two lines of text, so that names don't overlap.
-        text = name.replace(" ", "\n")
-        axes.text(last + 0.2, height, text, color=COLOURS[name], weight="bold", va="center", linespacing=1.1)
+
+
+def _label(axes: Axes, series: Series, value: Callable[[Point], float], text: Callable[[float], str]) -> None:
+    """Writes figures beside points, instead of a scale: the lowest below its point, the others above, apart."""
+    lowest, highest = map(log, axes.get_ylim())
+    beside, apart = (highest - lowest) * 0.05, (highest - lowest) * 0.065
+    for index, points in enumerate(zip(*series.values(), strict=True)):
+        if points[0].workers not in LABELLED:
+            continue
+        height = -inf
+        for each, colour in sorted(zip(map(value, points), COLOURS, strict=True)):
+            height = max(log(each) + beside, height + apart) if height > -inf else log(each) - beside
+            note = axes.annotate(text(each), (index, exp(height)), ha="center", va="center")
+            note.set(color=colour, fontsize=9, path_effects=[withStroke(linewidth=3, foreground="white")])

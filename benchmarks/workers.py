@@ -1,74 +1,73 @@
-"""Processes that share the batches of a run. They start together, and each free one takes the next batch."""
+"""Processes that work together. All begin at the same moment."""
 
 import multiprocessing
 import queue
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
-_spawn = multiprocessing.get_context("spawn")
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["benchmarks.deliveries", "benchmarks.stock", "ledger.batch_poster"])
+"""Processes are copies of one that has imported these: 32 of them would import for longer than they work."""
 
 
-class Batches:
-    """The numbers of the remaining batches, shared by the processes. Iteration begins when all workers are ready."""
+class Team:
+    """What the processes of a run share."""
 
-    def __init__(self, count: int, workers: int) -> None:
-        self._left, self._barrier = _spawn.Value("i", count), _spawn.Barrier(workers)
-        self.started = 0.0
+    def __init__(self, workers: int) -> None:
+        self._barrier = _processes.Barrier(workers)
+        self._started, self._taken = _processes.Value("d", 0), _processes.Value("i", 0)
 
-    def __iter__(self) -> Iterator[int]:
+    def start(self) -> float:
+        """Waits until all workers are ready. Returns the time of the common start, on the monotonic clock."""
         self._barrier.wait()
-        self.started = time.monotonic()
-        while (number := self._take()) is not None:
-            yield number
+        with self._started.get_lock():
+            self._started.value = self._started.value or time.monotonic()
+            return float(self._started.value)
+
+    def take(self) -> int:
+        """The number of the next batch. Each worker that is free takes one."""
+        with self._taken.get_lock():
+            self._taken.value += 1
+            return int(self._taken.value) - 1
 
     def abort(self) -> None:
         """Ends the other workers' wait, so that they fail, too."""
         self._barrier.abort()
 
-    def _take(self) -> int | None:
-        with self._left.get_lock():
-            if self._left.value == 0:
-                return None
-            self._left.value -= 1
-            return self._left.value
 
+def work_together[Result](work: Callable[..., Result], arguments: tuple[Any, ...], workers: int) -> list[Result]:
+    """Runs `work(team, number, *arguments)` in processes numbered from 0. Returns each one's result, in no order.
 
-class Worked(NamedTuple):
-    """The seconds from the first worker's start to the last one's end, and each worker's result."""
-
-    seconds: float
-    results: list[Any]
-
-
-def work_together(work: Callable[..., Any], arguments: tuple[Any, ...], batches: int, workers: int) -> Worked:
-    """Runs `work(batches, *arguments)` in `workers` processes. Raises RuntimeError if a process fails."""
-    shared, spans = Batches(batches, workers), _spawn.Queue()
-    processes = [_spawn.Process(target=_run, args=(work, arguments, shared, spans)) for _ in range(workers)]
+    Raises RuntimeError if a process fails.
+    """
+    team, results = Team(workers), _processes.Queue()
+    processes = [
+        _processes.Process(target=_run, args=(work, (team, number, *arguments), results)) for number in range(workers)
+    ]
     for process in processes:
         process.start()
-    done: list[tuple[float, float, Any, str | None]] = []
+    done: list[tuple[Any, str | None]] = []
     while len(done) < workers:
         try:
-            done.append(spans.get(timeout=1))
+            done.append(results.get(timeout=1))
         except queue.Empty:
             if killed := [process.exitcode for process in processes if process.exitcode]:
                 raise RuntimeError(f"{len(killed)} of {workers} workers were killed: exit codes {killed}") from None
     for process in processes:
         process.join()
-    if failures := [failure for *_, failure in done if failure]:
+    if failures := [failure for _, failure in done if failure]:
         raise RuntimeError(f"{len(failures)} of {workers} workers failed; the first: {failures[0]}")
-    seconds = max(ended for _, ended, *_ in done) - min(started for started, *_ in done)
-    return Worked(seconds, [result for _, _, result, _ in done])
+    return [result for result, _ in done]
 
 
-def _run(work: Callable[..., Any], arguments: tuple[Any, ...], batches: Batches, spans: Any) -> None:
+def _run(work: Callable[..., Any], arguments: tuple[Team, Any], results: Any) -> None:
     """Reports a result in any case, so that the parent doesn't wait for ever. A failure is reported as text."""
     result, failure = None, None
     try:
-        result = work(batches, *arguments)
+        result = work(*arguments)
     except BaseException:  # noqa: BLE001
         failure = traceback.format_exc()
-        batches.abort()
-    spans.put((batches.started, time.monotonic(), result, failure))
+        arguments[0].abort()
+    results.put((result, failure))

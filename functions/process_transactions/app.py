@@ -16,6 +16,7 @@ from conditional_writes import dynamodb_client
 from ledger.batch_poster import BatchPoster
 from ledger.core.transaction_types import decode
 from ledger.dispositions import disposition_of
+from ledger.lines import Lines
 from ledger.tables import LedgerTables
 from workers.attempts import Attempts
 from workers.batches import Queue, QueueWorker
@@ -23,9 +24,9 @@ from workers.logs import function_logger
 
 logger = function_logger()
 metrics = Metrics()
-tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"], os.environ["LOCKS_TABLE"])
+tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"])
 dynamodb = dynamodb_client()
-poster = BatchPoster(dynamodb, tables)
+poster = BatchPoster(dynamodb, tables, Lines(dynamodb, os.environ["LOCKS_TABLE"]))
 attempts = Attempts(dynamodb, os.environ["ATTEMPTS_TABLE"])
 worker = QueueWorker(decode, poster.post, disposition_of, Queue.from_environment(), attempts, logger, metrics)
 cold_start.finished()

@@ -40,7 +40,7 @@ LOCKS_TABLE = os.environ["LOCKS_TABLE"]
 logger = function_logger()
 metrics = Metrics()
 client = dynamodb_client()
-tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"], os.environ["LOCKS_TABLE"])
+tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"])
 reconciler = Reconciler(client, tables)
 
 

@@ -22,6 +22,7 @@ from ledger.core.accounts import account_item
 from ledger.core.journal import EntryId, Outcome
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types.base import TransactionMessage
+from ledger.lines import Lines
 from ledger.tables import LedgerTables
 from tests.support.samples import (
     ALICE,
@@ -39,8 +40,8 @@ from tests.unit.stubs import Stubbed
 from workers.queue_messages import Again, Dead, Disposition, Done, QueueMessage, Waiting
 
 NOBODY: Any = None
-TABLES = LedgerTables("accounts", "journal", "locks")
-POSTER = BatchPoster(NOBODY, TABLES)
+TABLES = LedgerTables("accounts", "journal")
+POSTER = BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks"))
 
 
 def message_of(transaction: TransactionMessage, receive_count: int = 1) -> QueuedTransaction:
@@ -69,7 +70,7 @@ def outcome_of(disposition: Disposition | None) -> Outcome:
 
 def planned(transactions: Iterable[TransactionMessage], observed: Observed) -> Folded:
     messages = list(map(message_of, transactions))
-    plan = POSTER._plan(messages, observed, {}, NOW)
+    plan = POSTER.plan(messages, observed, {}, NOW)
     fold = plan.result
     assert list(fold.dispositions) == messages[: len(fold.dispositions)], "the messages that fit, in order"
     assert all(message.disposition is None for message in messages), "messages have no disposition before the commit"
@@ -415,7 +416,9 @@ def posted(
 ) -> dict[str | tuple[str, str], float]:
     """Posts, and returns the measurements by metric, or by name and dimension. A time counts as one."""
     sums: dict[str | tuple[str, str], float] = {}
-    for each in BatchPoster(dynamodb.client, TABLES).post(messages, Deadline.after(seconds)):
+    for each in BatchPoster(dynamodb.client, TABLES, Lines(dynamodb.client, "locks")).post(
+        messages, Deadline.after(seconds)
+    ):
         name = (each.metric, each.dimension[1]) if each.dimension else each.metric
         sums[name] = sums.get(name, 0) + (1 if each.metric == "CommitTime" else each.value)
     return sums
@@ -459,8 +462,6 @@ def test_what_another_worker_posted_meanwhile_is_replayed_and_the_rest_decided_o
     stubbed_dynamodb.cancels(
         reason | {"Item": found["accounts"]}, {"Code": "None"}, reason | {"Item": found["journal"]}, {"Code": "None"}
     )
-    stubbed_dynamodb.answers("update_item", {"Attributes": found["accounts"]})  # It marks the account,
-    stubbed_dynamodb.answers("update_item", {"Attributes": {"last_ticket": {"N": "1"}}})  # and takes a ticket.
     stubbed_dynamodb.answers("transact_write_items")
     transactions = [opening("-9", transaction_id="new"), payment(5), payment(-6, transaction_id="t-2")]
     messages = list(map(message_of, transactions))

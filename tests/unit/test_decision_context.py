@@ -22,15 +22,16 @@ from ledger.core.reason_codes import NotYet, ReasonCode
 from ledger.core.replay import OtherSide, mismatches
 from ledger.core.rules import Decision, moved
 from ledger.core.transaction_types.base import AccountMessage, Context, EntryId, TransactionMessage
+from ledger.lines import Lines
 from ledger.tables import LedgerTables
 from tests.support.samples import ALICE, NOW, opening, payment
 from tests.support.strategies import messages_of
 from tests.unit.stubs import Stubbed
 from workers.queue_messages import Disposition, Done, QueueMessage, Waiting
 
-TABLES = LedgerTables("accounts", "journal", "locks")
+TABLES = LedgerTables("accounts", "journal")
 NOBODY: Any = None
-POSTER = BatchPoster(NOBODY, TABLES)
+POSTER = BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks"))
 
 
 class NothingToReverse(NotYet):
@@ -99,7 +100,7 @@ def message_of(transaction: TransactionMessage, receive_count: int = 1) -> Queue
 
 def planned(messages: Sequence[QueuedTransaction], items: Mapping[Key, Any]) -> Any:
     """The plan from all items that these messages need."""
-    return POSTER._plan(messages, {key: items.get(key) for key in POSTER._keys(messages)}, {}, NOW)
+    return POSTER.plan(messages, {key: items.get(key) for key in POSTER.keys_of(messages)}, {}, NOW)
 
 
 def dispositions(transactions: Iterable[TransactionMessage], items: Mapping[Key, Any]) -> list[Disposition]:
@@ -145,7 +146,9 @@ def test_the_entry_is_read_with_the_accounts_at_the_first_delivery(stubbed_dynam
     stubbed_dynamodb.answers("batch_get_item", {"Responses": found, "UnprocessedKeys": {}})
     stubbed_dynamodb.answers("transact_write_items")
     message = message_of(reversal())
-    BatchPoster(stubbed_dynamodb.client, TABLES).post([message], Deadline.after(60))
+    BatchPoster(stubbed_dynamodb.client, TABLES, Lines(stubbed_dynamodb.client, "locks")).post(
+        [message], Deadline.after(60)
+    )
     asked = stubbed_dynamodb.parameters[0]["RequestItems"]
     assert [key["transaction_id"]["S"] for key in asked["journal"]["Keys"]] == ["t-1"]
     assert outcome_of(message.disposition).balance_after == 130

@@ -37,6 +37,6 @@ def test_only_a_rejections_entry_has_a_reason() -> None:
 
 
 def test_an_entrys_key_is_its_account_and_its_transaction() -> None:
-    tables = LedgerTables("accounts", "journal", "locks")
+    tables = LedgerTables("accounts", "journal")
     assert tables.account_key("alice") == key("accounts", account_id="alice")
     assert tables.entry_key(EntryId("alice", "t-1")) == key("journal", account_id="alice", transaction_id="t-1")

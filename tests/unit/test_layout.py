@@ -23,7 +23,7 @@ EXCEPTIONS = {
     # The demo runs the tests' checkers instead of its own.
     ("tools.local_aws.demo", "tests.checkers"),
     # The benchmarks check a hot account's books, and use the slow bodies whose cost a test asserts.
-    ("benchmarks.contention", "tests.checkers"),
+    ("benchmarks.posting", "tests.checkers"),
     ("benchmarks.slowest", "tests.support"),
     # One test asserts the benchmarks' counts, which the README claims.
     ("tests.integration.test_counted", "benchmarks"),

@@ -22,11 +22,12 @@ from ledger.core.journal import EntryId
 from ledger.core.transaction_types import Transaction
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.dispositions import disposition_of
+from ledger.lines import Lines
 from ledger.tables import LedgerTables
 from tests.support.samples import ALICE, closing, limit, opening, payment, transfer
 from workers.queue_messages import MAXIMUM_TRACEBACK_CHARACTERS, Again, Disposition, Done, QueueMessage
 
-TABLES = LedgerTables("accounts", "journal", "locks")
+TABLES = LedgerTables("accounts", "journal")
 
 
 _numbers = itertools.count(1)
@@ -81,7 +82,7 @@ def posted(
         patching.setattr(batch_poster, "write", engine(items, refuses))
         for module in (batch_poster, reading):
             patching.setattr(module, "read_once", read_once or read_all)
-        BatchPoster(NOBODY, TABLES).post(messages, Deadline.after(seconds))
+        BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks")).post(messages, Deadline.after(seconds))
     return [message.disposition for message in messages]
 
 

@@ -3,7 +3,7 @@
 PREFIX = "cw:"
 
 WRITE_ID = f"{PREFIX}write_id"
-"""The id of the last write of an item without a version: a repeated write finds its own id there."""
+"""The id of the last write that made no version of the item: a repeated write finds its own id there."""
 
 VERSION_ID = f"{PREFIX}version_id"
 """The id of the write that made the item's version. A write that makes no version leaves it as it is."""

@@ -6,14 +6,15 @@ the messages are folded again, from what DynamoDB found instead. Commits of a co
 """
 
 import itertools
+import random
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from aws_lambda_powertools.metrics import MetricUnit
-from msgspec import Struct
+from msgspec import Struct, field
 
 from conditional_writes import (
     MAXIMUM_WRITES,
@@ -24,7 +25,6 @@ from conditional_writes import (
     Plan,
     Put,
     Write,
-    Written,
     absent,
     read,
     replacing,
@@ -51,14 +51,11 @@ type QueuedTransaction = QueueMessage[TransactionMessage]
 
 
 class BatchPoster(NamedTuple):
-    """The ledger's tables, and the client that reads and writes them."""
+    """The ledger's tables, the client that reads and writes them, and the lines of contended accounts."""
 
     client: "DynamoDBClient"
     tables: LedgerTables
-
-    @property
-    def _lines(self) -> Lines:
-        return Lines(self.client, self.tables)
+    lines: Lines
 
     def post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
         """Posts or rejects each transaction exactly once, whoever else is posting. Sets each message's disposition.
@@ -69,36 +66,53 @@ class BatchPoster(NamedTuple):
         """
         observed: dict[Key, Item | None] = {}
         unread: dict[Key, Disposition] = {}
-        for keys in itertools.batched(dict.fromkeys(self._keys(messages)), MAXIMUM_KEYS, strict=False):
+        for keys in itertools.batched(dict.fromkeys(self.keys_of(messages)), MAXIMUM_KEYS, strict=False):
             try:
                 observed |= read_once(self.client, keys, deadline, self._attributes)
             except Exception as error:  # noqa: BLE001 (it costs the groups with these keys)
                 unread |= dict.fromkeys(keys, disposition_of(error))
         groups = []
         for group in grouped_by_account(messages):
-            failed = next((unread[key] for key in self._keys(group) if key in unread), None)
+            failed = next((unread[key] for key in self.keys_of(group) if key in unread), None)
             if failed:
                 _give(failed, group)
             else:
                 groups.append(group)
-        # Those that read first, or wait in a line, come last: they may take all the time that there is, and threads.
-        groups.sort(
-            key=lambda group: any(key not in observed or _is_contended(observed, key) for key in self._keys(group))
-        )
-        commits = in_parallel(lambda group: self._post_group(group, observed, deadline), groups)
-        return _measurements(messages, list(itertools.chain.from_iterable(commits)))
+        # Groups that read again, or wait in line, come last: they may take all the threads, and all of the time.
+        ready = {key for key, item in observed.items() if not Line.of(item).is_contended}
+        groups.sort(key=lambda group: not ready.issuperset(self.keys_of(group)))
+        posters = in_parallel(lambda group: self._post_group(group, observed, deadline), groups)
+        return _measurements(messages, posters)
+
+    def _post_group(self, group: Sequence[QueuedTransaction], observed: Observed, deadline: Deadline) -> "_GroupPoster":
+        """Sets the dispositions of the group's messages. Returns the poster, for its measurements."""
+        poster = _GroupPoster(self, deadline)
+        try:
+            keys = self.keys_of(group)
+            unread = self.read([key for key in keys if key not in observed], deadline)
+            poster.post(group, {key: unread[key] if key in unread else observed[key] for key in keys})
+        except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
+            _give(disposition_of(error), (message for message in group if message.disposition is None))
+        return poster
+
+    def read(self, keys: Iterable[Key], deadline: Deadline) -> Observed:
+        """The items as they are now, accounts without others' attributes. Raises what `read` raises."""
+        return read(self.client, keys, deadline, self._attributes)
+
+    def own_parts(self, observed: Observed) -> Observed:
+        """The items as they would be read. A refused commit hands accounts back whole."""
+        return {key: self._own_part(key, item) for key, item in observed.items()}
+
+    def _own_part(self, key: Key, item: Item | None) -> Item | None:
+        names = self._attributes.get(key.table)
+        return item if item is None or names is None else {name: item[name] for name in names if name in item}
 
     @property
     def _attributes(self) -> dict[str, Sequence[str]]:
         """The attributes that are read, by table."""
         return {self.tables.accounts: ACCOUNT_ATTRIBUTES}
 
-    def _own_part(self, key: Key, item: Item | None) -> Item | None:
-        """The item as it would be read. A refused commit hands it back whole."""
-        names = self._attributes.get(key.table)
-        return item if item is None or names is None else {name: item[name] for name in names if name in item}
-
-    def _keys(self, messages: Iterable[QueuedTransaction]) -> list[Key]:
+    def keys_of(self, messages: Iterable[QueuedTransaction]) -> list[Key]:
         """The keys of the messages' accounts, of the journal entries that decisions refer to, and of the own entries of
         messages that were delivered before: only those may be posted already."""
         keys = []
@@ -109,124 +123,14 @@ class BatchPoster(NamedTuple):
             keys += [self.tables.entry_key(entry_id) for entry_id in entries]
         return keys
 
-    def _post_group(self, group: Sequence[QueuedTransaction], observed: Observed, deadline: Deadline) -> list["Commit"]:
-        """Commits the messages in order, as many at a time as fit into one DynamoDB transaction.
-
-        If a commit fails for something in it, its messages are committed in two halves, and so on down to one message:
-        one at fault among n costs 2 log n further tries at most, n at fault cost 2 n. AWS's own trouble ends them all.
-        """
-        commits = []
-        tickets: dict[Key, Ticket] = {}
-        served: Collection[Key] = ()
-        batches = [group]  # the next one is the last
-        try:
-            keys = self._keys(group)
-            left = read(self.client, [key for key in keys if key not in observed], deadline, self._attributes)
-            observed = {key: left[key] if key in left else observed[key] for key in keys}
-            contended = [key for key in observed if _is_contended(observed, key)]
-            observed = self._line_up(contended, observed, tickets, deadline, lost=False)
-            while batches:
-                messages = batches.pop()
-                try:
-                    commit, fold = self._commit(messages, observed, tickets, deadline, is_last=not batches)
-                except Exception as error:
-                    if not is_about_content(error):
-                        raise
-                    if len(messages) == 1:
-                        _give(disposition_of(error), messages)
-                    else:
-                        half = len(messages) // 2
-                        batches += [messages[half:], messages[:half]]
-                    continue
-                for message, disposition in fold.dispositions.items():
-                    message.disposition = disposition
-                commits.append(commit)
-                observed, served = fold.observed, fold.served
-                if rest := messages[len(fold.dispositions) :]:
-                    batches.append(rest)
-            for key in tickets.keys() - served:
-                self._lines.leave(key, tickets[key], deadline)
-        except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
-            _give(disposition_of(error), (message for message in group if message.disposition is None))
-        return commits + [Commit(waited_seconds=ticket.waited_seconds) for ticket in tickets.values()]
-
-    def _commit(
-        self,
-        messages: Sequence[QueuedTransaction],
-        observed: Observed,
-        tickets: dict[Key, Ticket],
-        deadline: Deadline,
-        *,
-        is_last: bool,
-    ) -> tuple["Commit", "_Fold"]:
-        """Commits the first messages, as many as fit; the last commit serves the tickets. Raises what `write` raises.
-
-        If another writer was first in an account, the next try waits in the account's line. While it is the turn of
-        this group in another account's line, the next try is made at once, and only the one after that waits.
-        """
-        conflicts, losses = 0, Counter[Key]()
-        while True:
-            started = time.monotonic()
-            try:
-                written = self._write(messages, observed, tickets if is_last else {}, deadline)
-            except _Overtaken as overtaken:
-                losses.update(overtaken.accounts)
-                conflicts += 1
-                lost = [key for key in overtaken.accounts if key not in tickets and (not tickets or losses[key] > 1)]
-                observed = self._line_up(lost, overtaken.observed, tickets, deadline, lost=True)
-            else:
-                fold = written.result
-                assert fold.dispositions, "a transaction has more accounts than one commit has room for"
-                milliseconds = round((time.monotonic() - started) * 1000, 1) if fold.new_entries else None
-                return Commit(conflicts + written.conflicts, milliseconds), fold
-
-    def _line_up(
-        self,
-        accounts: Collection[Key],
-        observed: Observed,
-        tickets: dict[Key, Ticket],
-        deadline: Deadline,
-        *,
-        lost: bool,
-    ) -> Observed:
-        """Adds a ticket of each account once its turn has come. Returns the items as they are then.
-
-        All workers line up for several accounts in the same order. If that took time, the other items are read again.
-        """
-        newest = dict(observed)
-        for key in sorted(accounts):
-            tickets[key], newest[key] = self._lines.line_up(key, observed[key], deadline, lost=lost)
-        if any(tickets[key].waited_seconds is not None for key in accounts):
-            newest |= read(self.client, [key for key in newest if key not in tickets], deadline, self._attributes)
-        return newest
-
-    def _write(
-        self,
-        messages: Sequence[QueuedTransaction],
-        observed: Observed,
-        tickets: Mapping[Key, Ticket],
-        deadline: Deadline,
-    ) -> Written["_Fold"]:
-        """Writes the plan. If another writer was first in an account, raises _Overtaken instead of planning again."""
-        posted_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-
-        def plan(seen: Observed) -> Plan["_Fold"]:
-            planned = self._plan(messages, seen, tickets, posted_at)
-            changed = [key for key in seen if key.table == self.tables.accounts and seen[key] is not observed[key]]
-            if changed and planned.writes:
-                raise _Overtaken(changed, seen)
-            return planned
-
-        return write(self.client, plan, observed, deadline)
-
-    def _plan(
+    def plan(
         self, messages: Sequence[QueuedTransaction], observed: Observed, tickets: Mapping[Key, Ticket], posted_at: str
-    ) -> Plan["_Fold"]:
+    ) -> "Plan[_Fold | _Lost]":
         """Folds the messages that fit into one DynamoDB transaction: a pure function of the observed items.
 
         If all of them fit, it serves the tickets.
         """
-        observed = {key: self._own_part(key, item) for key, item in observed.items()}
+        observed = self.own_parts(observed)
         fold = _Fold(self.tables, posted_at, observed, dict(observed))
         for message in messages:
             if not fold.has_room_for(message.decoded):
@@ -237,23 +141,120 @@ class BatchPoster(NamedTuple):
         return Plan(fold, fold.writes())
 
 
-class _Overtaken(Exception):
-    """Another writer has changed the `accounts` before the commit. `observed` has them as they are now."""
+class _GroupPoster(Struct):
+    """Commits the messages of one group, in order, as many at a time as fit into one DynamoDB transaction.
 
-    def __init__(self, accounts: Sequence[Key], observed: Observed) -> None:
-        super().__init__(accounts)
-        self.accounts, self.observed = accounts, observed
-
-
-class Commit(NamedTuple):
-    """How often another writer was first; and how long the commit took, None if it had nothing to write.
-
-    `waited_seconds` is the time in an account's line, None if nobody was ahead.
+    `observed` has the group's items as they were last seen. `tickets` has those that no commit has served yet, by
+    account. `conflicts` counts the commits that lost an account to another writer, by account in `losses`.
     """
 
+    poster: BatchPoster
+    deadline: Deadline
+    observed: dict[Key, Item | None] = {}
+    tickets: dict[Key, Ticket] = {}
+    losses: Counter[Key] = field(default_factory=Counter)
     conflicts: int = 0
-    milliseconds: float | None = None
-    waited_seconds: float | None = None
+    commit_milliseconds: list[float] = []
+    line_milliseconds: list[float] = []
+
+    def post(self, group: Sequence[QueuedTransaction], observed: Observed) -> None:
+        """Sets the messages' dispositions. `observed` has the items of all keys of the group.
+
+        If a commit loses an account to another writer, the next try is made at once. If the group loses the account
+        again, it waits in the account's line before the next try: a quiet account is hardly lost twice.
+
+        If a commit fails for something in it, its messages are committed in two halves, and so on down to one message:
+        one at fault among n costs 2 log n further tries at most, n at fault cost 2 n. AWS's own trouble is raised:
+        messages without a disposition can be tried again. Tickets that the group holds then are left to lapse.
+        """
+        self.observed = dict(observed)
+        contended = [key for key in self._account_keys(observed) if Line.of(observed[key]).is_contended]
+        if contended:
+            self._line_up(min(contended))  # one line for groups that share several accounts
+        batches = [group]  # the next one is the last
+        while batches:
+            messages = batches.pop()
+            try:
+                result = self._commit(messages, {} if batches else self.tickets)
+            except Exception as error:
+                if not is_about_content(error):
+                    raise
+                batches += _halves(messages, error)
+                continue
+            self.observed = dict(result.observed)
+            if isinstance(result, _Lost):
+                batches.append(messages)
+                self._line_up_after(result)
+                continue
+            assert result.dispositions, "a transaction has more accounts than one commit has room for"
+            for message, disposition in result.dispositions.items():
+                message.disposition = disposition
+            for key in result.served_accounts:
+                del self.tickets[key]
+            if rest := messages[len(result.dispositions) :]:
+                batches.append(rest)
+        for key, ticket in self.tickets.items():
+            self.poster.lines.leave(key, ticket, self.deadline)
+
+    def _commit(self, messages: Sequence[QueuedTransaction], tickets: Mapping[Key, Ticket]) -> "_Fold | _Lost":
+        """Commits the first messages, as many as fit. If all fit, the commit serves the tickets.
+
+        If another writer was first in an account, nothing is written. Raises what `write` raises.
+        """
+        before, started = self.observed, time.monotonic()
+        posted_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+
+        def plan(seen: Observed) -> "Plan[_Fold | _Lost]":
+            # `write` hands on the same objects, but for those that DynamoDB has handed back.
+            lost = [key for key in self._account_keys(before) if seen[key] is not before[key]]
+            if lost:
+                return Plan(_Lost(lost, self.poster.own_parts(seen)))
+            return self.poster.plan(messages, seen, tickets, posted_at)
+
+        written = write(self.poster.client, plan, before, self.deadline)
+        self.conflicts += written.conflicts
+        if isinstance(written.result, _Fold) and written.result.new_entries:
+            self.commit_milliseconds.append(round((time.monotonic() - started) * 1000, 1))
+        return written.result
+
+    def _line_up_after(self, lost: "_Lost") -> None:
+        """Waits in the lines of the accounts that were lost for the second time, or although the group has a ticket."""
+        self.losses.update(lost.account_keys)
+        for key in sorted(lost.account_keys):
+            if self.losses[key] > 1 or key in self.tickets:
+                self._line_up(key)
+
+    def _line_up(self, account_key: Key) -> None:
+        """Waits for the group's turn in the account's line. If that took time, its other accounts are read again.
+
+        If the line's record can't be written, the group steps aside for a random time instead.
+        """
+        line, losses = Line.of(self.observed[account_key]), self.losses[account_key]
+        ticket = self.tickets.get(account_key)
+        if ticket is None or ticket.number <= line.ticket_served:
+            if not line.is_contended:
+                self.poster.lines.mark_as_contended(account_key, self.deadline)
+            ticket = self.poster.lines.take_ticket(account_key, line, self.deadline)
+        if ticket is None:
+            time.sleep(min(random.uniform(0, losses), max(0.0, self.deadline.remaining_seconds)))
+            return
+        ticket, account = self.poster.lines.wait(account_key, ticket, self.deadline, losses=losses)
+        self.tickets[account_key] = ticket
+        self.observed = {**self.observed, account_key: account}
+        if ticket.waited_seconds is not None:
+            self.line_milliseconds.append(round(ticket.waited_seconds * 1000, 1))
+            others = [key for key in self._account_keys(self.observed) if key != account_key]
+            self.observed |= self.poster.read(others, self.deadline)
+
+    def _account_keys(self, observed: Observed) -> list[Key]:
+        return [key for key in observed if key.table == self.poster.tables.accounts]
+
+
+class _Lost(NamedTuple):
+    """A commit that wasn't made: other writers have changed these accounts. `observed` has the items as they are."""
+
+    account_keys: Sequence[Key]
+    observed: Observed
 
 
 class _Effect(NamedTuple):
@@ -266,7 +267,7 @@ class _Effect(NamedTuple):
 class _Fold(Struct):
     """A commit in the making. `before` has the items as DynamoDB has them, `observed` as the commit leaves them.
 
-    `served` has the accounts whose tickets it serves.
+    `served_accounts` are those whose tickets it serves.
     """
 
     tables: LedgerTables
@@ -276,7 +277,7 @@ class _Fold(Struct):
     changed_accounts: dict[Key, Item] = {}
     new_entries: dict[Key, Item] = {}
     dispositions: dict[QueuedTransaction, Disposition] = {}
-    served: set[Key] = set()
+    served_accounts: set[Key] = set()
 
     def has_room_for(self, transaction: TransactionMessage) -> bool:
         """Whether the commit has room for the transaction's entries, and for those of its accounts that are new."""
@@ -301,9 +302,10 @@ class _Fold(Struct):
 
     def serve(self, tickets: Mapping[Key, Ticket]) -> None:
         """Notes the tickets as served in those of their accounts that the commit changes."""
-        self.served |= tickets.keys() & self.changed_accounts.keys()
-        for key in self.served:
-            self.changed_accounts[key] |= tickets[key].served(Line.of(self.before[key]))
+        for key in tickets.keys() & self.changed_accounts.keys():
+            served = self.changed_accounts[key] | tickets[key].served(Line.of(self.before[key]))
+            self.changed_accounts[key] = self.observed[key] = served
+            self.served_accounts.add(key)
 
     def writes(self) -> list[Write]:
         """One write for each account, however many messages change it, and one for each journal entry."""
@@ -358,8 +360,13 @@ class _Fold(Struct):
         return key, changed
 
 
-def _is_contended(observed: Observed, key: Key) -> bool:
-    return Line.of(observed[key]).is_contended
+def _halves(messages: Sequence[QueuedTransaction], error: Exception) -> list[Sequence[QueuedTransaction]]:
+    """The messages' second half and their first, to be committed apart. A message alone is at fault for the error."""
+    if len(messages) == 1:
+        _give(disposition_of(error), messages)
+        return []
+    half = len(messages) // 2
+    return [messages[half:], messages[:half]]
 
 
 def _give(disposition: Disposition, messages: Iterable[QueuedTransaction]) -> None:
@@ -367,20 +374,20 @@ def _give(disposition: Disposition, messages: Iterable[QueuedTransaction]) -> No
         message.disposition = disposition
 
 
-def _measurements(messages: Sequence[QueuedTransaction], commits: Sequence[Commit]) -> list[Measurement]:
+def _measurements(messages: Sequence[QueuedTransaction], posters: Sequence[_GroupPoster]) -> list[Measurement]:
     outcomes = [message.disposition.outcome for message in messages if isinstance(message.disposition, Done)]
     new = [outcome for outcome in outcomes if isinstance(outcome, Outcome) and not outcome.replayed]
-    times = [commit.milliseconds for commit in commits if commit.milliseconds is not None]
-    waits = [commit.waited_seconds for commit in commits if commit.waited_seconds is not None]
     reasons = Counter(outcome.reason for outcome in new if outcome.reason)
+    times = list(itertools.chain.from_iterable(poster.commit_milliseconds for poster in posters))
+    waits = list(itertools.chain.from_iterable(poster.line_milliseconds for poster in posters))
     return [
         Measurement("Posted", sum(outcome.status == Status.POSTED for outcome in new)),
         Measurement("Rejected", reasons.total()),
         Measurement("Duplicates", len(outcomes) - len(new)),
-        Measurement("Conflicts", sum(commit.conflicts for commit in commits)),
+        Measurement("Conflicts", sum(poster.conflicts for poster in posters)),
         *(Measurement("Rejected", count, dimension=("Reason", reason)) for reason, count in reasons.items()),
         *(Measurement("CommitTime", milliseconds, MetricUnit.Milliseconds) for milliseconds in times[:MAXIMUM_VALUES]),
-        *(Measurement("LineTime", round(each * 1000, 1), MetricUnit.Milliseconds) for each in waits[:MAXIMUM_VALUES]),
+        *(Measurement("LineTime", milliseconds, MetricUnit.Milliseconds) for milliseconds in waits[:MAXIMUM_VALUES]),
     ]
 
 

@@ -3,15 +3,14 @@
 from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes import DeadlinePassed, OutcomeUnknown
-from ledger.core.reason_codes import NotYet, Refusal
-from ledger.lines import LineTooLong
+from ledger.core.reason_codes import LineTooLong, NotYet, Refusal
 from workers.queue_messages import Again, Dead, Waiting
 
 
 def disposition_of(error: BaseException) -> Waiting | Again | Dead:
     """Dead for a Refusal, Waiting for NotYet, and Again for any other error: AWS's, a deadline's, or a bug's.
 
-    A line that is too long is no error, so it has no traceback.
+    A line that is too long is expected, so it has no traceback.
     """
     match error:
         case Refusal():

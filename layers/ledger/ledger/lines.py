@@ -1,121 +1,148 @@
-"""The line in front of a contended account: its commits take turns, instead of refusing each other.
+"""The line of a contended account: groups of messages commit in turn, instead of refusing each other.
 
-A refused commit is billed in full: 200 write units for 99 transactions. So a worker that has lost a commit to another
-writer of an account marks the account as contended, and takes a ticket. While the account is contended, so does every
-other worker that reads it. Commits follow the order of the tickets. Each notes its ticket as served, in the update of
-the account, which it makes anyhow. Workers in line read the account; the read that ends the wait is what the commit
-starts from.
+A refused commit is billed in full: 200 write units for 99 transactions. So if a group has lost an account twice to
+other writers, its worker marks the account as contended, and takes a ticket. While the mark lasts, each worker that
+reads the account takes a ticket, too, and waits until the ticket before its own is served. A group's last commit notes
+its ticket as served, in the update of the account that it makes in any case.
 
-The line is manners, and no lock: the account's version decides, as without a line. If the holder of a ticket dies, the
-line goes on without it after PATIENCE_SECONDS. docs/decisions/hot-accounts.md
+A ticket is advice, and no lock: the account's version decides, as without it. If the holder of a ticket dies, the line
+goes on after PATIENCE_SECONDS. docs/decisions/hot-accounts.md
 """
 
+import logging
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from conditional_writes import Deadline, Item, Key, Observed, Plan, Update, absent, at_most, exists, less_than, write
+from botocore.exceptions import BotoCoreError, ClientError
+
+from conditional_writes import (
+    Deadline,
+    Item,
+    Key,
+    Observed,
+    Plan,
+    Update,
+    absent,
+    at_most,
+    exists,
+    key,
+    less_than,
+    write,
+)
 from conditional_writes.reading import read_one
-from ledger.tables import ACCOUNT_ATTRIBUTES, CONTENDED_SECONDS, LedgerTables, Line
+from ledger.core.reason_codes import LineTooLong
+from ledger.tables import ACCOUNT_ATTRIBUTES, CONTENDED_SECONDS, Line
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
+logger = logging.getLogger(__name__)
+
 PATIENCE_SECONDS = 0.3
 """How long a line may stand still for each ticket ahead. Then the holders of these tickets are taken for dead."""
+MOST_WAITED_FOR = 5
+"""Of the tickets ahead, those that count for the patience."""
 SHORTEST_TURN_SECONDS = 0.01
 """The pause before the account is read again, for each ticket ahead but one. A read and a commit hardly take less."""
-MOST_WAITED_FOR = 5
-"""The tickets ahead that are waited for while a line stands still."""
+LONGEST_PAUSE_SECONDS = 0.3
 LONGEST_LINE = 100
-"""The tickets ahead of a new one, at most. The messages of a commit beyond that return to their queue."""
+"""The tickets ahead of a new one, at most: so nobody waits until the deadline, after which a ticket is never served."""
 RECORD_SECONDS = 14 * 24 * 3600
 """How long a line's record stays after its last ticket, until DynamoDB's TTL removes it. Then tickets begin anew."""
 
 
-class LineTooLong(Exception):
-    """So many commits wait for the account that the messages of the next one had better wait on their queue."""
-
-
 class Ticket(NamedTuple):
-    """A place in an account's line. `waited_seconds` is None if nobody was ahead."""
+    """A place in an account's line.
+
+    If tickets were ahead, `waited_seconds` says how long it waited for its turn, and `mark` has the attribute that
+    keeps the account contended.
+    """
 
     number: int
-    waited_seconds: float | None
+    waited_seconds: float | None = None
+    mark: Item | None = None
 
     def served(self, line: Line) -> Item:
-        """The attributes of the account once the ticket is served. `line` is the account's line before.
+        """The account's attributes once the ticket is served. `line` is the account's line before.
 
-        If the next in line has lost its patience and was first, the line doesn't go back. If the line has begun anew,
-        it does.
+        If a later ticket was served before, the number stays: the next in line had lost its patience. A number that is
+        larger by more than the longest line is one of a record that was deleted: tickets have begun anew.
         """
         is_late = 0 < line.ticket_served - self.number <= LONGEST_LINE
-        number = line.ticket_served if is_late else self.number
-        return {"ticket_served": number} | (_contended() if self.waited_seconds is not None else {})
-
-
-def _contended() -> Item:
-    return {"contended_until": round((time.time() + CONTENDED_SECONDS) * 1000)}
+        return {"ticket_served": line.ticket_served if is_late else self.number} | (self.mark or {})
 
 
 class Lines(NamedTuple):
-    """The lines of all accounts: their records are in the table Locks."""
+    """The lines of all accounts. The table Locks has a record of each: the number of its last ticket."""
 
     client: "DynamoDBClient"
-    tables: LedgerTables
+    locks_table: str
 
-    def line_up(
-        self, account_key: Key, account: Item | None, deadline: Deadline, *, lost: bool
-    ) -> tuple[Ticket, Item | None]:
-        """Takes a ticket and waits for its turn. Returns it with the account as it is then.
+    def mark_as_contended(self, account_key: Key, deadline: Deadline) -> None:
+        """One write unit. Raises DeadlinePassed and botocore's errors."""
+        self._update(Update(account_key, _contended_from_now(), exists("account_id")), deadline)
 
-        `account` is the account as it was last seen. `lost` says whether the worker has just lost a commit of it: then
-        the account is marked first. Costs a write unit, another one for a mark, and half a read unit for each look at
-        the account. Raises LineTooLong, DeadlinePassed and botocore's errors.
+    def take_ticket(self, account_key: Key, line: Line, deadline: Deadline) -> Ticket | None:
+        """A new ticket, for one write unit; None if the line's record can't be written: then the commit has no turn.
+
+        The line of a contended account is limited. Any other may be long for tickets that nobody holds any more.
+        Raises LineTooLong and DeadlinePassed.
         """
-        if lost:
-            account = self._mark(account_key, deadline)
-        number = self._take_ticket(account_key, Line.of(account), deadline, any_length=lost)
-        joined_at = moved_at = time.monotonic()
-        waited_seconds = None
-        while (ahead := number - Line.of(account).ticket_served - 1) > 0:
-            if time.monotonic() - moved_at >= min(ahead, MOST_WAITED_FOR) * PATIENCE_SECONDS:
-                break
-            time.sleep(min((ahead - 1) * SHORTEST_TURN_SECONDS, PATIENCE_SECONDS))
-            before, account = account, read_one(self.client, account_key, deadline, ACCOUNT_ATTRIBUTES)
-            if (before or {}).get("version") != (account or {}).get("version"):
-                moved_at = time.monotonic()
-            waited_seconds = time.monotonic() - joined_at
-        return Ticket(number, waited_seconds), account
-
-    def _mark(self, account_key: Key, deadline: Deadline) -> Item | None:
-        """Marks the account as contended. Returns it as it is now."""
-        mark = Update(account_key, _contended(), exists("account_id"), return_new=True)
-        return write(self.client, lambda _: Plan(None, [mark]), {}, deadline).found[account_key]
-
-    def _take_ticket(self, account_key: Key, line: Line, deadline: Deadline, *, any_length: bool) -> int:
-        """The number of a new ticket. With `any_length` it is taken however long the line is.
-
-        A line may be long for tickets that nobody holds any more: those who lost a commit go on, and they end it.
-        """
-        # Not in the account's item: a write to it would get in the way of the transaction that is committing.
-        record = self.tables.line_key(account_key)
+        # Not in the account's item: each write to it may cancel a commit in progress.
+        [(_, account_id)] = account_key.attributes
+        record = key(self.locks_table, lock_key=f"line {account_id!s}")
         expiry = {"expires_at": int(time.time()) + RECORD_SECONDS}
-        short = (
-            None if any_length else absent("last_ticket") | at_most("last_ticket", line.ticket_served + LONGEST_LINE)
-        )
+        is_short = absent("last_ticket") | at_most("last_ticket", line.ticket_served + LONGEST_LINE)
+        condition = is_short if line.is_contended else None
+        try:
+            found = self._update(Update(record, expiry, condition, added={"last_ticket": 1}, return_new=True), deadline)
+        except (BotoCoreError, ClientError):
+            logger.warning("could not take a ticket of account %s", account_id, exc_info=True)
+            return None
+        if found is None:
+            raise LineTooLong(f"account {account_id!s}: more than {LONGEST_LINE} commits are ahead in its line")
+        return Ticket(int(found["last_ticket"]))
 
-        def plan(observed: Observed) -> Plan[None]:
-            if record in observed:
-                raise LineTooLong(f"{account_key}: more than {LONGEST_LINE} commits are ahead in its line")
-            return Plan(None, [Update(record, expiry, short, added={"last_ticket": 1}, return_new=True)])
+    def wait(self, account_key: Key, ticket: Ticket, deadline: Deadline, *, losses: int) -> tuple[Ticket, Item | None]:
+        """Waits for the ticket's turn, or until the line has stood still for too long.
 
-        found = write(self.client, plan, {}, deadline).found[record]
-        assert found is not None, "the update returns the item"
-        return int(found["last_ticket"])
+        Returns the ticket, and the account as it is then. Costs a read unit for each look at the account. With its
+        `losses` of the account grows a group's patience. Raises DeadlinePassed and botocore's errors.
+        """
+        patience_seconds = PATIENCE_SECONDS * max(1, losses)
+        began_at = moved_at = time.monotonic()
+        account = self._look(account_key, deadline)
+        while (ahead := ticket.number - Line.of(account).ticket_served - 1) > 0:
+            if time.monotonic() - moved_at >= min(ahead, MOST_WAITED_FOR) * patience_seconds:
+                break
+            pause_seconds = min((ahead - 1) * SHORTEST_TURN_SECONDS, LONGEST_PAUSE_SECONDS)
+            time.sleep(min(pause_seconds, max(0.0, deadline.remaining_seconds)))
+            before, account = account, self._look(account_key, deadline)
+            if account != before:
+                moved_at = time.monotonic()
+            ticket = Ticket(ticket.number, time.monotonic() - began_at, _contended_from_now())
+        return ticket, account
 
     def leave(self, account_key: Key, ticket: Ticket, deadline: Deadline) -> None:
-        """Gives up the turn of a ticket that no commit has served. One write unit."""
-        is_next = exists("account_id") & (absent("ticket_served") | less_than("ticket_served", ticket.number))
-        served = Update(account_key, ticket.served(Line()), is_next)
-        # If the update is refused, a later ticket has been served, so that nobody waits for this one.
-        write(self.client, lambda observed: Plan(None, [] if account_key in observed else [served]), {}, deadline)
+        """Ends the turn of a ticket that no commit has served. One write unit. Raises as `mark_as_contended`.
+
+        If a later ticket was served before, nothing is written.
+        """
+        is_later = exists("account_id") & (absent("ticket_served") | less_than("ticket_served", ticket.number))
+        self._update(Update(account_key, {"ticket_served": ticket.number}, is_later), deadline)
+
+    def _look(self, account_key: Key, deadline: Deadline) -> Item | None:
+        return read_one(self.client, account_key, deadline, ACCOUNT_ATTRIBUTES)
+
+    def _update(self, update: Update, deadline: Deadline) -> Item | None:
+        """The item after the update, if that returns it; None if the update was refused."""
+
+        def plan(observed: Observed) -> Plan[bool]:
+            return Plan(update.key not in observed, [] if update.key in observed else [update])
+
+        written = write(self.client, plan, {}, deadline)
+        return written.found.get(update.key) if written.result else None
+
+
+def _contended_from_now() -> Item:
+    return {"contended_until": round((time.time() + CONTENDED_SECONDS) * 1000)}

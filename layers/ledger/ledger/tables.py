@@ -1,4 +1,4 @@
-"""The ledger's tables: their names, the keys of their items, and the line of an account's item."""
+"""The ledger's two tables: their names, the keys of their items, and the attributes of an account's item."""
 
 import time
 from decimal import Decimal
@@ -10,11 +10,11 @@ from ledger.core.accounts import Account
 from ledger.core.journal import EntryId
 
 CONTENDED_SECONDS = 10
-"""How long an account is contended after a commit that was lost, or that had to wait in line."""
+"""How long an account is contended after a group of messages lost it twice, or had to wait in its line."""
 
 
 class Line(NamedTuple):
-    """The attributes of an account's item that are about its line.
+    """The attributes of an account's item that are about its line: `lines.py`.
 
     `ticket_served` is the number of the ticket that was served last. `contended_until` is in milliseconds since 1970.
     """
@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
     @classmethod
     def of(cls, account: Item | None) -> Self:
-        """The account's line. If the attributes aren't whole numbers, the line is as that of a quiet account."""
+        """The account's line. If the attributes aren't numbers, the line is that of a quiet account."""
         values = [(account or {}).get(name, 0) for name in cls._fields]
         return cls(*map(int, values)) if all(isinstance(value, int | Decimal) for value in values) else cls()
 
@@ -39,19 +39,13 @@ ACCOUNT_ATTRIBUTES = (*Account.__struct_fields__, *Line._fields, VERSION_ID)
 
 
 class LedgerTables(NamedTuple):
-    """The names of the tables. `locks` has the tickets of contended accounts."""
+    """The names of the two tables."""
 
     accounts: str
     journal: str
-    locks: str
 
     def account_key(self, account_id: str) -> Key:
         return key(self.accounts, account_id=account_id)
 
     def entry_key(self, entry_id: EntryId) -> Key:
         return key(self.journal, account_id=entry_id.account_id, transaction_id=entry_id.transaction_id)
-
-    def line_key(self, account_key: Key) -> Key:
-        """The key of the record of the account's line."""
-        [(_, account_id)] = account_key.attributes
-        return key(self.locks, lock_key=f"line {account_id!s}")

@@ -58,7 +58,7 @@ class ErrorText(NamedTuple):
 
 
 class Again(NamedTuple):
-    """The message goes back to its queue: AWS couldn't do something, or an unexpected error was raised.
+    """The message goes back to its queue: AWS couldn't do something, too many were ahead, or an error was raised.
 
     `reason` says why, in a sentence for people. No number of deliveries makes the message dead. `error` is that which
     was raised, if one was.

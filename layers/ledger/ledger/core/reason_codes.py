@@ -47,6 +47,10 @@ class PayloadChanged(Refusal):
     code = ReasonCode.PAYLOAD_CHANGED
 
 
+class LineTooLong(Exception):
+    """So many commits wait for the account that the messages of the next one had better wait on their queue."""
+
+
 class NotYet(Exception):
     """The message can't be decided yet: it refers to an account or a journal entry whose own message may be on its way.
 
