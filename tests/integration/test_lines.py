@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 
 from conditional_writes.items import Item, from_dynamodb, to_dynamodb
-from ledger.lines import LONGEST_LINE, RECORD_SECONDS
-from ledger.tables import CONTENDED_SECONDS
+from ledger.lines import LONGEST_LINE, RECORD_SECONDS, Ticket
+from ledger.tables import CONTENDED_SECONDS, Line
 from tests.checkers.books import read_books, violations
 from tests.support.clock import START, Clock, clock_of_lines
 from tools.local_aws.functions import invoke, process_transactions, record
@@ -63,18 +63,24 @@ class Ledger:
         self.deliver(*messages)
         return list(self.calls)
 
-    def before_next(self, operation: str, *messages: dict[str, Any]) -> None:
-        """Lets the other worker post these messages before the next call of this operation."""
-        self._once_before(operation, lambda: self.deliver(*messages, worker=self.other))
-
-    def _once_before(self, operation: str, do: Any) -> None:
-        doing = iter([do])
+    def before_commits(self, *messages: dict[str, Any], without_a_line: bool = False) -> None:
+        """Before each of the next commits the other worker posts one of these messages."""
+        left = iter(messages)
 
         def before(**_: Any) -> None:
-            for do_it in doing:
-                do_it()
+            message = next(left, None)
+            if message and without_a_line:
+                self.post_without_a_line(message)
+            elif message:
+                self.deliver(message, worker=self.other)
 
-        self.worker.poster.client.meta.events.register(f"before-call.dynamodb.{operation}", before)
+        self.worker.poster.client.meta.events.register("before-call.dynamodb.TransactWriteItems", before)
+
+    def post_without_a_line(self, *messages: dict[str, Any]) -> None:
+        """Lets the other worker post these messages, as if the accounts were quiet."""
+        quiet = property(lambda line: False)
+        with mock.patch("ledger.tables.Line.is_contended", quiet):
+            self.deliver(*messages, worker=self.other)
 
     def set_line(self, account_id: str = "alice", **attributes: Any) -> None:
         """Changes attributes of the account's item. By default the account is contended."""
@@ -115,24 +121,31 @@ def test_a_quiet_account_takes_no_request_more_and_has_no_line(ledger: Ledger) -
     assert not {"ticket_served", "contended_until"} & ledger.account().keys()
 
 
-def test_a_lost_commit_marks_the_account_and_takes_a_ticket(ledger: Ledger) -> None:
-    ledger.before_next("TransactWriteItems", payment("theirs"))
-    assert ledger.requests_of(payment("ours")) == [READ, COMMIT, MARK, TICKET, COMMIT]
+def test_after_a_lost_commit_the_next_try_is_made_at_once(ledger: Ledger) -> None:
+    ledger.before_commits(payment("theirs"))
+    assert ledger.requests_of(payment("ours")) == [READ, COMMIT, COMMIT]
+    assert not ledger.records()
+    assert not {"ticket_served", "contended_until"} & ledger.account().keys()
+
+
+def test_after_a_second_lost_commit_the_account_is_contended_and_the_next_try_has_a_ticket(ledger: Ledger) -> None:
+    ledger.before_commits(payment("1"), payment("2"))
+    assert ledger.requests_of(payment("ours")) == [READ, COMMIT, COMMIT, MARK, TICKET, LOOK, COMMIT]
     account, record = ledger.account(), ledger.records()["line alice"]
     assert account["contended_until"] == (START + CONTENDED_SECONDS) * 1000
     assert account["ticket_served"] == record["last_ticket"] == 1
     assert record["expires_at"] == START + RECORD_SECONDS
 
 
-def test_a_contended_account_takes_a_ticket_and_no_other_request_if_nobody_is_ahead(ledger: Ledger) -> None:
+def test_if_nobody_is_ahead_a_contended_account_takes_a_ticket_and_a_look_more(ledger: Ledger) -> None:
     ledger.set_line()
-    assert ledger.requests_of(payment("1")) == [READ, TICKET, COMMIT]
-    assert ledger.requests_of(payment("2"), payment("3")) == [READ, TICKET, COMMIT]
+    assert ledger.requests_of(payment("1")) == [READ, TICKET, LOOK, COMMIT]
+    assert ledger.requests_of(payment("2"), payment("3")) == [READ, TICKET, LOOK, COMMIT]
     assert ledger.account()["ticket_served"] == 2
 
 
 def test_contention_ends_if_for_its_time_no_commit_was_lost_and_none_had_to_wait(ledger: Ledger) -> None:
-    ledger.before_next("TransactWriteItems", payment("theirs"))
+    ledger.before_commits(payment("theirs"), payment("theirs, too"))
     ledger.deliver(payment("ours"))
     ledger.clock.seconds += CONTENDED_SECONDS - 1
     assert TICKET in ledger.requests_of(payment("1"))
@@ -148,12 +161,12 @@ def test_a_commit_that_waited_keeps_the_account_contended(ledger: Ledger) -> Non
     assert ledger.account()["contended_until"] == round((ledger.clock() + CONTENDED_SECONDS) * 1000)
 
 
-def test_a_ticket_whose_holder_is_dead_is_waited_for_three_looks_and_then_no_more(ledger: Ledger) -> None:
+def test_a_ticket_whose_holder_is_dead_is_waited_for_until_patience_ends(ledger: Ledger) -> None:
     ledger.set_line()
     ledger.set_last_ticket(1)
-    assert ledger.requests_of(payment("1")) == [READ, TICKET, LOOK, LOOK, LOOK, COMMIT]
+    assert ledger.requests_of(payment("1")) == [READ, TICKET, *[LOOK] * 4, COMMIT]
     assert ledger.clock() == START + 0.375
-    assert ledger.requests_of(payment("2")) == [READ, TICKET, COMMIT], "the line went on from the ticket after it"
+    assert ledger.requests_of(payment("2")) == [READ, TICKET, LOOK, COMMIT], "the line went on from the ticket after it"
 
 
 def test_many_dead_holders_are_waited_for_two_seconds_at_most(ledger: Ledger) -> None:
@@ -165,7 +178,7 @@ def test_many_dead_holders_are_waited_for_two_seconds_at_most(ledger: Ledger) ->
 
 
 def test_the_look_that_ends_the_wait_is_what_the_commit_starts_from(ledger: Ledger) -> None:
-    """The ticket ahead is served between the first look and the second."""
+    """The ticket ahead is served before the second look."""
     ledger.set_line()
     ledger.set_last_ticket(1)
     looks = iter([lambda: None, lambda: ledger.set_line(ticket_served=1)])
@@ -185,8 +198,7 @@ def test_a_line_that_moves_is_waited_in(ledger: Ledger) -> None:
     def look(**_: Any) -> None:
         if next(looks) % 2 == 0:
             turn = next(turns)
-            with mock.patch("ledger.batch_poster._is_contended", return_value=False):
-                ledger.deliver(payment(f"theirs-{turn}"), worker=ledger.other)
+            ledger.post_without_a_line(payment(f"theirs-{turn}"))
             ledger.set_line(ticket_served=turn)
 
     ledger.worker.poster.client.meta.events.register("before-call.dynamodb.GetItem", look)
@@ -194,19 +206,32 @@ def test_a_line_that_moves_is_waited_in(ledger: Ledger) -> None:
     assert ledger.account()["ticket_served"] == 4
 
 
+def test_a_turn_that_is_stolen_without_a_ticket_is_still_the_groups(ledger: Ledger) -> None:
+    ledger.set_line()
+    ledger.before_commits(payment("theirs"), without_a_line=True)
+    assert ledger.requests_of(payment("1")) == [READ, TICKET, LOOK, COMMIT, LOOK, COMMIT]
+    assert ledger.account()["ticket_served"] == 1
+
+
 def test_a_turn_that_the_next_in_line_takes_doesnt_set_the_line_back(ledger: Ledger) -> None:
     ledger.set_line()
-    ledger.before_next("TransactWriteItems", payment("theirs"))
-    assert ledger.requests_of(payment("1")) == [READ, TICKET, COMMIT, COMMIT], "a second ticket wouldn't help"
-    assert ledger.account()["ticket_served"] == 2
-    assert ledger.requests_of(payment("2")) == [READ, TICKET, COMMIT]
+    ledger.before_commits(payment("theirs"))
+    assert ledger.requests_of(payment("1")) == [READ, TICKET, LOOK, COMMIT, TICKET, LOOK, COMMIT]
+    assert ledger.account()["ticket_served"] == 3
+    assert ledger.requests_of(payment("2")) == [READ, TICKET, LOOK, COMMIT]
+
+
+def test_a_late_commit_leaves_the_number_of_a_later_ticket_as_it_is() -> None:
+    assert Ticket(5).served(Line(ticket_served=7)) == {"ticket_served": 7}
+    assert Ticket(5).served(Line(ticket_served=4)) == {"ticket_served": 5}
+    assert Ticket(5).served(Line(ticket_served=5_000)) == {"ticket_served": 5}, "tickets began anew"
 
 
 def test_if_nothing_is_left_to_write_the_turn_is_given_up(ledger: Ledger) -> None:
     ledger.deliver(payment("1"))
     ledger.set_line()
-    assert ledger.requests_of(payment("1")) == [READ, TICKET, COMMIT, LEAVE]
-    assert ledger.requests_of(payment("2")) == [READ, TICKET, COMMIT]
+    assert ledger.requests_of(payment("1")) == [READ, TICKET, LOOK, COMMIT, LEAVE]
+    assert ledger.requests_of(payment("2")) == [READ, TICKET, LOOK, COMMIT]
 
 
 def test_the_last_of_several_commits_serves_the_ticket(ledger: Ledger) -> None:
@@ -216,7 +241,7 @@ def test_the_last_of_several_commits_serves_the_ticket(ledger: Ledger) -> None:
         "before-call.dynamodb.TransactWriteItems", lambda **_: served.append(ledger.account().get("ticket_served", 0))
     )
     batch = [payment(str(number)) for number in range(150)]
-    assert ledger.requests_of(*batch) == [READ, TICKET, COMMIT, COMMIT]
+    assert ledger.requests_of(*batch) == [READ, TICKET, LOOK, COMMIT, COMMIT]
     assert served == [0, 0]
     assert ledger.account()["ticket_served"] == 1
 
@@ -224,7 +249,7 @@ def test_the_last_of_several_commits_serves_the_ticket(ledger: Ledger) -> None:
 def test_a_line_begins_anew_with_its_record(ledger: Ledger) -> None:
     """DynamoDB's TTL has removed it."""
     ledger.set_line(ticket_served=5_000)
-    assert ledger.requests_of(payment("1")) == [READ, TICKET, COMMIT]
+    assert ledger.requests_of(payment("1")) == [READ, TICKET, LOOK, COMMIT]
     assert ledger.account()["ticket_served"] == 1
 
 
@@ -238,18 +263,31 @@ def test_messages_go_back_to_the_queue_if_too_many_tickets_are_ahead(ledger: Led
     assert ledger.account()["ticket_served"] == 7 + LONGEST_LINE + 1
 
 
-def test_a_worker_that_lost_a_commit_ends_a_line_that_is_too_long(ledger: Ledger) -> None:
+def test_a_worker_that_lost_two_commits_ends_a_line_that_is_too_long(ledger: Ledger) -> None:
     ledger.set_last_ticket(1_000)
-    ledger.before_next("TransactWriteItems", payment("theirs"))
+    ledger.before_commits(payment("theirs"), payment("theirs, too"))
     ledger.deliver(payment("ours"))
     assert ledger.account()["ticket_served"] == 1_001
 
 
-def test_a_transfer_between_two_contended_accounts_takes_a_ticket_of_each(ledger: Ledger) -> None:
+def test_a_transfer_between_two_contended_accounts_waits_in_one_line_the_same_for_all(ledger: Ledger) -> None:
     ledger.set_line("alice")
     ledger.set_line("bob")
-    assert ledger.requests_of(transfer("1", "bob", "alice")) == [READ, TICKET, TICKET, COMMIT]
-    assert [ledger.account(name)["ticket_served"] for name in ("alice", "bob")] == [1, 1]
+    assert ledger.requests_of(transfer("1", "bob", "alice")) == [READ, TICKET, LOOK, COMMIT]
+    assert ledger.requests_of(transfer("2", "alice", "bob")) == [READ, TICKET, LOOK, COMMIT]
+    assert ledger.records().keys() == {"line alice"}
+    assert ledger.account("alice")["ticket_served"] == 2
+    assert "ticket_served" not in ledger.account("bob")
+
+
+def test_after_a_wait_the_other_accounts_of_the_group_are_read_again(ledger: Ledger) -> None:
+    ledger.set_line()
+    ledger.set_last_ticket(1)
+    looks = iter([lambda: None, lambda: ledger.deliver(payment("theirs", "bob"), worker=ledger.other)])
+    ledger.worker.poster.client.meta.events.register(
+        "before-call.dynamodb.GetItem", lambda **_: next(looks, lambda: None)()
+    )
+    assert ledger.requests_of(transfer("1", "bob", "alice")) == [READ, TICKET, *[LOOK] * 4, READ, COMMIT]
 
 
 def test_a_quiet_account_doesnt_wait_for_a_contended_one_in_its_batch(ledger: Ledger) -> None:
@@ -274,8 +312,8 @@ def test_an_account_with_a_wrong_line_is_as_a_quiet_one(ledger: Ledger, attribut
     assert ledger.requests_of(payment("1")) == [READ, COMMIT]
 
 
-def test_a_lost_commit_repairs_a_wrong_line(ledger: Ledger) -> None:
+def test_lost_commits_repair_a_wrong_line(ledger: Ledger) -> None:
     ledger.set_line(contended_until="soon", ticket_served="the last")
-    ledger.before_next("TransactWriteItems", payment("theirs"))
-    assert ledger.requests_of(payment("ours")) == [READ, COMMIT, MARK, TICKET, COMMIT]
-    assert ledger.requests_of(payment("1")) == [READ, TICKET, COMMIT]
+    ledger.before_commits(payment("theirs"), payment("theirs, too"))
+    assert ledger.requests_of(payment("ours")) == [READ, COMMIT, COMMIT, MARK, TICKET, LOOK, COMMIT]
+    assert ledger.requests_of(payment("1")) == [READ, TICKET, LOOK, COMMIT]
