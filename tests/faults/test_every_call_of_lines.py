@@ -11,15 +11,16 @@ from tools.local_aws.server import Endpoint
 READ, TICKET, LOOK, COMMIT = "BatchGetItem", "UpdateItem", "GetItem", "TransactWriteItems"
 MARK = LEAVE = "UpdateItem"
 CALLS = {
-    "nobody ahead": [READ, TICKET, COMMIT],
+    "nobody ahead": [READ, TICKET, LOOK, COMMIT],
     "a worker ahead": [READ, TICKET, LOOK, LOOK, COMMIT],
-    "a dead worker ahead": [READ, TICKET, LOOK, LOOK, LOOK, COMMIT],
-    "a turn that is stolen without a ticket": [READ, TICKET, COMMIT, COMMIT],
-    "a turn that the next in line takes": [READ, TICKET, COMMIT, COMMIT],
-    "a line begun anew": [READ, TICKET, COMMIT],
-    "a lost commit": [READ, COMMIT, MARK, TICKET, COMMIT],
-    "a lost commit and a dead worker ahead": [READ, COMMIT, MARK, TICKET, LOOK, LOOK, LOOK, COMMIT],
-    "nothing left to write": [READ, TICKET, COMMIT, LEAVE],
+    "a dead worker ahead": [READ, TICKET, *[LOOK] * 4, COMMIT],
+    "a turn that is stolen without a ticket": [READ, TICKET, LOOK, COMMIT, LOOK, COMMIT],
+    "a turn that the next in line takes": [READ, TICKET, LOOK, COMMIT, TICKET, LOOK, COMMIT],
+    "a line begun anew": [READ, TICKET, LOOK, COMMIT],
+    "a lost commit": [READ, COMMIT, COMMIT],
+    "two lost commits": [READ, COMMIT, COMMIT, MARK, TICKET, LOOK, COMMIT],
+    "two lost commits and a dead worker ahead": [READ, COMMIT, COMMIT, MARK, TICKET, *[LOOK] * 6, COMMIT],
+    "nothing left to write": [READ, TICKET, LOOK, COMMIT, LEAVE],
 }
 
 
