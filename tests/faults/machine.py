@@ -167,15 +167,25 @@ class Machine(RuleBasedStateMachine):
         numbers, others = ([self._send(TRANSACTIONS, body) for body in sent] for sent in (ours, theirs))
         self._deliver_to_two(TRANSACTIONS, numbers, others, before, None)
 
-    @rule(amounts=st.lists(amounts, min_size=2, max_size=5), before=meetings, fault_at=faults_at)
-    def meet(self, amounts: Sequence[Decimal], before: int, fault_at: FaultAt) -> None:
-        """Two workers post on one account: one of them loses its commit, and both wait in line from then on."""
+    @rule(amounts=st.lists(amounts, min_size=3, max_size=5), fault_at=faults_at)
+    def contend(self, amounts: Sequence[Decimal], fault_at: FaultAt) -> None:
+        """Two workers post on one account: one of them loses two commits, and both wait in line from then on."""
         messages = [
-            {"transaction_id": f"meeting-{number}", "account_id": HOT_ACCOUNT, "amount": str(amount)}
+            {"transaction_id": f"contended-{number}", "account_id": HOT_ACCOUNT, "amount": str(amount)}
             for number, amount in enumerate(amounts, len(self.system.history.messages))
         ]
-        first, *others = [self._send(TRANSACTIONS, json.dumps(message)) for message in messages]
-        self._deliver_to_two(TRANSACTIONS, [first], others, before, fault_at)
+        ours, *theirs = [self._send(TRANSACTIONS, json.dumps(message)) for message in messages]
+        self._note(TRANSACTIONS, [ours], "a worker gets")
+        self._note(TRANSACTIONS, theirs, "before its commits, one by one, another gets")
+        self.delivered += self._bodies([ours, *theirs])
+
+        def meanwhile() -> None:
+            self.system.deliver(TRANSACTIONS, [theirs.pop(0)], worker=1)
+
+        self.system.deliver(
+            TRANSACTIONS, [ours], Injection(*(fault_at or (None, 0)), meanwhile, before=2, calls=len(theirs))
+        )
+        self.check_all()
 
     @rule(queue=queues)
     def redrive(self, queue: str) -> None:

@@ -52,12 +52,16 @@ _numbers = itertools.count(1)
 
 
 class Injection(NamedTuple):
-    """A fault at call number `at`, and an action before call number `before`. An outage is of these services."""
+    """A fault at call number `at`, and an action before `calls` calls from number `before` on.
+
+    An outage is of these services.
+    """
 
     fault: Fault | None = None
     at: int = 0
     meanwhile: Callable[[], object] | None = None
     before: int = 0
+    calls: int = 1
     services: Sequence[str] = THIS_INVOCATION.services
 
 
@@ -278,7 +282,7 @@ class System:
         calls = itertools.count(1)
 
         def before_call(**_: Any) -> None:
-            if next(calls) == injection.before and injection.meanwhile:
+            if injection.meanwhile and 0 <= next(calls) - injection.before < injection.calls:
                 self.tally.done["meetings"] += 1
                 injection.meanwhile()
 
