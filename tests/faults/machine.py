@@ -45,6 +45,7 @@ type FaultAt = tuple[Fault, int] | None
 """A fault, and the number of the call at which it is injected."""
 
 ACCOUNTS = ["a", "b", "c"]
+HOT_ACCOUNT = ACCOUNTS[0]
 amounts = st.integers(-300, 300).filter(bool).map(Decimal)
 limits = st.sampled_from([0, -100, -500]).map(Decimal)
 messages = messages_of(st.sampled_from([*ACCOUNTS, "d"]), st.integers(1, 20).map(str), amounts, limits)
@@ -166,6 +167,26 @@ class Machine(RuleBasedStateMachine):
         numbers, others = ([self._send(TRANSACTIONS, body) for body in sent] for sent in (ours, theirs))
         self._deliver_to_two(TRANSACTIONS, numbers, others, before, None)
 
+    @rule(amounts=st.lists(amounts, min_size=3, max_size=5), fault_at=faults_at)
+    def contend(self, amounts: Sequence[Decimal], fault_at: FaultAt) -> None:
+        """Two workers post on one account: one of them loses two commits, and both wait in line from then on."""
+        messages = [
+            {"transaction_id": f"contended-{number}", "account_id": HOT_ACCOUNT, "amount": str(amount)}
+            for number, amount in enumerate(amounts, len(self.system.history.messages))
+        ]
+        ours, *theirs = [self._send(TRANSACTIONS, json.dumps(message)) for message in messages]
+        self._note(TRANSACTIONS, [ours], "a worker gets")
+        self._note(TRANSACTIONS, theirs, "before its commits, one by one, another gets")
+        self.delivered += self._bodies([ours, *theirs])
+
+        def meanwhile() -> None:
+            self.system.deliver(TRANSACTIONS, [theirs.pop(0)], worker=1)
+
+        self.system.deliver(
+            TRANSACTIONS, [ours], Injection(*(fault_at or (None, 0)), meanwhile, before=2, calls=len(theirs))
+        )
+        self.check_all()
+
     @rule(queue=queues)
     def redrive(self, queue: str) -> None:
         self.system.redrive(queue)
@@ -234,6 +255,7 @@ class Machine(RuleBasedStateMachine):
         self.system.drain()
         self.delivered += self._bodies(list(self.system.history.messages))
         self.check_all(self._unfinished())
+        self.system.tally.done["tickets"] += self.system.tickets_taken()
         before = self.system.everything()
         self.system.redeliver_everything()
         self.check_all([*quiescence.changed(before, self.system.everything()), *self._unfinished()])

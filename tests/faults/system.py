@@ -22,7 +22,7 @@ from tests.checkers.model import Delivery, Limits
 from tests.checkers.profiles import Profiles, read_profiles
 from tests.checkers.windows import Run
 from tests.faults.scenarios.queues import FOR_EVER, deleted_receipts
-from tests.support.clock import Clock
+from tests.support.clock import Clock, clock_of_lines
 from tests.support.faults import THIS_INVOCATION, Fault, Faults, Killed, Outage
 from tools.local_aws.functions import (
     Context,
@@ -44,18 +44,24 @@ CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
 LIMITS = Limits(waits=3, begun=MAXIMUM_BEGUN)
 LONGEST_LEASE_SECONDS = 100
 CLOCK_SKEW_SECONDS = 1
+LINE = "line "
+"""Begins the keys of the records of accounts' lines, in the Locks table."""
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 _numbers = itertools.count(1)
 
 
 class Injection(NamedTuple):
-    """A fault at call number `at`, and an action before call number `before`. An outage is of these services."""
+    """A fault at call number `at`, and an action before `calls` calls from number `before` on.
+
+    An outage is of these services.
+    """
 
     fault: Fault | None = None
     at: int = 0
     meanwhile: Callable[[], object] | None = None
     before: int = 0
+    calls: int = 1
     services: Sequence[str] = THIS_INVOCATION.services
 
 
@@ -95,8 +101,9 @@ class System:
 
     def _load(self) -> None:
         quiet = {"POWERTOOLS_LOG_LEVEL": "CRITICAL", "RETENTION_SECONDS": FOR_EVER, "MAXIMUM_WAITS": str(LIMITS.waits)}
-        first = process_transactions(self.aws, self.tables, self.dynamodb, **quiet)
-        second = process_transactions(self.aws, self.tables, self.dynamodb, **quiet, **_same_as(first))
+        locks = {"LOCKS_TABLE": self.locks_table}
+        first = process_transactions(self.aws, self.tables, self.dynamodb, **quiet, **locks)
+        second = process_transactions(self.aws, self.tables, self.dynamodb, **quiet, **locks, **_same_as(first))
         upserting = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **quiet)
         another = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **quiet, **_same_as(upserting))
         self.workers = {TRANSACTIONS: [first, second], PROFILES: [upserting, another]}
@@ -250,6 +257,13 @@ class System:
         return read_profiles(self.dynamodb, self.profiles_table)
 
     def lock_records(self) -> dict[str, Item]:
+        """The jobs' records in the Locks table, without those of the accounts' lines."""
+        return {name: item for name, item in self._locks().items() if not name.startswith(LINE)}
+
+    def tickets_taken(self) -> int:
+        return sum(int(item["last_ticket"]) for name, item in self._locks().items() if name.startswith(LINE))
+
+    def _locks(self) -> dict[str, Item]:
         items = [from_dynamodb(item) for item in scan(self.dynamodb, self.locks_table)]
         return {item["lock_key"]: item for item in items}
 
@@ -268,7 +282,8 @@ class System:
         calls = itertools.count(1)
 
         def before_call(**_: Any) -> None:
-            if next(calls) == injection.before and injection.meanwhile:
+            if injection.meanwhile and 0 <= next(calls) - injection.before < injection.calls:
+                self.tally.done["meetings"] += 1
                 injection.meanwhile()
 
         faults = Faults(injection.fault, injection.at, Outage(services=injection.services))
@@ -276,6 +291,7 @@ class System:
             for module in ("workers.parallel", "ledger.reconciler"):
                 held.enter_context(mock.patch(f"{module}.ThreadPoolExecutor", one_worker))
             held.enter_context(mock.patch("time.sleep"))
+            held.enter_context(clock_of_lines(self.clock))
             held.enter_context(faults.on(*clients))
             for client in clients:
                 client.meta.events.register("before-call", before_call)

@@ -51,6 +51,7 @@ def test_the_invariants_hold_after_any_steps(
         if seconds >= SOAK_SECONDS:
             break
         round_seed = random.SystemRandom().randrange(2**32)
+    assert tally.done["tickets"] > 0, "workers should meet in lines"
 
 
 def run_round(aws: Endpoint, dynamodb: Endpoint, tally: Tally, round_seed: int, examples: int) -> None:
