@@ -167,69 +167,80 @@ def longest_waits(hot: Mapping[Case, list[Point]]) -> Iterator[str]:
             turn_seconds = case.workers * case.batch / middle_point(hot[case]).per_second
             slowest_seconds = max(point.slowest_seconds for point in hot[case])
             yield (
-                f"{case.side}, batches of {case.batch}, {case.workers} workers: the slowest message took"
+                f"{case.side.split()[0]}, batches of {case.batch}, {case.workers} workers: the slowest message took"
                 f" {slowest_seconds:.1f} s, {slowest_seconds / turn_seconds:.1f} turns"
             )
 
 
-def hot_table(hot: Mapping[Case, list[Point]]) -> Table:
-    table = _table(f"{TITLE}. Medians of {ROUNDS} rounds, or one", "by, batches of")
+def hot_tables(hot: Mapping[Case, list[Point]]) -> Iterator[Table]:
+    for side, batch in dict.fromkeys((case.side, case.batch) for case in CASES):
+        table = _table(f"{side}, batches of {batch}", "workers")
+        for name in (
+            "per\nsecond",
+            "the rounds'",
+            "write\nunits",
+            "read\nunits",
+            "requests\neach",
+            "refused\nper 100",
+            "slowest\nseconds",
+        ):
+            table.add_column(name, justify="right")
+        for case, points in sorted(hot.items()):
+            if (case.side, case.batch) == (side, batch):
+                point = middle_point(points)
+                table.add_row(
+                    str(case.workers),
+                    *_rates(points),
+                    f"{point.write_units:.2f}",
+                    f"{point.read_units:.2f}",
+                    f"{point.requests:.2f}",
+                    f"{point.conflicts * 100:.1f}",
+                    f"{point.slowest_seconds:.2f}",
+                    style="bold" if case in IN_GOALS else "",
+                )
+        yield table
+
+
+def arriving_table(arriving: Mapping[str, list[Arriving]]) -> Table:
+    title = f"A hot account among {QUIET_ACCOUNTS:,}, {half_hot.WORKERS} workers, batches at a fixed rate"
+    table = _table(f"{title}. Ms: median, 99th percentile, slowest", "a batch has")
     for name in (
-        "workers",
-        "per\nsecond",
-        "the\nrounds'",
+        "quiet, until\nthe return",
+        "quiet, until\nthe commit",
+        "hot, until\nthe return",
         "write\nunits",
-        "read\nunits",
-        "requests",
-        "conflicts\nper 100",
-        "slowest\ns",
+        "workers\nbusy",
     ):
         table.add_column(name, justify="right")
-    for case, points in sorted(hot.items()):
-        point = middle_point(points)
+    for name, rounds in arriving.items():
         table.add_row(
-            f"{case.side.split()[0]}, {case.batch}",
-            str(case.workers),
-            *_rates(points),
-            f"{point.write_units:.2f}",
-            f"{point.read_units:.2f}",
-            f"{point.requests:.2f}",
-            f"{point.conflicts * 100:.1f}",
-            f"{point.slowest_seconds:.2f}",
-            style="bold" if case in IN_GOALS else "",
+            name,
+            _milliseconds(each.returned for each in rounds),
+            _milliseconds(each.committed for each in rounds),
+            _milliseconds(each.hot for each in rounds),
+            f"{middle(rounds, lambda each: each.point.write_units):.2f}",
+            f"{middle(rounds, lambda each: each.busy):.0%}",
         )
     return table
 
 
-def quiet_table(results: Results) -> Table:
-    table = _table(f"A hot account among {QUIET_ACCOUNTS:,} quiet ones, {half_hot.WORKERS} workers", "a batch has")
-    for stream in STREAMS:
-        table.add_column(stream.name, justify="right")
-    arriving, full = list(results.arriving.values()), list(results.full.values())
-
-    def add(name: str, *figures: str) -> None:
-        table.add_row(name, *figures)
-
-    add("Batches at a fixed rate:")
-    for name, figures in {
-        "quiet messages until the handler's return": lambda each: each.returned,
-        "quiet messages until the commit's answer": lambda each: each.committed,
-        "hot messages until the handler's return": lambda each: each.hot,
-    }.items():
-        add(f"  {name}, ms", *(_milliseconds(map(figures, rounds)) for rounds in arriving))
-    add("  write units each", *(f"{middle(rounds, lambda each: each.point.write_units):.2f}" for rounds in arriving))
-    add("  workers busy", *(f"{middle(rounds, lambda each: each.busy):.0%}" for rounds in arriving))
-    add("Batch after batch:")
-    add(
-        "  quiet messages per second", *(f"{middle(rounds, lambda each: each.quiet_per_second):.0f}" for rounds in full)
-    )
-    add("  write units each", *(f"{middle(rounds, lambda each: each.point.write_units):.2f}" for rounds in full))
+def full_table(full: Mapping[str, list[Full]]) -> Table:
+    table = _table("The same, a batch after another", "a batch has")
+    for name in ("quiet per second", "write units", "slowest seconds"):
+        table.add_column(name, justify="right")
+    for name, rounds in full.items():
+        table.add_row(
+            name,
+            f"{middle(rounds, lambda each: each.quiet_per_second):.0f}",
+            f"{middle(rounds, lambda each: each.point.write_units):.2f}",
+            f"{middle(rounds, lambda each: each.point.slowest_seconds):.2f}",
+        )
     return table
 
 
 def transfers_table(transfers: Mapping[int, list[Point]]) -> Table:
-    table = _table("Transfers from the quiet accounts to the hot one, batches of 100", "workers")
-    for name in ("per\nsecond", "the\nrounds'", "write\nunits", "conflicts\nper 100", "slowest\ns"):
+    table = _table("Batches of 100 transfers from the quiet accounts to the hot one", "workers")
+    for name in ("per second", "the rounds'", "write units", "refused per 100", "slowest seconds"):
         table.add_column(name, justify="right")
     for workers, points in transfers.items():
         point = middle_point(points)
@@ -251,8 +262,9 @@ def _table(title: str, first_column: str) -> Table:
 
 
 def _rates(points: Iterable[Point]) -> tuple[str, str]:
+    """The median, and the rounds' rates if there are several."""
     rates = [point.per_second for point in points]
-    return f"{median(rates):.0f}", " ".join(f"{rate:.0f}" for rate in rates)
+    return f"{median(rates):.0f}", " ".join(f"{rate:.0f}" for rate in rates if len(rates) > 1)
 
 
 def _milliseconds(rounds: Iterable[Times | None]) -> str:
@@ -268,7 +280,13 @@ def main() -> None:
         running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
     ):
         results = measure(endpoint, console)
-    for table in (hot_table(results.hot), quiet_table(results), transfers_table(results.transfers)):
+    console.print(f"\n{TITLE}. Medians of {ROUNDS} rounds, or one")
+    for table in (
+        *hot_tables(results.hot),
+        arriving_table(results.arriving),
+        full_table(results.full),
+        transfers_table(results.transfers),
+    ):
         console.print()
         console.print(table)
     console.print()
