@@ -79,7 +79,7 @@ class Lines(NamedTuple):
     locks_table: str
 
     def mark_as_contended(self, account_key: Key, deadline: Deadline) -> None:
-        """One write unit. Raises DeadlinePassed and botocore's errors."""
+        """Marks the account, for one write unit. Raises DeadlinePassed and botocore's errors."""
         self._update(Update(account_key, _contended_from_now(), exists("account_id")), deadline)
 
     def take_ticket(self, account_key: Key, line: Line, deadline: Deadline) -> Ticket | None:
@@ -106,8 +106,8 @@ class Lines(NamedTuple):
     def wait(self, account_key: Key, ticket: Ticket, deadline: Deadline, *, losses: int) -> tuple[Ticket, Item | None]:
         """Waits for the ticket's turn, or until the line has stood still for too long.
 
-        Returns the ticket, and the account as it is then. Costs a read unit for each look at the account. With its
-        `losses` of the account grows a group's patience. Raises DeadlinePassed and botocore's errors.
+        Returns the ticket, and the account as it is then. Costs a read unit for each look at the account. A group that
+        has lost the account is the more patient, the higher its `losses`. Raises DeadlinePassed and botocore's errors.
         """
         patience_seconds = PATIENCE_SECONDS * max(1, losses)
         began_at = moved_at = time.monotonic()
