@@ -16,9 +16,11 @@ from tests.support.reporting import Say
 from tools.local_aws.functions import Queue, process_transactions, record
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import Tables
+from tools.local_aws.tables import Tables, create_locks_table, scan
 
 ACCOUNTS = [f"acc-{number:02}" for number in range(50)]
+HOT_ACCOUNT, HOT_SHARE = ACCOUNTS[0], 0.25
+"""The workers meet in this account's line: it gets this share of the transfers."""
 TRANSFERS, FAULTS_PER_CALL = 10_000, 0.03
 SAMPLED_TRANSFERS, SAMPLED_FAULTS_PER_CALL = 600, 0.08
 """With fewer transfers faults are more frequent, so that most of them are injected."""
@@ -31,6 +33,8 @@ def transfers(choose: random.Random, number_of_them: int) -> list[dict[str, Any]
     made = []
     for number in range(number_of_them):
         payer, payee = choose.sample(ACCOUNTS, 2)
+        if choose.random() < HOT_SHARE and payer != HOT_ACCOUNT:
+            payee = HOT_ACCOUNT
         amount = f"{choose.randint(0, 150)}.{choose.randint(1, 99):02}"
         ids = {"transaction_id": f"t-{number}", "from_account_id": payer, "to_account_id": payee}
         made.append({"type": "transfer", "amount": amount} | ids)
@@ -64,8 +68,10 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
     duplicates = choose.sample(sent, round(len(sent) * DUPLICATES_SHARE))
     messages = sent + duplicates
     choose.shuffle(messages)
+    locks_table = create_locks_table(dynamodb, tables.accounts)
     workers = [
-        process_transactions(ministack, tables, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL") for _ in range(WORKERS)
+        process_transactions(ministack, tables, dynamodb, LOCKS_TABLE=locks_table, POWERTOOLS_LOG_LEVEL="CRITICAL")
+        for _ in range(WORKERS)
     ]
     Queue([record(message) for message in openings(choose)]).deliver_until_quiet(workers[0])
     faults = [RandomFaults(SEED + number, probability) for number in range(WORKERS)]
@@ -88,6 +94,7 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
         # The pauses' real lengths are of no use here, and are up to a minute in all.
         mock.patch("conditional_writes.loop.LONGEST_PAUSE_SECONDS", 0.05),
         mock.patch("workers.attempts.LONGEST_PAUSE_SECONDS", 0.05),
+        mock.patch("ledger.lines.PATIENCE_SECONDS", 0.05),
         contextlib.ExitStack() as injecting,
         ThreadPoolExecutor(WORKERS) as pool,
     ):
@@ -96,11 +103,14 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
         deliveries = sum(pool.map(work, range(WORKERS)))
 
     books = read_books(dynamodb, tables)
+    tickets = sum(int(item["last_ticket"]["N"]) for item in scan(dynamodb, locks_table))
     injected = sum((fault.injected for fault in faults), Counter())
     say(
         f"{len(sent):,} transfers and {len(duplicates):,} duplicates, {deliveries:,} deliveries,"
-        f" {sum(len(fault.calls) for fault in faults):,} AWS calls, {injected.total():,} faults: {books.counts()}"
+        f" {sum(len(fault.calls) for fault in faults):,} AWS calls, {tickets:,} tickets, {injected.total():,} faults:"
+        f" {books.counts()}"
     )
+    assert tickets > 0, "workers should meet in lines"
     assert not violations(books)
     assert sum(account.balance for account in books.accounts.values()) == Decimal(200 * len(ACCOUNTS))
     assert {entry.transaction_id for entry in books.entries} == {transfer["transaction_id"] for transfer in sent} | {

@@ -73,6 +73,7 @@ def _figures(soaked: Soaked) -> Iterator[tuple[str, str]]:
         "conflicts on accounts, on profiles, as far as logged",
         ", ".join(f"{logs[name].metrics['Conflicts']:,}" for name in ("process_transactions", "upsert_profiles")),
     )
+    yield "tickets taken in lines of accounts", f"{soaked.tickets:,}"
     yield "scheduled times, each with two jobs", f"{len(soaked.scheduled_runs.times):,}"
     for name in ("charge_overdraft_interest", "reconcile_accounts"):
         names = ("Done", "Continued", "DoneBefore", "InProgress", "Refused")

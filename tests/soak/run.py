@@ -77,7 +77,8 @@ class Soaked:
     """The results of a soak. Times are in seconds since the epoch.
 
     The queues were first empty at `drained_at`, and the repetition began at `end`. `died` counts the processes that
-    died in an invocation, by their queue's name. `found` has a sentence for each violation of the claims.
+    died in an invocation, by their queue's name. `tickets` were taken in the lines of contended accounts.
+    `found` has a sentence for each violation of the claims.
     """
 
     plan: Plan
@@ -89,6 +90,7 @@ class Soaked:
     killed_at: list[float]
     outage: Outage
     died: dict[str, int]
+    tickets: int
     scheduled_runs: ScheduledRuns
     quiescence: Quiescence
     logs: dict[str, FunctionLog]
@@ -113,7 +115,7 @@ def soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> So
 def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> Soaked:
     workload, runs = make_workload(plan.messages, plan.seed), ScheduledRuns(bank.stack)
     killer = ProcessKiller(bank, random.Random(plan.seed), plan.mean_messages_between_kills)
-    start, died_before = time.time(), _died(bank)
+    start, died_before, tickets_before = time.time(), _died(bank), bank.tickets_taken()
     watch = Watch(bank, start + plan.minutes * 60)
     outage = Outage(bank, (len(workload.transactions) + len(workload.updates)) // 3, plan.outage_seconds)
 
@@ -157,6 +159,7 @@ def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> S
         killer.killed_at,
         outage,
         {name: died[name] - died_before[name] for name in died},
+        bank.tickets_taken() - tickets_before,
         runs,
         quiescence,
         logs,

@@ -9,11 +9,12 @@ import pytest
 
 from tests.soak.run import Plan, soak
 from tests.support.deployed import Bank
+from tests.support.reporting import Say
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the functions' processes in /proc")
-def test_functions_killed_while_working_do_everything_exactly_once(bank: Bank, every_case: bool) -> None:
+def test_functions_killed_while_working_do_everything_exactly_once(bank: Bank, say: Say, every_case: bool) -> None:
     messages = 1_200 if every_case else 600
     plan = Plan(
         messages=messages,
@@ -26,7 +27,9 @@ def test_functions_killed_while_working_do_everything_exactly_once(bank: Bank, e
         outage_seconds=15,
     )
     soaked = soak(bank, plan, lambda *_: None)
+    say(f"{soaked.tickets:,} tickets, {sum(soaked.died.values())} processes died: {len(soaked.violations)} violations")
     assert soaked.violations == []
     assert sum(soaked.died.values()) > 0
+    assert soaked.tickets > 0, "workers should wait in line before the hot account"
     assert soaked.quiescence.books.counts()["POSTED"] > messages / 2
     assert len(soaked.scheduled_runs.times) >= 2, "one during the kills, and the last one"

@@ -1,5 +1,9 @@
-"""The workload: a long day of transactions and profile updates. A fifth of each is repeated."""
+"""The workload: a long day of transactions and profile updates. A fifth of each is repeated.
 
+Half of the transactions are of one hot account, before which the workers wait in line.
+"""
+
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +14,7 @@ from tools.local_aws.day import believable_day
 from tools.local_aws.profiles_day import believable_updates
 
 REPEATED_SHARE = 0.2
+HOT_ACCOUNT = "soak-hot"
 
 
 @dataclass(frozen=True)
@@ -23,9 +28,23 @@ class Workload:
 def make_workload(transactions: int, seed: int) -> Workload:
     """The same seed gives the same workload. A sixth are profile updates, and three in a hundred are invalid."""
     accounts = 20 + transactions // 100
-    day = believable_day(transactions, accounts, seed, REPEATED_SHARE)
+    day = map(_heated, believable_day(transactions - 1, accounts, seed, REPEATED_SHARE))
     updates = believable_updates(transactions // 5, accounts, seed, REPEATED_SHARE)
-    return Workload([_renamed(body) for body in day], [_renamed(body) for body in updates])
+    opening = {"type": "open_account", "transaction_id": "open", "account_id": HOT_ACCOUNT, "currency": "EUR"}
+    first = json.dumps(opening | {"overdraft_limit": "-1000000"})
+    return Workload([first, *(_renamed(body) for body in day)], [_renamed(body) for body in updates])
+
+
+def _heated(body: str) -> str:
+    """The body, for the hot account if it is one of two thirds of the payments: about half of all transactions."""
+    try:
+        message = json.loads(body)
+    except ValueError:
+        return body
+    if not isinstance(message, dict) or not {"account_id", "amount"} <= message.keys():
+        return body
+    _, dash, number = message["transaction_id"].partition("t-")
+    return json.dumps(message | {"account_id": HOT_ACCOUNT}) if dash and int(number) % 3 else body
 
 
 def _renamed(body: str) -> str:

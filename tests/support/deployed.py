@@ -20,7 +20,7 @@ from tools.local_aws import stack
 from tools.local_aws.functions import metric_totals
 from tools.local_aws.queues import DeadLetter, take_dead_letters, waiting_messages
 from tools.local_aws.stack import Stack
-from tools.local_aws.tables import Tables
+from tools.local_aws.tables import Tables, scan
 
 RETRY_SETTINGS = {"LAMBDA_ASYNC_RETRY_BASE_SECONDS": "11"}
 """ministack's delay before it retries an asynchronous invocation. tests/soak/scheduled_runs.py says why it is set."""
@@ -154,6 +154,11 @@ class Bank:
 
     def books(self) -> Books:
         return read_books(self.stack.endpoint, Tables(self.stack["AccountsTableName"], self.stack["JournalTableName"]))
+
+    def tickets_taken(self) -> int:
+        """The number of tickets that were taken in the lines of contended accounts."""
+        items = scan(self.stack.endpoint, self.stack["LocksTableName"])
+        return sum(int(item["last_ticket"]["N"]) for item in items if "last_ticket" in item)
 
     def read_profiles(self) -> Profiles:
         return read_profiles(self.stack.endpoint, self.stack["ProfilesTableName"])
