@@ -119,7 +119,10 @@ class InLine(Posting):
 
 @contextlib.contextmanager
 def a_worker_ahead(scenario: InLine) -> Iterator[None]:
-    """Another worker has the ticket before the scenario's, and commits at its second look."""
+    """Another worker has the ticket before the scenario's, and commits at its second look.
+
+    If the scenario commits without a ticket, because it couldn't take one, the other worker is first all the same.
+    """
     reached, looked_twice = threading.Event(), threading.Event()
     looks = itertools.count(1)
 
@@ -129,13 +132,17 @@ def a_worker_ahead(scenario: InLine) -> Iterator[None]:
 
     def look(**_: Any) -> None:
         if next(looks) == 2:
-            looked_twice.set()
-            committed.result()
+            go_on()
+
+    def go_on(**_: Any) -> None:
+        looked_twice.set()
+        committed.result()
 
     with (
         ThreadPoolExecutor(1) as thread,
         before_call(scenario.other.poster.client, "TransactWriteItems", hold),
         before_call(scenario.client, "GetItem", look),
+        before_call(scenario.client, "TransactWriteItems", go_on),
     ):
         committed = thread.submit(invoke, scenario.other, list(map(record, THEIRS)))
         assert reached.wait(HELD_SECONDS)
