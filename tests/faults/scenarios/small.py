@@ -80,8 +80,8 @@ def posting_with_a_killer(aws: Endpoint) -> Scenario:
 
 
 def posting_in_line(aws: Endpoint) -> Scenario:
-    """A lost commit on an account in whose line a dead worker is ahead."""
-    return InLine(aws, aws, CASES["a lost commit and a dead worker ahead"])
+    """Two lost commits on an account in whose line a dead worker is ahead."""
+    return InLine(aws, aws, CASES["two lost commits and a dead worker ahead"])
 
 
 FUNCTIONS = [posting, posting_in_line, upserting, charging, reconciling]
