@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from decimal import Decimal
 from types import ModuleType
 from typing import Any
 from unittest import mock
@@ -9,7 +10,7 @@ from unittest import mock
 import pytest
 
 from conditional_writes.items import Item, from_dynamodb, to_dynamodb
-from ledger.lines import LONGEST_LINE, RECORD_SECONDS, Ticket
+from ledger.lines import LONGEST_LINE, LONGEST_LIVE_LINE, RECORD_SECONDS, Ticket
 from ledger.tables import CONTENDED_SECONDS, Line
 from tests.checkers.books import read_books, violations
 from tests.support.clock import START, Clock, clock_of_lines
@@ -304,12 +305,21 @@ def test_a_quiet_account_doesnt_wait_for_a_contended_one_in_its_batch(ledger: Le
         {"contended_until": "soon"},
         {"ticket_served": "the last"},
         {"ticket_served": None},
+        {"ticket_served": Decimal("1E+100")},
+        {"ticket_served": -1},
     ],
-    ids=["a clock ahead", "a clock behind", "a text", "a served ticket's text", "none"],
+    ids=["a clock ahead", "a clock behind", "a text", "a served ticket's text", "none", "too large", "negative"],
 )
 def test_an_account_with_a_wrong_line_is_as_a_quiet_one(ledger: Ledger, attributes: dict[str, Any]) -> None:
     ledger.set_line(**attributes)
     assert ledger.requests_of(payment("1")) == [READ, COMMIT]
+
+
+@pytest.mark.parametrize("last_ticket", ["the last", 7 + LONGEST_LIVE_LINE + 1, Decimal("1E+100")])
+def test_if_the_record_of_a_line_is_damaged_a_group_commits_without_a_turn(ledger: Ledger, last_ticket: Any) -> None:
+    ledger.set_line(ticket_served=7)
+    ledger.set_last_ticket(last_ticket)
+    assert ledger.requests_of(payment("1")) == [READ, TICKET, COMMIT]
 
 
 def test_lost_commits_repair_a_wrong_line(ledger: Ledger) -> None:

@@ -11,6 +11,7 @@ goes on after PATIENCE_SECONDS. docs/decisions/hot-accounts.md
 
 import logging
 import time
+from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -47,6 +48,8 @@ SHORTEST_TURN_SECONDS = 0.01
 LONGEST_PAUSE_SECONDS = 0.3
 LONGEST_LINE = 100
 """The tickets ahead of a new one, at most: so nobody waits until the deadline, after which a ticket is never served."""
+LONGEST_LIVE_LINE = 1_000
+"""The invocations that a queue may have at once, by template.yaml: with more tickets ahead, a record is damaged."""
 RECORD_SECONDS = 14 * 24 * 3600
 """How long a line's record stays after its last ticket, until DynamoDB's TTL removes it. Then tickets begin anew."""
 
@@ -83,7 +86,7 @@ class Lines(NamedTuple):
         self._update(Update(account_key, _contended_from_now(), exists("account_id")), deadline)
 
     def take_ticket(self, account_key: Key, line: Line, deadline: Deadline) -> Ticket | None:
-        """A new ticket, for one write unit; None if the line's record can't be written: then the commit has no turn.
+        """A new ticket, for one write unit; None if the line's record is damaged or can't be written: then no turn.
 
         The line of a contended account is limited. Any other may be long for tickets that nobody holds any more.
         Raises LineTooLong and DeadlinePassed.
@@ -94,14 +97,19 @@ class Lines(NamedTuple):
         expiry = {"expires_at": int(time.time()) + RECORD_SECONDS}
         is_short = absent("last_ticket") | at_most("last_ticket", line.ticket_served + LONGEST_LINE)
         condition = is_short if line.is_contended else None
+        take = Update(record, expiry, condition, added={"last_ticket": 1}, return_new=True)
         try:
-            found = self._update(Update(record, expiry, condition, added={"last_ticket": 1}, return_new=True), deadline)
+            is_taken, found = self._update(take, deadline)
         except (BotoCoreError, ClientError):
             logger.warning("could not take a ticket of account %s", account_id, exc_info=True)
             return None
-        if found is None:
-            raise LineTooLong(f"account {account_id!s}: more than {LONGEST_LINE} commits are ahead in its line")
-        return Ticket(int(found["last_ticket"]))
+        match found:
+            case {"last_ticket": Decimal() as number} if is_taken:
+                return Ticket(int(number))
+            case {"last_ticket": Decimal() as number} if number <= line.ticket_served + LONGEST_LIVE_LINE:
+                raise LineTooLong(f"account {account_id!s}: more than {LONGEST_LINE} commits are ahead in its line")
+        logger.warning("could not take a ticket of account %s: its record is damaged: %s", account_id, found)
+        return None
 
     def wait(self, account_key: Key, ticket: Ticket, deadline: Deadline, *, losses: int) -> tuple[Ticket, Item | None]:
         """Waits for the ticket's turn, or until the line has stood still for too long.
@@ -134,14 +142,14 @@ class Lines(NamedTuple):
     def _look(self, account_key: Key, deadline: Deadline) -> Item | None:
         return read_one(self.client, account_key, deadline, ACCOUNT_ATTRIBUTES)
 
-    def _update(self, update: Update, deadline: Deadline) -> Item | None:
-        """The item after the update, if that returns it; None if the update was refused."""
+    def _update(self, update: Update, deadline: Deadline) -> tuple[bool, Item | None]:
+        """Whether the update was made; and the item as it is then, if the update returns it or was refused."""
 
         def plan(observed: Observed) -> Plan[bool]:
             return Plan(update.key not in observed, [] if update.key in observed else [update])
 
         written = write(self.client, plan, {}, deadline)
-        return written.found.get(update.key) if written.result else None
+        return written.result, written.found.get(update.key)
 
 
 def _contended_from_now() -> Item:

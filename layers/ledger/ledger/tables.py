@@ -11,6 +11,8 @@ from ledger.core.journal import EntryId
 
 CONTENDED_SECONDS = 10
 """How long an account is contended after a group of messages lost it twice, or had to wait in its line."""
+LARGEST = 10**15
+"""No count of tickets and no time in milliseconds comes near it."""
 
 
 class Line(NamedTuple):
@@ -24,9 +26,10 @@ class Line(NamedTuple):
 
     @classmethod
     def of(cls, account: Item | None) -> Self:
-        """The account's line. If the attributes aren't numbers, the line is that of a quiet account."""
+        """The account's line. If the attributes can't be counts or times, the line is that of a quiet account."""
         values = [(account or {}).get(name, 0) for name in cls._fields]
-        return cls(*map(int, values)) if all(isinstance(value, int | Decimal) for value in values) else cls()
+        possible = all(isinstance(value, int | Decimal) and 0 <= value < LARGEST for value in values)
+        return cls(*map(int, values)) if possible else cls()
 
     @property
     def is_contended(self) -> bool:
