@@ -14,6 +14,7 @@ from tools.local_aws.server import REGION
 
 KEY = {"account_id": {"S": "somebody"}}
 ATTEMPT_KEY = {"message_id": {"S": "somebody's"}}
+TICKET_KEY = {"lock_key": {"S": "line somebody"}}
 ENTRY_KEY = KEY | {"transaction_id": {"S": "t"}}
 
 
@@ -23,7 +24,8 @@ class AsTheFunction:
     def __init__(self, bank: Bank, folder: str, queue: FunctionQueue) -> None:
         """`queue` is the function's own. For a job it is any queue, to be used as far as the role allows."""
         function_name = bank.stack[f"{FOLDERS[folder]}Name"]
-        # A job may write no other lock. ministack doesn't know dynamodb:LeadingKeys, so nothing here tries another's.
+        # Each function may write its own records alone. ministack doesn't know dynamodb:LeadingKeys, so nothing here
+        # tries another's.
         self.lock_key = {"lock_key": {"S": f"{folder} of a test"}}
         self.function_queue, self.function_name, self.stack = queue, function_name, bank.stack
         configuration = bank.stack.endpoint.client("lambda").get_function_configuration(FunctionName=function_name)
@@ -64,7 +66,6 @@ REFUSED: dict[str, dict[str, Attempt]] = {
     "either queue's": {
         "scanning the accounts": lambda me: me.dynamodb.scan(TableName=me.accounts),
         "sending to its own queue": lambda me: me.sqs.send_message(QueueUrl=me.queue, MessageBody="{}"),
-        "taking a lock": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=me.lock_key),
         "invoking itself": lambda me: me.lambda_.invoke(FunctionName=me.function_name),
     },
     "either job's": {
@@ -92,6 +93,7 @@ REFUSED: dict[str, dict[str, Attempt]] = {
     "upsert_profiles": {
         "replacing a profile": lambda me: me.dynamodb.put_item(TableName=me.profiles, Item=KEY),
         "scanning the profiles": lambda me: me.dynamodb.scan(TableName=me.profiles),
+        "taking a lock": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=me.lock_key),
         "changing an account": lambda me: me.dynamodb.update_item(TableName=me.accounts, Key=KEY),
     },
 }
@@ -128,6 +130,8 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
         "reading accounts and entries": lambda me: me.dynamodb.batch_get_item(
             RequestItems={me.accounts: {"Keys": [KEY]}, me.journal: {"Keys": [ENTRY_KEY]}}
         ),
+        "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
+        "taking a ticket": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=TICKET_KEY),
     },
     "upsert_profiles": {
         "changing a profile": lambda me: me.dynamodb.update_item(TableName=me.profiles, Key=KEY),

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from conditional_writes import Deadline
 from conditional_writes.locks import LockTaken
+from ledger.tables import Line
 from tests.support.template import alarm_metrics, dashboard_metrics
 from tools.local_aws.functions import (
     Context,
@@ -64,6 +66,11 @@ def post(function: ModuleType) -> None:
     invoke(function, [record(opening | {"account_id": name}) for name in ACCOUNTS])
     invoke(function, [record(payment), record("junk"), record(payment | {"account_id": "nobody"})])
     invoke(function, [record(payment), record(payment | {"transaction_id": "t-2", "amount": -2})])
+    _, tables, lines = function.poster
+    alice, deadline = tables.account_key("alice"), Deadline.after(30)
+    lines.mark_as_contended(alice, deadline)
+    assert lines.take_ticket(alice, Line(), deadline), "of a worker that dies"
+    invoke(function, [record(payment | {"transaction_id": "t-3"})])
 
 
 def upsert(function: ModuleType) -> None:

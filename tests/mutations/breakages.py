@@ -798,7 +798,7 @@ BREAKAGES = [
     Breakage(
         "an account whose line isn't a number can't be posted on",
         f"{LEDGER}/tables.py",
-        "return cls(*map(int, values)) if all(isinstance(value, int | Decimal) for value in values) else cls()",
+        "return cls(*map(int, values)) if possible else cls()",
         "return cls(*map(int, values))",
         (LINES,),
     ),

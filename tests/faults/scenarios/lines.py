@@ -41,7 +41,7 @@ QUIET, CONTENDED = LineBefore(is_contended=False), LineBefore()
 DEAD_WORKER = LineBefore(SERVED + 1)
 MANY_DEAD_WORKERS = LineBefore(SERVED + 9)
 BEGUN_ANEW = LineBefore(None)
-FAR_AHEAD = LineBefore(SERVED + 1_000)
+FAR_AHEAD = LineBefore(SERVED + 500)
 
 type OthersAtWork = Callable[["InLine"], AbstractContextManager[None]]
 
