@@ -5,10 +5,13 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from ledger.core.accounts import Account
 from ledger.core.money import EXACT
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
+from tests.support.samples import NOW
 
 
 class Decided(NamedTuple):
@@ -27,9 +30,9 @@ def decide(message: TransactionMessage, *accounts: Account | None) -> tuple[Deci
     """Decides a transaction for its accounts. Raises NotYet, as the product's decision does."""
     decided = []
     for before, decision in zip(accounts, message.decide(accounts, Context()), strict=True):
-        after = message.next_account(before, decision)
+        after = message.next_account(before, decision, NOW)
         assert after is not None
-        decided.append(Decided(after, decision.amount, decision.reason))
+        decided.append(Decided(replace(after, posted_at=None), decision.amount, decision.reason))
     return tuple(decided)
 
 

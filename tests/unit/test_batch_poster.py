@@ -42,6 +42,7 @@ from workers.queue_messages import Again, Dead, Disposition, Done, QueueMessage,
 NOBODY: Any = None
 TABLES = LedgerTables("accounts", "journal")
 POSTER = BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks"))
+AT = datetime.fromisoformat(NOW)
 
 
 def message_of(transaction: TransactionMessage, receive_count: int = 1) -> QueuedTransaction:
@@ -70,7 +71,7 @@ def outcome_of(disposition: Disposition | None) -> Outcome:
 
 def planned(transactions: Iterable[TransactionMessage], observed: Observed) -> Folded:
     messages = list(map(message_of, transactions))
-    plan = POSTER.plan(messages, observed, {}, NOW)
+    plan = POSTER.plan(messages, observed, {}, AT)
     fold = plan.result
     assert list(fold.dispositions) == messages[: len(fold.dispositions)], "the messages that fit, in order"
     assert all(message.disposition is None for message in messages), "messages have no disposition before the commit"
@@ -185,7 +186,9 @@ def test_a_transfer_is_four_writes_in_one_commit() -> None:
     assert (bob["amount"], bob["balance_after"], bob["account_version"]) == (30, 35, 4)
     assert alice["request"] == bob["request"] == transfer(30).canonical_payload()
     assert alice["payload_hash"] == bob["payload_hash"] != ""
-    assert items[TABLES.account_key("alice")] == account_item(replace(ALICE, balance=Decimal(70), version=8))
+    assert items[TABLES.account_key("alice")] == account_item(
+        replace(ALICE, balance=Decimal(70), version=8, posted_at=NOW)
+    )
     assert items[TABLES.account_key("bob")] == account_item(replace(BOB, balance=Decimal(35), version=4))
 
 

@@ -100,7 +100,9 @@ def message_of(transaction: TransactionMessage, receive_count: int = 1) -> Queue
 
 def planned(messages: Sequence[QueuedTransaction], items: Mapping[Key, Any]) -> Any:
     """The plan from all items that these messages need."""
-    return POSTER.plan(messages, {key: items.get(key) for key in POSTER.keys_of(messages)}, {}, NOW)
+    return POSTER.plan(
+        messages, {key: items.get(key) for key in POSTER.keys_of(messages)}, {}, datetime.fromisoformat(NOW)
+    )
 
 
 def dispositions(transactions: Iterable[TransactionMessage], items: Mapping[Key, Any]) -> list[Disposition]:

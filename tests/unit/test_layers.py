@@ -106,10 +106,10 @@ from ledger.core.transaction_types.base import Context
 
 opening = decode('{"type": "open_account", "transaction_id": "1", "account_id": "alice", "currency": "EUR"}')
 [opened] = opening.decide([None], Context())
-account = opening.next_account(None, opened)
+account = opening.next_account(None, opened, "2026-01-31T12:00:00.000+00:00")
 payment = decode('{"transaction_id": "2", "account_id": "alice", "amount": "12.50"}')
 [paid] = payment.decide([account], Context())
-print(*names, payment.next_account(account, paid).balance)
+print(*names, payment.next_account(account, paid, "2026-01-31T12:00:00.000+00:00").balance)
 """
 
 

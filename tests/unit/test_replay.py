@@ -26,7 +26,7 @@ def journal_of(*transactions: TransactionMessage, times: Sequence[str] = ()) -> 
     account, entries = None, []
     for transaction, posted_at in zip(transactions, times or [NOW] * len(transactions), strict=True):
         [decision] = transaction.decide([account], Context())
-        account = transaction.next_account(account, decision)
+        account = transaction.next_account(account, decision, posted_at)
         assert account
         request = transaction.canonical_payload()
         outcome = outcome_of(decision, account.version, posted_at)

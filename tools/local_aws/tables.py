@@ -15,12 +15,29 @@ class Tables:
     journal: str
 
 
+def _key_schema(*keys: str) -> list[dict[str, str]]:
+    return [{"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)]
+
+
+BY_VERSION = {
+    "IndexName": "by_version",
+    "KeySchema": _key_schema("account_id", "account_version"),
+    "Projection": {"ProjectionType": "ALL"},
+}
+"""The index of the Journal table."""
+
+
 def create_tables(endpoint: Endpoint, prefix: str) -> Tables:
     """Creates the Accounts and Journal tables. `prefix` separates tests that share an engine."""
     return Tables(
         _create_table(endpoint, f"{prefix}-accounts", "account_id"),
-        _create_table(endpoint, f"{prefix}-journal", "account_id", "transaction_id"),
+        _create_table(endpoint, f"{prefix}-journal", "account_id", "transaction_id", indexes=[BY_VERSION]),
     )
+
+
+def create_checkpoints_table(endpoint: Endpoint, prefix: str) -> str:
+    """Creates a Checkpoints table and returns its name."""
+    return _create_table(endpoint, f"{prefix}-checkpoints", "account_id")
 
 
 def create_profiles_table(endpoint: Endpoint, prefix: str) -> str:
@@ -38,13 +55,15 @@ def create_attempts_table(endpoint: Endpoint, prefix: str) -> str:
     return _create_table(endpoint, f"{prefix}-attempts", "message_id")
 
 
-def _create_table(endpoint: Endpoint, name: str, *keys: str) -> str:
+def _create_table(endpoint: Endpoint, name: str, *keys: str, indexes: Sequence[dict[str, Any]] = ()) -> str:
     client = shared_client(endpoint, "dynamodb")
+    types = dict.fromkeys(keys, "S") | ({"account_version": "N"} if indexes else {})
     client.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
-        KeySchema=[{"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)],
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind} for key, kind in types.items()],
+        KeySchema=_key_schema(*keys),
+        **({"GlobalSecondaryIndexes": list(indexes)} if indexes else {}),
     )
     client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
     return name

@@ -34,6 +34,7 @@ from conditional_writes.own_attributes import VERSION_ID
 from conditional_writes.reading import MAXIMUM_KEYS, read_once
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item, entry_item, outcome_of
+from ledger.core.posting_time import posting_time
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.dispositions import disposition_of, is_about_content
@@ -124,14 +125,14 @@ class BatchPoster(NamedTuple):
         return keys
 
     def plan(
-        self, messages: Sequence[QueuedTransaction], observed: Observed, tickets: Mapping[Key, Ticket], posted_at: str
+        self, messages: Sequence[QueuedTransaction], observed: Observed, tickets: Mapping[Key, Ticket], now: datetime
     ) -> "Plan[_Fold | _Lost]":
         """Folds the messages that fit into one DynamoDB transaction: a pure function of the observed items.
 
         If all of them fit, it serves the tickets.
         """
         observed = self.own_parts(observed)
-        fold = _Fold(self.tables, posted_at, observed, dict(observed))
+        fold = _Fold(self.tables, now, observed, dict(observed))
         for message in messages:
             if not fold.has_room_for(message.decoded):
                 break
@@ -202,14 +203,14 @@ class _GroupPoster(Struct):
         If another writer was first in an account, nothing is written. Raises what `write` raises.
         """
         before, started = self.observed, time.monotonic()
-        posted_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        now = datetime.now(UTC)
 
         def plan(seen: Observed) -> "Plan[_Fold | _Lost]":
             # `write` hands on the same objects, but for those that DynamoDB has handed back.
             lost = [key for key in self._account_keys(before) if seen[key] is not before[key]]
             if lost:
                 return Plan(_Lost(lost, self.poster.own_parts(seen)))
-            return self.poster.plan(messages, seen, tickets, posted_at)
+            return self.poster.plan(messages, seen, tickets, now)
 
         written = write(self.poster.client, plan, before, self.deadline)
         self.conflicts += written.conflicts
@@ -271,7 +272,7 @@ class _Fold(Struct):
     """
 
     tables: LedgerTables
-    posted_at: str
+    now: datetime
     before: Observed
     observed: dict[Key, Item | None]
     changed_accounts: dict[Key, Item] = {}
@@ -324,13 +325,14 @@ class _Fold(Struct):
         context = Context({entry_id: self._entry(entry_id) for entry_id in transaction.referred_entries})
         request = transaction.canonical_payload()
         sides: list[tuple[Account, Outcome]] = []
+        posted_at = posting_time(self.now, accounts)
 
         def decide() -> Outcome:
             for before, decision in zip(accounts, transaction.decide(accounts, context), strict=True):
-                after = transaction.next_account(before, decision)
+                after = transaction.next_account(before, decision, posted_at)
                 assert after is not None, "a decision is about an account that exists, or that it opens"
                 assert decision.reason or after.balance >= after.overdraft_limit, f"{after} would be below its limit"
-                sides.append((after, outcome_of(decision, after.version, self.posted_at)))
+                sides.append((after, outcome_of(decision, after.version, posted_at)))
             return sides[0][1]
 
         # An entry of another request comes first: it refuses this one.

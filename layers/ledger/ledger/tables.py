@@ -11,6 +11,8 @@ from ledger.core.journal import EntryId
 
 CONTENDED_SECONDS = 10
 """How long an account is contended after a group of messages lost it twice, or had to wait in its line."""
+JOURNAL_INDEX = "by_version"
+"""The journal's index: an account's entries by `account_version`, with all attributes. It follows the table."""
 LARGEST = 10**15
 """No count of tickets and no time in milliseconds comes near it."""
 

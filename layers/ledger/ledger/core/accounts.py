@@ -15,7 +15,10 @@ class AccountStatus(StrEnum):
 
 
 class Account(Struct, frozen=True):
-    """`overdraft_limit` is at most 0, and `balance` never below it. Every journal entry takes the next `version`."""
+    """`overdraft_limit` is at most 0, and `balance` never below it. Every journal entry takes the next `version`.
+
+    `posted_at` is that of the last journal entry; None if an earlier release wrote the account last.
+    """
 
     account_id: str
     balance: Decimal
@@ -23,11 +26,12 @@ class Account(Struct, frozen=True):
     currency: str
     status: AccountStatus
     version: int
+    posted_at: str | None = None
 
 
 def account_item(account: Account) -> dict[str, Any]:
     """The account as an item, without the attributes that `conditional_writes` adds."""
-    return {
+    item = {
         "account_id": account.account_id,
         "balance": account.balance,
         "overdraft_limit": account.overdraft_limit,
@@ -35,6 +39,7 @@ def account_item(account: Account) -> dict[str, Any]:
         "status": str(account.status),
         "version": account.version,
     }
+    return item | ({"posted_at": account.posted_at} if account.posted_at else {})
 
 
 def account_from_item(item: dict[str, Any]) -> Account:
@@ -46,4 +51,5 @@ def account_from_item(item: dict[str, Any]) -> Account:
         currency=attribute(item, "currency", str),
         status=AccountStatus(item["status"]),
         version=version(item, "version"),
+        posted_at=attribute(item, "posted_at", str) if "posted_at" in item else None,
     )

@@ -137,12 +137,12 @@ class TransactionMessage(
         return {}
 
     @final
-    def next_account(self, before: Account | None, decision: Decision) -> Account | None:
+    def next_account(self, before: Account | None, decision: Decision, posted_at: str) -> Account | None:
         """The account one version on, as the decision leaves it. None if no account exists, and none is opened."""
         account = before or self.opened_account()
         if account is None:
             return None
-        after = replace(account, balance=decision.balance, version=account.version + 1)
+        after = replace(account, balance=decision.balance, version=account.version + 1, posted_at=posted_at)
         return after if decision.reason else replace(after, **self.changes(after))
 
     def _known(self, accounts: Sequence[Account | None]) -> list[Account]:

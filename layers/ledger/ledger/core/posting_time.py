@@ -1,0 +1,34 @@
+"""When transactions are posted: times that never go back on an account, though workers' clocks differ."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from ledger.core.accounts import Account
+
+CLOCK_SKEW = timedelta(minutes=10)
+"""The largest difference between a worker's clock and another's. A time that is further ahead is a mistake."""
+
+
+def posting_time(now: datetime, accounts: Iterable[Account | None]) -> str:
+    """The `posted_at` of a transaction on these accounts: now, or the latest of their last ones if that is later.
+
+    A last one that is further ahead than `CLOCK_SKEW` doesn't count: otherwise one wrong clock, or a damaged account,
+    would decide for months.
+    """
+    latest = timestamp(now + CLOCK_SKEW)
+    earlier = (account.posted_at for account in accounts if account and account.posted_at)
+    return max([timestamp(now), *(time for time in earlier if time <= latest)])
+
+
+def timestamp(time: datetime) -> str:
+    """A time as journal entries have it: as texts, such times sort by time."""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def time_of(posted_at: str) -> datetime | None:
+    """The time in a journal entry; None for a text that is no ISO 8601 time with an offset."""
+    try:
+        time = datetime.fromisoformat(posted_at)
+    except ValueError:
+        return None
+    return time if time.tzinfo else None

@@ -1,0 +1,115 @@
+"""An account's journal entries in the order of their versions: from the index, or from the table if the index is late.
+
+An entry commits to the table, and the index has it a moment later. The versions of an account have no gaps. So a gap in
+the index says what it doesn't have yet: it is waited for, and then looked for in the table.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from botocore.exceptions import ClientError
+
+from conditional_writes import Deadline, Item
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from ledger.tables import JOURNAL_INDEX, LedgerTables
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Before the index is read again. Most of the time it has an entry within a second."""
+MOST_TABLE_PAGES = 25
+"""Of an account's journal, of 1 MB each, that are searched in the table for what the index doesn't have."""
+
+
+class VersionPage(NamedTuple):
+    """The entries of the versions from the first that was asked for `through` this one, in order, as items.
+
+    `missing` has the versions without an entry. If `is_certain`, the table has no entries of them. Else its journal is
+    too long to be searched, and they may be there.
+    """
+
+    items: Sequence[Item]
+    through: int
+    missing: Sequence[int]
+    is_certain: bool = True
+
+
+class JournalVersions(NamedTuple):
+    """The ledger's tables, and the client that reads them."""
+
+    client: "DynamoDBClient"
+    tables: LedgerTables
+
+    def page(
+        self, account_id: str, first: int, last: int, deadline: Deadline, most_table_pages: int = MOST_TABLE_PAGES
+    ) -> VersionPage:
+        """The entries of the versions from `first` to `last`, or those of the first of them: 1 MB at most.
+
+        `last` is at most the account's version, so that an entry of each version exists. If two entries are of one
+        version, the page has both. Raises DeadlinePassed, and botocore's errors of the table.
+        """
+        for pause_seconds in (*PAUSES_SECONDS, None):
+            try:
+                page = self._index_page(account_id, first, last, deadline)
+            except ClientError:  # without the index, or if it is throttled: the table can tell, too
+                page = VersionPage([], last, range(first, last + 1))
+                break
+            if not page.missing or pause_seconds is None:
+                break
+            time.sleep(min(pause_seconds, max(0.0, deadline.remaining_seconds)))
+        return self._completed(account_id, page, deadline, most_table_pages) if page.missing else page
+
+    def _index_page(self, account_id: str, first: int, last: int, deadline: Deadline) -> VersionPage:
+        deadline.check("reading the journal by versions")
+        response = self.client.query(
+            TableName=self.tables.journal,
+            IndexName=JOURNAL_INDEX,
+            KeyConditionExpression="account_id = :account_id AND account_version BETWEEN :first AND :last",
+            ExpressionAttributeValues=to_dynamodb({":account_id": account_id, ":first": first, ":last": last}),
+        )
+        items = [from_dynamodb(item) for item in response["Items"]]
+        through = last
+        if "LastEvaluatedKey" in response and items[0]["account_version"] < items[-1]["account_version"]:
+            # The next page begins with the last version: there may be a second entry of it.
+            through = int(items[-1]["account_version"]) - 1
+            items = [item for item in items if item["account_version"] <= through]
+        return VersionPage(items, through, _missing(items, first, through))
+
+    def _completed(self, account_id: str, page: VersionPage, deadline: Deadline, most_table_pages: int) -> VersionPage:
+        """The page with the missing entries that the table has. Raises DeadlinePassed and botocore's errors."""
+        missing = set(page.missing)
+        items, is_certain = list(page.items), False
+        for response in self._table_pages(account_id, min(missing), max(missing), deadline, most_table_pages):
+            found = map(from_dynamodb, response["Items"])
+            items += (item for item in found if item["account_version"] in missing)
+            is_certain = "LastEvaluatedKey" not in response
+        items.sort(key=lambda item: int(item["account_version"]))
+        left = sorted(missing.difference(int(item["account_version"]) for item in items))
+        return VersionPage(items, page.through, left, is_certain)
+
+    def _table_pages(
+        self, account_id: str, first: int, last: int, deadline: Deadline, most_pages: int
+    ) -> Iterator[dict[str, Any]]:
+        """The responses of strongly consistent queries of the table, with the entries of these versions."""
+        start: dict[str, Any] = {}
+        for _ in range(most_pages):
+            deadline.check("searching the journal")
+            response: Any = self.client.query(
+                TableName=self.tables.journal,
+                KeyConditionExpression="account_id = :account_id",
+                FilterExpression="account_version BETWEEN :first AND :last",
+                ExpressionAttributeValues=to_dynamodb({":account_id": account_id, ":first": first, ":last": last}),
+                ConsistentRead=True,
+                **start,
+            )
+            yield response
+            if "LastEvaluatedKey" not in response:
+                return
+            start = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
+
+
+def _missing(items: Sequence[Item], first: int, last: int) -> Sequence[int]:
+    found = {int(item["account_version"]) for item in items}
+    return [version for version in range(first, last + 1) if version not in found]
