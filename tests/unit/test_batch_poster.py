@@ -186,10 +186,10 @@ def test_a_transfer_is_four_writes_in_one_commit() -> None:
     assert (bob["amount"], bob["balance_after"], bob["account_version"]) == (30, 35, 4)
     assert alice["request"] == bob["request"] == transfer(30).canonical_payload()
     assert alice["payload_hash"] == bob["payload_hash"] != ""
-    assert items[TABLES.account_key("alice")] == account_item(
-        replace(ALICE, balance=Decimal(70), version=8, posted_at=NOW)
-    )
-    assert items[TABLES.account_key("bob")] == account_item(replace(BOB, balance=Decimal(35), version=4))
+    alice_after = replace(ALICE, balance=Decimal(70), version=8, posted_at=NOW)
+    bob_after = replace(BOB, balance=Decimal(35), version=4, posted_at=NOW)
+    assert items[TABLES.account_key("alice")] == account_item(alice_after)
+    assert items[TABLES.account_key("bob")] == account_item(bob_after)
 
 
 def test_a_transfers_outcome_is_the_payers() -> None:

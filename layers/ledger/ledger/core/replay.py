@@ -84,7 +84,7 @@ def mismatches(
             yield _mismatch(entry, "unreadable entry", f"its request: {error}")
             return
         yield from _wrong_decision(entry, message, replayed, other_sides, Context(earlier))
-        replayed = message.next_account(replayed, _as_recorded(entry.outcome))
+        replayed = message.next_account(replayed, _as_recorded(entry.outcome), entry.outcome.posted_at)
         earlier[entry.entry_id] = entry
     if replayed != account:
         sentence = f"the account is {account}, its journal gives {replayed}"
