@@ -2,23 +2,20 @@
 
 An account that is too large, too slow or unreadable is skipped, and named in the report.
 
-The report is an item of the locks' table. It commits together with the completion of its scheduled time, so each
-scheduled time has exactly one report.
+The report is an item of the locks' table: each scheduled time has one, however many segments its run has.
 """
 
 from workers import cold_start  # isort: split
 
 import os
-import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from conditional_writes import Item, Put, dynamodb_client, key
+from conditional_writes import Item, dynamodb_client
 from conditional_writes.locks import Locks
 from ledger.account_pages import account_page
 from ledger.reconciler import LONGEST_ALONE_SECONDS, Checked, Reconciler
@@ -32,10 +29,6 @@ FIRST = 20
 """The number of mismatches, and of skipped accounts, in the report. The log has all of them."""
 SENTENCE = 300
 """Characters of a sentence in the report: with account ids of 2 KB it has 130 KB at most, of DynamoDB's 400."""
-REPORT_SECONDS = 400 * 24 * 3600
-"""How long a report stays, until DynamoDB's TTL removes it."""
-
-LOCKS_TABLE = os.environ["LOCKS_TABLE"]
 
 logger = function_logger()
 metrics = Metrics()
@@ -75,14 +68,14 @@ def reconcile(run: Run) -> Iterator[Step]:
     last = False
     while not last:
         if progress["alone"]:
-            page = account_page(client, tables.accounts, progress["after"], limit=1)
+            page = account_page(client, tables.accounts, run.segment, progress["after"], limit=1)
             begun = page.items[0]["account_id"] if page.items else None
             if begun != progress["begun"]:
                 progress = progress | {"begun": begun, "kills": 0}
                 yield Step(progress, next_seconds=LONGEST_ALONE_SECONDS)
             checked = [reconciler.check_alone(account) for account in page.items]
         else:
-            page = account_page(client, tables.accounts, progress["after"], ACCOUNTS_PER_STEP)
+            page = account_page(client, tables.accounts, run.segment, progress["after"], ACCOUNTS_PER_STEP)
             checked = reconciler.check(page.items)
         progress = _counted(progress, checked)
         if len(checked) == len(page.items):
@@ -90,7 +83,7 @@ def reconcile(run: Run) -> Iterator[Step]:
             progress |= {"after": page.after, "alone": max(int(progress["alone"]) - 1, 0), "begun": None}
         else:
             progress |= {"after": checked[-1].account_id if checked else progress["after"], "alone": 1}
-        yield Step(progress, [_report(run.scheduled_time, progress)] if last else [], last)
+        yield Step(progress, last)
 
 
 def _after_kill(progress: Item) -> Item:
@@ -129,15 +122,19 @@ def _counted(progress: Item, checked: Sequence[Checked]) -> Item:
     }
 
 
-def _report(scheduled_time: datetime, progress: Item) -> Put:
-    item = {name: value for name, value in progress.items() if name not in POSITION} | {
-        "finished_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "expires_at": int(time.time()) + REPORT_SECONDS,
+def report(parts: Sequence[Item]) -> Item:
+    """The parts are the last checkpoints. The report has the sums of their numbers, and the first of their lists."""
+    return {
+        name: [each for part in parts for each in part[name]][:FIRST]
+        if isinstance(start, list)
+        else sum(part[name] for part in parts)
+        for name, start in START.items()
+        if name not in POSITION
     }
-    return Put(key(LOCKS_TABLE, lock_key=f"reconcile_accounts {scheduled_time.isoformat()}"), item)
 
 
-job = Job("reconcile_accounts", reconcile, Locks(client, LOCKS_TABLE), logger, metrics)
+locks, segments = Locks(client, os.environ["LOCKS_TABLE"]), int(os.environ["JOB_SEGMENTS"])
+job = Job("reconcile_accounts", reconcile, report, segments, locks, logger, metrics)
 cold_start.finished()
 
 

@@ -20,7 +20,7 @@ from tools.local_aws import functions
 from tools.local_aws.functions import Queue, charge_overdraft_interest, process_transactions, record
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import Tables, create_locks_table, create_tables
+from tools.local_aws.tables import Tables, create_locks_table, create_tables, refill
 from workers import scheduled_jobs as jobs
 from workers.invocation import RESERVED_SECONDS
 
@@ -80,9 +80,8 @@ class Bank:
         """Takes all bodies from the transactions queue."""
         return [message.body for message in take_dead_letters(self.aws, self.poster.worker.queue.url)]
 
-    def forget_the_lock(self) -> None:
-        key = {"lock_key": {"S": "charge_overdraft_interest"}}
-        self.dynamodb.client("dynamodb").delete_item(TableName=self.locks_table, Key=key)
+    def forget_all_runs(self) -> None:
+        refill(self.dynamodb, self.locks_table)
 
     def books(self) -> Books:
         """The books, after the invariants are checked."""
@@ -196,7 +195,7 @@ def test_a_second_run_without_the_lock_changes_nothing_though_balances_moved(ope
     for name in BALANCES:
         opened.pay("moved", name, moved)
     before = opened.books()
-    opened.forget_the_lock()
+    opened.forget_all_runs()
     opened.clock.seconds += 100
     assert run(function, EVENT | {"scheduled_time": "2026-03-01T05:00:00Z"}) == "Done"  # The same day.
     bodies = [body for body in opened.queued() if json.loads(body)["account_id"] in CHARGED]
@@ -213,7 +212,7 @@ def test_what_is_charged_is_decided_when_it_is_posted(opened: Bank) -> None:
     sent_before = opened.queued()
     for name, amount in {"anna": "-100", "ben": "0.01", "emil": "1000"}.items():
         opened.pay("moved", name, amount)
-    opened.forget_the_lock()
+    opened.forget_all_runs()
     opened.clock.seconds += 100
     run(function)
     opened.post(sent_before + opened.queued())
@@ -226,7 +225,7 @@ def test_one_who_went_below_zero_since_is_charged_by_the_later_run_and_once(open
         run(function)
         opened.post(opened.queued())
         opened.pay("spent", "dora", -250)
-        opened.forget_the_lock()
+        opened.forget_all_runs()
         opened.clock.seconds += 100
     assert charges(opened.books()) == expected(CHARGED | {"dora": "-0.20"})
 

@@ -23,6 +23,10 @@ MOST_TABLE_PAGES = 25
 """Of an account's journal, of 1 MB each, that are searched in the table for what the index doesn't have."""
 
 
+MOST_VERSIONS = 5_000
+"""Of a page. An account's version may be any number, if others have changed it."""
+
+
 class VersionPage(NamedTuple):
     """The entries of the versions from the first that was asked for `through` this one, in order, as items.
 
@@ -50,6 +54,7 @@ class JournalVersions(NamedTuple):
         `last` is at most the account's version, so that an entry of each version exists. If two entries are of one
         version, the page has both. Raises DeadlinePassed, and botocore's errors of the table.
         """
+        last = min(last, first + MOST_VERSIONS - 1)
         for pause_seconds in (*PAUSES_SECONDS, None):
             try:
                 page = self._index_page(account_id, first, last, deadline)
