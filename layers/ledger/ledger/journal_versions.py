@@ -76,9 +76,10 @@ class JournalVersions(NamedTuple):
         )
         items = [from_dynamodb(item) for item in response["Items"]]
         through = last
-        if "LastEvaluatedKey" in response and items[0]["account_version"] < items[-1]["account_version"]:
-            # The next page begins with the last version: there may be a second entry of it.
-            through = int(items[-1]["account_version"]) - 1
+        if "LastEvaluatedKey" in response:
+            # The next page begins with the last version, if it isn't the only one: there may be another entry of it.
+            is_only_one = items[0]["account_version"] == items[-1]["account_version"]
+            through = int(items[-1]["account_version"]) - (not is_only_one)
             items = [item for item in items if item["account_version"] <= through]
         return VersionPage(items, through, _missing(items, first, through))
 
