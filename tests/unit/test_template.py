@@ -514,6 +514,11 @@ NEEDS = {
         "JobsDeadLetterQueue": "sqs:SendMessage",
         "ChargeOverdraftInterestFunction": "lambda:InvokeFunction",
     },
+    "read_accounts": {
+        "AccountsTable": "dynamodb:GetItem",
+        "JournalTable": "dynamodb:GetItem dynamodb:Query",
+        str({"Sub": "${JournalTable.Arn}/index/by_version"}): "dynamodb:Query",
+    },
 }
 """The actions that each function needs on each resource, beside its logs and traces."""
 

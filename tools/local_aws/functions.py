@@ -90,6 +90,11 @@ def reconcile_accounts(dynamodb: Endpoint, tables: Tables, locks_table: str, **v
     return load_function("reconcile_accounts", dynamodb, {"JOB_SEGMENTS": "1"} | fixed | variables)
 
 
+def read_accounts(dynamodb: Endpoint, tables: Tables, **variables: str) -> ModuleType:
+    fixed = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal}
+    return load_function("read_accounts", dynamodb, fixed | variables)
+
+
 def charge_overdraft_interest(
     aws: Endpoint, tables: Tables, locks_table: str, queue_url: str, dynamodb: Endpoint | None = None, **variables: str
 ) -> ModuleType:

@@ -74,12 +74,12 @@ class JournalVersions(NamedTuple):
             KeyConditionExpression="account_id = :account_id AND account_version BETWEEN :first AND :last",
             ExpressionAttributeValues=to_dynamodb({":account_id": account_id, ":first": first, ":last": last}),
         )
-        items = [from_dynamodb(item) for item in response["Items"]]
+        items = [item for item in map(from_dynamodb, response["Items"]) if item["account_version"] % 1 == 0]
         through = last
-        if "LastEvaluatedKey" in response:
-            # The next page begins with the last version, if it isn't the only one: there may be another entry of it.
-            is_only_one = items[0]["account_version"] == items[-1]["account_version"]
-            through = int(items[-1]["account_version"]) - (not is_only_one)
+        if "LastEvaluatedKey" in response and items:
+            newest = int(items[-1]["account_version"])
+            # The next page begins with the newest version: there may be a second entry of it.
+            through = newest - 1 if items[0]["account_version"] < newest else newest
             items = [item for item in items if item["account_version"] <= through]
         return VersionPage(items, through, _missing(items, first, through))
 
@@ -87,7 +87,7 @@ class JournalVersions(NamedTuple):
         """The page with the missing entries that the table has. Raises DeadlinePassed and botocore's errors."""
         missing = set(page.missing)
         items, is_certain = list(page.items), False
-        for response in self._table_pages(account_id, min(missing), max(missing), deadline, most_table_pages):
+        for response in self.table_pages(account_id, min(missing), max(missing), deadline, most_table_pages):
             found = map(from_dynamodb, response["Items"])
             items += (item for item in found if item["account_version"] in missing)
             is_certain = "LastEvaluatedKey" not in response
@@ -95,10 +95,14 @@ class JournalVersions(NamedTuple):
         left = sorted(missing.difference(int(item["account_version"]) for item in items))
         return VersionPage(items, page.through, left, is_certain)
 
-    def _table_pages(
+    def table_pages(
         self, account_id: str, first: int, last: int, deadline: Deadline, most_pages: int
     ) -> Iterator[dict[str, Any]]:
-        """The responses of strongly consistent queries of the table, with the entries of these versions."""
+        """The responses of strongly consistent queries of the table, with the entries of these versions, in any order.
+
+        There are at most `most_pages`: the last one has a LastEvaluatedKey if the journal is longer. Raises
+        DeadlinePassed and botocore's errors.
+        """
         start: dict[str, Any] = {}
         for _ in range(most_pages):
             deadline.check("searching the journal")
