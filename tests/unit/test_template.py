@@ -490,6 +490,7 @@ def test_a_function_has_a_role_and_a_log_group_of_its_own(name: str) -> None:
 
 OF_QUEUE = "sqs:ReceiveMessage sqs:DeleteMessage* sqs:GetQueueAttributes sqs:ChangeMessageVisibility*"
 OF_ATTEMPTS = "dynamodb:BatchGetItem dynamodb:PutItem"
+OF_JOBS_RECORDS = "dynamodb:UpdateItem dynamodb:PutItem dynamodb:BatchGetItem"
 NEEDS = {
     "process_transactions": {
         "AccountsTable": "dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem",
@@ -509,13 +510,13 @@ NEEDS = {
     "reconcile_accounts": {
         "AccountsTable": "dynamodb:Scan dynamodb:GetItem dynamodb:BatchGetItem",
         "JournalTable": "dynamodb:Query dynamodb:BatchGetItem",
-        "LocksTable": "dynamodb:UpdateItem dynamodb:PutItem",
+        "LocksTable": OF_JOBS_RECORDS,
         "JobsDeadLetterQueue": "sqs:SendMessage",
         "ReconcileAccountsFunction": "lambda:InvokeFunction",
     },
     "charge_overdraft_interest": {
         "AccountsTable": "dynamodb:Scan",
-        "LocksTable": "dynamodb:UpdateItem",
+        "LocksTable": OF_JOBS_RECORDS,
         "TransactionsQueue": "sqs:SendMessage*",
         "JobsDeadLetterQueue": "sqs:SendMessage",
         "ChargeOverdraftInterestFunction": "lambda:InvokeFunction",
@@ -545,8 +546,8 @@ def test_a_role_grants_what_its_function_needs_and_no_more(folder: str) -> None:
 
 RESTRICTED = {
     "process_transactions": {"Lines": "line *"},
-    "reconcile_accounts": {"LockAndReport": "reconcile_accounts*"},
-    "charge_overdraft_interest": {"Lock": "charge_overdraft_interest"},
+    "reconcile_accounts": {"LocksAndRuns": "reconcile_accounts*"},
+    "charge_overdraft_interest": {"LocksAndRuns": "charge_overdraft_interest*"},
 }
 """The keys of the Locks table that each function may write, by the statement's Sid."""
 
