@@ -15,9 +15,9 @@ from rich.table import Table
 
 from benchmarks import stock
 from tools.local_aws.functions import invoke, process_transactions, record
-from tools.local_aws.meter import Meter, consumed_units
+from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint, free_port, ministack, running
-from tools.local_aws.tables import create_tables
+from tools.local_aws.tables import Tables, create_tables
 
 console = Console(highlight=False)
 
@@ -85,7 +85,7 @@ def main() -> None:
     ):
         check_units(endpoint)
         console.print("Counting Teller's requests")
-        ours = count_all(teller_side(endpoint), "ours")
+        ours = count_all(teller_side(endpoint, create_tables(endpoint, "counted")), "ours")
         console.print("Counting stock Powertools' requests")
         theirs = count_all(stock_side(endpoint), "stock")
     console.print()
@@ -97,28 +97,46 @@ def main() -> None:
 
 
 def check_units(endpoint: Endpoint) -> None:
-    """Asserts that the engine reports write units by DynamoDB's rule."""
+    """Asserts that the write units of the engine, or the meter's own ones, follow DynamoDB's rule."""
     client = endpoint.client("dynamodb")
-    table = create_tables(endpoint, "units").accounts
+    tables, meter = create_tables(endpoint, "units"), Meter(client)
 
-    def put(name: str, kilobytes: float) -> dict[str, Any]:
-        item = {"account_id": {"S": name}, "text": {"S": "x" * int(kilobytes * 1024 - 50)}}
-        return {"TableName": table, "Item": item}
+    def units(*puts: dict[str, Any]) -> float:
+        meter.reset()
+        if len(puts) == 1:
+            client.put_item(**puts[0])
+        else:
+            client.transact_write_items(TransactItems=[{"Put": put} for put in puts])
+        return meter.write_units
 
-    total = {"ReturnConsumedCapacity": "TOTAL"}
-    together = [{"Put": put("big", 0.5)}, {"Put": put("new", 0.5)}]
+    def account(name: str, kilobytes: float) -> dict[str, Any]:
+        return _put(tables.accounts, kilobytes, account_id={"S": name})
+
+    def entry(number: int, kilobytes: float) -> dict[str, Any]:
+        keys = {"transaction_id": {"S": f"t-{number}"}, "account_version": {"N": str(number)}}
+        return _put(tables.journal, kilobytes, account_id={"S": "a"}, **keys)
+
     said = [
-        consumed_units(client.put_item(**put("big", 2.5), **total)),
-        consumed_units(client.put_item(**put("small", 0.5), **total)),
-        consumed_units(client.transact_write_items(TransactItems=together, **total)),
+        units(account("big", 2.5)),
+        units(account("big", 0.5)),
+        units(account("small", 0.5)),
+        units(account("new", 0.5), account("newer", 1.5)),
+        units(entry(1, 2.5)),
+        units(entry(2, 2.5), entry(3, 0.5)),
+        units(account("a", 0.5), entry(4, 0.5)),
     ]
-    expected = [3, 1, 2 * (3 + 1)]
-    assert said == expected, f"the engine's write units don't follow DynamoDB's rule: {said}, expected {expected}"
+    # An entry is in its table and in the index. Only in the table a transaction makes it twice as dear.
+    expected = [3, 3, 1, 2 * (1 + 2), 3 + 3, (2 * 3 + 3) + (2 + 1), 2 + (2 + 1)]
+    assert said == expected, f"the write units don't follow DynamoDB's rule: {said}, expected {expected}"
 
 
-def teller_side(endpoint: Endpoint) -> Side:
-    tables = create_tables(endpoint, "counted")
-    function = process_transactions(endpoint, tables, POWERTOOLS_LOG_LEVEL="CRITICAL")
+def _put(table: str, kilobytes: float, **keys: dict[str, str]) -> dict[str, Any]:
+    return {"TableName": table, "Item": {**keys, "text": {"S": "x" * int(kilobytes * 1024 - 80)}}}
+
+
+def teller_side(aws: Endpoint, tables: Tables, dynamodb: Endpoint | None = None) -> Side:
+    """Teller's function. The tables are on `dynamodb` if that is given, else on `aws`."""
+    function = process_transactions(aws, tables, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
 
     def open_accounts(names: list[str]) -> None:
         deliver(function, [record(opening(name)) for name in names])
@@ -199,12 +217,13 @@ def figures(count: Count) -> tuple[str, str, str]:
 
 def units_expected(case: Case) -> str:
     if case in FRESH:
-        return f"2 + 2/{case.each}\n= {2 + 2 / case.each:.2f}"
+        return f"3 + 2/{case.each}\n= {3 + 2 / case.each:.2f}"
     return "0.00" if case == REDELIVERED else ""
 
 
 FOOTNOTE = """\
-[dim]Teller makes one commit per account and batch, and one read per 100 accounts.
+[dim]Teller makes one commit per account and batch, and one read per 100 accounts. An entry takes \
+2 units in the journal and 1 in its index.
 
 Write units are those of ReturnConsumedCapacity. DynamoDB doesn't report those of refused writes: they are computed by \
 its published rule, one unit per started kB, and twice that in a transaction. A cancelled one is counted in full.
@@ -229,7 +248,7 @@ def check(count: Count) -> None:
     assert reads == expected_reads, f"{case.name}: {reads} batch reads, expected {expected_reads}"
     assert others == 0, f"{case.name}: expected reads and commits alone, got {dict(count.requests)}"
     if case in FRESH:
-        expected_units = 2 * case.size + 2 * case.accounts  # 2 + 2/n for each of an account's n transactions.
+        expected_units = 3 * case.size + 2 * case.accounts  # 3 + 2/n for each of an account's n transactions.
         assert count.write_units == expected_units, (
-            f"{case.name}: {count.write_units:g} write units, expected {expected_units}: 2 + 2/{case.each} each"
+            f"{case.name}: {count.write_units:g} write units, expected {expected_units}: 3 + 2/{case.each} each"
         )

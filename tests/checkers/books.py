@@ -1,5 +1,6 @@
 """Invariants of accounts and journals, checked from the tables alone by the oracle's rules, not by the product's."""
 
+import itertools
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -53,7 +54,8 @@ CLAIMS = (
     "replaying each journal gives every decision again",
     "replaying each journal gives every balance",
     "no account was below its limit at any version",
-    "each transfer has its two sides, and they sum to zero",
+    "each transfer has its two sides, posted at one time, and they sum to zero",
+    "no account's times go back from a version to the next, and the account has the last one",
     "the sum of the balances is the sum of the posted amounts",
     "every message is in the journal, or in the dead-letter queue with a reason",
 )
@@ -67,6 +69,7 @@ def violations(books: Books) -> list[str]:
         *_conservation(books),
         *_transfers(books),
         *_each_account(books),
+        *_times(books),
     ]
 
 
@@ -137,8 +140,24 @@ def _transfers(books: Books) -> Iterator[str]:
             yield f"{transfer}: its sides are of different requests, {one.request} and {other.request}"
         if (one.outcome.status, one.outcome.reason) != (other.outcome.status, other.outcome.reason):
             yield f"{transfer}: its sides have different outcomes, {one.outcome} and {other.outcome}"
+        if one.outcome.posted_at != other.outcome.posted_at:
+            yield f"{transfer}: its sides were posted at {one.outcome.posted_at} and {other.outcome.posted_at}"
         if one.outcome.amount + other.outcome.amount != 0:
             yield f"{transfer}: its sides' amounts are {one.outcome.amount:f} and {other.outcome.amount:f}"
+
+
+def _times(books: Books) -> Iterator[str]:
+    for account_id, entries in books.journal.items():
+        outcomes = [entry.outcome for entry in entries]
+        for one, following in itertools.pairwise(outcomes):
+            if following.posted_at < one.posted_at:
+                yield (
+                    f"{account_id}: version {following.account_version} was posted at {following.posted_at}, and the"
+                    f" one before at {one.posted_at}"
+                )
+        account = books.accounts.get(account_id)
+        if account and account.posted_at and account.posted_at != outcomes[-1].posted_at:
+            yield f"{account_id}: its last entry was posted at {outcomes[-1].posted_at}, it says {account.posted_at}"
 
 
 def _each_account(books: Books) -> Iterator[str]:

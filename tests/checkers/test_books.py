@@ -13,6 +13,8 @@ from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.books import Books, violations
 from tests.support.rules import decide
 
+TIME, LATER = "2026-01-01T00:00:00+00:00", "2026-01-01T00:00:01+00:00"
+
 MESSAGES: list[TransactionMessage] = [
     OpenAccount(transaction_id="open", account_id="a", currency="EUR", overdraft_limit=Decimal(-100)),
     Transaction(transaction_id="1", account_id="a", amount=Decimal(50)),
@@ -48,7 +50,7 @@ def sound_books() -> Books:
                 amount=decision.amount,
                 balance_after=account.balance,
                 account_version=account.version,
-                posted_at="2026-01-01T00:00:00+00:00",
+                posted_at=TIME,
             )
             entry = JournalEntry(account.account_id, message.transaction_id, message.canonical_payload(), "", outcome)
             books.journal[account.account_id].append(entry)
@@ -95,6 +97,8 @@ def _open_later(books: Books) -> None:
         pytest.param(_open_later, id="an entry before the account's opening"),
         pytest.param(lambda books: books.accounts.pop("a"), id="entries without an account"),
         pytest.param(lambda books: books.journal.pop("a"), id="an account without entries"),
+        pytest.param(lambda books: _outcome(books, 1, posted_at=LATER), id="a time that goes back"),
+        pytest.param(lambda books: _account(books, posted_at=LATER), id="an account's time that no entry has"),
     ],
 )
 def test_it_finds(plant: Callable[[Books], object]) -> None:
@@ -143,6 +147,10 @@ OF_A_TRANSFER: dict[str, tuple[Callable[[Books], object], str]] = {
     "different reasons": (
         lambda books: _outcome(books, 3, "c", reason="ACCOUNT_CLOSED"),
         "3 from c to b: its sides have different outcomes",
+    ),
+    "different times": (
+        lambda books: _outcome(books, 4, "c", posted_at=LATER),
+        f"4 from c to b: its sides were posted at {TIME} and {LATER}",
     ),
     "different requests": (_change_a_request, "4 from c to b: its sides are of different requests"),
 }

@@ -1,8 +1,12 @@
 """Many workers on few accounts, as with a queue and a dozen Lambda environments, but without the waiting times."""
 
+import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
+
+import pytest
 
 from tests.checkers.books import Books, read_books, violations
 from tools.local_aws.functions import Queue, process_transactions, record
@@ -80,3 +84,26 @@ def test_eight_workers_transfer_between_four_accounts_in_both_directions_and_all
     assert sum(account.version for account in books.accounts.values()) == 4 + 2 * 560
     assert set(books.counts()) == {"POSTED", "OVERDRAFT_LIMIT"}
     assert books.counts().total() == 4 + 560
+
+
+def test_workers_whose_clocks_differ_post_in_the_order_of_the_times(
+    ministack: Endpoint, dynamodb: Endpoint, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skews = itertools.cycle([timedelta(minutes=9), timedelta(0), timedelta(minutes=-1), timedelta(minutes=4)])
+
+    class ClockOfSomeWorker(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) + next(skews)
+
+    monkeypatch.setattr("ledger.batch_poster.datetime", ClockOfSomeWorker)
+    names = ["a", "b", "c"]
+    messages = [
+        {"type": "transfer", "transaction_id": f"t-{n}", "from_account_id": payer, "to_account_id": payee, "amount": 1}
+        for n, (payer, payee) in zip(range(160), itertools.cycle(itertools.permutations(names, 2)), strict=False)
+    ]
+    books = work_off(messages, ministack, dynamodb, tables, [OPENING | {"account_id": name} for name in names])
+    assert not violations(books)
+    assert books.counts() == {"POSTED": 163}
+    times = [datetime.fromisoformat(entry.outcome.posted_at) for entry in books.entries]
+    assert max(times) > datetime.now(UTC) + timedelta(minutes=8), "the clock that is ahead has posted, too"

@@ -3,17 +3,65 @@
 A sample counts what is ours. Every case is the benchmark itself, with what is beside it there.
 """
 
+from typing import Any
+
 from benchmarks import counted, locks, upserts, versioned
+from conditional_writes.items import to_dynamodb
+from ledger.tables import JOURNAL_INDEX
+from tools.local_aws.functions import record
+from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables
 
 
-def test_a_transaction_costs_what_the_readme_says(ministack: Endpoint, every_case: bool) -> None:
-    if every_case:
+def test_a_transaction_costs_what_the_readme_says(
+    ministack: Endpoint, dynamodb: Endpoint, tables: Tables, every_case: bool
+) -> None:
+    counted.check_units(dynamodb)
+    for count in counted.count_all(counted.teller_side(ministack, tables, dynamodb), "ours"):
+        counted.check(count)
+    if every_case and dynamodb is ministack:
         counted.main()
-    else:
-        counted.check_units(ministack)
-        for count in counted.count_all(counted.teller_side(ministack), "ours"):
-            counted.check(count)
+
+
+def test_a_transfer_that_is_alone_costs_ten_units_and_so_does_a_rejected_one(
+    ministack: Endpoint, dynamodb: Endpoint, tables: Tables
+) -> None:
+    side = counted.teller_side(ministack, tables, dynamodb)
+    side.open_accounts(["alice", "bob"])
+    credit = {"transaction_id": "credit", "account_id": "alice", "amount": 5}
+    transfer = {"type": "transfer", "from_account_id": "alice", "to_account_id": "bob", "amount": 5}
+    counted.deliver(side.function, [record(credit)])
+    for transaction_id in ("posted", "rejected"):
+        side.meter.reset()
+        counted.deliver(side.function, [record(transfer | {"transaction_id": transaction_id})])
+        assert side.meter.requests == {"BatchGetItem": 1, "TransactWriteItems": 1}
+        assert side.meter.write_units == 2 * (2 + 1) + 2 * 2
+
+
+def test_a_page_is_as_dear_as_its_items_together_and_an_empty_one_costs_the_minimum(
+    dynamodb: Endpoint, tables: Tables
+) -> None:
+    client, table = dynamodb.client("dynamodb"), tables.journal
+    meter = Meter(client)
+    for number in range(5):
+        keys = {"account_id": "a", "transaction_id": f"t-{number}", "account_version": number}
+        client.put_item(TableName=table, Item=to_dynamodb(keys | {"text": "x" * 1_500}))
+
+    def query(account_id: str, **options: Any) -> float:
+        meter.reset()
+        values = {":account_id": {"S": account_id}}
+        condition = "account_id = :account_id"
+        client.query(TableName=table, KeyConditionExpression=condition, ExpressionAttributeValues=values, **options)
+        assert meter.requests == {"Query": 1}
+        return meter.read_units
+
+    assert [query("a", ConsistentRead=True), query("nobody", ConsistentRead=True)] == [2, 1]
+    assert [query("a", IndexName=JOURNAL_INDEX), query("nobody", IndexName=JOURNAL_INDEX)] == [1, 0.5]
+    assert query("a", IndexName=JOURNAL_INDEX, Limit=2, ScanIndexForward=False) == 0.5
+    meter.reset()
+    client.scan(TableName=table, ConsistentRead=True)
+    assert (meter.requests, meter.read_units) == ({"Scan": 1}, 2)
 
 
 def test_a_versioned_item_costs_what_its_benchmark_says(dynamodb: Endpoint) -> None:

@@ -15,7 +15,10 @@ from tools.local_aws.tables import create_tables
 
 VALUES = {
     "conditional_writes": ("conditions", "deadline", "handed_back", "item_diff", "items", "own_attributes"),
-    "ledger": ("core/accounts", "core/attributes", "core/decoding", "core/journal", "core/money", "tables"),
+    "ledger": (
+        *("core/accounts", "core/attributes", "core/decoding", "core/journal", "core/money", "core/posting_time"),
+        "tables",
+    ),
     "workers": ("invocation", "parallel", "queue_messages"),
 }
 """Modules that make values of values, the one that makes threads, and the one for large items of refused writes: no

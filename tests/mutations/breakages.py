@@ -11,6 +11,7 @@ BATCHES = "tests/unit/test_batches.py"
 DEAD_LETTERS = "tests/unit/test_dead_letters.py"
 BATCH_POSTER = "tests/unit/test_batch_poster.py"
 CONTEXT = "tests/unit/test_decision_context.py"
+POSTING_TIME = "tests/unit/test_posting_time.py"
 OWNERS = "tests/unit/test_owners_of_trouble.py"
 HANDED_BACK = "tests/unit/test_handed_back.py"
 BIG_ITEMS = "tests/integration/test_big_items.py"
@@ -201,6 +202,28 @@ BREAKAGES = [
         "if not is_about_content(error):",
         "if False:",
         (OWNERS,),
+    ),
+    Breakage(
+        "the times of an account go back if a worker's clock is behind",
+        f"{LEDGER}/core/posting_time.py",
+        "return timestamp(max([now, *(time for time in earlier if time and time <= now + CLOCK_SKEW)]))",
+        "return timestamp(now)",
+        (POSTING_TIME, BATCH_POSTER),
+    ),
+    Breakage(
+        "a time far ahead holds an account's times up",
+        f"{LEDGER}/core/posting_time.py",
+        "if time and time <= now + CLOCK_SKEW",
+        "if time",
+        (POSTING_TIME,),
+    ),
+    Breakage(
+        "the sides of a transfer are posted at two times",
+        f"{LEDGER}/batch_poster.py",
+        "                after = transaction.next_account(before, decision, posted_at)\n",
+        "                posted_at = posting_time(self.now, [before])\n"
+        "                after = transaction.next_account(before, decision, posted_at)\n",
+        (BATCH_POSTER,),
     ),
     Breakage(
         "a decision that ends the process takes its batch along",

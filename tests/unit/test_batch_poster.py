@@ -3,7 +3,7 @@
 import copy
 import itertools
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from ledger import batch_poster
 from ledger.batch_poster import BatchPoster, QueuedTransaction, grouped_by_account
 from ledger.core.accounts import account_item
 from ledger.core.journal import EntryId, Outcome
+from ledger.core.posting_time import CLOCK_SKEW, timestamp
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.lines import Lines
@@ -69,9 +70,9 @@ def outcome_of(disposition: Disposition | None) -> Outcome:
     return disposition.outcome
 
 
-def planned(transactions: Iterable[TransactionMessage], observed: Observed) -> Folded:
+def planned(transactions: Iterable[TransactionMessage], observed: Observed, now: datetime = AT) -> Folded:
     messages = list(map(message_of, transactions))
-    plan = POSTER.plan(messages, observed, {}, AT)
+    plan = POSTER.plan(messages, observed, {}, now)
     fold = plan.result
     assert list(fold.dispositions) == messages[: len(fold.dispositions)], "the messages that fit, in order"
     assert all(message.disposition is None for message in messages), "messages have no disposition before the commit"
@@ -323,6 +324,29 @@ def test_however_messages_are_batched_the_outcomes_are_the_same(messages: list[T
     expected_items, expected_plans = folded_in_batches(messages, ABC, 1)
     assert items == expected_items
     assert dispositions(plans) == dispositions(expected_plans)
+
+
+CLOCKS = st.timedeltas(timedelta(0), CLOCK_SKEW)
+
+
+@given(MESSAGES, st.lists(CLOCKS, min_size=1, max_size=50))
+def test_times_never_go_back_on_an_account_and_both_sides_of_a_transfer_have_one(
+    messages: list[TransactionMessage], clocks: list[timedelta]
+) -> None:
+    """Each message is posted by a worker whose clock is ahead by another time."""
+    items: Observed = ABC
+    times: dict[str, str] = {}
+    for message, ahead in zip(messages, itertools.cycle(clocks), strict=False):
+        plan = planned([message], items, AT + ahead)
+        items = as_written(plan.writes, items)
+        for entry in (write.item for write in plan.writes if isinstance(write, Put) and write.key.table == "journal"):
+            account = items[TABLES.account_key(entry["account_id"])]
+            assert account
+            assert entry["posted_at"] == account["posted_at"]
+            assert timestamp(AT + ahead) <= entry["posted_at"] <= timestamp(AT + CLOCK_SKEW)
+            assert times.get(entry["account_id"], "") <= entry["posted_at"]
+            times[entry["account_id"]] = entry["posted_at"]
+        assert len({write.item["posted_at"] for write in plan.writes if isinstance(write, Put)}) <= 1
 
 
 @given(MESSAGES)

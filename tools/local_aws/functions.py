@@ -81,7 +81,12 @@ def upsert_profiles(
 
 
 def reconcile_accounts(dynamodb: Endpoint, tables: Tables, locks_table: str, **variables: str) -> ModuleType:
-    fixed = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal, "LOCKS_TABLE": locks_table}
+    fixed = {
+        "ACCOUNTS_TABLE": tables.accounts,
+        "JOURNAL_TABLE": tables.journal,
+        "CHECKPOINTS_TABLE": tables.checkpoints,
+        "LOCKS_TABLE": locks_table,
+    }
     return load_function("reconcile_accounts", dynamodb, {"JOB_SEGMENTS": "1"} | fixed | variables)
 
 

@@ -1,13 +1,18 @@
 """Counts clients' requests by operation, and their DynamoDB read and write units.
 
-The units of a successful write are those that DynamoDB reports (`ReturnConsumedCapacity`). DynamoDB charges a refused
-write too, but doesn't report the units. They are computed by the published rule: one unit per started kB of the larger
-of the existing item and the refused one, and twice that in a transaction. No figure is published for a cancelled
-transaction: all of its items are counted, as if it had been committed.
+The units of a successful write are those that DynamoDB reports (`ReturnConsumedCapacity`), with those of its indexes.
+DynamoDB Local reports nonsense for a transaction. Its units are computed by the published rule: two units per started
+kB of each item in the table, and one unit per started kB in the index. Of an update's result only the key is known.
 
-The units of a read are those that DynamoDB reports. ministack doesn't report those of a BatchGetItem. They are computed
-by the published rule: half a unit per started 4 kB of each item, or one unit if the read is consistent. An absent item
-costs the minimum.
+DynamoDB charges a refused write too, but doesn't report the units. They are computed by the published rule: one unit
+per started kB of the larger of the existing item and the refused one, and twice that in a transaction. No figure is
+published for a cancelled transaction: all of its items are counted, as if it had been committed. An index has none of
+them.
+
+The units of a read are those that DynamoDB reports. ministack doesn't report those of a BatchGetItem, and half a unit,
+or one, for each Query and Scan. They are computed by the published rule: half a unit per started 4 kB of each item, or
+of all items of a Query and Scan together, or one unit if the read is consistent. An absent item and an empty page cost
+the minimum. Items that a filter leaves out cost as much, but ministack doesn't say how large they are.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
 """
@@ -21,9 +26,12 @@ from typing import Any
 from conditional_writes.handed_back import ITEMS
 from conditional_writes.items import Item, from_dynamodb
 from conditional_writes.sizes import item_bytes
+from tools.local_aws.tables import BY_VERSION
 
 WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
-READS = ("GetItem", "BatchGetItem")
+READS = ("GetItem", "BatchGetItem", "Query", "Scan")
+INDEX_KEY = [key["AttributeName"] for key in BY_VERSION["KeySchema"]]
+"""An item without one of these attributes isn't in the index."""
 
 
 class Meter:
@@ -61,10 +69,8 @@ class Meter:
         context["metered_body"] = params["body"]
 
     def _count_write_units(self, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-        if "Error" in parsed:
-            units = refused_units(json.loads(context["metered_body"]), parsed)
-        else:
-            units = consumed_units(parsed)
+        request = json.loads(context["metered_body"])
+        units = refused_units(request, parsed) if "Error" in parsed else written_units(request, parsed)
         with self._lock:
             self.write_units += units
 
@@ -74,13 +80,30 @@ class Meter:
             self.read_units += units
 
 
-def consumed_units(response: dict[str, Any]) -> float:
-    """The units that DynamoDB reports for a write: of one table, or of each table in a transaction."""
+def written_units(request: dict[str, Any], response: dict[str, Any]) -> float:
+    """The units that DynamoDB reports for a write, in tables and indexes. Those of a DynamoDB Local are computed."""
     consumed = response["ConsumedCapacity"]
     if isinstance(consumed, dict):
         return float(consumed["CapacityUnits"])
     # If a transaction is sent again after a lost response, DynamoDB reports read units alone.
-    return float(sum(table.get("WriteCapacityUnits", 0) for table in consumed))
+    units = sum(table["CapacityUnits"] - table.get("ReadCapacityUnits", 0) for table in consumed)
+    if units and _is_dynamodb_local(response):
+        return sum(2 * _units(write, {}) + _index_units(write) for write in _transaction_writes(request))
+    return float(units)
+
+
+def _is_dynamodb_local(response: dict[str, Any]) -> bool:
+    server: str = response["ResponseMetadata"]["HTTPHeaders"].get("server", "")
+    return server.startswith("Jetty")
+
+
+def _transaction_writes(request: dict[str, Any]) -> list[dict[str, Any]]:
+    return [write for action in request["TransactItems"] for write in action.values()]
+
+
+def _index_units(write: dict[str, Any]) -> int:
+    item = write.get("Item", {})
+    return _units(write, {}) if all(name in item for name in INDEX_KEY) else 0
 
 
 def refused_units(request: dict[str, Any], error: dict[str, Any]) -> float:
@@ -90,7 +113,7 @@ def refused_units(request: dict[str, Any], error: dict[str, Any]) -> float:
             [found] = _found_items(error, [error])
             return _units(request, found)
         case "TransactionCanceledException":
-            writes = [write for action in request["TransactItems"] for write in action.values()]
+            writes = _transaction_writes(request)
             return 2 * sum(map(_units, writes, _found_items(error, error["CancellationReasons"])))
         case _:
             return 0
@@ -102,26 +125,37 @@ def _found_items(error: dict[str, Any], reasons: list[dict[str, Any]]) -> list[I
     return [item or {} for item in large] if large else [from_dynamodb(reason.get("Item", {})) for reason in reasons]
 
 
-def _units(write: dict[str, Any], found: Item) -> float:
-    """The units of one refused write. Of an update's result only the key and the existing item are known."""
+def _units(write: dict[str, Any], found: Item) -> int:
+    """The units of one write in its table. Of an update's result only the key and the existing item are known."""
     written = from_dynamodb(write.get("Item") or write["Key"])
     return math.ceil(max(item_bytes(written), item_bytes(found)) / 1024)
 
 
 def read_units(request: dict[str, Any], response: dict[str, Any]) -> float:
-    """The units that DynamoDB reports for a read. Those of a BatchGetItem without a report are computed."""
-    match response.get("ConsumedCapacity"):
-        case dict(consumed):
-            return float(consumed["CapacityUnits"])
-        case list(tables) if tables:
-            return float(sum(table["CapacityUnits"] for table in tables))
+    """The units that DynamoDB reports for a read. Those that an engine doesn't report are computed."""
+    if "RequestItems" in request:
+        return _batch_read_units(request, response)
+    reported = float(response["ConsumedCapacity"]["CapacityUnits"])
+    return max(reported, _page_units(request, response)) if "Items" in response else reported
+
+
+def _page_units(request: dict[str, Any], response: dict[str, Any]) -> float:
+    """The units of the items in a Query's or Scan's page."""
+    page_bytes = sum(item_bytes(from_dynamodb(item)) for item in response["Items"])
+    blocks = max(1, math.ceil(page_bytes / 4096))
+    return blocks if request.get("ConsistentRead") else blocks / 2
+
+
+def _batch_read_units(request: dict[str, Any], response: dict[str, Any]) -> float:
+    if reported := response.get("ConsumedCapacity"):
+        return float(sum(table["CapacityUnits"] for table in reported))
     return sum(
-        _batch_read_units(keys, response["Responses"].get(table, []), response.get("UnprocessedKeys", {}).get(table))
+        _table_read_units(keys, response["Responses"].get(table, []), response.get("UnprocessedKeys", {}).get(table))
         for table, keys in request["RequestItems"].items()
     )
 
 
-def _batch_read_units(asked: dict[str, Any], found: list[dict[str, Any]], unprocessed: dict[str, Any] | None) -> float:
+def _table_read_units(asked: dict[str, Any], found: list[dict[str, Any]], unprocessed: dict[str, Any] | None) -> float:
     absent = len(asked["Keys"]) - len(found) - len((unprocessed or {"Keys": []})["Keys"])
     blocks = absent + sum(math.ceil(item_bytes(from_dynamodb(item)) / 4096) for item in found)
     return blocks if asked.get("ConsistentRead") else blocks / 2

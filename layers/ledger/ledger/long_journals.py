@@ -135,9 +135,9 @@ class LongJournals(NamedTuple):
         replay = Replay(target, position.replayed, checkpoint)
         around = JournalSurroundings(*self.versions, entries, deadline)
         mismatches = replay.mismatches(entries, around, datetime.now(UTC))
-        if page.through == target.version:
-            mismatches = itertools.chain(mismatches, replay.last_mismatches())
-        found = first_mismatches(mismatches)
+        is_end = page.through == target.version
+        after = replay.last_mismatches() if is_end else replay.missing(page.through + 1)
+        found = first_mismatches(itertools.chain(mismatches, after))
         index_sum = (position.index_sum + _sum(page.items)) % SUMS
         return position._replace(replayed=replay.account, index_sum=index_sum), found
 

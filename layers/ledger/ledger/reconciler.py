@@ -106,7 +106,7 @@ class Reconciler(NamedTuple):
         The next account, if there is one, should be checked alone: it took more than the bounds for one of several, or
         a read failed, or no time was left.
         """
-        saved = self.checkpoints.read([item["account_id"] for item in items], Deadline.after(STEP_SECONDS))
+        saved = self.checkpoints.read([item["account_id"] for item in items], Deadline.after(IN_PARALLEL.seconds))
         until, stopped = Deadline.after(STEP_SECONDS), threading.Event()
 
         def begin(item: Item) -> Checked | None:

@@ -12,12 +12,11 @@ CLOCK_SKEW = timedelta(minutes=10)
 def posting_time(now: datetime, accounts: Iterable[Account | None]) -> str:
     """The `posted_at` of a transaction on these accounts: now, or the latest of their last ones if that is later.
 
-    A last one that is further ahead than `CLOCK_SKEW` doesn't count: otherwise one wrong clock, or a damaged account,
-    would decide for months.
+    A last one that is further ahead than `CLOCK_SKEW`, or no time, doesn't count: otherwise one wrong clock, or a
+    damaged account, would decide for months.
     """
-    latest = timestamp(now + CLOCK_SKEW)
-    earlier = (account.posted_at for account in accounts if account and account.posted_at)
-    return max([timestamp(now), *(time for time in earlier if time <= latest)])
+    earlier = (time_of(account.posted_at) for account in accounts if account and account.posted_at)
+    return timestamp(max([now, *(time for time in earlier if time and time <= now + CLOCK_SKEW)]))
 
 
 def timestamp(time: datetime) -> str:

@@ -110,7 +110,7 @@ class Replay(Struct):
             if version > self.target.version:
                 yield _mismatch(entry, "entry beyond", f"the account is at version {self.target.version}")
                 continue
-            yield from self._missing(version)
+            yield from self.missing(version)
             self.version = version
             if others:
                 names = ", ".join(each.transaction_id for each in (entry, *others))
@@ -123,7 +123,7 @@ class Replay(Struct):
     def last_mismatches(self) -> Iterator[Mismatch]:
         """After the last entry: the mismatches of the account with its journal."""
         account_id = self.target.account_id
-        yield from self._missing(self.target.version + 1)
+        yield from self.missing(self.target.version + 1)
         if not self.is_known:
             return
         if not _is_same(self.target, self.account):
@@ -133,8 +133,8 @@ class Replay(Struct):
             sentence = f"it is of version {self.checkpoint.version}, the account is at version {self.target.version}"
             yield Mismatch(account_id, "wrong checkpoint", 0, sentence)
 
-    def _missing(self, version: int) -> Iterator[Mismatch]:
-        """Of the versions before this one."""
+    def missing(self, version: int) -> Iterator[Mismatch]:
+        """The versions before this one that the entries so far don't have."""
         for missing in range(self.version + 1, version):
             self.is_known = False
             sentence = f"the account is at version {self.target.version}, and this one has no entry"

@@ -1,0 +1,83 @@
+"""The time that a transaction is posted at: it never goes back on an account."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from ledger.core.accounts import Account, account_from_item, account_item
+from ledger.core.posting_time import CLOCK_SKEW, posting_time, time_of, timestamp
+from tests.support.samples import ALICE, BOB, NOW
+from tests.support.strategies import times
+
+AT = datetime.fromisoformat(NOW)
+MILLISECOND = timedelta(milliseconds=1)
+
+
+def posted(after: timedelta, account: Account = ALICE) -> Account:
+    """The account, last posted to this long after `AT`."""
+    return replace(account, posted_at=timestamp(AT + after))
+
+
+def test_it_is_now() -> None:
+    assert posting_time(AT, []) == NOW
+    assert posting_time(AT, [None, ALICE]) == NOW, "an account to be opened, and one of an earlier release"
+    assert posting_time(AT, [posted(-MILLISECOND), posted(-CLOCK_SKEW * 1000, BOB)]) == NOW
+
+
+@pytest.mark.parametrize("ahead", [MILLISECOND, CLOCK_SKEW])
+def test_it_is_the_last_ones_if_another_workers_clock_is_ahead(ahead: timedelta) -> None:
+    assert posting_time(AT, [posted(ahead)]) == timestamp(AT + ahead)
+    assert posting_time(AT, [ALICE, posted(ahead)]) == timestamp(AT + ahead)
+    assert posting_time(AT, [posted(ahead), posted(MILLISECOND, BOB)]) == timestamp(AT + ahead)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        *("", "yesterday", "2026-01-31T12:00:00.5", "2026-01-31T12:05", "2026-01-31T12:05+14:00"),
+        *("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+14:00"),
+    ],
+)
+def test_a_time_that_is_too_far_ahead_or_damaged_does_not_count(last: str) -> None:
+    assert posting_time(AT, [replace(ALICE, posted_at=last)]) == NOW
+    assert posting_time(AT, [posted(CLOCK_SKEW + MILLISECOND)]) == NOW
+    both = [replace(ALICE, posted_at=last), posted(MILLISECOND, BOB)]
+    assert posting_time(AT, both) == timestamp(AT + MILLISECOND)
+
+
+@given(st.lists(st.tuples(st.timedeltas(timedelta(0), timedelta(1)), st.timedeltas(timedelta(0), CLOCK_SKEW))))
+def test_it_never_goes_back_whatever_the_clocks_of_the_workers_are(steps: list[tuple[timedelta, timedelta]]) -> None:
+    """Each step: the time that passes, and how far the worker's clock is ahead of the slowest one."""
+    account, true_time = ALICE, AT
+    for passed, ahead in steps:
+        true_time += passed
+        time = posting_time(true_time + ahead, [account])
+        assert (account.posted_at or "") <= time <= timestamp(true_time + CLOCK_SKEW)
+        account = replace(account, posted_at=time)
+
+
+@given(times, times)
+def test_texts_sort_by_time(one: datetime, other: datetime) -> None:
+    def milliseconds(time: datetime) -> int:
+        return (time - datetime(1, 1, 1, tzinfo=UTC)) // MILLISECOND
+
+    assert (timestamp(one) < timestamp(other)) == (milliseconds(one) < milliseconds(other))
+    assert milliseconds(time_of(timestamp(one)) or other) == milliseconds(one)
+
+
+def test_a_time_has_milliseconds_and_is_in_utc() -> None:
+    assert timestamp(datetime(2026, 1, 31, 13, tzinfo=timezone(timedelta(hours=1)))) == NOW
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-01-31", "2026-01-31T12:00:00", "1769860800"])
+def test_a_text_without_a_time_or_an_offset_is_no_time(text: str) -> None:
+    assert time_of(text) is None
+
+
+@pytest.mark.parametrize("account", [ALICE, posted(MILLISECOND)], ids=["of an earlier release", "posted"])
+def test_an_account_keeps_its_time_as_an_item(account: Account) -> None:
+    assert account_from_item(account_item(account)) == account
+    assert ("posted_at" in account_item(account)) == (account.posted_at is not None)
