@@ -28,20 +28,16 @@ class LateIndex:
         self.error: tuple[str, str] | None = None
         self.limits: dict[str, int] = {}
         self.queries: Counter[str] = Counter()
-        client.meta.events.register("provide-client-params.dynamodb.Query", self._limit)
         client.meta.events.register("before-call.dynamodb.Query", self._before)
         client.meta.events.register("after-call.dynamodb.Query", self._after)
 
-    def _limit(self, params: dict[str, Any], **_: Any) -> dict[str, Any]:
-        limit = self.limits.get("index" if "IndexName" in params else "table")
-        return params | ({"Limit": limit} if limit else {})
-
     def _before(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> Any:
-        context["of"] = of = "index" if "IndexName" in json.loads(params["body"]) else "table"
+        query = json.loads(params["body"])
+        context["of"] = of = "index" if "IndexName" in query else "table"
         self.queries[of] += 1
-        if of == "table" or not self.error:
-            return None
-        return self.refusal(*self.error)
+        if of in self.limits:
+            params["body"] = json.dumps(query | {"Limit": self.limits[of]}).encode()
+        return self.refusal(*self.error) if self.error and of == "index" else None
 
     @staticmethod
     def refusal(code: str, message: str) -> Any:
