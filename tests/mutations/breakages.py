@@ -179,8 +179,8 @@ BREAKAGES = [
     Breakage(
         "the journal replay doesn't see the entries that a decision refers to",
         f"{LEDGER}/core/replay.py",
-        "yield from _wrong_decision(entry, message, replayed, other_sides, Context(earlier))",
-        "yield from _wrong_decision(entry, message, replayed, other_sides, Context())",
+        "expected = {_decided(message, entry.account_id, before, other, context) for other in others}",
+        "expected = {_decided(message, entry.account_id, before, other, Context()) for other in others}",
         (CONTEXT,),
     ),
     Breakage(
