@@ -54,9 +54,9 @@ LARGEST_ACCOUNT_BYTES = 32_768
 """Of an account's item. One that Teller writes has less than 1 KB."""
 STEP_SECONDS = 5
 """Of accounts in parallel: none begins after this time."""
-SAVING_SECONDS = 5
-"""For the checkpoints of a step. If they aren't saved by then, the run fails, and Lambda retries it."""
-LONGEST_ALONE_SECONDS = ALONE.seconds + SAVING_SECONDS + 2 * SLOWEST_CALL_SECONDS
+CHECKPOINTS_SECONDS = 5
+"""To read the accounts' checkpoints of a step, and to save them. If that fails, the run does, and Lambda retries it."""
+LONGEST_ALONE_SECONDS = ALONE.seconds + CHECKPOINTS_SECONDS + 2 * SLOWEST_CALL_SECONDS
 """Of an account alone: the last call of the check begins within its time, and the last of the saving within its own."""
 PAUSES_SECONDS = (0.05, 0.2, 1.0)
 """Pauses before an account with mismatches is checked again, and before failed reads are tried again."""
@@ -106,7 +106,7 @@ class Reconciler(NamedTuple):
         The next account, if there is one, should be checked alone: it took more than the bounds for one of several, or
         a read failed, or no time was left.
         """
-        saved = self.checkpoints.read([item["account_id"] for item in items], Deadline.after(IN_PARALLEL.seconds))
+        saved = self.checkpoints.read([item["account_id"] for item in items], Deadline.after(CHECKPOINTS_SECONDS))
         until, stopped = Deadline.after(STEP_SECONDS), threading.Event()
 
         def begin(item: Item) -> Checked | None:
@@ -154,7 +154,7 @@ class Reconciler(NamedTuple):
         So an account with a mismatch is replayed whole each night until it is mended. Raises what `write` raises.
         """
         found = {each.account_id: each.checkpoint for each in checked if each.checkpoint or each.mismatches}
-        self.checkpoints.write(found, Deadline.after(SAVING_SECONDS))
+        self.checkpoints.write(found, Deadline.after(CHECKPOINTS_SECONDS))
 
     def _read_an_account_that_does_not_exist(self) -> None:
         """Makes both requests of a check, side by side, so that the two take no longer than the slowest call."""
