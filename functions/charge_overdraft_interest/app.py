@@ -8,14 +8,14 @@ from workers import cold_start  # isort: split
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from conditional_writes import Deadline, dynamodb_client
+from conditional_writes import Deadline, Item, dynamodb_client
 from conditional_writes.locks import Locks
 from ledger.overdraft_interest import annual_rate_of, charge, overdrawn
 from workers.clients import sqs_client
@@ -43,17 +43,23 @@ def send_charges(run: Run) -> Iterator[Step]:
     after, sent = (run.checkpoint["after"], int(run.checkpoint["sent"])) if run.checkpoint else (None, 0)
     last = False
     while not last:
-        page = overdrawn(dynamodb, ACCOUNTS_TABLE, after, ACCOUNTS_PER_STEP)
+        page = overdrawn(dynamodb, ACCOUNTS_TABLE, run.segment, after, ACCOUNTS_PER_STEP)
         charges = [charge(account["account_id"], day, ANNUAL_RATE) for account in page.items]
         deadline = Deadline.after(SENDING_SECONDS)
         send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges], deadline)
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
         after, sent, last = page.after, sent + len(charges), page.after is None
         logger.info("sent", extra={"day": str(day), "transactions": len(charges), "so_far": sent})
-        yield Step({"after": after, "sent": sent}, last=last)
+        yield Step({"after": after, "sent": sent}, last)
 
 
-job = Job("charge_overdraft_interest", send_charges, Locks(dynamodb, os.environ["LOCKS_TABLE"]), logger, metrics)
+def report(parts: Sequence[Item]) -> Item:
+    return {"sent": sum(part["sent"] for part in parts)}
+
+
+locks = Locks(dynamodb, os.environ["LOCKS_TABLE"])
+segments = int(os.environ["JOB_SEGMENTS"])
+job = Job("charge_overdraft_interest", send_charges, report, segments, locks, logger, metrics)
 cold_start.finished()
 
 

@@ -1,72 +1,75 @@
-"""Replays every account's journal, nightly, and reports each mismatch between a journal and its account.
+"""Checks every account against its journal, nightly, and reports each mismatch between the two.
 
-An account that is too large, too slow or unreadable is skipped, and named in the report.
+Each night costs the entries of the day, and the whole journals of a thirtieth of the accounts: `ledger/checkpoints.py`.
+An event with `"whole": true` replays all journals whole. An account that is too large, too slow or unreadable is
+skipped, and named in the report.
 
-The report is an item of the locks' table. It commits together with the completion of its scheduled time, so each
-scheduled time has exactly one report.
+The report is an item of the locks' table: each scheduled time has one, however many segments its run has.
 """
 
 from workers import cold_start  # isort: split
 
 import os
-import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from conditional_writes import Item, Put, dynamodb_client, key
+from conditional_writes import Item, dynamodb_client
 from conditional_writes.locks import Locks
 from ledger.account_pages import account_page
-from ledger.reconciler import LONGEST_ALONE_SECONDS, Checked, Reconciler
+from ledger.checkpoints import Checkpoints
+from ledger.long_journals import Position
+from ledger.reconciler import LONGEST_ALONE_SECONDS, Checked, Night, Reconciler
 from ledger.tables import LedgerTables
 from workers.logs import function_logger
-from workers.scheduled_jobs import Job, Run, Step
+from workers.scheduled_jobs import InvalidEvent, Job, Run, Step
 
-ACCOUNTS_PER_STEP = 25
-"""The most that are checked between two checkpoints."""
+ACCOUNTS_PER_STEP = 100
+"""The most that are checked between two checkpoints of the run."""
 FIRST = 20
 """The number of mismatches, and of skipped accounts, in the report. The log has all of them."""
 SENTENCE = 300
 """Characters of a sentence in the report: with account ids of 2 KB it has 130 KB at most, of DynamoDB's 400."""
-REPORT_SECONDS = 400 * 24 * 3600
-"""How long a report stays, until DynamoDB's TTL removes it."""
-
-LOCKS_TABLE = os.environ["LOCKS_TABLE"]
 
 logger = function_logger()
 metrics = Metrics()
 client = dynamodb_client()
 tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"])
-reconciler = Reconciler(client, tables)
-
+reconciler = Reconciler(client, tables, Checkpoints(client, os.environ["CHECKPOINTS_TABLE"]))
 
 START: Item = {
     "after": None,
     "alone": 0,
     "begun": None,
+    "position": None,
     "kills": 0,
     "accounts_checked": 0,
+    "accounts_replayed_whole": 0,
     "accounts_skipped": 0,
     "mismatches": 0,
     "first_mismatches": [],
     "first_skipped": [],
 }
-"""The first checkpoint: the report's fields, and four that say how far the run has come.
+"""The first checkpoint of the run: the report's fields, and five that say how far the run has come.
 
 `after` is the last account that was checked or skipped, `alone` how many of the next accounts are checked alone,
-`begun` the account whose check alone has begun, and `kills` how often the function was killed since then.
+`begun` the account whose check alone has begun, `position` how far the replay of its journal has come if that is long,
+and `kills` how often the function was killed since then.
 """
-POSITION = ("after", "alone", "begun", "kills")
+PLACE = ("after", "alone", "begun", "position", "kills")
 MOST_KILLS = 2
 """An account is skipped when its check alone was killed so often. Once, any run may be killed."""
 
 
 def reconcile(run: Run) -> Iterator[Step]:
-    """A page of accounts a step, in parallel; or, if one of them needs more than its share, one account a step."""
+    """A page of accounts a step, in parallel; or, if one of them needs more than its share, one account a step.
+
+    The check of a long journal takes several steps.
+    """
+    night = _night_of(run)
     progress = START | (run.checkpoint or {})
     if run.after_kill:
         progress = _after_kill(progress)
@@ -75,22 +78,40 @@ def reconcile(run: Run) -> Iterator[Step]:
     last = False
     while not last:
         if progress["alone"]:
-            page = account_page(client, tables.accounts, progress["after"], limit=1)
+            page = account_page(client, tables.accounts, run.segment, progress["after"], limit=1)
             begun = page.items[0]["account_id"] if page.items else None
             if begun != progress["begun"]:
-                progress = progress | {"begun": begun, "kills": 0}
+                progress = progress | {"begun": begun, "position": None, "kills": 0}
                 yield Step(progress, next_seconds=LONGEST_ALONE_SECONDS)
-            checked = [reconciler.check_alone(account) for account in page.items]
+            position = Position.from_item(progress["position"]) if progress["position"] else None
+            checked = []
+            for account in page.items:
+                result = reconciler.check_alone(account, night, position)
+                while isinstance(result, Position):
+                    progress = progress | {"position": result.as_item(), "kills": 0}
+                    yield Step(progress, next_seconds=LONGEST_ALONE_SECONDS)
+                    result = reconciler.check_alone(account, night, result)
+                checked.append(result)
         else:
-            page = account_page(client, tables.accounts, progress["after"], ACCOUNTS_PER_STEP)
-            checked = reconciler.check(page.items)
+            page = account_page(client, tables.accounts, run.segment, progress["after"], ACCOUNTS_PER_STEP)
+            checked = reconciler.check(page.items, night)
         progress = _counted(progress, checked)
+        reconciler.save(checked)
         if len(checked) == len(page.items):
             last = page.after is None
-            progress |= {"after": page.after, "alone": max(int(progress["alone"]) - 1, 0), "begun": None}
+            alone = max(int(progress["alone"]) - 1, 0)
+            progress |= {"after": page.after, "alone": alone, "begun": None, "position": None}
         else:
             progress |= {"after": checked[-1].account_id if checked else progress["after"], "alone": 1}
-        yield Step(progress, [_report(run.scheduled_time, progress)] if last else [], last)
+        yield Step(progress, last)
+
+
+def _night_of(run: Run) -> Night:
+    """Raises InvalidEvent."""
+    whole = run.event.get("whole", False)
+    if not isinstance(whole, bool):
+        raise InvalidEvent(f"whole: expected true or false, got {whole!r:.40}")
+    return Night(run.scheduled_time.date(), whole)
 
 
 def _after_kill(progress: Item) -> Item:
@@ -101,7 +122,8 @@ def _after_kill(progress: Item) -> Item:
     if kills < MOST_KILLS:
         return progress | {"kills": kills}
     skipped = Checked(begun, skipped=f"the function was killed {kills} times while it checked this account alone")
-    return _counted(progress, [skipped]) | {"after": begun, "alone": int(progress["alone"]) - 1, "begun": None}
+    place = {"after": begun, "alone": int(progress["alone"]) - 1, "begun": None, "position": None}
+    return _counted(progress, [skipped]) | place
 
 
 def _counted(progress: Item, checked: Sequence[Checked]) -> Item:
@@ -113,6 +135,7 @@ def _counted(progress: Item, checked: Sequence[Checked]) -> Item:
         logger.error("mismatch", extra=about | {"reason": mismatch.sentence})
     for account in skipped:
         logger.error("skipped", extra={"account_id": account.account_id, "reason": account.skipped})
+    whole = sum(account.is_whole for account in checked)
     metrics.add_metric("AccountsChecked", MetricUnit.Count, len(checked) - len(skipped))
     metrics.add_metric("AccountsSkipped", MetricUnit.Count, len(skipped))
     metrics.add_metric("Mismatches", MetricUnit.Count, len(mismatches))
@@ -122,6 +145,7 @@ def _counted(progress: Item, checked: Sequence[Checked]) -> Item:
     reasons = [f"{each.account_id}: {str(each.skipped)[:SENTENCE]}" for each in skipped]
     return progress | {
         "accounts_checked": int(progress["accounts_checked"]) + len(checked) - len(skipped),
+        "accounts_replayed_whole": int(progress["accounts_replayed_whole"]) + whole,
         "accounts_skipped": int(progress["accounts_skipped"]) + len(skipped),
         "mismatches": int(progress["mismatches"]) + len(mismatches),
         "first_mismatches": [*progress["first_mismatches"], *sentences][:FIRST],
@@ -129,15 +153,19 @@ def _counted(progress: Item, checked: Sequence[Checked]) -> Item:
     }
 
 
-def _report(scheduled_time: datetime, progress: Item) -> Put:
-    item = {name: value for name, value in progress.items() if name not in POSITION} | {
-        "finished_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "expires_at": int(time.time()) + REPORT_SECONDS,
+def report(parts: Sequence[Item]) -> Item:
+    """The parts are the last checkpoints. The report has the sums of their numbers, and the first of their lists."""
+    return {
+        name: [each for part in parts for each in part[name]][:FIRST]
+        if isinstance(start, list)
+        else sum(part[name] for part in parts)
+        for name, start in START.items()
+        if name not in PLACE
     }
-    return Put(key(LOCKS_TABLE, lock_key=f"reconcile_accounts {scheduled_time.isoformat()}"), item)
 
 
-job = Job("reconcile_accounts", reconcile, Locks(client, LOCKS_TABLE), logger, metrics)
+locks, segments = Locks(client, os.environ["LOCKS_TABLE"]), int(os.environ["JOB_SEGMENTS"])
+job = Job("reconcile_accounts", reconcile, report, segments, locks, logger, metrics)
 cold_start.finished()
 
 

@@ -26,6 +26,7 @@ from tools.local_aws.functions import (
     Queue,
     charge_overdraft_interest,
     process_transactions,
+    read_accounts,
     reconcile_accounts,
     record,
     upsert_profiles,
@@ -38,15 +39,19 @@ from tools.local_aws.tables import Tables, create_locks_table, create_profiles_t
 BASE_IMAGE = "public.ecr.aws/lambda/python"
 
 
+type Answer = dict[str, Any]
+
+
 @dataclass(frozen=True)
 class Effect:
     """The effect of an event: new and changed entries, accounts, profiles and reports.
 
     Records that return to the queue, and the reasons of dead letters, are given by the record's index. `outcome` is a
-    job's.
+    job's, `answer` that of a read, without times.
     """
 
     outcome: str | None = None
+    answer: Answer | None = None
     journal: dict[str, str] = field(default_factory=dict)
     accounts: dict[str, str] = field(default_factory=dict)
     profiles: Profiles = field(default_factory=dict)
@@ -84,6 +89,7 @@ class EventRunner:
         assert len({letter.body for letter in letters}) == len(letters), f"{path}: a message was dead-lettered twice"
         return Effect(
             outcome=response.get("outcome"),
+            answer=_shown(response) if function == "read_accounts" else None,
             journal=_changed(journal, self._journal()),
             accounts=_changed(accounts, self._accounts()),
             profiles=_changed(profiles, self._profiles()),
@@ -124,6 +130,21 @@ def _changed[Item](before: Mapping[str, Item], after: Mapping[str, Item]) -> dic
     return {key: item for key, item in after.items() if key not in before or item != before[key]}
 
 
+def _shown(answer: Answer) -> Answer:
+    """The answer without times, its entries as `_journal` shows them."""
+    shown = {name: value for name, value in answer.items() if name != "posted_at"}
+    if "entries" in shown:
+        shown["entries"] = [_entry(entry) for entry in shown["entries"]]
+    if shown.get("entry"):
+        shown["entry"] = _entry(shown["entry"])
+    return shown
+
+
+def _entry(entry: Answer) -> str:
+    effect = f"{entry['status']} {entry.get('reason') or entry['amount']}, balance {entry['balance_after']}"
+    return f"{entry['transaction_id']}: {effect}, version {entry['account_version']}"
+
+
 def _plain(number: dict[str, str]) -> str:
     return format(Decimal(number["N"]).normalize(), "f")
 
@@ -142,6 +163,7 @@ def in_process(folder: Path) -> Iterator[EventRunner]:
                 endpoint, tables, locks_table, teller.worker.queue.url
             ),
             "reconcile_accounts": reconcile_accounts(endpoint, tables, locks_table),
+            "read_accounts": read_accounts(endpoint, tables),
         }
 
         def invoke(function: str, event: Path) -> Any:
@@ -217,6 +239,8 @@ def _sam_local_invoke(endpoint: Endpoint, settings: Path, function: str, event: 
         text=True,
     )
     # SAM exits with 0 even if the function failed. Then the response is missing or has the error.
-    if finished.returncode or not any(word in finished.stdout for word in ("batchItemFailures", "outcome")):
+    if finished.returncode or not any(
+        word in finished.stdout for word in ("batchItemFailures", "outcome", "account_id")
+    ):
         pytest.fail(f"sam local invoke of {event.name}:\n{finished.stdout}\n{finished.stderr}")
     return json.loads(finished.stdout)

@@ -7,6 +7,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from ledger.tables import JOURNAL_INDEX
 from tests.support.deployed import Bank, FunctionQueue
 from tests.support.template import FOLDERS, deployed, event_sources
 from tools.local_aws import stack
@@ -41,6 +42,7 @@ class AsTheFunction:
         self.accounts = bank.stack["AccountsTableName"]
         self.journal = bank.stack["JournalTableName"]
         self.profiles = bank.stack["ProfilesTableName"]
+        self.checkpoints = bank.stack["CheckpointsTableName"]
         self.locks = bank.stack["LocksTableName"]
         self.attempts = bank.stack["AttemptsTableName"]
         self.queue, self.dead = queue.queue_url, queue.dead_letter_queue_url
@@ -60,6 +62,7 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "reading the dead letters": lambda me: me.sqs.receive_message(QueueUrl=me.dead),
         "deleting a queue": lambda me: me.sqs.delete_queue(QueueUrl=me.dead),
         "deleting an attempt": lambda me: me.dynamodb.delete_item(TableName=me.attempts, Key=ATTEMPT_KEY),
+        "scanning the checkpoints": lambda me: me.dynamodb.scan(TableName=me.checkpoints),
         "deleting a lock": lambda me: me.dynamodb.delete_item(TableName=me.locks, Key=me.lock_key),
         "invoking another function": lambda me: me.lambda_.invoke(FunctionName=another_function(me)),
     },
@@ -73,6 +76,7 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "putting an account": lambda me: me.dynamodb.put_item(TableName=me.accounts, Item=KEY),
         "putting an entry": lambda me: me.dynamodb.put_item(TableName=me.journal, Item=ENTRY_KEY),
         "reading a queue": lambda me: me.sqs.receive_message(QueueUrl=me.queue),
+        "scanning the locks": lambda me: me.dynamodb.scan(TableName=me.locks),
         "sending to the profiles": lambda me: me.sqs.send_message(
             QueueUrl=me.stack["ProfilesQueueUrl"], MessageBody="{}"
         ),
@@ -83,12 +87,37 @@ REFUSED: dict[str, dict[str, Attempt]] = {
     "charge_overdraft_interest": {
         "reading the journal": lambda me: query(me, me.journal),
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
-        "putting a report": lambda me: me.dynamodb.put_item(TableName=me.locks, Item=me.lock_key),
     },
     "process_transactions": {
         "deleting an entry": lambda me: me.dynamodb.delete_item(TableName=me.journal, Key=ENTRY_KEY),
         "scanning the journal": lambda me: me.dynamodb.scan(TableName=me.journal),
         "changing a profile": lambda me: me.dynamodb.update_item(TableName=me.profiles, Key=KEY),
+    },
+    "read_accounts": {
+        "putting an account": lambda me: me.dynamodb.put_item(TableName=me.accounts, Item=KEY),
+        "changing an account": lambda me: me.dynamodb.update_item(TableName=me.accounts, Key=KEY),
+        "putting an entry": lambda me: me.dynamodb.put_item(TableName=me.journal, Item=ENTRY_KEY),
+        "deleting an entry": lambda me: me.dynamodb.delete_item(TableName=me.journal, Key=ENTRY_KEY),
+        "putting accounts in a batch": lambda me: me.dynamodb.batch_write_item(
+            RequestItems={me.accounts: [{"PutRequest": {"Item": KEY}}]}
+        ),
+        "putting an entry in a transaction": lambda me: me.dynamodb.transact_write_items(
+            TransactItems=[{"Put": {"TableName": me.journal, "Item": ENTRY_KEY}}]
+        ),
+        "changing an account by a statement of PartiQL": lambda me: me.dynamodb.execute_statement(
+            Statement=f"UPDATE \"{me.accounts}\" SET balance=1 WHERE account_id='somebody'"
+        ),
+        "putting a profile": lambda me: me.dynamodb.put_item(TableName=me.profiles, Item=KEY),
+        "taking a lock": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=me.lock_key),
+        "putting a report": lambda me: me.dynamodb.put_item(TableName=me.locks, Item=me.lock_key),
+        "beginning an attempt": lambda me: me.dynamodb.put_item(TableName=me.attempts, Item=ATTEMPT_KEY),
+        "reading attempts": lambda me: me.dynamodb.get_item(TableName=me.attempts, Key=ATTEMPT_KEY),
+        "scanning the accounts": lambda me: me.dynamodb.scan(TableName=me.accounts),
+        "scanning the journal": lambda me: me.dynamodb.scan(TableName=me.journal),
+        "sending a transaction": lambda me: me.sqs.send_message(QueueUrl=me.queue, MessageBody="{}"),
+        "sending a dead letter": lambda me: me.sqs.send_message(QueueUrl=me.dead, MessageBody="{}"),
+        "reading a queue": lambda me: me.sqs.receive_message(QueueUrl=me.queue),
+        "invoking itself": lambda me: me.lambda_.invoke(FunctionName=me.function_name),
     },
     "upsert_profiles": {
         "replacing a profile": lambda me: me.dynamodb.put_item(TableName=me.profiles, Item=KEY),
@@ -109,6 +138,8 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
     "either job's": {
         "scanning the accounts": lambda me: me.dynamodb.scan(TableName=me.accounts),
         "taking a lock": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=me.lock_key),
+        "putting a part of a report": lambda me: me.dynamodb.put_item(TableName=me.locks, Item=me.lock_key),
+        "reading parts": lambda me: me.dynamodb.batch_get_item(RequestItems={me.locks: {"Keys": [me.lock_key]}}),
         "calling itself": lambda me: me.lambda_.invoke(
             FunctionName=me.function_name, InvocationType="DryRun", Payload=b"{}"
         ),
@@ -116,10 +147,14 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
     "reconcile_accounts": {
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
         "reading a journal": lambda me: query(me, me.journal),
+        "reading a journal by versions": lambda me: query(me, me.journal, IndexName=JOURNAL_INDEX),
+        "reading checkpoints": lambda me: me.dynamodb.batch_get_item(RequestItems={me.checkpoints: {"Keys": [KEY]}}),
+        "deleting checkpoints": lambda me: me.dynamodb.batch_write_item(
+            RequestItems={me.checkpoints: [{"DeleteRequest": {"Key": KEY}}]}
+        ),
         "reading the other sides": lambda me: me.dynamodb.batch_get_item(
             RequestItems={me.accounts: {"Keys": [KEY]}, me.journal: {"Keys": [ENTRY_KEY]}}
         ),
-        "putting a report": lambda me: me.dynamodb.put_item(TableName=me.locks, Item=me.lock_key),
     },
     "charge_overdraft_interest": {
         "sending transactions": lambda me: me.sqs.send_message_batch(
@@ -133,13 +168,26 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
         "taking a ticket": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=TICKET_KEY),
     },
+    "read_accounts": {
+        "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
+        "reading an entry": lambda me: me.dynamodb.get_item(TableName=me.journal, Key=ENTRY_KEY),
+        "reading a journal": lambda me: query(me, me.journal),
+        "reading a journal by versions": lambda me: query(me, me.journal, IndexName=JOURNAL_INDEX),
+    },
     "upsert_profiles": {
         "changing a profile": lambda me: me.dynamodb.update_item(TableName=me.profiles, Key=KEY),
     },
 }
 
 
-KINDS = {folder: "either queue's" if event_sources(name, "SQS") else "either job's" for folder, name in FOLDERS.items()}
+def kind_of(name: str) -> str:
+    """The attempts that the function has in common with others: those of a queue's function, of a job, or none."""
+    if event_sources(name, "SQS"):
+        return "either queue's"
+    return "either job's" if event_sources(name, "ScheduleV2") else "none"
+
+
+KINDS = {folder: kind_of(name) for folder, name in FOLDERS.items()}
 
 
 def test_every_function_of_the_template_is_tried() -> None:
@@ -164,8 +212,9 @@ def another_function(me: AsTheFunction) -> str:
     return next(name for name in names if name != me.function_name)
 
 
-def query(me: AsTheFunction, table: str) -> object:
+def query(me: AsTheFunction, table: str, **parameters: str) -> object:
     return me.dynamodb.query(
+        **parameters,
         TableName=table,
         KeyConditionExpression="account_id = :id",
         ExpressionAttributeValues={":id": KEY["account_id"]},

@@ -29,6 +29,9 @@ LAST_PREFERENCES = {
 }
 """Parts of acc-alice's profile that several events leave as they are."""
 
+WHOLE = {"complete": True, "missing_versions": [], "next": None}
+"""The end of a statement that is all that was asked for."""
+
 EXPECTED = {
     "process_transactions/01-open-accounts": Effect(
         journal={
@@ -254,6 +257,95 @@ EXPECTED = {
     "reconcile_accounts/03-the-next-night": Effect(
         outcome="Done", reports={"reconcile_accounts 2026-11-23T02:00:00+00:00": "3 accounts, 0 mismatches"}
     ),
+    "read_accounts/01-an-account": Effect(
+        answer={
+            "account_id": "acc-alice",
+            "balance": "-450.3",
+            "overdraft_limit": "-500",
+            "currency": "EUR",
+            "status": "OPEN",
+            "version": 13,
+        }
+    ),
+    "read_accounts/02-the-last-entries": Effect(
+        answer={
+            "account_id": "acc-bob",
+            "account_version": 10,
+            "entries": [
+                "t-0040: POSTED 85.84, balance 85.84, version 9",
+                "t-0041: REJECTED OVERDRAFT_LIMIT, balance 85.84, version 10",
+            ],
+        }
+        | WHOLE
+    ),
+    "read_accounts/03-from-a-version-on": Effect(
+        answer={
+            "account_id": "acc-alice",
+            "account_version": 13,
+            "entries": [
+                "t-0010: POSTED -9.99, balance 1597.84, version 5",
+                "t-0013: REJECTED CURRENCY_MISMATCH, balance 1597.84, version 6",
+            ],
+        }
+        | WHOLE
+        | {"next": {"from_version": 7, "to_version": 13}}
+    ),
+    "read_accounts/04-between-two-times": Effect(
+        answer={
+            "account_id": "acc-carol",
+            "account_version": 7,
+            "entries": [
+                "t-0003: POSTED 0, balance 0, version 1",
+                "t-0007: POSTED 120.5, balance 120.5, version 2",
+                "t-0011: POSTED -20.5, balance 100, version 3",
+            ],
+        }
+        | WHOLE
+        | {"next": {"from_version": 4, "to_version": 7}, "final": False}
+    ),
+    "read_accounts/05-the-balance-at-a-time": Effect(
+        answer={
+            "account_id": "acc-alice",
+            "at": "2100-01-01T00:00:00+00:00",
+            "balance": "-450.3",
+            "account_version": 13,
+            "complete": True,
+            "final": False,
+        }
+    ),
+    "read_accounts/06-the-balance-before-the-opening": Effect(
+        answer={
+            "account_id": "acc-alice",
+            "at": "2020-01-01T00:00:00+00:00",
+            "balance": None,
+            "account_version": 0,
+            "complete": True,
+            "final": True,
+        }
+    ),
+    "read_accounts/07-a-transaction": Effect(
+        answer={
+            "account_id": "acc-bob",
+            "transaction_id": "t-0041",
+            "entry": "t-0041: REJECTED OVERDRAFT_LIMIT, balance 85.84, version 10",
+        }
+    ),
+    "read_accounts/08-a-transaction-that-never-came": Effect(
+        answer={"account_id": "acc-bob", "transaction_id": "t-9999", "entry": None}
+    ),
+    "read_accounts/09-an-unknown-account": Effect(
+        answer={
+            "error": {"code": "UNKNOWN_ACCOUNT", "reason": "account_id: no account 'acc-nobody' has been opened"},
+        }
+    ),
+    "read_accounts/10-no-such-request": Effect(
+        answer={
+            "error": {
+                "code": "INVALID_REQUEST",
+                "reason": "limit: expected it with from_version or from, got it with last",
+            }
+        }
+    ),
 }
 
 
@@ -268,6 +360,7 @@ def effects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_an_event_has_the_effect_that_its_name_says(effects: dict[str, Effect], event: str) -> None:
     expected, actual = EXPECTED[event], effects[event]
     assert actual.outcome == expected.outcome
+    assert actual.answer == expected.answer
     assert actual.journal == expected.journal
     assert actual.accounts == expected.accounts
     assert actual.profiles == expected.profiles

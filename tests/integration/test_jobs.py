@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
-from conditional_writes import Conflict, Put, exists, key
+from conditional_writes import Item
 from conditional_writes.items import from_dynamodb
 from conditional_writes.locks import LockLost, Locks, LockTaken, WindowDone
 from tests.support.clock import Clock
@@ -26,6 +26,8 @@ from workers.scheduled_jobs import UNRESOLVED, InvalidEvent, Job, Run, Step
 _numbers = itertools.count(1)
 EVENT = {"job": "count", "scheduled_time": "2026-03-01T02:00:00Z"}
 WINDOW = "2026-03-01T02:00:00+00:00"
+RECORD = f"count {WINDOW}"
+PART = f"{RECORD} segment 1 of 1"
 STEPS = 3
 NO_TIME = RESERVED_SECONDS
 """A timeout that leaves no time for a second step."""
@@ -38,7 +40,7 @@ class Counting:
         self.client = dynamodb.client("dynamodb")
         self.clock = Clock()
         self.locks = Locks(self.client, create_locks_table(dynamodb, f"jobs-{next(_numbers)}"), now=self.clock)
-        self.job = Job("count", self.work, self.locks, Logger(service="teller"), EphemeralMetrics())
+        self.job = Job("count", self.work, self.report, 1, self.locks, Logger(service="teller"), EphemeralMetrics())
         self.runs: list[Run] = []
         self.worked: list[tuple[datetime, int]] = []
         self.called_again: list[Any] = []
@@ -50,10 +52,10 @@ class Counting:
         for number in range(int(run.checkpoint["done"]) + 1 if run.checkpoint else 1, STEPS + 1):
             self.before_step(number)
             self.worked.append((run.scheduled_time, number))
-            yield Step({"done": number}, [Put(self.effect(number), {})], last=number == STEPS)
+            yield Step({"done": number}, last=number == STEPS)
 
-    def effect(self, number: int) -> Any:
-        return key(self.locks.table, lock_key=f"effect {number}")
+    def report(self, parts: Sequence[Item]) -> Item:
+        return {"done": sum(part["done"] for part in parts)}
 
     def run(
         self, event: Any = EVENT, timeout_seconds: float = 60, request: str | None = None, **fields: Any
@@ -139,7 +141,7 @@ def test_an_event_that_is_none_of_the_jobs_is_refused_with_what_was_expected(
 def test_a_time_is_done_once_however_often_its_event_comes(counting: Counting) -> None:
     about = {"job": "count", "scheduled_time": WINDOW}
     assert counting.run() == about | {"outcome": "Done"}
-    reason = f"lock 'count': window {WINDOW} was done before"
+    reason = f"the run was finished at {(counting.item(RECORD) or {})['finished_at']}"
     for spelling in ("2026-03-01T02:00:00Z", "2026-03-01T03:30:00+01:30"):
         again = counting.run(scheduled_time=spelling)
         assert again == about | {"outcome": "DoneBefore", "reason": reason}
@@ -398,19 +400,8 @@ def test_an_error_of_the_work_passes_through_and_the_lock_is_released(counting: 
     assert counting.steps == [1, 2, 3]
 
 
-def test_what_a_step_writes_takes_effect_with_its_checkpoint_or_not_at_all(counting: Counting) -> None:
-    def refused(run: Run) -> Iterator[Step]:
-        yield Step({"done": 1}, [Put(counting.effect(1), {}, exists("lock_key"))])
-
-    with pytest.raises(Conflict):
-        counting.job._replace(work=refused).run(EVENT, Context())  # type: ignore[arg-type]
-    assert "checkpoint" not in (counting.item() or {})
-    counting.run()
-    assert all(counting.item(f"effect {number}") for number in range(1, STEPS + 1))
-
-
 @pytest.mark.parametrize("step", [1, STEPS], ids=["saving its checkpoint", "completing"])
-def test_one_who_was_paused_for_too_long_is_refused_with_what_it_wanted_to_write(counting: Counting, step: int) -> None:
+def test_one_who_was_paused_for_too_long_is_refused_with_its_part(counting: Counting, step: int) -> None:
     def another_takes_over(number: int) -> None:
         if number == step:
             counting.end_of_lease()
@@ -419,7 +410,8 @@ def test_one_who_was_paused_for_too_long_is_refused_with_what_it_wanted_to_write
     counting.before_step = another_takes_over
     with pytest.raises(LockLost):
         counting.run()
-    assert counting.item(f"effect {step}") is None
+    assert counting.item(PART) is None
+    assert "finished_at" not in (counting.item(RECORD) or {})
     assert "windows_done" not in (counting.item() or {})
 
 

@@ -17,6 +17,7 @@ from tools.local_aws.functions import (
     charge_overdraft_interest,
     invoke,
     process_transactions,
+    read_accounts,
     reconcile_accounts,
     record,
     upsert_profiles,
@@ -51,6 +52,7 @@ def emitted(ministack: Endpoint, capsys: pytest.CaptureFixture[str], monkeypatch
             run_in_each_way,
             partial(charge_overdraft_interest, ministack, tables, locks, queue["QueueUrl"]),
         ),
+        ("read_accounts", read, partial(read_accounts, ministack, tables)),
     ):
         function = load(POWERTOOLS_SERVICE_NAME=name)
         monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", name)
@@ -76,6 +78,11 @@ def post(function: ModuleType) -> None:
 def upsert(function: ModuleType) -> None:
     update = {"account_id": "alice", "path": ["preferences"], "entries": {"theme": "dark"}}
     invoke(function, [record(update), record("junk")])
+
+
+def read(function: ModuleType) -> None:
+    for account_id in (*ACCOUNTS, "nobody"):
+        function.lambda_handler({"read": "statement", "account_id": account_id, "last": 1}, Context())
 
 
 def run_in_each_way(function: ModuleType) -> None:

@@ -125,7 +125,7 @@ FOLDERS = {function["CodeUri"].removeprefix("functions/"): name for name, functi
 
 def event_sources(name: str, kind: str) -> list[dict[str, Any]]:
     """The properties of a function's event sources of this type, such as "SQS" and "ScheduleV2"."""
-    return [source["Properties"] for source in FUNCTIONS[name]["Events"].values() if source["Type"] == kind]
+    return [source["Properties"] for source in FUNCTIONS[name].get("Events", {}).values() if source["Type"] == kind]
 
 
 def statements(role: str, **parameters: str) -> Iterator[dict[str, Any]]:

@@ -19,11 +19,12 @@ from ledger.core.decoding import Id
 from ledger.core.journal import JournalEntry, Outcome, entry_from_item, entry_item
 from ledger.core.money import normalized
 from ledger.core.reason_codes import NotYet, ReasonCode
-from ledger.core.replay import OtherSide, mismatches
+from ledger.core.replay import OtherSide
 from ledger.core.rules import Decision, moved
 from ledger.core.transaction_types.base import AccountMessage, Context, EntryId, TransactionMessage
 from ledger.lines import Lines
 from ledger.tables import LedgerTables
+from tests.support.replaying import mismatches
 from tests.support.samples import ALICE, NOW, opening, payment
 from tests.support.strategies import messages_of
 from tests.unit.stubs import Stubbed

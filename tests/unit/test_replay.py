@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account
 from ledger.core.journal import JournalEntry, outcome_of, payload_hash_of
-from ledger.core.replay import OtherSide, mismatches
+from ledger.core.replay import OtherSide
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.idempotent_decision import decide_once
+from tests.support.replaying import mismatches
 from tests.support.samples import ALICE, NOW, opening, payment, transfer
 from tests.support.strategies import messages_of
 

@@ -15,7 +15,7 @@ from conditional_writes.locks import CALL_SECONDS, Locks
 from ledger.core.profile_messages import ALLOWANCE
 from ledger.overdraft_interest import annual_rate_of
 from ledger.profile_writer import REMOVALS_REMEMBERED
-from ledger.reconciler import IN_PARALLEL, LONGEST_ALONE_SECONDS, STEP_SECONDS
+from ledger.reconciler import CHECKPOINTS_SECONDS, IN_PARALLEL, LONGEST_ALONE_SECONDS, STEP_SECONDS
 from ledger.tables import JOURNAL_INDEX
 from tests.support.template import (
     FOLDERS,
@@ -364,8 +364,9 @@ def test_the_lease_of_a_run_that_was_killed_is_over_at_lambdas_last_retry(name: 
 def test_a_job_has_time_for_the_longest_step_that_begins_when_it_does() -> None:
     """Of two steps: one that notes which account is checked alone, and that check with its checkpoint."""
     alone = LONGEST_ALONE_SECONDS + CALL_SECONDS + SLOWEST_CALL_SECONDS
+    checkpoints = CHECKPOINTS_SECONDS + SLOWEST_CALL_SECONDS
     in_parallel = STEP_SECONDS + IN_PARALLEL.seconds + SLOWEST_CALL_SECONDS + CALL_SECONDS + SLOWEST_CALL_SECONDS
-    assert max(alone, in_parallel) < timeout(FUNCTIONS["ReconcileAccountsFunction"])
+    assert max(alone, checkpoints + in_parallel + checkpoints) < timeout(FUNCTIONS["ReconcileAccountsFunction"])
     assert timeout(FUNCTIONS["ReconcileAccountsFunction"]) - RESERVED_SECONDS > LONGEST_ALONE_SECONDS
 
 
@@ -490,6 +491,8 @@ def test_a_function_has_a_role_and_a_log_group_of_its_own(name: str) -> None:
 
 OF_QUEUE = "sqs:ReceiveMessage sqs:DeleteMessage* sqs:GetQueueAttributes sqs:ChangeMessageVisibility*"
 OF_ATTEMPTS = "dynamodb:BatchGetItem dynamodb:PutItem"
+OF_JOBS_RECORDS = "dynamodb:UpdateItem dynamodb:PutItem dynamodb:BatchGetItem"
+BY_VERSION = str({"Sub": "${JournalTable.Arn}/index/by_version"})
 NEEDS = {
     "process_transactions": {
         "AccountsTable": "dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem",
@@ -509,16 +512,23 @@ NEEDS = {
     "reconcile_accounts": {
         "AccountsTable": "dynamodb:Scan dynamodb:GetItem dynamodb:BatchGetItem",
         "JournalTable": "dynamodb:Query dynamodb:BatchGetItem",
-        "LocksTable": "dynamodb:UpdateItem dynamodb:PutItem",
+        BY_VERSION: "dynamodb:Query",
+        "CheckpointsTable": "dynamodb:BatchGetItem dynamodb:BatchWriteItem",
+        "LocksTable": OF_JOBS_RECORDS,
         "JobsDeadLetterQueue": "sqs:SendMessage",
         "ReconcileAccountsFunction": "lambda:InvokeFunction",
     },
     "charge_overdraft_interest": {
         "AccountsTable": "dynamodb:Scan",
-        "LocksTable": "dynamodb:UpdateItem",
+        "LocksTable": OF_JOBS_RECORDS,
         "TransactionsQueue": "sqs:SendMessage*",
         "JobsDeadLetterQueue": "sqs:SendMessage",
         "ChargeOverdraftInterestFunction": "lambda:InvokeFunction",
+    },
+    "read_accounts": {
+        "AccountsTable": "dynamodb:GetItem",
+        "JournalTable": "dynamodb:GetItem dynamodb:Query",
+        BY_VERSION: "dynamodb:Query",
     },
 }
 """The actions that each function needs on each resource, beside its logs and traces."""
@@ -540,8 +550,8 @@ def test_a_role_grants_what_its_function_needs_and_no_more(folder: str) -> None:
 
 RESTRICTED = {
     "process_transactions": {"Lines": "line *"},
-    "reconcile_accounts": {"LockAndReport": "reconcile_accounts*"},
-    "charge_overdraft_interest": {"Lock": "charge_overdraft_interest"},
+    "reconcile_accounts": {"LocksAndRuns": "reconcile_accounts*"},
+    "charge_overdraft_interest": {"LocksAndRuns": "charge_overdraft_interest*"},
 }
 """The keys of the Locks table that each function may write, by the statement's Sid."""
 

@@ -81,8 +81,18 @@ def upsert_profiles(
 
 
 def reconcile_accounts(dynamodb: Endpoint, tables: Tables, locks_table: str, **variables: str) -> ModuleType:
-    fixed = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal, "LOCKS_TABLE": locks_table}
-    return load_function("reconcile_accounts", dynamodb, fixed | variables)
+    fixed = {
+        "ACCOUNTS_TABLE": tables.accounts,
+        "JOURNAL_TABLE": tables.journal,
+        "CHECKPOINTS_TABLE": tables.checkpoints,
+        "LOCKS_TABLE": locks_table,
+    }
+    return load_function("reconcile_accounts", dynamodb, {"JOB_SEGMENTS": "1"} | fixed | variables)
+
+
+def read_accounts(dynamodb: Endpoint, tables: Tables, **variables: str) -> ModuleType:
+    fixed = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal}
+    return load_function("read_accounts", dynamodb, fixed | variables)
 
 
 def charge_overdraft_interest(
@@ -90,11 +100,9 @@ def charge_overdraft_interest(
 ) -> ModuleType:
     """The function. It sends to this queue on `aws`. Its tables are on `dynamodb` if that is given, else on `aws`."""
     fixed = {"ACCOUNTS_TABLE": tables.accounts, "LOCKS_TABLE": locks_table, "QUEUE_URL": queue_url}
-    return load_function(
-        "charge_overdraft_interest",
-        aws,
-        {"AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url, "ANNUAL_RATE": "0.12"} | fixed | variables,
-    )
+    defaults = {"ANNUAL_RATE": "0.12", "JOB_SEGMENTS": "1"}
+    variables = fixed | {"AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url} | variables
+    return load_function("charge_overdraft_interest", aws, defaults | variables)
 
 
 def _with_queues(name: str, aws: Endpoint, dynamodb: Endpoint, variables: Mapping[str, str]) -> ModuleType:

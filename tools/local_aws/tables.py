@@ -11,8 +11,11 @@ from tools.local_aws.server import Endpoint, shared_client
 
 @dataclass(frozen=True)
 class Tables:
+    """The names of the ledger's tables. `checkpoints` is that of the nightly reconciliation."""
+
     accounts: str
     journal: str
+    checkpoints: str = ""
 
 
 def _key_schema(*keys: str) -> list[dict[str, str]]:
@@ -28,16 +31,12 @@ BY_VERSION = {
 
 
 def create_tables(endpoint: Endpoint, prefix: str) -> Tables:
-    """Creates the Accounts and Journal tables. `prefix` separates tests that share an engine."""
+    """Creates the Accounts, Journal and Checkpoints tables. `prefix` separates tests that share an engine."""
     return Tables(
         _create_table(endpoint, f"{prefix}-accounts", "account_id"),
         _create_table(endpoint, f"{prefix}-journal", "account_id", "transaction_id", indexes=[BY_VERSION]),
+        _create_table(endpoint, f"{prefix}-checkpoints", "account_id"),
     )
-
-
-def create_checkpoints_table(endpoint: Endpoint, prefix: str) -> str:
-    """Creates a Checkpoints table and returns its name."""
-    return _create_table(endpoint, f"{prefix}-checkpoints", "account_id")
 
 
 def create_profiles_table(endpoint: Endpoint, prefix: str) -> str:

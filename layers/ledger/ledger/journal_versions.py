@@ -23,6 +23,10 @@ MOST_TABLE_PAGES = 25
 """Of an account's journal, of 1 MB each, that are searched in the table for what the index doesn't have."""
 
 
+MOST_VERSIONS = 5_000
+"""Of a page. An account's version may be any number, if others have changed it."""
+
+
 class VersionPage(NamedTuple):
     """The entries of the versions from the first that was asked for `through` this one, in order, as items.
 
@@ -50,6 +54,7 @@ class JournalVersions(NamedTuple):
         `last` is at most the account's version, so that an entry of each version exists. If two entries are of one
         version, the page has both. Raises DeadlinePassed, and botocore's errors of the table.
         """
+        last = min(last, first + MOST_VERSIONS - 1)
         for pause_seconds in (*PAUSES_SECONDS, None):
             try:
                 page = self._index_page(account_id, first, last, deadline)
@@ -69,11 +74,12 @@ class JournalVersions(NamedTuple):
             KeyConditionExpression="account_id = :account_id AND account_version BETWEEN :first AND :last",
             ExpressionAttributeValues=to_dynamodb({":account_id": account_id, ":first": first, ":last": last}),
         )
-        items = [from_dynamodb(item) for item in response["Items"]]
+        items = [item for item in map(from_dynamodb, response["Items"]) if item["account_version"] % 1 == 0]
         through = last
-        if "LastEvaluatedKey" in response and items[0]["account_version"] < items[-1]["account_version"]:
-            # The next page begins with the last version: there may be a second entry of it.
-            through = int(items[-1]["account_version"]) - 1
+        if "LastEvaluatedKey" in response and items:
+            newest = int(items[-1]["account_version"])
+            # The next page begins with the newest version: there may be a second entry of it.
+            through = newest - 1 if items[0]["account_version"] < newest else newest
             items = [item for item in items if item["account_version"] <= through]
         return VersionPage(items, through, _missing(items, first, through))
 
@@ -81,7 +87,7 @@ class JournalVersions(NamedTuple):
         """The page with the missing entries that the table has. Raises DeadlinePassed and botocore's errors."""
         missing = set(page.missing)
         items, is_certain = list(page.items), False
-        for response in self._table_pages(account_id, min(missing), max(missing), deadline, most_table_pages):
+        for response in self.table_pages(account_id, min(missing), max(missing), deadline, most_table_pages):
             found = map(from_dynamodb, response["Items"])
             items += (item for item in found if item["account_version"] in missing)
             is_certain = "LastEvaluatedKey" not in response
@@ -89,10 +95,14 @@ class JournalVersions(NamedTuple):
         left = sorted(missing.difference(int(item["account_version"]) for item in items))
         return VersionPage(items, page.through, left, is_certain)
 
-    def _table_pages(
+    def table_pages(
         self, account_id: str, first: int, last: int, deadline: Deadline, most_pages: int
     ) -> Iterator[dict[str, Any]]:
-        """The responses of strongly consistent queries of the table, with the entries of these versions."""
+        """The responses of strongly consistent queries of the table, with the entries of these versions, in any order.
+
+        There are at most `most_pages`: the last one has a LastEvaluatedKey if the journal is longer. Raises
+        DeadlinePassed and botocore's errors.
+        """
         start: dict[str, Any] = {}
         for _ in range(most_pages):
             deadline.check("searching the journal")

@@ -11,16 +11,20 @@ from ledger.core.accounts import AccountStatus
 from ledger.core.money import exact, is_json_number
 from ledger.core.transaction_types.base import Range
 from ledger.core.transaction_types.charge_interest import ChargeInterest
+from workers.segments import Segment
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 
-def overdrawn(client: "DynamoDBClient", accounts_table: str, after: str | None, limit: int) -> AccountPage:
-    """Of the next `limit` accounts of the table those that are open and below zero now, as `{"account_id": …}`."""
+def overdrawn(
+    client: "DynamoDBClient", accounts_table: str, segment: Segment, after: str | None, limit: int
+) -> AccountPage:
+    """Of the segment's next `limit` accounts those that are open and below zero now, as `{"account_id": …}`."""
     return account_page(
         client,
         accounts_table,
+        segment,
         after,
         limit,
         FilterExpression="#balance < :zero AND #status = :open",

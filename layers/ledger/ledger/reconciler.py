@@ -1,4 +1,7 @@
-"""Reads accounts with their journals, while others post transactions, for the journal replay (`core/replay.py`).
+"""Checks accounts against the replay of their journals (`core/replay.py`), while others post transactions.
+
+An account that hasn't changed since its checkpoint is compared with it. If it has, its new entries are replayed from
+there. Its whole journal is replayed once in thirty days, and whenever anything is wrong: only that finds a mismatch.
 
 Whatever one account is like, the others are checked: the memory and the time for an account are bounded, and an account
 that can't be checked within them is skipped, with a reason. Trouble of AWS's own is raised.
@@ -8,22 +11,25 @@ import itertools
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
-from msgspec.structs import replace
 
 from conditional_writes import Deadline, DeadlinePassed, Item, read
 from conditional_writes.client import SLOWEST_CALL_SECONDS
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.reading import read_one
 from conditional_writes.sizes import item_bytes
+from ledger.checkpoints import Checkpoint, Checkpoints
 from ledger.core.accounts import Account, account_from_item
-from ledger.core.journal import EntryId, JournalEntry, entry_from_item
-from ledger.core.replay import Mismatch, OtherSide, mismatches, other_account_id
+from ledger.core.journal import EntryId, JournalEntry
+from ledger.core.replay import LONGEST_SENTENCE, Mismatch, Replay, first_mismatches
+from ledger.journal_versions import JournalVersions
+from ledger.long_journals import IndexDiffers, JournalUnread, LongJournals, Position
+from ledger.surroundings import JournalSurroundings, readable_entry
 from ledger.tables import LedgerTables
 from workers.parallel import in_parallel
 
@@ -32,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Bounds(NamedTuple):
-    """For one account: the entries of its journal, the pages, which DynamoDB ends at 1 MB, and the seconds."""
+    """For one account: the entries that are replayed, their pages, which DynamoDB ends at 1 MB, and the seconds."""
 
     entries: int
     pages: int
@@ -42,22 +48,18 @@ class Bounds(NamedTuple):
 MAX_PARALLEL = 8
 """Accounts that are checked at the same time: one journal is read while another is replayed."""
 IN_PARALLEL = Bounds(entries=15_000, pages=5, seconds=30)
-ALONE = Bounds(entries=250_000, pages=100, seconds=60)
+ALONE = Bounds(entries=250_000, pages=100, seconds=55)
 """An entry takes 1.6 KB of memory, or four times its size if that is more: at most 400 MB of the function's 1 GB."""
 LARGEST_ACCOUNT_BYTES = 32_768
 """Of an account's item. One that Teller writes has less than 1 KB."""
 STEP_SECONDS = 5
 """Of accounts in parallel: none begins after this time."""
-LONGEST_ALONE_SECONDS = ALONE.seconds + 2 * SLOWEST_CALL_SECONDS
-"""Of an account alone: the last call begins within its time, and then AWS may be tried with an account that isn't."""
+CHECKPOINTS_SECONDS = 5
+"""To read the accounts' checkpoints of a step, and to save them. If that fails, the run does, and Lambda retries it."""
+LONGEST_ALONE_SECONDS = ALONE.seconds + CHECKPOINTS_SECONDS + 2 * SLOWEST_CALL_SECONDS
+"""Of an account alone: the last call of the check begins within its time, and the last of the saving within its own."""
 PAUSES_SECONDS = (0.05, 0.2, 1.0)
 """Pauses before an account with mismatches is checked again, and before failed reads are tried again."""
-MOST_MISMATCHES = 100
-"""Of one account. Further ones aren't looked for."""
-LONGEST_SENTENCE = 1_000
-"""Characters of a mismatch's sentence, which may quote the items, or of a reason."""
-TRANSFERS_AT_ONCE = 25
-"""Transfers whose other sides are read in one request, and in memory at the same time: some 10 MB at most."""
 
 
 class JournalTooLong(Exception):
@@ -67,33 +69,52 @@ class JournalTooLong(Exception):
 AWS_ERRORS = (BotoCoreError, ClientError, DeadlinePassed)
 
 
+class Night(NamedTuple):
+    """A run of the reconciliation: its day, and whether it replays every journal whole."""
+
+    day: date
+    whole: bool = False
+
+    def is_whole(self, checkpoint: Checkpoint) -> bool:
+        """Whether the journal of this checkpoint's account is replayed whole."""
+        return self.whole or checkpoint.is_whole_due(self.day)
+
+
 class Checked(NamedTuple):
-    """The result for one account: its mismatches, or if it was skipped the reason, a sentence."""
+    """The result for one account: its mismatches, or if it was skipped the reason, a sentence.
+
+    If it is sound, `checkpoint` is its new one. `is_whole`: its whole journal was replayed.
+    """
 
     account_id: str
     mismatches: Sequence[Mismatch] = ()
     skipped: str | None = None
+    checkpoint: Checkpoint | None = None
+    is_whole: bool = False
 
 
 class Reconciler(NamedTuple):
-    """The ledger's tables, and the client that reads them: nothing is written."""
+    """The ledger's tables and the checkpoints, and the client that reads them."""
 
     client: "DynamoDBClient"
     tables: LedgerTables
+    checkpoints: Checkpoints
 
-    def check(self, items: Sequence[Item]) -> list[Checked]:
+    def check(self, items: Sequence[Item], night: Night) -> list[Checked]:
         """Checks accounts, given as their items, in parallel. Returns the results of the first of them, in order.
 
         The next account, if there is one, should be checked alone: it took more than the bounds for one of several, or
         a read failed, or no time was left.
         """
+        saved = self.checkpoints.read([item["account_id"] for item in items], Deadline.after(CHECKPOINTS_SECONDS))
         until, stopped = Deadline.after(STEP_SECONDS), threading.Event()
 
         def begin(item: Item) -> Checked | None:
             if stopped.is_set() or until.remaining_seconds <= 0:
                 return None
             try:
-                return self._checked(item, IN_PARALLEL, Deadline.after(IN_PARALLEL.seconds))
+                checkpoint = saved.get(item["account_id"])
+                return self._checked(item, checkpoint, night, IN_PARALLEL, Deadline.after(IN_PARALLEL.seconds))
             except (JournalTooLong, *AWS_ERRORS):
                 stopped.set()
                 return None
@@ -107,8 +128,10 @@ class Reconciler(NamedTuple):
                 results.append(result)
         return results
 
-    def check_alone(self, item: Item) -> Checked:
-        """Checks one account, within wider bounds, or skips it.
+    def check_alone(self, item: Item, night: Night, position: Position | None = None) -> Checked | Position:
+        """Checks one account within wider bounds, or skips it.
+
+        If its journal is long, returns the position that its replay has reached: from there the next call goes on.
 
         If its reads fail, an account that doesn't exist is read in the same way: if that fails, too, the trouble is
         AWS's, and botocore's error or DeadlinePassed is raised.
@@ -116,9 +139,7 @@ class Reconciler(NamedTuple):
         deadline = Deadline.after(ALONE.seconds)
         for pause_seconds in (*PAUSES_SECONDS, None):
             try:
-                return self._checked(item, ALONE, deadline)
-            except JournalTooLong as error:
-                return _skipped(item, str(error))
+                return self._checked_alone(item, night, position, deadline)
             except AWS_ERRORS as error:
                 reason = f"its items couldn't be read: {type(error).__name__}: {error}"
                 if pause_seconds is None or isinstance(error, DeadlinePassed):
@@ -126,6 +147,14 @@ class Reconciler(NamedTuple):
             time.sleep(pause_seconds)
         self._read_an_account_that_does_not_exist()
         return _skipped(item, reason)
+
+    def save(self, checked: Sequence[Checked]) -> None:
+        """Saves the checkpoints of sound accounts, and deletes those of accounts with mismatches.
+
+        So an account with a mismatch is replayed whole each night until it is mended. Raises what `write` raises.
+        """
+        found = {each.account_id: each.checkpoint for each in checked if each.checkpoint or each.mismatches}
+        self.checkpoints.write(found, Deadline.after(CHECKPOINTS_SECONDS))
 
     def _read_an_account_that_does_not_exist(self) -> None:
         """Makes both requests of a check, side by side, so that the two take no longer than the slowest call."""
@@ -137,43 +166,107 @@ class Reconciler(NamedTuple):
         ]
         in_parallel(lambda request: request(), requests)
 
-    def _checked(self, item: Item, bounds: Bounds, deadline: Deadline) -> Checked:
+    def _checked_alone(
+        self, item: Item, night: Night, position: Position | None, deadline: Deadline
+    ) -> Checked | Position:
+        """Raises DeadlinePassed and botocore's errors."""
+        account_id = item["account_id"]
+        checkpoint = self.checkpoints.read([account_id], deadline).get(account_id)
+        if position is None:
+            try:
+                return self._checked(item, checkpoint, night, IN_PARALLEL, deadline)
+            except JournalTooLong:
+                pass
+        try:
+            position = position or _beginning(account_from_item(item), checkpoint, night)
+            result = LongJournals(self._versions).replay_on(position, checkpoint and checkpoint.account, deadline)
+        except IndexDiffers:  # so the table decides, as far as memory allows
+            try:
+                return self._checked(item, checkpoint, night._replace(whole=True), ALONE, deadline)
+            except JournalTooLong as error:
+                return _skipped(item, f"its index differs from its journal, and {error}")
+        except JournalUnread as error:
+            return _skipped(item, str(error))
+        except AWS_ERRORS:
+            raise
+        except Exception as error:  # noqa: BLE001 (an account's items may be anything)
+            return _unreadable(item, error)
+        if isinstance(result, Position):
+            return result
+        whole_on = night.day if position.is_whole or checkpoint is None else checkpoint.whole_on
+        return _result(position.target, result, whole_on, is_whole=position.is_whole)
+
+    def _checked(
+        self, item: Item, checkpoint: Checkpoint | None, night: Night, bounds: Bounds, deadline: Deadline
+    ) -> Checked:
         """Raises JournalTooLong, DeadlinePassed, and botocore's errors. An account that can't be read is skipped."""
         try:
             size = item_bytes(item)
             if size > LARGEST_ACCOUNT_BYTES:
                 return _skipped(item, f"its item has {size:,} bytes, expected at most {LARGEST_ACCOUNT_BYTES:,}")
-            return Checked(item["account_id"], self._lasting_mismatches(item, bounds, deadline))
+            account = account_from_item(item)
+            if checkpoint and not night.is_whole(checkpoint) and self._leads_to(account, checkpoint, bounds, deadline):
+                return _result(account, [], checkpoint.whole_on, is_whole=False)
+            found, account = self._lasting_mismatches(account, checkpoint, bounds, deadline)
+            return _result(account, found, night.day, is_whole=True)
         except (JournalTooLong, *AWS_ERRORS):
             raise
         except Exception as error:  # noqa: BLE001 (an account's items may be anything)
-            return _skipped(item, f"it can't be read: {type(error).__name__}: {error}")
+            return _unreadable(item, error)
 
-    def _lasting_mismatches(self, item: Item, bounds: Bounds, deadline: Deadline) -> list[Mismatch]:
-        """Mismatches that are found again and again: a commit may be visible in one table before the other."""
-        found = self._found_mismatches(item, bounds, deadline)
+    def _leads_to(self, account: Account, checkpoint: Checkpoint, bounds: Bounds, deadline: Deadline) -> bool:
+        """Whether the entries since the checkpoint lead to the account. If not, only the whole journal can tell why.
+
+        Raises as `_checked`.
+        """
+        new_entries = account.version - checkpoint.account.version
+        if new_entries > bounds.entries:
+            raise JournalTooLong(f"its journal has {new_entries:,} entries since its checkpoint")
+        replay = Replay(account, checkpoint.account)
+        while replay.version < account.version:
+            page = self._versions.page(account.account_id, replay.version + 1, account.version, deadline, bounds.pages)
+            try:
+                entries = list(map(readable_entry, page.items))
+            except ValueError:
+                return False
+            around = JournalSurroundings(self.client, self.tables, entries, deadline)
+            if page.missing or any(replay.mismatches(entries, around, datetime.now(UTC))):
+                return False
+        return not any(replay.last_mismatches())
+
+    def _lasting_mismatches(
+        self, account: Account, checkpoint: Checkpoint | None, bounds: Bounds, deadline: Deadline
+    ) -> tuple[list[Mismatch], Account]:
+        """Mismatches that are found again and again: a commit may be visible in one table before the other.
+
+        With them the account as it was at last.
+        """
+        found = self._found_mismatches(account, checkpoint, bounds, deadline)
         for pause_seconds in PAUSES_SECONDS:
             if not found:
                 break
             time.sleep(pause_seconds)
             try:
-                item = read_one(self.client, self.tables.account_key(item["account_id"]), deadline) or item
-                again = self._found_mismatches(item, bounds, deadline)
+                item = read_one(self.client, self.tables.account_key(account.account_id), deadline)
+                account = account_from_item(item) if item else account
+                again = self._found_mismatches(account, checkpoint, bounds, deadline)
             except DeadlinePassed as error:
                 raise DeadlinePassed(f"{error}, again, after this was found: {found[0].sentence}") from None
             found = [mismatch for mismatch in again if any(mismatch.is_like(before) for before in found)]
-        return found
+        return found, account
 
-    def _found_mismatches(self, item: Item, bounds: Bounds, deadline: Deadline) -> list[Mismatch]:
-        """The first mismatches of one replay."""
-        account = account_from_item(item)
+    def _found_mismatches(
+        self, account: Account, checkpoint: Checkpoint | None, bounds: Bounds, deadline: Deadline
+    ) -> list[Mismatch]:
+        """The first mismatches of one replay of the whole journal."""
+        if account.version > bounds.entries:
+            raise JournalTooLong(f"its journal has {account.version:,} entries")
         entries = self._snapshot(account, self._entries(account.account_id, bounds, deadline), deadline)
         entries.sort(key=lambda entry: entry.outcome.account_version)
-        found = mismatches(account, entries, _OtherSides(self, entries, deadline), datetime.now(UTC))
-        return [
-            replace(mismatch, sentence=mismatch.sentence[:LONGEST_SENTENCE])
-            for mismatch in itertools.islice(found, MOST_MISMATCHES)
-        ]
+        around = JournalSurroundings(self.client, self.tables, entries, deadline)
+        replay = Replay(account, checkpoint=checkpoint.account if checkpoint else None)
+        found = replay.mismatches(entries, around, datetime.now(UTC))
+        return first_mismatches(itertools.chain(found, replay.last_mismatches()))
 
     def _entries(self, account_id: str, bounds: Bounds, deadline: Deadline) -> list[JournalEntry]:
         """The account's journal. Raises JournalTooLong, after as much as the bounds was read."""
@@ -188,7 +281,7 @@ class Reconciler(NamedTuple):
                 ConsistentRead=True,
                 **start,
             )
-            entries += (_entry(from_dynamodb(item)) for item in page["Items"])
+            entries += (readable_entry(from_dynamodb(item)) for item in page["Items"])
             if "LastEvaluatedKey" not in page:
                 return entries
             if len(entries) > bounds.entries:
@@ -210,54 +303,24 @@ class Reconciler(NamedTuple):
             present_version = int(present["version"]) if present else account.version
         return [entry for entry in entries if not account.version < entry.outcome.account_version <= present_version]
 
-
-class _OtherSides:
-    """The other sides of the transfers among the entries, read in the entries' order as the replay asks for them."""
-
-    def __init__(self, reconciler: Reconciler, entries: Iterable[JournalEntry], deadline: Deadline) -> None:
-        self._reconciler, self._deadline = reconciler, deadline
-        transfers = ((entry, other_id) for entry in entries if (other_id := other_account_id(entry)))
-        self._batches = itertools.batched(transfers, TRANSFERS_AT_ONCE, strict=False)
-        self._read: dict[str, OtherSide] = {}
-
-    def get(self, transaction_id: str) -> OtherSide | None:
-        while transaction_id not in self._read:
-            batch = next(self._batches, None)
-            if batch is None:
-                return None
-            self._read = dict(self._sides(batch))
-        return self._read[transaction_id]
-
-    def _sides(self, batch: Sequence[tuple[JournalEntry, str]]) -> Iterator[tuple[str, OtherSide]]:
-        client, tables = self._reconciler
-        keys = {
-            entry.transaction_id: (
-                tables.account_key(other_id),
-                tables.entry_key(EntryId(other_id, entry.transaction_id)),
-            )
-            for entry, other_id in batch
-        }
-        items = read(
-            client, itertools.chain(*keys.values()), self._deadline, {tables.accounts: Account.__struct_fields__}
-        )
-        for transaction_id, (account_key, entry_key) in keys.items():
-            yield transaction_id, _other_side(items[account_key], items[entry_key])
+    @property
+    def _versions(self) -> JournalVersions:
+        return JournalVersions(self.client, self.tables)
 
 
-def _other_side(account: Item | None, entry: Item | None) -> OtherSide:
-    """The two items as values. An unreadable item counts as missing: its own account is skipped, and reported."""
-    try:
-        return OtherSide(account_from_item(account) if account else None, _entry(entry) if entry else None)
-    except Exception:  # noqa: BLE001 (another account's items may be anything)
-        return OtherSide(None, None)
+def _beginning(account: Account, checkpoint: Checkpoint | None, night: Night) -> Position:
+    """The position from which the replay of a long journal begins."""
+    is_whole = checkpoint is None or night.is_whole(checkpoint) or checkpoint.account.version > account.version
+    return Position(account, None if is_whole or checkpoint is None else checkpoint.account, is_whole)
 
 
-def _entry(item: Item) -> JournalEntry:
-    """Raises ValueError, which names the entry."""
-    try:
-        return entry_from_item(item)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"entry {item['transaction_id']!r}: {type(error).__name__}: {error}") from None
+def _result(account: Account, mismatches: Sequence[Mismatch], whole_on: date, *, is_whole: bool) -> Checked:
+    checkpoint = None if mismatches else Checkpoint(account, whole_on)
+    return Checked(account.account_id, mismatches, None, checkpoint, is_whole)
+
+
+def _unreadable(item: Item, error: Exception) -> Checked:
+    return _skipped(item, f"it can't be read: {type(error).__name__}: {error}")
 
 
 def _skipped(item: Item, reason: str) -> Checked:

@@ -1,16 +1,15 @@
 """The journal replay: each decision made again, in version order, and compared with what the journal records.
 
-Pure functions. Of a transfer's other side the replay knows the journal entry, and the account as it is now. If several
-earlier states of the other account are possible, a decision that follows from any of them is accepted. Whether a payer
-had the money is judged on the payer's own side.
+Of a transfer's other side the replay knows the journal entry, and the account as it is now. If several earlier states
+of the other account are possible, a decision that follows from any of them is accepted. Whether a payer had the money
+is judged on the payer's own side.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from decimal import Context as DecimalContext
 from decimal import Decimal
-from itertools import product
+from itertools import groupby, islice, product
 from typing import Protocol
 
 from msgspec import Struct, ValidationError
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.journal import EntryId, JournalEntry, Outcome, payload_hash_of
 from ledger.core.money import EXACT, format_decimal
+from ledger.core.posting_time import CLOCK_SKEW, time_of
 from ledger.core.reason_codes import NotYet
 from ledger.core.rules import Decision, Status
 from ledger.core.transaction_types import TRANSACTION_TYPES, from_payload
@@ -38,6 +38,18 @@ class Mismatch(Struct, frozen=True):
         return (self.account_id, self.what, self.version) == (other.account_id, other.what, other.version)
 
 
+MOST_MISMATCHES = 100
+"""Of one account. Further ones aren't looked for."""
+LONGEST_SENTENCE = 1_000
+"""Characters of a mismatch's sentence, which may quote the items."""
+
+
+def first_mismatches(mismatches: Iterable[Mismatch]) -> list[Mismatch]:
+    """The first mismatches, with sentences of bounded length."""
+    first = islice(mismatches, MOST_MISMATCHES)
+    return [replace(mismatch, sentence=mismatch.sentence[:LONGEST_SENTENCE]) for mismatch in first]
+
+
 class OtherSide(Struct, frozen=True):
     """The other account of a transfer as it is now, and its journal entry of the transfer; None if they don't exist."""
 
@@ -45,11 +57,14 @@ class OtherSide(Struct, frozen=True):
     entry: JournalEntry | None
 
 
-class OtherSides(Protocol):
-    """The other sides of an account's transfers, which the replay asks for in version order. A dict is one."""
+class Surroundings(Protocol):
+    """The items that the decisions on an account depend on, beside the account and the entry."""
 
-    def get(self, transaction_id: str, /) -> OtherSide | None:
-        """The other side of this transfer."""
+    def other_side(self, entry: JournalEntry) -> OtherSide | None:
+        """The other side of this transfer. The replay asks for them in version order."""
+
+    def referred_entry(self, entry_id: EntryId) -> JournalEntry | None:
+        """A journal entry that a request refers to; None if it doesn't exist."""
 
 
 def other_account_id(entry: JournalEntry) -> str | None:
@@ -59,36 +74,96 @@ def other_account_id(entry: JournalEntry) -> str | None:
     return next((side for side in sides if isinstance(side, str) and side != entry.account_id), None)
 
 
-def mismatches(
-    account: Account, entries: Iterable[JournalEntry], other_sides: OtherSides, now: datetime
-) -> Iterator[Mismatch]:
-    """All mismatches between the account and its journal. `entries`, in any order, were read after the account."""
-    by_version: dict[int, list[JournalEntry]] = defaultdict(list)
-    for entry in entries:
-        by_version[entry.outcome.account_version].append(entry)
-    yield from _wrong_versions(account, by_version)
-    replayed: Account | None = None
-    posted_at: datetime | None = None
-    earlier: dict[EntryId, JournalEntry | None] = {}
-    for version in range(1, account.version + 1):
-        if len(by_version[version]) != 1:
-            return  # was reported, and the account's later states are unknown
-        [entry] = by_version[version]
+def referred_entry_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
+    """The entries that the entry's request refers to: none, for most types, or if the request can't be read."""
+    message_type = TRANSACTION_TYPES.get(str(entry.request.get("type")))
+    if message_type is None or message_type.referred_entries is TransactionMessage.referred_entries:
+        return ()
+    try:
+        return from_payload(entry.request).referred_entries
+    except (ValidationError, KeyError, TypeError):
+        return ()
+
+
+class Replay(Struct):
+    """The replay of an account's journal, in one go or in parts.
+
+    `target` is the account as it was read, before its entries. `account` is the account as the entries so far give it:
+    None before the first one, or that of a checkpoint, from which the replay goes on. If the replay comes past the
+    version of a `checkpoint`, it compares the two.
+    """
+
+    target: Account
+    account: Account | None = None
+    checkpoint: Account | None = None
+    is_known: bool = True
+    """After a version that is missing, or twice, the later states are unknown, and versions alone are checked."""
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        self.version = self.account.version if self.account else 0
+
+    def mismatches(self, entries: Iterable[JournalEntry], around: Surroundings, now: datetime) -> Iterator[Mismatch]:
+        """The mismatches of the next entries. They are in version order."""
+        for version, of_one_version in groupby(entries, key=lambda entry: entry.outcome.account_version):
+            entry, *others = of_one_version
+            if version > self.target.version:
+                yield _mismatch(entry, "entry beyond", f"the account is at version {self.target.version}")
+                continue
+            yield from self.missing(version)
+            self.version = version
+            if others:
+                names = ", ".join(each.transaction_id for each in (entry, *others))
+                yield _mismatch(entry, "entries twice", f"of one version are {names}")
+                self.is_known = False
+            if self.is_known:
+                yield from self._wrong_entry(entry, around, now)
+                yield from self._wrong_checkpoint(entry)
+
+    def last_mismatches(self) -> Iterator[Mismatch]:
+        """After the last entry: the mismatches of the account with its journal."""
+        account_id = self.target.account_id
+        yield from self.missing(self.target.version + 1)
+        if not self.is_known:
+            return
+        if not _is_same(self.target, self.account):
+            sentence = f"the account is {self.target}, its journal gives {self.account}"
+            yield Mismatch(account_id, "changed account", 0, sentence)
+        if self.checkpoint and self.checkpoint.version > self.target.version:
+            sentence = f"it is of version {self.checkpoint.version}, the account is at version {self.target.version}"
+            yield Mismatch(account_id, "wrong checkpoint", 0, sentence)
+
+    def missing(self, version: int) -> Iterator[Mismatch]:
+        """The versions before this one that the entries so far don't have."""
+        for missing in range(self.version + 1, version):
+            self.is_known = False
+            sentence = f"the account is at version {self.target.version}, and this one has no entry"
+            yield Mismatch(self.target.account_id, "missing entry", missing, sentence)
+
+    def _wrong_entry(self, entry: JournalEntry, around: Surroundings, now: datetime) -> Iterator[Mismatch]:
+        """An entry's own mismatches. The account is then as the entry leaves it, right or wrong."""
+        before = self.account
         if payload_hash_of(entry.request) != entry.payload_hash:
             yield _mismatch(entry, "changed request", "its payload_hash is not that of its request")
-        before, posted_at = posted_at, _time(entry.outcome.posted_at)
-        yield from _wrong_time(entry, posted_at, before, now)
+        yield from _wrong_time(entry, time_of(before.posted_at or "") if before else None, now)
         try:
             message = from_payload(entry.request)
         except (ValidationError, KeyError, TypeError) as error:
             yield _mismatch(entry, "unreadable entry", f"its request: {error}")
+            self.is_known = False
             return
-        yield from _wrong_decision(entry, message, replayed, other_sides, Context(earlier))
-        replayed = message.next_account(replayed, _as_recorded(entry.outcome), entry.outcome.posted_at)
-        earlier[entry.entry_id] = entry
-    if replayed != account:
-        sentence = f"the account is {account}, its journal gives {replayed}"
-        yield Mismatch(account.account_id, "changed account", 0, sentence)
+        yield from _wrong_decision(entry, message, before, around)
+        self.account = message.next_account(before, _as_recorded(entry.outcome), entry.outcome.posted_at)
+
+    def _wrong_checkpoint(self, entry: JournalEntry) -> Iterator[Mismatch]:
+        checkpoint = self.checkpoint
+        if checkpoint and checkpoint.version == self.version and not _is_same(checkpoint, self.account):
+            yield _mismatch(entry, "wrong checkpoint", f"it is {checkpoint}, the journal gives {self.account}")
+
+
+def _is_same(account: Account, replayed: Account | None) -> bool:
+    """Whether the account is what the replay gives. An earlier release wrote no `posted_at` to accounts."""
+    return account == (replace(replayed, posted_at=None) if replayed and account.posted_at is None else replayed)
 
 
 def _as_recorded(outcome: Outcome) -> Decision:
@@ -97,43 +172,14 @@ def _as_recorded(outcome: Outcome) -> Decision:
     return Decision(outcome.amount, outcome.balance_after, reason)
 
 
-def _wrong_versions(account: Account, by_version: Mapping[int, Sequence[JournalEntry]]) -> Iterator[Mismatch]:
-    expected = range(1, account.version + 1)
-    for version in expected:
-        if version not in by_version:
-            sentence = f"the account is at version {account.version}, and this one has no entry"
-            yield Mismatch(account.account_id, "missing entry", version, sentence)
-    for version, entries in sorted(by_version.items()):
-        if version not in expected:
-            yield _mismatch(entries[0], "entry beyond", f"the account is at version {account.version}")
-        elif len(entries) > 1:
-            names = ", ".join(entry.transaction_id for entry in entries)
-            yield _mismatch(entries[0], "entries twice", f"of one version are {names}")
-
-
 def _mismatch(entry: JournalEntry, what: str, sentence: str) -> Mismatch:
     version = entry.outcome.account_version
     return Mismatch(entry.account_id, what, version, f"version {version}, {entry.transaction_id}: {sentence}")
 
 
-CLOCK_SKEW = timedelta(minutes=10)
-"""How much earlier than the version before an entry may be posted: workers' clocks differ, and each reads its own when
-it begins to post, up to a minute before it commits. Also how far in the future."""
-
-
-def _time(posted_at: str) -> datetime | None:
-    """None for a text that is no ISO 8601 time with an offset."""
-    try:
-        time = datetime.fromisoformat(posted_at)
-    except ValueError:
-        return None
-    return time if time.tzinfo else None
-
-
-def _wrong_time(
-    entry: JournalEntry, posted_at: datetime | None, before: datetime | None, now: datetime
-) -> Iterator[Mismatch]:
+def _wrong_time(entry: JournalEntry, before: datetime | None, now: datetime) -> Iterator[Mismatch]:
     """`before` is when the version before was posted, None if that isn't known."""
+    posted_at = time_of(entry.outcome.posted_at)
     if posted_at is None:
         why = "expected an ISO 8601 time with its offset"
     elif posted_at - now > CLOCK_SKEW:
@@ -146,11 +192,7 @@ def _wrong_time(
 
 
 def _wrong_decision(
-    entry: JournalEntry,
-    message: TransactionMessage,
-    before: Account | None,
-    other_sides: OtherSides,
-    context: Context,
+    entry: JournalEntry, message: TransactionMessage, before: Account | None, around: Surroundings
 ) -> Iterator[Mismatch]:
     if entry.entry_id not in message.entry_ids:
         of = f"{message.transaction_id} on {' and '.join(message.account_ids)}"
@@ -158,16 +200,26 @@ def _wrong_decision(
         return
     others: Iterable[Account | None] = [None]
     if len(message.account_ids) > 1:
-        other = other_sides.get(entry.transaction_id)
+        other = around.other_side(entry)
         if other is None or other.account is None or other.entry is None:
             yield _mismatch(entry, "one-sided transfer", f"on {other_account_id(entry)} no entry of it can be read")
             return
         yield from _unlike_sides(entry, other.entry)
         others = _possible_others(other.account, other.entry.outcome)
+    context = Context(
+        {entry_id: _earlier(entry, around.referred_entry(entry_id)) for entry_id in message.referred_entries}
+    )
     expected = {_decided(message, entry.account_id, before, other, context) for other in others}
     if _shown(entry.outcome) not in expected:
         sentence = f"it is {_shown(entry.outcome)}, expected {' or '.join(sorted(expected))}"
         yield _mismatch(entry, "wrong decision", sentence)
+
+
+def _earlier(entry: JournalEntry, referred: JournalEntry | None) -> JournalEntry | None:
+    """The referred entry, if it is one of the same account, and was there when this entry was decided."""
+    if referred is None or referred.account_id != entry.account_id:
+        return None
+    return referred if referred.outcome.account_version < entry.outcome.account_version else None
 
 
 def _unlike_sides(one: JournalEntry, other: JournalEntry) -> Iterator[Mismatch]:

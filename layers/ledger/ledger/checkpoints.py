@@ -1,0 +1,92 @@
+"""How far each account's journal was replayed without a mismatch: the checkpoints of the nightly reconciliation.
+
+They are in a table of their own: a write to an account may cancel a commit in progress. A checkpoint that is missing
+costs a replay of the whole journal, and one that is older than it could be costs a longer replay.
+"""
+
+import hashlib
+import itertools
+import random
+import time
+from collections.abc import Iterable, Mapping
+from datetime import date
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from conditional_writes import Deadline, Item, key, read
+from conditional_writes.items import to_dynamodb
+from ledger.core.accounts import Account, account_from_item, account_item
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+CYCLE_DAYS = 30
+"""Each account's journal is replayed whole once in so many days."""
+MOST_WRITES = 25
+"""DynamoDB's limit for one BatchWriteItem."""
+FIRST_PAUSE_SECONDS = 0.05
+
+
+class Checkpoint(NamedTuple):
+    """The account as it was when no mismatch was found, and the day on which its journal was last replayed whole."""
+
+    account: Account
+    whole_on: date
+
+    def is_whole_due(self, day: date) -> bool:
+        """Whether the whole journal is due on this day.
+
+        The account's id decides the day: so each night has about the same number of accounts, whichever are added. It
+        is due, too, if the last time is a cycle ago, for nights may have been left out, or in the future.
+        """
+        if self.whole_on == day:
+            return False
+        digest = hashlib.sha256(self.account.account_id.encode()).digest()
+        is_its_day = (int.from_bytes(digest[:8]) - day.toordinal()) % CYCLE_DAYS == 0
+        return is_its_day or not 0 < (day - self.whole_on).days < CYCLE_DAYS
+
+
+class Checkpoints(NamedTuple):
+    """The table of the checkpoints, and its client."""
+
+    client: "DynamoDBClient"
+    table: str
+
+    def read(self, account_ids: Iterable[str], deadline: Deadline) -> dict[str, Checkpoint]:
+        """The accounts' checkpoints, by account id. An account without one, or with a damaged one, is left out.
+
+        One request per 100 accounts. Raises what `read` raises.
+        """
+        items = read(self.client, (key(self.table, account_id=name) for name in account_ids), deadline).values()
+        checkpoints = [checkpoint for item in items if item and (checkpoint := _checkpoint(item))]
+        return {checkpoint.account.account_id: checkpoint for checkpoint in checkpoints}
+
+    def write(self, checkpoints: Mapping[str, Checkpoint | None], deadline: Deadline) -> None:
+        """Saves the accounts' checkpoints, by account id; None deletes one. Without a condition: each is true.
+
+        One request per 25 accounts. Raises DeadlinePassed if not all are written by then, and botocore's errors.
+        """
+        unwritten = list(itertools.starmap(_request, checkpoints.items()))
+        cap_seconds = FIRST_PAUSE_SECONDS
+        while unwritten:
+            deadline.check("saving the checkpoints of accounts")
+            batch, rest = unwritten[:MOST_WRITES], unwritten[MOST_WRITES:]
+            refused = self.client.batch_write_item(RequestItems={self.table: batch})["UnprocessedItems"]
+            throttled = refused.get(self.table, [])
+            if throttled:
+                time.sleep(random.uniform(0, min(cap_seconds, max(0.0, deadline.remaining_seconds))))
+                cap_seconds *= 2
+            unwritten = [*throttled, *rest]
+
+
+def _request(account_id: str, checkpoint: Checkpoint | None) -> Any:
+    if checkpoint is None:
+        return {"DeleteRequest": {"Key": to_dynamodb({"account_id": account_id})}}
+    item = account_item(checkpoint.account) | {"whole_on": checkpoint.whole_on.isoformat()}
+    return {"PutRequest": {"Item": to_dynamodb(item)}}
+
+
+def _checkpoint(item: Item) -> Checkpoint | None:
+    try:
+        return Checkpoint(account_from_item(item), date.fromisoformat(item["whole_on"]))
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,93 @@
+"""Requests to read: an account, its statement, its balance at a time, and the entry of a transaction."""
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from ledger.core.decoding import Id, Time, check_time, decode_json
+from ledger.core.reason_codes import InvalidMessage
+
+MOST_ENTRIES = 1000
+"""Of one answer."""
+DEFAULT_ENTRIES = 100
+
+Entries = Annotated[int, msgspec.Meta(ge=1, le=MOST_ENTRIES)]
+Version = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
+
+
+class ReadRequest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, tag_field="read"):
+    """A request for one account. Its field `read` says what is read."""
+
+    account_id: Id
+
+
+class ReadAccount(ReadRequest, frozen=True, tag="account"):
+    """The account as it is now."""
+
+
+class ReadStatement(ReadRequest, frozen=True, tag="statement"):
+    """The `last` entries, those of the versions from `from_version` to `to_version`, or those posted at or after
+    `from_time` and before `to_time`: in the order of their versions."""
+
+    last: Entries | None = None
+    from_version: Version | None = None
+    to_version: Version | None = None
+    from_time: Time | None = msgspec.field(default=None, name="from")
+    to_time: Time | None = msgspec.field(default=None, name="to")
+    limit: Entries | None = None
+
+    def __post_init__(self) -> None:
+        begins = {"last": self.last, "from_version": self.from_version, "from": self.from_time}
+        given = [name for name, value in begins.items() if value is not None]
+        if len(given) != 1:
+            raise ValueError(f"body: expected one of last, from_version and from, got {' and '.join(given) or 'none'}")
+        [begin] = given
+        belongs = {"to_version": (self.to_version, ["from_version"]), "to": (self.to_time, ["from"])}
+        belongs["limit"] = self.limit, ["from_version", "from"]
+        for name, (value, possible) in belongs.items():
+            if value is not None and begin not in possible:
+                raise ValueError(f"{name}: expected it with {' or '.join(possible)}, got it with {begin}")
+        if self.from_version and self.to_version and self.to_version < self.from_version:
+            raise ValueError(f"to_version: expected {self.from_version} or more, which is from_version")
+        if self.from_time and self.to_time and self.to_time <= self.from_time:
+            raise ValueError("to: expected a time after from")
+
+
+class ReadBalance(ReadRequest, frozen=True, tag="balance"):
+    """The balance after all entries that were posted before the time `at`."""
+
+    at: Time
+
+
+class ReadTransaction(ReadRequest, frozen=True, tag="transaction"):
+    """The journal entry of a transaction on the account."""
+
+    transaction_id: Id
+
+
+def decode_request(event: Any) -> ReadRequest:
+    """The request in an event of Lambda's. Raises InvalidMessage."""
+    body = json.dumps(event)
+    kind = decode_json(body, _envelope_decoder).read
+    if kind not in _decoders:
+        raise InvalidMessage(f"read: got {kind[:40]!r}, expected one of {', '.join(_decoders)}")
+    request: ReadRequest = decode_json(body, _decoders[kind])
+    for field in msgspec.structs.fields(request):
+        value = getattr(request, field.name)
+        if isinstance(value, datetime):
+            check_time(field.encode_name, value)
+            msgspec.structs.force_setattr(request, field.name, value.astimezone(UTC))
+    return request
+
+
+class _Envelope(msgspec.Struct):
+    read: str
+
+
+_envelope_decoder = msgspec.json.Decoder(_Envelope)
+_decoders: dict[str, "msgspec.json.Decoder[Any]"] = {
+    str(kind.__struct_config__.tag): msgspec.json.Decoder(kind)
+    for kind in (ReadAccount, ReadStatement, ReadBalance, ReadTransaction)
+}

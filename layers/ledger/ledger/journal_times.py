@@ -1,0 +1,77 @@
+"""The last version of an account that was posted before a time: a binary search, for posting times never go back.
+
+It reads the index. If the index doesn't have an entry, the table's journal of the account is searched once.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from conditional_writes import Deadline, DeadlinePassed, Item
+from conditional_writes.items import from_dynamodb
+from ledger.core.accounts import Account
+from ledger.core.attributes import version
+from ledger.core.posting_time import time_of
+from ledger.journal_versions import JournalVersions
+
+
+class Boundary(NamedTuple):
+    """The last version that is known to be posted before a time, 0 if none is, and the first that is known not to be.
+
+    `entries` are the items of the former, none if it was found without them: that is the account's present version.
+    """
+
+    before: int
+    after: int
+    entries: Sequence[Item] = ()
+
+    @property
+    def is_certain(self) -> bool:
+        return self.after - self.before <= 1
+
+
+def boundary(
+    versions: JournalVersions, account: Account, time: datetime, deadline: Deadline, most_table_pages: int
+) -> Boundary:
+    """The boundary at the time among the versions of the account, which was read strongly consistently.
+
+    It isn't certain if entries between its two versions can't be found, or not until the deadline. Raises ValueError
+    for an entry that has no time, and botocore's errors of the table.
+    """
+    newest = time_of(account.posted_at) if account.posted_at else None
+    if newest and newest < time:
+        return Boundary(account.version, account.version + 1)
+    found = Boundary(0, account.version if newest else account.version + 1)
+    try:
+        while not found.is_certain:
+            middle = (found.before + found.after) // 2
+            page = versions.page(account.account_id, middle, middle, deadline, most_table_pages=0)
+            if page.missing:
+                break
+            found = _narrowed(found, page.items, time)
+        if not found.is_certain:
+            between = found.before + 1, found.after - 1
+            for response in versions.table_pages(account.account_id, *between, deadline, most_table_pages):
+                found = _narrowed(found, map(from_dynamodb, response["Items"]), time)
+    except DeadlinePassed:
+        pass
+    return found
+
+
+def _narrowed(found: Boundary, items: Iterable[Item], time: datetime) -> Boundary:
+    for item in items:
+        number = version(item, "account_version")
+        if number == found.before:
+            found = found._replace(entries=[*found.entries, item])
+        elif found.before < number < found.after:
+            is_before = _posting_time(item) < time
+            found = Boundary(number, found.after, [item]) if is_before else found._replace(after=number)
+    return found
+
+
+def _posting_time(item: Item) -> datetime:
+    text = item.get("posted_at")
+    time = time_of(text) if isinstance(text, str) else None
+    if time is None:
+        raise ValueError(f"entry {item['transaction_id']!r}: posted_at: expected a time with its offset, got {text!r}")
+    return time

@@ -1,0 +1,196 @@
+"""The replay of a journal that is too long for memory or for one invocation: page by page, in constant memory.
+
+The index has the entries in their order, and the table has the truth. So the entries are replayed from the index, and
+added up in a sum that doesn't depend on their order. Then the table's entries are added up. If the sums are equal, the
+replay was one of the table.
+"""
+
+import hashlib
+import itertools
+import json
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from conditional_writes import Deadline, DeadlinePassed, Item
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.reading import read_one
+from ledger.core.accounts import Account, account_from_item, account_item
+from ledger.core.replay import Mismatch, Replay, first_mismatches
+from ledger.journal_versions import JournalVersions
+from ledger.surroundings import JournalSurroundings, readable_entry
+from ledger.tables import ACCOUNT_ATTRIBUTES
+
+PAUSES_SECONDS = (0.05, 0.2, 1.0)
+"""Pauses before entries with mismatches are read again."""
+MOST_TABLE_PAGES = 100
+"""Of a journal, of 1 MB each, that are searched for entries that the index doesn't have."""
+SUMS = 2**256
+"""Sums of hashes are kept below."""
+
+
+class JournalUnread(Exception):
+    """The journal can't be replayed: the text says why."""
+
+
+class IndexDiffers(Exception):
+    """The index doesn't have the entries that the table has."""
+
+
+class Position(NamedTuple):
+    """How far the replay of a long journal has come. Its size doesn't depend on the journal's.
+
+    `target` is the account as it was when the replay began, `replayed` the account as the entries so far give it. The
+    replay `is_whole` if it began with the first entry. Then the table's entries are added up `after` this transaction
+    id. `beyond` has the version and the transaction id of the entry that is furthest beyond the target's version.
+    """
+
+    target: Account
+    replayed: Account | None
+    is_whole: bool
+    index_sum: int = 0
+    table_sum: int = 0
+    after: str | None = None
+    beyond: tuple[int, str] | None = None
+
+    @property
+    def version(self) -> int:
+        return self.replayed.version if self.replayed else 0
+
+    def as_item(self) -> Item:
+        replayed = account_item(self.replayed) if self.replayed else None
+        items = {"target": account_item(self.target), "replayed": replayed}
+        sums = {"index_sum": f"{self.index_sum:x}", "table_sum": f"{self.table_sum:x}"}
+        beyond = list(self.beyond) if self.beyond else None
+        return items | sums | {"is_whole": self.is_whole, "after": self.after, "beyond": beyond}
+
+    @classmethod
+    def from_item(cls, item: Item) -> "Position":
+        replayed = account_from_item(item["replayed"]) if item["replayed"] else None
+        beyond = (int(item["beyond"][0]), str(item["beyond"][1])) if item["beyond"] else None
+        sums = (int(item["index_sum"], 16), int(item["table_sum"], 16))
+        return cls(account_from_item(item["target"]), replayed, item["is_whole"], *sums, item["after"], beyond)
+
+
+class LongJournals(NamedTuple):
+    """The journal by its versions. The same client reads the table."""
+
+    versions: JournalVersions
+
+    def replay_on(
+        self, position: Position, checkpoint: Account | None, deadline: Deadline
+    ) -> Position | list[Mismatch]:
+        """Goes on until the deadline. Returns the position that it reached, or at the end the mismatches.
+
+        The first page with mismatches is the end: further ones aren't looked for. Raises IndexDiffers, JournalUnread,
+        and if not even a page could be read, DeadlinePassed or botocore's errors.
+        """
+        began_at = position
+        try:
+            while True:
+                result = self._next_page(position, checkpoint, deadline)
+                if not isinstance(result, Position):
+                    return result
+                position = result
+        except (DeadlinePassed, BotoCoreError, ClientError):
+            if position == began_at:
+                raise
+            return position
+
+    def _next_page(
+        self, position: Position, checkpoint: Account | None, deadline: Deadline
+    ) -> Position | list[Mismatch]:
+        if position.version < position.target.version:
+            return self._replayed_page(position, checkpoint, deadline)
+        return self._added_page(position, deadline) if position.is_whole else []
+
+    def _replayed_page(
+        self, position: Position, checkpoint: Account | None, deadline: Deadline
+    ) -> Position | list[Mismatch]:
+        """A page of the index further; or its mismatches, if they are still there after pauses."""
+        for pause_seconds in (*PAUSES_SECONDS, None):
+            further, found = self._replayed_once(position, checkpoint, deadline)
+            if not found:
+                return further
+            if not position.is_whole:  # the checkpoint may be wrong: the whole journal can tell
+                return Position(position.target, None, is_whole=True)
+            if pause_seconds is not None:
+                time.sleep(pause_seconds)
+        return found
+
+    def _replayed_once(
+        self, position: Position, checkpoint: Account | None, deadline: Deadline
+    ) -> tuple[Position, list[Mismatch]]:
+        target = position.target
+        page = self.versions.page(target.account_id, position.version + 1, target.version, deadline, MOST_TABLE_PAGES)
+        if page.missing and not page.is_certain:
+            raise JournalUnread(
+                f"its index doesn't have version {page.missing[0]}, and its journal is too long to be searched for it"
+            )
+        entries = list(map(readable_entry, page.items))
+        replay = Replay(target, position.replayed, checkpoint)
+        around = JournalSurroundings(*self.versions, entries, deadline)
+        mismatches = replay.mismatches(entries, around, datetime.now(UTC))
+        is_end = page.through == target.version
+        after = replay.last_mismatches() if is_end else replay.missing(page.through + 1)
+        found = first_mismatches(itertools.chain(mismatches, after))
+        index_sum = (position.index_sum + _sum(page.items)) % SUMS
+        return position._replace(replayed=replay.account, index_sum=index_sum), found
+
+    def _added_page(self, position: Position, deadline: Deadline) -> Position | list[Mismatch]:
+        """A page of the table further; or at its end an entry beyond the account's version, if there is one."""
+        deadline.check("adding up the journal")
+        client, tables = self.versions
+        account_id, version = position.target.account_id, position.target.version
+        after = {"account_id": account_id, "transaction_id": position.after}
+        start: dict[str, Any] = {} if position.after is None else {"ExclusiveStartKey": to_dynamodb(after)}
+        response = client.query(
+            TableName=tables.journal,
+            KeyConditionExpression="account_id = :account_id",
+            ExpressionAttributeValues=to_dynamodb({":account_id": account_id}),
+            ConsistentRead=True,
+            **start,
+        )
+        items = [from_dynamodb(item) for item in response["Items"]]
+        later = [item for item in items if _version(item) > version]
+        beyond = max([*filter(None, [position.beyond]), *map(_id, later)], default=None)
+        table_sum = (position.table_sum + _sum(item for item in items if _version(item) <= version)) % SUMS
+        further = position._replace(table_sum=table_sum, beyond=beyond)
+        if "LastEvaluatedKey" in response:
+            return further._replace(after=from_dynamodb(response["LastEvaluatedKey"])["transaction_id"])
+        if further.table_sum != further.index_sum:
+            raise IndexDiffers
+        return self._beyond(further, deadline)
+
+    def _beyond(self, position: Position, deadline: Deadline) -> list[Mismatch]:
+        """The entry of the highest version, if it is beyond the account's present version."""
+        if position.beyond is None:
+            return []
+        version, transaction_id = position.beyond
+        client, tables = self.versions
+        present = read_one(client, tables.account_key(position.target.account_id), deadline, ACCOUNT_ATTRIBUTES)
+        present_version = account_from_item(present).version if present else position.target.version
+        if version <= present_version:
+            return []
+        sentence = f"version {version}, {transaction_id}: the account is at version {present_version}"
+        return [Mismatch(position.target.account_id, "entry beyond", version, sentence)]
+
+
+def _id(item: Item) -> tuple[int, str]:
+    return _version(item), item["transaction_id"]
+
+
+def _version(item: Item) -> int:
+    """0 for an entry whose version is none: it isn't in the index, so that the sums differ."""
+    version = item.get("account_version")
+    return int(version) if isinstance(version, Decimal) else 0
+
+
+def _sum(items: Iterable[Item]) -> int:
+    """The sum of the items' hashes, whatever their order."""
+    texts = (json.dumps(item, sort_keys=True, default=str).encode() for item in items)
+    return sum(int.from_bytes(hashlib.sha256(text).digest()) for text in texts)

@@ -1,0 +1,258 @@
+"""Reads accounts: an account, its statement, its balance at a time, and what became of a transaction.
+
+An account is read strongly consistently first. A statement then has an entry of each version up to the account's, or
+names the versions that it couldn't find. So it has what was acknowledged before, though the index follows the table.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from conditional_writes import Deadline, DeadlinePassed, Item
+from conditional_writes.reading import read_one
+from ledger.core.accounts import Account, account_from_item
+from ledger.core.journal import EntryId, entry_from_item, outcome_to_json
+from ledger.core.money import format_decimal
+from ledger.core.posting_time import CLOCK_SKEW, time_of
+from ledger.core.read_requests import (
+    DEFAULT_ENTRIES,
+    ReadAccount,
+    ReadBalance,
+    ReadRequest,
+    ReadStatement,
+    ReadTransaction,
+    decode_request,
+)
+from ledger.core.reason_codes import InvalidMessage
+from ledger.journal_times import Boundary, boundary
+from ledger.journal_versions import MOST_TABLE_PAGES, JournalVersions
+from ledger.tables import LARGEST, LedgerTables
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+LARGEST_PAGE_BYTES = 4_000_000
+"""Of a statement's entries in JSON. Lambda answers with 6 MB at most."""
+
+type Answer = dict[str, Any]
+
+
+class ErrorCode(StrEnum):
+    """Why there is no answer, for machines."""
+
+    INVALID_REQUEST = "INVALID_REQUEST"
+    """The request isn't one: a field is missing, unknown, or out of its range."""
+    UNKNOWN_ACCOUNT = "UNKNOWN_ACCOUNT"
+    """The account hasn't been opened."""
+    UNREADABLE = "UNREADABLE"
+    """The account or an entry was damaged by another program."""
+
+
+class Refused(Exception):
+    """There is no answer to the request. The text is a sentence for people."""
+
+    def __init__(self, code: ErrorCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class AccountReader(NamedTuple):
+    """The ledger's tables, and the client that reads them. It writes nothing."""
+
+    client: "DynamoDBClient"
+    tables: LedgerTables
+
+    def answer(self, event: Any, deadline: Deadline) -> Answer:
+        """The answer to an event of Lambda's, as JSON. If there is none, it has an `error` with a code and a reason.
+
+        Raises DeadlinePassed if nothing can be said in time, and botocore's errors of the tables.
+        """
+        try:
+            return self._read(_decoded(event), deadline)
+        except Refused as error:
+            return {"error": {"code": str(error.code), "reason": str(error)}}
+
+    def _read(self, request: ReadRequest, deadline: Deadline) -> Answer:
+        if isinstance(request, ReadTransaction):
+            entry_id = EntryId(request.account_id, request.transaction_id)
+            item = read_one(self.client, self.tables.entry_key(entry_id), deadline)
+            entry = _entry_json(item) if item else None
+            return {"account_id": request.account_id, "transaction_id": request.transaction_id, "entry": entry}
+        account = self._account(request.account_id, deadline)
+        match request:
+            case ReadAccount():
+                return _account_json(account)
+            case ReadBalance():
+                return self._balance(request, account, deadline)
+            case ReadStatement(from_time=None):
+                return self._statement_by_versions(request, account, deadline)
+            case ReadStatement():
+                return self._statement_by_times(request, account, deadline)
+        raise AssertionError(request)
+
+    def _account(self, account_id: str, deadline: Deadline) -> Account:
+        """The account as it is now. Raises Refused."""
+        attributes = Account.__struct_fields__
+        item = read_one(self.client, self.tables.account_key(account_id), deadline, attributes)
+        if item is None:
+            raise Refused(ErrorCode.UNKNOWN_ACCOUNT, f"account_id: no account {account_id!r} has been opened")
+        try:
+            account = account_from_item(item)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _unreadable("the account", error) from None
+        if account.version >= LARGEST:
+            raise _unreadable("the account", ValueError(f"version: no account reaches {account.version}"))
+        return account
+
+    def _balance(self, request: ReadBalance, account: Account, deadline: Deadline) -> Answer:
+        found = self._boundary(account, request.at, deadline)
+        answer: Answer = {"account_id": account.account_id, "at": request.at.isoformat()}
+        rest = {"complete": found.is_certain, "final": _is_final(request.at, account)}
+        nothing = {"balance": None, "account_version": None, "posted_at": None}
+        if not found.is_certain:
+            return answer | nothing | rest
+        if found.before == 0:
+            return answer | nothing | {"account_version": 0} | rest
+        if not found.entries:  # it is the present version
+            balance, posted_at = format_decimal(account.balance), account.posted_at
+        else:
+            if len(found.entries) > 1:
+                names = " and ".join(repr(item["transaction_id"]) for item in found.entries)
+                raise Refused(ErrorCode.UNREADABLE, f"of version {found.before} are two entries: {names}")
+            entry = _entry_json(found.entries[0])
+            balance, posted_at = entry["balance_after"], entry["posted_at"]
+        return answer | {"balance": balance, "account_version": found.before, "posted_at": posted_at} | rest
+
+    def _statement_by_versions(self, request: ReadStatement, account: Account, deadline: Deadline) -> Answer:
+        if request.last:
+            first, last, limit = max(1, account.version - request.last + 1), account.version, request.last
+        else:
+            first, last = request.from_version or 1, min(request.to_version or account.version, account.version)
+            limit = request.limit or DEFAULT_ENTRIES
+        return self._page(account, first, last, limit, deadline)
+
+    def _statement_by_times(self, request: ReadStatement, account: Account, deadline: Deadline) -> Answer:
+        """As the statement of the versions between the two boundaries.
+
+        If one of them isn't certain, the statement begins after the version that is known to be before it, or ends
+        before the one that is known to be after it. It isn't complete then, and has only entries of the time.
+        """
+        assert request.from_time is not None
+        begin = self._boundary(account, request.from_time, deadline)
+        end = Boundary(account.version, account.version + 1)
+        if request.to_time:
+            end = self._boundary(account, request.to_time, deadline)
+        limit = request.limit or DEFAULT_ENTRIES
+        answer = self._page(account, begin.before + 1, end.after - 1, limit, deadline)
+        if not (begin.is_certain and end.is_certain):
+            answer["complete"] = False
+            answer["entries"] = [entry for entry in answer["entries"] if _is_within(request, entry)]
+        return answer | {"final": request.to_time is not None and _is_final(request.to_time, account)}
+
+    def _page(self, account: Account, first: int, last: int, limit: int, deadline: Deadline) -> Answer:
+        """The entries of the versions from `first` to `last`, or of the first of them: `next` has the others."""
+        entries, missing, taken_bytes = list[Answer](), list[int](), 0
+        beyond = first  # the first version that isn't in the answer
+        for entry in self._found(account.account_id, first, min(last, first + limit - 1), deadline):
+            if isinstance(entry, int):
+                missing.append(entry)
+                beyond = entry + 1
+                continue
+            taken_bytes += len(json.dumps(entry)) + len(", ")
+            if taken_bytes > LARGEST_PAGE_BYTES and entries:
+                beyond = entry["account_version"]
+                break
+            entries.append(entry)
+            beyond = entry["account_version"] + 1
+        return {
+            "account_id": account.account_id,
+            "account_version": account.version,
+            "entries": entries,
+            "complete": not missing,
+            "missing_versions": missing,
+            "next": {"from_version": beyond, "to_version": last} if beyond <= last else None,
+        }
+
+    def _found(self, account_id: str, first: int, last: int, deadline: Deadline) -> Iterator[Answer | int]:
+        """The entry of each version in order, or the version if it has none. Fewer, if the deadline passes.
+
+        If it passes before anything was found, all of them are missing.
+        """
+        begin = first
+        while begin <= last:
+            try:
+                page = self._versions.page(account_id, begin, last, deadline, MOST_TABLE_PAGES)
+            except DeadlinePassed:
+                if begin == first:
+                    yield from range(first, last + 1)
+                return
+            found = [(int(item["account_version"]), item) for item in page.items]
+            for version, item in sorted([*found, *((version, None) for version in page.missing)], key=_number):
+                yield _entry_json(item) if item else version
+            begin = page.through + 1
+
+    def _boundary(self, account: Account, time: datetime, deadline: Deadline) -> Boundary:
+        try:
+            return boundary(self._versions, account, time, deadline, MOST_TABLE_PAGES)
+        except ValueError as error:
+            raise Refused(ErrorCode.UNREADABLE, str(error)) from None
+
+    @property
+    def _versions(self) -> JournalVersions:
+        return JournalVersions(self.client, self.tables)
+
+
+def _decoded(event: Any) -> ReadRequest:
+    try:
+        return decode_request(event)
+    except InvalidMessage as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def _number(pair: tuple[int, Any]) -> int:
+    return pair[0]
+
+
+def _is_within(request: ReadStatement, entry: Answer) -> bool:
+    time = time_of(entry["posted_at"])
+    if time is None or request.from_time is None:
+        return False
+    return request.from_time <= time and (request.to_time is None or time < request.to_time)
+
+
+def _is_final(time: datetime, account: Account) -> bool:
+    """Whether no transaction that is still to be posted can come before the time."""
+    now = datetime.now(UTC)
+    newest = time_of(account.posted_at) if account.posted_at else None
+    return time <= now - CLOCK_SKEW or (newest is not None and time <= newest <= now + CLOCK_SKEW)
+
+
+def _account_json(account: Account) -> Answer:
+    return {
+        "account_id": account.account_id,
+        "balance": format_decimal(account.balance),
+        "overdraft_limit": format_decimal(account.overdraft_limit),
+        "currency": account.currency,
+        "status": str(account.status),
+        "version": account.version,
+        "posted_at": account.posted_at,
+    }
+
+
+def _entry_json(item: Item) -> Answer:
+    """The entry in an item. Raises Refused for an item that is none."""
+    try:
+        entry = entry_from_item(item)
+        outcome = outcome_to_json(entry.outcome)
+        if outcome["reason"] is None:
+            del outcome["reason"]
+        json.dumps(entry.request)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(f"entry {item['transaction_id']!r}", error) from None
+    return {"transaction_id": entry.transaction_id} | outcome | {"request": entry.request}
+
+
+def _unreadable(item: str, error: Exception) -> Refused:
+    return Refused(ErrorCode.UNREADABLE, f"{item} can't be read: {type(error).__name__}: {error}"[:300])
