@@ -17,7 +17,7 @@ from tests.checkers.books import read_books, violations
 from tests.support.template import resources
 from tools.local_aws.functions import Queue, process_transactions, record
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import BY_VERSION, Tables, create_checkpoints_table, scan
+from tools.local_aws.tables import BY_VERSION, Tables, scan
 
 ACCOUNTS = ("a", "b", "c")
 OPENING = {"type": "open_account", "transaction_id": "o", "currency": "EUR", "overdraft_limit": -200}
@@ -176,8 +176,7 @@ def test_with_it_no_entry_can_be_damaged_by_a_text_for_a_version(dynamodb: Endpo
 
 def test_the_tables_of_tests_have_the_keys_and_indexes_of_the_template(dynamodb: Endpoint, tables: Tables) -> None:
     templates = resources("AWS::DynamoDB::Table")
-    names = {"AccountsTable": tables.accounts, "JournalTable": tables.journal}
-    names["CheckpointsTable"] = create_checkpoints_table(dynamodb, tables.accounts)
+    names = {"AccountsTable": tables.accounts, "JournalTable": tables.journal, "CheckpointsTable": tables.checkpoints}
     for name, created in names.items():
         table = dynamodb.client("dynamodb").describe_table(TableName=created)["Table"]
         indexes = [

@@ -23,6 +23,7 @@ POSTING = "tests/integration/test_posting.py"
 INTEREST = "tests/integration/test_interest.py"
 TLS = "tests/integration/test_tls.py"
 JOBS = "tests/integration/test_jobs.py"
+SEGMENTS = "tests/integration/test_segments.py"
 RECONCILIATION = "tests/integration/test_reconciliation.py"
 EVERY_CALL = "tests/faults/test_every_call.py"
 OF_INTEREST = "tests/faults/test_every_call_of_interest.py"
@@ -178,8 +179,8 @@ BREAKAGES = [
     Breakage(
         "the journal replay doesn't see the entries that a decision refers to",
         f"{LEDGER}/core/replay.py",
-        "yield from _wrong_decision(entry, message, replayed, other_sides, Context(earlier))",
-        "yield from _wrong_decision(entry, message, replayed, other_sides, Context())",
+        "expected = {_decided(message, entry.account_id, before, other, context) for other in others}",
+        "expected = {_decided(message, entry.account_id, before, other, Context()) for other in others}",
         (CONTEXT,),
     ),
     Breakage(
@@ -579,6 +580,41 @@ BREAKAGES = [
         "if lock.taken_over or deadline",
         "if deadline",
         (JOBS, RECONCILIATION),
+    ),
+    Breakage(
+        "each segment that finds all parts makes the report",
+        f"{WORKERS}/segments.py",
+        'finished, absent("finished_at"))',
+        "finished)",
+        (SEGMENTS,),
+    ),
+    Breakage(
+        "a run goes on with the number of segments that is set now",
+        f"{WORKERS}/scheduled_jobs.py",
+        'segments = int(begun["segments"])',
+        "segments = self.segments",
+        (SEGMENTS,),
+    ),
+    Breakage(
+        "a segment that was killed after its end doesn't look for the parts",
+        f"{WORKERS}/scheduled_jobs.py",
+        "outcome = record.finish(segment.of, self.report)",
+        'outcome = "DoneBefore"',
+        (SEGMENTS,),
+    ),
+    Breakage(
+        "the report is made of the parts that are there",
+        f"{WORKERS}/segments.py",
+        "if len(parts) < segments:",
+        "if not parts:",
+        (SEGMENTS,),
+    ),
+    Breakage(
+        "each segment has all accounts",
+        f"{LEDGER}/account_pages.py",
+        "if segment.of > 1:",
+        "if False:",
+        (INTEREST,),
     ),
     Breakage(
         "an outage skips every account",
