@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple
 from typing import Any
 
 import pytest
@@ -177,7 +176,7 @@ def test_with_it_no_entry_can_be_damaged_by_a_text_for_a_version(dynamodb: Endpo
 
 def test_the_tables_of_tests_have_the_keys_and_indexes_of_the_template(dynamodb: Endpoint, tables: Tables) -> None:
     templates = resources("AWS::DynamoDB::Table")
-    names = dict(zip(("AccountsTable", "JournalTable", "CheckpointsTable"), astuple(tables), strict=True))
+    names = {"AccountsTable": tables.accounts, "JournalTable": tables.journal, "CheckpointsTable": tables.checkpoints}
     for name, created in names.items():
         table = dynamodb.client("dynamodb").describe_table(TableName=created)["Table"]
         indexes = [
