@@ -19,17 +19,30 @@ from tests.support.strategies import exact_numbers, exact_rates, ids
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import load_function
 from tools.local_aws.server import Endpoint
+from workers.segments import Segment
 
 DAY, RATE = date(2026, 2, 28), Decimal("0.12")
 
 
 @pytest.mark.parametrize(("after", "last"), [(None, "acc-7"), ("acc-7", None)], ids=["first page", "last page"])
-def test_a_page_is_one_strongly_consistent_request(stubbed_dynamodb: Stubbed, after: str | None, last: str) -> None:
+@pytest.mark.parametrize(
+    ("segment", "scanned"),
+    [
+        (Segment(), {}),
+        (Segment(1, 4), {"Segment": 0, "TotalSegments": 4}),
+        (Segment(4, 4), {"Segment": 3, "TotalSegments": 4}),
+    ],
+)
+def test_a_page_is_one_strongly_consistent_request_for_its_segment(
+    stubbed_dynamodb: Stubbed, after: str | None, last: str, segment: Segment, scanned: dict[str, int]
+) -> None:
     answer = {"Items": [{"account_id": {"S": "acc-5"}}]}
     stubbed_dynamodb.answers("scan", answer | ({"LastEvaluatedKey": {"account_id": {"S": last}}} if last else {}))
-    assert overdrawn(stubbed_dynamodb.client, "Accounts", after, 500) == AccountPage([{"account_id": "acc-5"}], last)
+    page = overdrawn(stubbed_dynamodb.client, "Accounts", segment, after, 500)
+    assert page == AccountPage([{"account_id": "acc-5"}], last)
     [parameters] = stubbed_dynamodb.parameters
     assert (parameters["TableName"], parameters["Limit"], parameters["ConsistentRead"]) == ("Accounts", 500, True)
+    assert {name: parameters[name] for name in ("Segment", "TotalSegments") if name in parameters} == scanned
     assert parameters.get("ExclusiveStartKey") == (after and {"account_id": {"S": after}})
     assert parameters["FilterExpression"] == "#balance < :zero AND #status = :open"
 
