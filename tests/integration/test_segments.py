@@ -171,6 +171,21 @@ def test_the_locks_table_has_the_run_its_parts_and_the_locks(service: Made, segm
     assert all(part["expires_at"] <= run["expires_at"] for part in parts)
 
 
+@pytest.mark.parametrize("segments", [1, 4])
+def test_the_requests_of_a_run_are_as_documented(service: Made, segments: int) -> None:
+    """Beside those of its steps. docs/jobs.md has the table."""
+    function, calls = service(segments), Counter[str]()
+    function.before_call = lambda operation: calls.update([operation])
+    function.deliver_all()
+    steps = segments * (STEPS - 1)
+    assert calls == {
+        "PutItem": 1 if segments == 1 else segments + 1,
+        "UpdateItem": segments + steps + 1,
+        "TransactWriteItems": segments,
+        "BatchGetItem": segments,
+    }
+
+
 @pytest.mark.parametrize("segments", [1, 3])
 @pytest.mark.parametrize("fault", [Fault.KILLED_BEFORE, Fault.KILLED_AFTER, Fault.ALL_RESPONSES_LOST])
 def test_killed_at_any_call_the_run_is_finished_once(
