@@ -24,6 +24,8 @@ INTEREST = "tests/integration/test_interest.py"
 TLS = "tests/integration/test_tls.py"
 JOBS = "tests/integration/test_jobs.py"
 SEGMENTS = "tests/integration/test_segments.py"
+JOURNAL_VERSIONS = "tests/integration/test_journal_versions.py"
+STATEMENTS = "tests/integration/test_statements.py"
 RECONCILIATION = "tests/integration/test_reconciliation.py"
 EVERY_CALL = "tests/faults/test_every_call.py"
 OF_INTEREST = "tests/faults/test_every_call_of_interest.py"
@@ -860,5 +862,54 @@ BREAKAGES = [
         "return cls(*map(int, values)) if possible else cls()",
         "return cls(*map(int, values))",
         (LINES,),
+    ),
+    Breakage(
+        "a reader takes the index's word for what isn't there",
+        f"{LEDGER}/journal_versions.py",
+        "if page.missing else page",
+        "if False else page",
+        (JOURNAL_VERSIONS, STATEMENTS),
+    ),
+    Breakage(
+        "a reader loses the second entry of a version at the end of a page",
+        f"{LEDGER}/journal_versions.py",
+        "through = newest - 1 if items[0]",
+        "through = newest if items[0]",
+        (JOURNAL_VERSIONS,),
+    ),
+    Breakage(
+        "a reader takes an entry posted at the very time for one before it",
+        f"{LEDGER}/journal_times.py",
+        "_posting_time(item) < time",
+        "_posting_time(item) <= time",
+        (STATEMENTS,),
+    ),
+    Breakage(
+        "a reader calls a statement complete that lacks an entry",
+        f"{LEDGER}/statements.py",
+        '"complete": not missing,',
+        '"complete": True,',
+        (STATEMENTS,),
+    ),
+    Breakage(
+        "a reader tells a balance though entries before the time are missing",
+        f"{LEDGER}/statements.py",
+        "        if not found.is_certain:\n            return",
+        "        if found.after < 0:\n            return",
+        (STATEMENTS,),
+    ),
+    Breakage(
+        "a reader gives a page that begins with the last entry of the page before",
+        f"{LEDGER}/statements.py",
+        'beyond = entry["account_version"] + 1',
+        'beyond = entry["account_version"]',
+        (STATEMENTS,),
+    ),
+    Breakage(
+        "a reader calls a time final that a worker may still post before",
+        f"{LEDGER}/statements.py",
+        "return time <= now - CLOCK_SKEW",
+        "return time <= now",
+        (STATEMENTS,),
     ),
 ]
