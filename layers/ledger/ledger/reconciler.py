@@ -83,7 +83,7 @@ class Night(NamedTuple):
 class Checked(NamedTuple):
     """The result for one account: its mismatches, or if it was skipped the reason, a sentence.
 
-    If it is sound, `checkpoint` is its new one. `is_whole`: its whole journal was replayed.
+    If it is sound, `checkpoint` is its new one, None if it stays the same. `is_whole`: its whole journal was replayed.
     """
 
     account_id: str
@@ -179,7 +179,8 @@ class Reconciler(NamedTuple):
                 pass
         try:
             position = position or _beginning(account_from_item(item), checkpoint, night)
-            result = LongJournals(self._versions).replay_on(position, checkpoint and checkpoint.account, deadline)
+            known = _known_before(position, checkpoint, account_from_item(item))
+            result = LongJournals(self._versions).replay_on(position, known, deadline)
         except IndexDiffers:  # so the table decides, as far as memory allows
             try:
                 return self._checked(item, checkpoint, night._replace(whole=True), ALONE, deadline)
@@ -194,7 +195,7 @@ class Reconciler(NamedTuple):
         if isinstance(result, Position):
             return result
         whole_on = night.day if position.is_whole or checkpoint is None else checkpoint.whole_on
-        return _result(position.target, result, whole_on, is_whole=position.is_whole)
+        return _result(position.target, result, checkpoint, whole_on, is_whole=position.is_whole)
 
     def _checked(
         self, item: Item, checkpoint: Checkpoint | None, night: Night, bounds: Bounds, deadline: Deadline
@@ -206,9 +207,9 @@ class Reconciler(NamedTuple):
                 return _skipped(item, f"its item has {size:,} bytes, expected at most {LARGEST_ACCOUNT_BYTES:,}")
             account = account_from_item(item)
             if checkpoint and not night.is_whole(checkpoint) and self._leads_to(account, checkpoint, bounds, deadline):
-                return _result(account, [], checkpoint.whole_on, is_whole=False)
+                return _result(account, [], checkpoint, checkpoint.whole_on, is_whole=False)
             found, account = self._lasting_mismatches(account, checkpoint, bounds, deadline)
-            return _result(account, found, night.day, is_whole=True)
+            return _result(account, found, checkpoint, night.day, is_whole=True)
         except (JournalTooLong, *AWS_ERRORS):
             raise
         except Exception as error:  # noqa: BLE001 (an account's items may be anything)
@@ -309,14 +310,26 @@ class Reconciler(NamedTuple):
 
 
 def _beginning(account: Account, checkpoint: Checkpoint | None, night: Night) -> Position:
-    """The position from which the replay of a long journal begins."""
-    is_whole = checkpoint is None or night.is_whole(checkpoint) or checkpoint.account.version > account.version
+    """The position from which the replay of a long journal begins.
+
+    If no entries were added since the checkpoint, and it doesn't lead to the account, only the whole journal can tell.
+    """
+    is_whole = checkpoint is None or night.is_whole(checkpoint) or checkpoint.account.version >= account.version
     return Position(account, None if is_whole or checkpoint is None else checkpoint.account, is_whole)
 
 
-def _result(account: Account, mismatches: Sequence[Mismatch], whole_on: date, *, is_whole: bool) -> Checked:
-    checkpoint = None if mismatches else Checkpoint(account, whole_on)
-    return Checked(account.account_id, mismatches, None, checkpoint, is_whole)
+def _known_before(position: Position, checkpoint: Checkpoint | None, present: Account) -> Account | None:
+    """The account of the checkpoint. None if another run saved it after the replay began: it is beyond the replay."""
+    if checkpoint is None or position.target.version < checkpoint.account.version <= present.version:
+        return None
+    return checkpoint.account
+
+
+def _result(
+    account: Account, mismatches: Sequence[Mismatch], before: Checkpoint | None, whole_on: date, *, is_whole: bool
+) -> Checked:
+    after = Checkpoint(account, whole_on)
+    return Checked(account.account_id, mismatches, None, None if mismatches or after == before else after, is_whole)
 
 
 def _unreadable(item: Item, error: Exception) -> Checked:
