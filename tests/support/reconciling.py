@@ -12,16 +12,18 @@ from types import ModuleType
 from typing import Any
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
+from ledger.checkpoints import Checkpoint
+from ledger.core.accounts import Account, AccountStatus
 from tests.support.faults import Killed
 from tools.local_aws.functions import Context, Queue, process_transactions, reconcile_accounts, record
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import Tables, create_locks_table, create_tables
+from tools.local_aws.tables import Tables, create_locks_table, create_tables, refill, scan
 
 _numbers = itertools.count(1)
 FIRST_NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 
 
-def event(night: int, **fields: Any) -> dict[str, Any]:
+def event(night: float, **fields: Any) -> dict[str, Any]:
     return {"job": "reconcile_accounts", "scheduled_time": (FIRST_NIGHT + timedelta(days=night)).isoformat()} | fields
 
 
@@ -60,6 +62,14 @@ BOOKS = [
 
 
 class Bank:
+    """A ledger on `dynamodb`, and its reconciliation. Tests change what its requests are answered.
+
+    Before each query of a journal `before_query` is called with the account id, and before each of its index
+    `before_index`: they may raise an error of AWS's, or kill the process. `change_page` changes the items of the
+    index's answers. A query has at most `limit` items, and takes `query_seconds` on the clock of the deadlines. The
+    process is killed before call number `kill_at`. `requests` counts the requests by operation and table.
+    """
+
     def __init__(self, ministack: Endpoint, dynamodb: Endpoint) -> None:
         number = next(_numbers)
         self.dynamodb, self.client = dynamodb, dynamodb.client("dynamodb")
@@ -68,40 +78,65 @@ class Bank:
         self.teller = process_transactions(ministack, self.tables, dynamodb)
         self.hours_on = 0
         self.before_query: Callable[[str], None] = lambda account_id: None
+        self.before_index: Callable[[], None] = lambda: None
+        self.change_page: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = lambda items: items
+        self.limit: int | None = None
+        self.query_seconds = self.waited_seconds = 0.0
+        self.kill_at, self.calls = 0, 0
         self.queries: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
 
     def post(self, messages: list[dict[str, Any]]) -> None:
         Queue([record(message) for message in messages]).deliver_until_quiet(self.teller)
 
     def job(self) -> ModuleType:
-        """The function in a new process, whose clock is `hours_on` hours ahead.
-
-        Before each query of a journal it calls `before_query`, which may raise an error of AWS's, or kill the process.
-        """
+        """The function in a new process, whose clock is `hours_on` hours ahead."""
         function = reconcile_accounts(self.dynamodb, self.tables, self.locks_table)
         function.job.locks.now = lambda: time.time() + 3600 * self.hours_on
         killed = threading.Event()
 
-        def before_call(model: Any, params: dict[str, Any], **_: Any) -> None:
-            if killed.is_set():
-                raise Killed
-            if model.name == "Query":
-                account_id = json.loads(params["body"])["ExpressionAttributeValues"][":account_id"]["S"]
-                self.queries[account_id] += 1
-                try:
-                    self.before_query(account_id)
-                except Killed:
-                    killed.set()
-                    raise
+        def before_call(model: Any, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+            body = json.loads(params["body"])
+            try:
+                self._count(model.name, body)
+                self._check_alive(killed)
+                if model.name == "Query":
+                    self.waited_seconds += self.query_seconds
+                    context["is_of_index"] = "IndexName" in body
+                    if self.limit:
+                        params["body"] = json.dumps(body | {"Limit": self.limit}).encode()
+                    self.before_query(body["ExpressionAttributeValues"][":account_id"]["S"])
+                    if "IndexName" in body:
+                        self.before_index()
+            except Killed:
+                killed.set()
+                raise
+
+        def after_call(parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+            if context["is_of_index"] and "Items" in parsed:
+                parsed["Items"] = list(map(to_dynamodb, self.change_page(list(map(from_dynamodb, parsed["Items"])))))
 
         function.client.meta.events.register("before-call.dynamodb", before_call)
+        function.client.meta.events.register("after-call.dynamodb.Query", after_call)
         return function
 
-    def run_until_done(self, night: int = 0, **fields: Any) -> list[str]:
+    def _check_alive(self, killed: threading.Event) -> None:
+        if killed.is_set() or self.calls == self.kill_at:
+            raise Killed
+
+    def _count(self, operation: str, body: dict[str, Any]) -> None:
+        self.calls += 1
+        names = [body["TableName"]] if "TableName" in body else list(body.get("RequestItems", ()))
+        which = "index" if "IndexName" in body else " ".join(sorted(name.rpartition("-")[2] for name in names))
+        self.requests[f"{operation} {which}".strip()] += 1
+        if operation == "Query":
+            self.queries[body["ExpressionAttributeValues"][":account_id"]["S"]] += 1
+
+    def run_until_done(self, night: float = 0, **fields: Any) -> list[str]:
         """Invokes the function for a night until it is done, each time after the last lease is over."""
         outcomes: list[str] = []
         while not outcomes or outcomes[-1] not in ("Done", "DoneBefore"):
-            assert len(outcomes) < 20
+            assert len(outcomes) < 100
             self.hours_on += 1
             try:
                 outcomes.append(self.job().lambda_handler(event(night, **fields), Context(150))["outcome"])
@@ -114,7 +149,7 @@ class Bank:
         assert self.job().lambda_handler(event(night, **fields), Context())["outcome"] == "Done"
         return self.report(night)
 
-    def report(self, night: int = 0) -> dict[str, Any]:
+    def report(self, night: float = 0) -> dict[str, Any]:
         at = to_dynamodb({"lock_key": f"reconcile_accounts {event(night)['scheduled_time']}"})
         return from_dynamodb(self.client.get_item(TableName=self.locks_table, Key=at, ConsistentRead=True)["Item"])
 
@@ -136,10 +171,59 @@ class Bank:
         item = to_dynamodb(attributes | {"account_id": account_id})
         self.client.put_item(TableName=self.tables.accounts, Item=item)
 
+    def checkpoints(self) -> dict[str, dict[str, Any]]:
+        items = map(from_dynamodb, scan(self.dynamodb, self.tables.checkpoints))
+        return {item["account_id"]: item for item in items}
+
+    def accounts(self) -> dict[str, dict[str, Any]]:
+        items = map(from_dynamodb, scan(self.dynamodb, self.tables.accounts))
+        return {item["account_id"]: item for item in items}
+
+    def late_checkpoints(self) -> set[str]:
+        """The accounts whose checkpoints aren't their present state."""
+        saved, names = self.checkpoints(), Account.__struct_fields__
+        return {
+            account_id
+            for account_id, account in self.accounts().items()
+            if {name: saved.get(account_id, {}).get(name) for name in names} != {name: account[name] for name in names}
+        }
+
+    def change_checkpoint(self, account_id: str, **changes: Any) -> None:
+        item = self.checkpoints()[account_id] | changes
+        self.client.put_item(TableName=self.tables.checkpoints, Item=to_dynamodb(item))
+
+    def delete_checkpoint(self, account_id: str) -> None:
+        self.client.delete_item(TableName=self.tables.checkpoints, Key=to_dynamodb({"account_id": account_id}))
+
+    def books(self) -> dict[str, list[dict[str, Any]]]:
+        """The items of the accounts and the journal."""
+        return {name: list(scan(self.dynamodb, name)) for name in (self.tables.accounts, self.tables.journal)}
+
+    def mend(self, books: dict[str, list[dict[str, Any]]]) -> None:
+        """Puts the items back."""
+        for name, items in books.items():
+            refill(self.dynamodb, name, items)
+
+    def quiet_night(self) -> int:
+        """A night that is followed by so many as possible on which no account is due for a whole replay."""
+        names = self.accounts()
+
+        def quiet_after(night: int) -> int:
+            day = (FIRST_NIGHT + timedelta(days=night)).date()
+            saved = [Checkpoint(_account(name), day) for name in names]
+            later = itertools.count(1)
+            return next(days for days in later if any(each.is_whole_due(day + timedelta(days=days)) for each in saved))
+
+        return max(range(30), key=quiet_after)
+
     def change_account(self, account_id: str, **changes: Any) -> None:
         at = to_dynamodb({"account_id": account_id})
         item = from_dynamodb(self.client.get_item(TableName=self.tables.accounts, Key=at)["Item"]) | changes
         self.client.put_item(TableName=self.tables.accounts, Item=to_dynamodb(item))
+
+
+def _account(account_id: str) -> Account:
+    return Account(account_id, Decimal(0), Decimal(0), "EUR", AccountStatus.OPEN, 1)
 
 
 PLANTED: dict[str, tuple[Callable[[Bank], None], set[str]]] = {
