@@ -49,7 +49,7 @@ class Case(NamedTuple):
     def seconds(self) -> float:
         """The first collisions mustn't decide: eight workers lose some sixteen commits until they know of each other.
 
-        Of batches of 100 that is 3,200 write units.
+        Of batches of 100 that is 3,200 write units: the index has none of a refused commit.
         """
         return 16 if self.side == "Teller" and self.batch == 100 else 8
 

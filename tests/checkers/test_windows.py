@@ -16,6 +16,9 @@ from tests.checkers.windows import Run, charged_twice, done_again, forgotten, mi
 CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
 FIRST, SECOND = "2026-03-01T02:00:00+00:00", "2026-03-02T02:00:00+00:00"
 REPORT = f"{RECONCILE} {FIRST}"
+PARTS = [f"{REPORT} segment {number} of 2" for number in (1, 2)]
+LOCKS = [f"{RECONCILE} segment {number} of 2" for number in (1, 2)]
+LATER = f"{CHARGE} {SECOND}"
 
 
 def charged(account_id: str, day: str, suffix: str = "") -> JournalEntry:
@@ -29,21 +32,37 @@ def charged(account_id: str, day: str, suffix: str = "") -> JournalEntry:
 
 @dataclass
 class ScheduledRuns:
-    """Two days' interest for two accounts, and one reconciliation that was delivered twice."""
+    """Two days' interest for two accounts, and one reconciliation in two segments that was delivered twice."""
 
     before: dict[str, Any] = field(
-        default_factory=lambda: {
-            CHARGE: {"token": 5, "windows_done": [FIRST]},
-            RECONCILE: {"token": 7, "windows_done": [FIRST]},
-            REPORT: {"mismatches": 0, "first_mismatches": [], "accounts_checked": 2, "finished_at": "then"},
-        }
+        default_factory=lambda: (
+            {
+                CHARGE: {"token": 5, "windows_done": [FIRST]},
+                f"{CHARGE} {FIRST}": {"segments": 1, "sent": 2, "finished_at": "then"},
+                LATER: {"segments": 1, "expires_at": 7},
+                REPORT: {
+                    "segments": 2,
+                    "mismatches": 0,
+                    "first_mismatches": [],
+                    "accounts_checked": 2,
+                    "finished_at": "then",
+                },
+            }
+            | {name: {"token": 7, "windows_done": [FIRST]} for name in LOCKS}
+            | {name: {"part": {"accounts_checked": 1}} for name in PARTS}
+        )
     )
     ended: list[Run] = field(
         default_factory=lambda: [
             Run(CHARGE, FIRST, "Continued"),
             Run(CHARGE, FIRST, "Killed"),
             Run(CHARGE, FIRST, "Done"),
-            Run(RECONCILE, FIRST, "Killed"),
+            Run(RECONCILE, FIRST, "Continued"),
+            Run(RECONCILE, FIRST, "Continued", segment=1),
+            Run(RECONCILE, FIRST, "DoneBefore", segment=1),
+            Run(RECONCILE, FIRST, "Continued"),
+            Run(RECONCILE, FIRST, "Killed", segment=2),
+            Run(RECONCILE, FIRST, "DoneBefore", segment=2),
             Run(RECONCILE, FIRST, "DoneBefore"),
             Run(CHARGE, SECOND, "LockTaken"),
             Run(CHARGE, SECOND, "Done"),
@@ -53,6 +72,7 @@ class ScheduledRuns:
     def __post_init__(self) -> None:
         self.after = copy.deepcopy(self.before)
         self.after[CHARGE] = {"token": 6, "windows_done": [FIRST, SECOND]}
+        self.after[LATER] = {"segments": 1, "sent": 2, "finished_at": "then"}
         accounts = [Account(name, Decimal(-101), Decimal(-500), "EUR", AccountStatus.OPEN, 2) for name in ("a", "b")]
         journal = {name: [charged(name, day) for day in ("2026-03-01", "2026-03-02")] for name in ("a", "b")}
         self.books = Books({account.account_id: account for account in accounts}, journal)
@@ -101,13 +121,18 @@ PLANTED: dict[str, tuple[Callable[[ScheduledRuns], object], str]] = {
     "a missing record": (lambda runs: runs.after.pop(CHARGE), f"{CHARGE} is missing"),
     "a changed report": (lambda runs: runs.after[REPORT].update(finished_at="later"), f"{REPORT} was {{"),
     "a missing report": (lambda runs: runs.after.pop(REPORT), f"{REPORT} is missing"),
-    "a window without its report": (
-        lambda runs: runs.after[RECONCILE]["windows_done"].append(SECOND),
-        f"{RECONCILE} for {SECOND}: done, but not reported",
+    "a part that changed": (lambda runs: runs.after[PARTS[0]].update(part={}), f"{PARTS[0]} was {{"),
+    "a run that changed its number": (
+        lambda runs: runs.after[LATER].update(segments=4),
+        f"{LATER} had 1 segments, and has 4",
     ),
-    "a report of a window that isn't done": (
-        lambda runs: runs.after[RECONCILE].update(windows_done=[]),
-        f"{RECONCILE} for {FIRST}: reported, but not done",
+    "a report without a part": (
+        lambda runs: runs.after.pop(PARTS[1]),
+        f"{RECONCILE} for {FIRST}: reported, but segment 2 of 2 isn't done",
+    ),
+    "a report of a segment that isn't done": (
+        lambda runs: runs.after[LOCKS[0]].update(windows_done=[]),
+        f"{RECONCILE} for {FIRST}: reported, but segment 1 of 2 isn't done",
     ),
     "an account counted twice": (
         lambda runs: runs.after[REPORT].update(accounts_checked=3),

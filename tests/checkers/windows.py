@@ -10,15 +10,24 @@ from ledger.core.transaction_types import ChargeInterest, from_payload
 from tests.checkers.books import Books
 
 type Records = Mapping[str, Item]
-"""The items of the Locks table: each lock's record by its name, and each report by its job and window."""
+"""The items of the Locks table by their keys: of locks, of runs with their reports, and of the parts of reports."""
 
 
 class Run(NamedTuple):
-    """A job's invocation. `outcome` is the outcome that it returned, or the class name of the error that it raised."""
+    """A job's invocation. `outcome` is the outcome that it returned, or the class name of the error that it raised.
+
+    `segment` is that of its event; None: the event was that of the whole run.
+    """
 
     job: str
     window: str
     outcome: str
+    segment: int | None = None
+
+    @property
+    def says_done(self) -> bool:
+        """Whether the whole window is done. For a segment's event, DoneBefore may mean that segment alone."""
+        return self.outcome == "Done" or (self.outcome == "DoneBefore" and self.segment is None)
 
 
 CLAIMS = (
@@ -42,50 +51,62 @@ def done_again(runs: Sequence[Run]) -> Iterator[str]:
     for run in runs:
         if (run.job, run.window) in done and run.outcome in {"Done", "Continued"}:
             yield f"{run.job} for {run.window} was done before, but ended again with {run.outcome!r}"
-        if run.outcome in {"Done", "DoneBefore"}:
+        if run.says_done:
             done.add((run.job, run.window))
 
 
 def undone(runs: Sequence[Run], records: Records) -> Iterator[str]:
-    """Yields a sentence for each window that a run reported as done, but that is missing from the lock's record."""
+    """Yields a sentence for each window that an invocation reported as done, but whose run isn't finished."""
     for run in runs:
-        if run.outcome in {"Done", "DoneBefore"} and run.window not in windows_done(records, run.job):
-            yield f"{run.job} for {run.window} ended with {run.outcome!r}, but its record is {records.get(run.job)}"
+        if run.says_done and run.window not in windows_done(records, run.job):
+            record = records.get(f"{run.job} {run.window}")
+            yield f"{run.job} for {run.window} ended with {run.outcome!r}, but its record is {record}"
 
 
 def forgotten(before: Records, after: Records) -> Iterator[str]:
-    """Yields a sentence for each missing, changed or repeated window or report, and for each token that shrank."""
+    """Yields a sentence for each missing, changed or repeated record, part or report, and for each token that shrank.
+
+    Until a run is finished, its record has the number of its segments, which never changes.
+    """
     for name, record in after.items():
         for window, times in Counter(record.get("windows_done", [])).items():
             if times > 1:
                 yield f"{name}: window {window} is in the record {times} times"
     for name, record in before.items():
-        now = after.get(name)
-        if now is None:
+        if name not in after:
             yield f"{name} is missing"
-        elif "token" not in record:
-            if now != record:
-                yield f"{name} was {record}, and is {now}"
-        else:
-            if now["token"] < record["token"]:
-                yield f"{name}: the token shrank from {record['token']} to {now['token']}"
-            for window in sorted(windows_done(before, name) - windows_done(after, name)):
-                yield f"{name}: window {window} was done, but is no longer"
+        elif "token" in record:
+            yield from _forgotten_by_lock(name, record, after[name])
+        elif "finished_at" in record or "part" in record:
+            if after[name] != record:
+                yield f"{name} was {record}, and is {after[name]}"
+        elif after[name]["segments"] != record["segments"]:
+            yield f"{name} had {record['segments']} segments, and has {after[name]['segments']}"
+
+
+def _forgotten_by_lock(name: str, record: Item, now: Item) -> Iterator[str]:
+    if now["token"] < record["token"]:
+        yield f"{name}: the token shrank from {record['token']} to {now['token']}"
+    for window in sorted(set(record.get("windows_done", [])) - set(now.get("windows_done", []))):
+        yield f"{name}: window {window} was done, but is no longer"
 
 
 def misreported(records: Records, job: str, accounts: int) -> Iterator[str]:
-    """Yields a sentence for each window without a report, each report without a window, and each wrong report.
+    """Yields a sentence for each wrong report, and for each finished window of which a segment isn't done.
 
     The books are sound and have this many accounts.
     """
-    reports = {name.removeprefix(f"{job} "): item for name, item in records.items() if name.startswith(f"{job} ")}
-    for window in sorted(windows_done(records, job) ^ reports.keys()):
-        yield f"{job} for {window}: " + ("reported, but not done" if window in reports else "done, but not reported")
-    for window, report in reports.items():
+    for window in sorted(windows_done(records, job)):
+        report = records[f"{job} {window}"]
         if report["mismatches"]:
             yield f"{job} for {window} found {report['first_mismatches']} in sound books"
         if report["accounts_checked"] > accounts:
             yield f"{job} for {window} checked {report['accounts_checked']} accounts, of {accounts}"
+        for number in range(1, int(report["segments"]) + 1):
+            segment = f"segment {number} of {report['segments']}"
+            lock = records.get(lock_of(job, number, int(report["segments"])), {})
+            if window not in lock.get("windows_done", []) or f"{job} {window} {segment}" not in records:
+                yield f"{job} for {window}: reported, but {segment} isn't done"
 
 
 def charged_twice(books: Books) -> Iterator[str]:
@@ -121,4 +142,11 @@ def uncharged(overdrawn: Mapping[str, Collection[str]], books: Books) -> Iterato
 
 
 def windows_done(records: Records, job: str) -> set[str]:
-    return set(records.get(job, {}).get("windows_done", []))
+    """The windows of the job's finished runs."""
+    finished = {name for name, record in records.items() if name.startswith(f"{job} ") and "finished_at" in record}
+    return {name.removeprefix(f"{job} ") for name in finished}
+
+
+def lock_of(job: str, segment: int, segments: int) -> str:
+    """The name of the segment's lock."""
+    return f"{job} segment {segment} of {segments}" if segments > 1 else job

@@ -8,9 +8,9 @@ import pytest
 
 from conditional_writes.items import from_dynamodb
 from tests.checkers.books import Books, violations
-from tests.checkers.windows import wrongly_charged
+from tests.checkers.windows import windows_done, wrongly_charged
 from tests.support.deployed import Bank, until
-from tools.local_aws.jobs import read_report, run_job
+from tools.local_aws.jobs import function_name, read_report, run_job
 from tools.local_aws.tables import scan
 from workers.invocation import RESERVED_SECONDS
 
@@ -43,10 +43,8 @@ def test_interest_is_charged_once_though_its_day_is_delivered_twice(bank: Bank, 
     once = bank.books()
     assert list(wrongly_charged(overdrawn, once, NIGHT.date())) == []
     again = run_job(bank.stack, "charge_overdraft_interest", NIGHT)
-    assert (again["outcome"], again["reason"]) == (
-        "DoneBefore",
-        f"lock 'charge_overdraft_interest': window {NIGHT.isoformat()} was done before",
-    )
+    assert again["outcome"] == "DoneBefore"
+    assert again["reason"].startswith("the run was finished at ")
     bank.transactions.wait_until_drained()
     assert bank.books() == once
     assert violations(once) == []
@@ -67,15 +65,40 @@ def test_a_job_calls_itself_until_it_is_done(bank: Bank, overdrawn: Books) -> No
     lambda_.update_function_configuration(FunctionName=name, Timeout=int(RESERVED_SECONDS))
     try:
         assert run_job(bank.stack, "reconcile_accounts", NEXT_NIGHT)["outcome"] == "Continued"
-        until(lambda: _lock(bank)["windows_done"][-1] == NEXT_NIGHT.isoformat(), "the night is done")
+        until(lambda: NEXT_NIGHT.isoformat() in _done(bank), "the night is done")
     finally:
         lambda_.update_function_configuration(FunctionName=name, Timeout=150)
     assert read_report(bank.stack, NEXT_NIGHT)["accounts_checked"] == len(overdrawn.accounts)
 
 
-def _lock(bank: Bank, name: str = "reconcile_accounts") -> dict[str, Any]:
+@pytest.mark.parametrize("job", ["reconcile_accounts", "charge_overdraft_interest"])
+def test_a_job_calls_itself_for_each_segment(bank: Bank, overdrawn: Books, job: str) -> None:
+    lambda_ = bank.stack.endpoint.client("lambda")
+    name = function_name(bank.stack, job)
+    environment = lambda_.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+    night = NEXT_NIGHT + timedelta(days=1)
+    four = {"Variables": environment | {"JOB_SEGMENTS": "4"}}
+    lambda_.update_function_configuration(FunctionName=name, Environment=four)
+    try:
+        assert run_job(bank.stack, job, night)["outcome"] == "Continued"
+        until(lambda: night.isoformat() in _done(bank, job), "the night is done")
+    finally:
+        lambda_.update_function_configuration(FunctionName=name, Environment={"Variables": environment})
+    assert run_job(bank.stack, job, night)["outcome"] == "DoneBefore"
+    bank.transactions.wait_until_drained()
+    report = _records(bank)[f"{job} {night.isoformat()}"]
+    assert report["segments"] == 4
+    counted = {"reconcile_accounts": "accounts_checked", "charge_overdraft_interest": "sent"}[job]
+    assert report[counted] == (len(overdrawn.accounts) if job == "reconcile_accounts" else ACCOUNTS / 2)
+
+
+def _records(bank: Bank) -> dict[str, dict[str, Any]]:
     items = map(from_dynamodb, scan(bank.stack.endpoint, bank.stack["LocksTableName"]))
-    return next(item for item in items if item["lock_key"] == name)
+    return {item["lock_key"]: item for item in items}
+
+
+def _done(bank: Bank, job: str = "reconcile_accounts") -> set[str]:
+    return windows_done(_records(bank), job)
 
 
 def test_the_schedule_starts_the_job(bank: Bank, overdrawn: Books) -> None:
@@ -96,4 +119,4 @@ def test_the_schedule_starts_the_job(bank: Bank, overdrawn: Books) -> None:
         Target=target,
     )
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).isoformat()
-    until(lambda: today in _lock(bank)["windows_done"], "today is done")
+    until(lambda: today in _done(bank), "today is done")

@@ -42,6 +42,7 @@ class AsTheFunction:
         self.accounts = bank.stack["AccountsTableName"]
         self.journal = bank.stack["JournalTableName"]
         self.profiles = bank.stack["ProfilesTableName"]
+        self.checkpoints = bank.stack["CheckpointsTableName"]
         self.locks = bank.stack["LocksTableName"]
         self.attempts = bank.stack["AttemptsTableName"]
         self.queue, self.dead = queue.queue_url, queue.dead_letter_queue_url
@@ -61,6 +62,7 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "reading the dead letters": lambda me: me.sqs.receive_message(QueueUrl=me.dead),
         "deleting a queue": lambda me: me.sqs.delete_queue(QueueUrl=me.dead),
         "deleting an attempt": lambda me: me.dynamodb.delete_item(TableName=me.attempts, Key=ATTEMPT_KEY),
+        "scanning the checkpoints": lambda me: me.dynamodb.scan(TableName=me.checkpoints),
         "deleting a lock": lambda me: me.dynamodb.delete_item(TableName=me.locks, Key=me.lock_key),
         "invoking another function": lambda me: me.lambda_.invoke(FunctionName=another_function(me)),
     },
@@ -74,6 +76,7 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "putting an account": lambda me: me.dynamodb.put_item(TableName=me.accounts, Item=KEY),
         "putting an entry": lambda me: me.dynamodb.put_item(TableName=me.journal, Item=ENTRY_KEY),
         "reading a queue": lambda me: me.sqs.receive_message(QueueUrl=me.queue),
+        "scanning the locks": lambda me: me.dynamodb.scan(TableName=me.locks),
         "sending to the profiles": lambda me: me.sqs.send_message(
             QueueUrl=me.stack["ProfilesQueueUrl"], MessageBody="{}"
         ),
@@ -84,7 +87,6 @@ REFUSED: dict[str, dict[str, Attempt]] = {
     "charge_overdraft_interest": {
         "reading the journal": lambda me: query(me, me.journal),
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
-        "putting a report": lambda me: me.dynamodb.put_item(TableName=me.locks, Item=me.lock_key),
     },
     "process_transactions": {
         "deleting an entry": lambda me: me.dynamodb.delete_item(TableName=me.journal, Key=ENTRY_KEY),
@@ -136,6 +138,8 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
     "either job's": {
         "scanning the accounts": lambda me: me.dynamodb.scan(TableName=me.accounts),
         "taking a lock": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=me.lock_key),
+        "putting a part of a report": lambda me: me.dynamodb.put_item(TableName=me.locks, Item=me.lock_key),
+        "reading parts": lambda me: me.dynamodb.batch_get_item(RequestItems={me.locks: {"Keys": [me.lock_key]}}),
         "calling itself": lambda me: me.lambda_.invoke(
             FunctionName=me.function_name, InvocationType="DryRun", Payload=b"{}"
         ),
@@ -143,10 +147,14 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
     "reconcile_accounts": {
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
         "reading a journal": lambda me: query(me, me.journal),
+        "reading a journal by versions": lambda me: query(me, me.journal, IndexName=JOURNAL_INDEX),
+        "reading checkpoints": lambda me: me.dynamodb.batch_get_item(RequestItems={me.checkpoints: {"Keys": [KEY]}}),
+        "deleting checkpoints": lambda me: me.dynamodb.batch_write_item(
+            RequestItems={me.checkpoints: [{"DeleteRequest": {"Key": KEY}}]}
+        ),
         "reading the other sides": lambda me: me.dynamodb.batch_get_item(
             RequestItems={me.accounts: {"Keys": [KEY]}, me.journal: {"Keys": [ENTRY_KEY]}}
         ),
-        "putting a report": lambda me: me.dynamodb.put_item(TableName=me.locks, Item=me.lock_key),
     },
     "charge_overdraft_interest": {
         "sending transactions": lambda me: me.sqs.send_message_batch(

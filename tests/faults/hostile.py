@@ -207,4 +207,6 @@ def no_scheduled_events(job: str) -> st.SearchStrategy[str]:
     no_times = ["2026-03-01", "2026-03-01T02:00:00", "9999-12-31T23:00-14:00", SECRET * 10_000]
     times = any_event | st.sampled_from([deep, *map(json.dumps, no_times)])
     nearly = st.builds('{{"job": {}, "scheduled_time": {}}}'.format, jobs, times)
-    return any_event | st.just(deep) | nearly
+    of_no_segment = '{{"job": "{}", "scheduled_time": "2026-03-01T02:00:00Z", "segments": 0, "segment": {}}}'.format
+    no_segments = st.builds(of_no_segment, st.just(job), any_event | st.sampled_from([deep, json.dumps(SECRET)]))
+    return any_event | st.just(deep) | nearly | no_segments

@@ -340,15 +340,22 @@ class Machine(RuleBasedStateMachine):
     def _is_whole(self, fault_at: FaultAt) -> bool:
         return fault_at is None or fault_at[0] in RETRIED
 
-    def _expected_of(self, event: dict[str, str]) -> set[str]:
-        """The expected outcomes of a run without interference, by the lock's record."""
-        record = self.records.get(event["job"], {})
-        if event["scheduled_time"] in windows.windows_done(self.records, event["job"]):
+    def _expected_of(self, event: dict[str, Any]) -> set[str]:
+        """The expected outcomes of a run without interference, by the records. The event is that of a whole run."""
+        job, window = event["job"], event["scheduled_time"]
+        run = self.records.get(f"{job} {window}")
+        if window in windows.windows_done(self.records, job):
             return {"DoneBefore"}
-        taken = record.get("leased_until", "") >= self.system.leases_lapsed_by()
-        return {"LockTaken", "InProgress"} if taken else {"Done", "Continued"}
+        if run and run["segments"] > 1:
+            return {"Continued"}
+        lock = self.records.get(job, {})
+        if window in lock.get("windows_done", []):
+            return {"Done"}
+        taken = lock.get("leased_until", "") >= self.system.leases_lapsed_by()
+        outcomes = {"LockTaken", "InProgress"} if taken else {"Done", "Continued"}
+        return outcomes if run else outcomes | {"Continued"}
 
-    def _event(self, job: str, day: int) -> dict[str, str]:
+    def _event(self, job: str, day: int) -> dict[str, Any]:
         event = self.system.schedule(job, day)
         if job == CHARGE:
             self.overdrawn.setdefault(event["scheduled_time"][:10], _overdrawn(self.books))

@@ -41,6 +41,8 @@ from workers.invocation import RESERVED_SECONDS
 
 TRANSACTIONS, PROFILES = "transactions", "profiles"
 CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
+SEGMENTS = {CHARGE: ("2", "1"), RECONCILE: ("1", "3")}
+"""The setting of each job's two workers. Who begins a run decides for all who go on with it."""
 LIMITS = Limits(waits=3, begun=MAXIMUM_BEGUN)
 LONGEST_LEASE_SECONDS = 100
 CLOCK_SKEW_SECONDS = 1
@@ -92,7 +94,7 @@ class System:
         self.waiting: dict[str, list[str]] = {TRANSACTIONS: [], PROFILES: []}
         self.numbers: dict[str, list[str]] = {TRANSACTIONS: [], PROFILES: []}
         self.dead: dict[str, list[tuple[str, DeadLetter]]] = {TRANSACTIONS: [], PROFILES: []}
-        self.events: list[dict[str, str]] = []
+        self.events: list[dict[str, Any]] = []
         self.runs: list[Run] = []
         self.before_charge: Callable[[], None] = lambda: None
         self._requests: defaultdict[str, list[str]] = defaultdict(list)
@@ -117,10 +119,14 @@ class System:
                         first.worker.queue.url,
                         self.dynamodb,
                         ANNUAL_RATE="0.365",
+                        JOB_SEGMENTS=segments,
                     )
-                    for _ in range(2)
+                    for segments in SEGMENTS[CHARGE]
                 ],
-                RECONCILE: [reconcile_accounts(self.dynamodb, self.tables, self.locks_table) for _ in range(2)],
+                RECONCILE: [
+                    reconcile_accounts(self.dynamodb, self.tables, self.locks_table, JOB_SEGMENTS=segments)
+                    for segments in SEGMENTS[RECONCILE]
+                ],
             }
         for function in itertools.chain(*self.jobs.values()):
             function.ACCOUNTS_PER_STEP = 2
@@ -175,14 +181,14 @@ class System:
         for _, letter in letters:
             self.send(queue, letter.body)
 
-    def schedule(self, job: str, day: int) -> dict[str, str]:
+    def schedule(self, job: str, day: int) -> dict[str, Any]:
         """Adds a job's event for a day of March."""
         event = {"job": job, "scheduled_time": datetime(2026, 3, day, 2, tzinfo=UTC).isoformat()}
         self.events.append(event)
         return event
 
     def run_job(
-        self, event: dict[str, str], injection: Injection = NOTHING, worker: int = 0, *, one_step: bool = False
+        self, event: dict[str, Any], injection: Injection = NOTHING, worker: int = 0, *, one_step: bool = False
     ) -> str:
         """Invokes a job. Returns its outcome. The event is delivered again if the job failed or called itself.
 
@@ -192,7 +198,7 @@ class System:
             self.before_charge()
         function = self.jobs[event["job"]][worker]
         self.clock.seconds += 0.001
-        called_again: list[dict[str, str]] = []
+        called_again: list[dict[str, Any]] = []
         client = function.dynamodb if event["job"] == CHARGE else function.client
         clients = [client, function.sqs] if event["job"] == CHARGE else [client]
         context = Context(RESERVED_SECONDS if one_step else 60)
@@ -208,7 +214,7 @@ class System:
                 outcome = type(error).__name__
                 called_again.append(event)
                 to_be_retried.append(context.aws_request_id)
-        self.runs.append(Run(event["job"], event["scheduled_time"], outcome))
+        self.runs.append(Run(event["job"], event["scheduled_time"], outcome, event.get("segment")))
         if event in self.events:
             self.events.remove(event)
         self.events += called_again

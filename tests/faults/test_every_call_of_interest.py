@@ -11,12 +11,15 @@ BALANCES = {"anna": -100, "ben": -200, "cleo": 50, "dora": -300, "emil": -400, "
 
 
 @pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
+@pytest.mark.parametrize("segments", [1, 3])
 @pytest.mark.parametrize("between", ["posted at the end", "posted before it is run again"])
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
-    ministack: Endpoint, dynamodb: Endpoint, between: str, say: Say, every_case: bool
+    ministack: Endpoint, dynamodb: Endpoint, between: str, segments: int, say: Say, every_case: bool
 ) -> None:
     in_between = between == "posted before it is run again"
-    scenario = Charging(ministack, dynamodb, BALANCES, accounts_per_step=3, posted_in_between=in_between)
+    scenario = Charging(
+        ministack, dynamodb, BALANCES, accounts_per_step=3, segments=segments, posted_in_between=in_between
+    )
     balances = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
     thousandths = {name: -balance for name, balance in BALANCES.items() if balance < 0}
     assert {name: 1000 * (BALANCES[name] - balance) for name, balance in balances.items()} == {

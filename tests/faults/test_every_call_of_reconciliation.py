@@ -20,9 +20,10 @@ BOOKS: list[Any] = [
 
 
 @pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
+@pytest.mark.parametrize("segments", [1, 3])
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
-    ministack: Endpoint, dynamodb: Endpoint, say: Say, every_case: bool
+    ministack: Endpoint, dynamodb: Endpoint, segments: int, say: Say, every_case: bool
 ) -> None:
-    scenario = Reconciling(ministack, dynamodb, BOOKS, accounts=len(NAMES), accounts_per_step=2)
+    scenario = Reconciling(ministack, dynamodb, BOOKS, accounts=len(NAMES), accounts_per_step=2, segments=segments)
     left = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
-    assert len(left) == 2  # The lock and the report.
+    assert len(left) == 1 + 2 * segments  # The report, and of each segment the lock and the part.

@@ -418,7 +418,7 @@ def test_an_event_that_is_none_of_a_jobs_is_refused_and_nothing_is_written(minis
         with listening(function) as said, pytest.raises(InvalidEvent) as caught:
             function.lambda_handler(json.loads(event), Context())
         sentence = str(caught.value)
-        assert sentence.startswith(("job: expected ", "scheduled_time: expected "))
+        assert sentence.startswith(("job: expected ", "scheduled_time: expected ", "segment and segments: expected "))
         assert len(sentence) < 200
         assert sentence.isprintable()
         check_log(said.getvalue())

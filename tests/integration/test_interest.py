@@ -14,15 +14,17 @@ from typing import Any
 import pytest
 
 from conditional_writes.items import to_dynamodb
+from ledger.account_pages import account_page
 from tests.checkers.books import Books, read_books, violations
 from tests.support.clock import Clock
 from tools.local_aws import functions
 from tools.local_aws.functions import Queue, charge_overdraft_interest, process_transactions, record
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import Tables, create_locks_table, create_tables, refill
+from tools.local_aws.tables import Tables, create_locks_table, create_tables, refill, scan
 from workers import scheduled_jobs as jobs
 from workers.invocation import RESERVED_SECONDS
+from workers.segments import Segment
 
 EVENT = {"job": "charge_overdraft_interest", "scheduled_time": "2026-03-01T00:00:00Z"}
 NEXT_DAY = EVENT | {"scheduled_time": "2026-03-02T00:00:00Z"}
@@ -47,7 +49,7 @@ class Bank:
     def new_locks_table(self) -> str:
         return create_locks_table(self.dynamodb, f"interest-{next(_numbers)}")
 
-    def function(self, locks_table: str | None = None) -> ModuleType:
+    def function(self, locks_table: str | None = None, segments: int = 1) -> ModuleType:
         """The function in a new process. It uses the test's clock unless it has a locks table of its own."""
         function = charge_overdraft_interest(
             self.aws,
@@ -56,6 +58,7 @@ class Bank:
             self.poster.worker.queue.url,
             self.dynamodb,
             ANNUAL_RATE=str(RATE),
+            JOB_SEGMENTS=str(segments),
         )
         if locks_table is None:
             function.job.locks.now = self.clock
@@ -262,6 +265,48 @@ def test_more_accounts_than_an_invocation_has_time_for_are_charged_by_the_next(
     assert accounts_of(bodies) == dict.fromkeys(names, 1)
     bank.post(bodies)
     assert charges(bank.books()) == expected(dict.fromkeys(names, "-0.1"))
+
+
+@pytest.mark.parametrize("segments", [1, 4, 16])
+def test_in_segments_each_account_is_charged_once_and_the_report_has_the_sum(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch, segments: int
+) -> None:
+    names = [f"acc-{number}" for number in range(41)]
+    bank.open(dict.fromkeys(names, "-100"))
+    waiting: list[Any] = [EVENT]
+    monkeypatch.setattr(jobs, "_invoke_again", lambda event, context: waiting.append(event))
+    outcomes = Counter[str]()
+    while waiting:
+        function = bank.function(segments=segments)
+        monkeypatch.setattr(function, "ACCOUNTS_PER_STEP", 3)
+        bank.clock.seconds += 0.001
+        outcomes[run(function, waiting.pop(), RESERVED_SECONDS)] += 1  # Time for one step.
+    assert outcomes["Done"] == 1
+    bodies = bank.queued()
+    assert accounts_of(bodies) == dict.fromkeys(names, 1)
+    records = {item["lock_key"]["S"]: item for item in scan(bank.dynamodb, bank.locks_table)}
+    report = records["charge_overdraft_interest 2026-03-01T00:00:00+00:00"]
+    assert (report["sent"], report["segments"]) == ({"N": "41"}, {"N": str(segments)})
+    bank.post(bodies)
+    assert charges(bank.books()) == expected(dict.fromkeys(names, "-0.1"))
+
+
+@pytest.mark.parametrize("segments", [1, 4, 16, 100])
+def test_each_account_is_in_one_segment(dynamodb: Endpoint, segments: int) -> None:
+    tables = create_tables(dynamodb, f"interest-{next(_numbers)}")
+    client = dynamodb.client("dynamodb")
+    names = [f"acc-{number}" for number in range(150)]
+    for batch in itertools.batched(names, 25, strict=False):
+        puts = [{"PutRequest": {"Item": to_dynamodb({"account_id": name})}} for name in batch]
+        client.batch_write_item(RequestItems={tables.accounts: puts})
+    found = []
+    for number in range(1, segments + 1):
+        after, more = None, True
+        while more:
+            page = account_page(client, tables.accounts, Segment(number, segments), after, limit=7)
+            found += [item["account_id"] for item in page.items]
+            after, more = page.after, page.after is not None
+    assert sorted(found) == sorted(names)
 
 
 def test_pages_without_anyone_to_charge_are_passed_over(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:

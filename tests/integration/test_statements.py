@@ -1,25 +1,93 @@
 """The function read_accounts on both engines: its answers about accounts whose transactions were just posted."""
 
-from types import ModuleType
+import json
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from time import sleep
+from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
+from botocore.exceptions import ClientError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tools.local_aws.functions import Context, Queue, process_transactions, read_accounts, record
+from conditional_writes import DeadlinePassed
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from ledger import journal_versions, statements
+from ledger.core.posting_time import CLOCK_SKEW, timestamp
+from ledger.core.transaction_types.base import TransactionMessage
+from tests.checkers.books import read_books, violations
+from tests.checkers.statement_oracle import Journal, journals
+from tests.support.late_index import AWAY, THROTTLED, LateIndex
+from tests.support.samples import largest_transaction
+from tests.support.strategies import messages_of
+from tools.local_aws.functions import Context, Queue, invoke, process_transactions, read_accounts, record
+from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import Tables
+from tools.local_aws.tables import Tables, refill, scan
+from workers.invocation import RESERVED_SECONDS
+
+# A handler that fails has no metrics.
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
+
+YEAR_2020 = datetime(2020, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
 
 
 class Bank:
-    """The functions that post and read."""
+    """The functions that post and read. `index` is the index as the latter sees it."""
 
     def __init__(self, ministack: Endpoint, dynamodb: Endpoint, tables: Tables) -> None:
         self.dynamodb, self.tables, self.client = dynamodb, tables, dynamodb.client("dynamodb")
-        self.teller: ModuleType = process_transactions(ministack, tables, dynamodb)
+        self.teller, self.other_teller = (process_transactions(ministack, tables, dynamodb) for _ in range(2))
         self.function: ModuleType = read_accounts(dynamodb, tables)
+        self.meter = Meter(self.function.reader.client)
+        self.index = LateIndex(self.function.reader.client)
 
     def post(self, *messages: dict[str, Any]) -> None:
         Queue([record(message) for message in messages]).deliver_until_quiet(self.teller)
+
+    def post_at(self, time: datetime, *messages: dict[str, Any], meanwhile: list[dict[str, Any]] | None = None) -> None:
+        """Posts as of a time. Another worker posts `meanwhile` just before the first commit, which thus loses."""
+        clock = SimpleNamespace(now=time.astimezone)
+        waiting = [meanwhile] if meanwhile else []
+
+        def before_commit(**_: Any) -> None:
+            if waiting:
+                invoke(self.other_teller, list(map(record, waiting.pop())))
+
+        events = self.teller.poster.client.meta.events
+        events.register("before-call.dynamodb.TransactWriteItems", before_commit)
+        with mock.patch("ledger.batch_poster.datetime", clock):
+            invoke(self.teller, list(map(record, messages)))
+        events.unregister("before-call.dynamodb.TransactWriteItems", before_commit)
+
+    def post_hourly(self, *messages: dict[str, Any]) -> None:
+        for hours, message in enumerate(messages):
+            self.post_at(YEAR_2020 + timedelta(hours=hours), message)
+
+    def journals(self) -> dict[str, Journal]:
+        accounts, entries = (
+            [from_dynamodb(item) for item in scan(self.dynamodb, table)]
+            for table in (self.tables.accounts, self.tables.journal)
+        )
+        return journals(accounts, entries)
+
+    def change(self, table: str, key: dict[str, str], **changes: Any) -> None:
+        """Puts the item with these attributes changed; those that are None are removed."""
+        item = from_dynamodb(self.client.get_item(TableName=table, Key=to_dynamodb(dict(key)))["Item"]) | changes
+        present = {name: value for name, value in item.items() if value is not None}
+        self.client.put_item(TableName=table, Item=to_dynamodb(present))
+
+    def change_account(self, **changes: Any) -> None:
+        self.change(self.tables.accounts, {"account_id": "alice"}, **changes)
+
+    def change_entry(self, transaction_id: str, **changes: Any) -> None:
+        self.change(self.tables.journal, {"account_id": "alice", "transaction_id": transaction_id}, **changes)
 
     def read(self, kind: str, account_id: str = "alice", **fields: Any) -> dict[str, Any]:
         return self.invoke({"read": kind, "account_id": account_id} | fields)
@@ -30,7 +98,8 @@ class Bank:
 
 
 @pytest.fixture
-def bank(ministack: Endpoint, dynamodb: Endpoint, tables: Tables) -> Bank:
+def bank(ministack: Endpoint, dynamodb: Endpoint, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> Bank:
+    monkeypatch.setattr(journal_versions, "PAUSES_SECONDS", (0.001, 0.001))
     return Bank(ministack, dynamodb, tables)
 
 
@@ -82,3 +151,399 @@ def test_a_statement_has_the_last_entries_in_the_order_of_their_versions(bank: B
         "missing_versions": [],
         "next": None,
     }
+
+
+# --- pages --------------------------------------------------------------------------------------------------
+
+
+def test_pages_go_on_where_the_last_one_ended(bank: Bank) -> None:
+    bank.post(opening(), *(payment(number) for number in range(1, 10)))
+    answer = bank.read("statement", from_version=3, limit=4)
+    assert versions_of(answer) == [3, 4, 5, 6]
+    assert answer["next"] == {"from_version": 7, "to_version": 10}
+    bank.post(payment(10))
+    answer = bank.read("statement", limit=4, **answer["next"])
+    assert (versions_of(answer), answer["next"], answer["account_version"]) == ([7, 8, 9, 10], None, 11)
+    assert versions_of(bank.read("statement", from_version=11, to_version=99)) == [11]
+    assert bank.read("statement", from_version=12)["entries"] == []
+
+
+def versions_of(answer: dict[str, Any]) -> list[int]:
+    return [entry["account_version"] for entry in answer["entries"]]
+
+
+def test_a_page_without_a_limit_has_a_hundred_entries(bank: Bank) -> None:
+    bank.post(opening(), *(payment(number) for number in range(1, 105)))
+    answer = bank.read("statement", from_version=1)
+    assert (len(answer["entries"]), answer["next"]) == (100, {"from_version": 101, "to_version": 105})
+
+
+def test_a_page_has_four_megabytes_at_most_and_the_next_one_goes_on(bank: Bank) -> None:
+    account_id = largest_transaction().account_id
+    bank.post(opening(account_id), *(largest_transaction(number).canonical_payload() for number in range(60)))
+    found, fields = list[int](), dict[str, Any](last=61)
+    sizes = list[int]()
+    while fields:
+        answer = bank.read("statement", account_id, **fields)
+        assert answer["complete"]
+        found += versions_of(answer)
+        sizes.append(len(json.dumps(answer)))
+        fields = answer["next"]
+    assert found == list(range(1, 62))
+    assert len(sizes) == 2
+    assert 3_800_000 < sizes[0] < 4_010_000
+
+
+def test_an_entry_that_is_larger_than_a_page_is_a_page(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statements, "LARGEST_PAGE_BYTES", 100)
+    bank.post(opening(), payment(1), payment(2))
+    answer = bank.read("statement", last=3)
+    assert (versions_of(answer), answer["next"]) == ([1], {"from_version": 2, "to_version": 3})
+
+
+# --- what it costs ------------------------------------------------------------------------------------------
+
+
+def test_an_answer_takes_few_requests_and_read_units(bank: Bank) -> None:
+    """Entries of some 350 bytes, in three hundred milliseconds. The index is read at half a unit for 4 kB."""
+    bank.post_at(YEAR_2020, opening())
+    for number in range(1, 300):
+        bank.post_at(YEAR_2020 + number * MILLISECOND, payment(number))
+
+    def cost(kind: str, **fields: Any) -> tuple[dict[str, int], float]:
+        bank.meter.reset()
+        assert bank.read(kind, **fields).get("complete", True)
+        return dict(bank.meter.requests), bank.meter.read_units
+
+    in_between = (YEAR_2020 + 150 * MILLISECOND).isoformat()
+    assert cost("account") == ({"GetItem": 1}, 1)
+    assert cost("transaction", transaction_id="t-7") == ({"GetItem": 1}, 1)
+    assert cost("balance", at="2100-01-01T00:00:00Z") == ({"GetItem": 1}, 1)
+    requests, units = cost("statement", last=50)
+    assert requests == {"GetItem": 1, "Query": 1}
+    assert 3 <= units <= 4
+    requests, units = cost("balance", at=in_between)
+    searched = requests["Query"]
+    assert searched in (8, 9), "the binary logarithm of 300 versions"
+    assert units == 1 + searched / 2
+    requests, units = cost("statement", **{"from": in_between, "limit": 10})
+    assert requests == {"GetItem": 1, "Query": searched + 1}
+    assert units == 1 + searched / 2 + 0.5
+
+
+# --- times --------------------------------------------------------------------------------------------------
+
+
+def test_an_account_that_an_earlier_release_wrote_last_has_the_same_answers(bank: Bank) -> None:
+    bank.post_hourly(opening(), payment(1), payment(2), payment(3))
+    [journal] = bank.journals().values()
+    bank.change_account(posted_at=None)
+    assert bank.read("account")["posted_at"] is None
+    for hours in range(6):
+        time = YEAR_2020 + timedelta(hours=hours)
+        assert without_final(bank.read("balance", at=time.isoformat())) == journal.balance(time)
+        answer = bank.read("statement", **{"from": time.isoformat(), "limit": 9})
+        assert without_final(answer) == journal.statement(journal.between(time, None), 9)
+
+
+def test_a_time_is_final_if_nothing_can_be_posted_before_it_any_more(bank: Bank) -> None:
+    bank.post(opening())
+    now = datetime.now(UTC)
+    newest = datetime.fromisoformat(bank.read("account")["posted_at"])
+    for time, expected in {
+        YEAR_2020: True,
+        now - CLOCK_SKEW: True,
+        newest: True,
+        newest + MILLISECOND: False,
+        now + timedelta(days=1): False,
+    }.items():
+        assert bank.read("balance", at=time.isoformat())["final"] == expected
+        fields = {"from": (YEAR_2020 - CLOCK_SKEW).isoformat(), "to": time.isoformat()}
+        assert bank.read("statement", **fields)["final"] == expected
+    assert bank.read("statement", **{"from": now.isoformat()})["final"] is False
+    too_far = now + 2 * CLOCK_SKEW
+    bank.change_account(posted_at=timestamp(too_far))
+    assert bank.read("balance", at=too_far.isoformat())["final"] is False
+
+
+# --- errors, and trouble ------------------------------------------------------------------------------------
+
+
+def test_a_request_that_is_none_gets_a_sentence_and_no_read(bank: Bank) -> None:
+    answer = bank.invoke({"read": "statement", "account_id": "alice", "last": 0})
+    assert answer == {"error": {"code": "INVALID_REQUEST", "reason": "last: expected `int` >= 1"}}
+    assert bank.invoke([1])["error"]["code"] == "INVALID_REQUEST"
+    assert not bank.meter.requests
+
+
+def test_an_account_that_was_never_opened_is_unknown_but_not_its_transactions(bank: Bank) -> None:
+    for kind, fields in {"account": {}, "statement": {"last": 1}, "balance": {"at": "2026-03-01T00:00:00Z"}}.items():
+        error = bank.read(kind, "nobody", **fields)["error"]
+        assert error == {"code": "UNKNOWN_ACCOUNT", "reason": "account_id: no account 'nobody' has been opened"}
+    assert bank.read("transaction", "nobody", transaction_id="t-1")["entry"] is None
+
+
+DAMAGED: dict[str, tuple[Callable[[Bank], None], str]] = {
+    "a text for a balance": (
+        lambda bank: bank.change_account(balance="12"),
+        "the account can't be read: TypeError: balance: expected Decimal, got str",
+    ),
+    "an account without a version": (
+        lambda bank: bank.change_account(version=None),
+        "the account can't be read: KeyError: 'version'",
+    ),
+    "an account of a version that no journal has": (
+        lambda bank: bank.change_account(version=10**30),
+        "the account can't be read: ValueError: version: no account reaches 1000000000000000000000000000000",
+    ),
+    "an entry without a request": (
+        lambda bank: bank.change_entry("t-2", request=None),
+        "entry 't-2' can't be read: KeyError: 'request'",
+    ),
+    "an entry whose request is no JSON": (
+        lambda bank: bank.change_entry("t-2", request={"amount": Decimal(1)}),
+        "entry 't-2' can't be read: TypeError: Object of type Decimal is not JSON serializable",
+    ),
+    "an amount that is a text": (
+        lambda bank: bank.change_entry("t-2", amount="12"),
+        "entry 't-2' can't be read: TypeError: amount: expected Decimal, got str",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_item_gets_a_sentence(bank: Bank, damage: str) -> None:
+    bank.post(opening(), payment(1), payment(2), payment(3))
+    plant, sentence = DAMAGED[damage]
+    plant(bank)
+    assert bank.read("statement", last=4) == {"error": {"code": "UNREADABLE", "reason": sentence}}
+
+
+@pytest.mark.parametrize("state", ["in time", "away"])
+@pytest.mark.parametrize("posted_at", ["yesterday", "2026-03-01T00:00:00", Decimal(5), None])
+def test_a_damaged_time_gets_a_sentence(bank: Bank, state: str, posted_at: Any) -> None:
+    bank.post_hourly(opening(), payment(1), payment(2), payment(3))
+    bank.change_entry("t-1", posted_at=posted_at)
+    spoil(bank.index, state, random.Random(1))
+    at = (YEAR_2020 + timedelta(hours=2)).isoformat()
+    reason = f"entry 't-1': posted_at: expected a time with its offset, got {posted_at!r}"
+    for fields in ({"read": "balance", "at": at}, {"read": "statement", "from": at}):
+        assert bank.invoke({"account_id": "alice"} | fields) == {"error": {"code": "UNREADABLE", "reason": reason}}
+
+
+@pytest.mark.parametrize("state", ["in time", "away"])
+def test_two_entries_of_one_version_are_both_in_the_statement_and_no_balance_is_told(bank: Bank, state: str) -> None:
+    bank.post_hourly(opening(), payment(1), payment(2), payment(3))
+    key = to_dynamodb({"account_id": "alice", "transaction_id": "t-1"})
+    item = bank.client.get_item(TableName=bank.tables.journal, Key=key)["Item"]
+    bank.client.put_item(TableName=bank.tables.journal, Item=item | to_dynamodb({"transaction_id": "t-1-again"}))
+    spoil(bank.index, state, random.Random(1))
+    answer = bank.read("statement", last=4)
+    assert (versions_of(answer), answer["complete"]) == ([1, 2, 2, 3, 4], True)
+    error = bank.read("balance", at=(YEAR_2020 + timedelta(hours=1.5)).isoformat())["error"]
+    assert error["code"] == "UNREADABLE"
+    assert error["reason"].startswith("of version 2 are two entries: 't-1")
+    assert bank.read("balance", at=(YEAR_2020 + timedelta(hours=2.5)).isoformat())["balance"] == "2"
+
+
+def test_an_entry_that_is_gone_is_missing_by_its_version(bank: Bank) -> None:
+    bank.post_hourly(opening(), payment(1), payment(2), payment(3))
+    bank.client.delete_item(
+        TableName=bank.tables.journal, Key=to_dynamodb({"account_id": "alice", "transaction_id": "t-1"})
+    )
+    answer = bank.read("statement", last=4)
+    assert (versions_of(answer), answer["complete"], answer["missing_versions"]) == ([1, 3, 4], False, [2])
+    answer = bank.read("balance", at=(YEAR_2020 + timedelta(hours=2)).isoformat())
+    assert (answer["balance"], answer["complete"]) == (None, False)
+    answer = bank.read("balance", at=(YEAR_2020 + timedelta(hours=2.5)).isoformat())
+    assert (answer["balance"], answer["complete"]) == ("2", True)
+
+
+def test_without_time_left_an_answer_says_what_it_lacks_and_if_there_is_none_the_invocation_fails(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bank.post_at(YEAR_2020, opening(), payment(1))
+    bank.post_at(YEAR_2020 + timedelta(hours=1), payment(2))
+    monkeypatch.setattr(journal_versions, "PAUSES_SECONDS", (60,))
+    bank.index.hidden = {1, 2, 3}
+
+    def read(timeout_seconds: float, **fields: Any) -> dict[str, Any]:
+        context = Context(RESERVED_SECONDS + timeout_seconds)
+        answer: dict[str, Any] = bank.function.lambda_handler({"account_id": "alice"} | fields, context)
+        return answer
+
+    answer = read(0.5, read="statement", last=2)
+    assert (answer["entries"], answer["complete"], answer["missing_versions"]) == ([], False, [2, 3])
+    answer = read(0.5, read="balance", at=(YEAR_2020 + MILLISECOND).isoformat())
+    assert (answer["balance"], answer["complete"], answer["final"]) == (None, False, True)
+    with pytest.raises(DeadlinePassed):
+        read(0, read="statement", last=2)
+
+
+def test_time_that_ends_between_two_requests_leaves_the_rest_to_the_next_page(bank: Bank) -> None:
+    bank.post(opening(), *(payment(number) for number in range(1, 10)))
+    bank.index.limits = {"index": 4}
+    events = bank.function.reader.client.meta.events
+    events.register("after-call.dynamodb.Query", lambda **_: sleep(0.3))
+    context = Context(RESERVED_SECONDS + 0.25)
+    answer = bank.function.lambda_handler({"read": "statement", "account_id": "alice", "last": 10}, context)
+    assert (versions_of(answer), answer["complete"]) == ([1, 2, 3], True)
+    assert answer["next"] == {"from_version": 4, "to_version": 10}
+
+
+def test_trouble_of_the_tables_fails_the_invocation(bank: Bank) -> None:
+    bank.post(opening())
+    refusal = LateIndex.refusal("InternalServerError", "try again")
+    events = bank.function.reader.client.meta.events
+    events.register("before-call.dynamodb.GetItem", lambda **_: refusal)
+    for kind, fields in {"account": {}, "transaction": {"transaction_id": "open"}}.items():
+        with pytest.raises(ClientError, match="try again"):
+            bank.read(kind, **fields)
+
+
+# --- any history, by the oracle -----------------------------------------------------------------------------
+
+type Step = tuple[timedelta, list[TransactionMessage], list[TransactionMessage] | None]
+"""How much later the clock is, a batch, and what another worker posts before the batch commits."""
+
+NAMES = ["alice", "bob", "carol"]
+in_fewer_examples = settings(max_examples=max(1, settings().max_examples // 3), deadline=None)
+messages = messages_of(st.sampled_from(NAMES), st.integers(1, 99).map(lambda number: f"t-{number:02}"))
+steps = st.tuples(
+    st.timedeltas(-CLOCK_SKEW / 3, timedelta(hours=1)),
+    st.lists(messages, min_size=1, max_size=8),
+    st.none() | st.lists(messages, min_size=1, max_size=3),
+)
+histories = st.lists(steps, min_size=1, max_size=5)
+
+
+def post_history(bank: Bank, history: list[Step]) -> None:
+    """Posts the steps with a clock that goes back now and then. In some of them another worker is first."""
+    for table in (bank.tables.accounts, bank.tables.journal):
+        refill(bank.dynamodb, table)
+    time = YEAR_2020
+    bank.post_at(time, *(opening(name) for name in NAMES))
+    for later, batch, meanwhile in history:
+        time += later
+        bank.post_at(time, *map(body, batch), meanwhile=[body(one) for one in meanwhile] if meanwhile else None)
+    assert not violations(read_books(bank.dynamodb, bank.tables))
+
+
+def body(message: TransactionMessage) -> dict[str, Any]:
+    return message.canonical_payload()
+
+
+def times_of(journal: Journal, choose: random.Random) -> list[datetime]:
+    """Some times of entries, and those a millisecond before and after."""
+    posted = {datetime.fromisoformat(entry["posted_at"]) for entry in journal.entries}
+    chosen = choose.sample(sorted(posted), min(3, len(posted)))
+    return [*(time + MILLISECOND * off for time in chosen for off in (-1, 0, 1)), datetime(2100, 1, 1, tzinfo=UTC)]
+
+
+def without_final(answer: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in answer.items() if name not in ("final", "at")}
+
+
+INDEXES = ["in time", "late", "late for ever", "with holes", "away", "throttled"]
+
+
+def spoil(index: LateIndex, state: str, choose: random.Random) -> None:
+    index.error = {"away": AWAY, "throttled": THROTTLED}.get(state)
+    index.reads = choose.randint(1, 6) if state == "late" else None
+    index.hidden = set()
+    if state.startswith("late"):
+        index.hidden = set(range(choose.randint(1, 12), 200))
+    elif state == "with holes":
+        index.hidden = set(choose.sample(range(1, 30), 12))
+
+
+def test_the_answers_about_any_history_are_the_oracles_in_any_state_of_the_index(bank: Bank) -> None:
+    @in_fewer_examples
+    @given(histories, st.randoms(use_true_random=False))
+    def try_history(history: list[Step], choose: random.Random) -> None:
+        post_history(bank, history)
+        for name, journal in bank.journals().items():
+            spoil(bank.index, choose.choice(INDEXES), choose)
+            bank.index.limits = {"index": choose.randint(2, 40), "table": choose.randint(1, 40)}
+            check_answers(bank, name, journal, choose)
+
+    try_history()
+
+
+def check_answers(bank: Bank, name: str, journal: Journal, choose: random.Random) -> None:
+    assert bank.read("account", name) == journal.account_answer()
+    last = choose.randint(1, 20)
+    assert bank.read("statement", name, last=last) == journal.statement(journal.last(last), last)
+    first, limit = choose.randint(1, len(journal.entries) + 1), choose.randint(1, 10)
+    wanted = range(first, choose.randint(first, len(journal.entries) + 2) + 1)
+    check_pages(bank, name, journal, list(wanted), limit, from_version=first, to_version=wanted[-1])
+    times = times_of(journal, choose)
+    for time in times:
+        answer = bank.read("balance", name, at=time.isoformat())
+        assert without_final(answer) == journal.balance(time)
+        assert answer["final"] == (time.year < 2100)
+    begin, end = sorted(choose.sample(times, 2))
+    if begin < end:
+        versions = journal.between(begin, end)
+        check_pages(bank, name, journal, versions, limit, **{"from": begin.isoformat(), "to": end.isoformat()})
+    check_pages(bank, name, journal, journal.between(begin, None), limit, **{"from": begin.isoformat()})
+    for transaction_id in choose.sample([entry["transaction_id"] for entry in journal.entries] + ["t-none"], 1):
+        answer = bank.read("transaction", name, transaction_id=transaction_id)
+        assert answer == journal.transaction(transaction_id)
+
+
+def check_pages(bank: Bank, name: str, journal: Journal, versions: list[int], limit: int, **fields: Any) -> None:
+    """The statement is the oracle's, page after page."""
+    while True:
+        answer = bank.read("statement", name, limit=limit, **fields)
+        assert without_final(answer) == journal.statement(versions, limit)
+        versions, fields = versions[limit:], answer["next"]
+        if fields is None:
+            return
+
+
+def test_answers_without_what_neither_the_index_nor_a_long_table_can_tell_say_so(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statements, "MOST_TABLE_PAGES", 1)
+
+    @in_fewer_examples
+    @given(histories, st.randoms(use_true_random=False))
+    def try_history(history: list[Step], choose: random.Random) -> None:
+        post_history(bank, history)
+        for name, journal in bank.journals().items():
+            spoil(bank.index, choose.choice(["late for ever", "with holes"]), choose)
+            searched = choose.randint(1, 5)
+            bank.index.limits = {"table": searched}
+            by_id = sorted(journal.entries, key=lambda entry: str(entry["transaction_id"]).encode())
+            unknown = bank.index.hidden - {int(entry["account_version"]) for entry in by_id[:searched]}
+            check_incomplete(bank, name, journal, unknown, choose)
+
+    try_history()
+
+
+def check_incomplete(bank: Bank, name: str, journal: Journal, unknown: set[int], choose: random.Random) -> None:
+    """A statement of versions names exactly those that are unknown. An answer about times is right, or not complete."""
+    last = choose.randint(1, 20)
+    assert bank.read("statement", name, last=last) == journal.statement(journal.last(last), last, unknown)
+    times = times_of(journal, choose)
+    for time in times:
+        answer = without_final(bank.read("balance", name, at=time.isoformat()))
+        if answer["complete"]:
+            assert answer == journal.balance(time)
+        else:
+            assert unknown
+            assert (answer["balance"], answer["account_version"], answer["posted_at"]) == (None, None, None)
+    begin, end = sorted(choose.sample(times, 2))
+    if begin == end:
+        return
+    fields = {"from": begin.isoformat(), "to": end.isoformat()}
+    answer = bank.read("statement", name, limit=1000, **fields)
+    whole = journal.statement(journal.between(begin, end), 1000)
+    if answer["complete"]:
+        assert without_final(answer) == whole
+    else:
+        assert set(answer["missing_versions"]) <= unknown
+        assert all(entry in whole["entries"] for entry in answer["entries"])
+        found = {entry["account_version"] for entry in answer["entries"]}
+        assert {entry["account_version"] for entry in whole["entries"]} - found <= set(answer["missing_versions"])

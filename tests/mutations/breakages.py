@@ -23,6 +23,9 @@ POSTING = "tests/integration/test_posting.py"
 INTEREST = "tests/integration/test_interest.py"
 TLS = "tests/integration/test_tls.py"
 JOBS = "tests/integration/test_jobs.py"
+SEGMENTS = "tests/integration/test_segments.py"
+JOURNAL_VERSIONS = "tests/integration/test_journal_versions.py"
+STATEMENTS = "tests/integration/test_statements.py"
 RECONCILIATION = "tests/integration/test_reconciliation.py"
 EVERY_CALL = "tests/faults/test_every_call.py"
 OF_INTEREST = "tests/faults/test_every_call_of_interest.py"
@@ -178,8 +181,8 @@ BREAKAGES = [
     Breakage(
         "the journal replay doesn't see the entries that a decision refers to",
         f"{LEDGER}/core/replay.py",
-        "yield from _wrong_decision(entry, message, replayed, other_sides, Context(earlier))",
-        "yield from _wrong_decision(entry, message, replayed, other_sides, Context())",
+        "expected = {_decided(message, entry.account_id, before, other, context) for other in others}",
+        "expected = {_decided(message, entry.account_id, before, other, Context()) for other in others}",
         (CONTEXT,),
     ),
     Breakage(
@@ -581,6 +584,41 @@ BREAKAGES = [
         (JOBS, RECONCILIATION),
     ),
     Breakage(
+        "each segment that finds all parts makes the report",
+        f"{WORKERS}/segments.py",
+        'finished, absent("finished_at"))',
+        "finished)",
+        (SEGMENTS,),
+    ),
+    Breakage(
+        "a run goes on with the number of segments that is set now",
+        f"{WORKERS}/scheduled_jobs.py",
+        'segments = int(begun["segments"])',
+        "segments = self.segments",
+        (SEGMENTS,),
+    ),
+    Breakage(
+        "a segment that was killed after its end doesn't look for the parts",
+        f"{WORKERS}/scheduled_jobs.py",
+        "outcome = record.finish(segment.of, self.report)",
+        'outcome = "DoneBefore"',
+        (SEGMENTS,),
+    ),
+    Breakage(
+        "the report is made of the parts that are there",
+        f"{WORKERS}/segments.py",
+        "if len(parts) < segments:",
+        "if not parts:",
+        (SEGMENTS,),
+    ),
+    Breakage(
+        "each segment has all accounts",
+        f"{LEDGER}/account_pages.py",
+        "if segment.of > 1:",
+        "if False:",
+        (INTEREST,),
+    ),
+    Breakage(
         "an outage skips every account",
         f"{LEDGER}/reconciler.py",
         "        self._read_an_account_that_does_not_exist()\n        return",
@@ -824,5 +862,54 @@ BREAKAGES = [
         "return cls(*map(int, values)) if possible else cls()",
         "return cls(*map(int, values))",
         (LINES,),
+    ),
+    Breakage(
+        "a reader takes the index's word for what isn't there",
+        f"{LEDGER}/journal_versions.py",
+        "if page.missing else page",
+        "if False else page",
+        (JOURNAL_VERSIONS, STATEMENTS),
+    ),
+    Breakage(
+        "a reader loses the second entry of a version at the end of a page",
+        f"{LEDGER}/journal_versions.py",
+        "through = newest - 1 if items[0]",
+        "through = newest if items[0]",
+        (JOURNAL_VERSIONS,),
+    ),
+    Breakage(
+        "a reader takes an entry posted at the very time for one before it",
+        f"{LEDGER}/journal_times.py",
+        "_posting_time(item) < time",
+        "_posting_time(item) <= time",
+        (STATEMENTS,),
+    ),
+    Breakage(
+        "a reader calls a statement complete that lacks an entry",
+        f"{LEDGER}/statements.py",
+        '"complete": not missing,',
+        '"complete": True,',
+        (STATEMENTS,),
+    ),
+    Breakage(
+        "a reader tells a balance though entries before the time are missing",
+        f"{LEDGER}/statements.py",
+        "        if not found.is_certain:\n            return",
+        "        if found.after < 0:\n            return",
+        (STATEMENTS,),
+    ),
+    Breakage(
+        "a reader gives a page that begins with the last entry of the page before",
+        f"{LEDGER}/statements.py",
+        'beyond = entry["account_version"] + 1',
+        'beyond = entry["account_version"]',
+        (STATEMENTS,),
+    ),
+    Breakage(
+        "a reader calls a time final that a worker may still post before",
+        f"{LEDGER}/statements.py",
+        "return time <= now - CLOCK_SKEW",
+        "return time <= now",
+        (STATEMENTS,),
     ),
 ]

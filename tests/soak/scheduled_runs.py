@@ -23,6 +23,7 @@ from functools import cached_property
 from typing import Any
 
 from conditional_writes.items import from_dynamodb
+from tests.checkers.windows import windows_done
 from tests.support.deployed import until
 from tools.local_aws.jobs import function_name, read_report, run_job
 from tools.local_aws.queues import take_dead_letters
@@ -136,13 +137,13 @@ class ScheduledRuns:
         return [f"{job} was never done for {scheduled_time.isoformat()}" for job, scheduled_time in self._not_done()]
 
     def _not_done(self) -> list[tuple[str, datetime]]:
-        locks = map(from_dynamodb, scan(self.deployed.endpoint, self.deployed["LocksTableName"]))
-        done = {lock["lock_key"]: lock.get("windows_done", []) for lock in locks}
+        items = map(from_dynamodb, scan(self.deployed.endpoint, self.deployed["LocksTableName"]))
+        records = {item["lock_key"]: item for item in items}
         return [
             (job, scheduled_time)
             for job in JOBS
             for scheduled_time in self.times
-            if scheduled_time.isoformat() not in done.get(job, [])
+            if scheduled_time.isoformat() not in windows_done(records, job)
         ]
 
     def mismatches(self) -> list[str]:

@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 
 from conditional_writes import key
 from conditional_writes.items import from_dynamodb, to_dynamodb
@@ -17,10 +18,13 @@ POSTED = outcome_of(Decision(Decimal("-12.5"), Decimal("87.5")), 8, NOW)
 REJECTED = outcome_of(Decision(Decimal(0), Decimal("1E+2"), RejectionReason.OVERDRAFT_LIMIT), 8, NOW)
 
 
-@pytest.mark.parametrize("account", [ALICE, CLOSED], ids=["open", "closed"])
+@pytest.mark.parametrize(
+    "account", [ALICE, CLOSED, replace(ALICE, posted_at=NOW)], ids=["of an earlier release", "closed", "posted"]
+)
 def test_an_item_gives_its_account_back(account: Account) -> None:
     assert account_from_item(account_item(account)) == account
     assert account_from_item(from_dynamodb(to_dynamodb(account_item(account)))) == account
+    assert account_item(account).get("posted_at") == account.posted_at
 
 
 @pytest.mark.parametrize("outcome", [POSTED, REJECTED], ids=["posted", "rejected"])

@@ -19,6 +19,7 @@ from tests.support.strategies import exact_numbers, exact_rates, ids
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import load_function
 from tools.local_aws.server import Endpoint
+from workers.segments import Segment
 
 DAY, RATE = date(2026, 2, 28), Decimal("0.12")
 
@@ -27,7 +28,9 @@ DAY, RATE = date(2026, 2, 28), Decimal("0.12")
 def test_a_page_is_one_strongly_consistent_request(stubbed_dynamodb: Stubbed, after: str | None, last: str) -> None:
     answer = {"Items": [{"account_id": {"S": "acc-5"}}]}
     stubbed_dynamodb.answers("scan", answer | ({"LastEvaluatedKey": {"account_id": {"S": last}}} if last else {}))
-    assert overdrawn(stubbed_dynamodb.client, "Accounts", after, 500) == AccountPage([{"account_id": "acc-5"}], last)
+    assert overdrawn(stubbed_dynamodb.client, "Accounts", Segment(), after, 500) == AccountPage(
+        [{"account_id": "acc-5"}], last
+    )
     [parameters] = stubbed_dynamodb.parameters
     assert (parameters["TableName"], parameters["Limit"], parameters["ConsistentRead"]) == ("Accounts", 500, True)
     assert parameters.get("ExclusiveStartKey") == (after and {"account_id": {"S": after}})

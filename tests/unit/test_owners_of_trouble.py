@@ -164,7 +164,10 @@ WRONG: dict[str, Any] = {
     "tiny": Decimal("1E-130"),
     "of 38 digits": Decimal("9" * 38),
 }
-OF_ACCOUNTS = ["balance", "overdraft_limit", "currency", "status", "version", "cw:version_id", "cw:write_id", "extra"]
+OF_ACCOUNTS = [
+    *("balance", "overdraft_limit", "currency", "status", "version", "posted_at"),
+    *("cw:version_id", "cw:write_id", "extra"),
+]
 OF_ENTRIES = [
     *("request", "payload_hash", "status", "reason", "amount", "balance_after", "account_version", "posted_at"),
     *("cw:write_id", "extra"),

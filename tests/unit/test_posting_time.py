@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ledger.core.accounts import Account, account_from_item, account_item
+from ledger.core.accounts import Account
 from ledger.core.posting_time import CLOCK_SKEW, posting_time, time_of, timestamp
 from tests.support.samples import ALICE, BOB, NOW
 from tests.support.strategies import times
@@ -75,9 +75,3 @@ def test_a_time_has_milliseconds_and_is_in_utc() -> None:
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-01-31", "2026-01-31T12:00:00", "1769860800"])
 def test_a_text_without_a_time_or_an_offset_is_no_time(text: str) -> None:
     assert time_of(text) is None
-
-
-@pytest.mark.parametrize("account", [ALICE, posted(MILLISECOND)], ids=["of an earlier release", "posted"])
-def test_an_account_keeps_its_time_as_an_item(account: Account) -> None:
-    assert account_from_item(account_item(account)) == account
-    assert ("posted_at" in account_item(account)) == (account.posted_at is not None)

@@ -15,7 +15,8 @@ from conditional_writes.locks import CALL_SECONDS, Locks
 from ledger.core.profile_messages import ALLOWANCE
 from ledger.overdraft_interest import annual_rate_of
 from ledger.profile_writer import REMOVALS_REMEMBERED
-from ledger.reconciler import IN_PARALLEL, LONGEST_ALONE_SECONDS, STEP_SECONDS
+from ledger.reconciler import CHECKPOINTS_SECONDS, IN_PARALLEL, LONGEST_ALONE_SECONDS, STEP_SECONDS
+from ledger.tables import JOURNAL_INDEX
 from tests.support.template import (
     FOLDERS,
     FUNCTIONS,
@@ -256,21 +257,26 @@ def test_an_alarm_rings_when_a_function_fails_is_throttled_or_nears_its_timeout(
             assert (alarm["Statistic"], alarm["Threshold"]) == ("Sum", 0)
 
 
-def test_an_alarm_rings_when_reads_or_writes_of_a_busy_table_are_throttled() -> None:
+def test_an_alarm_rings_when_reads_or_writes_of_a_table_or_its_index_are_throttled() -> None:
     watched = set()
     for alarm in ALARMS.values():
         if "Metrics" in alarm:
             [total, *parts] = alarm["Metrics"]
             assert total["Expression"] == "FILL(reads, 0) + FILL(writes, 0)"
-            watched |= {
-                (part["Id"], metric["Namespace"], metric["MetricName"], metric["Dimensions"][0]["Value"]["Ref"])
-                for part in parts
-                for metric in [part["MetricStat"]["Metric"]]
-            }
+            for part in parts:
+                metric = part["MetricStat"]["Metric"]
+                table, *index = (dimension["Value"] for dimension in metric["Dimensions"])
+                watched.add((part["Id"], metric["Namespace"], metric["MetricName"], table["Ref"], *index))
+    indexes = [
+        (name, index["IndexName"])
+        for name, table in TABLES.items()
+        for index in table.get("GlobalSecondaryIndexes", [])
+    ]
+    assert indexes == [("JournalTable", JOURNAL_INDEX)]
     assert watched == {
-        (metrics, "AWS/DynamoDB", name, table)
+        (metrics, "AWS/DynamoDB", name, *dimensions)
         for metrics, name in (("reads", "ReadThrottleEvents"), ("writes", "WriteThrottleEvents"))
-        for table in ("AccountsTable", "JournalTable", "ProfilesTable", "LocksTable", "AttemptsTable")
+        for dimensions in [*((table,) for table in TABLES), *indexes]
     }
 
 
@@ -358,8 +364,9 @@ def test_the_lease_of_a_run_that_was_killed_is_over_at_lambdas_last_retry(name: 
 def test_a_job_has_time_for_the_longest_step_that_begins_when_it_does() -> None:
     """Of two steps: one that notes which account is checked alone, and that check with its checkpoint."""
     alone = LONGEST_ALONE_SECONDS + CALL_SECONDS + SLOWEST_CALL_SECONDS
+    checkpoints = CHECKPOINTS_SECONDS + SLOWEST_CALL_SECONDS
     in_parallel = STEP_SECONDS + IN_PARALLEL.seconds + SLOWEST_CALL_SECONDS + CALL_SECONDS + SLOWEST_CALL_SECONDS
-    assert max(alone, in_parallel) < timeout(FUNCTIONS["ReconcileAccountsFunction"])
+    assert max(alone, checkpoints + in_parallel + checkpoints) < timeout(FUNCTIONS["ReconcileAccountsFunction"])
     assert timeout(FUNCTIONS["ReconcileAccountsFunction"]) - RESERVED_SECONDS > LONGEST_ALONE_SECONDS
 
 
@@ -484,6 +491,8 @@ def test_a_function_has_a_role_and_a_log_group_of_its_own(name: str) -> None:
 
 OF_QUEUE = "sqs:ReceiveMessage sqs:DeleteMessage* sqs:GetQueueAttributes sqs:ChangeMessageVisibility*"
 OF_ATTEMPTS = "dynamodb:BatchGetItem dynamodb:PutItem"
+OF_JOBS_RECORDS = "dynamodb:UpdateItem dynamodb:PutItem dynamodb:BatchGetItem"
+BY_VERSION = str({"Sub": "${JournalTable.Arn}/index/by_version"})
 NEEDS = {
     "process_transactions": {
         "AccountsTable": "dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem",
@@ -503,13 +512,15 @@ NEEDS = {
     "reconcile_accounts": {
         "AccountsTable": "dynamodb:Scan dynamodb:GetItem dynamodb:BatchGetItem",
         "JournalTable": "dynamodb:Query dynamodb:BatchGetItem",
-        "LocksTable": "dynamodb:UpdateItem dynamodb:PutItem",
+        BY_VERSION: "dynamodb:Query",
+        "CheckpointsTable": "dynamodb:BatchGetItem dynamodb:BatchWriteItem",
+        "LocksTable": OF_JOBS_RECORDS,
         "JobsDeadLetterQueue": "sqs:SendMessage",
         "ReconcileAccountsFunction": "lambda:InvokeFunction",
     },
     "charge_overdraft_interest": {
         "AccountsTable": "dynamodb:Scan",
-        "LocksTable": "dynamodb:UpdateItem",
+        "LocksTable": OF_JOBS_RECORDS,
         "TransactionsQueue": "sqs:SendMessage*",
         "JobsDeadLetterQueue": "sqs:SendMessage",
         "ChargeOverdraftInterestFunction": "lambda:InvokeFunction",
@@ -517,7 +528,7 @@ NEEDS = {
     "read_accounts": {
         "AccountsTable": "dynamodb:GetItem",
         "JournalTable": "dynamodb:GetItem dynamodb:Query",
-        str({"Sub": "${JournalTable.Arn}/index/by_version"}): "dynamodb:Query",
+        BY_VERSION: "dynamodb:Query",
     },
 }
 """The actions that each function needs on each resource, beside its logs and traces."""
@@ -539,8 +550,8 @@ def test_a_role_grants_what_its_function_needs_and_no_more(folder: str) -> None:
 
 RESTRICTED = {
     "process_transactions": {"Lines": "line *"},
-    "reconcile_accounts": {"LockAndReport": "reconcile_accounts*"},
-    "charge_overdraft_interest": {"Lock": "charge_overdraft_interest"},
+    "reconcile_accounts": {"LocksAndRuns": "reconcile_accounts*"},
+    "charge_overdraft_interest": {"LocksAndRuns": "charge_overdraft_interest*"},
 }
 """The keys of the Locks table that each function may write, by the statement's Sid."""
 
@@ -604,6 +615,7 @@ def test_the_outputs_that_others_rely_on_are_there() -> None:
         "UpsertProfilesFunctionName",
         "LocksTableName",
         "AttemptsTableName",
+        "CheckpointsTableName",
         "ReconcileAccountsFunctionName",
         "ChargeOverdraftInterestFunctionName",
     }

@@ -33,16 +33,14 @@ class Checkpoint(NamedTuple):
     whole_on: date
 
     def is_whole_due(self, day: date) -> bool:
-        """Whether the whole journal is due on this day.
+        """Whether the whole journal is due on this day: the account's day of the cycle has come since the last time.
 
-        The account's id decides the day: so each night has about the same number of accounts, whichever are added. It
-        is due, too, if the last time is a cycle ago, for nights may have been left out, or in the future.
+        The account's id decides its day: so each night has about the same number of accounts, whichever are added. If
+        nights are left out, the next one has theirs. A last time in the future is a mistake: then it is due.
         """
-        if self.whole_on == day:
-            return False
         digest = hashlib.sha256(self.account.account_id.encode()).digest()
-        is_its_day = (int.from_bytes(digest[:8]) - day.toordinal()) % CYCLE_DAYS == 0
-        return is_its_day or not 0 < (day - self.whole_on).days < CYCLE_DAYS
+        days_since_its_day = (day.toordinal() - int.from_bytes(digest[:8])) % CYCLE_DAYS
+        return self.whole_on > day or days_since_its_day < (day - self.whole_on).days
 
 
 class Checkpoints(NamedTuple):

@@ -86,8 +86,9 @@ class LongJournals(NamedTuple):
     ) -> Position | list[Mismatch]:
         """Goes on until the deadline. Returns the position that it reached, or at the end the mismatches.
 
-        The first page with mismatches is the end: further ones aren't looked for. Raises IndexDiffers, JournalUnread,
-        and if not even a page could be read, DeadlinePassed or botocore's errors.
+        The first page with mismatches is the end: further ones aren't looked for. If the replay has to begin anew, as
+        a whole one, the position is returned at once. Raises JournalUnread, and if not even a page could be read,
+        IndexDiffers, DeadlinePassed or botocore's errors: all of the time is left for what the caller does then.
         """
         began_at = position
         try:
@@ -96,7 +97,9 @@ class LongJournals(NamedTuple):
                 if not isinstance(result, Position):
                     return result
                 position = result
-        except (DeadlinePassed, BotoCoreError, ClientError):
+                if position.is_whole != began_at.is_whole:
+                    return position
+        except (DeadlinePassed, IndexDiffers, BotoCoreError, ClientError):
             if position == began_at:
                 raise
             return position
@@ -172,10 +175,13 @@ class LongJournals(NamedTuple):
             return []
         version, transaction_id = position.beyond
         client, tables = self.versions
-        present = read_one(client, tables.account_key(position.target.account_id), deadline, ACCOUNT_ATTRIBUTES)
-        present_version = account_from_item(present).version if present else position.target.version
-        if version <= present_version:
-            return []
+        for pause_seconds in (*PAUSES_SECONDS, None):  # a commit may be visible in the journal before the account
+            present = read_one(client, tables.account_key(position.target.account_id), deadline, ACCOUNT_ATTRIBUTES)
+            present_version = account_from_item(present).version if present else position.target.version
+            if version <= present_version:
+                return []
+            if pause_seconds is not None:
+                time.sleep(pause_seconds)
         sentence = f"version {version}, {transaction_id}: the account is at version {present_version}"
         return [Mismatch(position.target.account_id, "entry beyond", version, sentence)]
 

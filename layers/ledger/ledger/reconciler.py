@@ -54,9 +54,9 @@ LARGEST_ACCOUNT_BYTES = 32_768
 """Of an account's item. One that Teller writes has less than 1 KB."""
 STEP_SECONDS = 5
 """Of accounts in parallel: none begins after this time."""
-SAVING_SECONDS = 5
-"""For the checkpoints of a step. If they aren't saved by then, the run fails, and Lambda retries it."""
-LONGEST_ALONE_SECONDS = ALONE.seconds + SAVING_SECONDS + 2 * SLOWEST_CALL_SECONDS
+CHECKPOINTS_SECONDS = 5
+"""To read the accounts' checkpoints of a step, and to save them. If that fails, the run does, and Lambda retries it."""
+LONGEST_ALONE_SECONDS = ALONE.seconds + CHECKPOINTS_SECONDS + 2 * SLOWEST_CALL_SECONDS
 """Of an account alone: the last call of the check begins within its time, and the last of the saving within its own."""
 PAUSES_SECONDS = (0.05, 0.2, 1.0)
 """Pauses before an account with mismatches is checked again, and before failed reads are tried again."""
@@ -83,7 +83,7 @@ class Night(NamedTuple):
 class Checked(NamedTuple):
     """The result for one account: its mismatches, or if it was skipped the reason, a sentence.
 
-    If it is sound, `checkpoint` is its new one. `is_whole`: its whole journal was replayed.
+    If it is sound, `checkpoint` is its new one, None if it stays the same. `is_whole`: its whole journal was replayed.
     """
 
     account_id: str
@@ -106,7 +106,7 @@ class Reconciler(NamedTuple):
         The next account, if there is one, should be checked alone: it took more than the bounds for one of several, or
         a read failed, or no time was left.
         """
-        saved = self.checkpoints.read([item["account_id"] for item in items], Deadline.after(IN_PARALLEL.seconds))
+        saved = self.checkpoints.read([item["account_id"] for item in items], Deadline.after(CHECKPOINTS_SECONDS))
         until, stopped = Deadline.after(STEP_SECONDS), threading.Event()
 
         def begin(item: Item) -> Checked | None:
@@ -154,7 +154,7 @@ class Reconciler(NamedTuple):
         So an account with a mismatch is replayed whole each night until it is mended. Raises what `write` raises.
         """
         found = {each.account_id: each.checkpoint for each in checked if each.checkpoint or each.mismatches}
-        self.checkpoints.write(found, Deadline.after(SAVING_SECONDS))
+        self.checkpoints.write(found, Deadline.after(CHECKPOINTS_SECONDS))
 
     def _read_an_account_that_does_not_exist(self) -> None:
         """Makes both requests of a check, side by side, so that the two take no longer than the slowest call."""
@@ -179,7 +179,8 @@ class Reconciler(NamedTuple):
                 pass
         try:
             position = position or _beginning(account_from_item(item), checkpoint, night)
-            result = LongJournals(self._versions).replay_on(position, checkpoint and checkpoint.account, deadline)
+            known = _known_before(position, checkpoint, account_from_item(item))
+            result = LongJournals(self._versions).replay_on(position, known, deadline)
         except IndexDiffers:  # so the table decides, as far as memory allows
             try:
                 return self._checked(item, checkpoint, night._replace(whole=True), ALONE, deadline)
@@ -194,7 +195,7 @@ class Reconciler(NamedTuple):
         if isinstance(result, Position):
             return result
         whole_on = night.day if position.is_whole or checkpoint is None else checkpoint.whole_on
-        return _result(position.target, result, whole_on, is_whole=position.is_whole)
+        return _result(position.target, result, checkpoint, whole_on, is_whole=position.is_whole)
 
     def _checked(
         self, item: Item, checkpoint: Checkpoint | None, night: Night, bounds: Bounds, deadline: Deadline
@@ -206,9 +207,9 @@ class Reconciler(NamedTuple):
                 return _skipped(item, f"its item has {size:,} bytes, expected at most {LARGEST_ACCOUNT_BYTES:,}")
             account = account_from_item(item)
             if checkpoint and not night.is_whole(checkpoint) and self._leads_to(account, checkpoint, bounds, deadline):
-                return _result(account, [], checkpoint.whole_on, is_whole=False)
+                return _result(account, [], checkpoint, checkpoint.whole_on, is_whole=False)
             found, account = self._lasting_mismatches(account, checkpoint, bounds, deadline)
-            return _result(account, found, night.day, is_whole=True)
+            return _result(account, found, checkpoint, night.day, is_whole=True)
         except (JournalTooLong, *AWS_ERRORS):
             raise
         except Exception as error:  # noqa: BLE001 (an account's items may be anything)
@@ -309,14 +310,26 @@ class Reconciler(NamedTuple):
 
 
 def _beginning(account: Account, checkpoint: Checkpoint | None, night: Night) -> Position:
-    """The position from which the replay of a long journal begins."""
-    is_whole = checkpoint is None or night.is_whole(checkpoint) or checkpoint.account.version > account.version
+    """The position from which the replay of a long journal begins.
+
+    If no entries were added since the checkpoint, and it doesn't lead to the account, only the whole journal can tell.
+    """
+    is_whole = checkpoint is None or night.is_whole(checkpoint) or checkpoint.account.version >= account.version
     return Position(account, None if is_whole or checkpoint is None else checkpoint.account, is_whole)
 
 
-def _result(account: Account, mismatches: Sequence[Mismatch], whole_on: date, *, is_whole: bool) -> Checked:
-    checkpoint = None if mismatches else Checkpoint(account, whole_on)
-    return Checked(account.account_id, mismatches, None, checkpoint, is_whole)
+def _known_before(position: Position, checkpoint: Checkpoint | None, present: Account) -> Account | None:
+    """The account of the checkpoint. None if another run saved it after the replay began: it is beyond the replay."""
+    if checkpoint is None or position.target.version < checkpoint.account.version <= present.version:
+        return None
+    return checkpoint.account
+
+
+def _result(
+    account: Account, mismatches: Sequence[Mismatch], before: Checkpoint | None, whole_on: date, *, is_whole: bool
+) -> Checked:
+    after = Checkpoint(account, whole_on)
+    return Checked(account.account_id, mismatches, None, None if mismatches or after == before else after, is_whole)
 
 
 def _unreadable(item: Item, error: Exception) -> Checked:

@@ -102,7 +102,7 @@ class Job(NamedTuple):
             return self._ended("DoneBefore", about, f"the run was finished at {begun['finished_at']}")
         segments = int(begun["segments"])
         if segment and segment.of != segments:
-            raise InvalidEvent(f"segments: expected {segments}, as the run has begun, got {segment.of}")
+            raise InvalidEvent(f"segments: expected {segments}, as the run was begun, got {segment.of}")
         if segment or segments == 1:
             return self._work_on(Run(scheduled_time, segment or Segment(), event), record, about, context)
         for number in range(1, segments + 1):

@@ -33,8 +33,8 @@ class Segment(NamedTuple):
 class RunRecord:
     """The record of a job's run for one scheduled time: its `segments`; once it is finished, `finished_at` and report.
 
-    Its methods take one request each, and may raise DeadlinePassed, OutcomeUnknown and botocore's errors. Each may be
-    called again after that.
+    Its methods take a request or two each, and may raise DeadlinePassed, OutcomeUnknown and botocore's errors. After
+    that, each may be called again.
     """
 
     def __init__(self, locks: Locks, job: str, scheduled_time: str) -> None:
@@ -43,7 +43,10 @@ class RunRecord:
         self._key = key(locks.table, lock_key=self._name)
 
     def begin(self, segments: int) -> Item:
-        """The record as it is now. If there is none, the run begins, in so many segments."""
+        """The record as it is now. If there is none, the run begins, in so many segments.
+
+        Raises ValueError if the record has no number of segments, and the run isn't finished.
+        """
         new: Item = {"segments": segments, "expires_at": self._expiry()}
 
         def plan(observed: Observed) -> Plan[Item]:
@@ -66,8 +69,7 @@ class RunRecord:
         Returns `Done` if this call finished the run, `DoneBefore` if another did, and `Continued` if parts are missing.
 
         Any segment may be the last to end. Its part is there when it looks for the parts of the others, so of two that
-        end at the same moment one at least finds all parts. If both do, the first to write makes the report. Takes
-        three requests at most.
+        end at the same moment one at least finds all parts. If both do, the first to write makes the report.
         """
         deadline = Deadline.after(CALL_SECONDS)
         keys = [self._key_of_part(Segment(number, segments)) for number in range(1, segments + 1)]

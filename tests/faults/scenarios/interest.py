@@ -29,6 +29,7 @@ class Charging:
         balances: Mapping[str, int],
         *,
         accounts_per_step: int,
+        segments: int = 1,
         posted_in_between: bool = False,
     ) -> None:
         self._aws, self._dynamodb, self._posted_in_between = aws, dynamodb, posted_in_between
@@ -42,6 +43,7 @@ class Charging:
             self._poster.worker.queue.url,
             dynamodb,
             ANNUAL_RATE="0.365",
+            JOB_SEGMENTS=str(segments),
             POWERTOOLS_LOG_LEVEL="CRITICAL",
         )
         self._function.ACCOUNTS_PER_STEP = accounts_per_step

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conditional_writes.items import from_dynamodb
+from tests.checkers.windows import lock_of
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.scheduled import LEASE_SECONDS, run_until_done
 from tests.support.faults import FaultsAt
@@ -23,14 +24,26 @@ class Reconciling:
     """Reconciles the books that these messages make. Each account must be counted once, in one report."""
 
     def __init__(
-        self, aws: Endpoint, dynamodb: Endpoint, messages: Sequence[object], *, accounts: int, accounts_per_step: int
+        self,
+        aws: Endpoint,
+        dynamodb: Endpoint,
+        messages: Sequence[object],
+        *,
+        accounts: int,
+        accounts_per_step: int,
+        segments: int = 1,
     ) -> None:
         self._dynamodb, self._accounts = dynamodb, accounts
         prefix = f"reconciling-scenario-{next(_numbers)}"
         tables, self._locks_table = create_tables(dynamodb, prefix), create_locks_table(dynamodb, prefix)
         poster = process_transactions(aws, tables, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
         Queue(list(map(record, messages))).deliver_until_quiet(poster)
-        self._function = reconcile_accounts(dynamodb, tables, self._locks_table, POWERTOOLS_LOG_LEVEL="CRITICAL")
+        self._function = reconcile_accounts(
+            dynamodb, tables, self._locks_table, JOB_SEGMENTS=str(segments), POWERTOOLS_LOG_LEVEL="CRITICAL"
+        )
+        numbers = range(1, segments + 1)
+        self._locks = {lock_of("reconcile_accounts", number, segments) for number in numbers}
+        self._parts = {f"{REPORT} segment {number} of {segments}" for number in numbers}
         self._function.ACCOUNTS_PER_STEP = accounts_per_step
 
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
@@ -38,8 +51,9 @@ class Reconciling:
         outcome, clock = run_until_done(self._function, EVENT, faults, self._function.client)
         records = self._records()
         wrong = [] if outcome in {"Done", "DoneBefore"} else [f"the job ended with {outcome!r}"]
-        if records.keys() == {"reconcile_accounts", REPORT}:
-            wrong += self._wrong_report(records[REPORT]) + _wrong_lock(records["reconcile_accounts"])
+        if records.keys() == {REPORT} | self._locks | self._parts:
+            wrong += self._wrong_report(records[REPORT])
+            wrong += [sentence for name in self._locks for sentence in _wrong_lock(records[name])]
         else:
             wrong.append(f"the Locks table has {sorted(records)}")
         clock.seconds += LEASE_SECONDS

@@ -1,6 +1,6 @@
 """A scheduled job, run until it is done. After a failure it is run again when the failed run's lease has expired.
 
-It is also run again if it invoked itself: after a kill it does so.
+It is also run for each event with which it invoked itself: for its segments, and after a kill.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from tests.support.faults import Faults, Killed
 from tools.local_aws.functions import Context
 
 LEASE_SECONDS = 40
+MOST_INVOCATIONS = 40
 
 
 def run_until_done(
@@ -22,18 +23,25 @@ def run_until_done(
     *clients: Any,
     between: Callable[[], None] = lambda: None,
 ) -> tuple[str, Clock]:
-    """Returns the last outcome, empty if there was none, and the clock's time at the end."""
+    """Returns the outcome of the run, empty if it didn't end, and the clock's time at the end."""
     clock = function.job.locks.now = Clock()
-    with faults.on(*clients), mock.patch("workers.scheduled_jobs._invoke_again"):
-        for _ in range(10 + faults.outage.invocations):
+    waiting, outcomes = [event], list[str]()
+
+    def invoke(event: Any, context: Any) -> None:
+        waiting.append(event)
+
+    with faults.on(*clients), mock.patch("workers.scheduled_jobs._invoke_again", invoke):
+        for _ in range(MOST_INVOCATIONS + faults.outage.invocations):
             faults.revive()
+            event = waiting.pop(0)
             try:
-                outcome: str = function.lambda_handler(event, Context(LEASE_SECONDS - 10))["outcome"]
+                outcomes.append(function.lambda_handler(event, Context(LEASE_SECONDS - 10))["outcome"])
             except (Killed, Exception):  # noqa: BLE001 (Lambda retries after any error)
+                waiting.append(event)
                 clock.seconds += LEASE_SECONDS
             else:
-                if outcome != "Continued":
-                    return outcome, clock
+                if not waiting:
+                    return "Done" if "Done" in outcomes else outcomes[-1], clock
                 clock.seconds += 0.001
             between()
     return "", clock

@@ -162,8 +162,13 @@ class Replay(Struct):
 
 
 def _is_same(account: Account, replayed: Account | None) -> bool:
-    """Whether the account is what the replay gives. An earlier release wrote no `posted_at` to accounts."""
-    return account == (replace(replayed, posted_at=None) if replayed and account.posted_at is None else replayed)
+    """Whether the account is what the replay gives.
+
+    An earlier release writes no `posted_at` to an account. If it runs beside this one, it leaves an earlier one there.
+    """
+    if replayed and (account.posted_at or "") < (replayed.posted_at or ""):
+        account = replace(account, posted_at=replayed.posted_at)
+    return account == replayed
 
 
 def _as_recorded(outcome: Outcome) -> Decision:

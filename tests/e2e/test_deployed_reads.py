@@ -1,0 +1,31 @@
+"""The function read_accounts of the deployed template.yaml, on a local AWS that enforces IAM."""
+
+import json
+from typing import Any
+
+from tests.support.deployed import Bank
+
+
+def read(bank: Bank, **request: Any) -> dict[str, Any]:
+    response = bank.stack.endpoint.client("lambda").invoke(
+        FunctionName=bank.stack["ReadAccountsFunctionName"], Payload=json.dumps(request)
+    )
+    assert "FunctionError" not in response
+    answer: dict[str, Any] = json.loads(response["Payload"].read())
+    return answer
+
+
+def test_a_statement_right_after_the_posting_has_it(bank: Bank) -> None:
+    opening = {"type": "open_account", "transaction_id": "open", "account_id": "reader", "currency": "EUR"}
+    payment = {"transaction_id": "t-1", "account_id": "reader", "amount": "12.50"}
+    bank.transactions.send([json.dumps(opening)])
+    bank.transactions.wait_until_drained()
+    bank.transactions.send([json.dumps(payment)])
+    bank.transactions.wait_until_drained()
+    answer = read(bank, read="statement", account_id="reader", last=10)
+    shown = [(entry["transaction_id"], entry["balance_after"]) for entry in answer["entries"]]
+    assert (shown, answer["complete"]) == ([("open", "0"), ("t-1", "12.5")], True)
+    assert read(bank, read="balance", account_id="reader", at="2100-01-01T00:00:00Z")["balance"] == "12.5"
+    entry = read(bank, read="transaction", account_id="reader", transaction_id="t-1")["entry"]
+    assert entry == answer["entries"][1]
+    assert read(bank, read="account", account_id="nobody-reads")["error"]["code"] == "UNKNOWN_ACCOUNT"

@@ -1,0 +1,243 @@
+"""A bank whose accounts are reconciled, and the damage that tests plant in its tables."""
+
+import itertools
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from types import ModuleType
+from typing import Any
+
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from tests.support.faults import Killed
+from tools.local_aws.functions import Context, Queue, process_transactions, reconcile_accounts, record
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables, create_locks_table, create_tables
+
+_numbers = itertools.count(1)
+FIRST_NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
+
+
+def event(night: int, **fields: Any) -> dict[str, Any]:
+    return {"job": "reconcile_accounts", "scheduled_time": (FIRST_NIGHT + timedelta(days=night)).isoformat()} | fields
+
+
+def opening(account_id: str, limit: int = -200) -> dict[str, Any]:
+    fields = {"account_id": account_id, "currency": "EUR", "overdraft_limit": limit}
+    return {"type": "open_account", "transaction_id": f"open-{account_id}"} | fields
+
+
+def payment(transaction_id: str, account_id: str, amount: object) -> dict[str, Any]:
+    return {"transaction_id": transaction_id, "account_id": account_id, "amount": amount}
+
+
+def transfer(transaction_id: str, payer: str, payee: str, amount: object) -> dict[str, Any]:
+    accounts = {"from_account_id": payer, "to_account_id": payee, "amount": amount}
+    return {"type": "transfer", "transaction_id": transaction_id} | accounts
+
+
+BOOKS = [
+    *(opening(name) for name in ("alice", "bob", "carol", "dave")),
+    payment("t-1", "alice", 100),
+    payment("t-2", "alice", "-250.50"),
+    payment("t-3", "alice", -100),  # Rejected.
+    {"type": "set_overdraft_limit", "transaction_id": "t-4", "account_id": "alice", "overdraft_limit": -300},
+    payment("t-5", "alice", -100),
+    payment("t-6", "bob", 500),
+    transfer("t-7", "bob", "carol", 120),
+    transfer("t-8", "carol", "bob", 1000),  # Rejected: carol's limit.
+    transfer("t-9", "carol", "bob", 120),
+    {"type": "close_account", "transaction_id": "t-10", "account_id": "carol"},
+    transfer("t-11", "bob", "carol", 1),  # Rejected: closed.
+    payment("t-12", "bob", 1),
+    payment("t-13", "dave", "1E+37"),
+    payment("t-14", "dave", "0.5"),
+    payment("t-15", "dave", "1E-30"),  # Rejected: the balance would need 68 digits.
+]
+
+
+class Bank:
+    def __init__(self, ministack: Endpoint, dynamodb: Endpoint) -> None:
+        number = next(_numbers)
+        self.dynamodb, self.client = dynamodb, dynamodb.client("dynamodb")
+        self.tables: Tables = create_tables(dynamodb, f"reconcile-{number}")
+        self.locks_table = create_locks_table(dynamodb, f"reconcile-{number}")
+        self.teller = process_transactions(ministack, self.tables, dynamodb)
+        self.hours_on = 0
+        self.before_query: Callable[[str], None] = lambda account_id: None
+        self.queries: Counter[str] = Counter()
+
+    def post(self, messages: list[dict[str, Any]]) -> None:
+        Queue([record(message) for message in messages]).deliver_until_quiet(self.teller)
+
+    def job(self) -> ModuleType:
+        """The function in a new process, whose clock is `hours_on` hours ahead.
+
+        Before each query of a journal it calls `before_query`, which may raise an error of AWS's, or kill the process.
+        """
+        function = reconcile_accounts(self.dynamodb, self.tables, self.locks_table)
+        function.job.locks.now = lambda: time.time() + 3600 * self.hours_on
+        killed = threading.Event()
+
+        def before_call(model: Any, params: dict[str, Any], **_: Any) -> None:
+            if killed.is_set():
+                raise Killed
+            if model.name == "Query":
+                account_id = json.loads(params["body"])["ExpressionAttributeValues"][":account_id"]["S"]
+                self.queries[account_id] += 1
+                try:
+                    self.before_query(account_id)
+                except Killed:
+                    killed.set()
+                    raise
+
+        function.client.meta.events.register("before-call.dynamodb", before_call)
+        return function
+
+    def run_until_done(self, night: int = 0, **fields: Any) -> list[str]:
+        """Invokes the function for a night until it is done, each time after the last lease is over."""
+        outcomes: list[str] = []
+        while not outcomes or outcomes[-1] not in ("Done", "DoneBefore"):
+            assert len(outcomes) < 20
+            self.hours_on += 1
+            try:
+                outcomes.append(self.job().lambda_handler(event(night, **fields), Context(150))["outcome"])
+            except Killed:
+                outcomes.append("Killed")
+        return outcomes
+
+    def run(self, night: int = 0, **fields: Any) -> dict[str, Any]:
+        """Runs a night's reconciliation, with these fields in the event, and returns its report."""
+        assert self.job().lambda_handler(event(night, **fields), Context())["outcome"] == "Done"
+        return self.report(night)
+
+    def report(self, night: int = 0) -> dict[str, Any]:
+        at = to_dynamodb({"lock_key": f"reconcile_accounts {event(night)['scheduled_time']}"})
+        return from_dynamodb(self.client.get_item(TableName=self.locks_table, Key=at, ConsistentRead=True)["Item"])
+
+    def entry(self, account_id: str, transaction_id: str) -> dict[str, Any]:
+        at = to_dynamodb({"account_id": account_id, "transaction_id": transaction_id})
+        return from_dynamodb(self.client.get_item(TableName=self.tables.journal, Key=at)["Item"])
+
+    def change_entry(self, account_id: str, transaction_id: str, **changes: Any) -> None:
+        self.put_entry(self.entry(account_id, transaction_id) | changes)
+
+    def put_entry(self, item: dict[str, Any]) -> None:
+        self.client.put_item(TableName=self.tables.journal, Item=to_dynamodb(item))
+
+    def delete_entry(self, account_id: str, transaction_id: str) -> None:
+        at = to_dynamodb({"account_id": account_id, "transaction_id": transaction_id})
+        self.client.delete_item(TableName=self.tables.journal, Key=at)
+
+    def replace_account(self, account_id: str, **attributes: Any) -> None:
+        item = to_dynamodb(attributes | {"account_id": account_id})
+        self.client.put_item(TableName=self.tables.accounts, Item=item)
+
+    def change_account(self, account_id: str, **changes: Any) -> None:
+        at = to_dynamodb({"account_id": account_id})
+        item = from_dynamodb(self.client.get_item(TableName=self.tables.accounts, Key=at)["Item"]) | changes
+        self.client.put_item(TableName=self.tables.accounts, Item=to_dynamodb(item))
+
+
+PLANTED: dict[str, tuple[Callable[[Bank], None], set[str]]] = {
+    "a changed balance": (
+        lambda bank: bank.change_account("alice", balance=Decimal("-250.49")),
+        {"alice: changed account: the account is"},
+    ),
+    "a changed limit": (
+        lambda bank: bank.change_account("alice", overdraft_limit=-10_000),
+        {"alice: changed account: the account is"},
+    ),
+    "a missing entry": (
+        lambda bank: bank.delete_entry("alice", "t-2"),
+        {"alice: missing entry: the account is at version 6"},
+    ),
+    "the last entry missing": (
+        lambda bank: bank.delete_entry("alice", "t-5"),
+        {"alice: missing entry: the account is at version 6"},
+    ),
+    "an entry twice": (
+        lambda bank: bank.put_entry(bank.entry("alice", "t-2") | {"transaction_id": "t-2-again"}),
+        {"alice: entries twice: version 3, t-2: of one version are t-2, t-2-again"},
+    ),
+    "a version gap": (
+        lambda bank: bank.change_entry("alice", "t-5", account_version=7),
+        {"alice: missing entry: the account is at version 6", "alice: entry beyond: version 7, t-5: the account is at"},
+    ),
+    "an account's version that jumped": (
+        lambda bank: bank.change_account("alice", version=8),
+        {"alice: missing entry: the account is at version 8"},
+    ),
+    "a wrong decision": (
+        lambda bank: bank.change_entry("alice", "t-3", status="POSTED", amount=-100, balance_after=Decimal("-250.5")),
+        {"alice: wrong decision: version 4, t-3: it is POSTED -100, OVERDRAFT_LIMIT, balance -250.5"},
+    ),
+    "another amount": (
+        lambda bank: bank.change_entry("alice", "t-1", amount=101, balance_after=101),
+        {"alice: wrong decision: version 2, t-1: it is POSTED 101, balance 101, expected POSTED 100, balance 100"},
+    ),
+    "another balance": (
+        lambda bank: bank.change_entry("dave", "t-14", balance_after=7),
+        {"dave: wrong decision: version 3, t-14", "dave: wrong decision: version 4, t-15"},
+    ),
+    "another request": (
+        lambda bank: bank.change_entry("alice", "t-1", request=bank.entry("alice", "t-2")["request"]),
+        {"alice: wrong request: version 2, t-1: its request is that of t-2 on alice"},
+    ),
+    "another description": (
+        lambda bank: bank.change_entry(
+            "alice", "t-1", request=bank.entry("alice", "t-1")["request"] | {"description": "x"}
+        ),
+        {"alice: changed request: version 2, t-1: its payload_hash is not that of its request"},
+    ),
+    "another payload hash": (
+        lambda bank: bank.change_entry("carol", "t-8", payload_hash="0" * 64),
+        {"carol: changed request: version 3, t-8: its payload_hash is not that of its request"},
+    ),
+    "a time in the future": (
+        lambda bank: bank.change_entry("dave", "t-15", posted_at="9999-12-31T23:59:59-23:59"),
+        {"dave: wrong time: version 4, t-15: posted at 9999-12-31T23:59:59-23:59, and now it is 2"},
+    ),
+    "a transfer of two times": (
+        lambda bank: bank.change_entry("bob", "t-7", posted_at=bank.entry("bob", "t-6")["posted_at"] + ":00"),
+        {"bob: unlike sides: version 3, t-7: here 2", "carol: unlike sides: version 2, t-7: here 2"},
+    ),
+    "a transfer of one side": (
+        lambda bank: bank.delete_entry("carol", "t-9"),
+        {"carol: missing entry", "bob: one-sided transfer: version 5, t-9: on carol no entry of it can be read"},
+    ),
+    "a transfer that was rejected on one side": (
+        lambda bank: bank.change_entry("bob", "t-7", status="REJECTED", reason="OVERDRAFT_LIMIT", amount=0),
+        {"bob: unlike sides: version 3, t-7", "carol: unlike sides: version 2, t-7", "bob: wrong decision: version 3"},
+    ),
+    "a transfer that was rejected without a reason": (
+        lambda bank: reject_both(bank, "t-7", "OVERDRAFT_LIMIT"),
+        {
+            "bob: wrong decision: version 3, t-7: it is REJECTED 0, OVERDRAFT_LIMIT",
+            "carol: wrong decision: version 3, t-8",
+        },
+    ),
+    "a transfer between currencies that are one": (
+        lambda bank: reject_both(bank, "t-7", "CURRENCY_MISMATCH"),
+        {"bob: wrong decision: version 3, t-7", "carol: wrong decision: version 2, t-7"},
+    ),
+    "an entry that can't be read": (
+        lambda bank: bank.change_entry("alice", "t-1", request={"type": "magic"}),
+        {"alice: unreadable entry: version 2, t-1: its request"},
+    ),
+    "an account of a version that no journal has": (
+        lambda bank: bank.change_account("alice", version=10**30),
+        {f"alice: missing entry: the account is at version {10**30}"},
+    ),
+}
+
+
+def reject_both(bank: Bank, transaction_id: str, reason: str) -> None:
+    for name in ("bob", "carol"):
+        before = bank.entry(name, transaction_id)
+        balance = before["balance_after"] - before["amount"]
+        rejected = {"status": "REJECTED", "reason": reason, "amount": 0, "balance_after": balance}
+        bank.change_entry(name, transaction_id, **rejected)

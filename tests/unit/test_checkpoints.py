@@ -1,0 +1,177 @@
+"""Checkpoints of accounts: the days on which a whole journal is due, and items that are no checkpoints."""
+
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, timedelta
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from conditional_writes import Deadline, DeadlinePassed, Item, key
+from conditional_writes.items import from_dynamodb
+from ledger.checkpoints import CYCLE_DAYS, MOST_WRITES, Checkpoint, Checkpoints
+from ledger.core.accounts import account_item
+from tests.support.samples import ALICE
+from tests.support.strategies import ids
+
+FIRST_DAY = date(2026, 3, 1)
+MANY = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(3_000)]
+days = st.dates(date(2000, 1, 1), date(2100, 1, 1))
+
+
+def after(number: int, day: date = FIRST_DAY) -> date:
+    return day + timedelta(number)
+
+
+def checkpoint(account_id: str, whole_on: date) -> Checkpoint:
+    return Checkpoint(replace(ALICE, account_id=account_id), whole_on)
+
+
+def whole_days(account_id: str, added_on: date, nights: Iterable[date]) -> Iterator[date]:
+    """The days of the account's whole replays. The one on which it was added is the first."""
+    last = checkpoint(account_id, added_on)
+    yield added_on
+    for night in nights:
+        if last.is_whole_due(night):
+            last = last._replace(whole_on=night)
+            yield night
+
+
+def waits(replayed_on: Iterable[date]) -> list[int]:
+    return [(later - earlier).days for earlier, later in itertools.pairwise(replayed_on)]
+
+
+# --- the days ---------------------------------------------------------------------------------------------
+
+
+@given(ids, days)
+def test_no_account_waits_longer_than_thirty_nights_whenever_it_is_added(account_id: str, added_on: date) -> None:
+    found = waits(whole_days(account_id, added_on, (after(number, added_on) for number in range(1, 100))))
+    assert max(found) <= CYCLE_DAYS
+    assert found[1:] == [CYCLE_DAYS] * len(found[1:])
+
+
+@given(ids, days, st.lists(st.integers(0, 70), max_size=60))
+def test_whatever_nights_are_left_out_or_come_twice_a_journal_of_thirty_days_ago_is_due(
+    account_id: str, day: date, gaps: Sequence[int]
+) -> None:
+    last = checkpoint(account_id, day)
+    for gap in gaps:
+        day = after(gap, day)
+        is_due = last.is_whole_due(day)
+        assert is_due or (day - last.whole_on).days < CYCLE_DAYS
+        if is_due:
+            last = last._replace(whole_on=day)
+        assert not last.is_whole_due(day), "it was just replayed"
+
+
+@pytest.mark.parametrize("every_days", [1, 2, 3, 7, 10])
+@pytest.mark.parametrize("added", ["at once", "bit by bit"])
+def test_each_night_has_its_share_of_the_accounts_however_many_days_are_between(every_days: int, added: str) -> None:
+    """At once: as an event with `"whole": true` does, too."""
+    counts: Counter[date] = Counter()
+    nights = [after(number) for number in range(0, 200, every_days)]
+    for number, account_id in enumerate(MANY):
+        added_on = FIRST_DAY if added == "at once" else nights[number % len(nights) // 4]
+        counts.update(list(whole_days(account_id, added_on, (night for night in nights if night > added_on)))[1:])
+    share = len(MANY) * every_days / CYCLE_DAYS
+    last_ones = [counts[night] for night in nights if night >= after(60)]
+    assert 0.6 * share < min(last_ones) <= max(last_ones) < 1.4 * share
+    assert max(counts.values()) < 1.4 * share
+
+
+def test_the_nights_after_a_failure_of_ten_days_have_no_more_than_the_left_out_ones() -> None:
+    counts: Counter[date] = Counter()
+    nights = [after(number) for number in range(100) if not 40 <= number < 50]
+    for account_id in MANY:
+        counts.update(list(whole_days(account_id, FIRST_DAY, nights[1:]))[1:])
+    assert 900 < counts[after(50)] < 1_300
+    assert max(counts[after(number)] for number in range(51, 100)) < 140
+
+
+@given(ids, days, st.integers(1, 100_000))
+def test_a_day_in_the_future_is_due(account_id: str, day: date, ahead: int) -> None:
+    assert checkpoint(account_id, after(ahead, day)).is_whole_due(day)
+    assert not checkpoint(account_id, day).is_whole_due(day)
+
+
+# --- their items ------------------------------------------------------------------------------------------
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.text() | st.binary() | st.decimals(allow_nan=True) | st.integers(),
+    lambda values: st.lists(values) | st.dictionaries(st.text(), values),
+    max_leaves=5,
+)
+SOUND: Item = account_item(ALICE) | {"version": Decimal(ALICE.version), "whole_on": "2026-03-01"}
+
+
+def read_back(item: Item) -> Checkpoint | None:
+    """The checkpoint that is read if the table has this item."""
+    table = Checkpoints(cast("Any", None), "checkpoints")
+    name = item["account_id"]
+    with mock.patch("ledger.checkpoints.read", return_value={key("checkpoints", account_id=name): item}):
+        return table.read([name], Deadline.after(1)).get(name)
+
+
+@given(st.sampled_from([name for name in SOUND if name != "account_id"]), anything)
+def test_a_damaged_item_is_none_or_another_checkpoint_and_never_an_error(name: str, value: Any) -> None:
+    assert read_back(SOUND) == checkpoint(ALICE.account_id, FIRST_DAY)
+    read_back(SOUND | {name: value})
+    assert read_back({other: value for other, value in SOUND.items() if other != name}) is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *({"whole_on": day} for day in ("", "yesterday", "2026-02-30", Decimal(20260301), None, ["2026-03-01"], {})),
+        *({"balance": balance} for balance in ("1", None, True)),
+        *({"version": version} for version in ("1", Decimal("1.5"), None)),
+        *({"status": "SLEEPING"}, {"status": ["OPEN"]}, {"currency": Decimal(1)}, {"posted_at": Decimal(1)}),
+    ],
+    ids=str,
+)
+def test_a_damaged_item_is_no_checkpoint(damage: Item) -> None:
+    assert read_back(SOUND | damage) is None
+
+
+class Table:
+    """The table's writes. The first `refused` items of each request aren't written."""
+
+    def __init__(self, refused: int = 0) -> None:
+        self.refused, self.sizes, self.items = refused, list[int](), dict[str, Item | None]()
+
+    def batch_write_item(self, RequestItems: dict[str, list[Any]]) -> Any:  # noqa: N803 (botocore's name)
+        [(name, requests)] = RequestItems.items()
+        self.sizes.append(len(requests))
+        for request in requests[self.refused :]:
+            if "PutRequest" in request:
+                item = from_dynamodb(request["PutRequest"]["Item"])
+                self.items[item["account_id"]] = item
+            else:
+                self.items[from_dynamodb(request["DeleteRequest"]["Key"])["account_id"]] = None
+        return {"UnprocessedItems": {name: requests[: self.refused]} if requests[: self.refused] else {}}
+
+
+@pytest.mark.parametrize("refused", [0, 1, 24])
+def test_all_checkpoints_are_written_though_a_part_of_each_request_is_refused(refused: int) -> None:
+    table = Table(refused)
+    wanted = {name: checkpoint(name, FIRST_DAY) if number % 3 else None for number, name in enumerate(MANY[:60])}
+    with mock.patch("ledger.checkpoints.time", SimpleNamespace(sleep=lambda seconds: setattr(table, "refused", 0))):
+        Checkpoints(cast("Any", table), "checkpoints").write(wanted, Deadline.after(5))
+    assert max(table.sizes) <= MOST_WRITES
+    assert {name: item and read_back(item) for name, item in table.items.items()} == wanted
+
+
+def test_checkpoints_that_are_refused_for_ever_are_an_error_in_time() -> None:
+    table = Table(MOST_WRITES)
+    with pytest.raises(DeadlinePassed, match="saving the checkpoints"):
+        Checkpoints(cast("Any", table), "checkpoints").write({"alice": None}, Deadline.after(0.3))

@@ -1,0 +1,106 @@
+"""Requests to read: a valid one is decoded, and the sentence for another says where and what was expected."""
+
+import contextlib
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.core.read_requests import ReadBalance, ReadStatement, decode_request
+from ledger.core.reason_codes import InvalidMessage
+
+STATEMENT = {"read": "statement", "account_id": "alice"}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"read": "account", "account_id": "alice"},
+        STATEMENT | {"last": 1},
+        STATEMENT | {"last": 1000, "from": None},
+        STATEMENT | {"from_version": 1},
+        STATEMENT | {"from_version": 7, "to_version": 7, "limit": 1000},
+        STATEMENT | {"from": "2026-03-01T00:00:00Z"},
+        STATEMENT | {"from": "2026-03-01T00:00:00+01:00", "to": "2026-03-01T00:00:00Z", "limit": 1},
+        {"read": "balance", "account_id": "\U0001f3e6" * 128, "at": "2026-03-01T12:00:00.123456-05:00"},
+        {"read": "transaction", "account_id": "alice", "transaction_id": "t-1"},
+    ],
+)
+def test_a_request_is_decoded(event: dict[str, Any]) -> None:
+    request = decode_request(event)
+    assert request.account_id == event["account_id"]
+    assert str(request.__struct_config__.tag) == event["read"]
+
+
+def test_times_are_in_utc() -> None:
+    request = decode_request({"read": "balance", "account_id": "alice", "at": "2026-03-01T00:30:00+01:00"})
+    assert isinstance(request, ReadBalance)
+    assert request.at.isoformat() == "2026-02-28T23:30:00+00:00"
+    request = decode_request(STATEMENT | {"from": "2026-03-01T00:30:00+01:00"})
+    assert isinstance(request, ReadStatement)
+    assert request.from_time == datetime(2026, 2, 28, 23, 30, tzinfo=UTC)
+
+
+REFUSED: list[tuple[Any, str]] = [
+    ([], "body: expected `object`, got `array`"),
+    ("statement", "body: expected `object`, got `str`"),
+    (None, "body: expected `object`, got `null`"),
+    ({}, "body: object missing required field `read`"),
+    ({"read": 1, "account_id": "alice"}, "read: expected `str`, got `int`"),
+    ({"read": "all", "account_id": "alice"}, "read: got 'all', expected one of account, statement, balance, tr"),
+    ({"read": "account"}, "body: object missing required field `account_id`"),
+    ({"read": "account", "account_id": ""}, "account_id: expected `str` of length >= 1"),
+    ({"read": "account", "account_id": "x" * 129}, "account_id: expected `str` of length <= 128"),
+    ({"read": "account", "account_id": "\ud800"}, "body: expected JSON"),
+    ({"read": "account", "account_id": "alice", "last": 1}, "body: object contains unknown field `last`"),
+    (STATEMENT, "body: expected one of last, from_version and from, got none"),
+    (STATEMENT | {"last": 1, "from_version": 1}, "body: expected one of last, from_version and from, got last and fr"),
+    (STATEMENT | {"last": 0}, "last: expected `int` >= 1"),
+    (STATEMENT | {"last": 1001}, "last: expected `int` <= 1000"),
+    (STATEMENT | {"last": "10"}, "last: expected `int | null`, got `str`"),
+    (STATEMENT | {"last": 1.5}, "last: expected `int | null`, got `float`"),
+    (STATEMENT | {"last": True}, "last: expected `int | null`, got `bool`"),
+    (STATEMENT | {"last": float("nan")}, "last: expected a finite decimal number, got NaN"),
+    (STATEMENT | {"last": 10, "limit": 5}, "limit: expected it with from_version or from, got it with last"),
+    (STATEMENT | {"from_version": 0}, "from_version: expected `int` >= 1"),
+    (STATEMENT | {"from_version": 10**16}, "from_version: expected `int` <= 1000000000000000"),
+    (STATEMENT | {"from_version": 10**40}, "from_version: expected `int` <= 1000000000000000"),
+    (STATEMENT | {"from_version": 8, "to_version": 7}, "to_version: expected 8 or more, which is from_version"),
+    (STATEMENT | {"from_version": 8, "limit": 0}, "limit: expected `int` >= 1"),
+    (STATEMENT | {"last": 8, "to_version": 9}, "to_version: expected it with from_version, got it with last"),
+    (STATEMENT | {"from": "2026-03-01"}, "from: expected an ISO 8601 time with its offset"),
+    (STATEMENT | {"from": "2026-03-01T00:00:00"}, "from: expected `datetime` with a timezone component"),
+    (STATEMENT | {"from": "0001-01-01T00:00:00+14:00"}, "from: expected a time between the years 1 and 9999 in UTC"),
+    (STATEMENT | {"from_version": 1, "to": "2026-03-01T00:00:00Z"}, "to: expected it with from, got it with from_ver"),
+    (STATEMENT | dict.fromkeys(["from", "to"], "2026-03-01T00:00:00Z"), "to: expected a time after from"),
+    ({"read": "balance", "account_id": "alice"}, "body: object missing required field `at`"),
+    ({"read": "balance", "account_id": "alice", "at": 5}, "at: expected `datetime`, got `int`"),
+    ({"read": "transaction", "account_id": "alice"}, "body: object missing required field `transaction_id`"),
+]
+
+
+@pytest.mark.parametrize(("event", "beginning"), REFUSED, ids=[beginning for _, beginning in REFUSED])
+def test_another_is_refused_with_a_sentence(event: Any, beginning: str) -> None:
+    with pytest.raises(InvalidMessage) as caught:
+        decode_request(event)
+    assert str(caught.value).startswith(beginning)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+)
+fields = st.sampled_from(["account_id", "last", "from_version", "to_version", "from", "to", "limit", "at"])
+kinds = st.sampled_from(["account", "statement", "balance", "transaction"])
+almost_requests = st.builds(
+    lambda kind, rest: {"read": kind, "account_id": "alice"} | rest, kinds, st.dictionaries(fields, json_values)
+)
+
+
+@given(json_values | almost_requests)
+def test_any_json_is_a_request_or_is_refused(event: Any) -> None:
+    with contextlib.suppress(InvalidMessage):
+        decode_request(json.loads(json.dumps(event)))
