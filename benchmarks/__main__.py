@@ -5,7 +5,7 @@ import time
 
 from rich.console import Console
 
-from benchmarks import contention, counted, locks, slowest, start_up, tls, upserts, versioned
+from benchmarks import contention, counted, locks, night, reads, slowest, start_up, tls, upserts, versioned
 
 BENCHMARKS = {
     "counted": (counted.main, "requests and write units per transaction, against stock Powertools"),
@@ -13,6 +13,8 @@ BENCHMARKS = {
         contention.main,
         "1 to 32 workers on one account, against stock Powertools, with a plot; and what quiet accounts notice",
     ),
+    "night": (night.main, "a night of the reconciliation, by the length of the history, with a plot"),
+    "reads": (reads.main, "what reads of an account cost, by the length of its journal"),
     "versioned": (versioned.main, "versioned items, against PynamoDB and boto3 by hand"),
     "upserts": (upserts.main, "requests for a map entry, against the usual ways"),
     "locks": (locks.main, "requests for a lock's steps, against two libraries and the usual way"),

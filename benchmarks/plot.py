@@ -1,6 +1,7 @@
-"""Plots the results of `contention` for the documentation. `make bench` draws the plot again."""
+"""Plots the results of `contention` and `night` for the documentation. `make bench` draws the plots again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import exp, inf, log
 from pathlib import Path
 
@@ -31,47 +32,69 @@ PANELS: dict[str, tuple[Callable[[Point], float], Callable[[float], str]]] = {
 
 def draw(series: Series, title: str, path: Path) -> None:
     """Draws the panels side by side, with logarithmic scales."""
-    style = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
-    with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 9, **style}):
-        figure, row = pyplot.subplots(1, len(PANELS), figsize=(8.6, 3.9), layout="constrained")
-        figure.suptitle(title, fontsize=10, x=0.012, ha="left")
+    with _figure(title, list(series), path, len(PANELS)) as row:
         for axes, (name, (value, text)) in zip(row, PANELS.items(), strict=True):
             axes.set_title(name, fontsize=10, fontweight="bold", loc="left", pad=8)
-            _draw_lines(axes, [[value(point) for point in points] for points in series.values()])
             workers = [point.workers for point in next(iter(series.values()))]
-            axes.set_xticks(range(len(workers)), list(map(str, workers)))
+            _draw_lines(
+                axes, [[value(point) for point in points] for points in series.values()], text, LABELLED, workers
+            )
             axes.set_xlabel("workers on the account")
-            _label(axes, series, value, text)
+
+
+def draw_curves(curves: Mapping[str, Sequence[float]], title: str, x_label: str, xs: Sequence[int], path: Path) -> None:
+    """Draws curves over `xs` in one panel, with logarithmic scales. All points have their figures."""
+    with _figure(title, list(curves), path, 1) as [axes]:
+        _draw_lines(axes, list(curves.values()), "{:.2f}".format, xs, xs)
+        axes.set_xlabel(x_label)
+
+
+@contextmanager
+def _figure(title: str, names: Sequence[str], path: Path, panels: int) -> Iterator[Sequence[Axes]]:
+    """The panels of a figure with a title and a legend of these names. It is saved at the end."""
+    style = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
+    with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 9, **style}):
+        figure, grid = pyplot.subplots(1, panels, figsize=(8.6, 3.9), layout="constrained", squeeze=False)
+        figure.suptitle(title, fontsize=10, x=0.012, ha="left")
+        yield grid[0]
         lines = [Line2D([], [], color=colour, marker="o", markersize=5, linewidth=2) for colour in COLOURS]
-        figure.legend(lines, list(series), loc="outside lower center", ncols=len(lines), frameon=False, fontsize=10)
+        figure.legend(lines, names, loc="outside lower center", ncols=len(lines), frameon=False, fontsize=10)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=184, facecolor="white", metadata={"Software": None})
         pyplot.close(figure)
 
 
-def _draw_lines(axes: Axes, lines: Sequence[Sequence[float]]) -> None:
+def _draw_lines(
+    axes: Axes,
+    lines: Sequence[Sequence[float]],
+    text: Callable[[float], str],
+    labelled: Collection[int],
+    xs: Sequence[int],
+) -> None:
+    """Draws a line for each colour. The `xs` are at equal distances; the `labelled` ones have figures, not a scale."""
     for colour, values in zip(COLOURS, lines, strict=True):
         axes.plot(values, color=colour, marker="o", markersize=4, linewidth=2)
     lowest, highest = min(map(min, lines)), max(map(max, lines))
     axes.set_yscale("log")
     axes.set_ylim(lowest / 1.6, highest * 1.6)
-    axes.set_xlim(-0.5, len(lines[0]) - 0.5)
+    axes.set_xlim(-0.5, len(xs) - 0.5)
+    axes.set_xticks(range(len(xs)), list(map(str, xs)))
     axes.set_yticks([])
     axes.minorticks_off()
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(GRID)
     axes.tick_params(length=0)
+    for index, x in enumerate(xs):
+        if x in labelled:
+            _label(axes, index, [values[index] for values in lines], text)
 
 
-def _label(axes: Axes, series: Series, value: Callable[[Point], float], text: Callable[[float], str]) -> None:
-    """Writes figures beside points, instead of a scale: the lowest below its point, the others above, apart."""
+def _label(axes: Axes, index: int, values: Sequence[float], text: Callable[[float], str]) -> None:
+    """Writes figures beside points: the lowest below its point, the others above, apart."""
     lowest, highest = map(log, axes.get_ylim())
     beside, apart = (highest - lowest) * 0.05, (highest - lowest) * 0.065
-    for index, points in enumerate(zip(*series.values(), strict=True)):
-        if points[0].workers not in LABELLED:
-            continue
-        height = -inf
-        for each, colour in sorted(zip(map(value, points), COLOURS, strict=True)):
-            height = max(log(each) + beside, height + apart) if height > -inf else log(each) - beside
-            note = axes.annotate(text(each), (index, exp(height)), ha="center", va="center")
-            note.set(color=colour, fontsize=9, path_effects=[withStroke(linewidth=3, foreground="white")])
+    height = -inf
+    for each, colour in sorted(zip(values, COLOURS, strict=True)):
+        height = max(log(each) + beside, height + apart) if height > -inf else log(each) - beside
+        note = axes.annotate(text(each), (index, exp(height)), ha="center", va="center")
+        note.set(color=colour, fontsize=9, path_effects=[withStroke(linewidth=3, foreground="white")])

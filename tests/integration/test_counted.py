@@ -5,13 +5,14 @@ A sample counts what is ours. Every case is the benchmark itself, with what is b
 
 from typing import Any
 
-from benchmarks import counted, locks, upserts, versioned
+from benchmarks import counted, locks, night, upserts, versioned
+from benchmarks.filled import Ledger
 from conditional_writes.items import to_dynamodb
 from ledger.tables import JOURNAL_INDEX
 from tools.local_aws.functions import record
 from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import Tables
+from tools.local_aws.tables import Tables, create_tables
 
 
 def test_a_transaction_costs_what_the_readme_says(
@@ -37,6 +38,21 @@ def test_a_transfer_that_is_alone_costs_ten_units_and_so_does_a_rejected_one(
         counted.deliver(side.function, [record(transfer | {"transaction_id": transaction_id})])
         assert side.meter.requests == {"BatchGetItem": 1, "TransactWriteItems": 1}
         assert side.meter.write_units == 2 * (2 + 1) + 2 * 2
+
+
+def test_a_batch_of_writes_is_as_dear_as_its_writes_one_by_one(dynamodb: Endpoint, tables: Tables) -> None:
+    client = dynamodb.client("dynamodb")
+    meter = Meter(client)
+    keys = {"account_id": "a", "transaction_id": "t", "account_version": 1}
+    entry = {"PutRequest": {"Item": to_dynamodb(keys | {"text": "x" * 1_500})}}
+    deletion = {"DeleteRequest": {"Key": to_dynamodb({"account_id": "a"})}}
+    client.batch_write_item(RequestItems={tables.journal: [entry], tables.accounts: [deletion]})
+    assert (meter.answered, meter.write_units) == ({"BatchWriteItem": 1}, 2 + 2 + 1)
+
+
+def test_a_night_costs_the_day_and_the_whole_journals_of_a_thirtieth(ministack: Endpoint) -> None:
+    ledger = Ledger(ministack, create_tables(ministack, "counted-night"))
+    night.check(list(night.count_nights(ministack, ledger, histories=(15, 30))))
 
 
 def test_a_page_is_as_dear_as_its_items_together_and_an_empty_one_costs_the_minimum(

@@ -3,6 +3,8 @@
 The units of a successful write are those that DynamoDB reports (`ReturnConsumedCapacity`), with those of its indexes.
 DynamoDB Local reports nonsense for a transaction. Its units are computed by the published rule: two units per started
 kB of each item in the table, and one unit per started kB in the index. Of an update's result only the key is known.
+Those of a BatchWriteItem are computed, too, for not every engine reports them: as single writes, of which of a deletion
+only the key is known.
 
 DynamoDB charges a refused write too, but doesn't report the units. They are computed by the published rule: one unit
 per started kB of the larger of the existing item and the refused one, and twice that in a transaction. No figure is
@@ -17,10 +19,11 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-oper
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
 """
 
+import functools
 import json
 import math
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 from conditional_writes.handed_back import ITEMS
@@ -28,17 +31,23 @@ from conditional_writes.items import Item, from_dynamodb
 from conditional_writes.sizes import item_bytes
 from tools.local_aws.tables import BY_VERSION
 
-WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
+WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem")
 READS = ("GetItem", "BatchGetItem", "Query", "Scan")
 INDEX_KEY = [key["AttributeName"] for key in BY_VERSION["KeySchema"]]
 """An item without one of these attributes isn't in the index."""
 
 
 class Meter:
-    """The requests and units of its clients since its creation or since `reset`. Clients may be shared by threads."""
+    """The requests and units of its clients since its creation or since `reset`. Clients may be shared by threads.
+
+    `answered` and `units` are by operation, those of an index apart, such as "Query by_version". `answered` counts each
+    request once, however often the SDK sent it.
+    """
 
     def __init__(self, *clients: Any) -> None:
         self.requests: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
+        self.units: dict[str, float] = defaultdict(float)
         self.read_units = 0.0
         self.write_units = 0.0
         self._lock = threading.Lock()
@@ -47,6 +56,8 @@ class Meter:
 
     def reset(self) -> None:
         self.requests.clear()
+        self.answered.clear()
+        self.units.clear()
         self.read_units = 0.0
         self.write_units = 0.0
 
@@ -55,8 +66,8 @@ class Meter:
         for operation in (*WRITES, *READS):
             events.register(f"provide-client-params.dynamodb.{operation}", self._ask_for_units)
             events.register(f"before-call.dynamodb.{operation}", self._keep_request)
-            count = self._count_write_units if operation in WRITES else self._count_read_units
-            events.register(f"after-call.dynamodb.{operation}", count)
+            count: Any = self._count_write_units if operation in WRITES else self._count_read_units
+            events.register(f"after-call.dynamodb.{operation}", functools.partial(count, operation))
 
     def _count_request(self, event_name: str, **_: Any) -> None:
         with self._lock:
@@ -68,20 +79,28 @@ class Meter:
     def _keep_request(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         context["metered_body"] = params["body"]
 
-    def _count_write_units(self, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+    def _count_write_units(self, operation: str, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         request = json.loads(context["metered_body"])
         units = refused_units(request, parsed) if "Error" in parsed else written_units(request, parsed)
         with self._lock:
             self.write_units += units
+            self.answered[operation] += 1
+            self.units[operation] += units
 
-    def _count_read_units(self, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-        units = 0.0 if "Error" in parsed else read_units(json.loads(context["metered_body"]), parsed)
+    def _count_read_units(self, operation: str, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+        request = json.loads(context["metered_body"])
+        units = 0.0 if "Error" in parsed else read_units(request, parsed)
+        name = f"{operation} {request['IndexName']}" if "IndexName" in request else operation
         with self._lock:
             self.read_units += units
+            self.answered[name] += 1
+            self.units[name] += units
 
 
 def written_units(request: dict[str, Any], response: dict[str, Any]) -> float:
     """The units that DynamoDB reports for a write, in tables and indexes. Those of a DynamoDB Local are computed."""
+    if "RequestItems" in request:
+        return _batch_write_units(request) - _batch_write_units({"RequestItems": response["UnprocessedItems"]})
     consumed = response["ConsumedCapacity"]
     if isinstance(consumed, dict):
         return float(consumed["CapacityUnits"])
@@ -90,6 +109,11 @@ def written_units(request: dict[str, Any], response: dict[str, Any]) -> float:
     if units and _is_dynamodb_local(response):
         return sum(2 * _units(write, {}) + _index_units(write) for write in _transaction_writes(request))
     return float(units)
+
+
+def _batch_write_units(request: dict[str, Any]) -> float:
+    writes = [write for table in request["RequestItems"].values() for each in table for write in each.values()]
+    return float(sum(_units(write, {}) + _index_units(write) for write in writes))
 
 
 def _is_dynamodb_local(response: dict[str, Any]) -> bool:

@@ -1,0 +1,60 @@
+"""Fills a ledger's tables directly with many entries. The product's own code makes them, so that they are sound."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from conditional_writes.items import to_dynamodb
+from conditional_writes.own_attributes import WRITE_ID
+from ledger.core.accounts import Account, account_item
+from ledger.core.journal import JournalEntry, entry_item, outcome_of, payload_hash_of
+from ledger.core.posting_time import timestamp
+from ledger.core.transaction_types import OpenAccount, Transaction
+from ledger.core.transaction_types.base import Context
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables
+
+
+class Ledger:
+    """The tables of a ledger, and the accounts in them. Each entry is a payment, but for the first, which opens."""
+
+    def __init__(self, endpoint: Endpoint, tables: Tables) -> None:
+        self.tables = tables
+        self.accounts: dict[str, Account] = {}
+        self._client = endpoint.client("dynamodb")
+        self._began = datetime.now(UTC) - timedelta(days=1)
+
+    def time_of(self, version: int) -> str:
+        return timestamp(self._began + timedelta(milliseconds=version))
+
+    def transaction_id(self, version: int) -> str:
+        return f"transaction-{version:08}"
+
+    def grow(self, name: str, entries: int) -> None:
+        """Adds entries until the account's journal has so many."""
+        account, items = self.accounts.get(name), []
+        for version in range(account.version + 1 if account else 1, entries + 1):
+            account, entry = self._posted(account, name, version)
+            items.append(entry_item(entry))
+        assert account
+        self.accounts[name] = account
+        self._put(self.tables.journal, items)
+        self._put(self.tables.accounts, [account_item(account)])
+
+    def _posted(self, before: Account | None, name: str, version: int) -> tuple[Account, JournalEntry]:
+        keys: dict[str, Any] = {"account_id": name, "transaction_id": self.transaction_id(version), "currency": "EUR"}
+        payment = {"amount": Decimal("12.34"), "description": "A payment by card"}
+        message = Transaction(**keys, **payment) if before else OpenAccount(**keys)
+        [decision] = message.decide([before], Context())
+        account = message.next_account(before, decision, self.time_of(version))
+        assert account
+        request = message.canonical_payload()
+        outcome = outcome_of(decision, version, self.time_of(version))
+        return account, JournalEntry(*message.entry_ids[0], request, payload_hash_of(request), outcome)
+
+    def _put(self, table: str, items: list[dict[str, Any]]) -> None:
+        puts = [{"PutRequest": {"Item": to_dynamodb(item | {WRITE_ID: "0" * 32})}} for item in items]
+        for batch in itertools.batched(puts, 25, strict=False):
+            response = self._client.batch_write_item(RequestItems={table: list(batch)})
+            assert not response["UnprocessedItems"]
