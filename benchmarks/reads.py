@@ -18,7 +18,7 @@ from tools.local_aws.server import Endpoint, free_port, ministack, running
 from tools.local_aws.tables import create_tables
 
 JOURNALS = (100, 1_000, 10_000)
-"""Entries of the account. With more of them ministack takes seconds for a query."""
+"""Entries of the account. Of 100,000, ministack takes more seconds for a query than a client waits."""
 LAST = 50
 
 console = Console(highlight=False)
