@@ -10,6 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from ledger import journal_versions, long_journals, reconciler
+from tests.support.late_index import AWAY, THROTTLED
 from tests.support.reconciling import BOOKS, FIRST_NIGHT, PLANTED, Bank, event, payment, transfer
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
@@ -222,9 +223,8 @@ def test_no_night_writes_to_an_account_or_to_a_journal(bank: Bank, night: int) -
 # --- the index --------------------------------------------------------------------------------------------
 
 
-def refused(code: str) -> Callable[[], None]:
+def refused(code: str, message: str) -> Callable[[], None]:
     def refuse() -> None:
-        message = "The table does not have the specified index: by_version"
         raise ClientError({"Error": {"Code": code, "Message": message}}, "Query")
 
     return refuse
@@ -248,8 +248,8 @@ LATE: dict[str, Callable[[Bank], None]] = {
     "the newest late for ever": lambda bank: setattr(bank, "change_page", without_newest(1, repeat(True))),
     "all late for ever": lambda bank: setattr(bank, "change_page", without_newest(100, repeat(True))),
     "a hole": lambda bank: setattr(bank, "change_page", without_versions(8)),
-    "away": lambda bank: setattr(bank, "before_index", refused("ValidationException")),
-    "throttled": lambda bank: setattr(bank, "before_index", refused("ProvisionedThroughputExceededException")),
+    "away": lambda bank: setattr(bank, "before_index", refused(*AWAY)),
+    "throttled": lambda bank: setattr(bank, "before_index", refused(*THROTTLED)),
 }
 
 
@@ -271,7 +271,7 @@ def test_a_late_index_is_no_mismatch_and_nobody_is_skipped(
 def test_with_an_index_that_is_away_what_is_planted_is_found(bank: Bank, night: int) -> None:
     bank.post(NEW)
     bank.change_entry("alice", "n-1", amount=2)
-    bank.before_index = refused("ValidationException")
+    bank.before_index = refused(*AWAY)
     assert found(run(bank, night)) == {"alice"}
 
 

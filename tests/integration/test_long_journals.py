@@ -50,7 +50,7 @@ def bank(ministack: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def long(bank: Bank) -> Bank:
-    """A bank with an account of thirty-one entries, ten of them transfers, on a quiet night after a sound one."""
+    """A bank with one more account, of thirty-one entries, ten of them transfers."""
     payments = [payment(f"p-{number:02}", LONG, 1) for number in range(LENGTH - 10)]
     bank.post([opening(LONG), *payments, *(transfer(f"x-{number}", LONG, "bob", 1) for number in range(10))])
     return bank
@@ -122,14 +122,15 @@ def test_a_replay_that_is_killed_at_any_call_goes_on(long: Bank, is_whole: bool,
 def test_while_transactions_go_on_nothing_is_found(long: Bank, ministack: Endpoint) -> None:
     """Before each query of the journal another transaction is posted, so that the replay never sees the same twice."""
     night = long.quiet_night()
-    numbers, lock = itertools.count(), ThreadPoolExecutor(1)
+    numbers, one_at_a_time = itertools.count(), ThreadPoolExecutor(1)
     teller = process_transactions(ministack, long.tables, long.dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
 
     def post(account_id: str) -> None:
         if account_id == LONG:
             number = next(numbers)
             messages = [payment(f"during-{number}", LONG, 1), transfer(f"during-{number}-x", LONG, "bob", 1)]
-            lock.submit(lambda: Queue(list(map(record, messages))).deliver_until_quiet(teller)).result()
+            queue = Queue(list(map(record, messages)))
+            one_at_a_time.submit(queue.deliver_until_quiet, teller).result()
 
     long.before_query = post
     for number, fields in enumerate([{}, {}, {"whole": True}, {}]):

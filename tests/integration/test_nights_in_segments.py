@@ -117,7 +117,7 @@ class Night:
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No commit is in progress, so none is needed before an account is looked at again."""
+    """No commit is in progress, so no pause is needed before an account is looked at again."""
     monkeypatch.setattr(reconciler, "PAUSES_SECONDS", (0, 0, 0))
 
 

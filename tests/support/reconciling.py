@@ -205,7 +205,7 @@ class Bank:
             refill(self.dynamodb, name, items)
 
     def quiet_night(self) -> int:
-        """A night that is followed by so many as possible on which no account is due for a whole replay."""
+        """A night that is followed by as many nights as possible on which no account is due for a whole replay."""
         names = self.accounts()
 
         def quiet_after(night: int) -> int:

@@ -86,8 +86,9 @@ def reconcile_accounts(dynamodb: Endpoint, tables: Tables, locks_table: str, **v
         "JOURNAL_TABLE": tables.journal,
         "CHECKPOINTS_TABLE": tables.checkpoints,
         "LOCKS_TABLE": locks_table,
+        "JOB_SEGMENTS": "1",
     }
-    return load_function("reconcile_accounts", dynamodb, {"JOB_SEGMENTS": "1"} | fixed | variables)
+    return load_function("reconcile_accounts", dynamodb, fixed | variables)
 
 
 def read_accounts(dynamodb: Endpoint, tables: Tables, **variables: str) -> ModuleType:
@@ -100,9 +101,8 @@ def charge_overdraft_interest(
 ) -> ModuleType:
     """The function. It sends to this queue on `aws`. Its tables are on `dynamodb` if that is given, else on `aws`."""
     fixed = {"ACCOUNTS_TABLE": tables.accounts, "LOCKS_TABLE": locks_table, "QUEUE_URL": queue_url}
-    defaults = {"ANNUAL_RATE": "0.12", "JOB_SEGMENTS": "1"}
-    variables = fixed | {"AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url} | variables
-    return load_function("charge_overdraft_interest", aws, defaults | variables)
+    fixed |= {"AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url, "ANNUAL_RATE": "0.12", "JOB_SEGMENTS": "1"}
+    return load_function("charge_overdraft_interest", aws, fixed | variables)
 
 
 def _with_queues(name: str, aws: Endpoint, dynamodb: Endpoint, variables: Mapping[str, str]) -> ModuleType:

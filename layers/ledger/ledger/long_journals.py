@@ -87,8 +87,8 @@ class LongJournals(NamedTuple):
         """Goes on until the deadline. Returns the position that it reached, or at the end the mismatches.
 
         The first page with mismatches is the end: further ones aren't looked for. If the replay has to begin anew, as
-        a whole one, the position is returned at once. Raises JournalUnread, and if not even a page could be read,
-        IndexDiffers, DeadlinePassed or botocore's errors: all of the time is left for what the caller does then.
+        a whole one, the position is returned at once. Raises JournalUnread. If not even a page could be read, raises
+        IndexDiffers, DeadlinePassed or botocore's errors; after a page the position is returned in place of these.
         """
         began_at = position
         try:
@@ -114,7 +114,7 @@ class LongJournals(NamedTuple):
     def _replayed_page(
         self, position: Position, checkpoint: Account | None, deadline: Deadline
     ) -> Position | list[Mismatch]:
-        """A page of the index further; or its mismatches, if they are still there after pauses."""
+        """The position after the next page of the index, or the page's mismatches if they stay after pauses."""
         for pause_seconds in (*PAUSES_SECONDS, None):
             further, found = self._replayed_once(position, checkpoint, deadline)
             if not found:
@@ -145,7 +145,7 @@ class LongJournals(NamedTuple):
         return position._replace(replayed=replay.account, index_sum=index_sum), found
 
     def _added_page(self, position: Position, deadline: Deadline) -> Position | list[Mismatch]:
-        """A page of the table further; or at its end an entry beyond the account's version, if there is one."""
+        """The position after the next page of the table, or after the last page the mismatches: at most one."""
         deadline.check("adding up the journal")
         client, tables = self.versions
         account_id, version = position.target.account_id, position.target.version

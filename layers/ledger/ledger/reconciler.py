@@ -1,7 +1,8 @@
 """Checks accounts against the replay of their journals (`core/replay.py`), while others post transactions.
 
-An account that hasn't changed since its checkpoint is compared with it. If it has, its new entries are replayed from
-there. Its whole journal is replayed once in thirty days, and whenever anything is wrong: only that finds a mismatch.
+An account that hasn't changed since its checkpoint is compared with the checkpoint. If it has changed, its new entries
+are replayed from there. Its whole journal is replayed once in thirty days, and whenever anything is wrong: only the
+replay of a whole journal reports mismatches.
 
 Whatever one account is like, the others are checked: the memory and the time for an account are bounded, and an account
 that can't be checked within them is skipped, with a reason. Trouble of AWS's own is raised.
@@ -238,9 +239,9 @@ class Reconciler(NamedTuple):
     def _lasting_mismatches(
         self, account: Account, checkpoint: Checkpoint | None, bounds: Bounds, deadline: Deadline
     ) -> tuple[list[Mismatch], Account]:
-        """Mismatches that are found again and again: a commit may be visible in one table before the other.
+        """Mismatches that are found again and again, and the account as it was read last.
 
-        With them the account as it was at last.
+        A commit may be visible in one table before the other.
         """
         found = self._found_mismatches(account, checkpoint, bounds, deadline)
         for pause_seconds in PAUSES_SECONDS:

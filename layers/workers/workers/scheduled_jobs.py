@@ -70,9 +70,9 @@ take a fraction of the function's timeout.
 
 
 class Job(NamedTuple):
-    """A function's job. `name` is also the `job` in its events, and its lock's name, or how its locks' names begin.
+    """A function's job. `name` is also the `job` in its events, and the names of its locks begin with it.
 
-    A new run has so many `segments`. `report` makes the report's fields of the last checkpoint of each.
+    A new run has so many `segments`. `report` makes the report's fields of the last checkpoint of each segment.
 
     An invocation counts in one metric: `Done`, `Continued`, `DoneBefore`, `InProgress` or `Refused`. One that fails
     otherwise counts in none. However many segments a run has, one of its invocations counts in `Done`.
@@ -215,7 +215,7 @@ def _shown(value: object) -> str:
 
 
 def _invoke_again(event: Any, context: LambdaContext) -> None:
-    """Invokes the function asynchronously with the same event.
+    """Invokes the function asynchronously with this event: the same again, or that of a segment.
 
     Lambda takes a chain of such calls for a loop and drops the 17th, unless the function's `RecursiveLoop` is `Allow`:
     https://aws.amazon.com/blogs/compute/detecting-and-stopping-recursive-loops-in-aws-lambda-functions/
