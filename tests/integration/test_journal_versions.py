@@ -100,7 +100,7 @@ def test_a_table_that_never_had_the_index_is_read_as_well(dynamodb: Endpoint, ta
     item = {"account_id": "alice", "transaction_id": "t-1", "account_version": 1}
     client.put_item(TableName=name, Item=to_dynamodb(item))
     versions = JournalVersions(client, LedgerTables(tables.accounts, name))
-    page = versions.page("alice", 1, 1, Deadline.after(30))
+    page = versions.page("alice", 1, 1, Deadline.after(30), most_table_pages=1)
     assert (list(page.items), page.missing) == ([item], [])
     with pytest.raises(ClientError, match="specified index"):
         client.query(
@@ -196,7 +196,7 @@ def test_after_the_deadline_nothing_is_asked_for(journal: Journal, state: str) -
     journal.index.hidden = {12} if state == "late" else set()
     journal.index.error = AWAY if state == "away" else None
     with pytest.raises(DeadlinePassed):
-        journal.versions.page("alice", 1, 12, Deadline.after(-1))
+        journal.versions.page("alice", 1, 12, Deadline.after(-1), most_table_pages=1)
     assert not journal.index.queries
 
 
@@ -204,7 +204,7 @@ def test_a_wait_for_the_index_ends_at_the_deadline(journal: Journal, monkeypatch
     monkeypatch.setattr(journal_versions, "PAUSES_SECONDS", (60, 60))
     journal.index.hidden = {12}
     with pytest.raises(DeadlinePassed):
-        journal.versions.page("alice", 1, 12, Deadline.after(0.3))
+        journal.versions.page("alice", 1, 12, Deadline.after(0.3), most_table_pages=1)
     assert journal.index.queries == {"index": 1}
 
 

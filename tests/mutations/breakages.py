@@ -966,8 +966,8 @@ BREAKAGES = [
     Breakage(
         "a reader tells a balance though entries before the time are missing",
         f"{LEDGER}/statements.py",
-        "        if not found.is_certain:\n            return",
-        "        if found.after < 0:\n            return",
+        "_balance_after(found, account) if found.is_certain else (None, None)",
+        "_balance_after(found, account)",
         (STATEMENTS,),
     ),
     Breakage(

@@ -22,8 +22,8 @@ def account_page(
 ) -> AccountPage:
     """The segment's next `limit` accounts, as they are now. From page to page, each account is read once.
 
-    Each account is in one segment, and stays there while their number is the same. Segments differ in length: DynamoDB
-    divides the table by the hashes of the ids.
+    Each account is in one segment, and stays there while the number of segments is the same. Segments differ in length:
+    DynamoDB divides the table by the hashes of the ids.
 
     One strongly consistent request. `filters` has further parameters of DynamoDB's Scan: an account that they leave out
     counts towards `limit`. Raises botocore's errors.

@@ -1,7 +1,7 @@
-"""How far each account's journal was replayed without a mismatch: the checkpoints of the nightly reconciliation.
+"""The checkpoints of the nightly reconciliation: each account as it was when no mismatch was found.
 
-They are in a table of their own: a write to an account may cancel a commit in progress. A checkpoint that is missing
-costs a replay of the whole journal, and one that is older than it could be costs a longer replay.
+They are in a table of their own: a write to an account may cancel a commit in progress. A missing checkpoint costs a
+replay of the whole journal, and an old one costs a longer replay.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class Checkpoint(NamedTuple):
         """Whether the whole journal is due on this day: the account's day of the cycle has come since the last time.
 
         The account's id decides its day: so each night has about the same number of accounts, whichever are added. If
-        nights are left out, the next one has theirs. A last time in the future is a mistake: then it is due.
+        nights are left out, the next one has theirs. A `whole_on` in the future is a mistake: the journal is due then.
         """
         digest = hashlib.sha256(self.account.account_id.encode()).digest()
         days_since_its_day = (day.toordinal() - int.from_bytes(digest[:8])) % CYCLE_DAYS

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
 PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Before the index is read again. Most of the time it has an entry within a second."""
-MOST_TABLE_PAGES = 25
-"""Of an account's journal, of 1 MB each, that are searched in the table for what the index doesn't have."""
-
-
 MOST_VERSIONS = 5_000
 """Of a page. An account's version may be any number, if others have changed it."""
 
@@ -30,8 +26,8 @@ MOST_VERSIONS = 5_000
 class VersionPage(NamedTuple):
     """The entries of the versions from the first that was asked for `through` this one, in order, as items.
 
-    `missing` has the versions without an entry. If `is_certain`, the table has no entries of them. Else its journal is
-    too long to be searched, and they may be there.
+    `missing` has the versions without an entry. If `is_certain`, the table has no entries of them. Else the journal is
+    too long to be searched, and the table may have them.
     """
 
     items: Sequence[Item]
@@ -46,13 +42,12 @@ class JournalVersions(NamedTuple):
     client: "DynamoDBClient"
     tables: LedgerTables
 
-    def page(
-        self, account_id: str, first: int, last: int, deadline: Deadline, most_table_pages: int = MOST_TABLE_PAGES
-    ) -> VersionPage:
-        """The entries of the versions from `first` to `last`, or those of the first of them: 1 MB at most.
+    def page(self, account_id: str, first: int, last: int, deadline: Deadline, most_table_pages: int) -> VersionPage:
+        """The entries of the versions from `first` to `last`, or of the first ones: 1 MB of the index, at most.
 
         `last` is at most the account's version, so that an entry of each version exists. If two entries are of one
-        version, the page has both. Raises DeadlinePassed, and botocore's errors of the table.
+        version, the page has both. If the index lacks entries, at most `most_table_pages` of 1 MB of the account's
+        journal are searched for them in the table. Raises DeadlinePassed, and botocore's errors of the table.
         """
         last = min(last, first + MOST_VERSIONS - 1)
         for pause_seconds in (*PAUSES_SECONDS, None):

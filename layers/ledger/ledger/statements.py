@@ -1,13 +1,14 @@
 """Reads accounts: an account, its statement, its balance at a time, and what became of a transaction.
 
-An account is read strongly consistently first. A statement then has an entry of each version up to the account's, or
-names the versions that it couldn't find. So it has what was acknowledged before, though the index follows the table.
+The account is read first, strongly consistently. A statement then has an entry of each version up to the account's, or
+names the versions without one. So no transaction that was acknowledged before is left out, though the index is late.
 """
 
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item
@@ -27,7 +28,7 @@ from ledger.core.read_requests import (
 )
 from ledger.core.reason_codes import InvalidMessage
 from ledger.journal_times import Boundary, boundary
-from ledger.journal_versions import MOST_TABLE_PAGES, JournalVersions
+from ledger.journal_versions import JournalVersions
 from ledger.tables import LARGEST, LedgerTables
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 LARGEST_PAGE_BYTES = 4_000_000
 """Of a statement's entries in JSON. Lambda answers with 6 MB at most."""
+MOST_TABLE_PAGES = 25
+"""Of an account's journal, of 1 MB each, that are searched in the table for what the index doesn't have."""
 
 type Answer = dict[str, Any]
 
@@ -108,22 +111,16 @@ class AccountReader(NamedTuple):
 
     def _balance(self, request: ReadBalance, account: Account, deadline: Deadline) -> Answer:
         found = self._boundary(account, request.at, deadline)
-        answer: Answer = {"account_id": account.account_id, "at": request.at.isoformat()}
-        rest = {"complete": found.is_certain, "final": _is_final(request.at, account)}
-        nothing = {"balance": None, "account_version": None, "posted_at": None}
-        if not found.is_certain:
-            return answer | nothing | rest
-        if found.before == 0:
-            return answer | nothing | {"account_version": 0} | rest
-        if not found.entries:  # it is the present version
-            balance, posted_at = format_decimal(account.balance), account.posted_at
-        else:
-            if len(found.entries) > 1:
-                names = " and ".join(repr(item["transaction_id"]) for item in found.entries)
-                raise Refused(ErrorCode.UNREADABLE, f"of version {found.before} are two entries: {names}")
-            entry = _entry_json(found.entries[0])
-            balance, posted_at = entry["balance_after"], entry["posted_at"]
-        return answer | {"balance": balance, "account_version": found.before, "posted_at": posted_at} | rest
+        balance, posted_at = _balance_after(found, account) if found.is_certain else (None, None)
+        return {
+            "account_id": account.account_id,
+            "at": request.at.isoformat(),
+            "balance": balance,
+            "account_version": found.before if found.is_certain else None,
+            "posted_at": posted_at,
+            "complete": found.is_certain,
+            "final": _is_final(request.at, account),
+        }
 
     def _statement_by_versions(self, request: ReadStatement, account: Account, deadline: Deadline) -> Answer:
         if request.last:
@@ -189,7 +186,7 @@ class AccountReader(NamedTuple):
                     yield from range(first, last + 1)
                 return
             found = [(int(item["account_version"]), item) for item in page.items]
-            for version, item in sorted([*found, *((version, None) for version in page.missing)], key=_number):
+            for version, item in sorted([*found, *((version, None) for version in page.missing)], key=itemgetter(0)):
                 yield _entry_json(item) if item else version
             begin = page.through + 1
 
@@ -211,8 +208,20 @@ def _decoded(event: Any) -> ReadRequest:
         raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
-def _number(pair: tuple[int, Any]) -> int:
-    return pair[0]
+def _balance_after(found: Boundary, account: Account) -> tuple[str | None, str | None]:
+    """The balance after the version before the boundary, and when that was posted; None before the opening.
+
+    Raises Refused.
+    """
+    if found.before == 0:
+        return None, None
+    if not found.entries:  # it is the present version
+        return format_decimal(account.balance), account.posted_at
+    if len(found.entries) > 1:
+        names = " and ".join(repr(item["transaction_id"]) for item in found.entries)
+        raise Refused(ErrorCode.UNREADABLE, f"of version {found.before} are two entries: {names}")
+    entry = _entry_json(found.entries[0])
+    return entry["balance_after"], entry["posted_at"]
 
 
 def _is_within(request: ReadStatement, entry: Answer) -> bool:

@@ -1,4 +1,4 @@
-"""What the replay of a journal needs beside it: the other sides of transfers, and entries that requests refer to."""
+"""The surroundings of a journal: the other sides of transfers, and the entries that requests refer to."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ class JournalSurroundings:
         items = read(self._client, keys, self._deadline, {self._tables.accounts: Account.__struct_fields__})
         self._other_sides = dict(_other_sides(batch, items))
         self._referred = {
-            entry_id: _readable_entry(items[key]) for _, needed in batch for entry_id, key in needed.referred.items()
+            entry_id: _entry_or_none(items[key]) for _, needed in batch for entry_id, key in needed.referred.items()
         }
         return True
 
@@ -88,18 +88,18 @@ def _other_sides(batch: Sequence[tuple[JournalEntry, _Needed]], items: Observed)
     for entry, needed in batch:
         if needed.other_account and needed.other_entry:
             account, other_entry = items[needed.other_account], items[needed.other_entry]
-            yield entry.entry_id, OtherSide(_readable_account(account), _readable_entry(other_entry))
+            yield entry.entry_id, OtherSide(_account_or_none(account), _entry_or_none(other_entry))
 
 
-def _readable_account(item: Item | None) -> Account | None:
-    """None for an unreadable item, too: its own account is skipped, and reported."""
+def _account_or_none(item: Item | None) -> Account | None:
+    """None for an unreadable item, too: the check of that account skips and reports it."""
     try:
         return account_from_item(item) if item else None
     except Exception:  # noqa: BLE001 (another account's items may be anything)
         return None
 
 
-def _readable_entry(item: Item | None) -> JournalEntry | None:
+def _entry_or_none(item: Item | None) -> JournalEntry | None:
     try:
         return entry_from_item(item) if item else None
     except Exception:  # noqa: BLE001 (another account's items may be anything)

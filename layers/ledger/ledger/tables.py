@@ -14,7 +14,7 @@ CONTENDED_SECONDS = 10
 JOURNAL_INDEX = "by_version"
 """The journal's index: an account's entries by `account_version`, with all attributes. It follows the table."""
 LARGEST = 10**15
-"""No count of tickets and no time in milliseconds comes near it."""
+"""No count of tickets, no time in milliseconds and no version of an account comes near it."""
 
 
 class Line(NamedTuple):

@@ -1,4 +1,4 @@
-"""When transactions are posted: times that never go back on an account, though workers' clocks differ."""
+"""The times at which transactions are posted: on an account they never go back, though workers' clocks differ."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 from ledger.core.accounts import Account
 
 CLOCK_SKEW = timedelta(minutes=10)
-"""The largest difference between a worker's clock and another's. A time that is further ahead is a mistake."""
+"""The largest difference between two workers' clocks. A time that is further ahead is a mistake."""
 
 
 def posting_time(now: datetime, accounts: Iterable[Account | None]) -> str:
-    """The `posted_at` of a transaction on these accounts: now, or the latest of their last ones if that is later.
+    """The `posted_at` of a transaction on these accounts: now, or the latest of their last times if that is later.
 
-    A last one that is further ahead than `CLOCK_SKEW`, or no time, doesn't count: otherwise one wrong clock, or a
+    A last time that is damaged, or further ahead than `CLOCK_SKEW`, doesn't count: otherwise one wrong clock, or one
     damaged account, would decide for months.
     """
     earlier = (time_of(account.posted_at) for account in accounts if account and account.posted_at)
