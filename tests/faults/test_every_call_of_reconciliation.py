@@ -1,6 +1,7 @@
 """Every fault injected at every AWS call of a reconciliation, run until it is done: one report, each account once."""
 
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -27,3 +28,21 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     scenario = Reconciling(ministack, dynamodb, BOOKS, accounts=len(NAMES), accounts_per_step=2, segments=segments)
     left = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
     assert len(left) == 1 + 2 * segments  # The report, and of each segment the lock and the part.
+
+
+ADDED: list[Any] = [
+    *({"transaction_id": "4", "account_id": name, "amount": 5} for name in NAMES[1:]),
+    {"type": "transfer", "transaction_id": "5", "from_account_id": "bob", "to_account_id": "carol", "amount": 7},
+]
+
+
+@pytest.mark.filterwarnings("ignore:No application metrics")
+@pytest.mark.parametrize("damaged", ["alice", "carol"], ids=["unchanged", "with new entries"])
+def test_the_night_after_finds_the_damage_and_leaves_the_checkpoints_of_the_others(
+    ministack: Endpoint, dynamodb: Endpoint, say: Say, every_case: bool, damaged: str
+) -> None:
+    scenario = Reconciling(
+        ministack, dynamodb, BOOKS, accounts=len(NAMES), accounts_per_step=3, added=ADDED, damaged=damaged
+    )
+    with mock.patch("ledger.reconciler.PAUSES_SECONDS", (0, 0, 0)):
+        inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)

@@ -31,6 +31,8 @@ EVERY_CALL = "tests/faults/test_every_call.py"
 OF_INTEREST = "tests/faults/test_every_call_of_interest.py"
 OF_A_KILLER = "tests/faults/test_every_call_of_a_killer.py"
 OUTAGES = "tests/faults/test_outages.py"
+CHECKPOINTS = "tests/integration/test_checkpoints.py"
+LONG_JOURNALS = "tests/integration/test_long_journals.py"
 OF_RECONCILIATION = "tests/faults/test_every_call_of_reconciliation.py"
 
 
@@ -638,6 +640,76 @@ BREAKAGES = [
         "    if kills < MOST_KILLS:",
         "    if True:",
         (RECONCILIATION,),
+    ),
+    Breakage(
+        "whole replays of accounts that were added together come together",
+        f"{LEDGER}/checkpoints.py",
+        "days_since_its_day < (day - self.whole_on).days",
+        "(day - self.whole_on).days >= CYCLE_DAYS",
+        ("tests/unit/test_checkpoints.py",),
+    ),
+    Breakage(
+        "an account with a mismatch keeps its checkpoint",
+        f"{LEDGER}/reconciler.py",
+        "if each.checkpoint or each.mismatches}",
+        "if each.checkpoint}",
+        (CHECKPOINTS,),
+    ),
+    Breakage(
+        "a checkpoint that stays the same is written each night",
+        f"{LEDGER}/reconciler.py",
+        "None if mismatches or after == before else after",
+        "None if mismatches else after",
+        (CHECKPOINTS,),
+    ),
+    Breakage(
+        "an account isn't compared with its checkpoint and its new entries",
+        f"{LEDGER}/reconciler.py",
+        "return not any(replay.last_mismatches())",
+        "return True",
+        (CHECKPOINTS,),
+    ),
+    Breakage(
+        "a wrong checkpoint is replaced, and nobody is told",
+        f"{LEDGER}/core/replay.py",
+        "if checkpoint and checkpoint.version == self.version and",
+        "if False and",
+        (CHECKPOINTS,),
+    ),
+    Breakage(
+        "an account with a long journal that was changed without an entry is sound",
+        f"{LEDGER}/reconciler.py",
+        "checkpoint.account.version >= account.version",
+        "checkpoint.account.version > account.version",
+        (LONG_JOURNALS,),
+    ),
+    Breakage(
+        "the replay of a long journal is one of its index, whatever the table has",
+        f"{LEDGER}/long_journals.py",
+        "if further.table_sum != further.index_sum:",
+        "if False:",
+        (LONG_JOURNALS,),
+    ),
+    Breakage(
+        "an entry beyond an account with a long journal is overlooked",
+        f"{LEDGER}/long_journals.py",
+        "if position.beyond is None:",
+        "if True:",
+        (LONG_JOURNALS,),
+    ),
+    Breakage(
+        "a second entry of the last version of a page is overlooked",
+        f"{LEDGER}/journal_versions.py",
+        "through = newest - 1 if",
+        "through = newest if",
+        (LONG_JOURNALS,),
+    ),
+    Breakage(
+        "a checkpoint that another run saved since a long replay began is a mismatch",
+        f"{LEDGER}/reconciler.py",
+        "if checkpoint is None or position.target.version < checkpoint.account.version <= present.version:",
+        "if checkpoint is None:",
+        (LONG_JOURNALS,),
     ),
     Breakage(
         "all threads of a batch have large items at the same time",

@@ -25,8 +25,8 @@ from ledger.journal_versions import JournalVersions
 from ledger.surroundings import JournalSurroundings, readable_entry
 from ledger.tables import ACCOUNT_ATTRIBUTES
 
-PAUSES_SECONDS = (0.05, 0.2, 1.0)
-"""Pauses before entries with mismatches are read again."""
+PAUSES_SECONDS = (1.25,)
+"""Pauses before what has mismatches is read again. One, for each reading may search the whole table."""
 MOST_TABLE_PAGES = 100
 """Of a journal, of 1 MB each, that are searched for entries that the index doesn't have."""
 SUMS = 2**256

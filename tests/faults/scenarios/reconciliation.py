@@ -1,10 +1,11 @@
-"""A reconciliation of sound books, run until it is done, and then once more."""
+"""A night's reconciliation, run until it is done, and then again: the first night, or one after entries and damage."""
 
 import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from conditional_writes.items import from_dynamodb
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from ledger.core.accounts import Account
 from tests.checkers.windows import lock_of
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.scheduled import LEASE_SECONDS, run_until_done
@@ -13,7 +14,7 @@ from tools.local_aws.functions import Context, Queue, process_transactions, reco
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table, create_tables, refill, scan
 
-NIGHT = "2026-03-01T02:00:00+00:00"
+BEFORE, NIGHT = "2026-02-28T02:00:00+00:00", "2026-03-01T02:00:00+00:00"
 EVENT = {"job": "reconcile_accounts", "scheduled_time": NIGHT}
 REPORT = f"reconcile_accounts {NIGHT}"
 
@@ -21,7 +22,11 @@ _numbers = itertools.count(1)
 
 
 class Reconciling:
-    """Reconciles the books that these messages make. Each account must be counted once, in one report."""
+    """Reconciles the books that these messages make. Each account must be counted once, in one report.
+
+    If messages are `added`, the books were reconciled the night before. Since then these messages were posted, and the
+    balance of the account `damaged` was changed. In the end the checkpoints are those of the sound accounts.
+    """
 
     def __init__(
         self,
@@ -32,10 +37,13 @@ class Reconciling:
         accounts: int,
         accounts_per_step: int,
         segments: int = 1,
+        added: Sequence[object] = (),
+        damaged: str | None = None,
     ) -> None:
-        self._dynamodb, self._accounts = dynamodb, accounts
+        self._dynamodb, self._accounts, self._damaged = dynamodb, accounts, damaged
         prefix = f"reconciling-scenario-{next(_numbers)}"
-        tables, self._locks_table = create_tables(dynamodb, prefix), create_locks_table(dynamodb, prefix)
+        tables = self._tables = create_tables(dynamodb, prefix)
+        self._locks_table = create_locks_table(dynamodb, prefix)
         poster = process_transactions(aws, tables, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
         Queue(list(map(record, messages))).deliver_until_quiet(poster)
         self._function = reconcile_accounts(
@@ -45,9 +53,17 @@ class Reconciling:
         self._locks = {lock_of("reconcile_accounts", number, segments) for number in numbers}
         self._parts = {f"{REPORT} segment {number} of {segments}" for number in numbers}
         self._function.ACCOUNTS_PER_STEP = accounts_per_step
+        if added:
+            run_until_done(self._function, EVENT | {"scheduled_time": BEFORE}, FaultsAt({}))
+            Queue(list(map(record, added))).deliver_until_quiet(poster)
+        if damaged:
+            self._damage(damaged)
+        self._checkpoints_before = list(scan(dynamodb, tables.checkpoints))
+        assert bool(added) == bool(self._checkpoints_before)
 
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
         refill(self._dynamodb, self._locks_table)
+        refill(self._dynamodb, self._tables.checkpoints, self._checkpoints_before)
         outcome, clock = run_until_done(self._function, EVENT, faults, self._function.client)
         records = self._records()
         wrong = [] if outcome in {"Done", "DoneBefore"} else [f"the job ended with {outcome!r}"]
@@ -56,6 +72,7 @@ class Reconciling:
             wrong += [sentence for name in self._locks for sentence in _wrong_lock(records[name])]
         else:
             wrong.append(f"the Locks table has {sorted(records)}")
+        wrong += self._wrong_checkpoints()
         clock.seconds += LEASE_SECONDS
         again = self._function.lambda_handler(EVENT, Context())["outcome"]
         wrong += [] if again == "DoneBefore" else [f"the repeated run ended with {again!r}"]
@@ -66,9 +83,32 @@ class Reconciling:
         items = map(from_dynamodb, scan(self._dynamodb, self._locks_table))
         return {item["lock_key"]: item for item in items}
 
+    def _damage(self, account_id: str) -> None:
+        client = self._dynamodb.client("dynamodb")
+        key = to_dynamodb({"account_id": account_id})
+        item = client.get_item(TableName=self._tables.accounts, Key=key)["Item"]
+        client.put_item(TableName=self._tables.accounts, Item=item | {"balance": {"N": "777"}})
+
     def _wrong_report(self, report: dict[str, Any]) -> list[str]:
-        found = (report["accounts_checked"], report["mismatches"], report["first_mismatches"])
-        return [] if found == (self._accounts, 0, []) else [f"the report has {found}"]
+        found = [*report["first_mismatches"], *report["first_skipped"]]
+        counted = (report["accounts_checked"], report["mismatches"], report["accounts_skipped"])
+        expected = [self._damaged] if self._damaged else []
+        is_right = [sentence.split(":")[0] for sentence in found] == expected
+        is_right = is_right and counted == (self._accounts, len(expected), 0)
+        return [] if is_right else [f"the report has {counted}, {found}"]
+
+    def _wrong_checkpoints(self) -> list[str]:
+        names = Account.__struct_fields__
+        wanted = {
+            item["account_id"]: {name: item[name] for name in names}
+            for item in map(from_dynamodb, scan(self._dynamodb, self._tables.accounts))
+            if item["account_id"] != self._damaged
+        }
+        saved = {
+            item["account_id"]: {name: item[name] for name in names}
+            for item in map(from_dynamodb, scan(self._dynamodb, self._tables.checkpoints))
+        }
+        return [] if saved == wanted else [f"the checkpoints are {saved}, not {wanted}"]
 
 
 def _wrong_lock(record: dict[str, Any]) -> list[str]:
