@@ -618,4 +618,5 @@ def test_the_outputs_that_others_rely_on_are_there() -> None:
         "CheckpointsTableName",
         "ReconcileAccountsFunctionName",
         "ChargeOverdraftInterestFunctionName",
+        "ReadAccountsFunctionName",
     }
