@@ -92,32 +92,6 @@ def test_many_new_entries_are_replayed_from_the_checkpoint_in_many_steps(long: B
     assert run(long, night + 2)["accounts_replayed_whole"] == 0
 
 
-@pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "from the checkpoint"])
-def test_a_replay_that_is_killed_at_any_call_goes_on(long: Bank, is_whole: bool, every_case: bool) -> None:
-    night = long.quiet_night()
-    run(long, night)
-    long.post(NEW)
-    books, saved = long.books(), long.checkpoints()
-    long.calls, long.query_seconds = 0, SLOW_SECONDS
-    expected = counts(run(long, night + 1, whole=is_whole))
-    last_call = long.calls
-    assert expected == (5, 5 if is_whole else 0, 0, 0)
-    step = 7 if every_case else 31
-    with no_logs():
-        for kill_at in range(2, last_call + 1, step):
-            for account_id, item in saved.items():
-                long.change_checkpoint(account_id, **item)
-            long.calls, long.kill_at = 0, kill_at
-            same_day = night + 1 + kill_at / 1_000
-            outcomes = long.run_until_done(same_day, whole=is_whole)
-            report = long.report(same_day)
-            assert outcomes.count("Killed") == 1
-            checked, _, skipped, mismatches = counts(report)
-            assert (checked, skipped, mismatches) == (5, 0, 0), f"killed at call {kill_at}"
-            assert not long.late_checkpoints()
-    assert long.books() == books
-
-
 def test_while_transactions_go_on_nothing_is_found(long: Bank, ministack: Endpoint) -> None:
     """Before each third query of the journal a payment and a transfer are posted."""
     night = long.quiet_night()
@@ -344,3 +318,32 @@ positions = st.builds(
 @given(positions)
 def test_a_position_keeps_all_of_itself_as_an_item(position: Position) -> None:
     assert Position.from_item(from_dynamodb(to_dynamodb(position.as_item()))) == position
+
+
+# --- kills ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "from the checkpoint"])
+def test_a_replay_that_is_killed_at_any_call_goes_on(long: Bank, is_whole: bool, every_case: bool) -> None:
+    night = long.quiet_night()
+    run(long, night)
+    long.post(NEW)
+    books, saved = long.books(), long.checkpoints()
+    long.calls, long.query_seconds = 0, SLOW_SECONDS
+    expected = counts(run(long, night + 1, whole=is_whole))
+    last_call = long.calls
+    assert expected == (5, 5 if is_whole else 0, 0, 0)
+    step = 7 if every_case else 31
+    with no_logs():
+        for kill_at in range(2, last_call + 1, step):
+            for account_id, item in saved.items():
+                long.change_checkpoint(account_id, **item)
+            long.calls, long.kill_at = 0, kill_at
+            same_day = night + 1 + kill_at / 1_000
+            outcomes = long.run_until_done(same_day, whole=is_whole)
+            report = long.report(same_day)
+            assert outcomes.count("Killed") == 1
+            checked, _, skipped, mismatches = counts(report)
+            assert (checked, skipped, mismatches) == (5, 0, 0), f"killed at call {kill_at}"
+            assert not long.late_checkpoints()
+    assert long.books() == books

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account
 from ledger.core.journal import JournalEntry, outcome_of, payload_hash_of
-from ledger.core.replay import OtherSide
+from ledger.core.replay import OtherSide, Replay
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.idempotent_decision import decide_once
-from tests.support.replaying import mismatches
+from tests.support.replaying import Known, mismatches
 from tests.support.samples import ALICE, NOW, opening, payment, transfer
 from tests.support.strategies import messages_of
 
@@ -120,3 +120,26 @@ def test_the_sides_of_a_transfer_that_were_posted_at_two_times_are_found() -> No
     sides = {"t-1": OtherSide(bob, theirs)}
     sentences = [each.sentence for each in mismatches(replace(alice, version=1), [mine], sides, AT)]
     assert f"version 1, t-1: here {NOW}, on bob {later}" in sentences
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "changes", "what"),
+    [
+        *((version, {}, []) for version in (1, 2, 3)),
+        *((version, {"balance": Decimal(7)}, ["wrong checkpoint"]) for version in (1, 2, 3)),
+        (2, {"posted_at": None}, []),
+        (3, {"version": 4}, ["wrong checkpoint"]),
+    ],
+)
+def test_a_checkpoint_is_compared_when_the_replay_comes_past_its_version(
+    version: int, changes: dict[str, Any], what: list[str]
+) -> None:
+    transactions = [opening(), payment(5), replace(payment(5), transaction_id="t-2")]
+    account, entries = journal_of(*transactions)
+    then, _ = journal_of(*transactions[:version])
+    replay = Replay(account, checkpoint=replace(then, **changes))
+    mismatches = [*replay.mismatches(entries, Known(), AT), *replay.last_mismatches()]
+    assert [each.what for each in mismatches] == what
