@@ -27,8 +27,9 @@ NEW = [payment("n-1", "alice", 1), payment("n-2", "dave", 1), transfer("n-3", "b
 @pytest.fixture
 def bank(ministack: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Bank:
     """No commit is in progress, so that no pause is needed."""
-    for module in (journal_versions, long_journals, reconciler):
+    for module in (journal_versions, reconciler):
         monkeypatch.setattr(module, "PAUSES_SECONDS", (0,) * len(module.PAUSES_SECONDS))
+    monkeypatch.setattr(long_journals, "PAUSE_SECONDS", 0)
     monkeypatch.setattr(jobs, "_invoke_again", lambda event, context: None)
     bank = Bank(ministack, dynamodb)
     bank.post(BOOKS)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Before the index is read again. Most of the time it has an entry within a second."""
+MOST_TABLE_PAGES = 25
+"""Of an account's journal, of 1 MB each: readers search no more of it for what the index doesn't have."""
 MOST_VERSIONS = 5_000
 """Of a page. An account's version may be any number, if others have changed it."""
 

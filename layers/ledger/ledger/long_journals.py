@@ -21,24 +21,18 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.reading import read_one
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.replay import Mismatch, Replay, first_mismatches
-from ledger.journal_versions import JournalVersions
+from ledger.journal_versions import MOST_TABLE_PAGES, JournalVersions
 from ledger.surroundings import JournalSurroundings, readable_entry
 from ledger.tables import ACCOUNT_ATTRIBUTES
 
-PAUSES_SECONDS = (1.25,)
-"""Pauses before what has mismatches is read again. One, for each reading may search the whole table."""
-MOST_TABLE_PAGES = 100
-"""Of a journal, of 1 MB each, that are searched for entries that the index doesn't have."""
+PAUSE_SECONDS = 1.25
+"""Before what has mismatches is read again: a commit may be visible in one table before the other."""
 SUMS = 2**256
 """Sums of hashes are kept below."""
 
 
-class JournalUnread(Exception):
-    """The journal can't be replayed: the text says why."""
-
-
 class IndexDiffers(Exception):
-    """The index doesn't have the entries that the table has."""
+    """The index doesn't have the entries that the table has, or it is away and the journal is long."""
 
 
 class Position(NamedTuple):
@@ -87,8 +81,8 @@ class LongJournals(NamedTuple):
         """Goes on until the deadline. Returns the position that it reached, or at the end the mismatches.
 
         The first page with mismatches is the end: further ones aren't looked for. If the replay has to begin anew, as
-        a whole one, the position is returned at once. Raises JournalUnread. If not even a page could be read, raises
-        IndexDiffers, DeadlinePassed or botocore's errors; after a page the position is returned in place of these.
+        a whole one, the position is returned at once. If not even a page could be read, raises IndexDiffers,
+        DeadlinePassed or botocore's errors; after a page the position is returned in place of these.
         """
         began_at = position
         try:
@@ -114,16 +108,14 @@ class LongJournals(NamedTuple):
     def _replayed_page(
         self, position: Position, checkpoint: Account | None, deadline: Deadline
     ) -> Position | list[Mismatch]:
-        """The position after the next page of the index, or the page's mismatches if they stay after pauses."""
-        for pause_seconds in (*PAUSES_SECONDS, None):
+        """The position after the next page of the index, or the page's mismatches if they stay after a pause."""
+        further, found = self._replayed_once(position, checkpoint, deadline)
+        if found and not position.is_whole:  # the checkpoint may be wrong: the whole journal can tell
+            return Position(position.target, None, is_whole=True)
+        if found:
+            time.sleep(PAUSE_SECONDS)
             further, found = self._replayed_once(position, checkpoint, deadline)
-            if not found:
-                return further
-            if not position.is_whole:  # the checkpoint may be wrong: the whole journal can tell
-                return Position(position.target, None, is_whole=True)
-            if pause_seconds is not None:
-                time.sleep(pause_seconds)
-        return found
+        return found or further
 
     def _replayed_once(
         self, position: Position, checkpoint: Account | None, deadline: Deadline
@@ -131,9 +123,7 @@ class LongJournals(NamedTuple):
         target = position.target
         page = self.versions.page(target.account_id, position.version + 1, target.version, deadline, MOST_TABLE_PAGES)
         if page.missing and not page.is_certain:
-            raise JournalUnread(
-                f"its index doesn't have version {page.missing[0]}, and its journal is too long to be searched for it"
-            )
+            raise IndexDiffers
         entries = list(map(readable_entry, page.items))
         replay = Replay(target, position.replayed, checkpoint)
         around = JournalSurroundings(*self.versions, entries, deadline)
@@ -174,16 +164,19 @@ class LongJournals(NamedTuple):
         if position.beyond is None:
             return []
         version, transaction_id = position.beyond
-        client, tables = self.versions
-        for pause_seconds in (*PAUSES_SECONDS, None):  # a commit may be visible in the journal before the account
-            present = read_one(client, tables.account_key(position.target.account_id), deadline, ACCOUNT_ATTRIBUTES)
-            present_version = account_from_item(present).version if present else position.target.version
-            if version <= present_version:
-                return []
-            if pause_seconds is not None:
-                time.sleep(pause_seconds)
+        if version <= self._present_version(position.target, deadline):
+            return []
+        time.sleep(PAUSE_SECONDS)
+        present_version = self._present_version(position.target, deadline)
+        if version <= present_version:
+            return []
         sentence = f"version {version}, {transaction_id}: the account is at version {present_version}"
         return [Mismatch(position.target.account_id, "entry beyond", version, sentence)]
+
+    def _present_version(self, account: Account, deadline: Deadline) -> int:
+        client, tables = self.versions
+        present = read_one(client, tables.account_key(account.account_id), deadline, ACCOUNT_ATTRIBUTES)
+        return account_from_item(present).version if present else account.version
 
 
 def _id(item: Item) -> tuple[int, str]:

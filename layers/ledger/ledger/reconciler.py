@@ -29,7 +29,7 @@ from ledger.core.accounts import Account, account_from_item
 from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.replay import LONGEST_SENTENCE, Mismatch, Replay, first_mismatches
 from ledger.journal_versions import JournalVersions
-from ledger.long_journals import IndexDiffers, JournalUnread, LongJournals, Position
+from ledger.long_journals import IndexDiffers, LongJournals, Position
 from ledger.surroundings import JournalSurroundings, readable_entry
 from ledger.tables import LedgerTables
 from workers.parallel import in_parallel
@@ -187,8 +187,6 @@ class Reconciler(NamedTuple):
                 return self._checked(item, checkpoint, night._replace(whole=True), ALONE, deadline)
             except JournalTooLong as error:
                 return _skipped(item, f"its index differs from its journal, and {error}")
-        except JournalUnread as error:
-            return _skipped(item, str(error))
         except AWS_ERRORS:
             raise
         except Exception as error:  # noqa: BLE001 (an account's items may be anything)

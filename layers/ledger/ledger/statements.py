@@ -28,7 +28,7 @@ from ledger.core.read_requests import (
 )
 from ledger.core.reason_codes import InvalidMessage
 from ledger.journal_times import Boundary, boundary
-from ledger.journal_versions import JournalVersions
+from ledger.journal_versions import MOST_TABLE_PAGES, JournalVersions
 from ledger.tables import LARGEST, LedgerTables
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 LARGEST_PAGE_BYTES = 4_000_000
 """Of a statement's entries in JSON. Lambda answers with 6 MB at most."""
-MOST_TABLE_PAGES = 25
-"""Of an account's journal, of 1 MB each, that are searched in the table for what the index doesn't have."""
 
 type Answer = dict[str, Any]
 
