@@ -188,7 +188,7 @@ class Bank:
             if {name: saved.get(account_id, {}).get(name) for name in names} != {name: account[name] for name in names}
         }
 
-    def change_checkpoint(self, account_id: str, **changes: Any) -> None:
+    def change_checkpoint(self, account_id: str, /, **changes: Any) -> None:
         item = self.checkpoints()[account_id] | changes
         self.client.put_item(TableName=self.tables.checkpoints, Item=to_dynamodb(item))
 

@@ -80,16 +80,17 @@ class AccountReader(NamedTuple):
             item = read_one(self.client, self.tables.entry_key(entry_id), deadline)
             entry = _entry_json(item) if item else None
             return {"account_id": request.account_id, "transaction_id": request.transaction_id, "entry": entry}
+        now = datetime.now(UTC)
         account = self._account(request.account_id, deadline)
         match request:
             case ReadAccount():
                 return _account_json(account)
             case ReadBalance():
-                return self._balance(request, account, deadline)
+                return self._balance(request, account, now, deadline)
             case ReadStatement(from_time=None):
                 return self._statement_by_versions(request, account, deadline)
             case ReadStatement():
-                return self._statement_by_times(request, account, deadline)
+                return self._statement_by_times(request, account, now, deadline)
         raise AssertionError(request)
 
     def _account(self, account_id: str, deadline: Deadline) -> Account:
@@ -106,23 +107,20 @@ class AccountReader(NamedTuple):
             raise _unreadable("the account", ValueError(f"version: no account reaches {account.version}"))
         return account
 
-    def _balance(self, request: ReadBalance, account: Account, deadline: Deadline) -> Answer:
+    def _balance(self, request: ReadBalance, account: Account, now: datetime, deadline: Deadline) -> Answer:
         found = self._boundary(account, request.at, deadline)
         answer: Answer = {"account_id": account.account_id, "at": request.at.isoformat()}
-        rest = {"complete": found.is_certain, "final": _is_final(request.at, account)}
+        rest = {"complete": found.is_certain, "final": _is_final(request.at, account, now)}
         nothing = {"balance": None, "account_version": None, "posted_at": None}
         if not found.is_certain:
             return answer | nothing | rest
         if found.before == 0:
             return answer | nothing | {"account_version": 0} | rest
-        if not found.entries:  # it is the present version
-            balance, posted_at = format_decimal(account.balance), account.posted_at
-        else:
-            if len(found.entries) > 1:
-                names = " and ".join(repr(item["transaction_id"]) for item in found.entries)
-                raise Refused(ErrorCode.UNREADABLE, f"of version {found.before} are two entries: {names}")
-            entry = _entry_json(found.entries[0])
-            balance, posted_at = entry["balance_after"], entry["posted_at"]
+        if len(found.entries) > 1:
+            names = " and ".join(repr(item["transaction_id"]) for item in found.entries)
+            raise Refused(ErrorCode.UNREADABLE, f"of version {found.before} are two entries: {names}")
+        entry = _entry_json(found.entries[0])
+        balance, posted_at = entry["balance_after"], entry["posted_at"]
         return answer | {"balance": balance, "account_version": found.before, "posted_at": posted_at} | rest
 
     def _statement_by_versions(self, request: ReadStatement, account: Account, deadline: Deadline) -> Answer:
@@ -133,7 +131,9 @@ class AccountReader(NamedTuple):
             limit = request.limit or DEFAULT_ENTRIES
         return self._page(account, first, last, limit, deadline)
 
-    def _statement_by_times(self, request: ReadStatement, account: Account, deadline: Deadline) -> Answer:
+    def _statement_by_times(
+        self, request: ReadStatement, account: Account, now: datetime, deadline: Deadline
+    ) -> Answer:
         """As the statement of the versions between the two boundaries.
 
         If one of them isn't certain, the statement begins after the version that is known to be before it, or ends
@@ -149,7 +149,7 @@ class AccountReader(NamedTuple):
         if not (begin.is_certain and end.is_certain):
             answer["complete"] = False
             answer["entries"] = [entry for entry in answer["entries"] if _is_within(request, entry)]
-        return answer | {"final": request.to_time is not None and _is_final(request.to_time, account)}
+        return answer | {"final": request.to_time is not None and _is_final(request.to_time, account, now)}
 
     def _page(self, account: Account, first: int, last: int, limit: int, deadline: Deadline) -> Answer:
         """The entries of the versions from `first` to `last`, or of the first of them: `next` has the others."""
@@ -222,9 +222,8 @@ def _is_within(request: ReadStatement, entry: Answer) -> bool:
     return request.from_time <= time and (request.to_time is None or time < request.to_time)
 
 
-def _is_final(time: datetime, account: Account) -> bool:
-    """Whether no transaction that is still to be posted can come before the time."""
-    now = datetime.now(UTC)
+def _is_final(time: datetime, account: Account, now: datetime) -> bool:
+    """Whether no transaction that was posted since the account was read, just after `now`, can come before the time."""
     newest = time_of(account.posted_at) if account.posted_at else None
     return time <= now - CLOCK_SKEW or (newest is not None and time <= newest <= now + CLOCK_SKEW)
 
