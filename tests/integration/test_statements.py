@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from conditional_writes import DeadlinePassed
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger import journal_versions, statements
-from ledger.core.posting_time import CLOCK_SKEW, timestamp
+from ledger.core.posting_time import CLOCK_SKEW, LONGEST_POSTING, timestamp
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.books import read_books, violations
 from tests.checkers.statement_oracle import Journal, journals
@@ -292,9 +292,10 @@ def test_a_time_is_final_as_of_before_the_account_was_read(bank: Bank, monkeypat
         nonlocal now
         now += timedelta(seconds=30)
 
-    at = now - CLOCK_SKEW + timedelta(seconds=20)
+    at = now - CLOCK_SKEW - LONGEST_POSTING + timedelta(seconds=20)
     bank.function.reader.client.meta.events.register("after-call.dynamodb.GetItem", half_a_minute_later)
     assert bank.read("balance", at=at.isoformat())["final"] is False
+    assert bank.read("balance", at=at.isoformat())["final"] is True
 
 
 # --- errors, and trouble ------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from conditional_writes.reading import read_one
 from ledger.core.accounts import Account, account_from_item
 from ledger.core.journal import EntryId, entry_from_item, outcome_to_json
 from ledger.core.money import format_decimal
-from ledger.core.posting_time import CLOCK_SKEW, time_of
+from ledger.core.posting_time import CLOCK_SKEW, LONGEST_POSTING, time_of
 from ledger.core.read_requests import (
     DEFAULT_ENTRIES,
     ReadAccount,
@@ -225,7 +225,7 @@ def _is_within(request: ReadStatement, entry: Answer) -> bool:
 def _is_final(time: datetime, account: Account, now: datetime) -> bool:
     """Whether no transaction that was posted since the account was read, just after `now`, can come before the time."""
     newest = time_of(account.posted_at) if account.posted_at else None
-    return time <= now - CLOCK_SKEW or (newest is not None and time <= newest <= now + CLOCK_SKEW)
+    return time <= now - CLOCK_SKEW - LONGEST_POSTING or (newest is not None and time <= newest <= now + CLOCK_SKEW)
 
 
 def _account_json(account: Account) -> Answer:
