@@ -3,6 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable
+from datetime import date
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from conditional_writes import Deadline
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger import journal_versions, long_journals, reconciler
-from ledger.core.accounts import Account, AccountStatus
+from ledger.checkpoints import Checkpoint
+from ledger.core.accounts import Account, AccountStatus, account_from_item
 from ledger.long_journals import SUMS, Position
 from tests.support.faults import no_logs
 from tests.support.reconciling import BOOKS, PLANTED, Bank, event, opening, payment, transfer
@@ -29,6 +33,7 @@ LONG = "long"
 LENGTH = 30
 SLOW_SECONDS = 12
 """Of a query: so a step has five."""
+NIGHT = reconciler.Night(date(2026, 3, 1))
 NEW = [payment(f"n-{number}", LONG, 1) for number in range(20)]
 
 
@@ -291,6 +296,27 @@ def test_a_checkpoint_that_another_run_saved_meanwhile_is_no_mismatch(long: Bank
     item = to_dynamodb(newer | {"whole_on": "2026-03-01"})
     long.client.put_item(TableName=long.tables.checkpoints, Item=item)
     assert counts(run(long, night))[2:] == (0, 0)
+
+
+def test_a_checkpoint_that_another_run_saves_while_an_invocation_goes_on_is_no_mismatch(long: Bank) -> None:
+    """The invocation read the account before the new entries, and the other run's checkpoint after them."""
+    item = long.accounts()[LONG]
+    long.post(NEW)
+    newer = account_from_item(long.accounts()[LONG])
+    checker = long.job().reconciler
+    checker.checkpoints.write({LONG: Checkpoint(newer, NIGHT.day)}, Deadline.after(5))
+    result = checker.check_alone(item, NIGHT)
+    assert (list(result.mismatches), result.skipped, result.is_whole) == ([], None, True)
+
+
+def test_a_replay_whose_checkpoint_is_gone_begins_anew_and_is_whole(long: Bank) -> None:
+    """Another run found a mismatch in an older entry: a new checkpoint would hide it for thirty nights."""
+    item = long.accounts()[LONG]
+    target = account_from_item(item)
+    before_last = replace(target, balance=target.balance + 1, version=target.version - 1)  # The last one is a transfer.
+    long.change_entry(LONG, "p-07", payload_hash="another")
+    result = long.job().reconciler.check_alone(item, NIGHT, Position(target, before_last, is_whole=False))
+    assert [mismatch.what for mismatch in result.mismatches] == ["changed request"]
 
 
 # --- positions --------------------------------------------------------------------------------------------

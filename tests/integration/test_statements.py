@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from conditional_writes import DeadlinePassed
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger import journal_versions, statements
-from ledger.core.posting_time import CLOCK_SKEW, timestamp
+from ledger.core.posting_time import CLOCK_SKEW, LONGEST_POSTING, timestamp
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.books import read_books, violations
 from tests.checkers.statement_oracle import Journal, journals
@@ -218,7 +218,7 @@ def test_an_answer_takes_few_requests_and_read_units(bank: Bank) -> None:
     in_between = (YEAR_2020 + 150 * MILLISECOND).isoformat()
     assert cost("account") == ({"GetItem": 1}, 1)
     assert cost("transaction", transaction_id="t-7") == ({"GetItem": 1}, 1)
-    assert cost("balance", at="2100-01-01T00:00:00Z") == ({"GetItem": 1}, 1)
+    assert cost("balance", at="2100-01-01T00:00:00Z") == ({"GetItem": 1, "Query": 1}, 1.5)
     requests, units = cost("statement", last=50)
     assert requests == {"GetItem": 1, "Query": 1}
     assert 3 <= units <= 4
@@ -246,6 +246,21 @@ def test_an_account_that_an_earlier_release_wrote_last_has_the_same_answers(bank
         assert without_final(answer) == journal.statement(journal.between(time, None), 9)
 
 
+def test_an_account_whose_time_an_earlier_release_left_has_the_same_answers(bank: Bank) -> None:
+    """After a rollback: that release posted the last two entries, and the account has the time of the second."""
+    bank.post_hourly(opening(), payment(1), payment(2), payment(3))
+    [journal] = bank.journals().values()
+    bank.change_account(posted_at=timestamp(YEAR_2020 + timedelta(hours=1)))
+    for minutes in range(-30, 300, 30):
+        time = YEAR_2020 + timedelta(minutes=minutes)
+        assert without_final(bank.read("balance", at=time.isoformat())) == journal.balance(time)
+        answer = bank.read(
+            "statement", **{"from": YEAR_2020.isoformat(), "to": (time + timedelta(hours=1)).isoformat()}
+        )
+        expected = journal.statement(journal.between(YEAR_2020, time + timedelta(hours=1)), 100)
+        assert without_final(answer) == expected
+
+
 def test_a_time_is_final_if_nothing_can_be_posted_before_it_any_more(bank: Bank) -> None:
     bank.post(opening())
     now = datetime.now(UTC)
@@ -264,6 +279,23 @@ def test_a_time_is_final_if_nothing_can_be_posted_before_it_any_more(bank: Bank)
     too_far = now + 2 * CLOCK_SKEW
     bank.change_account(posted_at=timestamp(too_far))
     assert bank.read("balance", at=too_far.isoformat())["final"] is False
+
+
+def test_a_time_is_final_as_of_before_the_account_was_read(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is posted while the index is waited for isn't in the answer."""
+    bank.post_at(YEAR_2020, opening())
+    now = datetime.now(UTC)
+    clock = SimpleNamespace(now=lambda zone: now)
+    monkeypatch.setattr(statements, "datetime", clock)
+
+    def half_a_minute_later(**_: Any) -> None:
+        nonlocal now
+        now += timedelta(seconds=30)
+
+    at = now - CLOCK_SKEW - LONGEST_POSTING + timedelta(seconds=20)
+    bank.function.reader.client.meta.events.register("after-call.dynamodb.GetItem", half_a_minute_later)
+    assert bank.read("balance", at=at.isoformat())["final"] is False
+    assert bank.read("balance", at=at.isoformat())["final"] is True
 
 
 # --- errors, and trouble ------------------------------------------------------------------------------------

@@ -707,8 +707,8 @@ BREAKAGES = [
     Breakage(
         "a checkpoint that another run saved since a long replay began is a mismatch",
         f"{LEDGER}/reconciler.py",
-        "if checkpoint is None or position.target.version < checkpoint.account.version <= present.version:",
-        "if checkpoint is None:",
+        "        if position.target.version < checkpoint.account.version:\n",
+        "        if not checkpoint:\n",
         (LONG_JOURNALS,),
     ),
     Breakage(
@@ -966,8 +966,8 @@ BREAKAGES = [
     Breakage(
         "a reader tells a balance though entries before the time are missing",
         f"{LEDGER}/statements.py",
-        "_balance_after(found, account) if found.is_certain else (None, None)",
-        "_balance_after(found, account)",
+        "_balance_after(found) if found.is_certain else (None, None)",
+        "_balance_after(found)",
         (STATEMENTS,),
     ),
     Breakage(

@@ -109,6 +109,22 @@ def test_a_time_that_no_worker_can_have_is_found(times: Sequence[str], expected:
     assert all(sentence.startswith(str(expected)) for sentence in sentences)
 
 
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        (None, []),
+        ("2026-01-31T11:30:00.000+00:00", []),
+        ("2026-01-31T12:00:05.000+00:00", []),
+        ("2026-01-31T12:10:01.000+00:00", ["changed account"]),
+        ("yesterday", ["changed account"]),
+    ],
+)
+def test_an_account_may_have_the_time_of_an_entry_before_its_last(left: str | None, expected: list[str]) -> None:
+    """An earlier release posted the last entry, and left the account's time: another worker's, whose clock differs."""
+    account, entries = journal_of(opening(), FULL)
+    assert [each.split(":")[0] for each in found(replace(account, posted_at=left), entries)] == expected
+
+
 def test_the_sides_of_a_transfer_that_were_posted_at_two_times_are_found() -> None:
     """They were committed together."""
     alice, bob = ALICE, replace(ALICE, account_id="bob", version=1)

@@ -18,7 +18,7 @@ from ledger.journal_versions import JournalVersions
 class Boundary(NamedTuple):
     """The last version that is known to be posted before a time, 0 if none is, and the first that is known not to be.
 
-    `entries` are the items of the former, none if it was found without them: that is the account's present version.
+    `entries` are the items of the former.
     """
 
     before: int
@@ -39,16 +39,16 @@ def boundary(
     for an entry that has no time, and botocore's errors of the table.
     """
     newest = time_of(account.posted_at) if account.posted_at else None
-    if newest and newest < time:
-        return Boundary(account.version, account.version + 1)
-    found = Boundary(0, account.version if newest else account.version + 1)
+    found = Boundary(0, account.version + 1)
+    # The last version is likely, but not sure: an earlier release leaves an account the time of an entry before.
+    middle = account.version if newest and newest < time else (found.before + found.after) // 2
     try:
         while not found.is_certain:
-            middle = (found.before + found.after) // 2
             page = versions.page(account.account_id, middle, middle, deadline, most_table_pages=0)
             if page.missing:
                 break
             found = _narrowed(found, page.items, time)
+            middle = (found.before + found.after) // 2
         if not found.is_certain:
             between = found.before + 1, found.after - 1
             for response in versions.table_pages(account.account_id, *between, deadline, most_table_pages):

@@ -173,6 +173,8 @@ class Reconciler(NamedTuple):
         """Raises DeadlinePassed and botocore's errors."""
         account_id = item["account_id"]
         checkpoint = self.checkpoints.read([account_id], deadline).get(account_id)
+        if checkpoint is None and position and not position.is_whole:  # what it began with is gone, or was found wrong
+            position = None
         if position is None:
             try:
                 return self._checked(item, checkpoint, night, IN_PARALLEL, deadline)
@@ -180,7 +182,7 @@ class Reconciler(NamedTuple):
                 pass
         try:
             position = position or _beginning(account_from_item(item), checkpoint, night)
-            known = _known_before(position, checkpoint, account_from_item(item))
+            known = self._known_before(position, checkpoint, deadline)
             result = LongJournals(self._versions).replay_on(position, known, deadline)
         except IndexDiffers:  # so the table decides, as far as memory allows
             try:
@@ -303,6 +305,19 @@ class Reconciler(NamedTuple):
             present_version = int(present["version"]) if present else account.version
         return [entry for entry in entries if not account.version < entry.outcome.account_version <= present_version]
 
+    def _known_before(self, position: Position, checkpoint: Checkpoint | None, deadline: Deadline) -> Account | None:
+        """The account of the checkpoint. None if another run saved it after the replay began: it is beyond the replay.
+
+        A checkpoint that is beyond even the account's present version is wrong.
+        """
+        if checkpoint is None:
+            return None
+        if position.target.version < checkpoint.account.version:
+            present = read_one(self.client, self.tables.account_key(position.target.account_id), deadline)
+            if present and checkpoint.account.version <= account_from_item(present).version:
+                return None
+        return checkpoint.account
+
     @property
     def _versions(self) -> JournalVersions:
         return JournalVersions(self.client, self.tables)
@@ -315,13 +330,6 @@ def _beginning(account: Account, checkpoint: Checkpoint | None, night: Night) ->
     """
     is_whole = checkpoint is None or night.is_whole(checkpoint) or checkpoint.account.version >= account.version
     return Position(account, None if is_whole or checkpoint is None else checkpoint.account, is_whole)
-
-
-def _known_before(position: Position, checkpoint: Checkpoint | None, present: Account) -> Account | None:
-    """The account of the checkpoint. None if another run saved it after the replay began: it is beyond the replay."""
-    if checkpoint is None or position.target.version < checkpoint.account.version <= present.version:
-        return None
-    return checkpoint.account
 
 
 def _result(

@@ -16,7 +16,7 @@ from conditional_writes.reading import read_one
 from ledger.core.accounts import Account, account_from_item
 from ledger.core.journal import EntryId, entry_from_item, outcome_to_json
 from ledger.core.money import format_decimal
-from ledger.core.posting_time import CLOCK_SKEW, time_of
+from ledger.core.posting_time import CLOCK_SKEW, LONGEST_POSTING, time_of
 from ledger.core.read_requests import (
     DEFAULT_ENTRIES,
     ReadAccount,
@@ -81,16 +81,17 @@ class AccountReader(NamedTuple):
             item = read_one(self.client, self.tables.entry_key(entry_id), deadline)
             entry = _entry_json(item) if item else None
             return {"account_id": request.account_id, "transaction_id": request.transaction_id, "entry": entry}
+        now = datetime.now(UTC)
         account = self._account(request.account_id, deadline)
         match request:
             case ReadAccount():
                 return _account_json(account)
             case ReadBalance():
-                return self._balance(request, account, deadline)
+                return self._balance(request, account, now, deadline)
             case ReadStatement(from_time=None):
                 return self._statement_by_versions(request, account, deadline)
             case ReadStatement():
-                return self._statement_by_times(request, account, deadline)
+                return self._statement_by_times(request, account, now, deadline)
         raise AssertionError(request)
 
     def _account(self, account_id: str, deadline: Deadline) -> Account:
@@ -107,9 +108,9 @@ class AccountReader(NamedTuple):
             raise _unreadable("the account", ValueError(f"version: no account reaches {account.version}"))
         return account
 
-    def _balance(self, request: ReadBalance, account: Account, deadline: Deadline) -> Answer:
+    def _balance(self, request: ReadBalance, account: Account, now: datetime, deadline: Deadline) -> Answer:
         found = self._boundary(account, request.at, deadline)
-        balance, posted_at = _balance_after(found, account) if found.is_certain else (None, None)
+        balance, posted_at = _balance_after(found) if found.is_certain else (None, None)
         return {
             "account_id": account.account_id,
             "at": request.at.isoformat(),
@@ -117,7 +118,7 @@ class AccountReader(NamedTuple):
             "account_version": found.before if found.is_certain else None,
             "posted_at": posted_at,
             "complete": found.is_certain,
-            "final": _is_final(request.at, account),
+            "final": _is_final(request.at, account, now),
         }
 
     def _statement_by_versions(self, request: ReadStatement, account: Account, deadline: Deadline) -> Answer:
@@ -128,11 +129,14 @@ class AccountReader(NamedTuple):
             limit = request.limit or DEFAULT_ENTRIES
         return self._page(account, first, last, limit, deadline)
 
-    def _statement_by_times(self, request: ReadStatement, account: Account, deadline: Deadline) -> Answer:
+    def _statement_by_times(
+        self, request: ReadStatement, account: Account, now: datetime, deadline: Deadline
+    ) -> Answer:
         """As the statement of the versions between the two boundaries.
 
         If one of them isn't certain, the statement begins after the version that is known to be before it, or ends
-        before the one that is known to be after it. It isn't complete then, and has only entries of the time.
+        before the one that is known to be after it. It isn't complete then, has only entries of the time, and no `next`
+        page: that would be one of versions.
         """
         assert request.from_time is not None
         begin = self._boundary(account, request.from_time, deadline)
@@ -142,9 +146,9 @@ class AccountReader(NamedTuple):
         limit = request.limit or DEFAULT_ENTRIES
         answer = self._page(account, begin.before + 1, end.after - 1, limit, deadline)
         if not (begin.is_certain and end.is_certain):
-            answer["complete"] = False
+            answer["complete"], answer["next"] = False, None
             answer["entries"] = [entry for entry in answer["entries"] if _is_within(request, entry)]
-        return answer | {"final": request.to_time is not None and _is_final(request.to_time, account)}
+        return answer | {"final": request.to_time is not None and _is_final(request.to_time, account, now)}
 
     def _page(self, account: Account, first: int, last: int, limit: int, deadline: Deadline) -> Answer:
         """The entries of the versions from `first` to `last`, or of the first of them: `next` has the others."""
@@ -206,15 +210,13 @@ def _decoded(event: Any) -> ReadRequest:
         raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
-def _balance_after(found: Boundary, account: Account) -> tuple[str | None, str | None]:
+def _balance_after(found: Boundary) -> tuple[str | None, str | None]:
     """The balance after the version before the boundary, and when that was posted; None before the opening.
 
     Raises Refused.
     """
     if found.before == 0:
         return None, None
-    if not found.entries:  # it is the present version
-        return format_decimal(account.balance), account.posted_at
     if len(found.entries) > 1:
         names = " and ".join(repr(item["transaction_id"]) for item in found.entries)
         raise Refused(ErrorCode.UNREADABLE, f"of version {found.before} are two entries: {names}")
@@ -229,11 +231,10 @@ def _is_within(request: ReadStatement, entry: Answer) -> bool:
     return request.from_time <= time and (request.to_time is None or time < request.to_time)
 
 
-def _is_final(time: datetime, account: Account) -> bool:
-    """Whether no transaction that is still to be posted can come before the time."""
-    now = datetime.now(UTC)
+def _is_final(time: datetime, account: Account, now: datetime) -> bool:
+    """Whether no transaction that was posted since the account was read, just after `now`, can come before the time."""
     newest = time_of(account.posted_at) if account.posted_at else None
-    return time <= now - CLOCK_SKEW or (newest is not None and time <= newest <= now + CLOCK_SKEW)
+    return time <= now - CLOCK_SKEW - LONGEST_POSTING or (newest is not None and time <= newest <= now + CLOCK_SKEW)
 
 
 def _account_json(account: Account) -> Answer:

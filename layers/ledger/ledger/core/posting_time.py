@@ -7,6 +7,8 @@ from ledger.core.accounts import Account
 
 CLOCK_SKEW = timedelta(minutes=10)
 """The largest difference between two workers' clocks. A time that is further ahead is a mistake."""
+LONGEST_POSTING = timedelta(minutes=2)
+"""From the moment at which a worker reads its clock to its commit: more than its function's timeout."""
 
 
 def posting_time(now: datetime, accounts: Iterable[Account | None]) -> str:

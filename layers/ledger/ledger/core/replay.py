@@ -164,11 +164,18 @@ class Replay(Struct):
 def _is_same(account: Account, replayed: Account | None) -> bool:
     """Whether the account is what the replay gives.
 
-    An earlier release writes no `posted_at` to an account. If it runs beside this one, it leaves an earlier one there.
+    An earlier release writes no `posted_at` to an account. If it runs beside this one, it leaves there that of an entry
+    before. That may be the later one of the two, but by no more than clocks differ.
     """
-    if replayed and (account.posted_at or "") < (replayed.posted_at or ""):
+    if replayed and _may_be_left(account.posted_at, replayed.posted_at):
         account = replace(account, posted_at=replayed.posted_at)
     return account == replayed
+
+
+def _may_be_left(posted_at: str | None, last: str | None) -> bool:
+    """Whether an account may have this time if its last entry was posted at `last`, by an earlier release."""
+    left, posted = time_of(posted_at or ""), time_of(last or "")
+    return posted_at is None or bool(left and posted and left - posted <= CLOCK_SKEW)
 
 
 def _as_recorded(outcome: Outcome) -> Decision:
