@@ -43,13 +43,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests marked `exhaustive`, which take minutes, unless `--all` is given."""
+    """Without `--all`, leaves out tests marked `exhaustive`, and those marked `one_engine` on the second engine."""
     if not config.getoption("--all"):
-        left_out = [item for item in items if item.get_closest_marker("exhaustive")]
-        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+        left_out = [item for item in items if _is_exhaustive(item)]
+        items[:] = [item for item in items if not _is_exhaustive(item)]
         config.hook.pytest_deselected(items=left_out)
 
 
+def _is_exhaustive(item: pytest.Item) -> bool:
+    case = getattr(item, "callspec", None)
+    on_the_second = case is not None and case.params.get("dynamodb") == ENGINES[1]
+    return bool(item.get_closest_marker("exhaustive") or (on_the_second and item.get_closest_marker("one_engine")))
+
+
+ENGINES = ("ministack", "dynamodb_local")
 DEPLOYED = ("tests/e2e/", "tests/soak/")
 
 
@@ -112,7 +119,7 @@ def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoin
         yield endpoint
 
 
-@pytest.fixture(params=["ministack", "dynamodb_local"])
+@pytest.fixture(params=ENGINES)
 def dynamodb(request: pytest.FixtureRequest) -> Endpoint:
     """Runs a test on both engines."""
     return request.getfixturevalue(request.param)

@@ -16,7 +16,7 @@ from workers.invocation import RESERVED_SECONDS
 
 NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 NEXT_NIGHT = NIGHT + timedelta(days=1)
-ACCOUNTS = 60
+ACCOUNTS = 120
 """More accounts than one step of the reconciliation takes."""
 
 

@@ -10,6 +10,7 @@ from tools.local_aws.server import Endpoint
 BALANCES = {"anna": -100, "ben": -200, "cleo": 50, "dora": -300, "emil": -400, "finn": -500, "gina": 75}
 
 
+@pytest.mark.one_engine
 @pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @pytest.mark.parametrize("segments", [1, 3])
 @pytest.mark.parametrize("between", ["posted at the end", "posted before it is run again"])

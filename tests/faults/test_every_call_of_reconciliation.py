@@ -20,6 +20,7 @@ BOOKS: list[Any] = [
 ]
 
 
+@pytest.mark.one_engine
 @pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @pytest.mark.parametrize("segments", [1, 3])
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
@@ -36,6 +37,7 @@ ADDED: list[Any] = [
 ]
 
 
+@pytest.mark.one_engine
 @pytest.mark.filterwarnings("ignore:No application metrics")
 @pytest.mark.parametrize("damaged", ["alice", "carol"], ids=["unchanged", "with new entries"])
 def test_the_night_after_finds_the_damage_and_leaves_the_checkpoints_of_the_others(

@@ -24,7 +24,7 @@ from tools.local_aws.tables import Tables, create_locks_table, create_tables
 from workers import scheduled_jobs as jobs
 
 # A handler that is killed has no metrics.
-pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
+pytestmark = [pytest.mark.filterwarnings("ignore:No application metrics"), pytest.mark.one_engine]
 
 _numbers = itertools.count(1)
 LEASE_HOURS = 1

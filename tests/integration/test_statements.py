@@ -32,7 +32,7 @@ from tools.local_aws.tables import Tables, refill, scan
 from workers.invocation import RESERVED_SECONDS
 
 # A handler that fails has no metrics.
-pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
+pytestmark = [pytest.mark.filterwarnings("ignore:No application metrics"), pytest.mark.one_engine]
 
 YEAR_2020 = datetime(2020, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)

@@ -150,11 +150,13 @@ class Reconciler(NamedTuple):
         return _skipped(item, reason)
 
     def save(self, checked: Sequence[Checked]) -> None:
-        """Saves the checkpoints of sound accounts, and deletes those of accounts with mismatches.
+        """Saves the checkpoints of sound accounts, and deletes those of accounts with mismatches, or that were skipped.
 
-        So an account with a mismatch is replayed whole each night until it is mended. Raises what `write` raises.
+        So these are replayed whole each night until they are mended. Raises what `write` raises.
         """
-        found = {each.account_id: each.checkpoint for each in checked if each.checkpoint or each.mismatches}
+        found = {
+            each.account_id: each.checkpoint for each in checked if each.checkpoint or each.mismatches or each.skipped
+        }
         self.checkpoints.write(found, Deadline.after(CHECKPOINTS_SECONDS))
 
     def _read_an_account_that_does_not_exist(self) -> None:
