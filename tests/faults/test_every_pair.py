@@ -1,6 +1,7 @@
 """Two faults in one scenario, at any two of its AWS calls: a sample of the pairs, or with `--all` every pair.
 
-All pairs take a quarter of an hour. Those of a batch in line would take as long again, so `--all` has a larger sample.
+The longer scenarios have tens of thousands of pairs, which would take half an hour each. So with `--all` they have a
+larger sample: each first fault, with a dozen of the second ones.
 """
 
 from collections.abc import Callable
@@ -9,9 +10,12 @@ import pytest
 
 from tests.faults.every_pair import inject_every_pair, inject_some_pairs
 from tests.faults.scenarios import Scenario
-from tests.faults.scenarios.small import FUNCTIONS, posting_in_line
+from tests.faults.scenarios.small import FUNCTIONS, charging, posting_in_line, reconciling
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
+
+
+LONG = (posting_in_line, charging, reconciling)
 
 
 @pytest.mark.timeout(3600)
@@ -23,8 +27,8 @@ def test_pairs_of_faults_leave_what_no_fault_leaves(
     scenario = function(ministack)
     if not every_case:
         tally = inject_some_pairs(scenario, firsts=20, seconds=4)
-    elif function is posting_in_line:
-        tally = inject_some_pairs(scenario, firsts=200, seconds=12)
+    elif function in LONG:
+        tally = inject_some_pairs(scenario, firsts=1_000, seconds=12)
     else:
         tally = inject_every_pair(scenario, say)
     assert tally.pairs >= 60
