@@ -14,7 +14,6 @@ from tests.faults.scenarios.small import FUNCTIONS, charging, posting_in_line, r
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
-
 LONG = (posting_in_line, charging, reconciling)
 
 
