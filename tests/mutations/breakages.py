@@ -651,8 +651,8 @@ BREAKAGES = [
     Breakage(
         "an account with a mismatch keeps its checkpoint",
         f"{LEDGER}/reconciler.py",
-        "if each.checkpoint or each.mismatches}",
-        "if each.checkpoint}",
+        "if each.checkpoint or each.mismatches or each.skipped",
+        "if each.checkpoint",
         (CHECKPOINTS,),
     ),
     Breakage(
