@@ -378,5 +378,5 @@ def test_a_replay_that_is_killed_at_any_call_goes_on(long: Bank, is_whole: bool,
             checked, _, skipped, mismatches = counts(report)
             assert (checked, skipped, mismatches) == (5, 0, 0), f"killed at call {kill_at}"
             assert not long.late_checkpoints()
-    assert len(places) / 2 < kills <= len(places)
+    assert len(places) // 2 <= kills <= len(places)
     assert long.books() == books
