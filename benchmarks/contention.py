@@ -4,9 +4,7 @@ docs/pictures/contention.png shows their rates, the write units, and how long th
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from rich.console import Console
@@ -14,6 +12,7 @@ from rich.table import Table
 
 from benchmarks import half_hot, hot_account, stock_contention
 from benchmarks.deliveries import ADDED_SECONDS
+from benchmarks.engine import new_ministack
 from benchmarks.half_hot import (
     ALL_QUIET,
     HALF_HOT,
@@ -27,7 +26,7 @@ from benchmarks.half_hot import (
 )
 from benchmarks.hot_account import Point
 from benchmarks.plot import draw
-from tools.local_aws.server import PROJECT, Endpoint, free_port, ministack, running
+from tools.local_aws.server import PROJECT, Endpoint
 
 WORKERS = (1, 2, 4, 8, 16, 32)
 ROUNDS = 3
@@ -275,10 +274,7 @@ def _milliseconds(rounds: Iterable[Times | None]) -> str:
 
 def main() -> None:
     console = Console(highlight=False)
-    with (
-        TemporaryDirectory(prefix="teller-") as folder,
-        running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
-    ):
+    with new_ministack() as endpoint:
         results = measure(endpoint, console)
     console.print(f"\n{TITLE}. Medians of {ROUNDS} rounds, or one")
     for table in (

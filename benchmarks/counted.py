@@ -6,17 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import stock
+from benchmarks.engine import new_ministack
 from tools.local_aws.functions import invoke, process_transactions, record
 from tools.local_aws.meter import Meter
-from tools.local_aws.server import Endpoint, free_port, ministack, running
+from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import Tables, create_tables
 
 console = Console(highlight=False)
@@ -79,10 +78,7 @@ class Side:
 
 
 def main() -> None:
-    with (
-        TemporaryDirectory(prefix="teller-") as folder,
-        running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
-    ):
+    with new_ministack() as endpoint:
         check_units(endpoint)
         console.print("Counting Teller's requests")
         ours = count_all(teller_side(endpoint, create_tables(endpoint, "counted")), "ours")

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
@@ -18,11 +16,12 @@ from python_dynamodb_lock.python_dynamodb_lock import DynamoDBLockClient, Dynamo
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.engine import new_ministack
 from benchmarks.stock import CONFIG
 from conditional_writes import dynamodb_client
 from conditional_writes.locks import Lock, Locks, LockTaken
 from tools.local_aws.meter import Meter
-from tools.local_aws.server import REGION, Endpoint, free_port, ministack, running
+from tools.local_aws.server import REGION, Endpoint
 
 LEASE_SECONDS = 60
 DEAD_LEASE_SECONDS = 1
@@ -303,10 +302,7 @@ put, but none on the release and the refresh.[/]
 
 
 def main() -> None:
-    with (
-        TemporaryDirectory(prefix="teller-") as folder,
-        running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
-    ):
+    with new_ministack() as endpoint:
         counts = count_all(endpoint, "locks")
     console.print(report(counts))
     console.print(FOOTNOTE)

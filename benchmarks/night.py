@@ -8,21 +8,20 @@ import io
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from unittest import mock
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.engine import new_ministack
 from benchmarks.filled import Ledger
 from benchmarks.plot import draw_curves
 from ledger.checkpoints import CYCLE_DAYS, Checkpoint
 from ledger.core.transaction_types import OpenAccount
 from tools.local_aws import functions
 from tools.local_aws.meter import READS, WRITES, Meter
-from tools.local_aws.server import PROJECT, Endpoint, free_port, ministack, running
+from tools.local_aws.server import PROJECT, Endpoint
 from tools.local_aws.tables import create_locks_table, create_tables
 
 PICTURE = PROJECT / "docs" / "pictures" / "night.png"
@@ -37,7 +36,7 @@ FIRST_DAY = date(2026, 1, 1)
 READ_DOLLARS, WRITE_DOLLARS = 0.125, 0.625
 """For a million units, on demand, in us-east-1."""
 INDEX, TABLE = "Query by_version", "Query"
-"""What the meter calls the queries of the index, and those of the table, which the whole replays alone make."""
+"""The meter's names for queries of the index, and for those of the table, which only whole replays make."""
 
 OF_CHECKPOINTS = ("BatchGetItem", "BatchWriteItem")
 
@@ -171,10 +170,7 @@ def draw(nights: list[Night]) -> None:
 
 
 def main() -> None:
-    with (
-        TemporaryDirectory(prefix="teller-") as folder,
-        running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
-    ):
+    with new_ministack() as endpoint:
         nights = list(count_nights(endpoint, Ledger(endpoint, create_tables(endpoint, "night"))))
     console.print()
     console.print(night_table(nights))

@@ -4,17 +4,16 @@ import contextlib
 import io
 from collections.abc import Iterator
 from math import ceil, log2
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.engine import new_ministack
 from benchmarks.filled import Ledger
 from tools.local_aws import functions
 from tools.local_aws.meter import Meter
-from tools.local_aws.server import Endpoint, free_port, ministack, running
+from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_tables
 
 JOURNALS = (100, 1_000, 10_000)
@@ -74,10 +73,7 @@ def report(counts: list[Count]) -> Table:
 
 
 def main() -> None:
-    with (
-        TemporaryDirectory(prefix="teller-") as folder,
-        running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
-    ):
+    with new_ministack() as endpoint:
         counts = list(count_reads(endpoint, Ledger(endpoint, create_tables(endpoint, "reads"))))
     console.print()
     console.print(report(counts))

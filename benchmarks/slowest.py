@@ -4,17 +4,16 @@ import contextlib
 import io
 import time
 from collections.abc import Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.engine import new_ministack
 from tests.support.samples import opening_body, profile_body
 from tests.support.slow_bodies import SLOW
 from tools.local_aws.functions import invoke, process_transactions, record, upsert_profiles
-from tools.local_aws.server import Endpoint, free_port, ministack, running
+from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_profiles_table, create_tables
 
 BATCH = 10
@@ -52,10 +51,7 @@ def main() -> None:
     table.add_column("KB a body", justify="right")
     table.add_column("transactions", justify="right")
     table.add_column("profiles", justify="right")
-    with (
-        TemporaryDirectory(prefix="teller-") as folder,
-        running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
-    ):
+    with new_ministack() as endpoint:
         functions = load(endpoint)
         for name, body_of in (EVERYDAY | SLOW).items():
             bodies = [body_of(number) for number in range(BATCH)]

@@ -8,17 +8,16 @@ Both create each further map around it with a request of its own.
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.engine import new_ministack
 from conditional_writes import key
 from conditional_writes.upserts import MapEntry, Strategy, upsert
 from tools.local_aws.meter import Meter
-from tools.local_aws.server import Endpoint, free_port, ministack, running
+from tools.local_aws.server import Endpoint
 
 UPSERTS = 100
 SHALLOW, DEEP = ("preferences",), ("devices", "phone", "settings")
@@ -178,10 +177,7 @@ def report(counts: Sequence[Count]) -> Table:
 
 
 def main() -> None:
-    with (
-        TemporaryDirectory(prefix="teller-") as folder,
-        running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
-    ):
+    with new_ministack() as endpoint:
         counts = count_all(endpoint, "upserts")
     console.print(report(counts))
     check(counts)

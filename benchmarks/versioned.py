@@ -8,17 +8,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import goodput
+from benchmarks.engine import new_ministack
 from benchmarks.writers import Client, Ours, PuttingResource, PynamoDB, Resource, Writer, create_table
 from tools.local_aws.meter import Meter
-from tools.local_aws.server import Endpoint, free_port, ministack, running
+from tools.local_aws.server import Endpoint
 
 COUNTED = {"ours": Ours, "PynamoDB": PynamoDB, "boto3": Resource}
 EXPECTED = {
@@ -45,10 +44,7 @@ console = Console(highlight=False)
 
 
 def main() -> None:
-    with (
-        TemporaryDirectory(prefix="teller-") as folder,
-        running(ministack(free_port(), Path(folder) / "ministack.log")) as endpoint,
-    ):
+    with new_ministack() as endpoint:
         counts = count_all(endpoint, "counted")
         console.print(count_report(counts))
         check(counts)

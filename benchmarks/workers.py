@@ -13,7 +13,7 @@ _processes.set_forkserver_preload(["benchmarks.deliveries", "benchmarks.stock", 
 
 
 class Team:
-    """What the processes of a run share."""
+    """The state that the processes of a run share."""
 
     def __init__(self, workers: int) -> None:
         self._barrier = _processes.Barrier(workers)

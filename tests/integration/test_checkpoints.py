@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from ledger import journal_versions, long_journals, reconciler
 from tests.support.late_index import AWAY, THROTTLED
-from tests.support.reconciling import BOOKS, FIRST_NIGHT, PLANTED, Bank, event, payment, transfer
+from tests.support.reconciling import BOOKS, FIRST_NIGHT, PLANTED, Bank, event, payment, transfer, without_pauses
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
 from workers import scheduled_jobs as jobs
@@ -27,9 +26,7 @@ NEW = [payment("n-1", "alice", 1), payment("n-2", "dave", 1), transfer("n-3", "b
 @pytest.fixture
 def bank(ministack: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Bank:
     """No commit is in progress, so that no pause is needed."""
-    for module in (journal_versions, reconciler):
-        monkeypatch.setattr(module, "PAUSES_SECONDS", (0,) * len(module.PAUSES_SECONDS))
-    monkeypatch.setattr(long_journals, "PAUSE_SECONDS", 0)
+    without_pauses(monkeypatch)
     monkeypatch.setattr(jobs, "_invoke_again", lambda event, context: None)
     bank = Bank(ministack, dynamodb)
     bank.post(BOOKS)

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from conditional_writes import Deadline
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from ledger import journal_versions, long_journals, reconciler
+from ledger import long_journals, reconciler
 from ledger.checkpoints import Checkpoint
 from ledger.core.accounts import Account, AccountStatus, account_from_item
 from ledger.long_journals import SUMS, Position
 from tests.support.faults import no_logs
-from tests.support.reconciling import BOOKS, PLANTED, Bank, event, opening, payment, transfer
+from tests.support.reconciling import BOOKS, PLANTED, Bank, event, opening, payment, transfer, without_pauses
 from tests.support.strategies import exact_numbers, ids
 from tools.local_aws.functions import Context, Queue, process_transactions, record
 from tools.local_aws.server import Endpoint
@@ -40,9 +40,7 @@ NEW = [payment(f"n-{number}", LONG, 1) for number in range(20)]
 @pytest.fixture
 def bank(ministack: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Bank:
     """A query takes a second on the clock of the deadlines."""
-    for module in (journal_versions, reconciler):
-        monkeypatch.setattr(module, "PAUSES_SECONDS", (0,) * len(module.PAUSES_SECONDS))
-    monkeypatch.setattr(long_journals, "PAUSE_SECONDS", 0)
+    without_pauses(monkeypatch)
     monkeypatch.setattr(jobs, "_invoke_again", lambda event, context: None)
     monkeypatch.setattr(reconciler, "IN_PARALLEL", reconciler.IN_PARALLEL._replace(entries=2))
     bank = Bank(ministack, dynamodb)

@@ -11,7 +11,10 @@ from decimal import Decimal
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from conditional_writes.items import from_dynamodb, to_dynamodb
+from ledger import journal_versions, long_journals, reconciler
 from ledger.checkpoints import Checkpoint
 from ledger.core.accounts import Account, AccountStatus
 from tests.support.faults import Killed
@@ -59,6 +62,13 @@ BOOKS = [
     payment("t-14", "dave", "0.5"),
     payment("t-15", "dave", "1E-30"),  # Rejected: the balance would need 68 digits.
 ]
+
+
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests without a commit in progress: nothing needs a pause before it is read again."""
+    for module in (journal_versions, reconciler):
+        monkeypatch.setattr(module, "PAUSES_SECONDS", (0,) * len(module.PAUSES_SECONDS))
+    monkeypatch.setattr(long_journals, "PAUSE_SECONDS", 0)
 
 
 class Bank:

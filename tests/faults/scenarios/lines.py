@@ -15,6 +15,7 @@ from ledger.batch_poster import QueuedTransaction
 from ledger.tables import CONTENDED_SECONDS, Line
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.posting import Posting
+from tests.faults.scenarios.queues import before_call
 from tests.support.clock import Clock, clock_of_lines
 from tests.support.faults import FaultsAt, one_call_at_a_time
 from tools.local_aws.functions import invoke, record
@@ -188,17 +189,6 @@ def an_impatient_worker(scenario: InLine) -> Iterator[None]:
 
     with once_before_call(scenario.client, "TransactWriteItems", invoke_it):
         yield
-
-
-@contextlib.contextmanager
-def before_call(client: Any, operation: str, do: Callable[..., None]) -> Iterator[None]:
-    """Calls `do` before each of the client's calls of this operation."""
-    event = f"before-call.dynamodb.{operation}"
-    client.meta.events.register(event, do)
-    try:
-        yield
-    finally:
-        client.meta.events.unregister(event, do)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 from unittest import mock
@@ -57,12 +57,19 @@ def competing_worker_first(
             if waiting:
                 invoke(competing, waiting.pop())
 
+    with before_call(client, operation, deliver):
+        yield
+
+
+@contextlib.contextmanager
+def before_call(client: Any, operation: str, do: Callable[..., None]) -> Iterator[None]:
+    """Calls `do` before each of the client's calls of this operation."""
     event = f"before-call.dynamodb.{operation}"
-    client.meta.events.register(event, deliver)
+    client.meta.events.register(event, do)
     try:
         yield
     finally:
-        client.meta.events.unregister(event, deliver)
+        client.meta.events.unregister(event, do)
 
 
 def wrongly_queued(queue: Queue, letters: Sequence[DeadLetter], dead: Sequence[str]) -> list[str]:
