@@ -559,9 +559,9 @@ BREAKAGES = [
     ),
     Breakage(
         "the reconciliation's reads are eventually consistent",
-        f"{LEDGER}/reconciler.py",
-        '":account_id": account_id}),\n                ConsistentRead=True,\n',
-        '":account_id": account_id}),\n                ConsistentRead=False,\n',
+        f"{LEDGER}/journal_versions.py",
+        "ConsistentRead=True,",
+        "ConsistentRead=False,",
         (RECONCILIATION,),
     ),
     Breakage(
@@ -629,8 +629,8 @@ BREAKAGES = [
     ),
     Breakage(
         "a journal that is too long is read to its end",
-        f"{LEDGER}/reconciler.py",
-        "for _ in range(bounds.pages):",
+        f"{LEDGER}/journal_versions.py",
+        "for _ in range(most_pages):",
         "while True:",
         (RECONCILIATION,),
     ),

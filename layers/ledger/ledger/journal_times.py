@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item
-from conditional_writes.items import from_dynamodb
 from ledger.core.accounts import Account
 from ledger.core.attributes import version
 from ledger.core.posting_time import time_of
@@ -51,8 +50,8 @@ def boundary(
             middle = (found.before + found.after) // 2
         if not found.is_certain:
             between = found.before + 1, found.after - 1
-            for response in versions.table_pages(account.account_id, *between, deadline, most_table_pages):
-                found = _narrowed(found, map(from_dynamodb, response["Items"]), time)
+            for searched in versions.table_pages(account.account_id, deadline, most_table_pages, between=between):
+                found = _narrowed(found, searched.items, time)
     except DeadlinePassed:
         pass
     return found

@@ -38,6 +38,13 @@ class VersionPage(NamedTuple):
     is_certain: bool = True
 
 
+class TablePage(NamedTuple):
+    """Entries of the table as items, in its order. Further ones come `after` this transaction id; None: no more."""
+
+    items: Sequence[Item]
+    after: str | None
+
+
 class JournalVersions(NamedTuple):
     """The ledger's tables, and the client that reads them."""
 
@@ -84,37 +91,50 @@ class JournalVersions(NamedTuple):
         """The page with the missing entries that the table has. Raises DeadlinePassed and botocore's errors."""
         missing = set(page.missing)
         items, is_certain = list(page.items), False
-        for response in self.table_pages(account_id, min(missing), max(missing), deadline, most_table_pages):
-            found = map(from_dynamodb, response["Items"])
-            items += (item for item in found if item["account_version"] in missing)
-            is_certain = "LastEvaluatedKey" not in response
+        between = min(missing), max(missing)
+        for found in self.table_pages(account_id, deadline, most_table_pages, between=between):
+            items += (item for item in found.items if item["account_version"] in missing)
+            is_certain = found.after is None
         items.sort(key=lambda item: int(item["account_version"]))
         left = sorted(missing.difference(int(item["account_version"]) for item in items))
         return VersionPage(items, page.through, left, is_certain)
 
     def table_pages(
-        self, account_id: str, first: int, last: int, deadline: Deadline, most_pages: int
-    ) -> Iterator[dict[str, Any]]:
-        """The responses of strongly consistent queries of the table, with the entries of these versions, in any order.
+        self,
+        account_id: str,
+        deadline: Deadline,
+        most_pages: int,
+        *,
+        after: str | None = None,
+        between: tuple[int, int] | None = None,
+    ) -> Iterator[TablePage]:
+        """The account's entries from the table, strongly consistent, at most so many pages of 1 MB.
 
-        There are at most `most_pages`: the last one has a LastEvaluatedKey if the journal is longer. Raises
-        DeadlinePassed and botocore's errors.
+        They begin `after` the entry of this transaction id; None: with the first one. If two versions are given, other
+        entries than those `between` them are left out. Raises DeadlinePassed and botocore's errors.
         """
-        start: dict[str, Any] = {}
+        filtered: dict[str, Any] = {}
+        values: Item = {":account_id": account_id}
+        if between:
+            filtered = {"FilterExpression": "account_version BETWEEN :first AND :last"}
+            values |= dict(zip((":first", ":last"), between, strict=True))
         for _ in range(most_pages):
-            deadline.check("searching the journal")
-            response: Any = self.client.query(
+            deadline.check("reading the journal")
+            key = {"account_id": account_id, "transaction_id": after}
+            start: Any = {} if after is None else {"ExclusiveStartKey": to_dynamodb(key)}
+            response = self.client.query(
                 TableName=self.tables.journal,
                 KeyConditionExpression="account_id = :account_id",
-                FilterExpression="account_version BETWEEN :first AND :last",
-                ExpressionAttributeValues=to_dynamodb({":account_id": account_id, ":first": first, ":last": last}),
+                ExpressionAttributeValues=to_dynamodb(values),
                 ConsistentRead=True,
+                **filtered,
                 **start,
             )
-            yield response
-            if "LastEvaluatedKey" not in response:
+            last = response.get("LastEvaluatedKey")
+            after = from_dynamodb(last)["transaction_id"] if last else None
+            yield TablePage([from_dynamodb(item) for item in response["Items"]], after)
+            if after is None:
                 return
-            start = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
 
 
 def _missing(items: Sequence[Item], first: int, last: int) -> Sequence[int]:

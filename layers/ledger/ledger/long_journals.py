@@ -12,12 +12,11 @@ import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes import Deadline, DeadlinePassed, Item
-from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.reading import read_one
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.replay import Mismatch, Replay, first_mismatches
@@ -136,25 +135,14 @@ class LongJournals(NamedTuple):
 
     def _added_page(self, position: Position, deadline: Deadline) -> Position | list[Mismatch]:
         """The position after the next page of the table, or after the last page the mismatches: at most one."""
-        deadline.check("adding up the journal")
-        client, tables = self.versions
         account_id, version = position.target.account_id, position.target.version
-        after = {"account_id": account_id, "transaction_id": position.after}
-        start: dict[str, Any] = {} if position.after is None else {"ExclusiveStartKey": to_dynamodb(after)}
-        response = client.query(
-            TableName=tables.journal,
-            KeyConditionExpression="account_id = :account_id",
-            ExpressionAttributeValues=to_dynamodb({":account_id": account_id}),
-            ConsistentRead=True,
-            **start,
-        )
-        items = [from_dynamodb(item) for item in response["Items"]]
-        later = [item for item in items if _version(item) > version]
+        [page] = self.versions.table_pages(account_id, deadline, most_pages=1, after=position.after)
+        later = [item for item in page.items if _version(item) > version]
         beyond = max([*filter(None, [position.beyond]), *map(_id, later)], default=None)
-        table_sum = (position.table_sum + _sum(item for item in items if _version(item) <= version)) % SUMS
-        further = position._replace(table_sum=table_sum, beyond=beyond)
-        if "LastEvaluatedKey" in response:
-            return further._replace(after=from_dynamodb(response["LastEvaluatedKey"])["transaction_id"])
+        table_sum = (position.table_sum + _sum(item for item in page.items if _version(item) <= version)) % SUMS
+        further = position._replace(table_sum=table_sum, beyond=beyond, after=page.after)
+        if page.after is not None:
+            return further
         if further.table_sum != further.index_sum:
             raise IndexDiffers
         return self._beyond(further, deadline)

@@ -15,13 +15,12 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes import Deadline, DeadlinePassed, Item, read
 from conditional_writes.client import SLOWEST_CALL_SECONDS
-from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.reading import read_one
 from conditional_writes.sizes import item_bytes
 from ledger.checkpoints import Checkpoint, Checkpoints
@@ -275,22 +274,12 @@ class Reconciler(NamedTuple):
     def _entries(self, account_id: str, bounds: Bounds, deadline: Deadline) -> list[JournalEntry]:
         """The account's journal. Raises JournalTooLong, after as much as the bounds was read."""
         entries: list[JournalEntry] = []
-        start: dict[str, Any] = {}
-        for _ in range(bounds.pages):
-            deadline.check("reading the journal")
-            page = self.client.query(
-                TableName=self.tables.journal,
-                KeyConditionExpression="account_id = :account_id",
-                ExpressionAttributeValues=to_dynamodb({":account_id": account_id}),
-                ConsistentRead=True,
-                **start,
-            )
-            entries += (readable_entry(from_dynamodb(item)) for item in page["Items"])
-            if "LastEvaluatedKey" not in page:
+        for page in self._versions.table_pages(account_id, deadline, bounds.pages):
+            entries += map(readable_entry, page.items)
+            if page.after is None:
                 return entries
             if len(entries) > bounds.entries:
                 break
-            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
         raise JournalTooLong(
             f"its journal has more than {bounds.entries:,} entries or {bounds.pages} MB: {len(entries):,} were read"
         )
