@@ -17,6 +17,7 @@ from ledger.batch_poster import BatchPoster
 from ledger.core.transaction_types import decode
 from ledger.dispositions import disposition_of
 from ledger.lines import Lines
+from ledger.refusals import RefusalEvents
 from ledger.tables import LedgerTables
 from workers.attempts import Attempts
 from workers.batches import Queue, QueueWorker
@@ -28,7 +29,8 @@ tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"])
 dynamodb = dynamodb_client()
 poster = BatchPoster(dynamodb, tables, Lines(dynamodb, os.environ["LOCKS_TABLE"]))
 attempts = Attempts(dynamodb, os.environ["ATTEMPTS_TABLE"])
-worker = QueueWorker(decode, poster.post, disposition_of, Queue.from_environment(), attempts, logger, metrics)
+queue, refusals = Queue.from_environment(), RefusalEvents(os.environ["OUTCOMES_BUS"])
+worker = QueueWorker(decode, poster.post, disposition_of, queue, attempts, logger, metrics, refusals.publish)
 cold_start.finished()
 
 

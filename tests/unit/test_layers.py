@@ -18,7 +18,7 @@ LIBRARIES = {name: PROJECT / "layers" / name / name for name in ("conditional_wr
 CORE = LIBRARIES["ledger"] / "core"
 FUNCTIONS = sorted((PROJECT / "functions").glob("*/app.py"))
 
-FOR_TYPES_ONLY = {"types_boto3_dynamodb", "types_boto3_lambda", "types_boto3_sqs"}
+FOR_TYPES_ONLY = {"types_boto3_dynamodb", "types_boto3_events", "types_boto3_lambda", "types_boto3_sqs"}
 ALLOWED = {
     "conditional_writes": {"conditional_writes", "boto3", "botocore"},
     "workers": {"workers", "conditional_writes", "botocore", "aws_lambda_powertools"},

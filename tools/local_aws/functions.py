@@ -67,7 +67,8 @@ def process_transactions(
     aws: Endpoint, tables: Tables, dynamodb: Endpoint | None = None, **variables: str
 ) -> ModuleType:
     """The function with new queues on `aws`. Its tables are on `dynamodb` if that is given, else on `aws`."""
-    variables = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal} | variables
+    fixed = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal, "OUTCOMES_BUS": "default"}
+    variables = fixed | variables
     if "LOCKS_TABLE" not in variables:
         variables["LOCKS_TABLE"] = create_locks_table(dynamodb or aws, f"process_transactions-{next(_numbers)}")
     return _with_queues("process_transactions", aws, dynamodb or aws, variables)

@@ -105,7 +105,8 @@ class QueueWorker[Content: Loggable](NamedTuple):
 
     `decode` returns the content of a body, or raises an error. `handle` gives each decoded message its disposition, and
     returns its measurements. `disposition_of` turns an error of `decode` into the disposition of its message: also one
-    that is no Exception, as a library's exit or a panic of its Rust code.
+    that is no Exception, as a library's exit or a panic of its Rust code. `tell_of_dead` is given the messages that are
+    on the dead-letter queue, once, at the end of an invocation.
     """
 
     decode: Callable[[str], Content]
@@ -115,6 +116,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
     attempts: Attempts
     logger: Logger
     metrics: Metrics
+    tell_of_dead: Callable[[Sequence[QueueMessage[Content]], Deadline], None] | None = None
 
     def process(self, event: dict[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
         """Processes an event's messages. Returns the ids of those that go back to the queue, as Lambda expects them.
@@ -134,6 +136,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
             self._acknowledge(together, deadline)
             self.metrics.flush_metrics()
             self._process_alone(alone, work_deadline, deadline)
+        self._tell_of_dead(messages, deadline)
         returned_ids = [message.message_id for message in messages if message.goes_back]
         return {"batchItemFailures": [{"itemIdentifier": each} for each in unreadable_ids + returned_ids]}
 
@@ -243,6 +246,15 @@ class QueueWorker[Content: Loggable](NamedTuple):
         """Deletes the messages that don't go back, so that the next message can't take them along."""
         ended = [message for message in messages if not message.goes_back]
         acknowledge(self.queue.client, self.queue.url, ended, deadline)
+
+    def _tell_of_dead(self, messages: Sequence[QueueMessage[Content]], deadline: Deadline) -> None:
+        """The messages stay dead, whatever becomes of it."""
+        dead = [message for message in messages if isinstance(message.disposition, Dead)]
+        if dead and self.tell_of_dead:
+            try:
+                self.tell_of_dead(dead, deadline)
+            except Exception:
+                self.logger.warning("could not tell of dead letters", exc_info=True)
 
     def _report(self, messages: Sequence[QueueMessage[Content]], measurements: Iterable[Measurement]) -> None:
         """Writes a line for the messages together, and a line for each: at DEBUG for those that are done.

@@ -1,4 +1,4 @@
-"""Clients of SQS and Lambda, with the retries, timeouts and short start-up of DynamoDB's client."""
+"""Clients of SQS, Lambda and EventBridge, with the retries, timeouts and short start-up of DynamoDB's client."""
 
 import functools
 from typing import TYPE_CHECKING
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from conditional_writes.client import new_client
 
 if TYPE_CHECKING:
+    from types_boto3_events import EventBridgeClient
     from types_boto3_lambda import LambdaClient
     from types_boto3_sqs import SQSClient
 
@@ -19,4 +20,11 @@ def sqs_client() -> "SQSClient":
 def lambda_client() -> "LambdaClient":
     """Made at the first call: only a job that is short of time needs it."""
     client: LambdaClient = new_client("lambda")
+    return client
+
+
+@functools.cache
+def events_client() -> "EventBridgeClient":
+    """Made at the first call: a queue worker needs it for dead letters only."""
+    client: EventBridgeClient = new_client("events")
     return client

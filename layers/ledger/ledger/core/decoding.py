@@ -14,7 +14,8 @@ MAXIMUM_BODY_BYTES = 131_072
 """More than any valid transaction has, a third of what a profile holds, and so little that hostile input is cheap to
 refuse."""
 
-Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+MOST_ID_CHARACTERS = 128
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_ID_CHARACTERS)]
 """At most 512 bytes in UTF-8; DynamoDB takes 1,024 in a sort key."""
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 

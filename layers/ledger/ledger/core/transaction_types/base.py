@@ -70,9 +70,11 @@ class TransactionMessage(
     """A request that changes accounts. `transaction_id` is unique per account, which makes a repetition harmless.
 
     `account_fields` names the fields that hold account ids, and `numbers` those that hold numbers, with their ranges.
+    `posted_event` is the detail type of the events that tell of a posting.
     """
 
     account_fields: ClassVar[tuple[str, ...]]
+    posted_event: ClassVar[str] = "TransactionPosted"
     numbers: ClassVar[tuple[tuple[str, Range], ...]] = ()
 
     transaction_id: Id

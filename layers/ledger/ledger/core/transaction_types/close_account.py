@@ -9,6 +9,8 @@ from ledger.core.transaction_types.base import AccountMessage, Context
 
 
 class CloseAccount(AccountMessage, frozen=True, tag="close_account"):
+    posted_event = "AccountClosed"
+
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
         [account] = accounts
         if account.balance != 0:

@@ -10,6 +10,7 @@ from ledger.core.transaction_types.base import AccountMessage, Context, Currency
 
 class OpenAccount(AccountMessage, frozen=True, tag="open_account"):
     numbers = (("overdraft_limit", Range.ZERO_OR_LESS),)
+    posted_event = "AccountOpened"
 
     currency: Currency
     overdraft_limit: Decimal = Decimal(0)

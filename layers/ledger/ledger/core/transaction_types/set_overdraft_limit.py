@@ -11,6 +11,7 @@ from ledger.core.transaction_types.base import AccountMessage, Context, Range
 
 class SetOverdraftLimit(AccountMessage, frozen=True, tag="set_overdraft_limit"):
     numbers = (("overdraft_limit", Range.ZERO_OR_LESS),)
+    posted_event = "OverdraftLimitSet"
 
     overdraft_limit: Decimal
 

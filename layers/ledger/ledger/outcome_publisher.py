@@ -1,0 +1,106 @@
+"""Publishes the outcomes in journal entries on the bus: each at least once.
+
+An entry commits with its effect, and the table's stream carries it here. An entry that can never be published goes to
+the dead-letter queue, and holds up no other. Anything else is tried until it is published.
+"""
+
+import json
+import logging
+from collections.abc import Sequence
+from decimal import Decimal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from conditional_writes import Deadline, Item
+from conditional_writes.client import SLOWEST_CALL_SECONDS
+from ledger.core.outcome_events import NotAnEntry, outcome_event
+from ledger.tables import LARGEST
+from workers.event_bus import Event, EventBus
+from workers.queue_messages import printable_reason
+from workers.sending import Message, send
+
+if TYPE_CHECKING:
+    from types_boto3_sqs import SQSClient
+
+logger = logging.getLogger(__name__)
+
+
+class UnpublishedCode(StrEnum):
+    """Why an entry can never be published: the attribute `reason_code` of its dead letter."""
+
+    NOT_AN_ENTRY = "NOT_AN_ENTRY"
+    """The item is no journal entry: another program wrote or damaged it, or a later release of Teller wrote it."""
+    EVENT_REFUSED = "EVENT_REFUSED"
+    """EventBridge doesn't take the event."""
+
+
+class _Unpublishable(NamedTuple):
+    reason_code: UnpublishedCode
+    reason: str
+
+
+class Published(NamedTuple):
+    """What became of entries, in their order: None, or why an entry must be published again.
+
+    Of those with None, `dead_lettered` went to the dead-letter queue.
+    """
+
+    failures: Sequence[str | None]
+    dead_lettered: int
+
+    @property
+    def number(self) -> int:
+        """The number of events that are on the bus."""
+        return self.failures.count(None) - self.dead_lettered
+
+
+class OutcomePublisher(NamedTuple):
+    """The bus, and the queue of entries that can't be published."""
+
+    bus: EventBus
+    queue_client: "SQSClient"
+    dead_letter_queue_url: str
+
+    def publish(self, items: Sequence[Item], deadline: Deadline) -> Published:
+        """Publishes the entries in items of the journal, until the deadline.
+
+        If the function dies, or a request gets no answer, an event may have been published: it is published again.
+        """
+        failures: list[str | None] = [None] * len(items)
+        events, unpublishable = dict[int, Event](), dict[int, _Unpublishable]()
+        for index, item in enumerate(items):
+            try:
+                events[index] = Event(*outcome_event(item))
+            except NotAnEntry as error:
+                unpublishable[index] = _Unpublishable(UnpublishedCode.NOT_AN_ENTRY, str(error))
+        found = self.bus.publish(list(events.values()), deadline.earlier_by(SLOWEST_CALL_SECONDS))
+        for index, failure in zip(events, found, strict=True):
+            if failure and failure.is_final:
+                unpublishable[index] = _Unpublishable(UnpublishedCode.EVENT_REFUSED, failure.reason)
+            elif failure:
+                failures[index] = failure.reason
+        letters = [_dead_letter(items[index], why) for index, why in unpublishable.items()]
+        refusals = send(self.queue_client, self.dead_letter_queue_url, letters, deadline)
+        for (index, why), refusal in zip(unpublishable.items(), refusals, strict=True):
+            if refusal:
+                failures[index] = f"the dead-letter queue didn't take it: {refusal}; {why.reason_code}: {why.reason}"
+            else:
+                logger.warning("dead-lettered", extra=_ids(items[index]) | why._asdict())
+        dead_lettered = len(unpublishable) - sum(map(bool, refusals))
+        return Published(failures, dead_lettered)
+
+
+def _dead_letter(item: Item, why: _Unpublishable) -> Message:
+    """Its body is the event for this function that publishes the entry, once it is mended; else the entry's key."""
+    body: dict[str, Any] = _ids(item)
+    match item.get("account_version"):
+        case Decimal() as version if 1 <= version < LARGEST and version % 1 == 0:
+            versions = {"from_version": int(version), "to_version": int(version)}
+            body = {"republish": {"account_id": body["account_id"]} | versions}
+    attributes = {"reason_code": why.reason_code, "reason": printable_reason(why.reason)}
+    texts = {name: {"DataType": "String", "StringValue": str(value)} for name, value in attributes.items()}
+    return Message(json.dumps(body), texts)
+
+
+def _ids(item: Item) -> dict[str, Any]:
+    return {name: str(item.get(name)) for name in ("account_id", "transaction_id")}
