@@ -97,6 +97,24 @@ def read_accounts(dynamodb: Endpoint, tables: Tables, **variables: str) -> Modul
     return load_function("read_accounts", dynamodb, fixed | variables)
 
 
+def publish_outcomes(aws: Endpoint, tables: Tables, dynamodb: Endpoint | None = None, **variables: str) -> ModuleType:
+    """The function with a new bus and a new dead-letter queue on `aws`: `OUTCOMES_BUS` and `DEAD_LETTER_QUEUE_URL`.
+
+    Its tables are on `dynamodb` if that is given, else on `aws`.
+    """
+    name = f"publish_outcomes-{next(_numbers)}"
+    if "OUTCOMES_BUS" not in variables:
+        aws.client("events").create_event_bus(Name=name)
+    fixed = {
+        "ACCOUNTS_TABLE": tables.accounts,
+        "JOURNAL_TABLE": tables.journal,
+        "AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url,
+        "OUTCOMES_BUS": name,
+        "DEAD_LETTER_QUEUE_URL": aws.client("sqs").create_queue(QueueName=f"{name}-dead")["QueueUrl"],
+    }
+    return load_function("publish_outcomes", aws, fixed | variables)
+
+
 def charge_overdraft_interest(
     aws: Endpoint, tables: Tables, locks_table: str, queue_url: str, dynamodb: Endpoint | None = None, **variables: str
 ) -> ModuleType:
@@ -165,6 +183,26 @@ def metric_totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
             for metric in directive["Metrics"]:
                 totals[line.get("Reason") or line.get("ReasonCode") or metric["Name"]] += sum(line[metric["Name"]])
     return totals
+
+
+def stream_record(item: dict[str, Any]) -> dict[str, Any]:
+    """The record of a new item in an event of a stream. `item` is in DynamoDB's JSON."""
+    return {
+        "eventID": uuid.uuid4().hex,
+        "eventName": "INSERT",
+        "eventVersion": "1.1",
+        "eventSource": "aws:dynamodb",
+        "awsRegion": "us-east-1",
+        "dynamodb": {
+            "ApproximateCreationDateTime": int(time.time()),
+            "Keys": {name: item[name] for name in ("account_id", "transaction_id") if name in item},
+            "NewImage": item,
+            "SequenceNumber": f"{next(_numbers):021}",
+            "SizeBytes": 0,
+            "StreamViewType": "NEW_IMAGE",
+        },
+        "eventSourceARN": "arn:aws:dynamodb:us-east-1:000000000000:table/journal/stream/2026-11-22T00:00:00.000",
+    }
 
 
 @dataclass

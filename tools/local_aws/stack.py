@@ -46,7 +46,8 @@ def _set_concurrency(endpoint: Endpoint, described: dict) -> None:
     """Sets the concurrency as a number: ministack 1.5.33 stores a parameter's value as text, and then doesn't poll."""
     parameters = {parameter["ParameterKey"]: parameter["ParameterValue"] for parameter in described["Parameters"]}
     lambda_ = endpoint.client("lambda")
-    for mapping in lambda_.list_event_source_mappings()["EventSourceMappings"]:
+    mappings = lambda_.list_event_source_mappings()["EventSourceMappings"]
+    for mapping in (mapping for mapping in mappings if "ScalingConfig" in mapping):
         lambda_.update_event_source_mapping(
             UUID=mapping["UUID"], ScalingConfig={"MaximumConcurrency": int(parameters["MaximumConcurrency"])}
         )

@@ -85,7 +85,7 @@ class OutcomePublisher(NamedTuple):
             if refusal:
                 failures[index] = f"the dead-letter queue didn't take it: {refusal}; {why.reason_code}: {why.reason}"
             else:
-                logger.warning("dead-lettered", extra=_ids(items[index]) | why._asdict())
+                logger.warning("dead-lettered: %s: %s: %s", _ids(items[index]), *why)
         dead_lettered = len(unpublishable) - sum(map(bool, refusals))
         return Published(failures, dead_lettered)
 
