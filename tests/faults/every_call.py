@@ -80,7 +80,7 @@ def inject_every_fault(scenario: Scenario, say: Say, *, every_case: bool, second
     """
     with scenario_after_scenario():
         faultless, expected, wrong = scenario(FaultsAt({}))
-        assert not wrong
+        assert not wrong, "\n".join(wrong)
         found: list[str] = []
         tried: Counter[Fault] = Counter()
         cases = injections(faultless.calls)
