@@ -1,0 +1,158 @@
+"""The claims about outcomes' events, checked from journal entries, dead letters and events alone.
+
+The expected events are written here a second time, from their description: nothing of the product makes them.
+`events` are as EventBridge delivers them: objects with `source`, `detail-type` and `detail`.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from ledger.core.journal import JournalEntry
+from tests.checkers import oracle
+from tools.local_aws.queues import DeadLetter
+
+type Event = Mapping[str, Any]
+
+CLAIMS = (
+    "every journal entry is heard of at least once",
+    "every event tells of a journal entry, and of what is in it",
+    "an event that comes again says the same",
+    "every event of a refusal tells of a dead letter: of its ids and its reason, and of nothing else in it",
+)
+
+REFUSED = "TransactionRefused"
+POSTED_EVENTS = {
+    "open_account": "AccountOpened",
+    "set_overdraft_limit": "OverdraftLimitSet",
+    "close_account": "AccountClosed",
+    "transaction": "TransactionPosted",
+    "transfer": "TransactionPosted",
+    "charge_interest": "TransactionPosted",
+}
+"""The detail type of a posting, by the type of its request."""
+REFUSAL_FIELDS = {
+    "schema_version",
+    "id",
+    "delivery",
+    "message_id",
+    "transaction_id",
+    "account_ids",
+    "reason_code",
+    "reason",
+    "refused_at",
+}
+MAY_BE_UNREADABLE = {"INVALID_MESSAGE", "FUNCTION_KILLED", "RETRIES_EXHAUSTED"}
+"""The codes of messages whose ids may not be known. Messages with other codes were decoded."""
+_PLAIN_DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?")
+
+
+def violations(entries: Iterable[JournalEntry], events: Iterable[Event]) -> list[str]:
+    """Returns a sentence for each violated claim, but for the claim about refusals. Their events are passed over."""
+    recorded = {(entry.account_id, entry.outcome.account_version): entry for entry in entries}
+    heard: dict[tuple[Any, Any], list[Event]] = defaultdict(list)
+    for event in events:
+        if event.get("detail-type") != REFUSED:
+            detail = event.get("detail", {})
+            heard[detail.get("account_id"), detail.get("account_version")].append(event)
+    found = [f"{_name(key)}: no event tells of {recorded[key]}" for key in recorded.keys() - heard.keys()]
+    found += [f"{_name(key)}: no journal entry, but {heard[key][0]}" for key in heard.keys() - recorded.keys()]
+    for key in recorded.keys() & heard.keys():
+        first, *others = heard[key]
+        found += (f"{_name(key)}: {difference}" for difference in _differences(first, recorded[key]))
+        if any(_content(other) != _content(first) for other in others):
+            found.append(f"{_name(key)}: its events differ: {[*map(_content, heard[key])]}")
+    return sorted(found)
+
+
+def refusal_violations(letters: Iterable[DeadLetter], events: Iterable[Event]) -> list[str]:
+    """Returns a sentence for each event of a refusal that tells of none of these dead letters, or of too much."""
+    letters, found = list(letters), []
+    for detail in _refusals(events):
+        if more := detail.keys() - REFUSAL_FIELDS:
+            found.append(f"{detail.get('id')}: unexpected {', '.join(sorted(more))} in {detail}")
+        if missing := REFUSAL_FIELDS - detail.keys():
+            found.append(f"{detail.get('id')}: no {', '.join(sorted(missing))} in {detail}")
+        elif not any(_tells_of(detail, letter) for letter in letters):
+            found.append(f"{detail['id']}: no such dead letter: {detail}")
+        elif (detail["id"], detail["delivery"]) != (f"message#{detail['message_id']}", "best_effort"):
+            found.append(f"{detail['id']}: wrong id or delivery in {detail}")
+    return found
+
+
+def untold(letters: Iterable[DeadLetter], events: Iterable[Event]) -> list[str]:
+    """Returns a sentence for each dead letter that no event tells of. Without faults there is none."""
+    details = list(_refusals(events))
+    return [
+        f"no event tells of the dead letter {letter.body[:200]!r}: {letter.reason}"
+        for letter in letters
+        if not any(_tells_of(detail, letter) for detail in details)
+    ]
+
+
+def _name(key: tuple[Any, Any]) -> str:
+    return "{}: version {}".format(*key)
+
+
+def _content(event: Event) -> tuple[Any, ...]:
+    """The event without the fields in which each event of EventBridge's is another."""
+    return event.get("source"), event.get("detail-type"), event.get("detail")
+
+
+def _differences(event: Event, entry: JournalEntry) -> Iterator[str]:
+    detail, outcome = event["detail"], entry.outcome
+    expected = {
+        "schema_version": 1,
+        "id": f"{entry.account_id}#{outcome.account_version}",
+        "delivery": "at_least_once",
+        "transaction_id": entry.transaction_id,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "posted_at": outcome.posted_at,
+        "request": entry.request,
+    }
+    for field, value in expected.items():
+        if field not in detail or detail[field] != value:
+            yield f"{field} should be {value!r}, and is {detail.get(field)!r}"
+    for field, number in (("amount", outcome.amount), ("balance_after", outcome.balance_after)):
+        text = detail.get(field)
+        if not isinstance(text, str) or not _PLAIN_DECIMAL.fullmatch(text) or Decimal(text) != number:
+            yield f"{field} should be {number:f}, and is {text!r}"
+    if event.get("source") != "teller":
+        yield f"source should be 'teller', and is {event.get('source')!r}"
+    detail_type = "TransactionRejected" if outcome.status == "REJECTED" else POSTED_EVENTS.get(entry.request["type"])
+    if event.get("detail-type") != detail_type:
+        yield f"detail-type should be {detail_type!r}, and is {event.get('detail-type')!r}"
+
+
+def _refusals(events: Iterable[Event]) -> Iterator[Mapping[str, Any]]:
+    return (event["detail"] for event in events if event.get("detail-type") == REFUSED)
+
+
+def _tells_of(detail: Mapping[str, Any], letter: DeadLetter) -> bool:
+    """The dead letter's reason may say more: which message attributes found no room."""
+    if letter.attributes.get("reason_code") != detail["reason_code"]:
+        return False
+    ids = (detail["transaction_id"], detail["account_ids"])
+    are_unknown = ids == (None, []) and detail["reason_code"] in MAY_BE_UNREADABLE
+    return (letter.reason or "").startswith(detail["reason"]) and (are_unknown or ids == _ids(letter.body))
+
+
+def _ids(body: str) -> tuple[Any, Sequence[Any]]:
+    """The ids in a message as far as they are texts of a possible length. (None, []) if the body isn't an object."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return None, []
+    if not isinstance(message, dict):
+        return None, []
+    fields = dict.fromkeys(field for fields in oracle.ACCOUNT_FIELDS.values() for field in fields)
+    transaction_id, *account_ids = (message.get(field) for field in ("transaction_id", *fields))
+    return (transaction_id if _is_id(transaction_id) else None), [*filter(_is_id, account_ids)]
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= 128
