@@ -17,6 +17,9 @@ from workers.queue_messages import Dead, QueueMessage
 
 logger = logging.getLogger(__name__)
 
+TELLING_SECONDS = 5.0
+"""If EventBridge is slow, the messages of the batch shall not wait for it: no request begins later."""
+
 
 class RefusalEvents:
     """The events of a bus. Its client is made for the first one: most invocations need none."""
