@@ -66,8 +66,10 @@ def outcome_event(item: Mapping[str, Any]) -> OutcomeEvent:
         return OutcomeEvent(_detail_type(entry), _as_json(detail), _posting_time(entry.outcome.posted_at))
     except KeyError as error:
         raise NotAnEntry(f"{error.args[0]}: missing") from None
-    except (TypeError, ValueError, ArithmeticError) as error:
+    except (TypeError, ValueError) as error:
         raise NotAnEntry(str(error)[:300]) from None
+    except ArithmeticError:
+        raise NotAnEntry("account_version, amount or balance_after: expected a number of DynamoDB's") from None
 
 
 def refusal_event(
