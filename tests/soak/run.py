@@ -174,7 +174,7 @@ def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> S
 
 
 def _died(bank: Bank) -> dict[str, int]:
-    return {queue.name: bank.died_at_work(queue) for queue in (bank.transactions, bank.profiles)}
+    return {queue.name: bank.died_at_work(queue.function_name) for queue in (bank.transactions, bank.profiles)}
 
 
 def _send(bank: Bank, workload: Workload, watch: Watch, show: Callable[[Sample], None]) -> None:
