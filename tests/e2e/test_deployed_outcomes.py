@@ -122,10 +122,20 @@ def test_a_gap_in_what_a_consumer_heard_is_closed_by_publishing_again(bank: Bank
     events = about("gap", consumer.take_until_heard(entries))
     lost = range(3, 7)
     kept = [event for event in events if event["detail"]["account_version"] not in lost]
-    assert bank.republish("gap", lost.start, lost.stop - 1) == len(lost)
-    again = consumer.take_until_heard(entries[lost.start - 1 : lost.stop - 1])
+    assert bank.republish({"account_id": "gap", "from_version": 3, "to_version": 6}) == len(lost)
+    again = consumer.take_until_heard(entries[2:6])
     assert violations(entries, kept + again) == []
     assert violations(entries, events + again) == [], "what comes again is what came before"
+
+
+def test_everything_since_a_time_comes_again(bank: Bank) -> None:
+    names = ("since-alice", "since-bob")
+    before = posted(bank, [opening(name) for name in names], *names)
+    entries = posted(bank, [payment(n, names[n % 2]) for n in range(10)], *names)
+    since = [entry for entry in entries if entry not in before]
+    consumer = new_consumer(bank)
+    assert bank.republish({"from": min(entry.outcome.posted_at for entry in since)}) == len(since)
+    assert violations(since, consumer.take_until_heard(since)) == []
 
 
 def test_an_item_that_is_no_entry_goes_to_the_queue_alone_with_the_reason(bank: Bank) -> None:

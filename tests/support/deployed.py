@@ -177,17 +177,14 @@ class Bank:
         """Takes the dead letters of outcomes."""
         return take_dead_letters(self.stack.endpoint, self.stack["OutcomesDeadLetterQueueUrl"])
 
-    def republish(self, account_id: str, from_version: int, to_version: int) -> int:
-        """Has a range of an account's entries published again, whatever number of invocations it takes.
-
-        Returns the number of events.
-        """
-        published = 0
-        requests = [{"account_id": account_id, "from_version": from_version, "to_version": to_version}]
-        while requests:
-            answer = self.invoke(self.publisher, {"republish": requests.pop()})
+    def republish(self, request: Mapping[str, Any]) -> int:
+        """Has entries published again, in as many invocations as it takes. Returns the number of events."""
+        published, events = 0, [{"republish": request}]
+        while events:
+            answer = self.invoke(self.publisher, events.pop())
+            assert not {"error", "missing_versions"} & {name for name, value in answer.items() if value}, answer
             published += answer["published"]
-            requests += answer.get("next", [])
+            events += answer["next"]
         return published
 
     def invoke(self, function_name: str, event: Mapping[str, Any]) -> dict[str, Any]:
