@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ledger.core.journal import JournalEntry
+from tools.local_aws.queues import waiting_messages
 from tools.local_aws.server import Endpoint, shared_client
 
 EVERYTHING: Mapping[str, Any] = {"source": ["teller"]}
@@ -32,6 +33,10 @@ class Consumer:
             handles = [{"Id": str(n), "ReceiptHandle": each["ReceiptHandle"]} for n, each in enumerate(messages)]
             assert not sqs.delete_message_batch(QueueUrl=self.queue_url, Entries=handles).get("Failed")
         return events
+
+    def waiting(self) -> int:
+        """The number of events on the queue."""
+        return waiting_messages(shared_client(self.endpoint, "sqs"), self.queue_url)
 
     def take_until_heard(self, entries: Iterable[JournalEntry], longest_silence_seconds: float = 20) -> list[Event]:
         """Takes events until each of these entries was told of, or until no event has come for so long."""
