@@ -5,7 +5,7 @@ import time
 
 from rich.console import Console
 
-from benchmarks import contention, counted, locks, night, reads, slowest, start_up, tls, upserts, versioned
+from benchmarks import contention, counted, locks, night, outcomes, reads, slowest, start_up, tls, upserts, versioned
 
 BENCHMARKS = {
     "counted": (counted.main, "requests and write units per transaction, against stock Powertools"),
@@ -14,6 +14,10 @@ BENCHMARKS = {
         "1 to 32 workers on one account, against stock Powertools, with a plot; and what quiet accounts notice",
     ),
     "night": (night.main, "a night of the reconciliation, by the length of the history, with a plot"),
+    "outcomes": (
+        outcomes.main,
+        "the time from a message to its event, with a plot, and what a million events cost, beside a pipe",
+    ),
     "reads": (reads.main, "what reads of an account cost, by the length of its journal"),
     "versioned": (versioned.main, "versioned items, against PynamoDB and boto3 by hand"),
     "upserts": (upserts.main, "requests for a map entry, against the usual ways"),

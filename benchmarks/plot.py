@@ -1,4 +1,4 @@
-"""Plots the results of `contention` and `night` for the documentation. `make bench` draws the plots again."""
+"""Plots results of benchmarks for the documentation. `make bench` draws the plots again."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,8 +15,10 @@ from benchmarks.hot_account import Point
 
 mpl.use("agg")
 
-COLOURS = ("#0b6e4f", "#3f9fd0", "#b5482a")
+COLOURS = ("#0b6e4f", "#3f9fd0", "#b5482a", "#8a5fbf", "#c79a1e")
 INK, GRID = "#222222", "#dddddd"
+SHORTEST_SECONDS = 0.001
+"""Shorter times are drawn as this one: they are measured in milliseconds."""
 LABELLED = (1, 8, 32)
 """The numbers of workers whose figures are in the picture."""
 
@@ -49,6 +51,25 @@ def draw_curves(curves: Mapping[str, Sequence[float]], title: str, x_label: str,
         axes.set_xlabel(x_label)
 
 
+def draw_distributions(panels: Mapping[str, Mapping[str, Sequence[float]]], title: str, path: Path) -> None:
+    """Draws for each panel's names the share of their values, in seconds, that are at most `x`: cumulatively."""
+    names = list(next(iter(panels.values())))
+    with _figure(title, names, path, len(panels)) as row:
+        for axes, (panel, distributions) in zip(row, panels.items(), strict=True):
+            axes.set_title(panel, fontsize=10, fontweight="bold", loc="left", pad=8)
+            for colour, seconds in zip(COLOURS, distributions.values(), strict=False):
+                milliseconds = [max(each, SHORTEST_SECONDS) * 1000 for each in seconds]
+                axes.ecdf(milliseconds, color=colour, linewidth=2)
+            axes.set_xscale("log")
+            axes.set_xlim(left=SHORTEST_SECONDS * 1000)
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+            axes.set_yticks([0, 0.5, 0.9, 0.99], ["0", "half", "90 %", "99 %"])
+            axes.grid(color=GRID)
+            axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
+            axes.tick_params(length=0, which="both")
+            axes.set_xlabel("milliseconds")
+
+
 @contextmanager
 def _figure(title: str, names: Sequence[str], path: Path, panels: int) -> Iterator[Sequence[Axes]]:
     """The panels of a figure with a title and a legend of these names. It is saved at the end."""
@@ -57,8 +78,10 @@ def _figure(title: str, names: Sequence[str], path: Path, panels: int) -> Iterat
         figure, grid = pyplot.subplots(1, panels, figsize=(8.6, 3.9), layout="constrained", squeeze=False)
         figure.suptitle(title, fontsize=10, x=0.012, ha="left")
         yield grid[0]
-        lines = [Line2D([], [], color=colour, marker="o", markersize=5, linewidth=2) for colour in COLOURS]
-        figure.legend(lines, names, loc="outside lower center", ncols=len(lines), frameon=False, fontsize=10)
+        lines = [
+            Line2D([], [], color=colour, marker="o", markersize=5, linewidth=2) for colour in COLOURS[: len(names)]
+        ]
+        figure.legend(lines, names, loc="outside lower center", ncols=min(3, len(lines)), frameon=False, fontsize=10)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=184, facecolor="white", metadata={"Software": None})
         pyplot.close(figure)
@@ -72,7 +95,7 @@ def _draw_lines(
     xs: Sequence[int],
 ) -> None:
     """Draws a line for each colour. The `xs` are at equal distances; the `labelled` ones have figures, not a scale."""
-    for colour, values in zip(COLOURS, lines, strict=True):
+    for colour, values in zip(COLOURS, lines, strict=False):
         axes.plot(values, color=colour, marker="o", markersize=4, linewidth=2)
     lowest, highest = min(map(min, lines)), max(map(max, lines))
     axes.set_yscale("log")
@@ -94,7 +117,7 @@ def _label(axes: Axes, index: int, values: Sequence[float], text: Callable[[floa
     lowest, highest = map(log, axes.get_ylim())
     beside, apart = (highest - lowest) * 0.05, (highest - lowest) * 0.065
     height = -inf
-    for each, colour in sorted(zip(values, COLOURS, strict=True)):
+    for each, colour in sorted(zip(values, COLOURS, strict=False)):
         height = max(log(each) + beside, height + apart) if height > -inf else log(each) - beside
         note = axes.annotate(text(each), (index, exp(height)), ha="center", va="center")
         note.set(color=colour, fontsize=9, path_effects=[withStroke(linewidth=3, foreground="white")])

@@ -37,10 +37,7 @@ cold_start.finished()
 @metrics.log_metrics(capture_cold_start_metric=True)
 def lambda_handler(event: Any, context: LambdaContext) -> dict[str, Any]:
     if isinstance(event, dict) and "republish" in event:
-        answer = republisher.answer(event, deadline_of(context))
-        metrics.add_metric("PublishedAgain", MetricUnit.Count, answer.get("published", 0))
-        logger.info("republished", extra={"request": event["republish"], "answer": answer})
-        return answer
+        return republish(event, context)
     records = records_of(event)
     published = publisher.publish([record.item for record in records], deadline_of(context))
     failures = zip(records, published.failures, strict=True)
@@ -51,3 +48,15 @@ def lambda_handler(event: Any, context: LambdaContext) -> dict[str, Any]:
     if failed:
         logger.error("not published", extra={"entries": len(failed), "reason": failed[0][1]})
     return {"batchItemFailures": [{"itemIdentifier": number} for number, _ in failed[:1]]}
+
+
+def republish(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    answer = republisher.answer(event, deadline_of(context))
+    if "error" in answer:
+        metrics.add_metric("Refused", MetricUnit.Count, 1)
+        logger.info("refused", extra={"error": answer["error"]})
+        return answer
+    metrics.add_metric("PublishedAgain", MetricUnit.Count, answer["published"])
+    metrics.add_metric("DeadLettered", MetricUnit.Count, answer["dead_lettered"])
+    logger.info("published again", extra={"request": event["republish"], "answer": answer})
+    return answer

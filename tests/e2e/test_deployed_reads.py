@@ -7,12 +7,7 @@ from tests.support.deployed import Bank
 
 
 def read(bank: Bank, **request: Any) -> dict[str, Any]:
-    response = bank.stack.endpoint.client("lambda").invoke(
-        FunctionName=bank.stack["ReadAccountsFunctionName"], Payload=json.dumps(request)
-    )
-    assert "FunctionError" not in response
-    answer: dict[str, Any] = json.loads(response["Payload"].read())
-    return answer
+    return bank.invoke(bank.stack["ReadAccountsFunctionName"], request)
 
 
 def test_a_statement_right_after_the_posting_has_it(bank: Bank) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.checkers import outcomes
 from tests.checkers.books import violations
 from tests.support.deployed import Bank, FunctionQueue, log_events, until
 from tests.support.reporting import Say
@@ -34,10 +35,11 @@ def quick_redelivery(queue: FunctionQueue, seconds: int = 1) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def refused(queue: FunctionQueue, *actions: str) -> Iterator[None]:
+def refused(bank: Bank, function_name: str, *actions: str) -> Iterator[None]:
     """An outage: the function's role may do none of these on any resource."""
-    configuration = queue.stack.endpoint.client("lambda").get_function_configuration(FunctionName=queue.function_name)
-    role, iam = configuration["Role"].rpartition("/")[2], queue.stack.endpoint.client("iam")
+    endpoint = bank.stack.endpoint
+    configuration = endpoint.client("lambda").get_function_configuration(FunctionName=function_name)
+    role, iam = configuration["Role"].rpartition("/")[2], endpoint.client("iam")
     denied = {"Effect": "Deny", "Action": list(actions), "Resource": "*"}
     document = json.dumps({"Version": "2012-10-17", "Statement": [denied]})
     iam.put_role_policy(RoleName=role, PolicyName="outage", PolicyDocument=document)
@@ -88,7 +90,7 @@ def test_an_outage_of_dynamodb_gives_up_no_message(bank: Bank, say: Say) -> None
     queue.take_dead_letters()
     since = datetime.now(UTC)
     with quick_redelivery(queue):
-        with refused(queue, "dynamodb:*"):
+        with refused(bank, queue.function_name, "dynamodb:*"):
             queue.send(bodies)
             wait_for_deliveries(queue, len(bodies), DELIVERIES, since)
             assert not queue.take_dead_letters()
@@ -111,7 +113,7 @@ def test_an_outage_of_the_dead_letter_queue_loses_no_dead_letter(bank: Bank) -> 
     queue.take_dead_letters()
     since = datetime.now(UTC)
     with quick_redelivery(queue):
-        with refused(queue, "sqs:SendMessage", "sqs:SendMessageBatch"):
+        with refused(bank, queue.function_name, "sqs:SendMessage", "sqs:SendMessageBatch"):
             queue.send(bodies + openings("letters") + payments("letters", 18))
             wait_for_deliveries(queue, len(bodies), DELIVERIES, since)
             assert not queue.take_dead_letters()
@@ -120,6 +122,29 @@ def test_an_outage_of_the_dead_letter_queue_loses_no_dead_letter(bank: Bank) -> 
     letters = queue.take_dead_letters()
     assert {letter.body for letter in letters} == set(bodies)  # as times are scaled down, some may be sent twice
     assert {letter.attributes["reason_code"] for letter in letters} == {"INVALID_MESSAGE"}
+
+
+@pytest.mark.exhaustive
+def test_an_outage_of_eventbridge_delays_the_events_of_outcomes_and_loses_none(bank: Bank, say: Say) -> None:
+    queue, bodies = bank.transactions, openings("silent") + payments("silent", 98)
+    queue.wait_until_drained()
+    bank.take_unpublished()
+    consumer = bank.new_consumer("after-the-outage", {"detail": {"account_id": [{"prefix": "silent-"}]}})
+    # As long as one invocation tries. The local AWS takes what a response names as failed for done, so it is no longer.
+    with refused(bank, bank.publisher, "events:PutEvents"):
+        queue.send(bodies)
+        time.sleep(15)
+        assert consumer.take() == []
+    over = time.monotonic()
+    entries = [entry for name in NAMES for entry in bank.books().journal[f"silent-{name}"]]
+    events = consumer.take_until_heard(entries)
+    seconds = time.monotonic() - over
+    queue.wait_until_drained()
+    entries = [entry for name in NAMES for entry in bank.books().journal[f"silent-{name}"]]
+    assert len(entries) == len(bodies)
+    assert outcomes.violations(entries, events + consumer.take_until_heard(entries[len(events) :])) == []
+    assert not bank.take_unpublished()
+    say(f"EventBridge refused events for 15 s: {len(events)} were heard of {seconds:.1f} s after the end")
 
 
 DEADLY = """
@@ -164,14 +189,14 @@ def test_a_message_that_kills_its_function_is_dead_lettered_and_its_neighbours_a
     deadly = json.dumps({"transaction_id": "deadly", "account_id": "neighbours-alice", "amount": 1})
     queue.wait_until_drained()
     queue.take_dead_letters()
-    died = bank.died_at_work(queue)
+    died = bank.died_at_work(queue.function_name)
     with quick_redelivery(queue, seconds=3), deadly_function(queue, "process_transactions"):
         queue.send([*good[:50], deadly, *good[50:]])
         until(lambda: posted(bank, "neighbours") == len(good), "the good ones are posted", seconds=60)
-        posted_before = bank.died_at_work(queue) - died
+        posted_before = bank.died_at_work(queue.function_name) - died
         until(lambda: not queue.waiting(), "the deadly one is given up", seconds=60)
     [letter] = queue.take_dead_letters()
-    kills = bank.died_at_work(queue) - died
+    kills = bank.died_at_work(queue.function_name) - died
     assert letter.body == deadly
     assert letter.attributes["reason_code"] == "FUNCTION_KILLED"
     assert letter.reason == "each of 5 attempts to process it killed its function: exit, memory or timeout"

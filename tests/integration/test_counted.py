@@ -5,14 +5,14 @@ A sample counts what is ours. Every case is the benchmark itself, with what is b
 
 from typing import Any
 
-from benchmarks import counted, locks, night, upserts, versioned
+from benchmarks import counted, locks, night, outcomes, upserts, versioned
 from benchmarks.filled import Ledger
 from conditional_writes.items import to_dynamodb
 from ledger.tables import JOURNAL_INDEX
 from tools.local_aws.functions import record
 from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import Tables, create_tables
+from tools.local_aws.tables import Tables, create_tables, scan
 
 
 def test_a_transaction_costs_what_the_readme_says(
@@ -53,6 +53,15 @@ def test_a_batch_of_writes_is_as_dear_as_its_writes_one_by_one(dynamodb: Endpoin
 def test_a_night_costs_the_day_and_the_whole_journals_of_a_thirtieth(ministack: Endpoint) -> None:
     ledger = Ledger(ministack, create_tables(ministack, "counted-night"))
     night.check(list(night.count_nights(ministack, ledger, histories=(15, 30))))
+
+
+def test_publishing_takes_an_event_for_each_entry_and_a_request_for_ten_of_a_batch(ministack: Endpoint) -> None:
+    ledger = Ledger(ministack, create_tables(ministack, "counted-outcomes"))
+    ledger.grow("a", 100)
+    items = list(scan(ministack, ledger.tables.journal))
+    batches = {"1": [1, 1, 1], "11": [11, 11], "100": [100]}
+    for cost, sizes in zip(outcomes.count_costs(ministack, items, batches), batches.values(), strict=True):
+        outcomes.check(cost, sizes)
 
 
 def test_a_page_is_as_dear_as_its_items_together_and_an_empty_one_costs_the_minimum(

@@ -80,7 +80,8 @@ def _about(plan: Plan) -> list[str]:
         " SIGKILL, and sometimes all of them. The messages of a killed function are redelivered after"
         f" {plan.visibility_seconds} s, not 14 minutes, and returned ones no later, not after up to 15 minutes. A job's"
         f" lease lasts {TIMEOUT_SECONDS + 2} s.",
-        f"After a third of the messages AWS denied the functions everything for {plan.outage_seconds:g} s.",
+        f"After a third of the messages AWS denied the functions everything but events for {plan.outage_seconds:g} s,"
+        f" after two thirds only events for {plan.eventbridge_outage_seconds:g} s.",
         f"Every {plan.seconds_between_runs:g} s both jobs were scheduled for another day, and delivered twice.",
         "A killed invocation's postings are in the journal, but not in the metrics. Only logged conflicts are counted.",
         f"Seed {plan.seed}.",

@@ -52,6 +52,7 @@ def _figures(soaked: Soaked) -> Iterator[tuple[str, str]]:
         yield f"of these while processing {name.lower()}", f"{died:,}"
     yield "of these while running a job", f"{_jobs_that_died(soaked):,}"
     yield "seconds of the outage", f"{soaked.outage.ended - soaked.outage.began:,.0f}"
+    yield "of that of EventBridge", f"{soaked.eventbridge_outage.ended - soaked.eventbridge_outage.began:,.0f}"
     for name in logs:
         yield f"`{name}` invoked", f"{logs[name].invocations:,}"
     counts = soaked.quiescence.books.counts()
@@ -82,6 +83,12 @@ def _figures(soaked: Soaked) -> Iterator[tuple[str, str]]:
     interest = Counter(entry.outcome.reason or entry.outcome.status for entry in _interest(soaked))
     yield "interest", ", ".join(f"{outcome} {count:,}" for outcome, count in interest.most_common())
     yield "jobs' dead letters sent again", f"{soaked.scheduled_runs.sent_again:,}"
+    hearing = soaked.hearing
+    yield "entries of which the consumer heard", f"{hearing.events - hearing.twice:,} of {hearing.entries:,}"
+    yield "events that came again", f"{hearing.twice:,}"
+    yield "dead letters of which the consumer heard", f"{hearing.letters_told:,} of {hearing.letters:,}"
+    yield "entries of which the consumer lost the events, in gaps", f"{hearing.lost:,}, {hearing.gaps:,}"
+    yield "published again to close the gaps", f"{hearing.republished:,}"
     yield "messages sent again at the end", f"{len(soaked.again.transactions) + len(soaked.again.updates):,}"
 
 

@@ -12,10 +12,13 @@ from datetime import datetime
 from tests.checkers import books as books_checker
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books
+from tests.checkers.outcomes import REFUSED
 from tests.checkers.profiles import Profiles
 from tests.checkers.windows import charged_twice, wrongly_charged
 from tests.soak.function_logs import FunctionLog, read_log
-from tests.soak.outage import Outage
+from tests.soak.hearing import CLAIMS as HEARING_CLAIMS
+from tests.soak.hearing import Hearing, hear
+from tests.soak.outage import OF_EVENTBRIDGE, OF_TABLES_AND_QUEUES, Outage
 from tests.soak.process_killer import ProcessKiller
 from tests.soak.scheduled_runs import JOBS, ScheduledRuns
 from tests.soak.watch import Sample, Watch
@@ -31,7 +34,7 @@ RUNS_CLAIMS = (
     "no account was charged interest twice for a day",
     "at the end, with empty queues, each overdrawn account was charged, and no other",
 )
-FUNCTIONS = ("process_transactions", "upsert_profiles", *JOBS)
+FUNCTIONS = ("process_transactions", "upsert_profiles", "publish_outcomes", *JOBS)
 PARAMETERS = {"MaximumConcurrency": 4, "LogLevel": "DEBUG"}
 """The stack's parameters. Four concurrent batches of each queue are as many as two cores can restart continually,
 because each kill costs a cold start. At DEBUG each posted message is a line.
@@ -39,7 +42,7 @@ because each kill costs a cold start. At DEBUG each posted message is a line.
 OUTAGE_CLAIMS = ("in an outage nothing is posted, and within a minute of its end the queues move again",)
 LAST_COMMITS_SECONDS = 5
 RECOVERY_SECONDS = 60
-REPETITION_CLAIMS = ("sending messages again changes nothing",)
+REPETITION_CLAIMS = ("sending messages again changes nothing, and no outcome is told of again",)
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Plan:
     `visibility_seconds` is the time until a killed function's messages are redelivered, and the longest until returned
     ones are. It is less than the functions' timeout, so that sometimes a batch is redelivered while it is still being
     processed. `again_share` is the share of the messages that is sent again at the end. The outage begins after a third
-    of the messages.
+    of the messages, that of EventBridge after two thirds.
     """
 
     messages: int
@@ -60,6 +63,7 @@ class Plan:
     visibility_seconds: int = 10
     again_share: float = 1.0
     outage_seconds: float = 60
+    eventbridge_outage_seconds: float = 15
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Soaked:
     """The results of a soak. Times are in seconds since the epoch.
 
     The queues were first empty at `drained_at`, and the repetition began at `end`. `died` counts the processes that
-    died in an invocation, by their queue's name. `tickets` were taken in the lines of contended accounts.
+    died in an invocation, by what they worked on. `tickets` were taken in the lines of contended accounts.
     `found` has a sentence for each violation of the claims.
     """
 
@@ -89,10 +93,12 @@ class Soaked:
     samples: list[Sample]
     killed_at: list[float]
     outage: Outage
+    eventbridge_outage: Outage
     died: dict[str, int]
     tickets: int
     scheduled_runs: ScheduledRuns
     quiescence: Quiescence
+    hearing: Hearing
     logs: dict[str, FunctionLog]
     again: Workload
     found: dict[Sequence[str], list[str]]
@@ -117,18 +123,31 @@ def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> S
     killer = ProcessKiller(bank, random.Random(plan.seed), plan.mean_messages_between_kills)
     start, died_before, tickets_before = time.time(), _died(bank), bank.tickets_taken()
     watch = Watch(bank, start + plan.minutes * 60)
-    outage = Outage(bank, (len(workload.transactions) + len(workload.updates)) // 3, plan.outage_seconds)
+    third = (len(workload.transactions) + len(workload.updates)) // 3
+    outage = Outage(bank, OF_TABLES_AND_QUEUES, third, plan.outage_seconds)
+    eventbridge_outage = Outage(bank, OF_EVENTBRIDGE, 2 * third, plan.eventbridge_outage_seconds)
+    outages = (outage, eventbridge_outage)
+    consumer = bank.new_consumer("hears-everything")
 
     def while_killing(sample: Sample) -> None:
         killer.progressed(sample.done)
-        outage.progressed(sample.done)
-        show("outage" if outage.began and not outage.ended else "with kills", sample, len(killer.killed_at))
+        for each in outages:
+            each.progressed(sample.done)
+        show(
+            "outage" if any(each.began and not each.ended for each in outages) else "with kills",
+            sample,
+            len(killer.killed_at),
+        )
 
     def after_killing(sample: Sample) -> None:
         show("without kills", sample, len(killer.killed_at))
 
     with runs.short_timeouts():
-        with contextlib.closing(outage), runs.scheduling(plan.seconds_between_runs):
+        with (
+            contextlib.closing(outage),
+            contextlib.closing(eventbridge_outage),
+            runs.scheduling(plan.seconds_between_runs),
+        ):
             _send(bank, workload, watch, while_killing)
         drained_at, died = time.time(), _died(bank)
         runs.wait_until_done()
@@ -146,8 +165,10 @@ def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> S
     ]
     end, quiescence = time.time(), _quiescence(bank)
     logs = {name: read_log(bank.stack, function_name(bank.stack, name), start, end) for name in FUNCTIONS}
+    hearing = hear(bank, consumer, quiescence.books, quiescence.dead_transactions, plan.seed)
     again = _some(workload, plan)
     _send(bank, again, watch, after_killing)
+    told_again = [event for event in consumer.take() if event["detail-type"] != REFUSED]
 
     return Soaked(
         plan,
@@ -158,23 +179,30 @@ def _soak(bank: Bank, plan: Plan, show: Callable[[str, Sample, int], None]) -> S
         watch.samples,
         killer.killed_at,
         outage,
+        eventbridge_outage,
         {name: died[name] - died_before[name] for name in died},
         bank.tickets_taken() - tickets_before,
         runs,
         quiescence,
+        hearing,
         logs,
         again,
         _found(workload, quiescence)
         | {
             OUTAGE_CLAIMS: list(_wrong_outage(outage, quiescence.books)),
             RUNS_CLAIMS: [*wrong_runs, *charged_twice(quiescence.books)],
-            REPETITION_CLAIMS: list(_changed(quiescence, _quiescence(bank), {*again.transactions, *again.updates})),
+            HEARING_CLAIMS: hearing.violations,
+            REPETITION_CLAIMS: [
+                *_changed(quiescence, _quiescence(bank), {*again.transactions, *again.updates}),
+                *(f"told of again: {event}" for event in told_again),
+            ],
         },
     )
 
 
 def _died(bank: Bank) -> dict[str, int]:
-    return {queue.name: bank.died_at_work(queue) for queue in (bank.transactions, bank.profiles)}
+    functions = {queue.name: queue.function_name for queue in (bank.transactions, bank.profiles)}
+    return {name: bank.died_at_work(function) for name, function in (functions | {"Outcomes": bank.publisher}).items()}
 
 
 def _send(bank: Bank, workload: Workload, watch: Watch, show: Callable[[Sample], None]) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from tests.checkers.books import Books, read_books
 from tests.checkers.profiles import Profiles, read_profiles
 from tools.local_aws import stack
+from tools.local_aws.consumers import EVERYTHING, Consumer, new_consumer
 from tools.local_aws.functions import metric_totals
 from tools.local_aws.queues import DeadLetter, take_dead_letters, waiting_messages
 from tools.local_aws.stack import Stack
@@ -163,10 +164,40 @@ class Bank:
     def read_profiles(self) -> Profiles:
         return read_profiles(self.stack.endpoint, self.stack["ProfilesTableName"])
 
-    def died_at_work(self, queue: FunctionQueue) -> int:
+    @property
+    def publisher(self) -> str:
+        """The name of the function that publishes outcomes."""
+        return self.stack["PublishOutcomesFunctionName"]
+
+    def new_consumer(self, name: str, pattern: Mapping[str, Any] = EVERYTHING) -> Consumer:
+        """A new consumer of the outcomes' bus."""
+        return new_consumer(self.stack.endpoint, self.stack["OutcomesBusName"], name, pattern)
+
+    def take_unpublished(self) -> list[DeadLetter]:
+        """Takes the dead letters of outcomes."""
+        return take_dead_letters(self.stack.endpoint, self.stack["OutcomesDeadLetterQueueUrl"])
+
+    def republish(self, request: Mapping[str, Any]) -> int:
+        """Has entries published again, in as many invocations as it takes. Returns the number of events."""
+        published, events = 0, [{"republish": request}]
+        while events:
+            answer = self.invoke(self.publisher, events.pop())
+            assert not {"error", "missing_versions"} & {name for name, value in answer.items() if value}, answer
+            published += answer["published"]
+            events += answer["next"]
+        return published
+
+    def invoke(self, function_name: str, event: Mapping[str, Any]) -> dict[str, Any]:
+        """The function's answer. Raises AssertionError if the function fails."""
+        response = self.stack.endpoint.client("lambda").invoke(FunctionName=function_name, Payload=json.dumps(event))
+        answer: dict[str, Any] = json.loads(response["Payload"].read())
+        assert "FunctionError" not in response, answer
+        return answer
+
+    def died_at_work(self, function_name: str) -> int:
         """The number of the function's processes that died in an invocation or at its start, by the local AWS's log."""
         died = [text for text in self.log.read_text().splitlines() if "errorMessage=Worker process " in text]
-        return sum(queue.function_name in text for text in died)
+        return sum(function_name in text for text in died)
 
     def kill(self, pids: Iterable[int]) -> None:
         for pid in pids:
@@ -183,6 +214,11 @@ class Bank:
         """The process ids of all functions, busy or idle."""
         return [pid for pid, state, parent in _processes() if parent == self.pid and state != "Z"]
 
+    def processes_of(self, function_name: str) -> list[int]:
+        """The process ids of one function."""
+        variable = f"AWS_LAMBDA_FUNCTION_NAME={function_name}\0".encode()
+        return [pid for pid in self.function_processes() if variable in _environment(pid)]
+
 
 def _processes() -> Iterator[tuple[int, str, int]]:
     """The id, state and parent id of each process."""
@@ -190,6 +226,12 @@ def _processes() -> Iterator[tuple[int, str, int]]:
         with suppress(OSError):  # The process has just ended.
             state, parent = path.read_text().rpartition(")")[2].split()[:2]
             yield int(path.parent.name), state, int(parent)
+
+
+def _environment(pid: int) -> bytes:
+    with suppress(OSError):  # The process has just ended.
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    return b""
 
 
 def _message(message: str | DeadLetter) -> dict[str, Any]:

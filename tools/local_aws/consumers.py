@@ -1,14 +1,20 @@
 """Consumers of the outcomes' bus on a local AWS: each has a rule on the bus, and a queue of its own."""
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ledger.core.journal import JournalEntry
+from tools.local_aws.queues import waiting_messages
 from tools.local_aws.server import Endpoint, shared_client
 
 EVERYTHING: Mapping[str, Any] = {"source": ["teller"]}
 """The pattern of a rule for all of Teller's events."""
+
+type Event = dict[str, Any]
+"""An event as EventBridge delivers it."""
 
 
 @dataclass(frozen=True)
@@ -18,15 +24,32 @@ class Consumer:
     endpoint: Endpoint
     queue_url: str
 
-    def take(self) -> list[dict[str, Any]]:
-        """Receives and deletes all events of the queue, as EventBridge delivers them."""
+    def take(self) -> list[Event]:
+        """Receives and deletes all events of the queue."""
         sqs = shared_client(self.endpoint, "sqs")
-        events: list[dict[str, Any]] = []
+        events: list[Event] = []
         while messages := sqs.receive_message(QueueUrl=self.queue_url, MaxNumberOfMessages=10).get("Messages"):
             events += (json.loads(message["Body"]) for message in messages)
             handles = [{"Id": str(n), "ReceiptHandle": each["ReceiptHandle"]} for n, each in enumerate(messages)]
             assert not sqs.delete_message_batch(QueueUrl=self.queue_url, Entries=handles).get("Failed")
         return events
+
+    def waiting(self) -> int:
+        """The number of events on the queue."""
+        return waiting_messages(shared_client(self.endpoint, "sqs"), self.queue_url)
+
+    def take_until_heard(self, entries: Iterable[JournalEntry], longest_silence_seconds: float = 20) -> list[Event]:
+        """Takes events until each of these entries was told of, or until no event has come for so long."""
+        events, heard_at = list[Event](), time.monotonic()
+        missing = {f"{entry.account_id}#{entry.outcome.account_version}" for entry in entries}
+        while missing and time.monotonic() < heard_at + longest_silence_seconds:
+            if taken := self.take():
+                events += taken
+                missing -= {event["detail"]["id"] for event in taken}
+                heard_at = time.monotonic()
+            else:
+                time.sleep(0.1)
+        return events + self.take()
 
 
 def new_consumer(endpoint: Endpoint, bus_name: str, name: str, pattern: Mapping[str, Any] = EVERYTHING) -> Consumer:

@@ -1,4 +1,4 @@
-"""`make demo`: deploys the stack on a local AWS, sends a day's messages, and checks the books and the profiles."""
+"""`make demo`: deploys the stack on a local AWS, sends a day's messages, and checks books, profiles and events."""
 
 import argparse
 import itertools
@@ -16,11 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from tests.checkers import books as books_checker
+from tests.checkers import outcomes as outcomes_checker
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books, read_books
 from tests.checkers.profiles import Profiles, read_profiles
 from tests.checkers.windows import NIGHT_CLAIMS, wrongly_charged
 from tools.local_aws import jobs, stack
+from tools.local_aws.consumers import EVERYTHING, Event, new_consumer
 from tools.local_aws.day import believable_day
 from tools.local_aws.profiles_day import believable_updates
 from tools.local_aws.queues import DeadLetter, take_dead_letters, waiting_messages
@@ -29,6 +31,8 @@ from tools.local_aws.tables import Tables
 
 MESSAGES = 3_000
 NIGHT = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)
+CONSUMERS = {"statements": EVERYTHING, "risk": {"detail-type": ["TransactionRejected", "TransactionRefused"]}}
+"""The patterns of two consumers' rules."""
 QUIET_SECONDS, STUCK_SECONDS = 20, 960
 """Without progress for so long, the demo says why it waits, and gives up. A message comes again within 900 s."""
 
@@ -60,6 +64,10 @@ def _run(port: int, messages: int, folder: Path) -> int:
         stack.build()
         console.print("[bold]3[/]  Deploying template.yaml, unchanged (sam deploy)")
         deployed = stack.deploy(endpoint)
+        consumers = {
+            name: new_consumer(endpoint, deployed["OutcomesBusName"], name, pattern)
+            for name, pattern in CONSUMERS.items()
+        }
         console.print(
             f"[bold]4[/]  Sending the day: {len(transactions):,} transactions, {len(updates):,} profile updates"
         )
@@ -68,8 +76,10 @@ def _run(port: int, messages: int, folder: Path) -> int:
         before_interest = read_books(endpoint, tables)
         console.print("[bold]5[/]  Running the nightly jobs, each of them twice")
         job_violations = _run_jobs_twice(deployed)
-        console.print("[bold]6[/]  Checking the accounts, the journal and the profiles\n")
+        console.print("[bold]6[/]  Checking the accounts, the journal, the profiles and the consumers' events\n")
         books = read_books(endpoint, tables)
+        entries = {"statements": books.entries, "risk": [each for each in books.entries if each.outcome.reason]}
+        heard = {name: consumer.take_until_heard(entries[name]) for name, consumer in consumers.items()}
         profiles = read_profiles(endpoint, deployed["ProfilesTableName"])
         refused_transactions, refused_updates = (
             take_dead_letters(endpoint, deployed[f"{name}DeadLetterQueueUrl"]) for name in day
@@ -79,6 +89,7 @@ def _run(port: int, messages: int, folder: Path) -> int:
     table.add_column(justify="right")
     _add_transactions(table, transactions, before_interest, refused_transactions)
     _add_profiles(table, updates, profiles, refused_updates)
+    _add_events(table, heard)
     table.add_row("messages per second", f"{sum(map(len, day.values())) / seconds:,.0f}")
     console.print(table)
     console.print()
@@ -93,6 +104,15 @@ def _run(port: int, messages: int, folder: Path) -> int:
             profiles_checker.CLAIMS: [
                 *profiles_checker.violations(profiles, winners),
                 *profiles_checker.vanished(updates, refused_updates),
+            ],
+            (*outcomes_checker.CLAIMS, "an event tells of every dead letter"): [
+                f"{name}: {sentence}"
+                for name, events in heard.items()
+                for sentence in (
+                    *outcomes_checker.violations(entries[name], events),
+                    *outcomes_checker.refusal_violations(refused_transactions, events),
+                    *outcomes_checker.untold(refused_transactions, events),
+                )
             ],
         }
     )
@@ -184,6 +204,14 @@ def _add_profiles(table: Table, bodies: Sequence[str], profiles: Profiles, lette
     table.add_row("profiles", f"{len(profiles):,}")
     table.add_row("profile entries", f"{sum(map(_entries, profiles.values())):,}", style="green")
     _add_dead_letters(table, letters)
+
+
+def _add_events(table: Table, heard: Mapping[str, Sequence[Event]]) -> None:
+    for name, events in heard.items():
+        table.add_row(f"events heard by “{name}”", f"{len(events):,}", style="green")
+        for detail_type, count in Counter(event["detail-type"] for event in events).most_common():
+            table.add_row(f"  {detail_type}", f"{count:,}", style="dim green")
+    table.add_section()
 
 
 def _entries(value: Any) -> int:

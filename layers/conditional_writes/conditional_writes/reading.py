@@ -49,7 +49,7 @@ def read_once(
     tables: dict[str, Any] = {}
     for wanted in batch:
         if wanted.table not in tables:
-            tables[wanted.table] = {"Keys": [], "ConsistentRead": True} | _only(attributes.get(wanted.table, ()))
+            tables[wanted.table] = {"Keys": [], "ConsistentRead": True} | projection(attributes.get(wanted.table, ()))
         tables[wanted.table]["Keys"].append(to_dynamodb(dict(wanted.attributes)))
     response = client.batch_get_item(RequestItems=tables)
     unprocessed = {
@@ -74,11 +74,11 @@ def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline, attributes:
     """
     deadline.check("reading")
     key_attributes = to_dynamodb(dict(key.attributes))
-    response = client.get_item(TableName=key.table, Key=key_attributes, ConsistentRead=True, **_only(attributes))
+    response = client.get_item(TableName=key.table, Key=key_attributes, ConsistentRead=True, **projection(attributes))
     return from_dynamodb(response["Item"]) if "Item" in response else None
 
 
-def _only(names: Sequence[str]) -> dict[str, Any]:
+def projection(names: Sequence[str]) -> dict[str, Any]:
     """The parameters that leave all other attributes out; none, if there are no names."""
     if not names:
         return {}

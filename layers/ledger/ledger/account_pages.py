@@ -1,13 +1,21 @@
 """The Accounts table page by page: a scan that can go on in another invocation."""
 
+import threading
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conditional_writes import Item
+from conditional_writes import Deadline, Item
 from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.reading import projection
+from ledger.core.accounts import Account
 from workers.segments import Segment
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
+
+
+ITEMS_OF_A_PAGE = 100
+"""Of a queue's scan."""
 
 
 class AccountPage(NamedTuple):
@@ -35,3 +43,40 @@ def account_page(
     last = response.get("LastEvaluatedKey")
     items = [from_dynamodb(item) for item in response["Items"]]
     return AccountPage(items, from_dynamodb(last)["account_id"] if last else None)
+
+
+class AccountQueue:
+    """The accounts that come after one in the table's order. Threads take them one by one.
+
+    `taken` is the id of the account that was taken last; at first, of the one before them, None at the table's begin.
+    """
+
+    def __init__(self, client: "DynamoDBClient", accounts_table: str, after: str | None) -> None:
+        self.taken = after
+        self._client, self._accounts_table = client, accounts_table
+        self._items: deque[Item] = deque()
+        self._is_last_page = False
+        self._lock = threading.Lock()
+
+    @property
+    def is_empty(self) -> bool:
+        return self._is_last_page and not self._items
+
+    def take(self, deadline: Deadline) -> Item | None:
+        """The next account's item, with an account's attributes; None: there are no more.
+
+        Raises DeadlinePassed and botocore's errors.
+        """
+        with self._lock:
+            while not self._items:
+                if self._is_last_page:
+                    return None
+                deadline.check("reading accounts")
+                only = projection(Account.__struct_fields__)
+                page = account_page(self._client, self._accounts_table, Segment(), self.taken, ITEMS_OF_A_PAGE, **only)
+                self._items.extend(page.items)
+                self._is_last_page = page.after is None
+            deadline.check("beginning an account")
+            item = self._items.popleft()
+            self.taken = item["account_id"]
+            return item

@@ -8,15 +8,17 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
-from conditional_writes import Deadline, Item
+from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.tables import JOURNAL_INDEX, LedgerTables
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
+AWS_ERRORS = (BotoCoreError, ClientError, DeadlinePassed)
+"""The errors of reads that may succeed at another time."""
 PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Before the index is read again. Most of the time it has an entry within a second."""
 MOST_TABLE_PAGES = 25

@@ -17,8 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from conditional_writes import Deadline, DeadlinePassed, Item, read
 from conditional_writes.client import SLOWEST_CALL_SECONDS
 from conditional_writes.reading import read_one
@@ -27,7 +25,7 @@ from ledger.checkpoints import Checkpoint, Checkpoints
 from ledger.core.accounts import Account, account_from_item
 from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.replay import LONGEST_SENTENCE, Mismatch, Replay, first_mismatches
-from ledger.journal_versions import JournalVersions
+from ledger.journal_versions import AWS_ERRORS, JournalVersions
 from ledger.long_journals import IndexDiffers, LongJournals, Position
 from ledger.surroundings import JournalSurroundings, readable_entry
 from ledger.tables import LedgerTables
@@ -64,9 +62,6 @@ PAUSES_SECONDS = (0.05, 0.2, 1.0)
 
 class JournalTooLong(Exception):
     """The journal has more entries or pages than the bounds."""
-
-
-AWS_ERRORS = (BotoCoreError, ClientError, DeadlinePassed)
 
 
 class Night(NamedTuple):

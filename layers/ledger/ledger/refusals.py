@@ -17,9 +17,12 @@ from workers.queue_messages import Dead, QueueMessage
 
 logger = logging.getLogger(__name__)
 
+TELLING_SECONDS = 5.0
+"""If EventBridge is slow, the messages of the batch shall not wait for it: no request begins later."""
+
 
 class RefusalEvents:
-    """The events of a bus. Its client is made for the first one: most invocations need none."""
+    """The events of a bus, by its name. The client is made for the first one: most invocations need none."""
 
     def __init__(self, bus_name: str) -> None:
         self.bus_name = bus_name
@@ -38,7 +41,7 @@ class RefusalEvents:
             for message in messages
             if isinstance(dead := message.disposition, Dead)
         }
-        failures = self.bus.publish_once(list(events.values()), deadline)
+        failures = self.bus.publish_once(list(events.values()), min(deadline, Deadline.after(TELLING_SECONDS)))
         for message_id, failure in zip(events, failures, strict=True):
             if failure:
                 logger.warning("no event tells of dead letter %s: %s", message_id, failure.reason)

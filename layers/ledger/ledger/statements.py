@@ -7,13 +7,13 @@ names the versions without one. So no transaction that was acknowledged before i
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from enum import StrEnum
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.reading import read_one
-from ledger.core.accounts import Account, account_from_item
+from ledger.account_reading import Answer, ErrorCode, Refused, answer_or_error, read_account, unreadable
+from ledger.core.accounts import Account
 from ledger.core.journal import EntryId, entry_from_item, outcome_to_json
 from ledger.core.money import format_decimal
 from ledger.core.posting_time import CLOCK_SKEW, LONGEST_POSTING, time_of
@@ -26,37 +26,15 @@ from ledger.core.read_requests import (
     ReadTransaction,
     decode_request,
 )
-from ledger.core.reason_codes import InvalidMessage
 from ledger.journal_times import Boundary, boundary
 from ledger.journal_versions import MOST_TABLE_PAGES, JournalVersions
-from ledger.tables import LARGEST, LedgerTables
+from ledger.tables import LedgerTables
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 LARGEST_PAGE_BYTES = 4_000_000
 """Of a statement's entries in JSON. Lambda answers with 6 MB at most."""
-
-type Answer = dict[str, Any]
-
-
-class ErrorCode(StrEnum):
-    """Why there is no answer, for machines."""
-
-    INVALID_REQUEST = "INVALID_REQUEST"
-    """The request isn't one: a field is missing, unknown, or out of its range."""
-    UNKNOWN_ACCOUNT = "UNKNOWN_ACCOUNT"
-    """The account hasn't been opened."""
-    UNREADABLE = "UNREADABLE"
-    """The account or an entry was damaged by another program."""
-
-
-class Refused(Exception):
-    """There is no answer to the request. The text is a sentence for people."""
-
-    def __init__(self, code: ErrorCode, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
 
 
 class AccountReader(NamedTuple):
@@ -70,10 +48,7 @@ class AccountReader(NamedTuple):
 
         Raises DeadlinePassed if nothing can be said in time, and botocore's errors of the tables.
         """
-        try:
-            return self._read(_decoded(event), deadline)
-        except Refused as error:
-            return {"error": {"code": str(error.code), "reason": str(error)}}
+        return answer_or_error(lambda: self._read(decode_request(event), deadline))
 
     def _read(self, request: ReadRequest, deadline: Deadline) -> Answer:
         if isinstance(request, ReadTransaction):
@@ -82,7 +57,7 @@ class AccountReader(NamedTuple):
             entry = _entry_json(item) if item else None
             return {"account_id": request.account_id, "transaction_id": request.transaction_id, "entry": entry}
         now = datetime.now(UTC)
-        account = self._account(request.account_id, deadline)
+        account = read_account(self.client, self.tables, request.account_id, deadline)
         match request:
             case ReadAccount():
                 return _account_json(account)
@@ -93,20 +68,6 @@ class AccountReader(NamedTuple):
             case ReadStatement():
                 return self._statement_by_times(request, account, now, deadline)
         raise AssertionError(request)
-
-    def _account(self, account_id: str, deadline: Deadline) -> Account:
-        """The account as it is now. Raises Refused."""
-        attributes = Account.__struct_fields__
-        item = read_one(self.client, self.tables.account_key(account_id), deadline, attributes)
-        if item is None:
-            raise Refused(ErrorCode.UNKNOWN_ACCOUNT, f"account_id: no account {account_id!r} has been opened")
-        try:
-            account = account_from_item(item)
-        except (KeyError, TypeError, ValueError) as error:
-            raise _unreadable("the account", error) from None
-        if account.version >= LARGEST:
-            raise _unreadable("the account", ValueError(f"version: no account reaches {account.version}"))
-        return account
 
     def _balance(self, request: ReadBalance, account: Account, now: datetime, deadline: Deadline) -> Answer:
         found = self._boundary(account, request.at, deadline)
@@ -203,13 +164,6 @@ class AccountReader(NamedTuple):
         return JournalVersions(self.client, self.tables)
 
 
-def _decoded(event: Any) -> ReadRequest:
-    try:
-        return decode_request(event)
-    except InvalidMessage as error:
-        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
-
-
 def _balance_after(found: Boundary) -> tuple[str | None, str | None]:
     """The balance after the version before the boundary, and when that was posted; None before the opening.
 
@@ -258,9 +212,5 @@ def _entry_json(item: Item) -> Answer:
             del outcome["reason"]
         json.dumps(entry.request)
     except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(f"entry {item['transaction_id']!r}", error) from None
+        raise unreadable(f"entry {item['transaction_id']!r}", error) from None
     return {"transaction_id": entry.transaction_id} | outcome | {"request": entry.request}
-
-
-def _unreadable(item: str, error: Exception) -> Refused:
-    return Refused(ErrorCode.UNREADABLE, f"{item} can't be read: {type(error).__name__}: {error}"[:300])

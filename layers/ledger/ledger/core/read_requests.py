@@ -1,12 +1,12 @@
 """Requests to read: an account, its statement, its balance at a time, and the entry of a transaction."""
 
 import json
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 
-from ledger.core.decoding import Id, Time, check_time, decode_json
+from ledger.core.decoding import Id, Time, decode_json
+from ledger.core.ranges import Version, change_times_to_utc, check_ranges
 from ledger.core.reason_codes import InvalidMessage
 
 MOST_ENTRIES = 1000
@@ -14,7 +14,6 @@ MOST_ENTRIES = 1000
 DEFAULT_ENTRIES = 100
 
 Entries = Annotated[int, msgspec.Meta(ge=1, le=MOST_ENTRIES)]
-Version = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 
 
 class ReadRequest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, tag_field="read"):
@@ -49,10 +48,7 @@ class ReadStatement(ReadRequest, frozen=True, tag="statement"):
         for name, (value, possible) in belongs.items():
             if value is not None and begin not in possible:
                 raise ValueError(f"{name}: expected it with {' or '.join(possible)}, got it with {begin}")
-        if self.from_version and self.to_version and self.to_version < self.from_version:
-            raise ValueError(f"to_version: expected {self.from_version} or more, which is from_version")
-        if self.from_time and self.to_time and self.to_time <= self.from_time:
-            raise ValueError("to: expected a time after from")
+        check_ranges(self.from_version, self.to_version, self.from_time, self.to_time)
 
 
 class ReadBalance(ReadRequest, frozen=True, tag="balance"):
@@ -74,11 +70,7 @@ def decode_request(event: Any) -> ReadRequest:
     if kind not in _decoders:
         raise InvalidMessage(f"read: got {kind[:40]!r}, expected one of {', '.join(_decoders)}")
     request: ReadRequest = decode_json(body, _decoders[kind])
-    for field in msgspec.structs.fields(request):
-        value = getattr(request, field.name)
-        if isinstance(value, datetime):
-            check_time(field.encode_name, value)
-            msgspec.structs.force_setattr(request, field.name, value.astimezone(UTC))
+    change_times_to_utc(request)
     return request
 
 
