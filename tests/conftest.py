@@ -15,6 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 import conditional_writes
 from conditional_writes.upserts import strategies
 from tests.support.deployed import RETRY_SETTINGS, Bank
+from tests.support.every_event import SeenEvents
 from tests.support.reporting import Say
 from tools.local_aws import server, stack
 from tools.local_aws.server import PROJECT, Endpoint, LocalAwsError, free_port, running
@@ -101,6 +102,19 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for name, sentence in said.items():
         if sentence:
             terminalreporter.write_line(f"{name.rpartition('/')[2]}: {sentence}")
+
+
+@pytest.fixture(scope="session")
+def seen_events() -> Iterator[SeenEvents]:
+    with SeenEvents().watching() as seen:
+        yield seen
+
+
+@pytest.fixture(autouse=True)
+def each_event_fits_its_schema(seen_events: SeenEvents) -> Iterator[None]:
+    yield
+    problems, seen_events.problems = seen_events.problems, []
+    assert problems == []
 
 
 @pytest.fixture(scope="session")

@@ -8,11 +8,11 @@ from conditional_writes.client import CONFIG
 from tests.faults.scenarios import Scenario
 from tests.support.faults import (
     EVERY_ATTEMPT,
-    FOR_TRANSACTIONS,
     THIS_INVOCATION,
     Fault,
     FaultsAt,
     Outage,
+    applies,
     scenario_after_scenario,
 )
 from tests.support.reporting import Say
@@ -30,7 +30,7 @@ def injections(
         (at, fault)
         for at, operation in enumerate(calls[after:], after + 1)
         for fault in faults
-        if operation == "TransactWriteItems" or fault not in FOR_TRANSACTIONS
+        if applies(fault, operation)
     ]
 
 
@@ -80,7 +80,7 @@ def inject_every_fault(scenario: Scenario, say: Say, *, every_case: bool, second
     """
     with scenario_after_scenario():
         faultless, expected, wrong = scenario(FaultsAt({}))
-        assert not wrong
+        assert not wrong, "\n".join(wrong)
         found: list[str] = []
         tried: Counter[Fault] = Counter()
         cases = injections(faultless.calls)

@@ -31,7 +31,7 @@ from tests.faults.system import (
     Injection,
     System,
 )
-from tests.support.faults import FOR_TRANSACTIONS, OUTAGES, Fault
+from tests.support.faults import CODES_OF_EVENTS, FOR_TRANSACTIONS, OUTAGES, Fault
 from tests.support.strategies import messages_of
 from tools.local_aws.day import JUNK
 
@@ -53,7 +53,9 @@ bodies = st.one_of(
     [messages.map(lambda message: json.dumps(message.canonical_payload()))] * 9 + [st.sampled_from(JUNK)]
 )
 picks = st.lists(st.integers(0, 9), min_size=1, max_size=6)
-faults = st.sampled_from([*Fault] + [Fault.KILLED_BEFORE, Fault.KILLED_AFTER] * 3)
+faults = st.sampled_from(
+    [fault for fault in Fault if fault not in CODES_OF_EVENTS] + [Fault.KILLED_BEFORE, Fault.KILLED_AFTER] * 3
+)
 calls = st.sampled_from([1, 1, 2, 2, 2, 3, 3, 4, 5, 7])
 """The call at which a fault is injected. A batch takes three or four calls."""
 of_transactions = st.tuples(

@@ -1,6 +1,7 @@
 """Tests of the faults: if a fault were never injected, all other tests here would pass."""
 
 import itertools
+import json
 from collections import Counter
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.faults.every_call import NotInjected, injections, sampled, violations
 from tests.faults.every_pair import inject_every_pair
 from tests.faults.scenarios import ScenarioResult
 from tests.support.faults import (
+    CODES_OF_EVENTS,
     EVERY_ATTEMPT,
     FOR_TRANSACTIONS,
     OUTAGES,
@@ -23,6 +25,7 @@ from tests.support.faults import (
     Outage,
     RandomFaults,
 )
+from tools.local_aws.consumers import new_consumer
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_tables, scan
 
@@ -50,7 +53,7 @@ EFFECTS: dict[Fault, tuple[type[BaseException] | None, int, bool]] = {
 }
 
 
-@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("fault", EFFECTS)
 def test_a_fault_does_what_its_name_says(ministack: Endpoint, fault: Fault) -> None:
     table = create_tables(ministack, f"faults-{next(_numbers)}").accounts
     client = ministack.client("dynamodb")  # It makes five attempts.
@@ -69,6 +72,31 @@ def test_a_fault_does_what_its_name_says(ministack: Endpoint, fault: Fault) -> N
     assert len(sent) == attempts + 1
     assert ("Item" in found) == effect
     assert faults.injected.keys() == {fault}
+
+
+@pytest.mark.parametrize("fault", CODES_OF_EVENTS)
+def test_a_fault_of_events_leaves_out_each_second_one_or_all(ministack: Endpoint, fault: Fault) -> None:
+    name = f"faults-{next(_numbers)}"
+    client = ministack.client("events")
+    client.create_event_bus(Name=name)
+    consumer = new_consumer(ministack, name, name)
+    event = {"Source": "teller", "DetailType": "x", "EventBusName": name}
+    with Faults(fault, at=2).on(client) as faults:
+        for first in (0, 10):
+            entries = [event | {"Detail": json.dumps({"number": first + number})} for number in range(5)]
+            response = client.put_events(Entries=entries)
+    taken = set() if fault is Fault.ALL_EVENTS_FAILED else {1, 3}
+    results = response["Entries"]
+    assert {number for number, result in enumerate(results) if result.get("EventId")} == taken
+    assert {result["ErrorCode"] for result in results if "ErrorCode" in result} == {CODES_OF_EVENTS[fault]}
+    assert response["FailedEntryCount"] == 5 - len(taken)
+    heard = [event["detail"]["number"] for event in consumer.take()]
+    assert sorted(heard) == [*range(5), *sorted(10 + number for number in taken)]
+    assert faults.injected == {fault: 1}
+
+
+def test_each_fault_is_tested() -> None:
+    assert {*EFFECTS, *CODES_OF_EVENTS} == {*Fault}
 
 
 @pytest.mark.parametrize("outage", sorted(OUTAGES, key=lambda outage: outage.name))
@@ -145,7 +173,7 @@ def test_a_fault_that_is_never_injected_is_an_error() -> None:
 
 
 def test_a_sample_has_every_fault_at_some_call_and_some_fault_at_every_call() -> None:
-    calls = ["BatchGetItem", "TransactWriteItems", "SendMessageBatch", "UpdateItem"] * 3
+    calls = ["BatchGetItem", "TransactWriteItems", "SendMessageBatch", "UpdateItem", "PutEvents"] * 3
     cases = injections(calls)
     chosen = sampled(cases)
     assert chosen == sampled(cases)
@@ -161,10 +189,11 @@ def test_a_sample_has_every_fault_at_some_call_and_some_fault_at_every_call() ->
 def test_random_faults_come_as_often_as_they_should_and_the_same_for_the_same_seed() -> None:
     def chosen(seed: int) -> list[Fault | None]:
         faults = RandomFaults(seed, probability=0.1)
-        return [faults._choose(operation) for _ in range(1000) for operation in ("GetItem", "TransactWriteItems")]
+        operations = ("GetItem", "TransactWriteItems", "PutEvents")
+        return [faults._choose(operation) for _ in range(1000) for operation in operations]
 
     injected = Counter(filter(None, chosen(1)))
-    assert 120 < injected.total() < 280
+    assert 200 < injected.total() < 400
     assert injected.keys() == set(Fault)
-    assert not set(filter(None, chosen(1)[::2])) & FOR_TRANSACTIONS
+    assert not set(filter(None, chosen(1)[::3])) & {*FOR_TRANSACTIONS, *CODES_OF_EVENTS}
     assert chosen(1) == chosen(1) != chosen(2)

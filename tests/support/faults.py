@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Self, override
 from unittest import mock
 
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.awsrequest import AWSPreparedRequest, AWSRequest, AWSResponse
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from conditional_writes.client import READ_SECONDS
@@ -42,6 +42,10 @@ class Fault(Enum):
     OUTAGE_SERVER_ERROR = "an outage: internal errors without an effect"
     OUTAGE_ACCESS_DENIED = "an outage: the function's rights are gone"
     OUTAGE_HANGING = "an outage: no answers"
+    EVENTS_THROTTLED = "each second event throttled, and the others taken"
+    EVENTS_FAILED = "each second event failed by an internal error, and the others taken"
+    EVENTS_DENIED = "each second event denied, and the others taken"
+    ALL_EVENTS_FAILED = "each event failed by an internal error"
 
 
 FOR_TRANSACTIONS = {
@@ -50,6 +54,15 @@ FOR_TRANSACTIONS = {
     Fault.IN_PROGRESS,
     Fault.ALL_IN_PROGRESS,
 }
+CODES_OF_EVENTS = {
+    Fault.EVENTS_THROTTLED: "ThrottlingException",
+    Fault.EVENTS_FAILED: "InternalFailure",
+    Fault.EVENTS_DENIED: "NotAuthorizedForSourceException",
+    Fault.ALL_EVENTS_FAILED: "InternalFailure",
+}
+"""What EventBridge says of an event that it didn't take:
+https://docs.aws.amazon.com/goto/WebAPI/events-2015-10-07/PutEventsResultEntry
+"""
 OUTAGES = {Fault.OUTAGE_REFUSED, Fault.OUTAGE_SERVER_ERROR, Fault.OUTAGE_ACCESS_DENIED, Fault.OUTAGE_HANGING}
 """From the call on every call fails, in this invocation and maybe in those after it: see `Outage`."""
 EVERY_ATTEMPT = {
@@ -60,11 +73,18 @@ EVERY_ATTEMPT = {
 }
 
 
+def applies(fault: Fault, operation: str) -> bool:
+    """Whether the fault can be injected into a call of this operation."""
+    if fault in FOR_TRANSACTIONS:
+        return operation == "TransactWriteItems"
+    return operation == "PutEvents" or fault not in CODES_OF_EVENTS
+
+
 class Outage(NamedTuple):
     """An outage lasts so many invocations, and is of these services."""
 
     invocations: int = 1
-    services: Sequence[str] = ("dynamodb", "sqs")
+    services: Sequence[str] = ("dynamodb", "sqs", "events")
 
     def __str__(self) -> str:
         return f"{self.invocations} invocations without {' and '.join(self.services)}"
@@ -103,6 +123,8 @@ class Faults:
             # The SDK's own back-off is left out: it takes up to seconds, and no test depends on it.
             mock.patch("botocore.endpoint.time", types.SimpleNamespace(sleep=lambda seconds: None)),
             mock.patch("conditional_writes.deadline.time", clock),
+            # Deadlines bound these pauses and no number of tries, so a deadline passes as if the time had.
+            mock.patch("workers.event_bus.time", types.SimpleNamespace(sleep=self._wait)),
         ):
             try:
                 yield self
@@ -132,7 +154,7 @@ class Faults:
                 self._call.fault = self._outage if is_hit else None
 
     def _choose(self, operation: str) -> Fault | None:
-        if self.fault in FOR_TRANSACTIONS and operation != "TransactWriteItems":
+        if self.fault and not applies(self.fault, operation):
             return None
         self.calls.append(operation)
         return self.fault if len(self.calls) == self.at else None
@@ -177,10 +199,10 @@ class Faults:
                 send(request)
                 error = {"__type": "com.amazonaws.dynamodb.v20120810#TransactionInProgressException"}
                 return answer(request, 400, error | {"Message": "injected"})
-            case Fault.CANCELLED_BY_CONFLICT:
-                return _cancelled(request, "TransactionConflict")
-            case Fault.CANCELLED_BY_THROTTLE:
-                return _cancelled(request, "ThrottlingError")
+            case Fault.CANCELLED_BY_CONFLICT | Fault.CANCELLED_BY_THROTTLE:
+                return _cancelled(request, fault)
+            case fault if fault in CODES_OF_EVENTS:
+                return _without_some_events(fault, request, send)
         raise AssertionError(fault)
 
     def _fail(self, outage: Fault, request: AWSPreparedRequest) -> AWSResponse:
@@ -193,6 +215,9 @@ class Faults:
                 return answer(request, 400, {"__type": "AccessDeniedException", "message": "injected"})
         self._waited_seconds += READ_SECONDS  # A deadline passes as if the time had.
         raise ReadTimeoutError(endpoint_url=request.url)
+
+    def _wait(self, seconds: float) -> None:
+        self._waited_seconds += seconds
 
     def _check_alive(self) -> None:
         if self._dead:  # Another thread of the same process was killed.
@@ -232,9 +257,7 @@ class RandomFaults(Faults):
         self.calls.append(operation)
         if self._random.random() >= self._probability:
             return None
-        return self._random.choice(
-            [fault for fault in Fault if operation == "TransactWriteItems" or fault not in FOR_TRANSACTIONS]
-        )
+        return self._random.choice([fault for fault in Fault if applies(fault, operation)])
 
 
 @contextlib.contextmanager
@@ -283,11 +306,33 @@ class _OneAfterAnother(contextlib.nullcontext[Any]):
     map = staticmethod(map)
 
 
-def _cancelled(request: AWSPreparedRequest, code: str) -> AWSResponse:
+def _cancelled(request: AWSPreparedRequest, fault: Fault) -> AWSResponse:
+    code = "TransactionConflict" if fault is Fault.CANCELLED_BY_CONFLICT else "ThrottlingError"
     items = json.loads(request.body)["TransactItems"]
     reasons = [{"Code": code, "Message": "injected"}] + [{"Code": "None"}] * (len(items) - 1)
     error = {"__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException", "message": "injected"}
     return answer(request, 400, error | {"CancellationReasons": reasons})
+
+
+def _without_some_events(fault: Fault, request: AWSPreparedRequest, send: Any) -> AWSResponse:
+    number = len(json.loads(request.body)["Entries"])
+    left_out = range(0, number, 1 if fault is Fault.ALL_EVENTS_FAILED else 2)
+    return put_others(dict.fromkeys(left_out, CODES_OF_EVENTS[fault]), request, send)
+
+
+def put_others(codes: Mapping[int, str], request: AWSPreparedRequest, send: Any) -> AWSResponse:
+    """EventBridge's answer: the events with these indexes have failed with these codes. The others are on the bus."""
+    events = json.loads(request.body)["Entries"]
+    results = [{"ErrorCode": codes.get(index, ""), "ErrorMessage": "injected"} for index in range(len(events))]
+    if len(codes) < len(events):
+        body = json.dumps({"Entries": [event for index, event in enumerate(events) if index not in codes]}).encode()
+        headers = {**request.headers, "Content-Length": str(len(body))}
+        response: AWSResponse = send(AWSRequest("POST", request.url, headers, body).prepare())
+        if response.status_code != 200:
+            return response
+        taken = iter(json.loads(response.content)["Entries"])
+        results = [result if index in codes else next(taken) for index, result in enumerate(results)]
+    return answer(request, 200, {"FailedEntryCount": len(codes), "Entries": results})
 
 
 def internal_error(request: AWSPreparedRequest) -> AWSResponse:

@@ -35,3 +35,9 @@ def stubbed_dynamodb() -> Iterator[Stubbed]:
 def stubbed_sqs(one_call_at_a_time: None) -> Iterator[Stubbed]:
     with Stubbed("sqs") as stubbed:
         yield stubbed
+
+
+@pytest.fixture
+def stubbed_events(one_call_at_a_time: None) -> Iterator[Stubbed]:
+    with Stubbed("events") as stubbed:
+        yield stubbed

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 from aws_lambda_powertools.metrics import EphemeralMetrics
@@ -58,6 +58,8 @@ def load_function(name: str, endpoint: Endpoint, environment: Mapping[str, str])
         mock.patch("gc.freeze"),
     ):
         spec.loader.exec_module(module)
+        if hasattr(module, "refusals"):
+            _ = module.refusals.bus  # Otherwise made later, by other variables.
         # All functions loaded in this process share one logger, and Powertools keeps the level of the first.
         module.logger.setLevel(os.environ.get("POWERTOOLS_LOG_LEVEL", "INFO"))
     return module
@@ -203,6 +205,61 @@ def stream_record(item: dict[str, Any]) -> dict[str, Any]:
         },
         "eventSourceARN": "arn:aws:dynamodb:us-east-1:000000000000:table/journal/stream/2026-11-22T00:00:00.000",
     }
+
+
+class Place(NamedTuple):
+    """A batch in a stream, by the sequence numbers of its first record and its last one."""
+
+    first: str
+    last: str
+
+
+@dataclass
+class Stream:
+    """A shard of a DynamoDB stream as Lambda reads it, without pauses: batch after batch, in the records' order.
+
+    If the response names failures, the records from the first of them on come again; after an interruption the batch
+    comes again in two halves. Each counts as a retry. `given_up` has the batches with too many: their places go to the
+    on-failure queue. https://docs.aws.amazon.com/lambda/latest/dg/services-ddb-batchfailurereporting.html
+    """
+
+    records: list[dict[str, Any]]
+    batch_size: int = 100
+    maximum_retries: int = 300
+    given_up: list[Place] = field(default_factory=list)
+    _batches: list[tuple[list[dict[str, Any]], int]] = field(default_factory=list)
+
+    @property
+    def is_quiet(self) -> bool:
+        return not self.records and not self._batches
+
+    def deliver(self, function: ModuleType, *interruptions: type[BaseException]) -> None:
+        """Invokes the function with the first batch. No other is delivered before this one has ended."""
+        if not self._batches:
+            self._batches = [(self.records[: self.batch_size], 0)]
+            self.records = self.records[self.batch_size :]
+        batch, retries = self._batches.pop(0)
+        numbers = [record["dynamodb"]["SequenceNumber"] for record in batch]
+        try:
+            failed = invoke(function, batch)
+            assert failed <= set(numbers), f"{failed} aren't in this batch"
+            first = min((numbers.index(number) for number in failed), default=len(batch))
+            again = [batch[first:]]
+        except interruptions:
+            half = len(batch) // 2
+            again = [batch[:half], batch[half:]]
+        if retries < self.maximum_retries:
+            self._batches[:0] = [(part, retries + 1) for part in again if part]
+        else:
+            left = [record["dynamodb"]["SequenceNumber"] for part in again for record in part]
+            self.given_up += [Place(left[0], left[-1])] if left else []
+
+    def deliver_until_quiet(self, function: ModuleType, *interruptions: type[BaseException]) -> None:
+        for _ in range(1000):
+            if self.is_quiet:
+                return
+            self.deliver(function, *interruptions)
+        raise AssertionError(f"still in the stream after 1,000 deliveries: {self.records}, {self._batches}")
 
 
 @dataclass

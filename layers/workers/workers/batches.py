@@ -105,8 +105,8 @@ class QueueWorker[Content: Loggable](NamedTuple):
 
     `decode` returns the content of a body, or raises an error. `handle` gives each decoded message its disposition, and
     returns its measurements. `disposition_of` turns an error of `decode` into the disposition of its message: also one
-    that is no Exception, as a library's exit or a panic of its Rust code. `tell_of_dead` is given the messages that are
-    on the dead-letter queue, once, at the end of an invocation.
+    that is no Exception, as a library's exit or a panic of its Rust code. `tell_of_dead` is given the messages that
+    went to the dead-letter queue, before the next one is processed that may kill the function.
     """
 
     decode: Callable[[str], Content]
@@ -132,11 +132,11 @@ class QueueWorker[Content: Loggable](NamedTuple):
         measurements = self._process(together, work_deadline)
         self._settle(together, deadline)
         self._report(together, [*measurements, Measurement("ReturnedToQueue", len(unreadable_ids))])
+        self._tell_of_dead(together, deadline)
         if alone:
             self._acknowledge(together, deadline)
             self.metrics.flush_metrics()
             self._process_alone(alone, work_deadline, deadline)
-        self._tell_of_dead(messages, deadline)
         returned_ids = [message.message_id for message in messages if message.goes_back]
         return {"batchItemFailures": [{"itemIdentifier": each} for each in unreadable_ids + returned_ids]}
 
@@ -188,6 +188,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
                 else:
                     measurements += self._process([message], work_deadline)
             self._settle([message], deadline)
+            self._tell_of_dead([message], deadline)
             self._acknowledge([message], deadline)
         self._report(messages, measurements)
 

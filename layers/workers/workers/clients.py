@@ -23,8 +23,6 @@ def lambda_client() -> "LambdaClient":
     return client
 
 
-@functools.cache
 def events_client() -> "EventBridgeClient":
-    """Made at the first call: a queue worker needs it for dead letters only."""
     client: EventBridgeClient = new_client("events")
     return client

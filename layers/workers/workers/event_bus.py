@@ -24,7 +24,7 @@ LONGEST_PAUSE_SECONDS = 5.0
 _ABOUT_THE_EVENT = {"InvalidArgument", "MalformedDetail"}
 """Of EventBridge's codes for an event, those that the same event always gets. Others may go away: throttling, a missing
 permission. https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html"""
-_ABOUT_THE_REQUEST = {"ValidationException", "SerializationException", "RequestEntityTooLargeException", "413"}
+_ABOUT_THE_REQUEST = {"SerializationException", "ValidationException"}
 """Codes of a refused request. One of its events may be the cause."""
 
 

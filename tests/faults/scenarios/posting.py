@@ -11,9 +11,11 @@ from typing import Any
 from conditional_writes import Deadline
 from ledger.batch_poster import QueuedTransaction
 from tests.checkers.books import Books, read_books, violations
+from tests.checkers.outcomes import refusal_violations, untold
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.queues import competing_worker_first, deliver_until_quiet, wrongly_queued
 from tests.support.faults import FaultsAt, Killed
+from tools.local_aws.consumers import new_consumer
 from tools.local_aws.functions import Queue, process_transactions, record
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
@@ -47,7 +49,10 @@ class Posting:
             "MAXIMUM_WAITS": str(maximum_waits),
             "POWERTOOLS_LOG_LEVEL": "CRITICAL",
             "LOCKS_TABLE": self._locks_table,
+            "OUTCOMES_BUS": prefix,
         }
+        aws.client("events").create_event_bus(Name=prefix)
+        self._consumer = new_consumer(aws, prefix, prefix)
         self._function = process_transactions(aws, self._tables, dynamodb, **self._settings)
         self._function.worker = self._function.worker._replace(handle=self._post)
         self._client = self._function.poster.client
@@ -64,12 +69,15 @@ class Posting:
         self._fill_tables()
         queue = Queue([record(message) for message in self._batch])
         with self._others_at_work(queue.records):
-            deliver_until_quiet(self._function, queue, faults, self._client, self._function.worker.queue.client)
+            clients = (self._client, self._function.worker.queue.client, self._function.refusals.bus.client)
+            deliver_until_quiet(self._function, queue, faults, *clients)
         books = read_books(self._dynamodb, self._tables)
         letters = take_dead_letters(self._aws, self._function.worker.queue.dead_letter_url)
         wrong = [*violations(books), *wrongly_queued(queue, letters, [*self._dead, *self._killers])]
         found_out = {letter.body for letter in letters if letter.attributes["reason_code"] == "FUNCTION_KILLED"}
         wrong += [f"FUNCTION_KILLED, or not: {body}" for body in found_out ^ set(self._killers)]
+        events = self._consumer.take()
+        wrong += refusal_violations(letters, events) + ([] if faults.plan else untold(letters, events))
         return ScenarioResult(faults, _outcomes(books), wrong)
 
     def _fill_tables(self) -> None:

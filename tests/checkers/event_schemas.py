@@ -1,0 +1,65 @@
+"""Holds events against docs/schemas, as strictly as they can be: what a later release may add is a problem today."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from tools.local_aws.server import PROJECT
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The schema in docs/schemas, as consumers have it."""
+    found: dict[str, Any] = json.loads((PROJECT / "docs" / "schemas" / f"{name}.json").read_text())
+    return found
+
+
+def strict(schema: Any) -> Any:
+    """The schema without further fields, and without other values than its examples."""
+    match schema:
+        case dict():
+            strictly = {name: strict(part) for name, part in schema.items()}
+            if "examples" in strictly:
+                strictly["enum"] = strictly.pop("examples")
+            if "unevaluatedProperties" in strictly:
+                strictly["unevaluatedProperties"] = False
+            return strictly
+        case list():
+            return [strict(part) for part in schema]
+    return schema
+
+
+_OUTCOME = Draft202012Validator(strict(schema("outcome")))
+_REFUSED = Draft202012Validator(strict(schema("transaction_refused")))
+
+
+def problems(event: Mapping[str, Any]) -> list[str]:
+    """A sentence for each place where a whole event, as EventBridge delivers it, isn't as its schema says.
+
+    A schema can't compare fields, so the id is compared here, and the account and the transaction with the request.
+    """
+    is_refusal = event.get("detail-type") == "TransactionRefused"
+    errors = (_REFUSED if is_refusal else _OUTCOME).iter_errors(event)
+    found = sorted(f"{'.'.join(map(str, error.absolute_path)) or 'event'}: {error.message}" for error in errors)
+    return found or (_wrong_refusal if is_refusal else _wrong_outcome)(event["detail"])
+
+
+def _wrong_refusal(detail: Mapping[str, Any]) -> list[str]:
+    expected = f"message#{detail['message_id']}"
+    return [] if detail["id"] == expected else [f"detail.id: {detail['id']!r}, expected {expected!r}"]
+
+
+def _wrong_outcome(detail: Mapping[str, Any]) -> list[str]:
+    request = detail["request"]
+    accounts = [request[name] for name in ("account_id", "from_account_id", "to_account_id") if name in request]
+    expected = {
+        "id": [f"{detail['account_id']}#{detail['account_version']}"],
+        "account_id": accounts,
+        "transaction_id": [request["transaction_id"]],
+    }
+    return [
+        f"detail.{name}: {detail[name]!r}, expected {' or '.join(map(repr, values))}"
+        for name, values in expected.items()
+        if detail[name] not in values
+    ]

@@ -1,0 +1,199 @@
+"""Tests of the events' schemas and their checker: the events of all messages fit, and each planted fault is found."""
+
+import copy
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from ledger.core import outcome_events
+from ledger.core.journal import JournalEntry, entry_item, outcome_of, payload_hash_of
+from ledger.core.money import normalized
+from ledger.core.outcome_events import OutcomeEvent, outcome_event, refusal_event
+from ledger.core.posting_time import timestamp
+from ledger.core.reason_codes import ReasonCode
+from ledger.core.rules import Decision, RejectionReason
+from ledger.core.transaction_types import TRANSACTION_TYPES, decode
+from ledger.core.transaction_types.base import TransactionMessage
+from tests.checkers.event_schemas import problems, schema, strict
+from tests.support.strategies import any_message, exact_numbers, ids
+from workers.batches import GivenUp
+
+SCHEMAS = ("outcome", "transaction_refused")
+REASON_CODES = {*ReasonCode, *GivenUp} - {ReasonCode.NOT_A_MAP, ReasonCode.ITEM_TOO_LARGE}
+"""Of messages of the transactions queue."""
+NOW = datetime(2026, 11, 22, 14, 30, tzinfo=UTC)
+
+type Event = dict[str, Any]
+
+
+def delivered(event: OutcomeEvent) -> Event:
+    """The event as EventBridge delivers it to a queue."""
+    return {
+        "version": "0",
+        "id": "5a9ffb7c-9b3c-4b4f-8d2f-2f7f4d0c6f43",
+        "detail-type": event.detail_type,
+        "source": outcome_events.SOURCE,
+        "account": "123456789012",
+        "time": event.time.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "region": "eu-west-1",
+        "resources": [],
+        "detail": json.loads(event.detail),
+    }
+
+
+def told(message: TransactionMessage, account_id: str, decision: Decision, version: int = 1) -> Event:
+    """The event that tells of this decision."""
+    request, outcome = message.canonical_payload(), outcome_of(decision, version, timestamp(NOW))
+    entry = JournalEntry(account_id, message.transaction_id, request, payload_hash_of(request), outcome)
+    return delivered(outcome_event(entry_item(entry)))
+
+
+balances = (exact_numbers() | st.just(Decimal(0))).map(normalized)
+
+
+@st.composite
+def outcomes(draw: st.DrawFn) -> Event:
+    """The event of any decision on any message."""
+    message, reason = draw(any_message()), draw(st.none() | st.sampled_from(RejectionReason))
+    moves = message.posted_event == TransactionMessage.posted_event and not reason
+    decision = Decision(draw(balances) if moves else Decimal(0), draw(balances), reason)
+    return told(message, draw(st.sampled_from(message.account_ids)), decision, draw(st.integers(1, 10**12)))
+
+
+@given(outcomes())
+def test_the_event_of_each_decision_fits_its_schema(event: Event) -> None:
+    assert problems(event) == []
+    Draft202012Validator(schema("outcome")).validate(event)
+
+
+any_ids = st.dictionaries(
+    st.sampled_from(["transaction_id", "account_id", "from_account_id", "to_account_id"]), ids | st.integers()
+)
+
+
+@given(
+    st.uuids().map(str),
+    st.none() | any_message() | st.text() | any_ids.map(json.dumps),
+    st.sampled_from(sorted(REASON_CODES)),
+    st.text(),
+)
+def test_the_event_of_each_refused_message_fits_its_schema(
+    message_id: str, content: TransactionMessage | str | None, code: str, reason: str
+) -> None:
+    event = delivered(refusal_event(message_id, content, code, reason, NOW))
+    assert problems(event) == []
+    Draft202012Validator(schema("transaction_refused")).validate(event)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_each_schema_is_one_for_consumers_and_for_us(name: str) -> None:
+    Draft202012Validator.check_schema(schema(name))
+    Draft202012Validator.check_schema(strict(schema(name)))
+
+
+def test_the_schemas_have_what_the_code_has() -> None:
+    outcome, refused = map(schema, SCHEMAS)
+    detail_types = {each.posted_event for each in TRANSACTION_TYPES.values()} | {outcome_events.REJECTED}
+    assert set(outcome["properties"]["detail-type"]["examples"]) == detail_types
+    assert refused["properties"]["detail-type"] == {"const": outcome_events.REFUSED}
+    request = outcome["$defs"]["request"]
+    assert request["properties"]["type"]["examples"] == list(TRANSACTION_TYPES)
+    assert [each["if"]["properties"]["type"]["const"] for each in request["allOf"]] == list(TRANSACTION_TYPES)
+    details = [each["$defs"]["detail"]["properties"] for each in (outcome, refused)]
+    assert details[0]["reason"]["examples"] == [None, *sorted(RejectionReason)]
+    assert set(details[1]["reason_code"]["examples"]) == REASON_CODES
+    for detail in details:
+        assert detail["schema_version"]["const"] == outcome_events.SCHEMA_VERSION
+
+
+DEBIT = decode('{"transaction_id": "t-1", "account_id": "a", "amount": "-12.50"}')
+OPENING = decode('{"type": "open_account", "transaction_id": "t-0", "account_id": "a", "currency": "EUR"}')
+CLOSING = decode('{"type": "close_account", "transaction_id": "t-2", "account_id": "a"}')
+NOTHING, FIVE = Decimal(0), Decimal(5)
+POSTED = told(DEBIT, "a", Decision(Decimal("-12.5"), FIVE), 3)
+OPENED = told(OPENING, "a", Decision(NOTHING, NOTHING))
+CLOSED = told(CLOSING, "a", Decision(NOTHING, NOTHING), 9)
+REJECTED = told(DEBIT, "a", Decision(NOTHING, FIVE, RejectionReason.OVERDRAFT_LIMIT), 4)
+REFUSED = delivered(refusal_event("m-1", DEBIT, "PAYLOAD_CHANGED", "amount: another one", NOW))
+
+
+@pytest.mark.parametrize("event", [POSTED, REJECTED, REFUSED])
+def test_a_consumer_takes_further_fields(event: Event) -> None:
+    later = event | {"replay-name": "again", "detail": event["detail"] | {"held": "5"}}
+    Draft202012Validator(schema("transaction_refused" if event is REFUSED else "outcome")).validate(later)
+    assert len(problems(later)) == 2
+
+
+def test_a_consumer_takes_further_types_and_reasons() -> None:
+    detail = REJECTED["detail"]
+    request = {"type": "hold", "transaction_id": "t-1", "account_id": "a", "amount": "5", "expires_at": "never"}
+    later = REJECTED | {"detail": detail | {"reason": "HOLD_NOT_OPEN", "request": request}}
+    Draft202012Validator(schema("outcome")).validate(later)
+    assert problems(later)
+
+
+def test_sound_events_have_no_problems() -> None:
+    assert [problems(event) for event in (POSTED, OPENED, CLOSED, REJECTED, REFUSED)] == [[]] * 5
+
+
+@pytest.mark.parametrize(
+    ("event", "path", "value", "problem"),
+    [
+        (POSTED, "source", "aws.events", "source: 'teller' was expected"),
+        (POSTED, "detail-type", "AccountOpened", "detail.request.type: 'open_account' was expected"),
+        (POSTED, "detail-type", "TransactionRejected", "detail.status: 'REJECTED' was expected"),
+        (POSTED, "detail-type", "TransactionHeld", "detail-type: 'TransactionHeld' is not one of"),
+        (OPENED, "detail-type", "TransactionPosted", "detail.request.type: 'open_account' should not be valid under"),
+        (OPENED, "detail.amount", "5", "detail.amount: '0' was expected"),
+        (CLOSED, "detail-type", "TransactionPosted", "detail.request.type: 'close_account' should not be valid under"),
+        (REJECTED, "detail-type", "TransactionPosted", "detail.status: 'POSTED' was expected"),
+        (REJECTED, "detail.reason", None, "detail.reason: None is not of type 'string'"),
+        (REJECTED, "detail.reason", "no money", "detail.reason: 'no money' does not match"),
+        (REJECTED, "detail.reason", "NO_MONEY", "detail.reason: 'NO_MONEY' is not one of"),
+        (REJECTED, "detail.amount", "-12.5", "detail.amount: '0' was expected"),
+        (POSTED, "detail.reason", "OVERDRAFT_LIMIT", "detail.reason: 'OVERDRAFT_LIMIT' is not of type 'null'"),
+        (POSTED, "detail.schema_version", 2, "detail.schema_version: 1 was expected"),
+        (POSTED, "detail.id", "a#4", "detail.id: 'a#4', expected 'a#3'"),
+        (POSTED, "detail.delivery", "best_effort", "detail.delivery: 'at_least_once' was expected"),
+        (POSTED, "detail.account_id", "b", "detail.id: 'a#3', expected 'b#3'"),
+        (POSTED, "detail.account_version", 0, "detail.account_version: 0 is less than the minimum of 1"),
+        (POSTED, "detail.account_version", "3", "detail.account_version: '3' is not of type 'integer'"),
+        (POSTED, "detail.amount", -12.5, "detail.amount: -12.5 is not of type 'string'"),
+        (POSTED, "detail.amount", "-12.50", "detail.amount: '-12.50' does not match"),
+        (POSTED, "detail.balance_after", "1E+2", "detail.balance_after: '1E+2' does not match"),
+        (POSTED, "detail.balance_after", "-0", "detail.balance_after: '-0' does not match"),
+        (POSTED, "detail.posted_at", "2026-11-22T14:30:00", "detail.posted_at: '2026-11-22T14:30:00' does not match"),
+        (POSTED, "detail.payload_hash", "d0d0", "detail: Unevaluated properties are not allowed ('payload_hash'"),
+        (POSTED, "detail.request.amount", "0", "detail.request.amount: '0' should not be valid under"),
+        (POSTED, "detail.request.colour", "green", "detail.request: Unevaluated properties are not allowed ('colour'"),
+        (POSTED, "detail.request.transaction_id", "t-9", "detail.transaction_id: 't-1', expected 't-9'"),
+        (POSTED, "detail.request.account_id", "b", "detail.account_id: 'a', expected 'b'"),
+        (OPENED, "detail.request.overdraft_limit", "5", "detail.request.overdraft_limit: '5' does not match"),
+        (REFUSED, "detail.reason_code", "NOT_A_MAP", "detail.reason_code: 'NOT_A_MAP' is not one of"),
+        (REFUSED, "detail.delivery", "at_least_once", "detail.delivery: 'best_effort' was expected"),
+        (REFUSED, "detail.id", "message#m-2", "detail.id: 'message#m-2', expected 'message#m-1'"),
+        (REFUSED, "detail.account_ids", [""], "detail.account_ids.0: '' should be non-empty"),
+        (REFUSED, "detail.body", "{}", "detail: Unevaluated properties are not allowed ('body'"),
+    ],
+)
+def test_each_planted_fault_is_found(event: Event, path: str, value: Any, problem: str) -> None:
+    wrong = copy.deepcopy(event)
+    *folders, name = path.split(".")
+    place = wrong
+    for folder in folders:
+        place = place[folder]
+    place[name] = value
+    assert [each for each in problems(wrong) if each.startswith(problem)], problems(wrong)
+
+
+@pytest.mark.parametrize("event", [POSTED, REFUSED])
+def test_each_field_is_needed(event: Event) -> None:
+    for name in event["detail"]:
+        detail = {other: value for other, value in event["detail"].items() if other != name}
+        assert f"detail: {name!r} is a required property" in problems(event | {"detail": detail})

@@ -1,0 +1,225 @@
+"""Publishing on a bus: in few requests, again what failed, and until the deadline."""
+
+import itertools
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ConnectTimeoutError
+
+from conditional_writes import Deadline
+from tests.unit.stubs import Stubbed
+from workers import event_bus
+from workers.event_bus import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, MAXIMUM_BYTES, Event, EventBus, Failure
+
+LATER = Deadline.after(3600)
+TIME = datetime(2026, 3, 1, tzinfo=UTC)
+FIXED_BYTES = 14 + len("bank") + len("Paid")
+"""Of an event, by EventBridge's count: its time, its source, and its detail type."""
+
+
+@pytest.fixture
+def bus(stubbed_events: Stubbed) -> EventBus:
+    return EventBus(stubbed_events.client, "outcomes", "bank")
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The longest that each pause may take. None is made."""
+    longest: list[float] = []
+
+    def uniform(_: float, high: float) -> float:
+        longest.append(high)
+        return 0
+
+    monkeypatch.setattr(event_bus, "random", SimpleNamespace(uniform=uniform))
+    return longest
+
+
+def events(number: int) -> list[Event]:
+    return [Event("Paid", json.dumps({"number": index}), TIME) for index in range(number)]
+
+
+def of_bytes(number: int) -> Event:
+    """An event of this size, by EventBridge's count."""
+    return Event("Paid", json.dumps("x" * (number - FIXED_BYTES - 2)), TIME)
+
+
+def answer(bus: Stubbed, *codes: str | None) -> None:
+    """Prepares an answer for as many events. None: it is on the bus."""
+    entries = [{"ErrorCode": code, "ErrorMessage": "for a reason"} if code else {"EventId": "1"} for code in codes]
+    bus.answers("put_events", {"FailedEntryCount": sum(map(bool, codes)), "Entries": entries})
+
+
+def numbers(requests: Sequence[dict[str, Any]]) -> list[list[int]]:
+    """The numbers of the events in each request."""
+    return [[json.loads(entry["Detail"])["number"] for entry in request["Entries"]] for request in requests]
+
+
+def test_an_event_is_sent_with_its_bus_its_source_its_type_and_its_time(stubbed_events: Stubbed, bus: EventBus) -> None:
+    answer(stubbed_events, None)
+    assert bus.publish(events(1), LATER) == [None]
+    [request] = stubbed_events.parameters
+    assert request == {
+        "Entries": [
+            {
+                "EventBusName": "outcomes",
+                "Source": "bank",
+                "DetailType": "Paid",
+                "Detail": '{"number": 0}',
+                "Time": TIME,
+            }
+        ]
+    }
+
+
+def test_ten_go_in_one_request(stubbed_events: Stubbed, bus: EventBus) -> None:
+    for size in (10, 10, 5):
+        answer(stubbed_events, *[None] * size)
+    assert bus.publish(events(25), LATER) == [None] * 25
+    assert numbers(stubbed_events.parameters) == [[*range(10)], [*range(10, 20)], [*range(20, 25)]]
+
+
+def test_a_request_is_at_most_as_large_as_eventbridge_takes_and_so_is_an_event(
+    stubbed_events: Stubbed, bus: EventBus
+) -> None:
+    half = MAXIMUM_BYTES // 2
+    sent = [of_bytes(half), of_bytes(half), of_bytes(half + 1), of_bytes(half), of_bytes(MAXIMUM_BYTES)]
+    for size in (2, 1, 1, 1):
+        answer(stubbed_events, *[None] * size)
+    assert bus.publish(sent, LATER) == [None] * 5
+    sizes = [[FIXED_BYTES + len(entry["Detail"]) for entry in each["Entries"]] for each in stubbed_events.parameters]
+    assert sizes == [[half, half], [half + 1], [half], [MAXIMUM_BYTES]]
+
+
+def test_an_event_that_is_too_large_is_sent_to_nobody_and_the_others_are(
+    stubbed_events: Stubbed, bus: EventBus
+) -> None:
+    answer(stubbed_events, None, None)
+    one, other = events(2)
+    found = bus.publish([one, of_bytes(MAXIMUM_BYTES + 1), other], LATER)
+    assert found == [None, Failure("262,145 bytes, an event has at most 262,144", is_final=True), None]
+    assert numbers(stubbed_events.parameters) == [[0, 1]]
+
+
+def test_bytes_count_and_not_characters(bus: EventBus) -> None:
+    event = Event("Paid", "ü" * (MAXIMUM_BYTES // 2), TIME)
+    [failure] = bus.publish([event], LATER)
+    assert failure
+    assert failure.is_final
+
+
+def test_of_a_request_only_what_failed_is_sent_again(stubbed_events: Stubbed, bus: EventBus) -> None:
+    answer(stubbed_events, None, "InternalFailure", None, "ThrottlingException")
+    answer(stubbed_events, "NotAuthorizedForSourceException", None)
+    answer(stubbed_events, None)
+    assert bus.publish(events(4), LATER) == [None] * 4
+    assert numbers(stubbed_events.parameters) == [[0, 1, 2, 3], [1, 3], [1]]
+
+
+@pytest.mark.parametrize("code", ["InvalidArgument", "MalformedDetail"])
+def test_what_eventbridge_says_of_the_event_itself_is_final(stubbed_events: Stubbed, bus: EventBus, code: str) -> None:
+    answer(stubbed_events, None, code, "InternalFailure")
+    answer(stubbed_events, None)
+    assert bus.publish(events(3), LATER) == [None, Failure(f"{code}: for a reason", is_final=True), None]
+    assert numbers(stubbed_events.parameters) == [[0, 1, 2], [2]]
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException", "InternalException", "New"])
+def test_a_request_that_fails_is_sent_again(stubbed_events: Stubbed, bus: EventBus, code: str) -> None:
+    stubbed_events.refuses("put_events", code)
+    answer(stubbed_events, None, None)
+    assert bus.publish(events(2), LATER) == [None] * 2
+    assert numbers(stubbed_events.parameters) == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("code", ["ValidationException", "SerializationException", "RequestEntityTooLargeException"])
+def test_of_a_request_that_is_refused_each_event_is_tried_alone(
+    stubbed_events: Stubbed, bus: EventBus, code: str
+) -> None:
+    stubbed_events.refuses("put_events", code)
+    answer(stubbed_events, None)
+    stubbed_events.refuses("put_events", code)
+    answer(stubbed_events, None)
+    one, failure, other = bus.publish(events(3), LATER)
+    assert one is other is None
+    assert failure
+    assert failure.is_final
+    assert code in failure.reason
+    assert numbers(stubbed_events.parameters) == [[0, 1, 2], [0], [1], [2]]
+
+
+def test_an_event_that_fails_alone_is_published_again_with_the_others(stubbed_events: Stubbed, bus: EventBus) -> None:
+    stubbed_events.refuses("put_events", "ValidationException")
+    answer(stubbed_events, "InternalFailure")
+    stubbed_events.refuses("put_events", "ThrottlingException")
+    answer(stubbed_events, None, None)
+    assert bus.publish(events(2), LATER) == [None] * 2
+    assert numbers(stubbed_events.parameters) == [[0, 1], [0], [1], [0, 1]]
+
+
+def test_until_the_deadline_failures_come_again_and_then_they_say_why(
+    stubbed_events: Stubbed, bus: EventBus, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def uniform(_: float, high: float) -> float:
+        pauses.append(high)
+        return high
+
+    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(event_bus, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(event_bus, "random", SimpleNamespace(uniform=uniform))
+    for _ in range(100):
+        answer(stubbed_events, "ThrottlingException")
+    assert bus.publish(events(1), Deadline(30)) == [Failure("ThrottlingException: for a reason")]
+    assert 25 <= now < 30
+    assert pauses[0] == FIRST_PAUSE_SECONDS
+    assert pauses[-1] == LONGEST_PAUSE_SECONDS
+    assert all(one <= next_one <= 2 * one for one, next_one in itertools.pairwise(pauses))
+    assert len(stubbed_events.requests) == len(pauses) + 1
+    stubbed_events.forgets_the_rest()
+
+
+def test_after_the_deadline_no_request_is_sent(stubbed_events: Stubbed, bus: EventBus) -> None:
+    assert bus.publish(events(11), Deadline.after(0)) == [Failure("no time is left: publishing")] * 11
+    assert stubbed_events.operations == []
+
+
+def test_the_deadline_ends_the_search_for_the_event_that_is_refused(
+    stubbed_events: Stubbed, bus: EventBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubbed_events.refuses("put_events", "ValidationException")
+    answer(stubbed_events, None)
+    times = iter([0, 0])
+    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: next(times, 99)))
+    assert bus.publish_once(events(3), Deadline(1)) == [None, *[Failure("no time is left: publishing")] * 2]
+
+
+def test_once_is_once(stubbed_events: Stubbed, bus: EventBus, pauses: list[float]) -> None:
+    answer(stubbed_events, "InternalFailure", None)
+    assert bus.publish_once(events(2), LATER) == [Failure("InternalFailure: for a reason"), None]
+    assert not pauses
+
+
+def test_a_request_without_an_answer_is_a_failure_that_may_go_away(
+    stubbed_events: Stubbed, bus: EventBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put_events(**_: Any) -> None:
+        raise ConnectTimeoutError(endpoint_url="https://events.example")
+
+    monkeypatch.setattr(stubbed_events.client, "put_events", put_events)
+    [failure] = bus.publish_once(events(1), LATER)
+    assert failure == Failure('Connect timeout on endpoint URL: "https://events.example"')
+
+
+def test_without_events_there_is_no_request(stubbed_events: Stubbed, bus: EventBus) -> None:
+    assert bus.publish([], LATER) == []
+    assert stubbed_events.operations == []

@@ -1,0 +1,257 @@
+"""The events of outcomes: of a journal entry the same one each time, and of a refused message its ids and no more."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from ledger.core.journal import JournalEntry, Outcome, entry_item
+from ledger.core.outcome_events import NotAnEntry, outcome_event, refusal_event
+from ledger.core.rules import RejectionReason
+from ledger.core.transaction_types import TRANSACTION_TYPES
+from ledger.core.transaction_types.base import TransactionMessage
+from tests.checkers.outcomes import POSTED_EVENTS, violations
+from tests.support.samples import (
+    closing,
+    interest,
+    largest_transaction,
+    largest_transfer,
+    limit,
+    opening,
+    payment,
+    transfer,
+)
+from tests.support.strategies import any_message, exact_numbers
+from workers.event_bus import MAXIMUM_BYTES
+
+OUTCOME = Outcome("POSTED", None, Decimal("1.50"), Decimal("1E+2"), 7, "2026-03-01T12:00:00.123+00:00")
+
+
+def entry_of(message: TransactionMessage, outcome: Outcome = OUTCOME) -> JournalEntry:
+    return JournalEntry(
+        message.account_ids[0], message.transaction_id, message.canonical_payload(), "a hash of it", outcome
+    )
+
+
+def read(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The item as the stream brings it."""
+    return from_dynamodb(to_dynamodb(dict(item)))
+
+
+def delivered(entry: JournalEntry) -> dict[str, Any]:
+    """The entry's event as EventBridge delivers it."""
+    event = outcome_event(read(entry_item(entry)))
+    return {"source": "teller", "detail-type": event.detail_type, "detail": json.loads(event.detail)}
+
+
+def test_an_event_has_the_entrys_ids_its_outcome_and_its_request() -> None:
+    event = outcome_event(read(entry_item(entry_of(payment("1.50", transaction_id="t-1", account_id="alice")))))
+    assert event.detail_type == "TransactionPosted"
+    assert event.time == datetime(2026, 3, 1, 12, 0, 0, 123_000, tzinfo=UTC)
+    assert json.loads(event.detail) == {
+        "schema_version": 1,
+        "id": "alice#7",
+        "delivery": "at_least_once",
+        "account_id": "alice",
+        "transaction_id": "t-1",
+        "status": "POSTED",
+        "reason": None,
+        "amount": "1.5",
+        "balance_after": "100",
+        "account_version": 7,
+        "posted_at": "2026-03-01T12:00:00.123+00:00",
+        "request": {"type": "transaction", "transaction_id": "t-1", "account_id": "alice", "amount": "1.5"},
+    }
+
+
+OF_EACH_TYPE = [opening(), payment(), transfer(), limit(-1), closing(), interest()]
+
+
+@pytest.mark.parametrize("message", OF_EACH_TYPE, ids=lambda message: type(message).__name__)
+def test_the_detail_type_says_what_was_posted_or_that_it_was_rejected(message: TransactionMessage) -> None:
+    name = message.canonical_payload()["type"]
+    assert delivered(entry_of(message))["detail-type"] == POSTED_EVENTS[name]
+    rejected = replace(OUTCOME, status="REJECTED", reason="ACCOUNT_CLOSED", amount=Decimal(0))
+    assert delivered(entry_of(message, rejected))["detail-type"] == "TransactionRejected"
+
+
+def test_each_type_of_transaction_is_tried() -> None:
+    assert {type(message) for message in OF_EACH_TYPE} == set(TRANSACTION_TYPES.values())
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> JournalEntry:
+    """An entry of any message with any outcome."""
+    reason = draw(st.none() | st.sampled_from(RejectionReason))
+    numbers = exact_numbers() | st.just(Decimal(0))
+    outcome = Outcome(
+        status="REJECTED" if reason else "POSTED",
+        reason=reason,
+        amount=draw(numbers),
+        balance_after=draw(numbers),
+        account_version=draw(st.integers(1, 10**15)),
+        posted_at=OUTCOME.posted_at,
+    )
+    message = draw(any_message())
+    return replace(entry_of(message, outcome), account_id=draw(st.sampled_from(message.account_ids)))
+
+
+@given(entries())
+def test_each_entry_has_an_event_which_says_the_same_each_time(entry: JournalEntry) -> None:
+    assert violations([entry], [delivered(entry), delivered(entry)]) == []
+    assert outcome_event(read(entry_item(entry))) == outcome_event(entry_item(entry))
+
+
+@pytest.mark.parametrize("message", [largest_transaction(), largest_transfer()], ids=["transaction", "transfer"])
+def test_the_event_of_the_largest_message_takes_a_part_of_a_request(message: TransactionMessage) -> None:
+    detail = outcome_event(read(entry_item(entry_of(message)))).detail
+    assert 80_000 < len(detail.encode()) < MAXIMUM_BYTES / 2
+
+
+SOUND = entry_item(entry_of(payment()))
+DAMAGED: dict[str, tuple[dict[str, Any], str]] = {
+    "no account": ({"account_id": None}, "account_id: missing"),
+    "no transaction": ({"transaction_id": None}, "transaction_id: missing"),
+    "no request": ({"request": None}, "request: missing"),
+    "no version": ({"account_version": None}, "account_version: missing"),
+    "an account that is none": ({"account_id": Decimal(1)}, "account_id: expected str, got Decimal"),
+    "an attribute that cannot be read": ({"status": b"x"}, "status: expected str, got bytes"),
+    "an amount that is a text": ({"amount": "1"}, "amount: expected Decimal, got str"),
+    "half a version": ({"account_version": Decimal("1.5")}, "account_version: expected a whole number, got 1.5"),
+    "the version before the first": ({"account_version": Decimal(0)}, "account_version: expected 1 or more, got 0"),
+    "an endless number": (
+        {"account_version": Decimal("Infinity")},
+        "account_version, amount or balance_after: expected",
+    ),
+    "no number": ({"amount": Decimal("sNaN")}, "account_version, amount or balance_after: expected a number"),
+    "a status of a later release": ({"status": "HELD"}, "status: expected one of POSTED, REJECTED, got 'HELD'"),
+    "a type of a later release": (
+        {"request": {"type": "hold"}},
+        "request.type: expected one of open_account, transaction, transfer, set_overdraft_limit, close_account,"
+        " charge_interest, got 'hold'",
+    ),
+    "no type": ({"request": {}}, "request.type: expected one of"),
+    "a type that is a list": ({"request": {"type": ["transaction"]}}, "request.type: expected one of"),
+    "a number in the request": (
+        {"request": {"type": "transaction", "amount": Decimal(1)}},
+        "request: expected texts and maps of texts, got Decimal",
+    ),
+    "a rejection without a reason": (
+        {"status": "REJECTED"},
+        "reason: expected one if and only if the status is REJECTED",
+    ),
+    "a posting with a reason": (
+        {"reason": "ACCOUNT_CLOSED"},
+        "reason: expected one if and only if the status is REJECTED",
+    ),
+    "no time": ({"posted_at": "yesterday"}, "posted_at: expected a time with its offset, from year 1 to 9999 in UTC"),
+    "a time without its offset": ({"posted_at": "2026-03-01T12:00:00"}, "posted_at: expected a time with its offset"),
+    "a time before the year 1": ({"posted_at": "0001-01-01T00:00:00+14:00"}, "posted_at: expected a time with its"),
+    "a time after the year 9999": ({"posted_at": "9999-12-31T23:59:59-14:00"}, "posted_at: expected a time with its"),
+    "much text in place of a time": ({"posted_at": "x" * 400_000}, "posted_at: expected a time with its offset"),
+}
+
+
+@pytest.mark.parametrize(("changes", "sentence"), DAMAGED.values(), ids=DAMAGED)
+def test_an_item_that_is_no_entry_is_refused_with_a_sentence(changes: dict[str, Any], sentence: str) -> None:
+    item = {name: value for name, value in (SOUND | changes).items() if value is not None}
+    with pytest.raises(NotAnEntry) as refused:
+        outcome_event(item)
+    assert str(refused.value).startswith(sentence)
+    assert len(str(refused.value)) <= 300
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*SOUND, "reason"]),
+        st.recursive(
+            st.none() | st.booleans() | st.text() | st.decimals() | st.binary(),
+            lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+            max_leaves=3,
+        ),
+    )
+)
+def test_any_damage_is_refused_or_leaves_an_event(changes: dict[str, Any]) -> None:
+    try:
+        event = outcome_event(SOUND | changes)
+    except NotAnEntry:
+        return
+    assert json.loads(event.detail)["status"] in {"POSTED", "REJECTED"}
+
+
+def refused(content: TransactionMessage | str | None) -> tuple[str | None, list[str]]:
+    """The transaction id and the account ids in the event of a refusal."""
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    detail = json.loads(refusal_event("m-1", content, "INVALID_MESSAGE", "body: expected JSON", now).detail)
+    assert detail.keys() == {
+        "schema_version", "id", "delivery", "message_id", "reason_code", "reason", "refused_at",
+        "transaction_id", "account_ids",
+    }  # fmt: skip
+    return detail["transaction_id"], detail["account_ids"]
+
+
+def test_the_event_of_a_refusal_has_its_reason_and_the_ids() -> None:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    event = refusal_event("m-1", payment(transaction_id="t-1"), "PAYLOAD_CHANGED", "amount: changed", now)
+    assert (event.detail_type, event.time) == ("TransactionRefused", now)
+    assert json.loads(event.detail) == {
+        "schema_version": 1,
+        "id": "message#m-1",
+        "delivery": "best_effort",
+        "message_id": "m-1",
+        "reason_code": "PAYLOAD_CHANGED",
+        "reason": "amount: changed",
+        "refused_at": "2026-03-01T00:00:00.000+00:00",
+        "transaction_id": "t-1",
+        "account_ids": ["alice"],
+    }
+
+
+def test_a_transfer_has_two_accounts() -> None:
+    assert refused(transfer(transaction_id="t-1")) == ("t-1", ["alice", "bob"])
+
+
+@pytest.mark.parametrize(
+    ("body", "ids"),
+    [
+        ('{"transaction_id": "t-1", "account_id": "alice", "amount": "secret"}', ("t-1", ["alice"])),
+        ('{"transaction_id": "t-1", "to_account_id": "bob", "from_account_id": "alice"}', ("t-1", ["alice", "bob"])),
+        ('{"transaction_id": 1, "account_id": {"secret": 1}}', (None, [])),
+        ('{"transaction_id": "", "account_id": "alice"}', (None, ["alice"])),
+        ('{"transaction_id": "t-1", "account_id": "%s"}' % ("x" * 129), ("t-1", [])),
+        ('{"transaction_id": "t-1"', (None, [])),
+        ('["t-1"]', (None, [])),
+        ("[" * 100_000, (None, [])),
+        ('{"transaction_id": "\\ud800"}', (None, [])),
+        ("\ud800", (None, [])),
+        ("", (None, [])),
+        (None, (None, [])),
+    ],
+    ids=lambda value: str(value)[:40] if value is None or isinstance(value, str) else "",
+)
+def test_of_a_body_that_is_no_message_the_ids_are_read_as_far_as_they_are_some(
+    body: str | None, ids: tuple[str | None, list[str]]
+) -> None:
+    assert refused(body) == ids
+
+
+@given(
+    st.text()
+    | st.recursive(
+        st.none() | st.text() | st.integers(),
+        lambda x: (
+            st.lists(x)
+            | st.dictionaries(st.sampled_from(["transaction_id", "account_id", "from_account_id", "to_account_id"]), x)
+        ),
+    ).map(json.dumps)
+)
+def test_any_body_has_an_event_with_ids_or_without(body: str) -> None:
+    transaction_id, account_ids = refused(body)
+    assert all(1 <= len(each) <= 128 for each in (transaction_id or "x", *account_ids))
