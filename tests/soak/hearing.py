@@ -98,7 +98,7 @@ def _gaps(bank: Bank, account_id: str, events: Iterable[Event]) -> list[dict[str
     The account's newest version comes from a read of it: the last events may be lost, too.
     """
     request = {"read": "account", "account_id": account_id}
-    newest = bank.invoke(bank.stack["ReadAccountsFunctionName"], request)["account"]["version"]
+    newest = bank.invoke(bank.stack["ReadAccountsFunctionName"], request)["version"]
     details = [event["detail"] for event in events]
     heard = {detail["account_version"] for detail in details if detail["account_id"] == account_id}
     edges = [0, *sorted(heard), newest + 1]
