@@ -20,7 +20,7 @@ from ledger.core.reason_codes import ReasonCode
 from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES, decode
 from ledger.core.transaction_types.base import TransactionMessage
-from tests.checkers.event_schemas import problems, schema, strict
+from tests.checkers.event_schemas import problems, schema, strict, violations
 from tests.support.strategies import any_message, exact_numbers, ids
 from workers.batches import GivenUp
 
@@ -190,6 +190,11 @@ def test_each_planted_fault_is_found(event: Event, path: str, value: Any, proble
         place = place[folder]
     place[name] = value
     assert [each for each in problems(wrong) if each.startswith(problem)], problems(wrong)
+
+
+def test_a_violation_names_its_event() -> None:
+    wrong = POSTED | {"source": "another"}
+    assert list(violations([OPENED, wrong, REFUSED])) == ["a#3: source: 'teller' was expected"]
 
 
 @pytest.mark.parametrize("event", [POSTED, REFUSED])
