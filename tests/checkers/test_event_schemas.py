@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,6 +111,27 @@ def test_the_schemas_have_what_the_code_has() -> None:
     assert set(details[1]["reason_code"]["examples"]) == REASON_CODES
     for detail in details:
         assert detail["schema_version"]["const"] == outcome_events.SCHEMA_VERSION
+
+
+SHARED = {field.name for field in msgspec.structs.fields(TransactionMessage)}
+
+
+@pytest.mark.parametrize("name", TRANSACTION_TYPES)
+def test_a_request_has_the_fields_of_its_type(name: str) -> None:
+    [case] = [
+        each["then"]
+        for each in schema("outcome")["$defs"]["request"]["allOf"]
+        if each["if"]["properties"]["type"]["const"] == name
+    ]
+    fields = [field for field in msgspec.structs.fields(TRANSACTION_TYPES[name]) if field.name not in SHARED]
+    assert set(case["properties"]) == {field.name for field in fields}
+    assert set(case["required"]) == {field.name for field in fields if field.required}
+
+
+def test_each_request_may_have_the_fields_of_all_types() -> None:
+    request = schema("outcome")["$defs"]["request"]
+    assert request["properties"].keys() - {"type"} == SHARED
+    assert request["required"] == ["type", "transaction_id"]
 
 
 DEBIT = decode('{"transaction_id": "t-1", "account_id": "a", "amount": "-12.50"}')
