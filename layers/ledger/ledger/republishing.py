@@ -231,7 +231,8 @@ class _Work(NamedTuple):
                 self.progress.miss(account_id, versions, NO_ENTRY if page.is_certain else NOT_FOUND)
         if reasons:
             self.progress.trouble = NotPublished(next(iter(reasons.values())))
-        self.progress.is_begun |= len(reasons) < len(items)
+        if len(reasons) < len(items):
+            self.progress.is_begun = True
         return through
 
 

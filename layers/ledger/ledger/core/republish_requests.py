@@ -54,7 +54,8 @@ def decode_republish_request(event: Any) -> RepublishRequest:
     fields = decode_json(body, _fields_decoder)
     if "account_id" not in fields and "from" not in fields:
         raise InvalidMessage("body: expected account_id or from, got neither")
-    request: RepublishRequest = decode_json(body, _account_decoder if "account_id" in fields else _accounts_decoder)
+    is_of_one = "account_id" in fields
+    request = decode_json(body, _account_decoder) if is_of_one else decode_json(body, _accounts_decoder)
     change_times_to_utc(request)
     return request
 
