@@ -22,7 +22,8 @@ POLICY = "Outage"
 class Outage:
     """The actions are denied.
 
-    It begins when so many messages are done. `began` and `ended` are in seconds since the epoch; 0: not yet."""
+    It begins when so many messages are done. `began` and `ended` are in seconds since the epoch; 0: not yet.
+    """
 
     bank: Bank
     actions: Sequence[str]

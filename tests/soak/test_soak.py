@@ -27,7 +27,11 @@ def test_functions_killed_while_working_do_everything_exactly_once(bank: Bank, s
         outage_seconds=15,
     )
     soaked = soak(bank, plan, lambda *_: None)
-    say(f"{soaked.tickets:,} tickets, {sum(soaked.died.values())} processes died: {len(soaked.violations)} violations")
+    died, hearing = sum(soaked.died.values()), soaked.hearing
+    say(
+        f"{soaked.tickets:,} tickets, {died} processes died; {hearing.events:,} events, {hearing.twice:,} again, "
+        f"{hearing.gaps:,} gaps closed: {len(soaked.violations)} violations"
+    )
     assert soaked.violations == []
     assert sum(soaked.died.values()) > 0
     assert soaked.tickets > 0, "workers should wait in line before the hot account"
