@@ -338,5 +338,6 @@ invocations, {GB_SECOND_DOLLARS:.10f} for a GB-second on arm64, {LOG_GB_DOLLARS:
 stream for nothing. The seconds are this machine's: each 10 ms that an invocation takes longer on AWS add \
 {0.01 * MEMORY_GB * GB_SECOND_DOLLARS * 1e6:.2f} dollars to a million lone outcomes.
 https://aws.amazon.com/eventbridge/pricing/ https://aws.amazon.com/lambda/pricing/ \
-https://aws.amazon.com/cloudwatch/pricing/[/]
+https://aws.amazon.com/cloudwatch/pricing/ \
+https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes-batching-concurrency.html[/]
 """
