@@ -1,12 +1,14 @@
 """Holds events against docs/schemas, as strictly as they can be: what a later release may add is a problem today."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jsonschema import Draft202012Validator
 
 from tools.local_aws.server import PROJECT
+
+CLAIMS = ("every event is as its schema says",)
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -43,6 +45,12 @@ def problems(event: Mapping[str, Any]) -> list[str]:
     errors = (_REFUSED if is_refusal else _OUTCOME).iter_errors(event)
     found = sorted(f"{'.'.join(map(str, error.absolute_path)) or 'event'}: {error.message}" for error in errors)
     return found or (_wrong_refusal if is_refusal else _wrong_outcome)(event["detail"])
+
+
+def violations(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yields a sentence for each problem of an event."""
+    for event in events:
+        yield from (f"{event.get('detail', {}).get('id')}: {problem}" for problem in problems(event))
 
 
 def _wrong_refusal(detail: Mapping[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from ledger.core.reason_codes import ReasonCode
 from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES, decode
 from ledger.core.transaction_types.base import TransactionMessage
-from tests.checkers.event_schemas import problems, schema, strict
+from tests.checkers.event_schemas import problems, schema, strict, violations
 from tests.support.strategies import any_message, exact_numbers, ids
 from workers.batches import GivenUp
 
@@ -112,6 +113,27 @@ def test_the_schemas_have_what_the_code_has() -> None:
         assert detail["schema_version"]["const"] == outcome_events.SCHEMA_VERSION
 
 
+SHARED = {field.name for field in msgspec.structs.fields(TransactionMessage)}
+
+
+@pytest.mark.parametrize("name", TRANSACTION_TYPES)
+def test_a_request_has_the_fields_of_its_type(name: str) -> None:
+    [case] = [
+        each["then"]
+        for each in schema("outcome")["$defs"]["request"]["allOf"]
+        if each["if"]["properties"]["type"]["const"] == name
+    ]
+    fields = [field for field in msgspec.structs.fields(TRANSACTION_TYPES[name]) if field.name not in SHARED]
+    assert set(case["properties"]) == {field.name for field in fields}
+    assert set(case["required"]) == {field.name for field in fields if field.required}
+
+
+def test_each_request_may_have_the_fields_of_all_types() -> None:
+    request = schema("outcome")["$defs"]["request"]
+    assert request["properties"].keys() - {"type"} == SHARED
+    assert request["required"] == ["type", "transaction_id"]
+
+
 DEBIT = decode('{"transaction_id": "t-1", "account_id": "a", "amount": "-12.50"}')
 OPENING = decode('{"type": "open_account", "transaction_id": "t-0", "account_id": "a", "currency": "EUR"}')
 CLOSING = decode('{"type": "close_account", "transaction_id": "t-2", "account_id": "a"}')
@@ -190,6 +212,11 @@ def test_each_planted_fault_is_found(event: Event, path: str, value: Any, proble
         place = place[folder]
     place[name] = value
     assert [each for each in problems(wrong) if each.startswith(problem)], problems(wrong)
+
+
+def test_a_violation_names_its_event() -> None:
+    wrong = POSTED | {"source": "another"}
+    assert list(violations([OPENED, wrong, REFUSED])) == ["a#3: source: 'teller' was expected"]
 
 
 @pytest.mark.parametrize("event", [POSTED, REFUSED])

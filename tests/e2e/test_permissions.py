@@ -38,6 +38,7 @@ class AsTheFunction:
         url = bank.stack.endpoint.url
         self.dynamodb: Any = session.client("dynamodb", endpoint_url=url)
         self.sqs: Any = session.client("sqs", endpoint_url=url)
+        self.events: Any = session.client("events", endpoint_url=url)
         self.lambda_: Any = session.client("lambda", endpoint_url=url)
         self.accounts = bank.stack["AccountsTableName"]
         self.journal = bank.stack["JournalTableName"]
@@ -45,6 +46,7 @@ class AsTheFunction:
         self.checkpoints = bank.stack["CheckpointsTableName"]
         self.locks = bank.stack["LocksTableName"]
         self.attempts = bank.stack["AttemptsTableName"]
+        self.bus = bank.stack["OutcomesBusName"]
         self.queue, self.dead = queue.queue_url, queue.dead_letter_queue_url
 
 
@@ -64,6 +66,13 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "deleting an attempt": lambda me: me.dynamodb.delete_item(TableName=me.attempts, Key=ATTEMPT_KEY),
         "scanning the checkpoints": lambda me: me.dynamodb.scan(TableName=me.checkpoints),
         "deleting a lock": lambda me: me.dynamodb.delete_item(TableName=me.locks, Key=me.lock_key),
+        "publishing on another bus": lambda me: put_event(me, "default"),
+        "making a rule on the bus": lambda me: me.events.put_rule(
+            Name="another", EventBusName=me.bus, EventPattern='{"source": ["teller"]}'
+        ),
+        "reading the dead letters of outcomes": lambda me: me.sqs.receive_message(
+            QueueUrl=me.stack["OutcomesDeadLetterQueueUrl"]
+        ),
         "invoking another function": lambda me: me.lambda_.invoke(FunctionName=another_function(me)),
     },
     "either queue's": {
@@ -72,6 +81,7 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "invoking itself": lambda me: me.lambda_.invoke(FunctionName=me.function_name),
     },
     "either job's": {
+        "publishing an event": lambda me: put_event(me, me.bus),
         "changing an account": lambda me: me.dynamodb.update_item(TableName=me.accounts, Key=KEY),
         "putting an account": lambda me: me.dynamodb.put_item(TableName=me.accounts, Item=KEY),
         "putting an entry": lambda me: me.dynamodb.put_item(TableName=me.journal, Item=ENTRY_KEY),
@@ -94,6 +104,7 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "changing a profile": lambda me: me.dynamodb.update_item(TableName=me.profiles, Key=KEY),
     },
     "read_accounts": {
+        "publishing an event": lambda me: put_event(me, me.bus),
         "putting an account": lambda me: me.dynamodb.put_item(TableName=me.accounts, Item=KEY),
         "changing an account": lambda me: me.dynamodb.update_item(TableName=me.accounts, Key=KEY),
         "putting an entry": lambda me: me.dynamodb.put_item(TableName=me.journal, Item=ENTRY_KEY),
@@ -119,7 +130,20 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "reading a queue": lambda me: me.sqs.receive_message(QueueUrl=me.queue),
         "invoking itself": lambda me: me.lambda_.invoke(FunctionName=me.function_name),
     },
+    "publish_outcomes": {
+        "putting an account": lambda me: me.dynamodb.put_item(TableName=me.accounts, Item=KEY),
+        "changing an account": lambda me: me.dynamodb.update_item(TableName=me.accounts, Key=KEY),
+        "putting an entry": lambda me: me.dynamodb.put_item(TableName=me.journal, Item=ENTRY_KEY),
+        "deleting an entry": lambda me: me.dynamodb.delete_item(TableName=me.journal, Key=ENTRY_KEY),
+        "scanning the journal": lambda me: me.dynamodb.scan(TableName=me.journal),
+        "taking a lock": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=me.lock_key),
+        "beginning an attempt": lambda me: me.dynamodb.put_item(TableName=me.attempts, Item=ATTEMPT_KEY),
+        "sending a transaction": lambda me: me.sqs.send_message(QueueUrl=me.queue, MessageBody="{}"),
+        "sending a dead letter of another's": lambda me: me.sqs.send_message(QueueUrl=me.dead, MessageBody="{}"),
+        "invoking itself": lambda me: me.lambda_.invoke(FunctionName=me.function_name),
+    },
     "upsert_profiles": {
+        "publishing an event": lambda me: put_event(me, me.bus),
         "replacing a profile": lambda me: me.dynamodb.put_item(TableName=me.profiles, Item=KEY),
         "scanning the profiles": lambda me: me.dynamodb.scan(TableName=me.profiles),
         "taking a lock": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=me.lock_key),
@@ -167,6 +191,19 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
         ),
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
         "taking a ticket": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=TICKET_KEY),
+        "publishing an event": lambda me: put_event(me, me.bus),
+    },
+    # Nothing here reads the stream: ministack asks for its actions on all resources. See test_template.py.
+    "publish_outcomes": {
+        "publishing an event": lambda me: put_event(me, me.bus),
+        "sending a dead letter": lambda me: me.sqs.send_message_batch(
+            QueueUrl=me.stack["OutcomesDeadLetterQueueUrl"],
+            Entries=[{"Id": "1", "MessageBody": "from the test of permissions"}],
+        ),
+        "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
+        "scanning the accounts": lambda me: me.dynamodb.scan(TableName=me.accounts),
+        "reading a journal": lambda me: query(me, me.journal),
+        "reading a journal by versions": lambda me: query(me, me.journal, IndexName=JOURNAL_INDEX),
     },
     "read_accounts": {
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
@@ -219,6 +256,11 @@ def query(me: AsTheFunction, table: str, **parameters: str) -> object:
         KeyConditionExpression="account_id = :id",
         ExpressionAttributeValues={":id": KEY["account_id"]},
     )
+
+
+def put_event(me: AsTheFunction, bus: str) -> object:
+    entry = {"EventBusName": bus, "Source": "teller", "DetailType": "OfATest", "Detail": "{}"}
+    return me.events.put_events(Entries=[entry])
 
 
 def of_each_function(attempts: dict[str, dict[str, Attempt]]) -> pytest.MarkDecorator:

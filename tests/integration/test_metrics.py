@@ -17,9 +17,11 @@ from tools.local_aws.functions import (
     charge_overdraft_interest,
     invoke,
     process_transactions,
+    publish_outcomes,
     read_accounts,
     reconcile_accounts,
     record,
+    stream_record,
     upsert_profiles,
 )
 from tools.local_aws.server import Endpoint
@@ -53,6 +55,7 @@ def emitted(ministack: Endpoint, capsys: pytest.CaptureFixture[str], monkeypatch
             partial(charge_overdraft_interest, ministack, tables, locks, queue["QueueUrl"]),
         ),
         ("read_accounts", read, partial(read_accounts, ministack, tables)),
+        ("publish_outcomes", publish, partial(publish_outcomes, ministack, tables)),
     ):
         function = load(POWERTOOLS_SERVICE_NAME=name)
         monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", name)
@@ -83,6 +86,12 @@ def upsert(function: ModuleType) -> None:
 def read(function: ModuleType) -> None:
     for account_id in (*ACCOUNTS, "nobody"):
         function.lambda_handler({"read": "statement", "account_id": account_id, "last": 1}, Context())
+
+
+def publish(function: ModuleType) -> None:
+    invoke(function, [stream_record({"account_id": {"S": "alice"}})])
+    function.lambda_handler({"republish": {"account_id": "alice"}}, Context())
+    function.lambda_handler({"republish": {}}, Context())
 
 
 def run_in_each_way(function: ModuleType) -> None:

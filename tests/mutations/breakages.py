@@ -8,6 +8,10 @@ LEDGER = "layers/ledger/ledger"
 
 LOOP = "tests/unit/test_loop.py"
 BATCHES = "tests/unit/test_batches.py"
+EVENT_BUS = "tests/unit/test_event_bus.py"
+OUTCOME_EVENTS = "tests/unit/test_outcome_events.py"
+OUTCOME_PUBLISHER = "tests/unit/test_outcome_publisher.py"
+REFUSALS = "tests/unit/test_refusals.py"
 DEAD_LETTERS = "tests/unit/test_dead_letters.py"
 BATCH_POSTER = "tests/unit/test_batch_poster.py"
 CONTEXT = "tests/unit/test_decision_context.py"
@@ -29,6 +33,7 @@ STATEMENTS = "tests/integration/test_statements.py"
 RECONCILIATION = "tests/integration/test_reconciliation.py"
 EVERY_CALL = "tests/faults/test_every_call.py"
 OF_INTEREST = "tests/faults/test_every_call_of_interest.py"
+OF_OUTCOMES = "tests/faults/test_every_call_of_outcomes.py"
 OF_A_KILLER = "tests/faults/test_every_call_of_a_killer.py"
 OUTAGES = "tests/faults/test_outages.py"
 CHECKPOINTS = "tests/integration/test_checkpoints.py"
@@ -983,5 +988,96 @@ BREAKAGES = [
         "return time <= now - CLOCK_SKEW",
         "return time <= now",
         (STATEMENTS,),
+    ),
+    Breakage(
+        "an event that the bus didn't take is published once",
+        f"{WORKERS}/event_bus.py",
+        "if failure and not failure.is_final}",
+        "if False}",
+        (EVENT_BUS,),
+    ),
+    Breakage(
+        "an event that was throttled is never published again",
+        f"{WORKERS}/event_bus.py",
+        "code in _ABOUT_THE_EVENT)",
+        "True)",
+        (EVENT_BUS, OF_OUTCOMES),
+    ),
+    Breakage(
+        "a request that is refused takes all its events along",
+        f"{WORKERS}/event_bus.py",
+        "if not is_about_events or len(entries) == 1:",
+        "if True:",
+        (EVENT_BUS, OF_OUTCOMES),
+    ),
+    Breakage(
+        "the stream goes on after the last entry that failed, not from the first",
+        "functions/publish_outcomes/app.py",
+        "for number, _ in failed[:1]]",
+        "for number, _ in failed[-1:]]",
+        (OF_OUTCOMES,),
+    ),
+    Breakage(
+        "the stream isn't told of entries that failed",
+        "functions/publish_outcomes/app.py",
+        "for number, _ in failed[:1]]",
+        "for number, _ in failed[:0]]",
+        (OF_OUTCOMES,),
+    ),
+    Breakage(
+        "an entry is lost that neither the bus nor the dead-letter queue takes",
+        f"{LEDGER}/outcome_publisher.py",
+        "            if refusal:\n",
+        "            if False:\n",
+        (OUTCOME_PUBLISHER, OF_OUTCOMES),
+    ),
+    Breakage(
+        "a damaged entry ends the publisher, and the shard stands still",
+        f"{LEDGER}/outcome_publisher.py",
+        "except NotAnEntry as error:",
+        "except NotImplementedError as error:",
+        (OUTCOME_PUBLISHER, OF_OUTCOMES),
+    ),
+    Breakage(
+        "events are tried for so long that no time is left for dead letters",
+        f"{LEDGER}/outcome_publisher.py",
+        "deadline.earlier_by(SLOWEST_CALL_SECONDS)",
+        "deadline",
+        (OUTCOME_PUBLISHER,),
+    ),
+    Breakage(
+        "an event's id isn't of its version, by which consumers find a gap",
+        f"{LEDGER}/core/outcome_events.py",
+        'f"{entry.account_id}#{entry.outcome.account_version}"',
+        'f"{entry.account_id}#{entry.transaction_id}"',
+        (OUTCOME_EVENTS, OF_OUTCOMES),
+    ),
+    Breakage(
+        "an entry whose time is none in UTC ends the publisher",
+        f"{LEDGER}/core/outcome_events.py",
+        "return time.astimezone(UTC)",
+        "return time",
+        (OUTCOME_EVENTS, OF_OUTCOMES),
+    ),
+    Breakage(
+        "nobody is told of a dead message that is processed before a killer",
+        f"{WORKERS}/batches.py",
+        "            self._tell_of_dead([message], deadline)\n",
+        "",
+        (BATCHES, OF_A_KILLER),
+    ),
+    Breakage(
+        "a bus that fails fails the batch",
+        f"{WORKERS}/batches.py",
+        "                self.tell_of_dead(dead, deadline)\n            except Exception:",
+        "                self.tell_of_dead(dead, deadline)\n            except NotImplementedError:",
+        (BATCHES,),
+    ),
+    Breakage(
+        "the body of a message that may have killed its function is read again",
+        f"{LEDGER}/refusals.py",
+        "return message.body if message.attempted else None",
+        "return message.body",
+        (REFUSALS,),
     ),
 ]

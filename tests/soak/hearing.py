@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.checkers import outcomes
+from tests.checkers import event_schemas, outcomes
 from tests.checkers.books import Books
 from tests.soak.workload import HOT_ACCOUNT
 from tests.support.deployed import Bank
@@ -18,6 +18,7 @@ from tools.local_aws.queues import DeadLetter
 
 CLAIMS = (
     *outcomes.CLAIMS,
+    *event_schemas.CLAIMS,
     "no entry was given up",
     "a consumer that lost events finds the gaps by the versions, and all are closed by publishing again",
 )
@@ -70,6 +71,7 @@ def hear(bank: Bank, consumer: Consumer, books: Books, letters: Sequence[DeadLet
         violations=[
             *outcomes.violations(books.entries, events),
             *outcomes.refusal_violations(letters, events),
+            *event_schemas.violations([*events, *again]),
             *(f"given up: {letter}" for letter in bank.take_unpublished()),
             *(f"the gaps are closed: {sentence}" for sentence in outcomes.violations(entries, kept + again)),
             *(f"a gap is left: {gap}" for name in sorted(names) for gap in _gaps(bank, name, kept + again)),

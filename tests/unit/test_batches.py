@@ -105,7 +105,7 @@ def given(dispositions: Mapping[str, Disposition]) -> Callable[[Messages, Deadli
 
 @dataclasses.dataclass
 class Working:
-    """A worker whose answers, log lines and metrics are recorded."""
+    """A worker whose answers, log lines and metrics are recorded. `told` has the dead messages of each telling."""
 
     sqs: Stubbed
     attempts: Attempts
@@ -113,6 +113,13 @@ class Working:
     batch: dict[str, Any] = dataclasses.field(default_factory=dict)
     lines: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     metrics: Counter[tuple[str, ...]] = dataclasses.field(default_factory=Counter)
+    told: list[list[str]] = dataclasses.field(default_factory=list)
+    telling_fails: bool = False
+
+    def tell(self, messages: Messages, _: Deadline) -> None:
+        self.told.append([message.body for message in messages])
+        if self.telling_fails:
+            raise ZeroDivisionError("division by zero")
 
     def process(
         self,
@@ -126,7 +133,7 @@ class Working:
         metrics = EphemeralMetrics(namespace="Orders", service="place_orders")
         queue = Queue(self.sqs.client, QUEUE_URL, DEAD_LETTER_URL, RETENTION_SECONDS, 900, MAXIMUM_WAITS)
         logger = Logger(service=f"worker-{uuid.uuid4()}", stream=log, level=log_level)
-        worker = QueueWorker(decode, handle, disposition_of, queue, self.attempts, logger, metrics)
+        worker = QueueWorker(decode, handle, disposition_of, queue, self.attempts, logger, metrics, self.tell)
         response = worker.process({"Records": list(records)}, context or Context())
         metrics.flush_metrics()
         self.batch, *self.lines = map(json.loads, log.getvalue().splitlines())
@@ -405,6 +412,37 @@ def test_what_the_dead_letter_queue_refuses_goes_back_to_the_queue_and_is_logged
     assert working.metrics[("ReturnedToQueue",)] == working.metrics[("DeadLettered",)] == 1
 
 
+def test_dead_messages_are_told_of_once_and_no_others(working: Working, stubbed_sqs: Stubbed) -> None:
+    takes_dead_letters(stubbed_sqs)
+    delays(stubbed_sqs)
+    working.ended({"a": DONE, "b": DEAD, "c": FAILED, "d": DEAD, "e": WAITING})
+    assert working.told == [["b", "d"]]
+
+
+def test_what_the_dead_letter_queue_refuses_is_not_told_of(working: Working, stubbed_sqs: Stubbed) -> None:
+    failed = [{"Id": "0", "SenderFault": False, "Code": "InternalError"}]
+    stubbed_sqs.answers("send_message_batch", {"Successful": [], "Failed": failed})
+    delays(stubbed_sqs)
+    assert working.ended({"a": DEAD, "b": DEAD}) == ["a"]
+    assert working.told == [["b"]]
+
+
+def test_without_dead_messages_nobody_is_told(working: Working) -> None:
+    assert working.ended({"a": DONE}) == []
+    assert working.told == []
+
+
+def test_a_telling_that_fails_is_logged_and_changes_no_disposition(working: Working, stubbed_sqs: Stubbed) -> None:
+    takes_dead_letters(stubbed_sqs)
+    delays(stubbed_sqs)
+    working.telling_fails = True
+    assert working.ended({"a": DEAD, "b": FAILED, "c": DONE}) == ["b"]
+    line = working.lines[-1]
+    assert (line["level"], line["message"]) == ("WARNING", "could not tell of dead letters")
+    assert line["exception_name"] == "ZeroDivisionError"
+    assert working.metrics[("DeadLettered",)] == 1
+
+
 def test_a_batch_that_is_done_asks_sqs_for_nothing(working: Working, stubbed_sqs: Stubbed) -> None:
     assert working.ended({"a": DONE, "b": DONE}) == []
     assert stubbed_sqs.operations == []
@@ -659,6 +697,17 @@ def test_what_was_done_together_is_reported_before_a_suspect_may_kill_the_functi
     assert acknowledged(stubbed_sqs) == ["of a"]
 
 
+def test_what_is_dead_is_told_of_before_a_suspect_may_kill_the_function(working: Working, stubbed_sqs: Stubbed) -> None:
+    has_begun(working, "not an order, alone", 1)
+    has_begun(working, "killer", 2)
+    delays(stubbed_sqs)
+    for _ in range(2):
+        takes_dead_letters(stubbed_sqs)
+        stubbed_sqs.answers("delete_message_batch", {"Successful": [], "Failed": []})
+    assert delivered(working, ["killer", "not an order, alone", "not an order"], 3, "killer") is None
+    assert working.told == [["not an order"], ["not an order, alone"]]
+
+
 def test_an_attempt_that_ends_is_no_kill_whatever_its_end(working: Working, stubbed_sqs: Stubbed) -> None:
     """An outage of any length condemns nobody."""
     for receive_count in range(1, 20):
@@ -770,6 +819,27 @@ def test_while_sqs_hangs_99_poison_messages_and_a_good_one_are_over_within_the_t
     records = [record(f"not an order {number}", receive_count) for number in range(99)] + [record("a", receive_count)]
     returned = working.process(records, handle, Context(timeout_seconds=90))
     assert returned == [one["messageId"] for one in records[:99]]
+    assert SLOWEST_CALL_SECONDS < now - 1000 < 90
+
+
+def test_while_a_telling_takes_as_long_as_it_can_suspects_are_over_within_the_timeout(
+    working: Working, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+
+    def tell(messages: Messages, deadline: Deadline) -> None:
+        nonlocal now
+        now += SLOWEST_CALL_SECONDS if deadline.remaining_seconds > 0 else 0
+
+    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(working, "tell", tell)
+    for operation in ("send_message_batch", "change_message_visibility_batch", "delete_message_batch"):
+        monkeypatch.setattr(stubbed_sqs.client, operation, lambda **_: {"Successful": []})
+    records = [record(f"not an order {number}", 4) for number in range(20)]
+    for each in records[1:]:
+        has_begun(working, each["messageId"], 1)
+    returned = working.process(records, context=Context(timeout_seconds=90))
+    assert 0 < len(returned) < 20, "some were dead before time was short, and the others come again"
     assert SLOWEST_CALL_SECONDS < now - 1000 < 90
 
 

@@ -136,7 +136,7 @@ def test_a_request_that_fails_is_sent_again(stubbed_events: Stubbed, bus: EventB
     assert numbers(stubbed_events.parameters) == [[0, 1], [0, 1]]
 
 
-@pytest.mark.parametrize("code", ["ValidationException", "SerializationException", "RequestEntityTooLargeException"])
+@pytest.mark.parametrize("code", ["ValidationException", "SerializationException"])
 def test_of_a_request_that_is_refused_each_event_is_tried_alone(
     stubbed_events: Stubbed, bus: EventBus, code: str
 ) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.core import outcome_events
+from ledger.core.republish_requests import RepublishAccount, RepublishAccounts, decode_republish_request
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from tests.checkers.event_schemas import problems, schema
 from tools.local_aws.server import PROJECT, TOOLS
@@ -52,6 +53,12 @@ def test_the_tables_of_fields_have_each_field_of_the_schemas_in_one_row() -> Non
         fields = [field for cell in first_cells for field in re.findall(r"`(\w+)`", cell)]
         in_both = {"schema_version", "delivery"} if name == "transaction_refused" else set()
         assert sorted(fields) == sorted(schema(name)["$defs"]["detail"]["properties"].keys() - in_both)
+
+
+def test_every_request_to_publish_again_is_one() -> None:
+    requests = re.findall(r"^\| `(\{.*?)` \|", section("Publishing again"), re.MULTILINE)
+    types = [type(decode_republish_request({"republish": json.loads(request)})) for request in requests]
+    assert types == [RepublishAccount] * 3 + [RepublishAccounts]
 
 
 def test_the_template_of_a_consumer_is_one(tmp_path: Path) -> None:

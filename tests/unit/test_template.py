@@ -43,6 +43,7 @@ TABLES = resources("AWS::DynamoDB::Table")
 ROLES = {folder: FUNCTIONS[name]["Role"]["GetAtt"].removesuffix(".Arn") for folder, name in FOLDERS.items()}
 
 SOURCES = {name: (FUNCTIONS[name], source) for name in FUNCTIONS for source in event_sources(name, "SQS")}
+STREAMS = {name: (FUNCTIONS[name], source) for name in FUNCTIONS for source in event_sources(name, "DynamoDB")}
 SCHEDULES = {name: (FUNCTIONS[name], source) for name in FUNCTIONS for source in event_sources(name, "ScheduleV2")}
 
 
@@ -213,8 +214,64 @@ def test_an_alarm_counts_the_messages_that_are_in_each_dead_letter_queue() -> No
     }
     for function, schedule in SCHEDULES.values():
         dead |= {schedule["DeadLetterConfig"]["Arn"]["GetAtt"], function["DeadLetterQueue"]["TargetArn"]["GetAtt"]}
+    dead |= {source["DestinationConfig"]["OnFailure"]["Destination"]["GetAtt"] for _, source in STREAMS.values()}
     watched = {alarm["Dimensions"][0]["Value"]["GetAtt"] for alarm in alarms("ApproximateNumberOfMessagesVisible")}
     assert watched == {arn.replace(".Arn", ".QueueName") for arn in dead}
+
+
+def test_the_journals_stream_brings_new_entries_alone_and_from_its_start() -> None:
+    assert STREAMS.keys() == {"PublishOutcomesFunction"}
+    _, source = STREAMS["PublishOutcomesFunction"]
+    assert source["Stream"] == {"GetAtt": "JournalTable.StreamArn"}
+    assert {name for name, table in TABLES.items() if "StreamSpecification" in table} == {"JournalTable"}
+    assert TABLES["JournalTable"]["StreamSpecification"] == {"StreamViewType": "NEW_IMAGE"}
+    assert [json.loads(each["Pattern"]) for each in source["FilterCriteria"]["Filters"]] == [{"eventName": ["INSERT"]}]
+    assert source["StartingPosition"] == "TRIM_HORIZON", "else the first entries of a deployment are missed"
+
+
+STREAM_KEEPS_SECONDS = 24 * 3600
+
+
+def test_an_outage_of_hours_loses_no_outcome_and_an_entry_that_is_given_up_is_known() -> None:
+    function, source = STREAMS["PublishOutcomesFunction"]
+    assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert source["BisectBatchOnFunctionError"] is True, "an entry that kills the function is given up alone"
+    work_seconds = timeout(function) - RESERVED_SECONDS - SLOWEST_CALL_SECONDS  # as OutcomePublisher has it
+    assert source["MaximumRetryAttempts"] * work_seconds > 2 * 3600
+    assert 6 * 3600 <= source["MaximumRecordAgeInSeconds"] <= STREAM_KEEPS_SECONDS / 2
+    failed = source["DestinationConfig"]["OnFailure"]
+    own = function["Environment"]["Variables"]["DEAD_LETTER_QUEUE_URL"]["Ref"]
+    assert failed == {"Type": "SQS", "Destination": {"GetAtt": f"{own}.Arn"}}
+    assert QUEUES[own]["MessageRetentionPeriod"] == 14 * 24 * 3600
+
+
+def test_an_alarm_rings_long_before_an_outcome_that_waits_is_given_up() -> None:
+    [alarm] = alarms("IteratorAge")
+    assert alarm == ALARMS["OutcomesLateAlarm"]
+    assert (alarm["Namespace"], alarm["Statistic"]) == ("AWS/Lambda", "Maximum")
+    assert alarm["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": "PublishOutcomesFunction"}}]
+    _, source = STREAMS["PublishOutcomesFunction"]
+    rings_after_seconds = alarm["Threshold"] / 1000 + alarm["Period"] * alarm["EvaluationPeriods"]
+    assert rings_after_seconds < source["MaximumRecordAgeInSeconds"] / 12
+
+
+def test_the_functions_that_publish_do_so_on_the_stacks_own_bus() -> None:
+    [name] = resources("AWS::Events::EventBus")
+    publishing = {
+        folder: FUNCTIONS[FOLDERS[folder]]["Environment"]["Variables"].get("OUTCOMES_BUS")
+        for folder, role in ROLES.items()
+        if ("events:PutEvents", name) in granted(role)
+    }
+    assert publishing.keys() == {"process_transactions", "publish_outcomes"}
+    assert list(publishing.values()) == [{"Ref": name}] * 2
+    assert TEMPLATE["Outputs"]["OutcomesBusName"] == {"Value": {"Ref": name}}
+
+
+def test_an_archive_of_outcomes_is_kept_for_as_long_as_the_parameter_says() -> None:
+    assert not resources("AWS::Events::Archive")
+    [archive] = resources("AWS::Events::Archive", OutcomesArchiveDays="30").values()
+    assert archive["SourceArn"] == {"GetAtt": "OutcomesBus.Arn"}
+    assert archive["RetentionDays"] == {"Ref": "OutcomesArchiveDays"}
 
 
 def test_an_alarm_rings_when_a_message_comes_again_for_an_hour() -> None:
@@ -440,7 +497,7 @@ def test_what_holds_data_is_kept_in_production(kind: str) -> None:
 KEY = "arn:aws:kms:eu-west-1:1:key/k"
 
 
-def test_a_key_encrypts_all_tables_queues_and_log_groups() -> None:
+def test_a_key_encrypts_all_tables_queues_log_groups_and_the_bus() -> None:
     given = {"Ref": "KmsKeyArn"}
     for table in resources("AWS::DynamoDB::Table", KmsKeyArn=KEY).values():
         assert table["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": given}
@@ -449,6 +506,10 @@ def test_a_key_encrypts_all_tables_queues_and_log_groups() -> None:
         assert "SqsManagedSseEnabled" not in queue  # SQS takes one of the two.
     for group in resources("AWS::Logs::LogGroup", KmsKeyArn=KEY).values():
         assert group["KmsKeyId"] == given
+    for kind in ("AWS::Events::EventBus", "AWS::Events::Archive"):
+        [with_key] = resources(kind, KmsKeyArn=KEY, OutcomesArchiveDays="1").values()
+        assert with_key["KmsKeyIdentifier"] == given
+        assert not [one for one in resources(kind, OutcomesArchiveDays="1").values() if "KmsKeyIdentifier" in one]
     assert not [one for one in resources("AWS::SQS::Queue").values() if "KmsMasterKeyId" in one]
     assert not [one for one in resources("AWS::Logs::LogGroup").values() if "KmsKeyId" in one]
 
@@ -493,6 +554,8 @@ OF_QUEUE = "sqs:ReceiveMessage sqs:DeleteMessage* sqs:GetQueueAttributes sqs:Cha
 OF_ATTEMPTS = "dynamodb:BatchGetItem dynamodb:PutItem"
 OF_JOBS_RECORDS = "dynamodb:UpdateItem dynamodb:PutItem dynamodb:BatchGetItem"
 BY_VERSION = str({"Sub": "${JournalTable.Arn}/index/by_version"})
+STREAM = str({"Sub": "${JournalTable.Arn}/stream/*"})
+"""A stream's name is the time at which it began. A table has one at a time."""
 NEEDS = {
     "process_transactions": {
         "AccountsTable": "dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem",
@@ -501,6 +564,7 @@ NEEDS = {
         "TransactionsQueue": OF_QUEUE,
         "AttemptsTable": OF_ATTEMPTS,
         "TransactionsDeadLetterQueue": "sqs:SendMessage*",
+        "OutcomesBus": "events:PutEvents",
     },
     "upsert_profiles": {
         # No reads and no puts: updates keep other writers' attributes, and a refused update returns the item.
@@ -528,6 +592,14 @@ NEEDS = {
     "read_accounts": {
         "AccountsTable": "dynamodb:GetItem",
         "JournalTable": "dynamodb:GetItem dynamodb:Query",
+        BY_VERSION: "dynamodb:Query",
+    },
+    "publish_outcomes": {
+        STREAM: "dynamodb:DescribeStream dynamodb:GetRecords dynamodb:GetShardIterator dynamodb:ListStreams",
+        "OutcomesBus": "events:PutEvents",
+        "OutcomesDeadLetterQueue": "sqs:SendMessage*",
+        "AccountsTable": "dynamodb:GetItem dynamodb:Scan",
+        "JournalTable": "dynamodb:Query",
         BY_VERSION: "dynamodb:Query",
     },
 }
@@ -585,7 +657,7 @@ def test_a_role_names_its_resources_and_its_actions(role: str) -> None:
     assert grants
     many = {action for action, _ in grants if "*" in action}
     assert many <= {"sqs:SendMessage*", "sqs:ChangeMessageVisibility*", "sqs:DeleteMessage*"}
-    assert all(action.startswith("xray:Put") for action, resource in grants if "*" in resource)
+    assert all(action.startswith("xray:Put") for action, resource in grants if "*" in resource and resource != STREAM)
 
 
 def test_every_role_is_a_functions_or_a_schedules_and_every_policy_is_of_these_roles() -> None:
@@ -619,4 +691,7 @@ def test_the_outputs_that_others_rely_on_are_there() -> None:
         "ReconcileAccountsFunctionName",
         "ChargeOverdraftInterestFunctionName",
         "ReadAccountsFunctionName",
+        "PublishOutcomesFunctionName",
+        "OutcomesBusName",
+        "OutcomesDeadLetterQueueUrl",
     }

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from tests.checkers import books as books_checker
+from tests.checkers import event_schemas
 from tests.checkers import outcomes as outcomes_checker
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books, read_books
@@ -105,13 +106,14 @@ def _run(port: int, messages: int, folder: Path) -> int:
                 *profiles_checker.violations(profiles, winners),
                 *profiles_checker.vanished(updates, refused_updates),
             ],
-            (*outcomes_checker.CLAIMS, "an event tells of every dead letter"): [
+            (*outcomes_checker.CLAIMS, *event_schemas.CLAIMS, "an event tells of every dead letter"): [
                 f"{name}: {sentence}"
                 for name, events in heard.items()
                 for sentence in (
                     *outcomes_checker.violations(entries[name], events),
                     *outcomes_checker.refusal_violations(refused_transactions, events),
                     *outcomes_checker.untold(refused_transactions, events),
+                    *event_schemas.violations(events),
                 )
             ],
         }

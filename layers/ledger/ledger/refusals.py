@@ -3,10 +3,10 @@
 The dead letter itself is certain. Its event is published once. If that fails, the log has a line, and no message waits.
 """
 
+import functools
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from conditional_writes import Deadline
 from ledger.core.outcome_events import SOURCE, refusal_event
@@ -21,10 +21,15 @@ TELLING_SECONDS = 5.0
 """If EventBridge is slow, the messages of the batch shall not wait for it: no request begins later."""
 
 
-class RefusalEvents(NamedTuple):
+class RefusalEvents:
     """The events of a bus, by its name. The client is made for the first one: most invocations need none."""
 
-    bus_name: str
+    def __init__(self, bus_name: str) -> None:
+        self.bus_name = bus_name
+
+    @functools.cached_property
+    def bus(self) -> EventBus:
+        return EventBus(events_client(), self.bus_name, SOURCE)
 
     def publish(self, messages: Sequence[QueueMessage[TransactionMessage]], deadline: Deadline) -> None:
         """Publishes an event for each of the messages that is dead, once. Failures are logged."""
@@ -36,8 +41,7 @@ class RefusalEvents(NamedTuple):
             for message in messages
             if isinstance(dead := message.disposition, Dead)
         }
-        bus = EventBus(events_client(), self.bus_name, SOURCE)
-        failures = bus.publish_once(list(events.values()), min(deadline, Deadline.after(TELLING_SECONDS)))
+        failures = self.bus.publish_once(list(events.values()), min(deadline, Deadline.after(TELLING_SECONDS)))
         for message_id, failure in zip(events, failures, strict=True):
             if failure:
                 logger.warning("no event tells of dead letter %s: %s", message_id, failure.reason)

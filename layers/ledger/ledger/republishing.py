@@ -31,6 +31,8 @@ from workers.parallel import in_parallel
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
+PUBLISHING_SECONDS = 5
+"""Left for the last entries that are read: otherwise they would often be read for nothing."""
 MAX_PARALLEL = 8
 """Accounts whose entries are published at the same time: one journal is read while another is published."""
 TABLE_PAGES_IN_PARALLEL = 5
@@ -104,7 +106,8 @@ class Republisher(NamedTuple):
 
     def _publish(self, request: RepublishRequest, deadline: Deadline) -> Answer:
         """Raises Refused, and as `answer`."""
-        until, progress = deadline.earlier_by(SLOWEST_CALL_SECONDS), Progress()
+        until = deadline.earlier_by(PUBLISHING_SECONDS + SLOWEST_CALL_SECONDS)
+        progress = Progress()
         work = _Work(JournalVersions(self.client, self.tables), self.publisher, progress, until, deadline)
         if isinstance(request, RepublishAccounts):
             work.publish_accounts(request)
@@ -159,10 +162,10 @@ class _Work(NamedTuple):
             versions = None
         if versions is None:
             self.progress.left.append(request)
+        elif not versions:
+            self.progress.is_begun = True
         elif left := self._publish_versions(account.account_id, versions, most_table_pages):
             self.progress.leave(account.account_id, left)
-        else:
-            self.progress.is_begun = True
 
     def _versions(self, account: Account, request: RepublishAccount, most_table_pages: int) -> range | None:
         """The versions of the request. None, if more of the table has to be searched for them.
@@ -228,7 +231,8 @@ class _Work(NamedTuple):
                 self.progress.miss(account_id, versions, NO_ENTRY if page.is_certain else NOT_FOUND)
         if reasons:
             self.progress.trouble = NotPublished(next(iter(reasons.values())))
-        self.progress.is_begun |= len(reasons) < len(items)
+        if len(reasons) < len(items):
+            self.progress.is_begun = True
         return through
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from ledger.core.decoding import Id, Time, decode_json
 from ledger.core.ranges import Version, change_times_to_utc, check_ranges
+from ledger.core.reason_codes import InvalidMessage
 
 
 class RepublishAccount(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -50,7 +51,11 @@ type RepublishRequest = RepublishAccount | RepublishAccounts
 def decode_republish_request(event: Any) -> RepublishRequest:
     """The request in an event of Lambda's, which has it in the field `republish`. Raises InvalidMessage."""
     body = bytes(decode_json(json.dumps(event), _event_decoder).republish).decode()
-    request: RepublishRequest = decode_json(body, _decoders["account_id" in decode_json(body, _fields_decoder)])
+    fields = decode_json(body, _fields_decoder)
+    if "account_id" not in fields and "from" not in fields:
+        raise InvalidMessage("body: expected account_id or from, got neither")
+    is_of_one = "account_id" in fields
+    request = decode_json(body, _account_decoder) if is_of_one else decode_json(body, _accounts_decoder)
     change_times_to_utc(request)
     return request
 
@@ -66,7 +71,5 @@ class _Event(msgspec.Struct, forbid_unknown_fields=True):
 
 _event_decoder = msgspec.json.Decoder(_Event)
 _fields_decoder = msgspec.json.Decoder(dict[str, Any])
-_decoders: dict[bool, "msgspec.json.Decoder[Any]"] = {
-    True: msgspec.json.Decoder(RepublishAccount),
-    False: msgspec.json.Decoder(RepublishAccounts),
-}
+_account_decoder = msgspec.json.Decoder(RepublishAccount)
+_accounts_decoder = msgspec.json.Decoder(RepublishAccounts)

@@ -1,0 +1,471 @@
+"""The function publish_outcomes on both engines, asked to publish again: the events are those of the first time."""
+
+import contextlib
+import itertools
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from types import ModuleType
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conditional_writes import DeadlinePassed
+from conditional_writes.client import SLOWEST_CALL_SECONDS
+from conditional_writes.items import to_dynamodb
+from ledger import account_pages, journal_versions, republishing
+from ledger.republishing import NO_ENTRY, NOT_FOUND, NotPublished
+from tests.support.late_index import AWAY, LateIndex
+from tests.support.posting_bank import (
+    INDEXES,
+    MILLISECOND,
+    YEAR_2020,
+    PostingBank,
+    Step,
+    histories,
+    in_fewer_examples,
+    opening,
+    payment,
+    post_history,
+    spoil,
+    times_of,
+)
+from tools.local_aws.consumers import new_consumer
+from tools.local_aws.functions import Context, publish_outcomes, stream_record
+from tools.local_aws.meter import Meter
+from tools.local_aws.queues import DeadLetter, take_dead_letters
+from tools.local_aws.server import Endpoint
+from tools.local_aws.tables import Tables, scan
+from workers.invocation import RESERVED_SECONDS
+
+# A handler that fails has no metrics.
+pytestmark = [pytest.mark.filterwarnings("ignore:No application metrics"), pytest.mark.one_engine]
+
+HOUR = timedelta(hours=1)
+LONG_AGO = {"from": "2000-01-01T00:00:00Z"}
+
+type Answer = dict[str, Any]
+type Events = dict[str, Any]
+"""Events by their ids, each its detail type and its detail."""
+
+
+class Bank(PostingBank):
+    """The functions that post and publish, and a consumer of all events. `index` is the index as the latter sees it."""
+
+    def __init__(self, ministack: Endpoint, dynamodb: Endpoint, tables: Tables) -> None:
+        super().__init__(ministack, dynamodb, tables)
+        self.aws = ministack
+        self.function: ModuleType = publish_outcomes(ministack, tables, dynamodb)
+        bus = self.function.bus
+        self.consumer = new_consumer(ministack, bus.name, f"{bus.name}-consumer")
+        self.meter = Meter(self.function.republisher.client, bus.client)
+        self.index = LateIndex(self.function.republisher.client)
+
+    def publish(self) -> Events:
+        """The events of the whole journal, published from the stream."""
+        for items in itertools.batched(scan(self.dynamodb, self.tables.journal), 100, strict=False):
+            self.function.lambda_handler({"Records": [stream_record(item) for item in items]}, Context())
+        return self.events()
+
+    def events(self) -> Events:
+        """The events since they were taken last. None came twice."""
+        events = self.consumer.take()
+        found = {event["detail"]["id"]: (event["detail-type"], event["detail"]) for event in events}
+        assert len(found) == len(events)
+        return found
+
+    def republish(self, seconds: float = 60, **request: Any) -> Answer:
+        """Reads entries for so many seconds."""
+        context = Context(seconds + republishing.PUBLISHING_SECONDS + SLOWEST_CALL_SECONDS + RESERVED_SECONDS)
+        answer: Answer = self.function.lambda_handler({"republish": request}, context)
+        return answer
+
+    def republish_all(self, seconds: float = 60, **request: Any) -> Answer:
+        """The answers until there is no further request, together."""
+        together, requests, self.invocations = Counter[str](), [request], 0
+        missing: list[Any] = []
+        while requests:
+            answer = self.republish(seconds, **requests.pop(0))
+            assert json.dumps(answer)
+            requests += (event["republish"] for event in answer["next"])
+            missing += answer["missing_versions"]
+            together.update({name: answer[name] for name in ("published", "dead_lettered")})
+            self.invocations += 1
+        return together | {"missing_versions": missing}
+
+    def dead_letters(self) -> list[DeadLetter]:
+        return take_dead_letters(self.aws, self.function.publisher.dead_letter_queue_url)
+
+
+@pytest.fixture
+def bank(ministack: Endpoint, dynamodb: Endpoint, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> Bank:
+    monkeypatch.setattr(journal_versions, "PAUSES_SECONDS", (0.001, 0.001))
+    monkeypatch.setattr(republishing, "PUBLISHING_SECONDS", 0.2)
+    return Bank(ministack, dynamodb, tables)
+
+
+def ids(account_id: str, *versions: int) -> set[str]:
+    return {f"{account_id}#{version}" for version in versions}
+
+
+def done(published: int, dead_lettered: int = 0) -> Answer:
+    return {"published": published, "dead_lettered": dead_lettered, "missing_versions": [], "next": []}
+
+
+# --- ranges, and what they cost -----------------------------------------------------------------------------
+
+
+def test_a_range_of_versions_is_published_again_and_the_events_are_the_same(bank: Bank) -> None:
+    bank.post(opening(), *(payment(number, -30) for number in range(1, 12)))
+    first = bank.publish()
+    assert first.keys() == ids("alice", *range(1, 13))
+    assert bank.republish(account_id="alice", from_version=3, to_version=9) == done(7)
+    assert bank.events() == {name: first[name] for name in ids("alice", *range(3, 10))}
+    assert bank.republish(account_id="alice", to_version=2) == done(2)
+    assert bank.events().keys() == ids("alice", 1, 2)
+    assert bank.republish(account_id="alice", from_version=12, to_version=99) == done(1)
+    assert bank.events().keys() == ids("alice", 12)
+    assert bank.republish(account_id="alice", from_version=13) == done(0)
+    assert bank.republish(account_id="alice") == done(12)
+    assert bank.events() == first
+
+
+def test_entries_are_published_again_by_their_times(bank: Bank) -> None:
+    bank.post_hourly(opening(), payment(1), payment(2), payment(3))
+    for begin, end, versions in [
+        (YEAR_2020, None, [1, 2, 3, 4]),
+        (YEAR_2020 + MILLISECOND, YEAR_2020 + 2 * HOUR, [2]),
+        (YEAR_2020 + HOUR, YEAR_2020 + 2 * HOUR + MILLISECOND, [2, 3]),
+        (YEAR_2020 + 4 * HOUR, None, []),
+        (YEAR_2020 - HOUR, YEAR_2020, []),
+    ]:
+        fields = {"from": begin.isoformat()} | ({"to": end.isoformat()} if end else {})
+        for request in (fields, {"account_id": "alice"} | fields):
+            assert bank.republish(**request) == done(len(versions))
+            assert bank.events().keys() == ids("alice", *versions)
+
+
+def test_a_range_takes_few_requests(bank: Bank) -> None:
+    """Ten events are one PutEvents."""
+    for hour in range(32):
+        bank.post_at(YEAR_2020 + hour * HOUR, payment(hour) if hour else opening())
+
+    def requests(**request: Any) -> dict[str, int]:
+        bank.meter.reset()
+        assert not bank.republish(**request)["next"]
+        return dict(bank.meter.requests)
+
+    since = (YEAR_2020 + 17 * HOUR).isoformat()
+    until = (YEAR_2020 + 25 * HOUR).isoformat()
+    assert requests(account_id="alice") == {"GetItem": 1, "Query": 1, "PutEvents": 4}
+    assert requests(account_id="alice", from_version=11, to_version=15) == {"GetItem": 1, "Query": 1, "PutEvents": 1}
+    searched = requests(account_id="alice", **{"from": since})
+    assert searched["Query"] in (6, 7), "the binary logarithm of 32 versions, and the page of entries"
+    assert requests(**{"from": since}) == {"Scan": 1, "Query": searched["Query"], "PutEvents": 2}
+    assert requests(**{"from": since, "to": until})["Query"] in (11, 12)
+
+
+def test_an_account_without_entries_since_the_time_costs_one_query(bank: Bank) -> None:
+    names = [f"a-{number}" for number in range(10)]
+    bank.post_at(YEAR_2020, *map(opening, names))
+    bank.post_at(YEAR_2020 + HOUR, payment(1, account_id="a-3"))
+    bank.meter.reset()
+    assert bank.republish(**{"from": (YEAR_2020 + HOUR).isoformat()}) == done(1)
+    assert bank.events().keys() == ids("a-3", 2)
+    assert bank.meter.requests == {"Scan": 1, "Query": 9 + 3, "PutEvents": 1}
+
+
+# --- what is left to other invocations ----------------------------------------------------------------------
+
+
+def slow(client: Any, operation: str, seconds: float) -> None:
+    """The client waits before each request of the operation."""
+    client.meta.events.register(f"before-call.{operation}", lambda **_: time.sleep(seconds))
+
+
+def test_what_is_left_at_the_deadline_is_in_the_answer_as_a_request(bank: Bank) -> None:
+    bank.post(opening(), *(payment(number) for number in range(1, 30)))
+    bank.index.limits = {"index": 6}
+    slow(bank.function.republisher.client, "dynamodb.Query", 0.2)
+    answer = bank.republish(seconds=0.3, account_id="alice", from_version=2, to_version=28)
+    assert answer["published"] == 10
+    assert answer["next"] == [{"republish": {"account_id": "alice", "from_version": 12, "to_version": 28}}]
+    assert bank.events().keys() == ids("alice", *range(2, 12))
+    assert bank.republish_all(seconds=0.3, **answer["next"][0]["republish"])["published"] == 17
+    assert bank.events().keys() == ids("alice", *range(12, 29))
+
+
+def test_the_accounts_that_are_left_at_the_deadline_are_those_after_the_last_that_was_begun(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account_pages, "ITEMS_OF_A_PAGE", 7)
+    names = [f"a-{number}" for number in range(40)]
+    bank.post_at(YEAR_2020, *map(opening, names))
+    bank.post_at(YEAR_2020 + HOUR, *(payment(number, account_id=name) for number, name in enumerate(names)))
+    slow(bank.function.republisher.client, "dynamodb.Query", 0.1)
+    answer = bank.republish(seconds=0.35, **LONG_AGO)
+    assert "after" in answer["next"][-1]["republish"]
+    assert len(answer["next"]) <= 1 + republishing.MAX_PARALLEL
+    published = bank.events()
+    assert len(published) == answer["published"] < 80
+    for event in answer["next"]:
+        bank.republish_all(seconds=0.35, **event["republish"])
+        rest = bank.events()
+        assert not rest.keys() & published.keys()
+        published |= rest
+    assert published.keys() == set().union(*(ids(name, 1, 2) for name in names))
+
+
+def test_without_time_for_anything_the_invocation_fails(bank: Bank) -> None:
+    bank.post(opening())
+    for request in ({"account_id": "alice"}, LONG_AGO):
+        with pytest.raises(DeadlinePassed):
+            bank.republish(seconds=0, **request)
+
+
+def test_an_account_that_takes_too_much_of_the_table_for_one_of_several_gets_an_invocation_of_its_own(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(republishing, "TABLE_PAGES_IN_PARALLEL", 1)
+    bank.post_hourly(opening(), *(payment(number) for number in range(1, 10)), opening("bob"))
+    bank.index.error, bank.index.limits = AWAY, {"table": 4}
+    answer = bank.republish(**LONG_AGO)
+    assert answer == done(1) | {"next": [{"republish": {"account_id": "alice", "from_version": 1, "to_version": 10}}]}
+    assert bank.events().keys() == ids("bob", 1)
+    assert bank.republish(**answer["next"][0]["republish"]) == done(10)
+    since = {"from": "2020-01-01T07:00:00Z"}
+    answer = bank.republish(**since)
+    assert answer == done(1) | {"next": [{"republish": {"account_id": "alice"} | since}]}
+    assert bank.republish(**answer["next"][0]["republish"]) == done(3)
+
+
+# --- trouble ------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def failing(bank: Bank, is_failing: Callable[[dict[str, Any]], bool]) -> Iterator[None]:
+    """EventBridge fails for the events whose details are so."""
+
+    def keep(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+        context["details"] = [json.loads(entry["Detail"]) for entry in json.loads(params["body"])["Entries"]]
+
+    def fail(parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+        for index, detail in enumerate(context["details"]):
+            if is_failing(detail):
+                parsed["Entries"][index] = {"ErrorCode": "InternalFailure", "ErrorMessage": "try again"}
+
+    client = bank.function.bus.client  # the same of all functions in this process
+    with (
+        hooked(client, "before-call.eventbridge.PutEvents", keep),
+        hooked(client, "after-call.eventbridge.PutEvents", fail),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def hooked(client: Any, event: str, hook: Callable[..., Any]) -> Iterator[None]:
+    client.meta.events.register(event, hook)
+    yield
+    client.meta.events.unregister(event, hook)
+
+
+def test_events_that_eventbridge_does_not_take_are_left_and_nothing_else_is(bank: Bank) -> None:
+    bank.post(opening(), *(payment(number) for number in range(1, 20)))
+    with failing(bank, lambda detail: detail["account_version"] in (4, 5, 12)):
+        answer = bank.republish(seconds=0.2, account_id="alice", from_version=2)
+        assert (answer["published"], answer["missing_versions"]) == (16, [])
+        assert ranges_left(answer) == [(4, 5), (12, 12)]
+        with pytest.raises(NotPublished, match="InternalFailure: try again"):
+            bank.republish(seconds=0.2, **answer["next"][0]["republish"])
+    assert [bank.republish(**event["republish"]) for event in answer["next"]] == [done(2), done(1)]
+
+
+def test_many_failures_are_left_as_a_few_ranges(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(republishing, "MOST_RANGES", 3)
+    bank.post(opening(), *(payment(number) for number in range(1, 20)))
+    with failing(bank, lambda detail: bool(detail["account_version"] % 2)):
+        answer = bank.republish(seconds=0.2, account_id="alice")
+    assert ranges_left(answer) == [(1, 1), (3, 3), (5, 5), (7, 20)]
+
+
+def ranges_left(answer: Answer) -> list[tuple[int, int]]:
+    requests = (event["republish"] for event in answer["next"])
+    return [(request["from_version"], request["to_version"]) for request in requests]
+
+
+def test_while_eventbridge_fails_the_accounts_that_are_not_begun_are_left(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(republishing, "MAX_PARALLEL", 1)
+    names = [f"a-{number}" for number in range(5)]
+    bank.post(*map(opening, names))
+    order = [item["account_id"]["S"] for item in scan(bank.dynamodb, bank.tables.accounts)]
+    with failing(bank, lambda detail: detail["account_id"] == order[2]):
+        answer = bank.republish(seconds=0.2, **LONG_AGO)
+    assert answer == done(2) | {
+        "next": [
+            {"republish": {"account_id": order[2], "from_version": 1, "to_version": 1}},
+            {"republish": LONG_AGO | {"after": order[2]}},
+        ]
+    }
+    assert bank.republish(**answer["next"][1]["republish"]) == done(2)
+
+
+def test_trouble_of_the_tables_fails_the_invocation_if_nothing_was_done_before(bank: Bank) -> None:
+    bank.post(opening(), payment(1))
+    refusal = LateIndex.refusal("InternalServerError", "try again")
+    for operation, requests in {
+        "Query": [{"account_id": "alice"}, {"account_id": "alice"} | LONG_AGO, LONG_AGO],
+        "Scan": [LONG_AGO],
+        "GetItem": [{"account_id": "alice"}],
+    }.items():
+        with hooked(bank.function.republisher.client, f"before-call.dynamodb.{operation}", lambda **_: refusal):
+            for request in requests:
+                with pytest.raises(ClientError, match="try again"):
+                    bank.republish(**request)
+    assert bank.republish(**LONG_AGO) == done(2)
+
+
+def test_a_refused_request_gets_a_sentence_and_no_read(bank: Bank) -> None:
+    answer = bank.republish(account_id="alice", from_version=0)
+    assert answer == {"error": {"code": "INVALID_REQUEST", "reason": "from_version: expected `int` >= 1"}}
+    assert not bank.meter.requests
+    error = bank.republish(account_id="nobody")["error"]
+    assert error == {"code": "UNKNOWN_ACCOUNT", "reason": "account_id: no account 'nobody' has been opened"}
+
+
+# --- entries and accounts that were damaged -----------------------------------------------------------------
+
+
+def test_a_damaged_entry_goes_to_the_dead_letter_queue_and_once_mended_its_letter_publishes_it(bank: Bank) -> None:
+    bank.post(opening(), payment(1), payment(2))
+    whole = bank.publish()
+    bank.change_entry("t-1", status=None)
+    assert bank.republish(account_id="alice") == done(2, dead_lettered=1)
+    assert bank.events().keys() == ids("alice", 1, 3)
+    [letter] = bank.dead_letters()
+    assert letter.attributes == {"reason_code": "NOT_AN_ENTRY"}
+    bank.change_entry("t-1", status="POSTED")
+    assert bank.republish(**json.loads(letter.body)["republish"]) == done(1)
+    assert bank.events() == {"alice#2": whole["alice#2"]}
+
+
+def test_an_entry_that_is_gone_is_missing_by_its_version(bank: Bank) -> None:
+    bank.post_hourly(opening(), payment(1), payment(2), payment(3), payment(4))
+    for name in ("t-2", "t-3"):
+        key = to_dynamodb({"account_id": "alice", "transaction_id": name})
+        bank.client.delete_item(TableName=bank.tables.journal, Key=key)
+    missing = [{"account_id": "alice", "from_version": 3, "to_version": 4, "reason": NO_ENTRY}]
+    assert bank.republish(account_id="alice") == done(3) | {"missing_versions": missing}
+    assert bank.republish(**LONG_AGO) == done(3) | {"missing_versions": missing}
+
+
+def test_many_missing_versions_are_named_in_several_answers(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(republishing, "MOST_RANGES", 2)
+    monkeypatch.setattr(republishing, "MOST_NAMED", 2)
+    bank.post(opening(), *(payment(number) for number in range(1, 12)))
+    for number in range(2, 12, 2):
+        key = to_dynamodb({"account_id": "alice", "transaction_id": f"t-{number}"})
+        bank.client.delete_item(TableName=bank.tables.journal, Key=key)
+    answer = bank.republish(account_id="alice")
+    assert [each["from_version"] for each in answer["missing_versions"]] == [3, 5]
+    assert answer["next"] == [{"republish": {"account_id": "alice", "from_version": 7, "to_version": 12}}]
+    together = bank.republish_all(account_id="alice")
+    assert [each["from_version"] for each in together["missing_versions"]] == [3, 5, 7, 9, 11]
+    assert (together["published"], bank.invocations) == (7, 3)
+
+
+def test_versions_of_which_neither_the_index_nor_a_long_table_can_tell_the_time_are_named(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (republishing, journal_versions):
+        monkeypatch.setattr(module, "MOST_TABLE_PAGES", 1)
+    monkeypatch.setattr(republishing, "TABLE_PAGES_IN_PARALLEL", 1)
+    bank.post_hourly(opening(), *(payment(number) for number in range(1, 8)))
+    bank.index.hidden, bank.index.limits = {5}, {"table": 1}
+    between = {"from": (YEAR_2020 + 5 * HOUR).isoformat(), "to": (YEAR_2020 + 7 * HOUR).isoformat()}
+    missing = [{"account_id": "alice", "from_version": 5, "to_version": 5, "reason": NOT_FOUND}]
+    for request in (between, {"account_id": "alice"} | between):
+        assert bank.republish(**request) == done(2) | {"missing_versions": missing}
+        assert bank.events().keys() == ids("alice", 6, 7)
+    assert bank.republish(account_id="alice", from_version=4, to_version=6) == done(2) | {"missing_versions": missing}
+    bank.index.hidden = set(range(2, 9))
+    missing = [{"account_id": "alice", "from_version": 2, "to_version": 8, "reason": NOT_FOUND}]
+    assert bank.republish(account_id="alice", **between) == done(0) | {"missing_versions": missing}
+
+
+def test_a_damaged_account_is_named_and_the_others_are_published(bank: Bank) -> None:
+    bank.post_hourly(opening(), opening("bob"), payment(1), payment(2))
+    bank.change_account(balance="12")
+    reason = "the account can't be read: TypeError: balance: expected Decimal, got str"
+    assert bank.republish(account_id="alice") == {"error": {"code": "UNREADABLE", "reason": reason}}
+    named = [{"account_id": "alice", "reason": reason}]
+    assert bank.republish(**LONG_AGO) == done(1) | {"missing_versions": named}
+    bank.change_account(balance=2, posted_at=None)
+    bank.change_entry("t-1", posted_at="yesterday")
+    reason = "entry 't-1': posted_at: expected a time with its offset, got 'yesterday'"
+    assert bank.republish(account_id="alice", **LONG_AGO) == {"error": {"code": "UNREADABLE", "reason": reason}}
+    named = [{"account_id": "alice", "reason": reason}]
+    assert bank.republish(**LONG_AGO) == done(1) | {"missing_versions": named}
+
+
+def test_both_entries_of_one_version_are_published(bank: Bank) -> None:
+    bank.post(opening(), payment(1))
+    key = to_dynamodb({"account_id": "alice", "transaction_id": "t-1"})
+    item = bank.client.get_item(TableName=bank.tables.journal, Key=key)["Item"]
+    bank.client.put_item(TableName=bank.tables.journal, Item=item | to_dynamodb({"transaction_id": "t-1-again"}))
+    assert bank.republish(account_id="alice") == done(3)
+    assert sorted(event["detail"]["transaction_id"] for event in bank.consumer.take()) == ["open", "t-1", "t-1-again"]
+
+
+# --- any history --------------------------------------------------------------------------------------------
+
+
+def test_of_any_history_exactly_the_range_is_published_again_in_any_state_of_the_index(bank: Bank) -> None:
+    @in_fewer_examples
+    @given(histories, st.randoms(use_true_random=False))
+    def try_history(history: list[Step], choose: random.Random) -> None:
+        post_history(bank, history)
+        first = bank.publish()
+        journals = bank.journals()
+        times = sorted({time for journal in journals.values() for time in times_of(journal, choose)})
+        for request in requests(list(journals), times, choose):
+            wanted = set[str]()
+            for name, journal in journals.items():
+                if request.get("account_id", name) != name:
+                    continue
+                if "from" in request:
+                    begin, end = (
+                        datetime.fromisoformat(request[name]) if name in request else None for name in ("from", "to")
+                    )
+                    wanted |= ids(name, *journal.between(begin, end))
+                else:
+                    last = min(request.get("to_version", 1000), len(journal.entries))
+                    wanted |= ids(name, *range(request.get("from_version", 1), last + 1))
+            spoil(bank.index, choose.choice(INDEXES), choose)
+            bank.index.limits = {"index": choose.randint(2, 40), "table": choose.randint(1, 40)}
+            together = bank.republish_all(**request)
+            assert together == {"published": len(wanted), "dead_lettered": 0, "missing_versions": []}
+            assert bank.events() == {name: first[name] for name in wanted}
+
+    try_history()
+
+
+def requests(names: list[str], times: list[datetime], choose: random.Random) -> Iterator[Answer]:
+    name = choose.choice(names)
+    first = choose.randint(1, 20)
+    yield {"account_id": name}
+    yield {"account_id": name, "from_version": first, "to_version": choose.randint(first, 40)}
+    begin, end = sorted(choose.sample(times, 2))
+    since = {"from": begin.isoformat()}
+    until = {"to": end.isoformat()}
+    yield since
+    yield since | until
+    yield {"account_id": name} | since
+    yield {"account_id": name} | since | until

@@ -1,0 +1,211 @@
+"""Publishing entries: each is on the bus, in the dead-letter queue with its reason, or comes again."""
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from conditional_writes import Deadline
+from conditional_writes.client import SLOWEST_CALL_SECONDS
+from ledger.core.journal import JournalEntry, Outcome, entry_item
+from ledger.outcome_publisher import OutcomePublisher, Published
+from tests.support.samples import payment
+from tests.unit.stubs import Stubbed
+from tools.local_aws.functions import Context
+from workers.event_bus import EventBus
+from workers.invocation import deadline_of
+
+QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/outcomes-dead"
+LATER = Deadline.after(3600)
+
+
+@pytest.fixture
+def publisher(stubbed_events: Stubbed, stubbed_sqs: Stubbed) -> OutcomePublisher:
+    return OutcomePublisher(EventBus(stubbed_events.client, "outcomes", "teller"), stubbed_sqs.client, QUEUE)
+
+
+@pytest.fixture(autouse=True)
+def all_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "ledger")
+
+
+def entry(version: int, **changes: Any) -> dict[str, Any]:
+    """The item of a journal entry; None removes an attribute."""
+    message = payment(transaction_id=f"t-{version}")
+    outcome = Outcome("POSTED", None, Decimal(1), Decimal(version), version, "2026-03-01T12:00:00.000+00:00")
+    item = entry_item(JournalEntry("alice", message.transaction_id, message.canonical_payload(), "hash", outcome))
+    versioned = {name: Decimal(value) if isinstance(value, int) else value for name, value in (item | changes).items()}
+    return {name: value for name, value in versioned.items() if value is not None}
+
+
+def takes(events: Stubbed, *codes: str | None) -> None:
+    """Prepares an answer for as many events."""
+    entries = [{"ErrorCode": code, "ErrorMessage": "for a reason"} if code else {"EventId": "1"} for code in codes]
+    events.answers("put_events", {"FailedEntryCount": sum(map(bool, codes)), "Entries": entries})
+
+
+def takes_letters(sqs: Stubbed, *failed: int) -> None:
+    entries = [{"Id": str(index), "SenderFault": False, "Code": "InternalError"} for index in failed]
+    sqs.answers("send_message_batch", {"Successful": [], "Failed": entries})
+
+
+def letters(sqs: Stubbed) -> list[tuple[Any, str, str]]:
+    """The body, the reason code and the reason of each dead letter that was sent."""
+    return [
+        (
+            json.loads(sent["MessageBody"]),
+            sent["MessageAttributes"]["reason_code"]["StringValue"],
+            sent["MessageAttributes"]["reason"]["StringValue"],
+        )
+        for request in sqs.parameters
+        for sent in request["Entries"]
+    ]
+
+
+def test_entries_are_published_in_their_order(publisher: OutcomePublisher, stubbed_events: Stubbed) -> None:
+    takes(stubbed_events, None, None)
+    published = publisher.publish([entry(1), entry(2)], LATER)
+    assert published == Published([None, None], dead_lettered=0)
+    assert published.number == 2
+    [request] = stubbed_events.parameters
+    assert [json.loads(event["Detail"])["id"] for event in request["Entries"]] == ["alice#1", "alice#2"]
+
+
+def test_what_is_no_entry_is_dead_lettered_and_holds_up_no_other(
+    publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    takes(stubbed_events, None, None)
+    takes_letters(stubbed_sqs)
+    published = publisher.publish([entry(1), entry(2, status="HELD"), entry(3)], LATER)
+    assert published == Published([None, None, None], dead_lettered=1)
+    assert published.number == 2
+    reason = "status: expected one of POSTED, REJECTED, got 'HELD'"
+    again = {"republish": {"account_id": "alice", "from_version": 2, "to_version": 2}}
+    assert letters(stubbed_sqs) == [(again, "NOT_AN_ENTRY", reason)]
+    [line] = caplog.messages
+    assert line == f"dead-lettered: {{'account_id': 'alice', 'transaction_id': 't-2'}}: NOT_AN_ENTRY: {reason}"
+
+
+@pytest.mark.parametrize("version", [None, 0, Decimal("1.5"), "2", Decimal("1E+20")])
+def test_the_dead_letter_of_an_item_without_a_possible_version_has_its_key(
+    publisher: OutcomePublisher, stubbed_sqs: Stubbed, version: Any
+) -> None:
+    takes_letters(stubbed_sqs)
+    assert publisher.publish([entry(2, account_version=version, status="x")], LATER).dead_lettered == 1
+    assert [body for body, *_ in letters(stubbed_sqs)] == [{"account_id": "alice", "transaction_id": "t-2"}]
+
+
+def test_an_item_of_unreadable_attributes_is_dead_lettered(publisher: OutcomePublisher, stubbed_sqs: Stubbed) -> None:
+    takes_letters(stubbed_sqs)
+    assert publisher.publish([{"account_id": None, "transaction_id": "t"}], LATER).dead_lettered == 1
+    body = {"account_id": "None", "transaction_id": "t"}
+    assert letters(stubbed_sqs) == [(body, "NOT_AN_ENTRY", "account_id: expected str, got NoneType")]
+
+
+def test_an_event_that_the_bus_never_takes_is_dead_lettered(
+    publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed
+) -> None:
+    takes(stubbed_events, None, "InvalidArgument")
+    takes_letters(stubbed_sqs)
+    published = publisher.publish([entry(1), entry(2)], LATER)
+    assert published == Published([None, None], dead_lettered=1)
+    assert [letter[1:] for letter in letters(stubbed_sqs)] == [("EVENT_REFUSED", "InvalidArgument: for a reason")]
+
+
+def test_an_entry_of_400_kb_is_dead_lettered(publisher: OutcomePublisher, stubbed_sqs: Stubbed) -> None:
+    takes_letters(stubbed_sqs)
+    large = entry(1, request={"type": "transaction", "description": "x" * 390_000})
+    assert publisher.publish([large], LATER).dead_lettered == 1
+    [(_, code, reason)] = letters(stubbed_sqs)
+    assert code == "EVENT_REFUSED"
+    assert reason.endswith(" bytes, an event has at most 262,144")
+
+
+def test_what_fails_until_the_deadline_comes_again_with_its_reason(
+    publisher: OutcomePublisher, stubbed_events: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.event_bus.FIRST_PAUSE_SECONDS", 3600)
+    takes(stubbed_events, None, "ThrottlingException")
+    published = publisher.publish([entry(1), entry(2)], Deadline.after(60))
+    assert published == Published([None, "ThrottlingException: for a reason"], dead_lettered=0)
+    assert published.number == 1
+
+
+def test_what_the_dead_letter_queue_refuses_comes_again_and_the_others_do_not(
+    publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed
+) -> None:
+    takes(stubbed_events, None)
+    takes_letters(stubbed_sqs, 1)
+    published = publisher.publish([entry(1), entry(2, status="x"), entry(3, status="x")], LATER)
+    assert published.number == published.dead_lettered == 1
+    assert published.failures[:2] == [None, None]
+    assert published.failures[2] == (
+        "the dead-letter queue didn't take it: InternalError;"
+        " NOT_AN_ENTRY: status: expected one of POSTED, REJECTED, got 'x'"
+    )
+
+
+def test_events_are_tried_for_so_long_that_dead_letters_can_be_sent_still(
+    publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed
+) -> None:
+    takes_letters(stubbed_sqs)
+    published = publisher.publish([entry(1), entry(2, status="x")], Deadline.after(SLOWEST_CALL_SECONDS - 1))
+    assert published == Published(["no time is left: publishing", None], dead_lettered=1)
+    assert stubbed_events.operations == []
+
+
+def test_a_reason_is_one_that_sqs_takes(publisher: OutcomePublisher, stubbed_sqs: Stubbed) -> None:
+    takes_letters(stubbed_sqs)
+    publisher.publish([entry(1, status="\x01")], LATER)
+    [(_, _, reason)] = letters(stubbed_sqs)
+    assert reason.isprintable()
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "ValidationException"])
+def test_while_each_call_takes_as_long_as_it_can_a_full_batch_is_over_within_the_timeout(
+    publisher: OutcomePublisher,
+    stubbed_events: Stubbed,
+    stubbed_sqs: Stubbed,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+) -> None:
+    now = 1000.0
+
+    def slow(*_: object, **__: object) -> None:
+        nonlocal now
+        now += SLOWEST_CALL_SECONDS
+        raise ClientError({"Error": {"Code": code, "Message": "after a long time"}}, "PutEvents")
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def side_by_side(call: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
+        nonlocal now
+        began, ended, results = now, [now], []
+        for argument in arguments:
+            now = began
+            results.append(call(argument))
+            ended.append(now)
+        now = max(ended)
+        return results
+
+    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("workers.event_bus.time", SimpleNamespace(sleep=sleep))
+    for module in ("event_bus", "sending"):
+        monkeypatch.setattr(f"workers.{module}.in_parallel", side_by_side)
+    monkeypatch.setattr(stubbed_events.client, "put_events", slow)
+    monkeypatch.setattr(stubbed_sqs.client, "send_message_batch", slow)
+    items = [entry(version, status="x" if version % 10 == 0 else "POSTED") for version in range(1, 101)]
+    published = publisher.publish(items, deadline_of(Context(timeout_seconds=90)))
+    assert published.number == published.dead_lettered == 0
+    assert SLOWEST_CALL_SECONDS < now - 1000 < 90
+
+
+def test_nothing_is_published_of_no_items(publisher: OutcomePublisher) -> None:
+    assert publisher.publish([], LATER) == Published([], 0)

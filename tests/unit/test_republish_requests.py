@@ -1,0 +1,104 @@
+"""Requests to publish again: a valid one is decoded, and the sentence for another says where and what was expected."""
+
+import contextlib
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.core.reason_codes import InvalidMessage
+from ledger.core.republish_requests import (
+    RepublishAccount,
+    RepublishAccounts,
+    decode_republish_request,
+    republish_event,
+)
+
+ALICE = {"account_id": "alice"}
+SINCE = {"from": "2026-03-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    "request_fields",
+    [
+        ALICE,
+        ALICE | {"from_version": 7},
+        ALICE | {"to_version": 7},
+        ALICE | {"from_version": 7, "to_version": 7},
+        ALICE | SINCE,
+        ALICE | SINCE | {"to": "2026-03-01T00:00:00.001Z"},
+        SINCE,
+        SINCE | {"to": "2026-03-02T00:00:00Z", "after": "x" * 2048},
+    ],
+)
+def test_a_request_is_decoded_and_encoded_as_it_was(request_fields: dict[str, Any]) -> None:
+    event = {"republish": request_fields}
+    request = decode_republish_request(event)
+    assert isinstance(request, RepublishAccount if "account_id" in request_fields else RepublishAccounts)
+    assert decode_republish_request(republish_event(request)) == request
+    assert republish_event(request)["republish"].keys() == request_fields.keys()
+
+
+def test_times_are_in_utc() -> None:
+    request = decode_republish_request({"republish": {"from": "2026-03-01T00:30:00+01:00"}})
+    assert request.from_time == datetime(2026, 2, 28, 23, 30, tzinfo=UTC)
+    assert republish_event(request) == {"republish": {"from": "2026-02-28T23:30:00Z"}}
+
+
+REFUSED: list[tuple[Any, str]] = [
+    (None, "body: expected `object`, got `null`"),
+    ([], "body: expected `object`, got `array`"),
+    ("alice", "body: expected `object`, got `str`"),
+    ({}, "body: expected account_id or from, got neither"),
+    ({"account_id": 1}, "account_id: expected `str`, got `int`"),
+    ({"account_id": ""}, "account_id: expected `str` of length >= 1"),
+    ({"account_id": None}, "account_id: expected `str`, got `null`"),
+    ({"account_id": "\ud800"}, "body: expected JSON"),
+    (ALICE | {"versions": [1]}, "body: object contains unknown field `versions`"),
+    (ALICE | {"from_version": 0}, "from_version: expected `int` >= 1"),
+    (ALICE | {"from_version": 10**16}, "from_version: expected `int` <= 1000000000000000"),
+    (ALICE | {"to_version": float("nan")}, "republish.to_version: expected a finite decimal number, got NaN"),
+    (ALICE | {"from_version": 8, "to_version": 7}, "to_version: expected 8 or more, which is from_version"),
+    (ALICE | {"from_version": 8} | SINCE, "body: expected versions or times, got from_version and from"),
+    (
+        ALICE | {"to_version": 8, "to": "2026-03-01T00:00:00Z"},
+        "body: expected versions or times, got to_version and to",
+    ),
+    (ALICE | {"to": "2026-03-01T00:00:00Z"}, "to: expected it with from"),
+    (ALICE | {"after": "bob"} | SINCE, "body: object contains unknown field `after`"),
+    (ALICE | {"from": "2026-03-01"}, "from: expected an ISO 8601 time with its offset"),
+    (ALICE | {"from": "2026-03-01T00:00:00"}, "from: expected `datetime` with a timezone component"),
+    (ALICE | {"from": "0001-01-01T00:00:00+14:00"}, "from: expected a time between the years 1 and 9999 in UTC"),
+    (SINCE | {"to": SINCE["from"]}, "to: expected a time after from"),
+    (SINCE | {"after": ""}, "after: expected `str` of length >= 1"),
+    (SINCE | {"to_version": 8}, "body: object contains unknown field `to_version`"),
+    ({"from_version": 8}, "body: expected account_id or from, got neither"),
+]
+
+
+@pytest.mark.parametrize(("fields", "beginning"), REFUSED, ids=[beginning for _, beginning in REFUSED])
+def test_another_is_refused_with_a_sentence(fields: Any, beginning: str) -> None:
+    with pytest.raises(InvalidMessage) as caught:
+        decode_republish_request({"republish": fields})
+    assert str(caught.value).startswith(beginning)
+
+
+def test_an_event_has_nothing_beside_the_request() -> None:
+    with pytest.raises(InvalidMessage, match="body: object contains unknown field `Records`"):
+        decode_republish_request({"republish": ALICE, "Records": []})
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+)
+names = st.sampled_from(["account_id", "from_version", "to_version", "from", "to", "after"])
+
+
+@given(json_values | st.dictionaries(names, json_values))
+def test_any_json_is_a_request_or_is_refused(fields: Any) -> None:
+    with contextlib.suppress(InvalidMessage):
+        decode_republish_request(json.loads(json.dumps({"republish": fields})))
