@@ -215,6 +215,8 @@ def test_an_alarm_counts_the_messages_that_are_in_each_dead_letter_queue() -> No
     for function, schedule in SCHEDULES.values():
         dead |= {schedule["DeadLetterConfig"]["Arn"]["GetAtt"], function["DeadLetterQueue"]["TargetArn"]["GetAtt"]}
     dead |= {source["DestinationConfig"]["OnFailure"]["Destination"]["GetAtt"] for _, source in STREAMS.values()}
+    [bus] = resources("AWS::Events::EventBus").values()
+    dead.add(bus["DeadLetterConfig"]["Arn"]["GetAtt"])
     watched = {alarm["Dimensions"][0]["Value"]["GetAtt"] for alarm in alarms("ApproximateNumberOfMessagesVisible")}
     assert watched == {arn.replace(".Arn", ".QueueName") for arn in dead}
 
@@ -444,7 +446,7 @@ def test_queues_are_encrypted_and_take_tls_only(name: str) -> None:
     policies = resources("AWS::SQS::QueuePolicy").values()
     denied = [policy for policy in policies if {"Ref": name} in policy["Queues"]]
     assert denied
-    [statement] = denied[0]["PolicyDocument"]["Statement"]
+    [statement] = [one for one in denied[0]["PolicyDocument"]["Statement"] if one["Effect"] == "Deny"]
     assert {"GetAtt": f"{name}.Arn"} in statement["Resource"]
     assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "sqs:*")
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": False}}
@@ -501,7 +503,9 @@ def test_a_key_encrypts_all_tables_queues_log_groups_and_the_bus() -> None:
     given = {"Ref": "KmsKeyArn"}
     for table in resources("AWS::DynamoDB::Table", KmsKeyArn=KEY).values():
         assert table["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": given}
-    for queue in resources("AWS::SQS::Queue", KmsKeyArn=KEY).values():
+    queues = resources("AWS::SQS::Queue", KmsKeyArn=KEY)
+    assert queues.pop("BusDeadLetterQueue")["SqsManagedSseEnabled"]  # It takes the events that the key doesn't.
+    for queue in queues.values():
         assert queue["KmsMasterKeyId"] == given
         assert "SqsManagedSseEnabled" not in queue  # SQS takes one of the two.
     for group in resources("AWS::Logs::LogGroup", KmsKeyArn=KEY).values():
