@@ -206,7 +206,7 @@ def test_the_accounts_that_are_left_at_the_deadline_are_those_after_the_last_tha
     bank: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(account_pages, "ITEMS_OF_A_PAGE", 7)
-    names = [f"a-{number}" for number in range(40)]
+    names = [f"a-{number}" for number in range(24)]
     bank.post_at(YEAR_2020, *map(opening, names))
     bank.post_at(YEAR_2020 + HOUR, *(payment(number, account_id=name) for number, name in enumerate(names)))
     slow(bank.function.republisher.client, "dynamodb.Query", 0.3)
@@ -214,7 +214,7 @@ def test_the_accounts_that_are_left_at_the_deadline_are_those_after_the_last_tha
     assert "after" in answer["next"][-1]["republish"]
     assert len(answer["next"]) <= 1 + republishing.MAX_PARALLEL
     published = bank.events()
-    assert len(published) == answer["published"] < 80
+    assert len(published) == answer["published"] < 48
     for event in answer["next"]:
         bank.republish_all(seconds=1, **event["republish"])
         rest = bank.events()
