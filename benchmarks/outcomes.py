@@ -278,7 +278,8 @@ def check(cost: Cost, sizes: Sequence[int]) -> None:
 
 
 def at_share(values: Sequence[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+    """The lowest of the values that so large a share of them doesn't exceed."""
+    return sorted(values)[math.ceil(len(values) * share) - 1]
 
 
 def _by_part(heard: Sequence[Heard]) -> dict[str, list[float]]:

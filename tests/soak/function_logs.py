@@ -13,7 +13,7 @@ from typing import Any
 from tests.support.deployed import log_events, metrics
 from tools.local_aws.stack import Stack
 
-SLICE = timedelta(seconds=15)
+SLICE = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
