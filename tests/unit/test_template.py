@@ -16,6 +16,7 @@ from ledger.core.profile_messages import ALLOWANCE
 from ledger.overdraft_interest import annual_rate_of
 from ledger.profile_writer import REMOVALS_REMEMBERED
 from ledger.reconciler import CHECKPOINTS_SECONDS, IN_PARALLEL, LONGEST_ALONE_SECONDS, STEP_SECONDS
+from ledger.republishing import PUBLISHING_SECONDS
 from ledger.tables import JOURNAL_INDEX
 from tests.support.template import (
     FOLDERS,
@@ -240,6 +241,7 @@ def test_an_outage_of_hours_loses_no_outcome_and_an_entry_that_is_given_up_is_kn
     assert source["BisectBatchOnFunctionError"] is True, "an entry that kills the function is given up alone"
     work_seconds = timeout(function) - RESERVED_SECONDS - SLOWEST_CALL_SECONDS  # as OutcomePublisher has it
     assert source["MaximumRetryAttempts"] * work_seconds > 2 * 3600
+    assert work_seconds - PUBLISHING_SECONDS > 20, "of an invocation that publishes again"
     assert 6 * 3600 <= source["MaximumRecordAgeInSeconds"] <= STREAM_KEEPS_SECONDS / 2
     failed = source["DestinationConfig"]["OnFailure"]
     own = function["Environment"]["Variables"]["DEAD_LETTER_QUEUE_URL"]["Ref"]
