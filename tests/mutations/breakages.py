@@ -1040,6 +1040,13 @@ BREAKAGES = [
         (OUTCOME_PUBLISHER, OF_OUTCOMES),
     ),
     Breakage(
+        "an outage of EventBridge sends a dead letter again and again",
+        f"{LEDGER}/outcome_publisher.py",
+        "if index < first_failed}",
+        "if True}",
+        (OUTCOME_PUBLISHER,),
+    ),
+    Breakage(
         "events are tried for so long that no time is left for dead letters",
         f"{LEDGER}/outcome_publisher.py",
         "deadline.earlier_by(SLOWEST_CALL_SECONDS)",

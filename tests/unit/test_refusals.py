@@ -2,14 +2,16 @@
 
 import json
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from conditional_writes import Deadline
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types.base import TransactionMessage
-from ledger.refusals import RefusalEvents
+from ledger.refusals import TELLING_SECONDS, RefusalEvents
 from tests.support.samples import payment
 from tests.unit.stubs import Stubbed
 from workers.batches import GivenUp
@@ -91,6 +93,22 @@ def test_an_event_is_published_once_and_its_failure_is_logged(
     refusals.publish(dead(message(message_id="m-3"), message()), LATER)
     assert len(stubbed_events.requests) == 1
     assert caplog.messages == ["no event tells of dead letter m-3: InternalFailure: for a reason"]
+
+
+def test_a_slow_bus_holds_up_a_batch_for_seconds_only(
+    refusals: RefusalEvents, stubbed_events: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+
+    def slow(**_: Any) -> None:
+        nonlocal now
+        now += TELLING_SECONDS
+        raise ClientError({"Error": {"Code": "ValidationException", "Message": "after seconds"}}, "PutEvents")
+
+    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(stubbed_events.client, "put_events", slow)
+    refusals.publish([message(message_id=f"m-{number}") for number in range(10)], Deadline(now + 3600))
+    assert now - 1000 == TELLING_SECONDS, "there is no time to try each event alone"
 
 
 def test_after_the_deadline_nobody_is_told(

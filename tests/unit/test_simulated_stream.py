@@ -66,7 +66,7 @@ def killed_by(*killers: int) -> Handler:
 
 def test_a_batch_that_kills_the_function_comes_again_in_halves_and_the_killer_is_given_up_alone() -> None:
     consumer = Consumer(killed_by(2))
-    stream = stream_of(5, batch_size=4, maximum_retries=4)
+    stream = stream_of(5, batch_size=4, maximum_retries=2)
     numbers = [record["dynamodb"]["SequenceNumber"] for record in stream.records]
     stream.deliver_until_quiet(consumer.function, Killed)
     assert consumer.batches == [[0, 1, 2, 3], [0, 1], [2, 3], [2], [2], [2], [3], [4]]

@@ -218,9 +218,10 @@ class Place(NamedTuple):
 class Stream:
     """A shard of a DynamoDB stream as Lambda reads it, without pauses: batch after batch, in the records' order.
 
-    If the response names failures, the records from the first of them on come again; after an interruption the batch
-    comes again in two halves. Each counts as a retry. `given_up` has the batches with too many: their places go to the
-    on-failure queue. https://docs.aws.amazon.com/lambda/latest/dg/services-ddb-batchfailurereporting.html
+    If the response names failures, the records from the first of them on come again. After an interruption the batch
+    comes again in two halves, which is no retry yet. `given_up` has the batches with too many retries: their places go
+    to the on-failure queue. https://docs.aws.amazon.com/lambda/latest/dg/services-ddb-batchfailurereporting.html
+    https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
     """
 
     records: list[dict[str, Any]]
@@ -244,15 +245,15 @@ class Stream:
             failed = invoke(function, batch)
             assert failed <= set(numbers), f"{failed} aren't in this batch"
             first = min((numbers.index(number) for number in failed), default=len(batch))
-            again = [batch[first:]]
         except interruptions:
-            half = len(batch) // 2
-            again = [batch[:half], batch[half:]]
-        if retries < self.maximum_retries:
-            self._batches[:0] = [(part, retries + 1) for part in again if part]
-        else:
-            left = [record["dynamodb"]["SequenceNumber"] for part in again for record in part]
-            self.given_up += [Place(left[0], left[-1])] if left else []
+            first, half = 0, len(batch) // 2
+            if half:
+                self._batches[:0] = [(batch[:half], retries), (batch[half:], retries)]
+                return
+        if first < len(batch) and retries < self.maximum_retries:
+            self._batches.insert(0, (batch[first:], retries + 1))
+        elif first < len(batch):
+            self.given_up.append(Place(numbers[first], numbers[-1]))
 
     def deliver_until_quiet(self, function: ModuleType, *interruptions: type[BaseException]) -> None:
         for _ in range(1000):
