@@ -5,6 +5,7 @@ Docker daemon and Lambda's base image, and is skipped if one of them is missing.
 """
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -18,14 +19,18 @@ from typing import Any
 
 import pytest
 
+from conditional_writes.items import from_dynamodb
+from ledger.core.journal import entry_from_item
 from tests.checkers.profiles import Profiles, read_profiles
 from tests.support.deployed import until
 from tools.local_aws import stack
+from tools.local_aws.consumers import Consumer, new_consumer
 from tools.local_aws.functions import (
     Context,
     Queue,
     charge_overdraft_interest,
     process_transactions,
+    publish_outcomes,
     read_accounts,
     reconcile_accounts,
     record,
@@ -47,7 +52,8 @@ class Effect:
     """The effect of an event: new and changed entries, accounts, profiles and reports.
 
     Records that return to the queue, and the reasons of dead letters, are given by the record's index. `outcome` is a
-    job's, `answer` that of a read, without times.
+    job's, `answer` that of a read, without times, or of a request to publish again. `published` has the detail types of
+    events by their ids: those of publish_outcomes alone.
     """
 
     outcome: str | None = None
@@ -56,6 +62,7 @@ class Effect:
     accounts: dict[str, str] = field(default_factory=dict)
     profiles: Profiles = field(default_factory=dict)
     reports: dict[str, str] = field(default_factory=dict)
+    published: dict[str, str] = field(default_factory=dict)
     back_on_the_queue: list[int] = field(default_factory=list)
     dead_lettered: dict[int, str] = field(default_factory=dict)
 
@@ -65,7 +72,7 @@ class EventRunner:
     """Invokes functions with events and reports the effects. `dead_letter_queue_urls` are given by function.
 
     `invoke` invokes a function with an event and returns the response. `post` waits until the transactions on the queue
-    are posted.
+    are posted, `hear` until `consumer` has no more events of what was posted.
     """
 
     endpoint: Endpoint
@@ -73,28 +80,35 @@ class EventRunner:
     profiles_table: str
     locks_table: str
     dead_letter_queue_urls: Mapping[str, str]
+    consumer: Consumer
     invoke: Callable[[str, Path], Any]
     post: Callable[[], None]
+    hear: Callable[[], object]
 
     def run(self, path: Path) -> Effect:
         """Invokes the function that the event's folder is named after."""
         function = path.parent.name
         records = json.loads(path.read_text()).get("Records", [])
         journal, accounts, profiles, reports = self._journal(), self._accounts(), self._profiles(), self._reports()
+        is_publishing = function == "publish_outcomes"
+        if is_publishing:
+            self.hear()
         response = self.invoke(function, path)
         self.post()
+        events = self.consumer.take() if is_publishing else []
         failures = [failure["itemIdentifier"] for failure in response.get("batchItemFailures", [])]
-        bodies = [record["body"] for record in records]
+        bodies = list(map(_body_of_letter, records))
         letters = take_dead_letters(self.endpoint, self.dead_letter_queue_urls[function]) if records else []
         assert len({letter.body for letter in letters}) == len(letters), f"{path}: a message was dead-lettered twice"
         return Effect(
             outcome=response.get("outcome"),
-            answer=_shown(response) if function == "read_accounts" else None,
+            answer=None if response.keys() & {"batchItemFailures", "outcome"} else _shown(response),
             journal=_changed(journal, self._journal()),
             accounts=_changed(accounts, self._accounts()),
             profiles=_changed(profiles, self._profiles()),
             reports=_changed(reports, self._reports()),
-            back_on_the_queue=[index for index, record in enumerate(records) if record["messageId"] in failures],
+            published={event["detail"]["id"]: event["detail-type"] for event in events},
+            back_on_the_queue=[index for index, record in enumerate(records) if _identifier(record) in failures],
             dead_lettered={bodies.index(letter.body): letter.reason or "" for letter in letters},
         )
 
@@ -124,6 +138,19 @@ class EventRunner:
             for item in scan(self.endpoint, self.locks_table)
             if "accounts_checked" in item
         }
+
+
+def _identifier(record: dict[str, Any]) -> str:
+    return str(record["messageId"] if "messageId" in record else record["dynamodb"]["SequenceNumber"])
+
+
+def _body_of_letter(record: dict[str, Any]) -> str:
+    """The body of the record's dead letter: the message, or the request to publish the entry again."""
+    if "body" in record:
+        return str(record["body"])
+    entry = from_dynamodb(record["dynamodb"]["NewImage"])
+    versions = dict.fromkeys(("from_version", "to_version"), int(entry["account_version"]))
+    return json.dumps({"republish": {"account_id": entry["account_id"]} | versions})
 
 
 def _changed[Item](before: Mapping[str, Item], after: Mapping[str, Item]) -> dict[str, Item]:
@@ -156,6 +183,8 @@ def in_process(folder: Path) -> Iterator[EventRunner]:
         tables, profiles_table = create_tables(endpoint, "events"), create_profiles_table(endpoint, "events")
         locks_table = create_locks_table(endpoint, "events")
         teller, upserter = process_transactions(endpoint, tables), upsert_profiles(endpoint, profiles_table)
+        publisher = publish_outcomes(endpoint, tables)
+        consumer = new_consumer(endpoint, publisher.bus.name, "events")
         functions = {
             "process_transactions": teller,
             "upsert_profiles": upserter,
@@ -164,6 +193,7 @@ def in_process(folder: Path) -> Iterator[EventRunner]:
             ),
             "reconcile_accounts": reconcile_accounts(endpoint, tables, locks_table),
             "read_accounts": read_accounts(endpoint, tables),
+            "publish_outcomes": publisher,
         }
 
         def invoke(function: str, event: Path) -> Any:
@@ -180,8 +210,11 @@ def in_process(folder: Path) -> Iterator[EventRunner]:
         dead = {
             "process_transactions": teller.worker.queue.dead_letter_url,
             "upsert_profiles": upserter.worker.queue.dead_letter_url,
+            "publish_outcomes": publisher.publisher.dead_letter_queue_url,
         }
-        yield EventRunner(endpoint, tables, profiles_table, locks_table, dead, invoke, post)
+        yield EventRunner(
+            endpoint, tables, profiles_table, locks_table, dead, consumer, invoke, post, hear=lambda: None
+        )
 
 
 @contextlib.contextmanager
@@ -195,17 +228,27 @@ def sam_local_invoke(folder: Path) -> Iterator[EventRunner]:
         deployed = stack.deploy(endpoint)
         settings = write_settings(deployed, folder)
         sqs, queue_url = endpoint.client("sqs"), deployed["TransactionsQueueUrl"]
+        tables = Tables(deployed["AccountsTableName"], deployed["JournalTableName"])
+        consumer = new_consumer(endpoint, deployed["OutcomesBusName"], "events")
+
+        @functools.cache  # nothing is posted by the events that publish
+        def hear() -> None:
+            consumer.take_until_heard(entry_from_item(from_dynamodb(item)) for item in scan(endpoint, tables.journal))
+
         yield EventRunner(
             endpoint,
-            Tables(deployed["AccountsTableName"], deployed["JournalTableName"]),
+            tables,
             deployed["ProfilesTableName"],
             deployed["LocksTableName"],
             {
                 "process_transactions": deployed["TransactionsDeadLetterQueueUrl"],
                 "upsert_profiles": deployed["ProfilesDeadLetterQueueUrl"],
+                "publish_outcomes": deployed["OutcomesDeadLetterQueueUrl"],
             },
+            consumer,
             lambda function, event: _sam_local_invoke(endpoint, settings, function, event),
             lambda: until(lambda: not waiting_messages(sqs, queue_url), "all transactions are posted"),
+            hear,
         )
 
 
@@ -240,7 +283,7 @@ def _sam_local_invoke(endpoint: Endpoint, settings: Path, function: str, event: 
     )
     # SAM exits with 0 even if the function failed. Then the response is missing or has the error.
     if finished.returncode or not any(
-        word in finished.stdout for word in ("batchItemFailures", "outcome", "account_id")
+        word in finished.stdout for word in ("batchItemFailures", "outcome", "account_id", "published", '"code"')
     ):
         pytest.fail(f"sam local invoke of {event.name}:\n{finished.stdout}\n{finished.stderr}")
     return json.loads(finished.stdout)

@@ -259,7 +259,7 @@ def query(me: AsTheFunction, table: str, **parameters: str) -> object:
 
 
 def put_event(me: AsTheFunction, bus: str) -> object:
-    entry = {"EventBusName": bus, "Source": "teller", "DetailType": "OfATest", "Detail": "{}"}
+    entry = {"EventBusName": bus, "Source": "test", "DetailType": "OfATest", "Detail": "{}"}
     return me.events.put_events(Entries=[entry])
 
 

@@ -8,6 +8,7 @@ import json
 import uuid
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,9 @@ LAST_PREFERENCES = {
 
 WHOLE = {"complete": True, "missing_versions": [], "next": None}
 """The end of a statement that is all that was asked for."""
+
+ALL_PUBLISHED = {"dead_lettered": 0, "missing_versions": [], "next": []}
+"""The end of an answer if nothing is left to be published again."""
 
 EXPECTED = {
     "process_transactions/01-open-accounts": Effect(
@@ -346,6 +350,56 @@ EXPECTED = {
             }
         }
     ),
+    "publish_outcomes/01-a-batch-of-the-stream": Effect(
+        published={
+            "acc-erin#1": "AccountOpened",
+            "acc-erin#2": "TransactionPosted",
+            "acc-erin#3": "TransactionRejected",
+            "acc-erin#4": "TransactionPosted",
+        }
+    ),
+    "publish_outcomes/02-the-same-batch-again": Effect(
+        published={
+            "acc-erin#1": "AccountOpened",
+            "acc-erin#2": "TransactionPosted",
+            "acc-erin#3": "TransactionRejected",
+            "acc-erin#4": "TransactionPosted",
+        }
+    ),
+    "publish_outcomes/03-a-damaged-entry-among-good": Effect(
+        published={"acc-erin#6": "TransactionPosted"}, dead_lettered={0: "status"}
+    ),
+    "publish_outcomes/04-versions-again": Effect(
+        answer={"published": 3} | ALL_PUBLISHED,
+        published={
+            "acc-alice#1": "AccountOpened",
+            "acc-alice#2": "TransactionPosted",
+            "acc-alice#3": "TransactionPosted",
+        },
+    ),
+    "publish_outcomes/05-since-a-time-again": Effect(
+        answer={"published": 7} | ALL_PUBLISHED,
+        published={
+            "acc-carol#1": "AccountOpened",
+            "acc-carol#2": "TransactionPosted",
+            "acc-carol#3": "TransactionPosted",
+            "acc-carol#4": "TransactionRejected",
+            "acc-carol#5": "TransactionPosted",
+            "acc-carol#6": "AccountClosed",
+            "acc-carol#7": "TransactionRejected",
+        },
+    ),
+    "publish_outcomes/06-of-all-accounts-since-a-time": Effect(answer={"published": 0} | ALL_PUBLISHED),
+    "publish_outcomes/07-of-an-unknown-account": Effect(
+        answer={
+            "error": {"code": "UNKNOWN_ACCOUNT", "reason": "account_id: no account 'acc-nobody' has been opened"},
+        }
+    ),
+    "publish_outcomes/08-no-such-request": Effect(
+        answer={
+            "error": {"code": "INVALID_REQUEST", "reason": "to_version: expected 3 or more, which is from_version"},
+        }
+    ),
 }
 
 
@@ -365,6 +419,7 @@ def test_an_event_has_the_effect_that_its_name_says(effects: dict[str, Effect], 
     assert actual.accounts == expected.accounts
     assert actual.profiles == expected.profiles
     assert actual.reports == expected.reports
+    assert actual.published == expected.published
     assert actual.back_on_the_queue == expected.back_on_the_queue
     assert actual.dead_lettered.keys() == expected.dead_lettered.keys()
     for index, words in expected.dead_lettered.items():
@@ -388,13 +443,29 @@ def test_repeated_events_change_no_table(tmp_path: Path) -> None:
     changed = [(effect.journal, effect.accounts, effect.profiles, effect.reports) for effect in again]
     assert changed == [({}, {}, {}, {})] * len(EVENTS)
     assert {effect.outcome for effect in again} == {None, "DoneBefore"}
-    assert [(effect.back_on_the_queue, effect.dead_lettered) for effect in again] == [
-        (effect.back_on_the_queue, effect.dead_lettered) for effect in first
+    assert [(effect.published, effect.back_on_the_queue, effect.dead_lettered) for effect in again] == [
+        (effect.published, effect.back_on_the_queue, effect.dead_lettered) for effect in first
     ]
 
 
-def test_records_look_as_lambda_delivers_them() -> None:
+def records_of(source: str) -> list[dict[str, Any]]:
     records = [record for path in EVENTS.values() for record in json.loads(path.read_text()).get("Records", [])]
+    return [record for record in records if record["eventSource"] == source]
+
+
+def test_records_of_the_stream_look_as_lambda_delivers_them() -> None:
+    records = records_of("aws:dynamodb")
+    for record in records:
+        change = record["dynamodb"]
+        assert change["Keys"].items() <= change["NewImage"].items()
+        assert change["StreamViewType"] == "NEW_IMAGE"
+        assert record["eventSourceARN"].split(":")[3] == record["awsRegion"]
+    deliveries = Counter(record["dynamodb"]["SequenceNumber"] for record in records)
+    assert Counter(deliveries.values()) == {1: 2, 2: 4}, "one batch is delivered twice"
+
+
+def test_records_look_as_lambda_delivers_them() -> None:
+    records = records_of("aws:sqs")
     for record in records:
         assert str(uuid.UUID(record["messageId"])) == record["messageId"]
         assert record["md5OfBody"] == hashlib.md5(record["body"].encode()).hexdigest()

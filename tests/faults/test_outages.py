@@ -20,7 +20,7 @@ from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_tables
 
 DELIVERIES = 60
-OF_SERVICES = [("dynamodb", "sqs"), ("dynamodb",), ("sqs",)]
+OF_SERVICES = [("dynamodb", "sqs", "events"), ("dynamodb",), ("sqs",), ("events",)]
 FAILING_SHARE = 0.7
 SAMPLED_EVERY, SAMPLED_EVERY_OF_MANY = 7, 43
 """No multiples of the number of services or of kinds: each of them is in the sample."""

@@ -9,11 +9,21 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from conditional_writes.items import to_dynamodb
-from tests.support.samples import largest_transaction, largest_transfer
+from ledger.core.journal import JournalEntry, Outcome, entry_item
+from tests.support.samples import largest_transaction, largest_transfer, payment
 from tests.support.slow_bodies import SLOW
-from tools.local_aws.functions import invoke, process_transactions, record, upsert_profiles
+from tools.local_aws.consumers import new_consumer
+from tools.local_aws.functions import (
+    invoke,
+    process_transactions,
+    publish_outcomes,
+    record,
+    stream_record,
+    upsert_profiles,
+)
 from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_profiles_table, create_tables
@@ -139,6 +149,25 @@ def test_a_full_profile_costs_its_whole_size_for_each_request(ministack: Endpoin
     assert cost_of(function, [small]) == Cost({"UpdateItem": 2}, 746)
     too_much = small | {"entries": {"y": "x" * 20_000}}
     assert cost_of(function, [too_much]) == Cost({"UpdateItem": 1, "SendMessageBatch": 1}, 373)
+
+
+STREAM_BATCH = 100
+"""Of the journal's stream: as template.yaml has it."""
+
+
+@pytest.mark.parametrize(("kind", "requests"), [("lone payments", 10), ("the largest payments", 13)])
+def test_a_full_batch_of_the_stream_is_few_requests(ministack: Endpoint, kind: str, requests: int) -> None:
+    """Ten events a request, or as many as fit into it."""
+    function = publish_outcomes(ministack, create_tables(ministack, f"dear-{next(_numbers)}"))
+    consumer = new_consumer(ministack, function.bus.name, function.bus.name)
+    meter = Meter(function.bus.client, function.publisher.queue_client)
+    message = largest_transaction() if kind == "the largest payments" else payment()
+    outcome = Outcome("POSTED", None, message.amount, message.amount, 1, "2026-03-01T12:00:00.000+00:00")
+    entry = JournalEntry(message.account_id, message.transaction_id, message.canonical_payload(), "hash", outcome)
+    items = [entry_item(replace(entry, outcome=replace(outcome, account_version=n + 1))) for n in range(STREAM_BATCH)]
+    assert not invoke(function, [stream_record(to_dynamodb(item)) for item in items])
+    assert meter.requests == {"PutEvents": requests}
+    assert len(consumer.take()) == STREAM_BATCH
 
 
 @pytest.fixture(scope="module")

@@ -366,6 +366,17 @@ def test_an_entry_that_is_gone_is_missing_by_its_version(bank: Bank) -> None:
     assert bank.republish(**LONG_AGO) == done(3) | {"missing_versions": missing}
 
 
+def test_an_account_of_a_version_that_no_journal_reaches_takes_no_longer_than_its_journal(bank: Bank) -> None:
+    bank.post(opening(), payment(1))
+    bank.change_account(version=10**14)
+    bank.change_entry("t-1", account_version=10**12)
+    together = bank.republish_all(account_id="alice")
+    named = [range(each["from_version"], each["to_version"] + 1) for each in together["missing_versions"]]
+    assert (together["published"], bank.invocations) == (2, 1)
+    assert len(named) < 5
+    assert sum(versions.stop - versions.start for versions in named) == 10**14 - 2
+
+
 def test_many_missing_versions_are_named_in_several_answers(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(republishing, "MOST_RANGES", 2)
     monkeypatch.setattr(republishing, "MOST_NAMED", 2)
@@ -417,11 +428,10 @@ def test_a_damaged_account_is_named_and_the_others_are_published(bank: Bank) -> 
 
 def test_both_entries_of_one_version_are_published(bank: Bank) -> None:
     bank.post(opening(), payment(1))
-    key = to_dynamodb({"account_id": "alice", "transaction_id": "t-1"})
-    item = bank.client.get_item(TableName=bank.tables.journal, Key=key)["Item"]
-    bank.client.put_item(TableName=bank.tables.journal, Item=item | to_dynamodb({"transaction_id": "t-1-again"}))
-    assert bank.republish(account_id="alice") == done(3)
-    assert sorted(event["detail"]["transaction_id"] for event in bank.consumer.take()) == ["open", "t-1", "t-1-again"]
+    bank.post(payment(2))
+    bank.change_entry("t-2", account_version=2)
+    assert bank.republish(account_id="alice", to_version=2) == done(3)
+    assert sorted(event["detail"]["transaction_id"] for event in bank.consumer.take()) == ["open", "t-1", "t-2"]
 
 
 # --- any history --------------------------------------------------------------------------------------------

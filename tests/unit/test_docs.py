@@ -13,6 +13,7 @@ from ledger.core import profile_messages, rules, transaction_types
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types import base
+from ledger.outcome_publisher import UnpublishedCode
 from tests.support.template import resources
 from tools.local_aws.server import PROJECT
 from workers.batches import GivenUp
@@ -74,6 +75,11 @@ def test_the_table_of_rejection_reasons_is_the_enum() -> None:
 
 def test_the_table_of_reason_codes_is_the_enum() -> None:
     assert first_cells("messages", "## Dead letters") == sorted([*ReasonCode, *GivenUp])
+
+
+def test_the_table_of_the_outcomes_dead_letters_is_the_enum() -> None:
+    section = read("operations").split("\n### An outcome that wasn't published\n")[1].split("\n## ")[0]
+    assert re.findall(r"^\| `([A-Z_]+)` \|", section, re.MULTILINE) == list(UnpublishedCode)
 
 
 def test_the_table_of_metrics_is_what_the_functions_emit() -> None:

@@ -154,9 +154,24 @@ def test_events_are_tried_for_so_long_that_dead_letters_can_be_sent_still(
     publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed
 ) -> None:
     takes_letters(stubbed_sqs)
-    published = publisher.publish([entry(1), entry(2, status="x")], Deadline.after(SLOWEST_CALL_SECONDS - 1))
-    assert published == Published(["no time is left: publishing", None], dead_lettered=1)
+    published = publisher.publish([entry(1, status="x"), entry(2)], Deadline.after(SLOWEST_CALL_SECONDS - 1))
+    assert published == Published([None, "no time is left: publishing"], dead_lettered=1)
     assert stubbed_events.operations == []
+
+
+def test_the_dead_letter_of_an_entry_waits_for_those_before_it(
+    publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come again together, as often as EventBridge fails."""
+    monkeypatch.setattr("workers.event_bus.FIRST_PAUSE_SECONDS", 3600)
+    takes(stubbed_events, None, "InternalFailure")
+    takes_letters(stubbed_sqs)
+    items = [entry(1, status="x"), entry(2), entry(3), entry(4, status="x")]
+    published = publisher.publish(items, Deadline.after(60))
+    reason = "InternalFailure: for a reason"
+    assert published.failures == [None, None, reason, f"an entry before it isn't published: {reason}"]
+    assert (published.number, published.dead_lettered) == (1, 1)
+    assert [body["republish"]["from_version"] for body, *_ in letters(stubbed_sqs)] == [1]
 
 
 def test_a_reason_is_one_that_sqs_takes(publisher: OutcomePublisher, stubbed_sqs: Stubbed) -> None:

@@ -65,6 +65,8 @@ class OutcomePublisher(NamedTuple):
         """Publishes the entries in items of the journal, until the deadline.
 
         If the function dies, or a request gets no answer, an event may have been published: it is published again.
+        An entry's dead letter waits for the entries before it: a stream brings all entries again from the first that
+        failed on, and an outage of EventBridge would send the dead letter again and again.
         """
         failures: list[str | None] = [None] * len(items)
         events, unpublishable = dict[int, Event](), dict[int, _Unpublishable]()
@@ -79,14 +81,18 @@ class OutcomePublisher(NamedTuple):
                 unpublishable[index] = _Unpublishable(UnpublishedCode.EVENT_REFUSED, failure.reason)
             elif failure:
                 failures[index] = failure.reason
-        letters = [_dead_letter(items[index], why) for index, why in unpublishable.items()]
+        first_failed = next((index for index, failure in enumerate(failures) if failure), len(items))
+        dead = {index: why for index, why in unpublishable.items() if index < first_failed}
+        for index in unpublishable.keys() - dead.keys():
+            failures[index] = f"an entry before it isn't published: {failures[first_failed]}"
+        letters = [_dead_letter(items[index], why) for index, why in dead.items()]
         refusals = send(self.queue_client, self.dead_letter_queue_url, letters, deadline)
-        for (index, why), refusal in zip(unpublishable.items(), refusals, strict=True):
+        for (index, why), refusal in zip(dead.items(), refusals, strict=True):
             if refusal:
                 failures[index] = f"the dead-letter queue didn't take it: {refusal}; {why.reason_code}: {why.reason}"
             else:
                 logger.warning("dead-lettered: %s: %s: %s", _ids(items[index]), *why)
-        dead_lettered = len(unpublishable) - sum(map(bool, refusals))
+        dead_lettered = len(dead) - sum(map(bool, refusals))
         return Published(failures, dead_lettered)
 
 

@@ -204,13 +204,33 @@ class _Work(NamedTuple):
         while left and not (self.progress.trouble or self.progress.is_full):
             try:
                 page = self.journal.page(account_id, left[0], left[-1], self.until, most_table_pages)
+                beyond = self._beyond(account_id, page, left, most_table_pages)
             except AWS_ERRORS as error:
                 self.progress.trouble = error
                 break
             if not page.is_certain and most_table_pages < MOST_TABLE_PAGES:
                 break
-            left = range(self._publish_page(account_id, page) + 1, left.stop)
+            if page.items or not page.is_certain:
+                beyond = self._publish_page(account_id, page) + 1
+            else:
+                self.progress.miss(account_id, range(left[0], beyond), NO_ENTRY)
+            left = range(beyond, left.stop)
         return left
+
+    def _beyond(self, account_id: str, page: VersionPage, left: range, most_table_pages: int) -> int:
+        """The version after the page. If the page has no entries, the next version that the table has an entry of.
+
+        An account's version may be any number, if others have changed it: it isn't counted up to. Raises AWS_ERRORS.
+        """
+        beyond = range(page.through + 1, left.stop)
+        if page.items or not page.is_certain or not beyond:
+            return beyond.start
+        nearest, between = beyond.stop, (beyond[0], beyond[-1])
+        for found in self.journal.table_pages(account_id, self.until, most_table_pages, between=between):
+            nearest = min([nearest, *(int(item["account_version"]) for item in found.items)])
+            if found.after is None:
+                return nearest
+        return beyond.start
 
     def _publish_page(self, account_id: str, page: VersionPage) -> int:
         """Publishes the page's entries, names missing versions, and leaves what failed: up to the version returned."""

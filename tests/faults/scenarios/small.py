@@ -6,6 +6,7 @@ from typing import Any
 from tests.faults.scenarios import Scenario
 from tests.faults.scenarios.interest import Charging
 from tests.faults.scenarios.lines import CASES, InLine
+from tests.faults.scenarios.outcomes import Publishing, PublishingAgain
 from tests.faults.scenarios.posting import Posting
 from tests.faults.scenarios.profiles import Upserting, update
 from tests.faults.scenarios.reconciliation import Reconciling
@@ -84,4 +85,26 @@ def posting_in_line(aws: Endpoint) -> Scenario:
     return InLine(aws, aws, CASES["two lost commits and a dead worker ahead"])
 
 
-FUNCTIONS = [posting, posting_in_line, upserting, charging, reconciling]
+OUTCOMES: list[Any] = [
+    OPEN | {"transaction_id": "open bob", "account_id": "bob"},
+    OPEN | {"transaction_id": "open carol", "account_id": "carol"},
+    TRANSFER | {"transaction_id": "1", "amount": 7},
+    TRANSFER | {"transaction_id": "2", "amount": 4},
+    {"transaction_id": "3", "account_id": "bob", "amount": 5},
+    {"transaction_id": "4", "account_id": "bob", "amount": 6},
+]
+DAMAGED: dict[str, tuple[dict[str, Any], str]] = {"3": ({"status": "HELD"}, "NOT_AN_ENTRY")}
+REFUSED = {"4": "InvalidArgument"}
+
+
+def publishing(aws: Endpoint) -> Scenario:
+    """Entries in two batches of a stream. Of two on one account one is damaged, and of the other the bus takes none."""
+    return Publishing(aws, aws, OUTCOMES, DAMAGED, REFUSED, batch_size=5)
+
+
+def publishing_again(aws: Endpoint) -> Scenario:
+    """The same entries, account by account."""
+    return PublishingAgain(aws, aws, OUTCOMES, DAMAGED, REFUSED)
+
+
+FUNCTIONS = [posting, posting_in_line, upserting, charging, reconciling, publishing, publishing_again]
