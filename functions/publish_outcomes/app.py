@@ -1,7 +1,7 @@
 """Publishes the outcome of each journal entry on the bus: from the journal's stream, and again at request.
 
-An event of the stream has the new entries. Its answer names the first one that must come again: Lambda retries it and
-those after it. An event with `republish` publishes a range of entries again: `ledger/republishing.py`.
+An event of the stream has new entries. The function's answer names the first entry that must come again: Lambda retries
+it and those after it. An event with `republish` publishes a range of entries again: `ledger/republishing.py`.
 """
 
 from workers import cold_start  # isort: split
@@ -58,5 +58,6 @@ def republish(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         return answer
     metrics.add_metric("PublishedAgain", MetricUnit.Count, answer["published"])
     metrics.add_metric("DeadLettered", MetricUnit.Count, answer["dead_lettered"])
-    logger.info("published again", extra={"request": event["republish"], "answer": answer})
+    counts = {name: value if isinstance(value, int) else len(value) for name, value in answer.items()}
+    logger.info("published again", extra={"request": event["republish"], **counts})
     return answer

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.faults.every_call import inject_every_fault
-from tests.faults.scenarios.outcomes import Publishing, PublishingAgain
+from tests.faults.scenarios.outcomes import Publishing, PublishingAgain, PublishingAllAgain
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
@@ -37,11 +37,11 @@ WAYS = {"from the stream": Publishing, "again": PublishingAgain}
 
 
 @pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, "all again"])
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     ministack: Endpoint, dynamodb: Endpoint, way: str, say: Say, every_case: bool
 ) -> None:
-    scenario = WAYS[way](ministack, dynamodb, MESSAGES, batch_size=15)
+    scenario = (WAYS | {"all again": PublishingAllAgain})[way](ministack, dynamodb, MESSAGES, batch_size=15)
     heard, dead = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
     assert len(heard) == len(MESSAGES) + 2  # A transfer has two entries.
     assert not dead

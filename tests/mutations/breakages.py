@@ -29,6 +29,7 @@ TLS = "tests/integration/test_tls.py"
 JOBS = "tests/integration/test_jobs.py"
 SEGMENTS = "tests/integration/test_segments.py"
 JOURNAL_VERSIONS = "tests/integration/test_journal_versions.py"
+REPUBLISHING = "tests/integration/test_republishing.py"
 STATEMENTS = "tests/integration/test_statements.py"
 RECONCILIATION = "tests/integration/test_reconciliation.py"
 EVERY_CALL = "tests/faults/test_every_call.py"
@@ -1086,5 +1087,47 @@ BREAKAGES = [
         "return message.body if message.attempted else None",
         "return message.body",
         (REFUSALS,),
+    ),
+    Breakage(
+        "the versions that are left begin one too late",
+        f"{LEDGER}/republishing.py",
+        "left = range(beyond, left.stop)",
+        "left = range(beyond + 1, left.stop)",
+        (REPUBLISHING,),
+    ),
+    Breakage(
+        "nobody is asked again for the events that the bus didn't take",
+        f"{LEDGER}/republishing.py",
+        "        for versions in failed:\n            self.progress.leave(account_id, versions)\n",
+        "",
+        (REPUBLISHING, OF_OUTCOMES),
+    ),
+    Breakage(
+        "the accounts that were not begun are not left",
+        f"{LEDGER}/republishing.py",
+        "if not accounts.is_empty:",
+        "if False:",
+        (REPUBLISHING,),
+    ),
+    Breakage(
+        "versions of which nobody knows the time are not named",
+        f"{LEDGER}/republishing.py",
+        "self.progress.miss(account.account_id, versions, NOT_FOUND)",
+        "pass",
+        (REPUBLISHING,),
+    ),
+    Breakage(
+        "an entry that is posted at the very time is left out if it is published again by times",
+        f"{LEDGER}/republishing.py",
+        "known = range(begin.after, end.before + 1)",
+        "known = range(begin.after + 1, end.before + 1)",
+        (REPUBLISHING,),
+    ),
+    Breakage(
+        "an invocation that publishes nothing because AWS fails is an answer, and its caller asks for ever",
+        f"{LEDGER}/republishing.py",
+        "if self.trouble and not self.is_begun:",
+        "if False:",
+        (REPUBLISHING,),
     ),
 ]

@@ -47,9 +47,9 @@ class Outage:
 
     def close(self) -> None:
         if self.began and not self.ended:
+            self.ended = time.time()  # for the first of the functions
             for role in self.bank.function_roles():
                 self._iam.delete_role_policy(RoleName=role, PolicyName=POLICY)
-            self.ended = time.time()
 
     @property
     def _iam(self):

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
 import pytest
@@ -22,7 +23,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def one_call_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stub's answers are taken in their order."""
-    monkeypatch.setattr("workers.parallel.CONNECTIONS", 1)
+    monkeypatch.setattr("workers.parallel.ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
 
 
 @pytest.fixture

@@ -11,9 +11,11 @@ import pytest
 from botocore.exceptions import ConnectTimeoutError
 
 from conditional_writes import Deadline
+from ledger.core.outcome_events import OutcomeEvent
 from tests.unit.stubs import Stubbed
-from workers import event_bus
-from workers.event_bus import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, MAXIMUM_BYTES, Event, EventBus, Failure
+from workers import retrying
+from workers.event_bus import MAXIMUM_BYTES, EventBus, Failure
+from workers.retrying import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
 
 LATER = Deadline.after(3600)
 TIME = datetime(2026, 3, 1, tzinfo=UTC)
@@ -35,17 +37,17 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         longest.append(high)
         return 0
 
-    monkeypatch.setattr(event_bus, "random", SimpleNamespace(uniform=uniform))
+    monkeypatch.setattr(retrying, "random", SimpleNamespace(uniform=uniform))
     return longest
 
 
-def events(number: int) -> list[Event]:
-    return [Event("Paid", json.dumps({"number": index}), TIME) for index in range(number)]
+def events(number: int) -> list[OutcomeEvent]:
+    return [OutcomeEvent("Paid", json.dumps({"number": index}), TIME) for index in range(number)]
 
 
-def of_bytes(number: int) -> Event:
+def of_bytes(number: int) -> OutcomeEvent:
     """An event of this size, by EventBridge's count."""
-    return Event("Paid", json.dumps("x" * (number - FIXED_BYTES - 2)), TIME)
+    return OutcomeEvent("Paid", json.dumps("x" * (number - FIXED_BYTES - 2)), TIME)
 
 
 def answer(bus: Stubbed, *codes: str | None) -> None:
@@ -106,7 +108,7 @@ def test_an_event_that_is_too_large_is_sent_to_nobody_and_the_others_are(
 
 
 def test_bytes_count_and_not_characters(bus: EventBus) -> None:
-    event = Event("Paid", "ü" * (MAXIMUM_BYTES // 2), TIME)
+    event = OutcomeEvent("Paid", "ü" * (MAXIMUM_BYTES // 2), TIME)
     [failure] = bus.publish([event], LATER)
     assert failure
     assert failure.is_final
@@ -175,8 +177,8 @@ def test_until_the_deadline_failures_come_again_and_then_they_say_why(
         return high
 
     monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(event_bus, "time", SimpleNamespace(sleep=sleep))
-    monkeypatch.setattr(event_bus, "random", SimpleNamespace(uniform=uniform))
+    monkeypatch.setattr(retrying, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(retrying, "random", SimpleNamespace(uniform=uniform))
     for _ in range(100):
         answer(stubbed_events, "ThrottlingException")
     assert bus.publish(events(1), Deadline(30)) == [Failure("ThrottlingException: for a reason")]

@@ -129,7 +129,7 @@ def test_an_entry_of_400_kb_is_dead_lettered(publisher: OutcomePublisher, stubbe
 def test_what_fails_until_the_deadline_comes_again_with_its_reason(
     publisher: OutcomePublisher, stubbed_events: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.event_bus.FIRST_PAUSE_SECONDS", 3600)
+    monkeypatch.setattr("workers.retrying.FIRST_PAUSE_SECONDS", 3600)
     takes(stubbed_events, None, "ThrottlingException")
     published = publisher.publish([entry(1), entry(2)], Deadline.after(60))
     assert published == Published([None, "ThrottlingException: for a reason"], dead_lettered=0)
@@ -137,17 +137,28 @@ def test_what_fails_until_the_deadline_comes_again_with_its_reason(
 
 
 def test_what_the_dead_letter_queue_refuses_comes_again_and_the_others_do_not(
-    publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed
+    publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("workers.retrying.FIRST_PAUSE_SECONDS", 3600)
     takes(stubbed_events, None)
     takes_letters(stubbed_sqs, 1)
-    published = publisher.publish([entry(1), entry(2, status="x"), entry(3, status="x")], LATER)
+    published = publisher.publish([entry(1), entry(2, status="x"), entry(3, status="x")], Deadline.after(60))
     assert published.number == published.dead_lettered == 1
     assert published.failures[:2] == [None, None]
     assert published.failures[2] == (
         "the dead-letter queue didn't take it: InternalError;"
         " NOT_AN_ENTRY: status: expected one of POSTED, REJECTED, got 'x'"
     )
+
+
+def test_what_the_dead_letter_queue_refuses_is_sent_again_until_the_deadline(
+    publisher: OutcomePublisher, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the batch would come again at once, and each time its other entries would be published again."""
+    monkeypatch.setattr("workers.retrying.FIRST_PAUSE_SECONDS", 0)
+    takes_letters(stubbed_sqs, 0)
+    takes_letters(stubbed_sqs)
+    assert publisher.publish([entry(1, status="x")], LATER) == Published([None], dead_lettered=1)
 
 
 def test_events_are_tried_for_so_long_that_dead_letters_can_be_sent_still(
@@ -163,7 +174,7 @@ def test_the_dead_letter_of_an_entry_waits_for_those_before_it(
     publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They come again together, as often as EventBridge fails."""
-    monkeypatch.setattr("workers.event_bus.FIRST_PAUSE_SECONDS", 3600)
+    monkeypatch.setattr("workers.retrying.FIRST_PAUSE_SECONDS", 3600)
     takes(stubbed_events, None, "InternalFailure")
     takes_letters(stubbed_sqs)
     items = [entry(1, status="x"), entry(2), entry(3), entry(4, status="x")]
@@ -200,7 +211,7 @@ def test_while_each_call_takes_as_long_as_it_can_a_full_batch_is_over_within_the
         nonlocal now
         now += seconds
 
-    def side_by_side(call: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
+    def side_by_side(call: Callable[[Any], Any], arguments: Sequence[Any], _: int = 0) -> list[Any]:
         nonlocal now
         began, ended, results = now, [now], []
         for argument in arguments:
@@ -211,7 +222,7 @@ def test_while_each_call_takes_as_long_as_it_can_a_full_batch_is_over_within_the
         return results
 
     monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr("workers.event_bus.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("workers.retrying.time", SimpleNamespace(sleep=sleep))
     for module in ("event_bus", "sending"):
         monkeypatch.setattr(f"workers.{module}.in_parallel", side_by_side)
     monkeypatch.setattr(stubbed_events.client, "put_events", slow)

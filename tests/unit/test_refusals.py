@@ -16,7 +16,7 @@ from tests.support.samples import payment
 from tests.unit.stubs import Stubbed
 from workers.batches import GivenUp
 from workers.event_bus import EventBus
-from workers.queue_messages import Again, Dead, Disposition, QueueMessage
+from workers.queue_messages import Dead, Disposition, QueueMessage
 
 LATER = Deadline.after(3600)
 DEAD = Dead(ReasonCode.INVALID_MESSAGE, "amount: expected a decimal number")
@@ -41,6 +41,10 @@ def message(body: str = BODY, disposition: Disposition = DEAD, **fields: Any) ->
     return found
 
 
+def dead(*messages: Message) -> list[tuple[Message, Dead]]:
+    return [(each, each.disposition) for each in messages if isinstance(each.disposition, Dead)]
+
+
 def takes(events: Stubbed, *codes: str | None) -> None:
     entries = [{"ErrorCode": code, "ErrorMessage": "for a reason"} if code else {"EventId": "1"} for code in codes]
     events.answers("put_events", {"FailedEntryCount": sum(map(bool, codes)), "Entries": entries})
@@ -54,7 +58,7 @@ def test_a_body_that_is_no_message_is_told_of_by_its_ids_and_never_quoted(
     refusals: RefusalEvents, stubbed_events: Stubbed
 ) -> None:
     takes(stubbed_events, None)
-    refusals.publish([message()], LATER)
+    refusals.publish(dead(message()), LATER)
     [request] = stubbed_events.parameters
     [entry] = request["Entries"]
     assert (entry["EventBusName"], entry["Source"], entry["DetailType"]) == ("outcomes", "teller", "TransactionRefused")
@@ -66,7 +70,7 @@ def test_a_body_that_is_no_message_is_told_of_by_its_ids_and_never_quoted(
 
 def test_a_message_that_was_decoded_is_told_of_by_its_ids(refusals: RefusalEvents, stubbed_events: Stubbed) -> None:
     takes(stubbed_events, None)
-    refusals.publish([message("anything", content=payment(transaction_id="t-2", account_id="bob"))], LATER)
+    refusals.publish(dead(message("anything", content=payment(transaction_id="t-2", account_id="bob"))), LATER)
     [detail] = details(stubbed_events)
     assert (detail["transaction_id"], detail["account_ids"]) == ("t-2", ["bob"])
 
@@ -77,23 +81,16 @@ def test_a_body_that_this_delivery_did_not_decode_is_not_read(
 ) -> None:
     """It may be what killed the function."""
     takes(stubbed_events, None)
-    refusals.publish([message(disposition=Dead(code, "given up"), attempted=False)], LATER)
+    refusals.publish(dead(message(disposition=Dead(code, "given up"), attempted=False)), LATER)
     [detail] = details(stubbed_events)
     assert (detail["reason_code"], detail["transaction_id"], detail["account_ids"]) == (code, None, [])
-
-
-def test_messages_that_are_not_dead_are_left_out(refusals: RefusalEvents, stubbed_events: Stubbed) -> None:
-    takes(stubbed_events, None)
-    again = message(disposition=Again("the dead-letter queue didn't take it"), message_id="m-2")
-    refusals.publish([again, message()], LATER)
-    assert [detail["message_id"] for detail in details(stubbed_events)] == ["m-1"]
 
 
 def test_an_event_is_published_once_and_its_failure_is_logged(
     refusals: RefusalEvents, stubbed_events: Stubbed, caplog: pytest.LogCaptureFixture
 ) -> None:
     takes(stubbed_events, "InternalFailure", None)
-    refusals.publish([message(message_id="m-3"), message()], LATER)
+    refusals.publish(dead(message(message_id="m-3"), message()), LATER)
     assert len(stubbed_events.requests) == 1
     assert caplog.messages == ["no event tells of dead letter m-3: InternalFailure: for a reason"]
 
@@ -117,14 +114,14 @@ def test_a_slow_bus_holds_up_a_batch_for_seconds_only(
 def test_after_the_deadline_nobody_is_told(
     refusals: RefusalEvents, stubbed_events: Stubbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refusals.publish([message()], Deadline.after(0))
+    refusals.publish(dead(message()), Deadline.after(0))
     assert stubbed_events.operations == []
     assert caplog.messages == ["no event tells of dead letter m-1: no time is left: publishing"]
 
 
 def test_the_client_is_made_for_the_first_event(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    monkeypatch.setattr("ledger.refusals.events_client", lambda: made.append("a client"))
+    monkeypatch.setattr("ledger.refusals.new_client", lambda *_, **__: made.append("a client"))
     refusals = RefusalEvents("outcomes")
     assert not made
     assert refusals.bus is refusals.bus

@@ -16,6 +16,7 @@ from ledger.core.profile_messages import ALLOWANCE
 from ledger.overdraft_interest import annual_rate_of
 from ledger.profile_writer import REMOVALS_REMEMBERED
 from ledger.reconciler import CHECKPOINTS_SECONDS, IN_PARALLEL, LONGEST_ALONE_SECONDS, STEP_SECONDS
+from ledger.republishing import PUBLISHING_SECONDS
 from ledger.tables import JOURNAL_INDEX
 from tests.support.template import (
     FOLDERS,
@@ -215,6 +216,8 @@ def test_an_alarm_counts_the_messages_that_are_in_each_dead_letter_queue() -> No
     for function, schedule in SCHEDULES.values():
         dead |= {schedule["DeadLetterConfig"]["Arn"]["GetAtt"], function["DeadLetterQueue"]["TargetArn"]["GetAtt"]}
     dead |= {source["DestinationConfig"]["OnFailure"]["Destination"]["GetAtt"] for _, source in STREAMS.values()}
+    [bus] = resources("AWS::Events::EventBus").values()
+    dead.add(bus["DeadLetterConfig"]["Arn"]["GetAtt"])
     watched = {alarm["Dimensions"][0]["Value"]["GetAtt"] for alarm in alarms("ApproximateNumberOfMessagesVisible")}
     assert watched == {arn.replace(".Arn", ".QueueName") for arn in dead}
 
@@ -238,6 +241,7 @@ def test_an_outage_of_hours_loses_no_outcome_and_an_entry_that_is_given_up_is_kn
     assert source["BisectBatchOnFunctionError"] is True, "an entry that kills the function is given up alone"
     work_seconds = timeout(function) - RESERVED_SECONDS - SLOWEST_CALL_SECONDS  # as OutcomePublisher has it
     assert source["MaximumRetryAttempts"] * work_seconds > 2 * 3600
+    assert work_seconds - PUBLISHING_SECONDS > 20, "of an invocation that publishes again"
     assert 6 * 3600 <= source["MaximumRecordAgeInSeconds"] <= STREAM_KEEPS_SECONDS / 2
     failed = source["DestinationConfig"]["OnFailure"]
     own = function["Environment"]["Variables"]["DEAD_LETTER_QUEUE_URL"]["Ref"]
@@ -444,7 +448,7 @@ def test_queues_are_encrypted_and_take_tls_only(name: str) -> None:
     policies = resources("AWS::SQS::QueuePolicy").values()
     denied = [policy for policy in policies if {"Ref": name} in policy["Queues"]]
     assert denied
-    [statement] = denied[0]["PolicyDocument"]["Statement"]
+    [statement] = [one for one in denied[0]["PolicyDocument"]["Statement"] if one["Effect"] == "Deny"]
     assert {"GetAtt": f"{name}.Arn"} in statement["Resource"]
     assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "sqs:*")
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": False}}
@@ -501,7 +505,9 @@ def test_a_key_encrypts_all_tables_queues_log_groups_and_the_bus() -> None:
     given = {"Ref": "KmsKeyArn"}
     for table in resources("AWS::DynamoDB::Table", KmsKeyArn=KEY).values():
         assert table["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": given}
-    for queue in resources("AWS::SQS::Queue", KmsKeyArn=KEY).values():
+    queues = resources("AWS::SQS::Queue", KmsKeyArn=KEY)
+    assert queues.pop("BusDeadLetterQueue")["SqsManagedSseEnabled"]  # It takes the events that the key doesn't.
+    for queue in queues.values():
         assert queue["KmsMasterKeyId"] == given
         assert "SqsManagedSseEnabled" not in queue  # SQS takes one of the two.
     for group in resources("AWS::Logs::LogGroup", KmsKeyArn=KEY).values():

@@ -1,7 +1,7 @@
 """Publishes the outcomes in journal entries on the bus: each at least once.
 
 An entry commits with its effect, and the table's stream carries it here. An entry that can never be published goes to
-the dead-letter queue, and holds up no other. Anything else is tried until it is published.
+the dead-letter queue, and holds up no other. Whatever else fails comes again from the stream, for hours.
 """
 
 import json
@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conditional_writes import Deadline, Item
 from conditional_writes.client import SLOWEST_CALL_SECONDS
-from ledger.core.outcome_events import NotAnEntry, outcome_event
+from ledger.core.outcome_events import NotAnEntry, OutcomeEvent, outcome_event
+from ledger.core.republish_requests import RepublishAccount, republish_event
 from ledger.tables import LARGEST
-from workers.event_bus import Event, EventBus
+from workers.dead_letters import reason_attributes
+from workers.event_bus import EventBus
 from workers.queue_messages import printable_reason
+from workers.retrying import until_deadline
 from workers.sending import Message, send
 
 if TYPE_CHECKING:
@@ -69,10 +72,10 @@ class OutcomePublisher(NamedTuple):
         failed on, and an outage of EventBridge would send the dead letter again and again.
         """
         failures: list[str | None] = [None] * len(items)
-        events, unpublishable = dict[int, Event](), dict[int, _Unpublishable]()
+        events, unpublishable = dict[int, OutcomeEvent](), dict[int, _Unpublishable]()
         for index, item in enumerate(items):
             try:
-                events[index] = Event(*outcome_event(item))
+                events[index] = outcome_event(item)
             except NotAnEntry as error:
                 unpublishable[index] = _Unpublishable(UnpublishedCode.NOT_AN_ENTRY, str(error))
         found = self.bus.publish(list(events.values()), deadline.earlier_by(SLOWEST_CALL_SECONDS))
@@ -86,7 +89,9 @@ class OutcomePublisher(NamedTuple):
         for index in unpublishable.keys() - dead.keys():
             failures[index] = f"an entry before it isn't published: {failures[first_failed]}"
         letters = [_dead_letter(items[index], why) for index, why in dead.items()]
-        refusals = send(self.queue_client, self.dead_letter_queue_url, letters, deadline)
+        refusals = until_deadline(
+            lambda left: send(self.queue_client, self.dead_letter_queue_url, left, deadline), letters, deadline
+        )
         for (index, why), refusal in zip(dead.items(), refusals, strict=True):
             if refusal:
                 failures[index] = f"the dead-letter queue didn't take it: {refusal}; {why.reason_code}: {why.reason}"
@@ -98,15 +103,15 @@ class OutcomePublisher(NamedTuple):
 
 def _dead_letter(item: Item, why: _Unpublishable) -> Message:
     """Its body is the event for this function that publishes the entry, once it is mended; else the entry's key."""
-    body: dict[str, Any] = _ids(item)
+    ids = _ids(item)
+    body: dict[str, Any] = ids
     match item.get("account_version"):
         case Decimal() as version if 1 <= version < LARGEST and version % 1 == 0:
-            versions = {"from_version": int(version), "to_version": int(version)}
-            body = {"republish": {"account_id": body["account_id"]} | versions}
-    attributes = {"reason_code": why.reason_code, "reason": printable_reason(why.reason)}
-    texts = {name: {"DataType": "String", "StringValue": str(value)} for name, value in attributes.items()}
-    return Message(json.dumps(body), texts)
+            number = int(version)
+            again = RepublishAccount(account_id=ids["account_id"], from_version=number, to_version=number)
+            body = republish_event(again)
+    return Message(json.dumps(body), reason_attributes(why.reason_code, printable_reason(why.reason)))
 
 
-def _ids(item: Item) -> dict[str, Any]:
+def _ids(item: Item) -> dict[str, str]:
     return {name: str(item.get(name)) for name in ("account_id", "transaction_id")}

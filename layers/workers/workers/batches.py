@@ -116,7 +116,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
     attempts: Attempts
     logger: Logger
     metrics: Metrics
-    tell_of_dead: Callable[[Sequence[QueueMessage[Content]], Deadline], None] | None = None
+    tell_of_dead: Callable[[Sequence[tuple[QueueMessage[Content], Dead]], Deadline], None] | None = None
 
     def process(self, event: dict[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
         """Processes an event's messages. Returns the ids of those that go back to the queue, as Lambda expects them.
@@ -250,7 +250,8 @@ class QueueWorker[Content: Loggable](NamedTuple):
 
     def _tell_of_dead(self, messages: Sequence[QueueMessage[Content]], deadline: Deadline) -> None:
         """The messages stay dead, whatever becomes of it."""
-        dead = [message for message in messages if isinstance(message.disposition, Dead)]
+        dispositions = ((message, message.disposition) for message in messages)
+        dead = [(message, disposition) for message, disposition in dispositions if isinstance(disposition, Dead)]
         if dead and self.tell_of_dead:
             try:
                 self.tell_of_dead(dead, deadline)

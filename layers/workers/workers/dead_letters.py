@@ -41,13 +41,14 @@ def _dead_letter(message: QueueMessage[Any], disposition: Dead) -> Message:
     reason = disposition.reason + (f" (left out, as SQS allows ten message attributes: {left_out})" if left_out else "")
     return Message(
         message.body,
-        {name: _as_sent(value) for name, value in given[:room]}
-        | {"reason": _text(reason), "reason_code": _text(disposition.code)},
+        {name: _as_sent(value) for name, value in given[:room]} | reason_attributes(disposition.code, reason),
     )
 
 
-def _text(value: str) -> dict[str, str]:
-    return {"DataType": "String", "StringValue": str(value)}
+def reason_attributes(code: str, reason: str) -> dict[str, Any]:
+    """The message attributes that every dead letter has, as SQS takes them."""
+    texts = {"reason": reason, "reason_code": str(code)}
+    return {name: {"DataType": "String", "StringValue": text} for name, text in texts.items()}
 
 
 def _as_sent(attribute: dict[str, Any]) -> dict[str, Any]:

@@ -1,15 +1,16 @@
 """Publishes events on an EventBridge bus, in as few requests as it takes, and looks at what became of each event."""
 
-import random
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes import Deadline, DeadlinePassed
+from conditional_writes.client import CONNECTIONS
+from workers.packing import packed
 from workers.parallel import in_parallel
+from workers.retrying import until_deadline
 
 if TYPE_CHECKING:
     from types_boto3_events import EventBridgeClient
@@ -18,22 +19,22 @@ MAXIMUM_EVENTS = 10
 """Of one PutEvents: EventBridge's quota."""
 MAXIMUM_BYTES = 262_144
 """Of one PutEvents. EventBridge takes 1 MB by now, but not everywhere, and a target may take less."""
-FIRST_PAUSE_SECONDS = 0.1
-LONGEST_PAUSE_SECONDS = 5.0
-"""Before events are published again: each pause is at most twice as long as the one before."""
-_ABOUT_THE_EVENT = {"InvalidArgument", "MalformedDetail"}
+_ABOUT_THE_EVENT = {"InvalidArgument", "MalformedDetail", "RedactionFailure"}
 """Of EventBridge's codes for an event, those that the same event always gets. Others may go away: throttling, a missing
 permission. https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html"""
 _ABOUT_THE_REQUEST = {"SerializationException", "ValidationException"}
 """Codes of a refused request. One of its events may be the cause."""
 
 
-class Event(NamedTuple):
+class Event(Protocol):
     """`detail` is JSON, `time` the time of what happened."""
 
-    detail_type: str
-    detail: str
-    time: datetime
+    @property
+    def detail_type(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+    @property
+    def time(self) -> datetime: ...
 
 
 class Failure(NamedTuple):
@@ -44,44 +45,31 @@ class Failure(NamedTuple):
 
 
 class EventBus(NamedTuple):
-    """A bus by its name, and the `source` of all events that are published on it."""
+    """A bus by its name, and the `source` of all events that are published on it. `parallel` limits the requests."""
 
     client: "EventBridgeClient"
     name: str
     source: str
+    parallel: int = CONNECTIONS
 
     def publish(self, events: Sequence[Event], deadline: Deadline) -> list[Failure | None]:
         """Publishes the events, again and again until the deadline. Returns for each None, or why it wasn't published.
 
-        An event may be published twice: if a request gets no answer, or only some of its events are taken.
+        If a request gets no answer, its events may be published twice.
         """
-        failures: list[Failure | None] = [None] * len(events)
-        left = dict(enumerate(events))
-        pause_seconds = FIRST_PAUSE_SECONDS
-        while left:
-            found = dict(zip(left, self.publish_once(list(left.values()), deadline), strict=True))
-            for index, failure in found.items():
-                failures[index] = failure
-            left = {index: events[index] for index, failure in found.items() if failure and not failure.is_final}
-            if pause_seconds >= deadline.remaining_seconds:
-                break
-            if left:
-                time.sleep(random.uniform(0, pause_seconds))
-                pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
-        return failures
+        return until_deadline(
+            lambda left: self.publish_once(left, deadline), events, deadline, lambda failure: failure.is_final
+        )
 
     def publish_once(self, events: Sequence[Event], deadline: Deadline) -> list[Failure | None]:
         """As `publish`, but each event is tried once. Requests are sent in parallel, and none after the deadline."""
-        failures: list[Failure | None] = [None] * len(events)
-        entries = {index: self._entry(event) for index, event in enumerate(events)}
-        for index, entry in entries.items():
-            if (size := _bytes_of(entry)) > MAXIMUM_BYTES:
-                failures[index] = Failure(f"{size:,} bytes, an event has at most {MAXIMUM_BYTES:,}", is_final=True)
-        small = {index: entry for index, entry in entries.items() if failures[index] is None}
-        for found in in_parallel(lambda request: self._put(request, deadline), list(_requests(small))):
-            for index, failure in found.items():
-                failures[index] = failure
-        return failures
+        entries = dict(enumerate(map(self._entry, events)))
+        failures = {index: _too_large(entry) for index, entry in entries.items()}
+        small = [(index, entry) for index, entry in entries.items() if failures[index] is None]
+        requests = map(dict, packed(small, lambda one: _bytes_of(one[1]), MAXIMUM_EVENTS, MAXIMUM_BYTES))
+        for found in in_parallel(lambda request: self._put(request, deadline), list(requests), self.parallel):
+            failures |= found
+        return list(failures.values())
 
     def _entry(self, event: Event) -> dict[str, Any]:
         fields = {"EventBusName": self.name, "Source": self.source, "DetailType": event.detail_type}
@@ -109,19 +97,11 @@ def _failure(result: Mapping[str, Any]) -> Failure | None:
     return Failure(f"{code}: {result.get('ErrorMessage', '')}", code in _ABOUT_THE_EVENT)
 
 
-def _requests(entries: Mapping[int, dict[str, Any]]) -> Iterator[dict[int, dict[str, Any]]]:
-    """The entries of each PutEvents."""
-    request: dict[int, dict[str, Any]] = {}
-    bytes_taken = 0
-    for index, entry in entries.items():
-        bytes_needed = _bytes_of(entry)
-        if request and (len(request) == MAXIMUM_EVENTS or bytes_taken + bytes_needed > MAXIMUM_BYTES):
-            yield request
-            request, bytes_taken = {}, 0
-        request[index] = entry
-        bytes_taken += bytes_needed
-    if request:
-        yield request
+def _too_large(entry: Mapping[str, Any]) -> Failure | None:
+    size = _bytes_of(entry)
+    if size <= MAXIMUM_BYTES:
+        return None
+    return Failure(f"{size:,} bytes, an event has at most {MAXIMUM_BYTES:,}", is_final=True)
 
 
 _TIME_BYTES = 14

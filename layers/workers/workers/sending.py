@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes import Deadline, DeadlinePassed
+from workers.packing import packed
 from workers.parallel import in_parallel
 
 if TYPE_CHECKING:
@@ -72,17 +73,15 @@ def send(client: "SQSClient", queue_url: str, messages: Sequence[Message], deadl
 
 def _requests(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:
     """The entries of each SendMessageBatch. An entry's Id is the index of its message."""
-    entries: list[dict[str, Any]] = []
-    bytes_taken = 0
-    for index, message in enumerate(messages):
-        entry: dict[str, Any] = {"Id": str(index), "MessageBody": message.body}
-        if message.attributes:
-            entry["MessageAttributes"] = message.attributes
-        bytes_needed = len(repr(entry).encode(errors="replace"))  # a little more than SQS counts
-        if entries and (len(entries) == MAXIMUM_MESSAGES or bytes_taken + bytes_needed > MAXIMUM_BYTES):
-            yield entries
-            entries, bytes_taken = [], 0
-        entries.append(entry)
-        bytes_taken += bytes_needed
-    if entries:
-        yield entries
+    entries = (_entry(index, message) for index, message in enumerate(messages))
+    return packed(entries, _bytes_of, MAXIMUM_MESSAGES, MAXIMUM_BYTES)
+
+
+def _entry(index: int, message: Message) -> dict[str, Any]:
+    attributes = {"MessageAttributes": message.attributes} if message.attributes else {}
+    return {"Id": str(index), "MessageBody": message.body, **attributes}
+
+
+def _bytes_of(entry: dict[str, Any]) -> int:
+    """A little more than SQS counts."""
+    return len(repr(entry).encode(errors="replace"))

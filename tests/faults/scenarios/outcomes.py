@@ -100,8 +100,7 @@ class PublishingAgain(Publishing):
 
     @override
     def _publish(self, faults: Faults) -> list[str]:
-        accounts = {item["account_id"]["S"]: None for item in self._items}
-        requests: list[Any] = [{"republish": {"account_id": account_id}} for account_id in accounts]
+        requests = self._requests()
         wrong: list[str] = []
         for _ in range(MOST_INVOCATIONS + faults.outage.invocations):
             if not requests:
@@ -116,6 +115,23 @@ class PublishingAgain(Publishing):
                 requests += response.get("next", [])
                 wrong += [f"{name} in {response}" for name in ("error", "missing_versions") if response.get(name)]
         return [*wrong, f"not published again: {requests}"]
+
+    def _requests(self) -> list[Any]:
+        accounts = {item["account_id"]["S"]: None for item in self._items}
+        return [{"republish": {"account_id": account_id}} for account_id in accounts]
+
+
+class PublishingAllAgain(PublishingAgain):
+    """Publishes the entries of all accounts again, one after the other, so that the calls are the same each time."""
+
+    @override
+    def _publish(self, faults: Faults) -> list[str]:
+        with mock.patch("ledger.republishing.MAX_PARALLEL", 1):
+            return super()._publish(faults)
+
+    @override
+    def _requests(self) -> list[Any]:
+        return [{"republish": {"from": "2000-01-01T00:00:00Z"}}]
 
 
 def _changed(item: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
