@@ -20,7 +20,7 @@ from conditional_writes import DeadlinePassed
 from conditional_writes.client import SLOWEST_CALL_SECONDS
 from conditional_writes.items import to_dynamodb
 from ledger import account_pages, journal_versions, republishing
-from ledger.republishing import NO_ENTRY, NOT_FOUND, NotPublished
+from ledger.republishing import NO_ENTRY, NO_TIME, NOT_FOUND, NotPublished
 from tests.support.late_index import AWAY, LateIndex
 from tests.support.posting_bank import (
     INDEXES,
@@ -387,6 +387,9 @@ def test_an_entry_that_is_gone_is_missing_by_its_version(bank: Bank) -> None:
     missing = [{"account_id": "alice", "from_version": 3, "to_version": 4, "reason": NO_ENTRY}]
     assert bank.republish(account_id="alice") == done(3) | {"missing_versions": missing}
     assert bank.republish(**LONG_AGO) == done(3) | {"missing_versions": missing}
+    since_the_second = {"account_id": "alice", "from": (YEAR_2020 + 3 * HOUR).isoformat()}
+    without_time = [missing[0] | {"reason": NO_TIME}]
+    assert bank.republish(**since_the_second) == done(1) | {"missing_versions": without_time}
 
 
 def test_an_account_of_a_version_that_no_journal_reaches_takes_no_longer_than_its_journal(bank: Bank) -> None:
@@ -425,12 +428,13 @@ def test_versions_of_which_neither_the_index_nor_a_long_table_can_tell_the_time_
     bank.index.hidden, bank.index.limits = {5}, {"table": 1}
     between = {"from": (YEAR_2020 + 5 * HOUR).isoformat(), "to": (YEAR_2020 + 7 * HOUR).isoformat()}
     missing = [{"account_id": "alice", "from_version": 5, "to_version": 5, "reason": NOT_FOUND}]
+    without_time = [missing[0] | {"reason": NO_TIME}]
     for request in (between, {"account_id": "alice"} | between):
-        assert bank.republish(**request) == done(2) | {"missing_versions": missing}
+        assert bank.republish(**request) == done(2) | {"missing_versions": without_time}
         assert bank.events().keys() == ids("alice", 6, 7)
     assert bank.republish(account_id="alice", from_version=4, to_version=6) == done(2) | {"missing_versions": missing}
     bank.index.hidden = set(range(2, 9))
-    missing = [{"account_id": "alice", "from_version": 2, "to_version": 8, "reason": NOT_FOUND}]
+    missing = [{"account_id": "alice", "from_version": 2, "to_version": 8, "reason": NO_TIME}]
     assert bank.republish(account_id="alice", **between) == done(0) | {"missing_versions": missing}
 
 

@@ -394,15 +394,15 @@ BREAKAGES = [
     Breakage(
         "dead letters have no reason",
         f"{WORKERS}/dead_letters.py",
-        '| {"reason": _text(reason), "reason_code": _text(disposition.code)},',
-        '| {"reason_code": _text(disposition.code)},',
+        'texts = {"reason": reason, "reason_code": str(code)}',
+        'texts = {"reason_code": str(code)}',
         (DEAD_LETTERS, POSTING),
     ),
     Breakage(
         "dead letters have no reason code",
         f"{WORKERS}/dead_letters.py",
-        '| {"reason": _text(reason), "reason_code": _text(disposition.code)},',
-        '| {"reason": _text(reason)},',
+        'texts = {"reason": reason, "reason_code": str(code)}',
+        'texts = {"reason": reason}',
         (DEAD_LETTERS,),
     ),
     Breakage(
@@ -992,9 +992,9 @@ BREAKAGES = [
     ),
     Breakage(
         "an event that the bus didn't take is published once",
-        f"{WORKERS}/event_bus.py",
-        "if failure and not failure.is_final}",
-        "if False}",
+        f"{WORKERS}/retrying.py",
+        "if failure is not None and not is_final(failure)]",
+        "if False]",
         (EVENT_BUS,),
     ),
     Breakage(

@@ -107,7 +107,7 @@ def test_a_slow_bus_holds_up_a_batch_for_seconds_only(
 
     monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(stubbed_events.client, "put_events", slow)
-    refusals.publish([message(message_id=f"m-{number}") for number in range(10)], Deadline(now + 3600))
+    refusals.publish(dead(*(message(message_id=f"m-{number}") for number in range(10))), Deadline(now + 3600))
     assert now - 1000 == TELLING_SECONDS, "there is no time to try each event alone"
 
 

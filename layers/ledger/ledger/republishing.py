@@ -43,6 +43,7 @@ MOST_NAMED = 100
 """In one answer for all accounts. Those that begin no more are left."""
 NO_ENTRY = "the journal has no entry of these versions"
 NOT_FOUND = "the index has no entry of these versions, and the journal is too long to be searched for them"
+NO_TIME = "no entry of these versions was found, so it isn't known which of them were posted in this time"
 
 
 class NotPublished(Exception):
@@ -185,7 +186,7 @@ class _Work(NamedTuple):
             unknown = [range(begin.before + 1, begin.after), range(end.before + 1, end.after)]
             for versions in unknown if known else [range(begin.before + 1, end.after)]:
                 if versions:
-                    self.progress.miss(account.account_id, versions, NOT_FOUND)
+                    self.progress.miss(account.account_id, versions, NO_TIME)
         return known
 
     def _boundary(self, account: Account, time: datetime, most_table_pages: int) -> Boundary:
