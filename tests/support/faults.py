@@ -124,7 +124,7 @@ class Faults:
             mock.patch("botocore.endpoint.time", types.SimpleNamespace(sleep=lambda seconds: None)),
             mock.patch("conditional_writes.deadline.time", clock),
             # Deadlines bound these pauses and no number of tries, so a deadline passes as if the time had.
-            mock.patch("workers.event_bus.time", types.SimpleNamespace(sleep=self._wait)),
+            mock.patch("workers.retrying.time", types.SimpleNamespace(sleep=self._wait)),
         ):
             try:
                 yield self
