@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 ITEMS_OF_A_PAGE = 100
-"""Of a queue's scan."""
+"""The accounts that one Scan reads."""
 
 
 class AccountPage(NamedTuple):
@@ -45,10 +45,11 @@ def account_page(
     return AccountPage(items, from_dynamodb(last)["account_id"] if last else None)
 
 
-class AccountQueue:
+class AccountsInTurn:
     """The accounts that come after one in the table's order. Threads take them one by one.
 
-    `taken` is the id of the account that was taken last; at first, of the one before them, None at the table's begin.
+    `taken` is the id of the account that was taken last; at first, of the one before them. None is the beginning of the
+    table.
     """
 
     def __init__(self, client: "DynamoDBClient", accounts_table: str, after: str | None) -> None:

@@ -31,13 +31,14 @@ class VersionPage(NamedTuple):
     """The entries of the versions from the first that was asked for `through` this one, in order, as items.
 
     `missing` has the versions without an entry. If `is_certain`, the table has no entries of them. Else the journal is
-    too long to be searched, and the table may have them.
+    too long to be searched, and the table may have them. `index_error` is the error of the index, if it has failed.
     """
 
     items: Sequence[Item]
     through: int
     missing: Sequence[int]
     is_certain: bool = True
+    index_error: ClientError | None = None
 
 
 class TablePage(NamedTuple):
@@ -64,8 +65,8 @@ class JournalVersions(NamedTuple):
         for pause_seconds in (*PAUSES_SECONDS, None):
             try:
                 page = self._index_page(account_id, first, last, deadline)
-            except ClientError:  # without the index, or if it is throttled: the table can tell, too
-                page = VersionPage([], last, range(first, last + 1))
+            except ClientError as error:  # without the index, or if it is throttled: the table can tell, too
+                page = VersionPage([], last, range(first, last + 1), index_error=error)
                 break
             if not page.missing or pause_seconds is None:
                 break
@@ -99,7 +100,7 @@ class JournalVersions(NamedTuple):
             is_certain = found.after is None
         items.sort(key=lambda item: int(item["account_version"]))
         left = sorted(missing.difference(int(item["account_version"]) for item in items))
-        return VersionPage(items, page.through, left, is_certain)
+        return VersionPage(items, page.through, left, is_certain, page.index_error)
 
     def table_pages(
         self,

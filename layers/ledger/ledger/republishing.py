@@ -1,18 +1,17 @@
 """Publishes outcomes again: of a range of an account's versions or times, or of all accounts since a time.
 
 An invocation works until its deadline. What it leaves is in its answer as further requests. An entry of each version in
-the range is published, or goes to the dead-letter queue, or the version is named.
+the range, up to the account's own, is published, or goes to the dead-letter queue, or the version is named.
 """
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from conditional_writes import Deadline, Item
+from conditional_writes import Deadline
 from conditional_writes.client import SLOWEST_CALL_SECONDS
-from ledger.account_pages import AccountQueue
+from ledger.account_pages import AccountsInTurn
 from ledger.account_reading import Answer, ErrorCode, Refused, account_in, answer_or_error, read_account
 from ledger.core.accounts import Account
 from ledger.core.republish_requests import (
@@ -23,7 +22,7 @@ from ledger.core.republish_requests import (
     republish_event,
 )
 from ledger.journal_times import Boundary, boundary
-from ledger.journal_versions import AWS_ERRORS, MOST_TABLE_PAGES, JournalVersions, VersionPage
+from ledger.journal_versions import AWS_ERRORS, MOST_TABLE_PAGES, JournalVersions
 from ledger.outcome_publisher import OutcomePublisher, Published
 from ledger.tables import LedgerTables
 from workers.parallel import in_parallel
@@ -38,56 +37,19 @@ MAX_PARALLEL = 8
 TABLE_PAGES_IN_PARALLEL = 5
 """Of a journal, as `MOST_TABLE_PAGES`. An account that needs more is left to an invocation of its own."""
 MOST_RANGES = 20
-"""Of an account in one answer: ranges of missing versions, and ranges that are left. The rest is one range more."""
+"""Of missing versions that are named of one page. The page ends before the next one."""
 MOST_NAMED = 100
-"""In one answer for all accounts. Those that begin no more are left."""
+"""Missing and left ranges in one answer for all accounts. Accounts that aren't begun by then are left."""
 NO_ENTRY = "the journal has no entry of these versions"
 NOT_FOUND = "the index has no entry of these versions, and the journal is too long to be searched for them"
-NO_TIME = "no entry of these versions was found, so it isn't known which of them were posted in this time"
 
 
 class NotPublished(Exception):
     """Nothing could be published: the text says why."""
 
 
-class Progress:
-    """What became of a request so far. Threads may share it.
-
-    `missing` has the versions whose entries can't be published, `left` what is yet to be done. `trouble` is AWS's, or
-    that no time was left. `is_begun`: an account is done, or a part of one.
-    """
-
-    def __init__(self) -> None:
-        self.published: list[Published] = []
-        self.missing: list[dict[str, Any]] = []
-        self.left: list[RepublishRequest] = []
-        self.trouble: Exception | None = None
-        self.is_begun = False
-
-    def miss(self, account_id: str, versions: range, reason: str) -> None:
-        """Names versions; none, if it isn't known which ones the account has."""
-        ends = {"from_version": versions[0], "to_version": versions[-1]} if versions else {}
-        self.missing.append({"account_id": account_id, **ends, "reason": reason})
-        self.is_begun = True
-
-    def leave(self, account_id: str, versions: range) -> None:
-        first, last = versions[0], versions[-1]
-        self.left.append(RepublishAccount(account_id=account_id, from_version=first, to_version=last))
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.missing) + len(self.left) >= MOST_NAMED
-
-    def answer(self) -> Answer:
-        """Raises the trouble if nothing came of the request."""
-        if self.trouble and not self.is_begun:
-            raise self.trouble
-        return {
-            "published": sum(each.number for each in self.published),
-            "dead_lettered": sum(each.dead_lettered for each in self.published),
-            "missing_versions": self.missing,
-            "next": list(map(republish_event, self.left)),
-        }
+class _NeedsMore(Exception):
+    """More of the journal has to be searched than beside other accounts."""
 
 
 class Republisher(NamedTuple):
@@ -106,160 +68,153 @@ class Republisher(NamedTuple):
         return answer_or_error(lambda: self._publish(decode_republish_request(event), deadline))
 
     def _publish(self, request: RepublishRequest, deadline: Deadline) -> Answer:
-        """Raises Refused, and as `answer`."""
-        until = deadline.earlier_by(PUBLISHING_SECONDS + SLOWEST_CALL_SECONDS)
-        progress = Progress()
-        work = _Work(JournalVersions(self.client, self.tables), self.publisher, progress, until, deadline)
         if isinstance(request, RepublishAccounts):
+            work = _Work(self, TABLE_PAGES_IN_PARALLEL, deadline)
             work.publish_accounts(request)
         else:
-            account = read_account(self.client, self.tables, request.account_id, until)
-            work.publish_account(account, request, MOST_TABLE_PAGES)
-        return progress.answer()
+            work = _Work(self, MOST_TABLE_PAGES, deadline)
+            work.publish_account(read_account(*self[:2], request.account_id, work.until), request)
+        return work.answer()
 
 
-class _Work(NamedTuple):
-    """The work on a request. Entries are read `until` a time that leaves enough to publish them by the deadline."""
+class _Work:
+    """The work on a request, and its results. Threads share it: they append to lists, and assign.
 
-    journal: JournalVersions
-    publisher: OutcomePublisher
-    progress: Progress
-    until: Deadline
-    deadline: Deadline
+    Entries are read `until` a time that leaves enough to publish them by the deadline. `trouble` ends the work: it is
+    AWS's, or no time was left. `is_begun`: an account is done, or a part of one.
+    """
+
+    def __init__(self, republisher: Republisher, most_table_pages: int, deadline: Deadline) -> None:
+        self.journal = JournalVersions(republisher.client, republisher.tables)
+        self.publisher, self.most_table_pages, self.deadline = republisher.publisher, most_table_pages, deadline
+        self.until = deadline.earlier_by(PUBLISHING_SECONDS + SLOWEST_CALL_SECONDS)
+        self.published: list[Published] = []
+        self.missing: list[Answer] = []
+        self.left: list[RepublishRequest] = []
+        self.trouble: Exception | None = None
+        self.is_begun = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.trouble is not None or len(self.missing) + len(self.left) >= MOST_NAMED
+
+    def answer(self) -> Answer:
+        """Raises the trouble if nothing came of the request."""
+        if self.trouble and not self.is_begun:
+            raise self.trouble
+        return {
+            "published": sum(each.number for each in self.published),
+            "dead_lettered": sum(each.dead_lettered for each in self.published),
+            "missing_versions": self.missing,
+            "next": list(map(republish_event, self.left)),
+        }
 
     def publish_accounts(self, request: RepublishAccounts) -> None:
-        """Publishes the entries of accounts in parallel, until the time is over or AWS fails. The others are left."""
-        accounts = AccountQueue(self.journal.client, self.journal.tables.accounts, request.after)
+        """Publishes the entries of accounts in parallel. What isn't begun is left."""
+        accounts = AccountsInTurn(self.journal.client, self.journal.tables.accounts, request.after)
 
         def publish_next(_: int) -> None:
-            while not (self.progress.trouble or self.progress.is_full):
-                try:
-                    item = accounts.take(self.until)
-                except AWS_ERRORS as error:
-                    self.progress.trouble = error
-                    return
-                if item is None:
-                    return
-                self._publish_one_of_all(item, request)
+            try:
+                while not self.is_over and (item := accounts.take(self.until)):
+                    name, begin, end = item["account_id"], request.from_time, request.to_time
+                    wanted = RepublishAccount(account_id=name, from_time=begin, to_time=end)
+                    try:
+                        self.publish_account(account_in(item), wanted)
+                    except Refused as error:
+                        self._name(name, [range(0)], str(error))
+            except AWS_ERRORS as error:
+                self.trouble = error
 
         in_parallel(publish_next, range(MAX_PARALLEL))
         if not accounts.is_empty:
-            self.progress.left.append(msgspec.structs.replace(request, after=accounts.taken))
+            self.left.append(msgspec.structs.replace(request, after=accounts.taken))
 
-    def _publish_one_of_all(self, item: Item, request: RepublishAccounts) -> None:
-        account_id = item["account_id"]
-        wanted = RepublishAccount(account_id=account_id, from_time=request.from_time, to_time=request.to_time)
+    def publish_account(self, account: Account, request: RepublishAccount) -> None:
+        """Publishes the account's entries of the request, page by page. Raises Refused."""
+        left: RepublishAccount | None = request
         try:
-            self.publish_account(account_in(item), wanted, TABLE_PAGES_IN_PARALLEL)
-        except Refused as error:
-            self.progress.miss(account_id, range(0), str(error))
-
-    def publish_account(self, account: Account, request: RepublishAccount, most_table_pages: int) -> None:
-        """Publishes the account's entries of the request. Raises Refused."""
-        try:
-            versions = self._versions(account, request, most_table_pages)
+            versions = self._versions(account, request)
+            while versions:
+                left = RepublishAccount(
+                    account_id=account.account_id, from_version=versions[0], to_version=versions[-1]
+                )
+                if self.is_over:
+                    break
+                versions = self._publish_page(account.account_id, versions)
+            else:
+                left, self.is_begun = None, True
+        except _NeedsMore:
+            pass
         except AWS_ERRORS as error:
-            self.progress.trouble = error
-            versions = None
-        if versions is None:
-            self.progress.left.append(request)
-        elif not versions:
-            self.progress.is_begun = True
-        elif left := self._publish_versions(account.account_id, versions, most_table_pages):
-            self.progress.leave(account.account_id, left)
+            self.trouble = error
+        if left:
+            self.left.append(left)
 
-    def _versions(self, account: Account, request: RepublishAccount, most_table_pages: int) -> range | None:
-        """The versions of the request. None, if more of the table has to be searched for them.
-
-        Versions that may be of the request or not are named as missing. Raises Refused and AWS_ERRORS.
-        """
+    def _versions(self, account: Account, request: RepublishAccount) -> range:
+        """The versions of the request, and those that may be of it. Raises Refused and AWS_ERRORS."""
         if request.from_time is None:
             return range(request.from_version or 1, min(request.to_version or account.version, account.version) + 1)
-        begin = self._boundary(account, request.from_time, most_table_pages)
-        end = Boundary(account.version, account.version + 1)
-        if request.to_time and begin.before < account.version:
-            end = self._boundary(account, request.to_time, most_table_pages)
-        known = range(begin.after, end.before + 1)
-        if not (begin.is_certain and end.is_certain):
-            if most_table_pages < MOST_TABLE_PAGES:
-                return None
-            unknown = [range(begin.before + 1, begin.after), range(end.before + 1, end.after)]
-            for versions in unknown if known else [range(begin.before + 1, end.after)]:
-                if versions:
-                    self.progress.miss(account.account_id, versions, NO_TIME)
-        return known
-
-    def _boundary(self, account: Account, time: datetime, most_table_pages: int) -> Boundary:
-        """The boundary as far as it can be known. Raises Refused and AWS_ERRORS."""
+        begin, end = Boundary(0, 1), Boundary(account.version, account.version + 1)
         try:
-            found = boundary(self.journal, account, time, self.until, most_table_pages)
+            begin = boundary(self.journal, account, request.from_time, self.until, self.most_table_pages)
+            if request.to_time and begin.before < account.version:
+                end = boundary(self.journal, account, request.to_time, self.until, self.most_table_pages)
         except ValueError as error:
             raise Refused(ErrorCode.UNREADABLE, str(error)) from None
-        if not found.is_certain:
+        if not (begin.is_certain and end.is_certain):
             self.until.check("searching the journal for a time")
-        return found
+            self._end_unless_alone()
+        return range(begin.before + 1, end.after)
 
-    def _publish_versions(self, account_id: str, versions: range, most_table_pages: int) -> range:
-        """Publishes the entries of the versions, page by page. Returns the last of the versions, which are left."""
-        left = versions
-        while left and not (self.progress.trouble or self.progress.is_full):
-            try:
-                page = self.journal.page(account_id, left[0], left[-1], self.until, most_table_pages)
-                beyond = self._beyond(account_id, page, left, most_table_pages)
-            except AWS_ERRORS as error:
-                self.progress.trouble = error
-                break
-            if not page.is_certain and most_table_pages < MOST_TABLE_PAGES:
-                break
-            if page.items or not page.is_certain:
-                beyond = self._publish_page(account_id, page) + 1
-            else:
-                self.progress.miss(account_id, range(left[0], beyond), NO_ENTRY)
-            left = range(beyond, left.stop)
-        return left
-
-    def _beyond(self, account_id: str, page: VersionPage, left: range, most_table_pages: int) -> int:
-        """The version after the page. If the page has no entries, the next version that the table has an entry of.
-
-        An account's version may be any number, if others have changed it: it isn't counted up to. Raises AWS_ERRORS.
-        """
-        beyond = range(page.through + 1, left.stop)
-        if page.items or not page.is_certain or not beyond:
-            return beyond.start
-        nearest, between = beyond.stop, (beyond[0], beyond[-1])
-        for found in self.journal.table_pages(account_id, self.until, most_table_pages, between=between):
-            nearest = min([nearest, *(int(item["account_version"]) for item in found.items)])
-            if found.after is None:
-                return nearest
-        return beyond.start
-
-    def _publish_page(self, account_id: str, page: VersionPage) -> int:
-        """Publishes the page's entries, names missing versions, and leaves what failed: up to the version returned."""
-        missing, through = _first(ranges_of(page.missing), page.through)
+    def _publish_page(self, account_id: str, versions: range) -> range:
+        """Publishes the first of the versions. Returns the others: if an entry isn't published, from its version on."""
+        page = self.journal.page(account_id, versions[0], versions[-1], self.until, self.most_table_pages)
+        if not page.is_certain:
+            self._end_unless_alone()
+            if page.index_error:
+                raise page.index_error
+        missing = ranges_of(page.missing)
+        through = page.through if len(missing) <= MOST_RANGES else missing[MOST_RANGES][0] - 1
+        if page.is_certain and not page.items:
+            through = self._before_next_entry(account_id, range(through + 1, versions.stop))
+            missing = [range(versions[0], through + 1)]
         items = [item for item in page.items if item["account_version"] <= through]
         published = self.publisher.publish(items, self.deadline)
-        self.progress.published.append(published)
-        reasons = {
-            int(item["account_version"]): reason
-            for item, reason in zip(items, published.failures, strict=True)
-            if reason
-        }
-        failed, through = _first(ranges_of(sorted(reasons)), through)
-        for versions in failed:
-            self.progress.leave(account_id, versions)
-        for versions in missing:
-            if versions[0] <= through:
-                self.progress.miss(account_id, versions, NO_ENTRY if page.is_certain else NOT_FOUND)
-        if reasons:
-            self.progress.trouble = NotPublished(next(iter(reasons.values())))
-        if len(reasons) < len(items):
-            self.progress.is_begun = True
-        return through
+        for item, reason in zip(items, published.failures, strict=True):
+            if reason:
+                through, self.trouble = int(item["account_version"]) - 1, NotPublished(reason)
+                break
+        self.published.append(published)
+        if through >= versions[0]:
+            self.is_begun = True
+        known = [each for each in missing if each[0] <= through]
+        self._name(account_id, known, NO_ENTRY if page.is_certain else NOT_FOUND)
+        return range(through + 1, versions.stop)
 
+    def _before_next_entry(self, account_id: str, versions: range) -> int:
+        """The version before the first of these versions that the table has an entry of.
 
-def _first(ranges: Sequence[range], through: int) -> tuple[Sequence[range], int]:
-    """The first ranges, and the version up to which there are no others."""
-    return ranges[:MOST_RANGES], through if len(ranges) <= MOST_RANGES else ranges[MOST_RANGES][0] - 1
+        An account's version may be any number, if others have changed it: it isn't counted up to. If the journal is too
+        long to be searched, the version before all of them. Raises AWS_ERRORS.
+        """
+        nearest, is_certain = versions.stop, not versions
+        if versions:
+            between = versions[0], versions[-1]
+            for found in self.journal.table_pages(account_id, self.until, self.most_table_pages, between=between):
+                nearest = min([nearest, *(int(item["account_version"]) for item in found.items)])
+                is_certain = found.after is None
+        return (nearest if is_certain else versions.start) - 1
+
+    def _end_unless_alone(self) -> None:
+        if self.most_table_pages < MOST_TABLE_PAGES:
+            raise _NeedsMore
+
+    def _name(self, account_id: str, ranges: Iterable[range], reason: str) -> None:
+        """Names versions as missing. An empty range: it isn't known which ones the account has."""
+        for each in ranges:
+            ends = {"from_version": each[0], "to_version": each[-1]} if each else {}
+            self.missing.append({"account_id": account_id, **ends, "reason": reason})
+            self.is_begun = True
 
 
 def ranges_of(versions: Iterable[int]) -> list[range]:

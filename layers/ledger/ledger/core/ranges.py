@@ -10,12 +10,14 @@ from ledger.core.decoding import check_time
 Version = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 
 
-def check_ranges(
-    from_version: int | None, to_version: int | None, from_time: datetime | None, to_time: datetime | None
-) -> None:
-    """Raises ValueError if one of the two ranges ends before it begins."""
+def check_versions(from_version: int | None, to_version: int | None) -> None:
+    """Raises ValueError if the range ends before it begins."""
     if from_version and to_version and to_version < from_version:
         raise ValueError(f"to_version: expected {from_version} or more, which is from_version")
+
+
+def check_times(from_time: datetime | None, to_time: datetime | None) -> None:
+    """Raises ValueError if the range ends before it begins."""
     if from_time and to_time and to_time <= from_time:
         raise ValueError("to: expected a time after from")
 

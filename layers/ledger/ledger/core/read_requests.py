@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ledger.core.decoding import Id, Time, decode_json
-from ledger.core.ranges import Version, change_times_to_utc, check_ranges
+from ledger.core.ranges import Version, change_times_to_utc, check_times, check_versions
 from ledger.core.reason_codes import InvalidMessage
 
 MOST_ENTRIES = 1000
@@ -48,7 +48,8 @@ class ReadStatement(ReadRequest, frozen=True, tag="statement"):
         for name, (value, possible) in belongs.items():
             if value is not None and begin not in possible:
                 raise ValueError(f"{name}: expected it with {' or '.join(possible)}, got it with {begin}")
-        check_ranges(self.from_version, self.to_version, self.from_time, self.to_time)
+        check_versions(self.from_version, self.to_version)
+        check_times(self.from_time, self.to_time)
 
 
 class ReadBalance(ReadRequest, frozen=True, tag="balance"):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ledger.core.decoding import Id, Time, decode_json
-from ledger.core.ranges import Version, change_times_to_utc, check_ranges
+from ledger.core.ranges import Version, change_times_to_utc, check_times, check_versions
 from ledger.core.reason_codes import InvalidMessage
 
 
@@ -28,7 +28,8 @@ class RepublishAccount(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown
             raise ValueError(f"body: expected versions or times, got {given[0][0]} and {given[1][0]}")
         if self.to_time and not self.from_time:
             raise ValueError("to: expected it with from")
-        check_ranges(self.from_version, self.to_version, self.from_time, self.to_time)
+        check_versions(self.from_version, self.to_version)
+        check_times(self.from_time, self.to_time)
 
 
 class RepublishAccounts(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -42,7 +43,7 @@ class RepublishAccounts(msgspec.Struct, kw_only=True, frozen=True, forbid_unknow
     after: Annotated[str, msgspec.Meta(min_length=1, max_length=2048)] | None = None
 
     def __post_init__(self) -> None:
-        check_ranges(None, None, self.from_time, self.to_time)
+        check_times(self.from_time, self.to_time)
 
 
 type RepublishRequest = RepublishAccount | RepublishAccounts
