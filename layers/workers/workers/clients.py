@@ -24,6 +24,6 @@ def lambda_client() -> "LambdaClient":
 
 
 def events_client() -> "EventBridgeClient":
-    """One attempt with a long timeout: `EventBus` tries again by itself, and a lost answer makes an event come twice."""
+    """One attempt with a long timeout: `EventBus` tries again by itself, and an event may come twice."""
     client: EventBridgeClient = new_client("events", retries={"total_max_attempts": 1}, read_timeout=10)
     return client
