@@ -1091,15 +1091,15 @@ BREAKAGES = [
     Breakage(
         "the versions that are left begin one too late",
         f"{LEDGER}/republishing.py",
-        "left = range(beyond, left.stop)",
-        "left = range(beyond + 1, left.stop)",
+        "return range(through + 1, versions.stop)",
+        "return range(through + 2, versions.stop)",
         (REPUBLISHING,),
     ),
     Breakage(
         "nobody is asked again for the events that the bus didn't take",
         f"{LEDGER}/republishing.py",
-        "        for versions in failed:\n            self.progress.leave(account_id, versions)\n",
-        "",
+        'through, self.trouble = int(item["account_version"]) - 1, NotPublished(reason)',
+        "self.trouble = NotPublished(reason)",
         (REPUBLISHING, OF_OUTCOMES),
     ),
     Breakage(
@@ -1110,17 +1110,17 @@ BREAKAGES = [
         (REPUBLISHING,),
     ),
     Breakage(
-        "versions of which nobody knows the time are not named",
+        "while the index fails, versions are missing instead of left",
         f"{LEDGER}/republishing.py",
-        "self.progress.miss(account.account_id, versions, NO_TIME)",
+        "raise page.index_error",
         "pass",
         (REPUBLISHING,),
     ),
     Breakage(
         "an entry that is posted at the very time is left out if it is published again by times",
         f"{LEDGER}/republishing.py",
-        "known = range(begin.after, end.before + 1)",
-        "known = range(begin.after + 1, end.before + 1)",
+        "return range(begin.before + 1, end.after)",
+        "return range(begin.before + 2, end.after)",
         (REPUBLISHING,),
     ),
     Breakage(

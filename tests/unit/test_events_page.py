@@ -37,7 +37,7 @@ def test_every_sample_fits_its_schema() -> None:
 
 
 def test_the_table_of_detail_types_is_what_the_code_publishes() -> None:
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", section("What comes"), re.MULTILINE))
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", section("Detail types"), re.MULTILINE))
     types = defaultdict[str, set[str]](set)
     for name, each in TRANSACTION_TYPES.items():
         types[each.posted_event].add(name)
