@@ -39,9 +39,11 @@ class SeenEvents:
             self._hold(map(_as_delivered, params["Entries"]))
 
         hooks.register(PUT_EVENTS, published)
-        with mock.patch.object(Consumer, "take", taken):
-            yield self
-        hooks.unregister(PUT_EVENTS, published)
+        try:
+            with mock.patch.object(Consumer, "take", taken):
+                yield self
+        finally:
+            hooks.unregister(PUT_EVENTS, published)
 
     def _hold(self, events: Iterable[Mapping[str, Any]]) -> None:
         self.problems += (problem for event in events for problem in problems(event))

@@ -154,6 +154,14 @@ def test_of_a_request_that_is_refused_each_event_is_tried_alone(
     assert numbers(stubbed_events.parameters) == [[0, 1, 2], [0], [1], [2]]
 
 
+def test_of_a_request_without_one_event_that_is_taken_none_is_given_up(stubbed_events: Stubbed, bus: EventBus) -> None:
+    """The bus may be at fault."""
+    for _ in range(3):
+        stubbed_events.refuses("put_events", "ValidationException")
+    failures = bus.publish_once(events(2), LATER)
+    assert [failure and failure.is_final for failure in failures] == [False, False]
+
+
 def test_an_event_that_fails_alone_is_published_again_with_the_others(stubbed_events: Stubbed, bus: EventBus) -> None:
     stubbed_events.refuses("put_events", "ValidationException")
     answer(stubbed_events, "InternalFailure")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from conditional_writes import Deadline
-from conditional_writes.client import SLOWEST_CALL_SECONDS
+from conditional_writes.client import CONNECTIONS, SLOWEST_CALL_SECONDS
 from ledger.account_pages import AccountsInTurn
 from ledger.account_reading import Answer, ErrorCode, Refused, account_in, answer_or_error, read_account
 from ledger.core.accounts import Account
@@ -69,7 +69,9 @@ class Republisher(NamedTuple):
 
     def _publish(self, request: RepublishRequest, deadline: Deadline) -> Answer:
         if isinstance(request, RepublishAccounts):
-            work = _Work(self, TABLE_PAGES_IN_PARALLEL, deadline)
+            bus = self.publisher.bus._replace(parallel=CONNECTIONS // MAX_PARALLEL)
+            shared = self._replace(publisher=self.publisher._replace(bus=bus))
+            work = _Work(shared, TABLE_PAGES_IN_PARALLEL, deadline)
             work.publish_accounts(request)
         else:
             work = _Work(self, MOST_TABLE_PAGES, deadline)

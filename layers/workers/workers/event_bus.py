@@ -84,8 +84,11 @@ class EventBus(NamedTuple):
             is_about_events = isinstance(error, ClientError) and error.response["Error"]["Code"] in _ABOUT_THE_REQUEST
             if not is_about_events or len(entries) == 1:
                 return dict.fromkeys(entries, Failure(str(error) or repr(error), is_about_events))
-            alone = ({index: entry} for index, entry in entries.items())
-            return {index: failure for entry in alone for index, failure in self._put(entry, deadline).items()}
+            alone = {index: self._put({index: entry}, deadline)[index] for index, entry in entries.items()}
+            if None in alone.values():
+                return alone
+            # If the bus takes none of them, the fault may be another than theirs.
+            return {index: failure and failure._replace(is_final=False) for index, failure in alone.items()}
         return dict(zip(entries, map(_failure, response["Entries"]), strict=True))
 
 
