@@ -6,12 +6,13 @@ from unittest import mock
 
 from conditional_writes import Deadline
 from conditional_writes.client import new_client
+from ledger.core.outcome_events import OutcomeEvent
 from tests.support.every_event import SeenEvents
 from tools.local_aws.consumers import new_consumer
 from tools.local_aws.functions import Context, invoke, process_transactions, publish_outcomes, record, stream_record
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_tables, scan
-from workers.event_bus import Event, EventBus
+from workers.event_bus import EventBus
 
 
 def test_an_events_publication_and_its_arrival_are_seen(ministack: Endpoint, seen_events: SeenEvents) -> None:
@@ -32,7 +33,7 @@ def test_an_event_without_its_schema_is_found_at_both_places(ministack: Endpoint
     consumer = new_consumer(ministack, "wrong-events", "wrong-events")
     with mock.patch.dict(os.environ, ministack.environment):
         bus = EventBus(new_client("events"), "wrong-events", "teller")
-    wrong = Event("TransactionPosted", '{"account_id": "a"}', datetime(2026, 11, 22, 14, 30, tzinfo=UTC))
+    wrong = OutcomeEvent("TransactionPosted", '{"account_id": "a"}', datetime(2026, 11, 22, 14, 30, tzinfo=UTC))
     assert bus.publish_once([wrong], Deadline.after(20)) == [None]
     at_its_publication, seen_events.problems = seen_events.problems, []
     consumer.take()
