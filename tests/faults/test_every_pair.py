@@ -10,11 +10,11 @@ import pytest
 
 from tests.faults.every_pair import inject_every_pair, inject_some_pairs
 from tests.faults.scenarios import Scenario
-from tests.faults.scenarios.small import FUNCTIONS, charging, posting_in_line, reconciling
+from tests.faults.scenarios.small import FUNCTIONS, charging, posting_in_line, publishing_again, reconciling
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
-LONG = (posting_in_line, charging, reconciling)
+LONG = (posting_in_line, charging, reconciling, publishing_again)
 
 
 @pytest.mark.timeout(3600)
