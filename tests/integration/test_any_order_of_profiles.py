@@ -135,7 +135,7 @@ def test_what_is_forgotten_is_not_missed_and_the_item_has_no_more_than_may_be_ne
 
     try_deliveries()
     say(", ".join(f"{number:,} {what}" for what, number in counted.items()))
-    assert counted["forgotten removals"] > counted["profiles"] / 4, "the test tidies"
+    assert counted["forgotten removals"] > counted["profiles"] / 10, "the test tidies"
 
 
 def clocks(stored: Stored) -> list[tuple[Path, str]]:
