@@ -95,7 +95,7 @@ class Heard(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What it took to publish entries in batches, and the requests that a pipe would have made."""
+    """The requests and times of entries that were published in batches, and the requests of a pipe in their place."""
 
     batches: str
     entries: int

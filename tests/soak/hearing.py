@@ -31,7 +31,7 @@ LONGEST_SILENCE_SECONDS = 60
 
 @dataclass(frozen=True)
 class Hearing:
-    """What the consumer heard by the end. `twice` counts events beyond the first of each entry.
+    """The events that the consumer heard by the end, counted. `twice` counts events beyond the first of each entry.
 
     It then lost `lost` events, which left `gaps` in the versions. Publishing again brought `republished` events.
     """

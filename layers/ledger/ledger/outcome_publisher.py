@@ -1,7 +1,7 @@
 """Publishes the outcomes in journal entries on the bus: each at least once.
 
 An entry commits with its effect, and the table's stream carries it here. An entry that can never be published goes to
-the dead-letter queue, and holds up no other. Whatever else fails comes again from the stream, for hours.
+the dead-letter queue, and holds up no other. After any other failure an entry comes again from the stream, for hours.
 """
 
 import json
@@ -43,7 +43,7 @@ class _Unpublishable(NamedTuple):
 
 
 class Published(NamedTuple):
-    """What became of entries, in their order: None, or why an entry must be published again.
+    """The results of entries, in their order: None, or why an entry must be published again.
 
     Of those with None, `dead_lettered` went to the dead-letter queue.
     """

@@ -17,7 +17,7 @@ def until_deadline[Item, Failure](
     deadline: Deadline,
     is_final: Callable[[Failure], bool] = lambda _: False,
 ) -> list[Failure | None]:
-    """What became of each item at its last try: None if it was done, or else its failure.
+    """The result of each item's last try: None if it was done, or else its failure.
 
     `try_once` returns the same for the items that it is given. All of them are tried once, whatever the deadline is.
     """

@@ -29,7 +29,7 @@ REFUSED = "TransactionRefused"
 
 
 class Delivery(StrEnum):
-    """What a consumer may rely on."""
+    """A promise to consumers: how often an event comes, at least."""
 
     AT_LEAST_ONCE = "at_least_once"
     BEST_EFFORT = "best_effort"
