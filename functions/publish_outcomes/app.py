@@ -26,7 +26,7 @@ from workers.stream_records import records_of
 
 logger = function_logger()
 metrics = Metrics()
-bus = EventBus(events_client(), os.environ["OUTCOMES_BUS"], SOURCE)
+bus = EventBus(events_client(read_seconds=10), os.environ["OUTCOMES_BUS"], SOURCE)
 publisher = OutcomePublisher(bus, sqs_client(), os.environ["DEAD_LETTER_QUEUE_URL"])
 tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"])
 republisher = Republisher(dynamodb_client(), tables, publisher)

@@ -33,6 +33,13 @@ LAST_PREFERENCES = {
 WHOLE = {"complete": True, "missing_versions": [], "next": None}
 """The end of a statement that is all that was asked for."""
 
+OF_ERIN = {
+    "acc-erin#1": "AccountOpened",
+    "acc-erin#2": "TransactionPosted",
+    "acc-erin#3": "TransactionRejected",
+    "acc-erin#4": "TransactionPosted",
+}
+"""The events of the first batch of publish_outcomes: the same each time."""
 ALL_PUBLISHED = {"dead_lettered": 0, "missing_versions": [], "next": []}
 """The end of an answer if nothing is left to be published again."""
 
@@ -350,22 +357,8 @@ EXPECTED = {
             }
         }
     ),
-    "publish_outcomes/01-a-batch-of-the-stream": Effect(
-        published={
-            "acc-erin#1": "AccountOpened",
-            "acc-erin#2": "TransactionPosted",
-            "acc-erin#3": "TransactionRejected",
-            "acc-erin#4": "TransactionPosted",
-        }
-    ),
-    "publish_outcomes/02-the-same-batch-again": Effect(
-        published={
-            "acc-erin#1": "AccountOpened",
-            "acc-erin#2": "TransactionPosted",
-            "acc-erin#3": "TransactionRejected",
-            "acc-erin#4": "TransactionPosted",
-        }
-    ),
+    "publish_outcomes/01-a-batch-of-the-stream": Effect(published=OF_ERIN),
+    "publish_outcomes/02-the-same-batch-again": Effect(published=OF_ERIN),
     "publish_outcomes/03-a-damaged-entry-among-good": Effect(
         published={"acc-erin#6": "TransactionPosted"}, dead_lettered={0: "status"}
     ),

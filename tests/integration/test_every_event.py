@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from unittest import mock
 
 from conditional_writes import Deadline
-from conditional_writes.client import new_client
 from ledger.core.outcome_events import OutcomeEvent
 from tests.support.every_event import SeenEvents
 from tools.local_aws.consumers import new_consumer
 from tools.local_aws.functions import Context, invoke, process_transactions, publish_outcomes, record, stream_record
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_tables, scan
+from workers.clients import events_client
 from workers.event_bus import EventBus
 
 
@@ -32,7 +32,7 @@ def test_an_event_without_its_schema_is_found_at_both_places(ministack: Endpoint
     ministack.client("events").create_event_bus(Name="wrong-events")
     consumer = new_consumer(ministack, "wrong-events", "wrong-events")
     with mock.patch.dict(os.environ, ministack.environment):
-        bus = EventBus(new_client("events"), "wrong-events", "teller")
+        bus = EventBus(events_client(read_seconds=10), "wrong-events", "teller")
     wrong = OutcomeEvent("TransactionPosted", '{"account_id": "a"}', datetime(2026, 11, 22, 14, 30, tzinfo=UTC))
     assert bus.publish_once([wrong], Deadline.after(20)) == [None]
     at_its_publication, seen_events.problems = seen_events.problems, []

@@ -2,7 +2,8 @@
 
 import contextlib
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 from unittest import mock
 
 START = 1_800_000_000.0
@@ -18,6 +19,19 @@ class Clock:
 
     def __call__(self) -> float:
         return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    def side_by_side(self, call: Callable[[Any], Any], arguments: Iterable[Any], _: int = 0) -> list[Any]:
+        """As `in_parallel`, one call after another: together they take as long as the longest of them."""
+        began, ended, results = self.seconds, [self.seconds], []
+        for argument in arguments:
+            self.seconds = began
+            results.append(call(argument))
+            ended.append(self.seconds)
+        self.seconds = max(ended)
+        return results
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from moto import mock_aws
 from conditional_writes import Deadline, Key, Observed, Put, key
 from conditional_writes.client import SLOWEST_CALL_SECONDS
 from conditional_writes.items import from_dynamodb
+from tests.support.clock import START, Clock
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import Context, record
 from tools.local_aws.server import Endpoint
@@ -789,37 +790,25 @@ def test_while_sqs_hangs_99_poison_messages_and_a_good_one_are_over_within_the_t
     working: Working, monkeypatch: pytest.MonkeyPatch, work_seconds: float, receive_count: int
 ) -> None:
     """Each request to SQS takes the longest time that a call can take, and gets no answer."""
-    now = 1000.0
+    clock = Clock()
 
     def hang(*_: object, **__: object) -> None:
-        nonlocal now
-        now += SLOWEST_CALL_SECONDS
+        clock.sleep(SLOWEST_CALL_SECONDS)
         raise ReadTimeoutError(endpoint_url=QUEUE_URL)
 
-    def side_by_side(call: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
-        nonlocal now
-        began, ended, results = now, [now], []
-        for argument in arguments:
-            now = began
-            results.append(call(argument))
-            ended.append(now)
-        now = max(ended)
-        return results
-
     def handle(messages: Messages, deadline: Deadline) -> list[Measurement]:
-        nonlocal now
-        now += work_seconds
+        clock.sleep(work_seconds)
         return all_done(messages, deadline)
 
-    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=clock))
     for module in ("redelivery", "sending"):
-        monkeypatch.setattr(f"workers.{module}.in_parallel", side_by_side)
+        monkeypatch.setattr(f"workers.{module}.in_parallel", clock.side_by_side)
     for operation in ("send_message_batch", "change_message_visibility_batch", "delete_message_batch"):
         monkeypatch.setattr(working.sqs.client, operation, hang)
     records = [record(f"not an order {number}", receive_count) for number in range(99)] + [record("a", receive_count)]
     returned = working.process(records, handle, Context(timeout_seconds=90))
     assert returned == [one["messageId"] for one in records[:99]]
-    assert SLOWEST_CALL_SECONDS < now - 1000 < 90
+    assert SLOWEST_CALL_SECONDS < clock.seconds - START < 90
 
 
 def test_while_a_telling_takes_as_long_as_it_can_suspects_are_over_within_the_timeout(

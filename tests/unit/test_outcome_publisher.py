@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Callable, Sequence
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +13,7 @@ from conditional_writes import Deadline
 from conditional_writes.client import SLOWEST_CALL_SECONDS
 from ledger.core.journal import JournalEntry, Outcome, entry_item
 from ledger.outcome_publisher import OutcomePublisher, Published
+from tests.support.clock import START, Clock
 from tests.support.samples import payment
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import Context
@@ -200,37 +200,22 @@ def test_while_each_call_takes_as_long_as_it_can_a_full_batch_is_over_within_the
     monkeypatch: pytest.MonkeyPatch,
     code: str,
 ) -> None:
-    now = 1000.0
+    clock = Clock()
 
     def slow(*_: object, **__: object) -> None:
-        nonlocal now
-        now += SLOWEST_CALL_SECONDS
+        clock.sleep(SLOWEST_CALL_SECONDS)
         raise ClientError({"Error": {"Code": code, "Message": "after a long time"}}, "PutEvents")
 
-    def sleep(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
-    def side_by_side(call: Callable[[Any], Any], arguments: Sequence[Any], _: int = 0) -> list[Any]:
-        nonlocal now
-        began, ended, results = now, [now], []
-        for argument in arguments:
-            now = began
-            results.append(call(argument))
-            ended.append(now)
-        now = max(ended)
-        return results
-
-    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr("workers.retrying.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr("workers.retrying.time", SimpleNamespace(sleep=clock.sleep))
     for module in ("event_bus", "sending"):
-        monkeypatch.setattr(f"workers.{module}.in_parallel", side_by_side)
+        monkeypatch.setattr(f"workers.{module}.in_parallel", clock.side_by_side)
     monkeypatch.setattr(stubbed_events.client, "put_events", slow)
     monkeypatch.setattr(stubbed_sqs.client, "send_message_batch", slow)
     items = [entry(version, status="x" if version % 10 == 0 else "POSTED") for version in range(1, 101)]
     published = publisher.publish(items, deadline_of(Context(timeout_seconds=90)))
     assert published.number == published.dead_lettered == 0
-    assert SLOWEST_CALL_SECONDS < now - 1000 < 90
+    assert SLOWEST_CALL_SECONDS < clock.seconds - START < 90
 
 
 def test_nothing_is_published_of_no_items(publisher: OutcomePublisher) -> None:

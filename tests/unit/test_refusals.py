@@ -121,7 +121,7 @@ def test_after_the_deadline_nobody_is_told(
 
 def test_the_client_is_made_for_the_first_event(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    monkeypatch.setattr("ledger.refusals.new_client", lambda *_, **__: made.append("a client"))
+    monkeypatch.setattr("ledger.refusals.events_client", lambda read_seconds: made.append("a client"))
     refusals = RefusalEvents("outcomes")
     assert not made
     assert refusals.bus is refusals.bus

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from conditional_writes import Deadline
-from conditional_writes.client import new_client
 from ledger.core.outcome_events import SOURCE, refusal_event
 from ledger.core.transaction_types.base import TransactionMessage
+from workers.clients import events_client
 from workers.event_bus import EventBus
 from workers.queue_messages import Dead, QueueMessage
 
@@ -29,9 +29,7 @@ class RefusalEvents:
 
     @functools.cached_property
     def bus(self) -> EventBus:
-        # One try of a second. With a client's usual three, one request may take half a minute.
-        client = new_client("events", retries={"total_max_attempts": 1}, read_timeout=1)
-        return EventBus(client, self.bus_name, SOURCE)
+        return EventBus(events_client(read_seconds=1), self.bus_name, SOURCE)
 
     def publish(self, dead: Sequence[tuple[QueueMessage[TransactionMessage], Dead]], deadline: Deadline) -> None:
         """Publishes an event for each dead message, once. Failures are logged."""

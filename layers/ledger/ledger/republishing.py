@@ -1,7 +1,7 @@
 """Publishes outcomes again: of a range of an account's versions or times, or of all accounts since a time.
 
-An invocation works until its deadline. What it leaves is in its answer as further requests. An entry of each version in
-the range, up to the account's own, is published, or goes to the dead-letter queue, or the version is named.
+An invocation works until its deadline. Its answer has the requests that are left. An entry of each version in the
+range, up to the account's own, is published, or goes to the dead-letter queue, or the version is named.
 """
 
 from collections.abc import Iterable
@@ -75,7 +75,8 @@ class Republisher(NamedTuple):
             work.publish_accounts(request)
         else:
             work = _Work(self, MOST_TABLE_PAGES, deadline)
-            work.publish_account(read_account(*self[:2], request.account_id, work.until), request)
+            account = read_account(self.client, self.tables, request.account_id, work.until)
+            work.publish_account(account, request)
         return work.answer()
 
 

@@ -1,4 +1,4 @@
-"""Clients of SQS, Lambda and EventBridge, with the retries, timeouts and short start-up of DynamoDB's client."""
+"""Clients of SQS, Lambda and EventBridge, as quickly made as DynamoDB's. The first two retry as that one does."""
 
 import functools
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ def lambda_client() -> "LambdaClient":
     return client
 
 
-def events_client() -> "EventBridgeClient":
-    """One attempt with a long timeout: `EventBus` tries again by itself, and an event may come twice."""
-    client: EventBridgeClient = new_client("events", retries={"total_max_attempts": 1}, read_timeout=10)
+def events_client(read_seconds: int) -> "EventBridgeClient":
+    """Makes one attempt of each request: `EventBus` tries again by itself, and an event may come twice."""
+    client: EventBridgeClient = new_client("events", retries={"total_max_attempts": 1}, read_timeout=read_seconds)
     return client

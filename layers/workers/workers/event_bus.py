@@ -63,11 +63,15 @@ class EventBus(NamedTuple):
 
     def publish_once(self, events: Sequence[Event], deadline: Deadline) -> list[Failure | None]:
         """As `publish`, but each event is tried once. Requests are sent in parallel, and none after the deadline."""
-        entries = dict(enumerate(map(self._entry, events)))
-        failures = {index: _too_large(entry) for index, entry in entries.items()}
-        small = [(index, entry) for index, entry in entries.items() if failures[index] is None]
-        requests = map(dict, packed(small, lambda one: _bytes_of(one[1]), MAXIMUM_EVENTS, MAXIMUM_BYTES))
-        for found in in_parallel(lambda request: self._put(request, deadline), list(requests), self.parallel):
+        entries = [self._entry(event) for event in events]
+        sizes = [_bytes_of(entry) for entry in entries]
+        failures = dict(enumerate(map(_too_large, sizes)))
+        small = [index for index, failure in failures.items() if failure is None]
+        requests = [
+            {index: entries[index] for index in request}
+            for request in packed(small, sizes.__getitem__, MAXIMUM_EVENTS, MAXIMUM_BYTES)
+        ]
+        for found in in_parallel(lambda request: self._put(request, deadline), requests, self.parallel):
             failures |= found
         return list(failures.values())
 
@@ -76,7 +80,7 @@ class EventBus(NamedTuple):
         return {**fields, "Detail": event.detail, "Time": event.time}
 
     def _put(self, entries: Mapping[int, Any], deadline: Deadline) -> dict[int, Failure | None]:
-        """What became of the events of one request, by their indexes."""
+        """The results of one request's events, by their indexes."""
         try:
             deadline.check("publishing")
             response = self.client.put_events(Entries=list(entries.values()))
@@ -100,8 +104,7 @@ def _failure(result: Mapping[str, Any]) -> Failure | None:
     return Failure(f"{code}: {result.get('ErrorMessage', '')}", code in _ABOUT_THE_EVENT)
 
 
-def _too_large(entry: Mapping[str, Any]) -> Failure | None:
-    size = _bytes_of(entry)
+def _too_large(size: int) -> Failure | None:
     if size <= MAXIMUM_BYTES:
         return None
     return Failure(f"{size:,} bytes, an event has at most {MAXIMUM_BYTES:,}", is_final=True)
