@@ -10,7 +10,7 @@ PIP = -m pip --disable-pip-version-check install --quiet --require-virtualenv
 $(foreach environment,.venv .venv-tools .venv-checkov,$(shell \
   cd $(environment) 2>/dev/null && { [ "$$(cat made 2>/dev/null)" = "$$(pwd -P)" ] || rm -f made; }))
 
-.PHONY: demo test test-all build up down bench soak mutations check lock clean
+.PHONY: demo test test-all build up down verify bench soak mutations check lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -82,6 +82,7 @@ setup: .venv/made .venv-tools/made
 	@$(PYTHON) -m venv --clear .venv
 	@.venv/bin/python $(PIP) -r tests/requirements.txt
 	@printf '../../../../layers/%s\n' conditional_writes workers ledger > .venv/lib/python3.13/site-packages/layers.pth
+	@ln -s ../../tools/teller/teller.sh .venv/bin/teller
 	@cd .venv && pwd -P > made
 
 .venv-tools/made: tools/local_aws/requirements.txt | python

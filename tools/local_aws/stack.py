@@ -17,6 +17,7 @@ class Stack:
 
     endpoint: Endpoint
     outputs: dict[str, str]
+    name: str = NAME
 
     def __getitem__(self, output: str) -> str:
         return self.outputs[output]

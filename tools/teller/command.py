@@ -1,0 +1,25 @@
+"""The command `teller` and its subcommands."""
+
+import typer
+
+from tools.teller import accounts
+
+app = typer.Typer(
+    name="teller",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def teller() -> None:
+    """Look at a deployed Teller stack, and act on it.
+
+    The stack is named by --stack or the variable TELLER_STACK. On AWS the credentials and the region are found as by
+    every AWS SDK. Exit status: 1 if something isn't found or isn't well, 2 for wrong use.
+    """
+
+
+accounts.add_to(app)

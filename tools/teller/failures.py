@@ -1,0 +1,36 @@
+"""The failures of a command: a sentence for people, a code for `--json`, and an exit status."""
+
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+
+class Failure(Exception):
+    """The command can't do what was asked, or something isn't found or not well. The text is a sentence."""
+
+    status = 1
+
+    def __init__(self, reason: str, code: str = "FAILED") -> None:
+        super().__init__(reason)
+        self.reason, self.code = reason, code
+
+
+class NotFound(Failure):
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, "NOT_FOUND")
+
+
+class WrongUse(Failure):
+    """What was asked for can't be meant: an argument contradicts another one, or the stack."""
+
+    status = 2
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, "WRONG_USE")
+
+
+def failure_of(error: ClientError | BotoCoreError) -> Failure:
+    """AWS's own words, as a sentence of the command's."""
+    if isinstance(error, NoCredentialsError):
+        return Failure("no credentials: set AWS_PROFILE, or the variables of an access key", "NO_CREDENTIALS")
+    if isinstance(error, ClientError):
+        return Failure(f"AWS refused {error.operation_name}: {error.response['Error'].get('Message')}", "AWS")
+    return Failure(f"AWS can't be reached: {error}", "AWS")
