@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import Clock
-from tools.local_aws import demo, server, up
+from tools.local_aws import demo, left_running, server, up
 from tools.local_aws.functions import load_function
 from tools.local_aws.server import Endpoint, LocalAwsError
 
@@ -58,27 +58,29 @@ def test_a_host_that_is_none_is_refused_with_a_sentence(tmp_path: Path, monkeypa
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
     """A process with the state and the log of an engine that `make up` started, on a machine without `ps`."""
-    monkeypatch.setattr(up, "STATE", tmp_path / "local-aws.json")
-    monkeypatch.setattr(up, "LOG", tmp_path / "local-aws.log")
-    process = server._start([sys.executable, "-c", "import time; time.sleep(60)"], up.LOG, {})
+    monkeypatch.setattr(left_running, "STATE", tmp_path / "local-aws.json")
+    monkeypatch.setattr(left_running, "LOG", tmp_path / "local-aws.log")
+    process = server._start([sys.executable, "-c", "import time; time.sleep(60)"], left_running.LOG, {})
     threading.Thread(target=process.wait, daemon=True).start()  # else it is a zombie after its end
-    up.STATE.write_text(json.dumps({"pid": process.pid, "url": "http://127.0.0.1:4566"}))
+    left_running.STATE.write_text(
+        json.dumps({"pid": process.pid, "url": "http://127.0.0.1:4566", "left_by": "make up"})
+    )
     monkeypatch.setenv("PATH", "")
     yield process
     process.kill()
 
 
 def test_make_down_needs_no_other_program(started: subprocess.Popen[bytes]) -> None:
-    assert up.down() == "Stopped the local AWS on http://127.0.0.1:4566 and deleted its tables and queues."
+    assert left_running.down() == "Stopped the local AWS on http://127.0.0.1:4566 and deleted its tables and queues."
     assert started.wait(10) < 0
-    assert up.down() is None
+    assert left_running.down() is None
 
 
 def test_after_its_end_another_process_may_have_its_number(started: subprocess.Popen[bytes]) -> None:
     started.kill()
     started.wait(10)
-    up.STATE.write_text(json.dumps({"pid": 1, "url": "http://127.0.0.1:4566"}))
-    assert up.down() == "The local AWS on http://127.0.0.1:4566 had already stopped."
+    left_running.leave(left_running.Running(1, "http://127.0.0.1:4566", "make up"))
+    assert left_running.down() == "The local AWS on http://127.0.0.1:4566 had already stopped."
 
 
 def test_a_copied_checkout_does_not_stop_the_originals(
@@ -87,8 +89,8 @@ def test_a_copied_checkout_does_not_stop_the_originals(
     copy = tmp_path / "copy"
     copy.mkdir()
     for name in ("STATE", "LOG"):
-        monkeypatch.setattr(up, name, Path(shutil.copy(getattr(up, name), copy)))
-    assert up.down() == "The local AWS on http://127.0.0.1:4566 had already stopped."
+        monkeypatch.setattr(left_running, name, Path(shutil.copy(getattr(left_running, name), copy)))
+    assert left_running.down() == "The local AWS on http://127.0.0.1:4566 had already stopped."
     assert started.poll() is None
 
 
