@@ -700,4 +700,8 @@ def test_the_outputs_that_others_rely_on_are_there() -> None:
         "PublishOutcomesFunctionName",
         "OutcomesBusName",
         "OutcomesDeadLetterQueueUrl",
+        "JobsDeadLetterQueueUrl",
+        "SchedulesDeadLetterQueueUrl",
+        "BusDeadLetterQueueUrl",
+        *(f"{group}Name" for group in resources("AWS::Logs::LogGroup")),
     }

@@ -5,6 +5,7 @@ The local AWS is left running with the day's data, until `make down` or the next
 
 import argparse
 import itertools
+import os
 import sys
 import time
 from collections import Counter
@@ -28,10 +29,12 @@ from tools.local_aws.consumers import EVERYTHING, Event, new_consumer
 from tools.local_aws.day import believable_day
 from tools.local_aws.profiles_day import believable_updates
 from tools.local_aws.progress import at_work
-from tools.local_aws.queues import DeadLetter, take_dead_letters, waiting_messages
+from tools.local_aws.queues import DeadLetter, waiting_messages
 from tools.local_aws.server import LocalAwsError, port_number
 from tools.local_aws.tables import Tables
 from tools.local_aws.up import first_commands
+from tools.teller.deployment import Deployment
+from tools.teller.letters import QueueName, look
 
 COMMAND = "make demo"
 MESSAGES = 3_000
@@ -79,6 +82,7 @@ def _run(port: int, messages: int) -> int:
     transactions, updates = day.values()
     with at_work(console, f"[bold]1[/]  Starting a local AWS on 127.0.0.1:{port} (ministack, IAM enforced)"):
         endpoint = left_running.start("127.0.0.1", port, COMMAND).endpoint
+        os.environ.update(endpoint.environment)
     with at_work(console, "[bold]2[/]  Building the functions and layers (sam build)") as say:
         stack.build(say)
     with at_work(console, "[bold]3[/]  Deploying template.yaml, unchanged (sam deploy)") as say:
@@ -97,9 +101,7 @@ def _run(port: int, messages: int) -> int:
     entries = {"statements": books.entries, "risk": [each for each in books.entries if each.outcome.reason]}
     heard = {name: consumer.take_until_heard(entries[name]) for name, consumer in consumers.items()}
     profiles = read_profiles(endpoint, deployed["ProfilesTableName"])
-    refused_transactions, refused_updates = (
-        take_dead_letters(endpoint, deployed[f"{name}DeadLetterQueueUrl"]) for name in day
-    )
+    refused_transactions, refused_updates = (_dead_letters(deployed, QueueName(name.lower())) for name in day)
     table = Table(title="The day", title_justify="left", show_header=False, min_width=72)
     table.add_column(style="bold")
     table.add_column(justify="right")
@@ -110,7 +112,7 @@ def _run(port: int, messages: int) -> int:
     console.print(table)
     console.print()
     winners = profiles_checker.upserted(updates, refused_updates)
-    return _check(
+    status = _check(
         {
             books_checker.CLAIMS: [
                 *books_checker.violations(books),
@@ -133,6 +135,20 @@ def _run(port: int, messages: int) -> int:
             ],
         }
     )
+    [(busiest, _)] = Counter(entry.account_id for entry in books.entries).most_common(1)
+    commands = ("status", f"statement {busiest}", "dead-letters transactions")
+    console.print(f"\n{first_commands(deployed, *commands)}", markup=False, soft_wrap=True)
+    return status
+
+
+def _dead_letters(deployed: stack.Stack, queue: QueueName) -> list[DeadLetter]:
+    """The letters stay on their queue, for the commands to try."""
+    letters = look(Deployment(deployed.name, deployed.endpoint.url), queue)
+    return [DeadLetter(letter.body, letter.reason, _without_reason(letter.attributes)) for letter in letters]
+
+
+def _without_reason(attributes: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in attributes.items() if name != "reason"}
 
 
 def _send_and_wait(deployed: stack.Stack, day: Mapping[str, Sequence[str]]) -> float:
