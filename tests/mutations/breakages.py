@@ -258,6 +258,20 @@ BREAKAGES = [
         ("tests/unit/test_replay.py", RECONCILIATION),
     ),
     Breakage(
+        "an entry that a later release wrote is read as one of this release",
+        f"{LEDGER}/core/journal.py",
+        '(found := version(item, "format")) != FORMAT:',
+        '(found := version(item, "format")) < FORMAT:',
+        ("tests/unit/test_items_of_the_ledger.py", BATCH_POSTER, STATEMENTS),
+    ),
+    Breakage(
+        "a new entry has no format",
+        f"{LEDGER}/core/journal.py",
+        '        "format": FORMAT,\n',
+        "",
+        ("tests/unit/test_items_of_the_ledger.py",),
+    ),
+    Breakage(
         "a message that waits for its account is dead at once",
         f"{LEDGER}/dispositions.py",
         "return Waiting(error.code, str(error))",
