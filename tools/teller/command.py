@@ -2,7 +2,7 @@
 
 import typer
 
-from tools.teller import accounts
+from tools.teller import accounts, profile, transaction
 
 app = typer.Typer(
     name="teller",
@@ -23,3 +23,5 @@ def teller() -> None:
 
 
 accounts.add_to(app)
+transaction.add_to(app)
+profile.add_to(app)
