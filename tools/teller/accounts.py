@@ -61,8 +61,9 @@ def statement(
 ) -> None:
     """Show an account's entries, the oldest first.
 
-    They are the last ten, the last N, or those of a time. Times without an offset are in UTC, as are all that are shown. A rejected transaction is an entry, too: its amount
-    is 0. Exit status 1: not all entries were found, and the versions without one are named.
+    They are the last ten, the last N, or those of a time. Times without an offset are in UTC, as are all that are
+    shown. A rejected transaction is an entry, too: its amount is 0. Exit status 1: not all entries were found, and the
+    versions without one are named.
     """
     if as_csv and operator.as_json:
         raise WrongUse("--csv and --json exclude each other")
