@@ -32,7 +32,7 @@ def read_profiles(endpoint: Endpoint, table: str) -> Profiles:
 
 
 def is_mark(attribute: str) -> bool:
-    marks = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes"}
+    marks = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes", "cw:erased_as_of"}
     return attribute in marks or attribute.startswith("cw:as_of [")
 
 
