@@ -11,7 +11,7 @@ from typing import NamedTuple
 from conditional_writes.conditions import absent, is_map, more_than
 from conditional_writes.items import Item, Key
 from conditional_writes.loop import Observed, Plan
-from conditional_writes.own_attributes import ERASED_AS_OF, ITEM_BYTES, REMOVED_BYTES, VERSION_ID
+from conditional_writes.own_attributes import ITEM_BYTES, REMOVED_BYTES, VERSION_ID
 from conditional_writes.requests import Update
 from conditional_writes.sizes import item_bytes
 from conditional_writes.upserts.clock_text import time_text
@@ -138,9 +138,8 @@ class Planner(NamedTuple):
         return [*dict(self.key.attributes), *version]
 
     def _reshaping(self, entries: Sequence[MapEntry], item: Item) -> Plan[Done]:
-        edit = Edit(item)
-        edit.expect_as_found((ERASED_AS_OF,))
-        edit, written, superseded, unfinished = reshaped(self.key, entries, edit)
+        # The request expects the earlier clocks that it replaces. An erasure in between would have dropped those.
+        edit, written, superseded, unfinished = reshaped(self.key, entries, Edit(item))
         if unfinished is not None:  # nothing may be dropped for an entry that has no room in the end
             check_size(self.key, bytes_in_the_end(unfinished, item))
         draft = edit.draft()
