@@ -2,7 +2,7 @@
 
 import typer
 
-from tools.teller import accounts
+from tools.teller import accounts, dead_letters
 
 app = typer.Typer(
     name="teller",
@@ -23,3 +23,4 @@ def teller() -> None:
 
 
 accounts.add_to(app)
+dead_letters.add_to(app)
