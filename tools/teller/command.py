@@ -2,7 +2,7 @@
 
 import typer
 
-from tools.teller import accounts, profile, transaction
+from tools.teller import accounts, jobs, profile, transaction
 
 app = typer.Typer(
     name="teller",
@@ -25,3 +25,4 @@ def teller() -> None:
 accounts.add_to(app)
 transaction.add_to(app)
 profile.add_to(app)
+jobs.add_to(app)
