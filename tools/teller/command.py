@@ -2,7 +2,7 @@
 
 import typer
 
-from tools.teller import accounts, dead_letters, outcomes, profile, status, transaction
+from tools.teller import accounts, dead_letters, jobs, outcomes, profile, status, transaction
 
 app = typer.Typer(
     name="teller",
@@ -27,4 +27,5 @@ accounts.add_to(app)
 transaction.add_to(app)
 profile.add_to(app)
 dead_letters.add_to(app)
+jobs.add_to(app)
 outcomes.add_to(app)
