@@ -3,6 +3,7 @@
 import typer
 
 from tools.teller import accounts
+from tools.teller.verify import command as verification
 
 app = typer.Typer(
     name="teller",
@@ -23,3 +24,4 @@ def teller() -> None:
 
 
 accounts.add_to(app)
+verification.add_to(app)
