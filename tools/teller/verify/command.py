@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
+from rich.padding import Padding
 
 from tools.teller.failures import Failure, failure_of
 from tools.teller.operator import Operator, YesOption, subcommand
@@ -17,11 +18,11 @@ from tools.teller.verify.metrics import metrics
 from tools.teller.verify.permissions import permissions
 from tools.teller.verify.poison import poison
 from tools.teller.verify.posting import a_payment_before_its_account, each_outcome
-from tools.teller.verify.report import Report, table
+from tools.teller.verify.report import Report
 from tools.teller.verify.run import Run
 from tools.teller.verify.schedule import schedule
 from tools.teller.verify.start_up import start_up
-from tools.teller.verify.steps import Step
+from tools.teller.verify.steps import Step, Verdict
 from tools.teller.verify.tidying import tidy_up
 from tools.teller.verify.tokens import tokens
 
@@ -63,15 +64,25 @@ def verify(operator: Operator, yes: YesOption = False) -> None:
             operator.remark(f"{number:>2}. {title} …")
             steps.append(Step(number, title))
             perform(run, steps[-1], work)
-            operator.remark(f"    {steps[-1].verdict}, {steps[-1].seconds:.0f} s")
+            _tell(operator, steps[-1])
     finally:
         operator.remark("Tidying up …")
         left_behind = tidy_up(run)
     report = Report(run, steps, costs(run.requests, run.usage()), left_behind)
-    operator.show(report.answer(), table(report), report.markdown())
+    if operator.as_json:
+        operator.show(report.answer())
+    else:
+        print(report.markdown(), end="")
     operator.remark(report.summary())
     if report.failed:
         raise typer.Exit(1)
+
+
+def _tell(operator: Operator, step: Step) -> None:
+    """The step's verdict on the screen, with what was measured and with its problems."""
+    problems = [why for check in step.checks if check.verdict is Verdict.FAILED for why in check.why]
+    for sentence in (f"{step.verdict}, {step.seconds:.0f} s", *step.measured, *problems):
+        operator.remarks.print(Padding(sentence, (0, 0, 0, 4)))
 
 
 def perform(run: Run, step: Step, work: Work) -> None:

@@ -4,7 +4,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from tools import template
+from tools.teller.failures import failure_of
 from tools.teller.verify.run import Run
 from tools.teller.verify.stack import Resources
 from tools.teller.verify.steps import Step
@@ -24,7 +27,7 @@ def configuration(run: Run, step: Step) -> None:
         names = [
             name for name, resource in resources.expected.items() if resource["Type"] == kind and name not in missing
         ]
-        problems = [problem for name in names for problem in compare(name, compared.properties(name))]
+        problems = [problem for name in names for problem in compared.problems(compare, name)]
         step.check(f"{kind.removeprefix('AWS::')}: {len(names)} as in the template", *problems)
     step.measure(f"{len(compared.read):,} properties compared")
     for claim in compared.only_on_aws:
@@ -38,18 +41,19 @@ class Compared:
         self.run, self.resources = run, resources
         self.read: list[str] = []
         self.local = run.deployment.is_local
-        self.by_kind: Mapping[str, Callable[[str, Any], Iterator[str]]] = {
+        self.by_kind: dict[str, Callable[[str, Any], Iterator[str]]] = {
             "AWS::Serverless::Function": self._function,
             "AWS::SQS::Queue": self._queue,
             "AWS::DynamoDB::Table": self._table,
             "AWS::CloudWatch::Alarm": self._alarm,
             "AWS::Logs::LogGroup": self._log_group,
-            "AWS::Events::EventBus": self._bus,
         }
+        if not self.local:
+            self.by_kind |= {"AWS::Events::EventBus": self._bus}
         self.only_on_aws = (
             [
                 "tables: encryption, TTL and point-in-time recovery",
-                "functions: retries of asynchronous invocations, and recursion",
+                "functions: dead-letter queues, retries of asynchronous invocations, recursion",
                 "the bus: its dead-letter queue and its key",
                 "queues: their policies",
             ]
@@ -65,6 +69,15 @@ class Compared:
             own = _merged(template.TEMPLATE["Globals"]["Function"], own)
         # Layers are compared by the stack's own list, for SAM changes their names.
         return self.resources.resolved({key: value for key, value in own.items() if key != "Layers"})
+
+    def problems(self, compare: Callable[[str, Any], Iterator[str]], name: str) -> list[str]:
+        """What differs. A part that AWS doesn't find differs, too."""
+        try:
+            return list(compare(name, self.properties(name)))
+        except ClientError as error:
+            if "NotFound" in error.response["Error"]["Code"]:
+                return [f"{name}: {failure_of(error).reason}"]
+            raise
 
     def _differences(self, where: str, expected: Any, found: Any) -> Iterator[str]:
         """The template's values that aren't there. What the template doesn't name isn't compared."""
@@ -93,17 +106,17 @@ class Compared:
         )
         layers = sorted(layer["Arn"] for layer in found.get("Layers", []))
         yield from self._differences(name, {"Layers": self.resources.layers()}, {"Layers": layers})
-        if "DeadLetterQueue" in properties:
-            target = {"TargetArn": properties["DeadLetterQueue"]["TargetArn"]}
-            yield from self._differences(f"{name}.DeadLetterQueue", target, found.get("DeadLetterConfig"))
         if not self.local:
-            yield from self._invocations(name, properties)
+            yield from self._invocations(name, properties, found)
         for source_name, source in properties.get("Events", {}).items():
             compare = self._schedule if source["Type"] == "ScheduleV2" else self._mapping
             yield from compare(f"{name}{source_name}", source["Type"], source["Properties"])
 
-    def _invocations(self, name: str, properties: Any) -> Iterator[str]:
+    def _invocations(self, name: str, properties: Any, configured: Any) -> Iterator[str]:
         lambda_, function = self.run.client("lambda"), self.resources[name]
+        if "DeadLetterQueue" in properties:
+            target = {"TargetArn": properties["DeadLetterQueue"]["TargetArn"]}
+            yield from self._differences(f"{name}.DeadLetterQueue", target, configured.get("DeadLetterConfig"))
         if "EventInvokeConfig" in properties:
             found = lambda_.get_function_event_invoke_config(FunctionName=function)
             yield from self._differences(f"{name}.EventInvokeConfig", properties["EventInvokeConfig"], found)
@@ -158,10 +171,11 @@ class Compared:
         yield from self._differences(f"{name}.GlobalSecondaryIndexes", indexes, found_indexes)
         if not self.local:
             sse = found.get("SSEDescription", {})
+            key = encryption.get("KMSMasterKeyId", "")
             yield from self._differences(
                 name, {"encrypted": encryption["SSEEnabled"]}, {"encrypted": sse.get("Status") == "ENABLED"}
             )
-            if "KMSMasterKeyId" in encryption:
+            if ":key/" in key:  # else an alias, whose key the table doesn't tell
                 yield from self._differences(
                     name, {"key": encryption["KMSMasterKeyId"]}, {"key": sse.get("KMSMasterKeyArn")}
                 )
@@ -189,9 +203,8 @@ class Compared:
         yield from self._differences(name, {names[key]: value for key, value in expected.items()}, found)
 
     def _bus(self, name: str, expected: Any) -> Iterator[str]:
-        if not self.local:
-            found = self.run.client("events").describe_event_bus(Name=self.resources[name])
-            yield from self._differences(name, expected, found)
+        found = self.run.client("events").describe_event_bus(Name=self.resources[name])
+        yield from self._differences(name, expected, found)
 
 
 def _is_layer(resource: Mapping[str, Any]) -> bool:

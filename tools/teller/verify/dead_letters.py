@@ -1,8 +1,10 @@
 """Takes the run's own dead letters from a dead-letter queue. Letters of others stay, and are soon visible again."""
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
+
+from botocore.exceptions import ClientError
 
 from tools.teller.failures import Failure
 from tools.teller.verify.run import USUAL_SECONDS, Run
@@ -67,10 +69,8 @@ def _shower(sqs: Any, queue_url: str, receipt_handle: str) -> Callable[[], None]
     """Makes a letter of another's visible again. One whose time is over is visible by itself."""
 
     def show() -> None:
-        try:
+        with suppress(ClientError):
             sqs.change_message_visibility(QueueUrl=queue_url, ReceiptHandle=receipt_handle, VisibilityTimeout=0)
-        except sqs.exceptions.ClientError:
-            pass
 
     return show
 

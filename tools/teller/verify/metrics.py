@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from tools.teller.verify.run import Run, TimeIsUp
 from tools.teller.verify.steps import Step, different
 
+LOG_SECONDS = 20
 CLOUDWATCH_SECONDS = 300
 """CloudWatch reads metrics from log lines within some two minutes."""
 SERVICES = {
@@ -36,20 +37,31 @@ def logged(run: Run, service: str) -> Counter[str]:
 
 def metrics(run: Run, step: Step) -> None:
     for service, expected in _expected(run).items():
-        problems = []
-        totals = logged(run, service)
-        for name in expected:
-            if not totals[name]:
-                problems.append(
-                    f"{service}: expected {name} in lines with metrics, got none in the log since {run.began:%H:%M:%S}: "
-                    "does a log level drop lines without a level?"
-                )
-        step.check(f"{service}: its log has its metrics", *problems)
+        try:
+            run.wait(
+                lambda service=service, expected=expected: not _missing(run, service, expected),
+                lambda service=service, expected=expected: _why_missing(service, _missing(run, service, expected)),
+                LOG_SECONDS,
+            )
+        except TimeIsUp as error:
+            step.check(f"{service}: its log has its metrics", error.reason)
+        else:
+            step.check(f"{service}: its log has its metrics")
         claim = f"{service}: {', '.join(expected)} in CloudWatch are what was sent"
         if run.deployment.is_local:
             step.only_on_aws(claim, "a local AWS makes no metrics of log lines")
         else:
             _check_cloudwatch(run, step, service, expected, claim)
+
+
+def _missing(run: Run, service: str, expected: Mapping[str, int]) -> list[str]:
+    totals = logged(run, service)
+    return [name for name in expected if not totals[name]]
+
+
+def _why_missing(service: str, names: list[str]) -> str:
+    expected = f"{service}: expected lines with {', '.join(names)} in its log, got none"
+    return f"{expected}: a log level may drop lines with metrics"
 
 
 def _expected(run: Run) -> Mapping[str, Mapping[str, int]]:

@@ -1,13 +1,13 @@
 """Step 9: each role may do what its function needs, and nothing of a list. Plain HTTP to the queues is denied."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tools import template
 from tools.teller.verify.run import Run
-from tools.teller.verify.stack import Resources
+from tools.teller.verify.stack import ARNS, Resources
 from tools.teller.verify.steps import Step
 
 DENIED: Mapping[str, tuple[str, ...]] = {
@@ -27,19 +27,32 @@ OF_OTHERS = ("iam:CreateRole", "iam:PassRole", "sts:AssumeRole", "s3:GetObject",
 """What no function may do on resources that aren't the stack's."""
 
 
+class Question(NamedTuple):
+    """Whether a role may do this. `leading_key` is the key of the item, if a condition looks at it."""
+
+    action: str
+    arn: str
+    leading_key: str | None = None
+
+
 def permissions(run: Run, step: Step) -> None:
     resources = Resources(run.deployment)
-    roles = [name for name, resource in resources.expected.items() if resource["Type"] == "AWS::IAM::Role"]
     simulated = Simulated(run, resources)
+    roles = [name for name, resource in resources.expected.items() if resource["Type"] == "AWS::IAM::Role"]
     for role in roles:
-        allowed = [(action, arn) for action, arn in simulated.needs(role)]
-        problems = simulated.unlike("allowed", role, allowed)
-        step.check(f"{role} may do what it needs", *problems)
+        needs = list(simulated.needs(role))
+        step.check(f"{role} may do what it needs", *simulated.unlike("allowed", role, needs))
         if role.endswith("FunctionScheduleRole"):
             continue
-        denied = [(action, resources.arn(name)) for name, actions in DENIED.items() for action in actions]
-        denied += [(action, "*") for action in OF_OTHERS]
+        denied = [Question(action, resources.arn(name)) for name, actions in DENIED.items() for action in actions]
+        denied += [Question(action, "*") for action in OF_OTHERS]
         step.check(f"{role} may do nothing else of {len(denied)} actions", *simulated.unlike("denied", role, denied))
+        others = [need._replace(leading_key="another's") for need in needs if need.leading_key]
+        claim = f"{role} may write no record of another function"
+        if others and run.deployment.is_local:
+            step.only_on_aws(claim, "the local AWS doesn't know dynamodb:LeadingKeys")
+        elif others:
+            step.check(claim, *simulated.unlike("denied", role, others))
     step.sent = f"{simulated.questions} questions to IAM's simulator"
     _check_plain_http(run, step)
 
@@ -50,38 +63,37 @@ class Simulated:
     def __init__(self, run: Run, resources: Resources) -> None:
         self.run, self.resources, self.questions = run, resources, 0
 
-    def needs(self, role: str) -> Iterator[tuple[str, str]]:
+    def needs(self, role: str) -> Iterator[Question]:
         """Each action and resource that the template grants the role."""
-        parameters = {
-            name: value
-            for name, value in self.run.deployment.parameters.items()
-            if name in template.TEMPLATE["Parameters"]
-        }
-        for statement in template.statements(role, **parameters):
-            if "kms:ViaService" in str(statement.get("Condition")):
+        for statement in template.statements(role, **self.resources.parameters):
+            condition = statement.get("Condition", {})
+            if "kms:ViaService" in str(condition):
                 continue  # The simulator can't tell, because DynamoDB and SQS use the key.
+            [pattern] = condition.get("ForAllValues:StringLike", {}).get("dynamodb:LeadingKeys", [None])
             for resource in _listed(self.resources.resolved(statement["Resource"])):
                 for action in _listed(statement["Action"]):
-                    yield _example(action), resource
+                    # sqs:SendMessage* stands for sqs:SendMessage.
+                    key = pattern and pattern.replace("*", self.run.name)
+                    yield Question(action.removesuffix("*"), _example(resource), key)
 
-    def unlike(self, expected: str, role: str, wanted: list[tuple[str, str]]) -> list[str]:
+    def unlike(self, expected: str, role: str, questions: Iterable[Question]) -> list[str]:
         """The problems: an action that isn't `allowed`, or isn't `denied`."""
-        by_resource: dict[str, list[str]] = {}
-        for action, arn in wanted:
-            by_resource.setdefault(arn, []).append(action)
-        problems = []
-        for arn, actions in by_resource.items():
-            for action, decision in self._decisions(role, actions, arn):
-                if (decision == "allowed") != (expected == "allowed"):
-                    problems.append(f"{role}, {action} on {self._name(arn)}: expected {expected}, got {decision}")
-        return problems
+        actions_of: dict[tuple[str, str | None], set[str]] = {}
+        for action, arn, leading_key in questions:
+            actions_of.setdefault((arn, leading_key), set()).add(action)
+        return [
+            f"{role}, {action} on {self._name(arn)}: expected {expected}, got {decision}"
+            for (arn, leading_key), actions in actions_of.items()
+            for action, decision in self._decisions(role, sorted(actions), arn, leading_key)
+            if (decision == "allowed") != (expected == "allowed")
+        ]
 
-    def _decisions(self, role: str, actions: list[str], arn: str) -> Iterator[tuple[str, str]]:
+    def _decisions(self, role: str, actions: list[str], arn: str, leading_key: str | None) -> Iterator[tuple[str, str]]:
+        key = {"ContextKeyName": "dynamodb:LeadingKeys", "ContextKeyValues": [leading_key]}
+        context = {"ContextEntries": [key | {"ContextKeyType": "stringList"}]} if leading_key else {}
         pages = self.run.client("iam").get_paginator("simulate_principal_policy")
         found = pages.paginate(
-            PolicySourceArn=self.resources.arn(role),
-            ActionNames=sorted(set(actions)),
-            ResourceArns=[arn.replace("/stream/*", "/stream/2026-01-01T00:00:00.000")],
+            PolicySourceArn=self.resources.arn(role), ActionNames=actions, ResourceArns=[arn], **context
         )
         for page in found:
             for result in page["EvaluationResults"]:
@@ -89,21 +101,18 @@ class Simulated:
                 yield result["EvalActionName"], result["EvalDecision"]
 
     def _name(self, arn: str) -> str:
-        """The logical id of what the ARN names, without the number of the AWS account."""
-        for name, kind in self.resources.kinds.items():
-            physical = self.resources[name].rpartition("/")[2]
-            if kind != "AWS::IAM::Role" and physical and physical in arn:
-                return name
-        return arn.rpartition(":")[2]
+        """The logical id of what the ARN names, else its last part: without the number of the AWS account."""
+        found = {self.resources.arn(name): name for name, kind in self.resources.kinds.items() if kind in ARNS}
+        table, _, part = arn.partition("/index/" if "/index/" in arn else "/stream/")
+        return f"{found[table]}{part and f', {part}'}" if table in found else arn.rpartition(":")[2]
+
+
+def _example(arn: str) -> str:
+    return arn.replace("/stream/*", "/stream/2026-01-01T00:00:00.000")
 
 
 def _listed(value: Any) -> list[str]:
     return value if isinstance(value, list) else [value]
-
-
-def _example(action: str) -> str:
-    """An action that a pattern matches: `sqs:SendMessage*` stands for sqs:SendMessage."""
-    return action.removesuffix("*")
 
 
 def _check_plain_http(run: Run, step: Step) -> None:

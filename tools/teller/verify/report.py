@@ -1,19 +1,14 @@
-"""The report of a verification: JSON for programs, a table for the terminal, Markdown to paste into an issue."""
+"""The report of a verification: an object for programs, and Markdown to paste into an issue."""
 
 import re
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
-
-from rich.table import Table
 
 from tools.teller.verify.costs import PRICES_OF, Cost
 from tools.teller.verify.run import Run
 from tools.teller.verify.steps import Step, Verdict
-
-MARKS = {Verdict.PASSED: "✓", Verdict.FAILED: "✗", Verdict.NOT_TRIED: "?", Verdict.ONLY_ON_AWS: "–"}
-STYLES = {Verdict.PASSED: "green", Verdict.FAILED: "red", Verdict.NOT_TRIED: "yellow", Verdict.ONLY_ON_AWS: "dim"}
 
 
 @dataclass
@@ -82,7 +77,7 @@ class Report:
             "|---|---|---|---|---|",
         ]
         for step in self.steps:
-            measured = "; ".join(step.measured) or "–"
+            measured = "; ".join(step.measured)
             cells = (f"{step.number}. {step.title}", step.verdict, step.sent, measured, f"{step.seconds:.0f}")
             lines.append(f"| {' | '.join(map(_cell, cells))} |")
         for verdict in (Verdict.FAILED, Verdict.NOT_TRIED, Verdict.ONLY_ON_AWS, Verdict.PASSED):
@@ -113,21 +108,3 @@ def _bullet(step: Step, claim: str, why: Any) -> str:
 def without_account_numbers(text: str) -> str:
     """Numbers of AWS accounts, as they are in ARNs and in the URLs of queues, become stars."""
     return re.sub(r"(?<=[:/])\d{12}(?=[:/])", "************", text)
-
-
-def table(report: Report) -> Table:
-    """The steps, for a terminal of 80 columns."""
-    shown = Table()
-    shown.add_column("")
-    shown.add_column("step", overflow="fold")
-    shown.add_column("measured", overflow="fold")
-    shown.add_column("s", justify="right")
-    for step in report.steps:
-        shown.add_row(
-            MARKS[step.verdict],
-            f"{step.number}. {step.title}",
-            "; ".join(step.measured),
-            f"{step.seconds:.0f}",
-            style=STYLES[step.verdict],
-        )
-    return shown

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from conditional_writes import Deadline
@@ -14,7 +15,7 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure
 from tools.teller.verify.costs import Requests, Usage
-from workers.sending import Message, send_all
+from workers.sending import Message, NotSent, send_all
 
 type Item = dict[str, Any]
 
@@ -33,7 +34,7 @@ class Run:
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
         self.name = f"verify-{uuid.uuid4().hex[:8]}"
-        self.began = datetime.now(UTC)
+        self.began = self._now()
         self.accounts: list[str] = []
         self.profiles: list[str] = []
         self.sent = {"Transactions": 0, "Profiles": 0}
@@ -44,6 +45,12 @@ class Run:
         self.refused_commits, self.invocations, self.gb_seconds, self.scanned_bytes = 0, 0, 0.0, 0
         self.requests = Requests()
         self._clients: dict[str, Any] = {}
+
+    def _now(self) -> datetime:
+        """The time by AWS's clock, which logs and metrics have."""
+        answer = self.deployment.client("sts").get_caller_identity()
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        return parsedate_to_datetime(date) if date else datetime.now(UTC).replace(microsecond=0)
 
     def client(self, service: str, **config: Any) -> Any:
         """A client whose requests are counted. One with settings of its own is a new one."""
@@ -74,7 +81,10 @@ class Run:
         """Sends messages to the queue `Transactions` or `Profiles`: bodies, or values to be encoded as JSON."""
         bodies = [message if isinstance(message, str) else as_body(message) for message in messages]
         url = self.deployment[f"{queue}QueueUrl"]
-        send_all(self.client("sqs"), url, [Message(body) for body in bodies], Deadline.after(SENDING_SECONDS))
+        try:
+            send_all(self.client("sqs"), url, [Message(body) for body in bodies], Deadline.after(SENDING_SECONDS))
+        except NotSent as error:
+            raise Failure(f"{queue}: {error}") from None
         self.sent[queue] += len(bodies)
 
     def open(self, *account_ids: str, overdraft_limit: str = "0") -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -96,7 +97,5 @@ def _make(run: Run, at: datetime, event: dict[str, str]) -> None:
 
 def _delete(run: Run) -> None:
     scheduler = run.client("scheduler")
-    try:
+    with suppress(scheduler.exceptions.ResourceNotFoundException):  # It deletes itself, too.
         scheduler.delete_schedule(Name=run.name)
-    except scheduler.exceptions.ResourceNotFoundException:
-        pass  # It deleted itself.

@@ -1,7 +1,7 @@
 """The stack's resources: physical ids by logical ids, and the template's references resolved with them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tools import template
@@ -32,7 +32,9 @@ class Resources(Mapping[str, str]):
         ]
         self._ids = {resource["LogicalResourceId"]: resource["PhysicalResourceId"] for resource in found}
         self.kinds = {resource["LogicalResourceId"]: resource["ResourceType"] for resource in found}
-        self.expected = template.deployed(**_known(deployment.parameters))
+        known = template.TEMPLATE["Parameters"].keys()
+        self.parameters = {name: value for name, value in deployment.parameters.items() if name in known}
+        self.expected = template.deployed(**self.parameters)
         _, self.partition, _, self.region, self.account, _ = deployment.stack_id.split(":", 5)
 
     def __getitem__(self, logical_id: str) -> str:
@@ -41,7 +43,7 @@ class Resources(Mapping[str, str]):
         except KeyError:
             raise Failure(f"the stack has no resource {logical_id}: it isn't that of this template.yaml") from None
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[str]:
         return iter(self._ids)
 
     def __len__(self) -> int:
@@ -104,7 +106,3 @@ class Resources(Mapping[str, str]):
                 described = self.deployment.client("dynamodb").describe_table(TableName=self[logical_id])
                 return str(described["Table"].get("LatestStreamArn"))
         raise Failure(f"{logical_id}.{attribute}: verify can't resolve this reference of template.yaml")
-
-
-def _known(parameters: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in parameters.items() if name in template.TEMPLATE["Parameters"]}

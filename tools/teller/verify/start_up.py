@@ -1,6 +1,5 @@
 """Step 11: how long the functions took to start and to work, by Lambda's own lines, and whether they have room."""
 
-import json
 import re
 import statistics
 from collections.abc import Iterator
@@ -47,16 +46,13 @@ def start_up(run: Run, step: Step) -> None:
         cold = [report for report in reports if report.init_ms is not None]
         initialized |= bool(cold)
         median = statistics.median(report.duration_ms for report in reports)
-        starts = (
-            f", init {max(report.init_ms or 0 for report in cold):,.0f} ms and first batch "
-            f"{max(report.duration_ms for report in cold):,.0f} ms at most"
-            if cold
-            else ""
-        )
-        step.measure(
-            f"{function}: {len(reports)} invocations, median {median:,.0f} ms, longest {longest:,.0f} ms, "
-            f"{used:,.0f} of {memory:,.0f} MB{starts}"
-        )
+        measured = [f"{len(reports):,} invocations", f"median {median:,.0f} ms", f"longest {longest:,.0f} ms"]
+        if used:
+            measured.append(f"{used:,.0f} of {memory:,} MB")
+        if cold:
+            measured.append(f"init {max(report.init_ms or 0 for report in cold):,.0f} ms at most")
+            measured.append(f"first batch {max(report.duration_ms for report in cold):,.0f} ms at most")
+        step.measure(f"{function}: {', '.join(measured)}")
     claim = "the time of a cold start is known"
     if run.deployment.is_local:
         step.only_on_aws(claim, "a local AWS's lines don't have it")

@@ -2,27 +2,38 @@
 
 from typing import Any
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from conditional_writes.items import to_dynamodb
-from tools.teller.failures import Failure
+from tools.teller.failures import Failure, failure_of
 from tools.teller.verify.dead_letters import take_leftovers
 from tools.teller.verify.run import USUAL_SECONDS, Run, opening, payment
 
 
 def tidy_up(run: Run) -> list[str]:
     """Returns a sentence for each thing that is left behind, beside the journal, which is never changed."""
-    left = []
-    try:
-        _close_accounts(run)
-    except Failure as error:
-        left.append(error.reason)
+    left: list[str] = []
+    for tidy in (_close_accounts, _delete_profiles, _delete_dead_letters):
+        try:
+            tidy(run)
+        except Failure as error:
+            left.append(error.reason)
+        except (ClientError, BotoCoreError) as error:
+            left.append(failure_of(error).reason)
+    return left
+
+
+def _delete_profiles(run: Run) -> None:
     for profile_id in run.profiles:
         run.client("dynamodb").delete_item(
             TableName=run.deployment["ProfilesTableName"], Key=to_dynamodb({"account_id": profile_id})
         )
+
+
+def _delete_dead_letters(run: Run) -> None:
+    """Those that a step left, because it failed before."""
     for queue in run.sent:
-        letters = take_leftovers(run, queue)
-        left += [f"a dead letter, now deleted, that no step expected: {letter.attributes}" for letter in letters]
-    return left
+        take_leftovers(run, queue)
 
 
 def _close_accounts(run: Run) -> None:
