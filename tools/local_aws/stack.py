@@ -5,10 +5,13 @@ import platform
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from tools.local_aws.server import PROJECT, TOOLS, Endpoint, LocalAwsError
 
 NAME = "teller-dev"
+BUILT = PROJECT / ".aws-sam" / "build" / "template.yaml"
+"""The template that `build` makes."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +31,13 @@ def build() -> None:
     _run("make", "build")
 
 
-def deploy(endpoint: Endpoint, **parameters: object) -> Stack:
-    """Runs `sam deploy` after `build`. `parameters` are the template's parameters."""
-    overrides = {"Architecture": _architecture(), "AwsEndpointUrl": endpoint.url} | parameters
+def deploy(endpoint: Endpoint, template: Path = BUILT, **parameters: object) -> Stack:
+    """Runs `sam deploy` of a built template. `parameters` are the template's parameters."""
+    overrides = {"Architecture": architecture(), "AwsEndpointUrl": endpoint.url} | parameters
     _run(
         str(TOOLS / "sam"),
         "deploy",
+        *("--config-file", str(PROJECT / "samconfig.toml"), "--template-file", str(template)),
         *("--stack-name", NAME, "--no-progressbar"),
         *("--parameter-overrides", *(f"{name}={value}" for name, value in overrides.items())),
         environment=endpoint.environment,
@@ -54,7 +58,7 @@ def _set_concurrency(endpoint: Endpoint, described: dict) -> None:
         )
 
 
-def _architecture() -> str:
+def architecture() -> str:
     return "arm64" if platform.machine() in ("arm64", "aarch64") else "x86_64"
 
 
