@@ -96,8 +96,7 @@ def checked(path: Path, progress: Callable[[int], None] = lambda number: None) -
             line = file.readline(_LONGEST_LINE)
             if not line:
                 break
-            rest = _rest_of(file, line)
-            for piece in itertools.chain([line], rest):
+            for piece in itertools.chain([line], _rest_of(file, line)):
                 content.update(piece)
                 found.bytes += len(piece)
                 progress(len(piece))
@@ -115,14 +114,20 @@ _LONGEST_LINE = 4 * MAXIMUM_BODY_BYTES
 """A longer one is wrong, whatever comes after."""
 
 
+def _is_cut(line: bytes) -> bool:
+    return len(line) == _LONGEST_LINE and not line.endswith(b"\n")
+
+
 def _rest_of(file: BinaryIO, line: bytes) -> Iterator[bytes]:
     """The pieces of a line that is too long to be read whole."""
-    while len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+    while _is_cut(line):
         line = file.readline(_LONGEST_LINE)
         yield line
 
 
 def _check_line(line: bytes, found: Checked) -> None:
+    if _is_cut(line):
+        raise InvalidMessage(f"expected at most {MAXIMUM_BODY_BYTES:,} bytes, got more than {len(line):,}")
     body = line.strip()
     if not body:
         return
