@@ -35,6 +35,7 @@ from tools.local_aws.server import Endpoint
 from workers.attempts import MAXIMUM_BEGUN
 from workers.batches import LAST_SECONDS
 from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS, lease_seconds_of
+from workers.job_events import LONGEST_DELAY
 from workers.queue_messages import FIRST_SUSPECT_DELIVERY
 from workers.redelivery import DELAYS_SECONDS
 from workers.scheduled_jobs import UNRESOLVED
@@ -396,13 +397,18 @@ def test_lambda_drops_no_line_and_the_functions_keep_to_the_log_level() -> None:
         assert "POWERTOOLS_LOG_LEVEL" not in function["Environment"]["Variables"]
 
 
+LAMBDA_KEEPS_EVENTS = timedelta(hours=6)
+"""Unless `MaximumEventAgeInSeconds` of an EventInvokeConfig says less."""
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_schedule_gives_its_job_the_scheduled_time_and_loses_none(name: str) -> None:
     function, schedule = SCHEDULES[name]
     job = function["CodeUri"].removeprefix("functions/")
     assert json.loads(schedule["Input"]) == {"job": job, "scheduled_time": UNRESOLVED}
     assert schedule["FlexibleTimeWindow"] == {"Mode": "OFF"}
-    assert schedule["RetryPolicy"]["MaximumEventAgeInSeconds"] == 24 * 3600
+    assert schedule["RetryPolicy"]["MaximumEventAgeInSeconds"] == 17 * 3600
+    assert timedelta(hours=17) + LAMBDA_KEEPS_EVENTS < LONGEST_DELAY
     assert schedule["OmitName"] is True
     assert {schedule["State"]["Ref"], schedule["ScheduleExpression"]["Ref"]} <= TEMPLATE["Parameters"].keys()
     dead = schedule["DeadLetterConfig"]["Arn"], function["DeadLetterQueue"]["TargetArn"]
@@ -737,4 +743,8 @@ def test_the_outputs_that_others_rely_on_are_there() -> None:
         "PublishOutcomesFunctionName",
         "OutcomesBusName",
         "OutcomesDeadLetterQueueUrl",
+        "JobsDeadLetterQueueUrl",
+        "SchedulesDeadLetterQueueUrl",
+        "BusDeadLetterQueueUrl",
+        *(f"{group}Name" for group in resources("AWS::Logs::LogGroup")),
     }
