@@ -44,10 +44,7 @@ def path(length: int) -> str:
 
 
 REFUSED = {
-    "an unknown type": (
-        profile_body(type='"transfer"'),
-        "type: got 'transfer', expected erase_profile, or none for an update",
-    ),
+    "an unknown type": (profile_body(type='"transfer"'), f"type: got 'transfer', {TYPE}"),
     "a type without text": (profile_body(type="null"), "type: expected `str`, got `null`"),
     "an erasure with entries": (
         profile_body(type='"erase_profile"'),
