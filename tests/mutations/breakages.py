@@ -508,7 +508,7 @@ BREAKAGES = [
         "another upsert comes between an item and its erasure",
         f"{LIBRARY}/upserts/erasing.py",
         "    edit.lock()\n",
-        "",
+        '    edit.expect_as_found(("account_id",))\n',
         (ERASING,),
     ),
     Breakage(
