@@ -56,8 +56,8 @@ def test_a_file_with_a_wrong_line_is_not_sent(bank: Bank, tmp_path: Path) -> Non
     for options in ([], ["--dry-run"]):
         ended = Command(bank.stack).run("send", str(file), *options)
         assert ended.status == 1
-        assert "nothing was sent, 1 lines are wrong" in " ".join(ended.err.split())
-        assert "line 2: object missing required field `amount`" in ended.err
+        assert "nothing was sent. Wrong lines: 1" in " ".join(ended.err.split())
+        assert "line 2: body: object missing required field `amount`" in ended.err
     assert bank.transactions.waiting() == 0
     assert list(tmp_path.iterdir()) == [file]
 
