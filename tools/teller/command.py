@@ -2,7 +2,7 @@
 
 import typer
 
-from tools.teller import accounts, outcomes, profile, status, transaction
+from tools.teller import accounts, dead_letters, jobs, outcomes, profile, status, transaction
 
 app = typer.Typer(
     name="teller",
@@ -22,8 +22,10 @@ def teller() -> None:
     """
 
 
+status.add_to(app)
 accounts.add_to(app)
 transaction.add_to(app)
 profile.add_to(app)
-status.add_to(app)
+dead_letters.add_to(app)
+jobs.add_to(app)
 outcomes.add_to(app)

@@ -17,6 +17,8 @@ HIDDEN_SECONDS = 60
 """If the command is killed, the letters that it has received are hidden for so long."""
 POLL_SECONDS = 1
 """SQS asks all its servers for letters if it may wait."""
+NO_CODE = "none"
+"""Stands for the code of a letter that SQS or Lambda moved without a word."""
 MOST_ROUNDS_WITHOUT_NEW = 3
 """Letters may come faster than they are received. A redriven message may be dead again at once."""
 
@@ -80,7 +82,7 @@ class Letter:
 
     @property
     def code(self) -> str | None:
-        """Why it is dead, for machines. None if SQS or Lambda moved it without a word."""
+        """Why it is dead, for machines. None if SQS or Lambda moved it without a word: shown as NO_CODE."""
         return self.attributes.get(self._names.code)
 
     @property
@@ -144,10 +146,10 @@ class Received:
             if before:
                 yield before
 
-    def delete(self, letters: Iterable[Letter]) -> None:
-        """Deletes letters for good."""
+    def delete(self, letters: Iterable[Letter]) -> int:
+        """Deletes letters for good. Returns the number of those that SQS didn't delete."""
         handles = [self._receipt_handles.pop(letter.message_id) for letter in letters]
-        self._change(self._sqs.delete_message_batch, handles)
+        return self._change(self._sqs.delete_message_batch, handles)
 
     def _receive(self, receives: int) -> list[Letter]:
         def receive(_: int) -> list[dict[str, Any]]:
@@ -170,12 +172,14 @@ class Received:
         date = response["ResponseMetadata"]["HTTPHeaders"].get("date")
         return (parsedate_to_datetime(date) if date else datetime.now(UTC)) + timedelta(seconds=1)
 
-    def _change(self, call: Callable[..., Any], handles: Iterable[str], **fields: Any) -> None:
-        def change(batch: tuple[str, ...]) -> None:
-            entries = [{"Id": str(index), "ReceiptHandle": handle, **fields} for index, handle in enumerate(batch)]
-            call(QueueUrl=self._url, Entries=entries)
+    def _change(self, call: Callable[..., Any], handles: Iterable[str], **fields: Any) -> int:
+        """Returns the number of failures."""
 
-        in_parallel(change, list(itertools.batched(handles, 10, strict=False)))
+        def change(batch: tuple[str, ...]) -> int:
+            entries = [{"Id": str(index), "ReceiptHandle": handle, **fields} for index, handle in enumerate(batch)]
+            return len(call(QueueUrl=self._url, Entries=entries).get("Failed", []))
+
+        return sum(in_parallel(change, list(itertools.batched(handles, 10, strict=False))))
 
 
 def _letter(queue: QueueName, message: Mapping[str, Any]) -> Letter:
