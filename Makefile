@@ -37,6 +37,10 @@ up: setup
 down:
 	@.venv/bin/python -m tools.local_aws.down
 
+# Shows on a deployed stack that it does what the README says: make verify STACK=teller-dev. docs/deploying.md
+verify: setup
+	@.venv/bin/teller verify $(if $(STACK),--stack $(STACK))
+
 bench: setup
 	@.venv/bin/python -m benchmarks
 

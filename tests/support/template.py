@@ -1,121 +1,15 @@
-"""template.yaml for tests: loops expanded, references in one form, conditions decided, and each role's permissions.
+"""template.yaml for tests: tools/template.py, and what tests ask of it.
 
-A reference is {"Ref": "AccountsTable"} or {"GetAtt": "AccountsTable.Arn"}. tests/e2e/test_permissions.py compares the
-logical ids with those of the deployed stack.
+tests/e2e/test_permissions.py compares the logical ids with those of the deployed stack.
 """
 
-import functools
 import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-import yaml
+from tools.template import PROJECT, TEMPLATE, deployed, resources, statements
 
-PROJECT = Path(__file__).parents[2]
-LOOP = "Fn::ForEach::"
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads CloudFormation's short tags: `!Ref X` as {"Ref": "X"}."""
-
-
-def _tag(loader: Any, tag: str, node: yaml.Node) -> dict[str, Any]:
-    if isinstance(node, yaml.ScalarNode):
-        return {tag: loader.construct_scalar(node)}
-    if isinstance(node, yaml.SequenceNode):
-        return {tag: loader.construct_sequence(node, deep=True)}
-    return {tag: loader.construct_mapping(node, deep=True)}
-
-
-_Loader.add_multi_constructor("!", _tag)
-
-
-LONG_FORMS = {"Fn::If": "If", "Fn::Sub": "Sub", "Fn::GetAtt": "GetAtt", "Fn::Join": "Join", "Fn::Split": "Split"}
-
-
-def _filled(text: str, items: Mapping[str, str]) -> str:
-    for identifier, item in items.items():
-        text = text.replace(f"${{{identifier}}}", item)
-    return text
-
-
-def _expanded(node: Any, items: Mapping[str, str]) -> Any:
-    """`items` has the current item of each loop around the node, by the loop's identifier."""
-    if isinstance(node, list):
-        return [_expanded(each, items) for each in node]
-    if not isinstance(node, dict):
-        return node
-    if "Sub" in node:
-        text = _filled(node["Sub"], items)
-        return {"Sub": text} if "${" in text else text
-    if "Ref" in node:
-        name = _expanded(node["Ref"], items)
-        return items.get(name, {"Ref": name})
-    if isinstance(node.get("GetAtt"), list):
-        return {"GetAtt": ".".join(_expanded(node["GetAtt"], items))}
-    members: dict[str, Any] = {}
-    for key, value in node.items():
-        if key.startswith(LOOP):
-            identifier, collection, fragment = value
-            for item in collection:
-                members |= _expanded(fragment, {**items, identifier: item})
-        else:
-            members[_filled(LONG_FORMS.get(key, key), items)] = _expanded(value, items)
-    return members
-
-
-TEMPLATE: dict[str, Any] = _expanded(yaml.load((PROJECT / "template.yaml").read_text(), _Loader), {})
-
-
-NO_VALUE = {"Ref": "AWS::NoValue"}
-
-
-@functools.cache
-def deployed(**parameters: str) -> dict[str, Any]:
-    """The resources that the stack has with these parameters, and with the defaults of the others."""
-    defaults = {name: str(parameter.get("Default", "")) for name, parameter in TEMPLATE["Parameters"].items()}
-    assert parameters.keys() <= defaults.keys()
-    values = defaults | parameters
-    conditions = {name: _holds(condition, values) for name, condition in TEMPLATE["Conditions"].items()}
-    return {
-        name: _decided(resource, conditions)
-        for name, resource in TEMPLATE["Resources"].items()
-        if "Condition" not in resource or conditions[resource["Condition"]]
-    }
-
-
-def _holds(condition: Any, values: Mapping[str, str]) -> bool:
-    match condition:
-        case {"Not": [denied]}:
-            return not _holds(denied, values)
-        case {"Equals": [{"Ref": name}, str(text)]}:
-            return values[name] == text
-        case {"Equals": [{"Select": [index, {"Ref": name}]}, str(text)]}:
-            return values[name].split(",")[index] == text
-    raise AssertionError(f"tests can't judge {condition}")
-
-
-def _decided(node: Any, conditions: Mapping[str, bool]) -> Any:
-    match node:
-        case {"If": [name, chosen, otherwise]}:
-            return _decided(chosen if conditions[name] else otherwise, conditions)
-        case {"FindInMap": [name, first, second]}:
-            return TEMPLATE["Mappings"][name][first][second]
-        case dict():
-            members = {name: _decided(member, conditions) for name, member in node.items()}
-            return {name: member for name, member in members.items() if member != NO_VALUE}
-        case list():
-            return [decided for member in node if (decided := _decided(member, conditions)) != NO_VALUE]
-    return node
-
-
-def resources(kind: str, **parameters: str) -> dict[str, Any]:
-    """The properties of each resource of this type, by logical id."""
-    return {
-        name: resource["Properties"] for name, resource in deployed(**parameters).items() if resource["Type"] == kind
-    }
-
+__all__ = ["PROJECT", "TEMPLATE", "deployed", "resources"]
 
 FUNCTIONS = resources("AWS::Serverless::Function")
 
@@ -126,25 +20,6 @@ FOLDERS = {function["CodeUri"].removeprefix("functions/"): name for name, functi
 def event_sources(name: str, kind: str) -> list[dict[str, Any]]:
     """The properties of a function's event sources of this type, such as "SQS" and "ScheduleV2"."""
     return [source["Properties"] for source in FUNCTIONS[name].get("Events", {}).values() if source["Type"] == kind]
-
-
-def statements(role: str, **parameters: str) -> Iterator[dict[str, Any]]:
-    """The statements of the role's own policies, of its managed policies, and of the policies attached to it."""
-    properties = resources("AWS::IAM::Role", **parameters)[role]
-    managed = resources("AWS::IAM::ManagedPolicy", **parameters)
-    for policy in properties.get("ManagedPolicyArns", []):
-        assert isinstance(policy, dict), f"{role}: tests can't judge {policy}, a policy that isn't in the template"
-    policies = [
-        *properties.get("Policies", []),
-        *(managed[policy["Ref"]] for policy in properties.get("ManagedPolicyArns", [])),
-        *(
-            policy
-            for policy in resources("AWS::IAM::Policy", **parameters).values()
-            if {"Ref": role} in policy["Roles"]
-        ),
-    ]
-    for policy in policies:
-        yield from policy["PolicyDocument"]["Statement"]
 
 
 def granted(role: str, **parameters: str) -> set[tuple[str, str]]:

@@ -4,11 +4,14 @@ import os
 import platform
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 from tools.local_aws.progress import Say
 from tools.local_aws.server import PROJECT, TOOLS, Endpoint, LocalAwsError
 
 NAME = "teller-dev"
+BUILT = PROJECT / ".aws-sam" / "build" / "template.yaml"
+"""The template that `build` makes."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +35,13 @@ def build(say: Say = _to_nobody) -> None:
     _run("make", "build", say=say)
 
 
-def deploy(endpoint: Endpoint, say: Say = _to_nobody, **parameters: object) -> Stack:
-    """Runs `sam deploy` after `build`: creates the stack, or updates it. `parameters` are the template's parameters."""
-    overrides = {"Architecture": _architecture(), "AwsEndpointUrl": endpoint.url} | parameters
+def deploy(endpoint: Endpoint, say: Say = _to_nobody, template: Path = BUILT, **parameters: object) -> Stack:
+    """Runs `sam deploy` of a built template: creates the stack, or updates it. `parameters` are the template's."""
+    overrides = {"Architecture": architecture(), "AwsEndpointUrl": endpoint.url} | parameters
     _run(
         str(TOOLS / "sam"),
         "deploy",
+        *("--config-file", str(PROJECT / "samconfig.toml"), "--template-file", str(template)),
         *("--stack-name", NAME, "--no-progressbar"),
         *("--parameter-overrides", *(f"{name}={value}" for name, value in overrides.items())),
         environment=endpoint.environment,
@@ -59,7 +63,7 @@ def _set_concurrency(endpoint: Endpoint, described: dict) -> None:
         )
 
 
-def _architecture() -> str:
+def architecture() -> str:
     return "arm64" if platform.machine() in ("arm64", "aarch64") else "x86_64"
 
 

@@ -3,6 +3,7 @@
 import typer
 
 from tools.teller import accounts, dead_letters, jobs, outcomes, profile, status, transaction
+from tools.teller.verify import command as verification
 
 app = typer.Typer(
     name="teller",
@@ -29,3 +30,4 @@ profile.add_to(app)
 dead_letters.add_to(app)
 jobs.add_to(app)
 outcomes.add_to(app)
+verification.add_to(app)

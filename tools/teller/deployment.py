@@ -29,6 +29,7 @@ class Deployment:
         self._endpoint_url = endpoint_url
         described = self._described()
         self.created_at: datetime = described["CreationTime"]
+        self.stack_id: str = described["StackId"]
         self.outputs: Mapping[str, str] = {
             output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", [])
         }
@@ -51,6 +52,10 @@ class Deployment:
         return self.parameters.get("Stage") == "prod"
 
     @property
+    def region(self) -> str:
+        return str(self._session.region_name)
+
+    @property
     def is_local(self) -> bool:
         """Whether the stack is on a local AWS, whose answers some questions lack."""
         return bool(self.parameters.get("AwsEndpointUrl"))
@@ -59,10 +64,10 @@ class Deployment:
     def client(self, service: str) -> Any:
         return self.new_client(service)
 
-    def new_client(self, service: str, **config: Any) -> Any:
-        """A client of its own, with these settings of botocore's Config."""
+    def new_client(self, service: str, endpoint_url: str | None = None, **config: Any) -> Any:
+        """A client of its own, with these settings of botocore's Config, by default at the deployment's endpoint."""
         settings = {"retries": {"mode": "standard", "total_max_attempts": 5}, **config}
-        return self._session.client(service, endpoint_url=self._endpoint_url, config=Config(**settings))
+        return self._session.client(service, endpoint_url=endpoint_url or self._endpoint_url, config=Config(**settings))
 
     def invoke(self, output: str, event: Mapping[str, Any]) -> dict[str, Any]:
         """The answer of the function whose name is in this output. Raises Failure if the function fails.

@@ -1,0 +1,93 @@
+"""What a verification costs, in dollars: counted requests, and an upper bound of what the functions did for it."""
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+PRICES_OF = "us-east-1, on demand, November 2026"
+DOLLARS_PER_MILLION = {
+    "DynamoDB write units": 0.625,
+    "DynamoDB read units": 0.125,
+    "SQS requests": 0.40,
+    "EventBridge events": 1.00,
+    "Lambda invocations": 0.20,
+    "Lambda GB-seconds": 13.3334,
+    "CloudWatch requests": 10.00,
+    "CloudWatch Logs KB": 0.50,
+}
+WRITES_PER_KB = 5
+"""Of a journal entry that is alone in its commit: 2 for itself, 1 for the index, 2 for its account."""
+WRITES_PER_REFUSAL = 200
+"""Of a refused commit with a hundred items."""
+SQS_REQUESTS_PER_MESSAGE = 3
+LOG_KB_PER_MESSAGE = 1.2
+"""At LogLevel INFO, of a message that is alone in its batch: docs/operations.md."""
+
+
+class Requests:
+    """Counts the command's own requests, by service and operation, and the units that its reads took."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.read_units = 0.0
+        self._lock = threading.Lock()
+
+    def counted(self, client: Any) -> Any:
+        """The client. Each of its requests counts from now on, tries of the SDK's own included."""
+        service = client.meta.service_model.service_name
+
+        def count(model: Any, **_: Any) -> None:
+            self.add(service, model.name)
+
+        client.meta.events.register("before-call", count)
+        return client
+
+    def add(self, service: str, operation: str) -> None:
+        with self._lock:
+            self.counts[service, operation] += 1
+
+    def add_read(self, consumed: Any) -> None:
+        """`consumed` is the `ConsumedCapacity` of an answer, if there is one."""
+        with self._lock:
+            self.read_units += (consumed or {}).get("CapacityUnits", 0)
+
+    def of(self, service: str) -> int:
+        return sum(count for (name, _), count in self.counts.items() if name == service)
+
+
+class Cost(NamedTuple):
+    what: str
+    number: float
+    dollars: float
+
+
+class Usage(NamedTuple):
+    """What the functions did for the run. `entry_bytes` has the size of each journal entry."""
+
+    entry_bytes: Sequence[int]
+    messages: int
+    dead_letters: int
+    dead_letter_bytes: int
+    refused_commits: int
+    invocations: int
+    gb_seconds: float
+    scanned_bytes: int
+
+
+def costs(requests: Requests, usage: Usage) -> list[Cost]:
+    """The costs by what is paid for. Numbers of the functions' own work are upper bounds."""
+    entry_kb = sum(math.ceil(size / 1024) for size in usage.entry_bytes)
+    refused_kb = 2 * math.ceil(usage.dead_letter_bytes / 1024) * max(1, math.ceil(math.log2(usage.dead_letters + 1)))
+    numbers = {
+        "DynamoDB write units": WRITES_PER_KB * entry_kb + WRITES_PER_REFUSAL * usage.refused_commits + refused_kb,
+        "DynamoDB read units": requests.read_units + entry_kb + usage.scanned_bytes / 4096,
+        "SQS requests": requests.of("sqs") + SQS_REQUESTS_PER_MESSAGE * usage.messages,
+        "EventBridge events": len(usage.entry_bytes) + usage.dead_letters,
+        "Lambda invocations": usage.invocations,
+        "Lambda GB-seconds": usage.gb_seconds,
+        "CloudWatch requests": requests.of("cloudwatch"),
+        "CloudWatch Logs KB": LOG_KB_PER_MESSAGE * usage.messages,
+    }
+    return [Cost(what, number, number * DOLLARS_PER_MILLION[what] / 1e6) for what, number in numbers.items()]

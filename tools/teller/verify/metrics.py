@@ -1,0 +1,122 @@
+"""Step 7: the metrics are what was sent. On AWS CloudWatch has them, on a local AWS only the functions' log lines."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from tools.teller.verify.run import Run, TimeIsUp
+from tools.teller.verify.steps import Step, different
+
+LOG_SECONDS = 20
+CLOUDWATCH_SECONDS = 300
+"""CloudWatch reads metrics from log lines within some two minutes."""
+SERVICES = {
+    "process_transactions": "ProcessTransactions",
+    "upsert_profiles": "UpsertProfiles",
+    "publish_outcomes": "PublishOutcomes",
+}
+
+
+def conflicts(run: Run) -> int:
+    """The refused commits of transactions since the run began, by the lines with metrics."""
+    return int(logged(run, "process_transactions")["Conflicts"])
+
+
+def logged(run: Run, service: str) -> Counter[str]:
+    """The sums of the metrics in a function's log lines since the run began, by name. Others' messages count, too."""
+    totals: Counter[str] = Counter()
+    for line in run.log_lines(SERVICES[service], "CloudWatchMetrics"):
+        for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
+            if directive["Dimensions"] == [["service"]]:
+                for metric in directive["Metrics"]:
+                    value = line[metric["Name"]]
+                    totals[metric["Name"]] += sum(value) if isinstance(value, list) else value
+    return totals
+
+
+def metrics(run: Run, step: Step) -> None:
+    for service, expected in _expected(run).items():
+        try:
+            run.wait(
+                lambda service=service, expected=expected: not _missing(run, service, expected),
+                lambda service=service, expected=expected: _why_missing(service, _missing(run, service, expected)),
+                LOG_SECONDS,
+            )
+        except TimeIsUp as error:
+            step.check(f"{service}: its log has its metrics", error.reason)
+        else:
+            step.check(f"{service}: its log has its metrics")
+        claim = f"{service}: {', '.join(expected)} in CloudWatch are what was sent"
+        if run.deployment.is_local:
+            step.only_on_aws(claim, "a local AWS makes no metrics of log lines")
+        else:
+            _check_cloudwatch(run, step, service, expected, claim)
+
+
+def _missing(run: Run, service: str, expected: Mapping[str, int]) -> list[str]:
+    totals = logged(run, service)
+    return [name for name in expected if not totals[name]]
+
+
+def _why_missing(service: str, names: list[str]) -> str:
+    expected = f"{service}: expected lines with {', '.join(names)} in its log, got none"
+    return f"{expected}: a log level may drop lines with metrics"
+
+
+def _expected(run: Run) -> Mapping[str, Mapping[str, int]]:
+    """What each metric must be at least, by the journal and by what was sent."""
+    posted, rejected, entries = 0, 0, 0
+    for account_id in run.accounts:
+        for entry in run.entries(account_id):
+            entries += 1
+            if entry["request"].get("to_account_id") != account_id:  # a transfer counts once
+                posted += entry["status"] == "POSTED"
+                rejected += entry["status"] == "REJECTED"
+    of_transactions = {"Posted": posted, "Rejected": rejected}
+    of_profiles = {"Upserted": run.upserted}
+    expected = {
+        "process_transactions": of_transactions,
+        "upsert_profiles": of_profiles,
+        "publish_outcomes": {"Published": entries},
+    }
+    found = {
+        service: {name: number for name, number in numbers.items() if number} for service, numbers in expected.items()
+    }
+    return {service: numbers for service, numbers in found.items() if numbers}
+
+
+def _check_cloudwatch(run: Run, step: Step, service: str, expected: Mapping[str, int], claim: str) -> None:
+    def missing() -> list[str]:
+        return [
+            problem
+            for name, number in expected.items()
+            for problem in different(f"{service}, {name}, at least", number, min(number, _sum(run, service, name)))
+        ]
+
+    try:
+        run.wait(lambda: not missing(), lambda: "; ".join(missing()), CLOUDWATCH_SECONDS)
+    except TimeIsUp as error:
+        step.check(claim, error.reason)
+        return
+    step.check(claim)
+    for name, number in expected.items():
+        more = _sum(run, service, name) - number
+        also = f", and {more:,} of others or counted twice" if more else ""
+        step.measure(f"{service}: {name} {number:,}{also}")
+
+
+def _sum(run: Run, service: str, name: str) -> int:
+    """The metric's sum since the run began."""
+    now = datetime.now(UTC)
+    minutes = math.ceil((now - run.began).total_seconds() / 60) + 2
+    answer = run.client("cloudwatch").get_metric_statistics(
+        Namespace=f"Teller/{run.deployment.name}",
+        MetricName=name,
+        Dimensions=[{"Name": "service", "Value": service}],
+        StartTime=run.began.replace(second=0, microsecond=0),
+        EndTime=now,
+        Period=60 * min(minutes, 60),
+        Statistics=["Sum"],
+    )
+    return round(sum(point["Sum"] for point in answer["Datapoints"]))

@@ -1,0 +1,133 @@
+"""Step 9: each role may do what its function needs, and nothing of a list. Plain HTTP to the queues is denied."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tools import template
+from tools.teller.verify.run import Run
+from tools.teller.verify.stack import ARNS, Resources
+from tools.teller.verify.steps import Step
+
+DENIED: Mapping[str, tuple[str, ...]] = {
+    "AccountsTable": ("dynamodb:DeleteItem", "dynamodb:DeleteTable", "dynamodb:UpdateTable"),
+    "JournalTable": ("dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
+    "ProfilesTable": ("dynamodb:GetItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
+    "LocksTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
+    "AttemptsTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
+    "TransactionsQueue": ("sqs:PurgeQueue", "sqs:DeleteQueue", "sqs:SetQueueAttributes"),
+    "TransactionsDeadLetterQueue": ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:PurgeQueue"),
+    "ProfilesDeadLetterQueue": ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:PurgeQueue"),
+    "OutcomesBus": ("events:PutRule", "events:DeleteEventBus"),
+    "ReadAccountsFunction": ("lambda:InvokeFunction", "lambda:UpdateFunctionCode"),
+}
+"""What no function may do, by the resource."""
+OF_OTHERS = ("iam:CreateRole", "iam:PassRole", "sts:AssumeRole", "s3:GetObject", "kms:Decrypt", "dynamodb:PutItem")
+"""What no function may do on resources that aren't the stack's."""
+
+
+class Question(NamedTuple):
+    """Whether a role may do this. `leading_key` is the key of the item, if a condition looks at it."""
+
+    action: str
+    arn: str
+    leading_key: str | None = None
+
+
+def permissions(run: Run, step: Step) -> None:
+    resources = Resources(run.deployment)
+    simulated = Simulated(run, resources)
+    roles = [name for name, resource in resources.expected.items() if resource["Type"] == "AWS::IAM::Role"]
+    for role in roles:
+        needs = list(simulated.needs(role))
+        step.check(f"{role} may do what it needs", *simulated.unlike("allowed", role, needs))
+        if role.endswith("FunctionScheduleRole"):
+            continue
+        denied = [Question(action, resources.arn(name)) for name, actions in DENIED.items() for action in actions]
+        denied += [Question(action, "*") for action in OF_OTHERS]
+        step.check(f"{role} may do nothing else of {len(denied)} actions", *simulated.unlike("denied", role, denied))
+        others = [need._replace(leading_key="another's") for need in needs if need.leading_key]
+        claim = f"{role} may write no record of another function"
+        if others and run.deployment.is_local:
+            step.only_on_aws(claim, "the local AWS doesn't know dynamodb:LeadingKeys")
+        elif others:
+            step.check(claim, *simulated.unlike("denied", role, others))
+    step.sent = f"{simulated.questions} questions to IAM's simulator"
+    _check_plain_http(run, step)
+
+
+class Simulated:
+    """IAM's answers: whether a role may do something, by its own policies and its boundary."""
+
+    def __init__(self, run: Run, resources: Resources) -> None:
+        self.run, self.resources, self.questions = run, resources, 0
+
+    def needs(self, role: str) -> Iterator[Question]:
+        """Each action and resource that the template grants the role."""
+        for statement in template.statements(role, **self.resources.parameters):
+            condition = statement.get("Condition", {})
+            if "kms:ViaService" in str(condition):
+                continue  # The simulator can't tell, because DynamoDB and SQS use the key.
+            [pattern] = condition.get("ForAllValues:StringLike", {}).get("dynamodb:LeadingKeys", [None])
+            for resource in _listed(self.resources.resolved(statement["Resource"])):
+                for action in _listed(statement["Action"]):
+                    # sqs:SendMessage* stands for sqs:SendMessage.
+                    key = pattern and pattern.replace("*", self.run.name)
+                    yield Question(action.removesuffix("*"), _example(resource), key)
+
+    def unlike(self, expected: str, role: str, questions: Iterable[Question]) -> list[str]:
+        """The problems: an action that isn't `allowed`, or isn't `denied`."""
+        actions_of: dict[tuple[str, str | None], set[str]] = {}
+        for action, arn, leading_key in questions:
+            actions_of.setdefault((arn, leading_key), set()).add(action)
+        return [
+            f"{role}, {action} on {self._name(arn)}: expected {expected}, got {decision}"
+            for (arn, leading_key), actions in actions_of.items()
+            for action, decision in self._decisions(role, sorted(actions), arn, leading_key)
+            if (decision == "allowed") != (expected == "allowed")
+        ]
+
+    def _decisions(self, role: str, actions: list[str], arn: str, leading_key: str | None) -> Iterator[tuple[str, str]]:
+        key = {"ContextKeyName": "dynamodb:LeadingKeys", "ContextKeyValues": [leading_key]}
+        context = {"ContextEntries": [key | {"ContextKeyType": "stringList"}]} if leading_key else {}
+        pages = self.run.client("iam").get_paginator("simulate_principal_policy")
+        found = pages.paginate(
+            PolicySourceArn=self.resources.arn(role), ActionNames=actions, ResourceArns=[arn], **context
+        )
+        for page in found:
+            for result in page["EvaluationResults"]:
+                self.questions += 1
+                yield result["EvalActionName"], result["EvalDecision"]
+
+    def _name(self, arn: str) -> str:
+        """The logical id of what the ARN names, else its last part: without the number of the AWS account."""
+        found = {self.resources.arn(name): name for name, kind in self.resources.kinds.items() if kind in ARNS}
+        table, _, part = arn.partition("/index/" if "/index/" in arn else "/stream/")
+        return f"{found[table]}{part and f', {part}'}" if table in found else arn.rpartition(":")[2]
+
+
+def _example(arn: str) -> str:
+    return arn.replace("/stream/*", "/stream/2026-01-01T00:00:00.000")
+
+
+def _listed(value: Any) -> list[str]:
+    return value if isinstance(value, list) else [value]
+
+
+def _check_plain_http(run: Run, step: Step) -> None:
+    claim = "plain HTTP to the queues is denied"
+    if run.deployment.is_local:
+        step.only_on_aws(claim, "the local AWS speaks plain HTTP")
+        return
+    address = run.client("sqs").meta.endpoint_url.replace("https://", "http://")
+    client = run.requests.counted(run.deployment.new_client("sqs", endpoint_url=address))
+    try:
+        client.get_queue_attributes(QueueUrl=run.deployment["TransactionsQueueUrl"], AttributeNames=["QueueArn"])
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        step.check(claim, *([] if "AccessDenied" in code else [f"expected AccessDenied, got {code}"]))
+    except BotoCoreError:
+        step.check(claim)  # The endpoint takes no plain HTTP at all.
+    else:
+        step.check(claim, "TransactionsQueue: expected a refusal of plain HTTP, got an answer")

@@ -1,0 +1,37 @@
+"""Step 3: a message that can never be processed is a dead letter with its reason, and nothing is posted for it."""
+
+import json
+
+from tools.teller.verify.dead_letters import take_own
+from tools.teller.verify.run import Run, payment
+from tools.teller.verify.steps import Step, different
+
+
+def poison(run: Run, step: Step) -> None:
+    account_id = run.account("poison")
+    run.open(account_id)
+    run.send("Transactions", [payment(account_id, "t", "1")])
+    run.wait_for_version(account_id, 2)
+    expected = {
+        "Transactions": {
+            f"junk of {run.name}": "INVALID_MESSAGE",
+            json.dumps(payment(account_id, "comma", "12,50")): "INVALID_MESSAGE",
+            json.dumps(payment(account_id, "t", "2")): "PAYLOAD_CHANGED",
+        },
+        "Profiles": {json.dumps({"account_id": run.profile("poison"), "entries": {"a": 1}}): "INVALID_MESSAGE"},
+    }
+    for queue, codes in expected.items():
+        run.send(queue, codes)
+    step.sent = "3 transactions and a profile update that can't be processed"
+    for queue, codes in expected.items():
+        letters = take_own(run, queue, len(codes))
+        step.check(
+            f"{queue}: each is a dead letter, unchanged and with its code",
+            *different(queue, codes, {letter.body: letter.attributes.get("reason_code") for letter in letters}),
+        )
+        unexplained = [letter.body for letter in letters if not letter.attributes.get("reason")]
+        step.check(f"{queue}: each has its reason", *(f"{body}: expected a reason" for body in unexplained))
+    step.check(
+        "nothing is posted for them",
+        *different(account_id, ["open", "t"], [entry["transaction_id"] for entry in run.entries(account_id)]),
+    )

@@ -1,0 +1,239 @@
+"""A run of the verification: its name, its accounts, its counted clients, and what it reads of the stack."""
+
+import json
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from conditional_writes import Deadline
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from tools.teller.deployment import Deployment
+from tools.teller.failures import Failure
+from tools.teller.verify.costs import Requests, Usage
+from workers.sending import Message, NotSent, send_all
+
+type Item = dict[str, Any]
+
+USUAL_SECONDS = 60
+"""Within this time a message is done, unless there is a backlog: two redeliveries, and a cold start."""
+SENDING_SECONDS = 120
+
+
+class TimeIsUp(Failure):
+    """The stack didn't do in time what it was expected to do."""
+
+
+class Run:
+    """`name` begins the ids of all accounts, profiles and transactions of the run: verify-1a2b3c4d."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.name = f"verify-{uuid.uuid4().hex[:8]}"
+        self.began = self._now()
+        self.accounts: list[str] = []
+        self.profiles: list[str] = []
+        self.sent = {"Transactions": 0, "Profiles": 0}
+        self.dead_letters: list[int] = []
+        """The bytes of each dead letter of the run's own."""
+        self.upserted = 0
+        """Profile entries that the run's messages have written."""
+        self.refused_commits, self.invocations, self.gb_seconds, self.scanned_bytes = 0, 0, 0.0, 0
+        self.requests = Requests()
+        self._clients: dict[str, Any] = {}
+
+    def _now(self) -> datetime:
+        """The time by AWS's clock, which logs and metrics have."""
+        answer = self.deployment.client("sts").get_caller_identity()
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        return parsedate_to_datetime(date) if date else datetime.now(UTC).replace(microsecond=0)
+
+    def client(self, service: str, **config: Any) -> Any:
+        """A client whose requests are counted. One with settings of its own is a new one."""
+        if config or service not in self._clients:
+            client = self.requests.counted(self.deployment.new_client(service, **config))
+            if config:
+                return client
+            self._clients[service] = client
+        return self._clients[service]
+
+    def invoke(self, output: str, event: Mapping[str, Any]) -> Any:
+        self.requests.add("lambda", "Invoke")
+        return self.deployment.invoke(output, event)
+
+    # --- Sending -------------------------------------------------------------------------------------------
+
+    def account(self, name: str) -> str:
+        """The id of a new account of the run's own."""
+        self.accounts.append(f"{self.name}-{name}")
+        return self.accounts[-1]
+
+    def profile(self, name: str) -> str:
+        """The id of a new profile of the run's own."""
+        self.profiles.append(f"{self.name}-{name}")
+        return self.profiles[-1]
+
+    def send(self, queue: str, messages: Iterable[str | Mapping[str, Any]]) -> None:
+        """Sends messages to the queue `Transactions` or `Profiles`: bodies, or values to be encoded as JSON."""
+        bodies = [message if isinstance(message, str) else as_body(message) for message in messages]
+        url = self.deployment[f"{queue}QueueUrl"]
+        try:
+            send_all(self.client("sqs"), url, [Message(body) for body in bodies], Deadline.after(SENDING_SECONDS))
+        except NotSent as error:
+            raise Failure(f"{queue}: {error}") from None
+        self.sent[queue] += len(bodies)
+
+    def open(self, *account_ids: str, overdraft_limit: str = "0") -> None:
+        """Opens accounts, and waits until they are open."""
+        self.send("Transactions", [opening(account_id, overdraft_limit) for account_id in account_ids])
+        for account_id in account_ids:
+            self.wait_for_version(account_id, 1)
+
+    # --- Reading -------------------------------------------------------------------------------------------
+
+    def item(self, table: str, **key: str) -> Item | None:
+        """An item of the table with this output, read strongly consistent."""
+        response = self.client("dynamodb").get_item(
+            TableName=self.deployment[table],
+            Key=to_dynamodb(key),
+            ConsistentRead=True,
+            ReturnConsumedCapacity="TOTAL",
+        )
+        self.requests.add_read(response.get("ConsumedCapacity"))
+        return from_dynamodb(response["Item"]) if "Item" in response else None
+
+    def version(self, account_id: str) -> int:
+        """0 if the account isn't open."""
+        return int((self.item("AccountsTableName", account_id=account_id) or {"version": 0})["version"])
+
+    def balance(self, account_id: str) -> Decimal:
+        balance: Decimal = (self.item("AccountsTableName", account_id=account_id) or {"balance": Decimal(0)})["balance"]
+        return balance
+
+    def entries(self, account_id: str) -> list[Item]:
+        """The account's journal entries, in the order of their versions, read strongly consistent."""
+        pages = self.client("dynamodb").get_paginator("query")
+        found = pages.paginate(
+            TableName=self.deployment["JournalTableName"],
+            KeyConditionExpression="account_id = :id",
+            ExpressionAttributeValues={":id": {"S": account_id}},
+            ConsistentRead=True,
+            ReturnConsumedCapacity="TOTAL",
+        )
+        entries = []
+        for page in found:
+            self.requests.add_read(page.get("ConsumedCapacity"))
+            entries += map(from_dynamodb, page["Items"])
+        return sorted(entries, key=lambda entry: entry["account_version"])
+
+    def entry(self, account_id: str, transaction_id: str) -> Item | None:
+        return self.item("JournalTableName", account_id=account_id, transaction_id=transaction_id)
+
+    def usage(self) -> Usage:
+        """What the functions did for the run, by its journal."""
+        sizes = [len(str(entry).encode()) for account_id in self.accounts for entry in self.entries(account_id)]
+        return Usage(
+            entry_bytes=sizes,
+            messages=sum(self.sent.values()),
+            dead_letters=len(self.dead_letters),
+            dead_letter_bytes=sum(self.dead_letters),
+            refused_commits=self.refused_commits,
+            invocations=self.invocations,
+            gb_seconds=self.gb_seconds,
+            scanned_bytes=self.scanned_bytes,
+        )
+
+    # --- Waiting -------------------------------------------------------------------------------------------
+
+    def wait_for_version(self, account_id: str, version: int, seconds: float = USUAL_SECONDS) -> None:
+        """Waits until the account has this version, or a later one."""
+        self.wait(
+            lambda: self.version(account_id) >= version,
+            lambda: f"{account_id}: expected version {version}, got {self.version(account_id)}",
+            seconds,
+        )
+
+    def wait[Found](self, look: Callable[[], Found], otherwise: Callable[[], str], seconds: float) -> Found:
+        """The first true value. Raises TimeIsUp with the sentence of `otherwise`, and what the logs say of the run."""
+        deadline, pause = time.monotonic() + seconds, 0.1
+        while not (found := look()):
+            if time.monotonic() > deadline:
+                raise TimeIsUp(f"not within {seconds:g} s: {'; '.join([otherwise(), *self.troubles()])}")
+            time.sleep(pause)
+            pause = min(2 * pause, 1)
+        return found
+
+    def troubles(self) -> list[str]:
+        """What the functions' logs say of the run's messages that weren't done, each sentence once."""
+        lines = (line for name in ("ProcessTransactions", "UpsertProfiles") for line in self.log_lines(name, "reason"))
+        found = {f"the log has {line['message']!r}: {line['reason']}" for line in lines if self._is_trouble(line)}
+        return sorted(found)[:3]
+
+    def _is_trouble(self, line: Mapping[str, Any]) -> bool:
+        return line.get("level") in {"ERROR", "WARNING"} and self.name in json.dumps(line) and "reason" in line
+
+    def log_lines(self, function: str, word: str = "", since: datetime | None = None) -> list[Mapping[str, Any]]:
+        """The JSON lines with this word that a function has logged since a time, by default the run's beginning."""
+        return [json.loads(text) for text in self.log_texts(function, word, since) if text.startswith("{")]
+
+    def log_texts(self, function: str, word: str = "", since: datetime | None = None) -> list[str]:
+        """As `log_lines`, but all lines, as they are. `function` is the beginning of its output's name."""
+        configuration = self.client("lambda").get_function_configuration(
+            FunctionName=self.deployment[f"{function}FunctionName"]
+        )
+        pages = self.client("logs").get_paginator("filter_log_events")
+        pattern = {"filterPattern": f'"{word}"'} if word else {}
+        found = pages.paginate(
+            logGroupName=configuration["LoggingConfig"]["LogGroup"],
+            startTime=round((since or self.began).timestamp() * 1000),
+            **pattern,
+        )
+        return [event["message"].strip() for page in found for event in page["events"]]
+
+
+def as_body(message: Mapping[str, Any]) -> str:
+    return json.dumps(message, ensure_ascii=False)
+
+
+def opening(account_id: str, overdraft_limit: str = "0") -> dict[str, str]:
+    return {
+        "type": "open_account",
+        "transaction_id": "open",
+        "account_id": account_id,
+        "currency": "EUR",
+        "overdraft_limit": overdraft_limit,
+    }
+
+
+def payment(account_id: str, transaction_id: str, amount: str, **fields: Any) -> dict[str, Any]:
+    return {"transaction_id": transaction_id, "account_id": account_id, "amount": amount, **fields}
+
+
+def problems_of(account: Item | None, entries: Sequence[Item], account_id: str) -> list[str]:
+    """What is wrong with an account and its whole journal: versions from 1 on without gaps, and the sum of amounts."""
+    if account is None:
+        return [f"{account_id}: expected an account, got none"]
+    versions = [int(entry["account_version"]) for entry in entries]
+    twice = sorted(version for version, times in Counter(versions).items() if times > 1)
+    missing = sorted(set(range(1, int(account["version"]) + 1)) - set(versions))
+    problems = []
+    if twice:
+        problems.append(f"{account_id}: expected each version once, got {_some(twice)} twice: an update was lost")
+    if missing or max(versions, default=0) > account["version"]:
+        problems.append(
+            f"{account_id}: expected an entry of each version from 1 to {account['version']}, got {len(versions)} "
+            f"entries up to version {max(versions, default=0)}" + (f", without {_some(missing)}" if missing else "")
+        )
+    total = sum((entry["amount"] for entry in entries if entry["status"] == "POSTED"), Decimal(0))
+    if total != account["balance"]:
+        problems.append(f"{account_id}: expected the balance {total}, the sum of its entries, got {account['balance']}")
+    return problems
+
+
+def _some(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:5]))
+    return shown if len(numbers) <= 5 else f"{shown} and {len(numbers) - 5} more"

@@ -1,0 +1,101 @@
+"""Step 8: a one-off schedule runs a job once, and the same event again does nothing."""
+
+import json
+import time
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tools.teller.verify.costs import DOLLARS_PER_MILLION
+from tools.teller.verify.run import Run
+from tools.teller.verify.stack import Resources
+from tools.teller.verify.steps import Step, different
+
+JOB = "reconcile_accounts"
+"""It reads all accounts, and changes none."""
+PLACEHOLDER = "<aws.scheduler.scheduled-time>"
+BEGIN_SECONDS = 180
+"""Scheduler is a minute late at most."""
+END_SECONDS = 600
+MOST_DOLLARS = 0.25
+READ_UNIT_BYTES = 4096
+
+
+def schedule(run: Run, step: Step) -> None:
+    claim = f"a one-off schedule runs {JOB} once"
+    if why_not := _why_not(run):
+        step.not_tried(claim, why_not)
+        return
+    local = run.deployment.is_local
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3 if local else 60)
+    event = {"job": JOB, "scheduled_time": at.isoformat() if local else PLACEHOLDER}
+    _make(run, at, event)
+    try:
+        step.sent = f"a schedule of {JOB} for {at:%H:%M:%S} UTC, and its event again"
+        run.wait(
+            lambda: _record(run, at),
+            lambda: f"{JOB}: expected a run for {at.isoformat()}, got none",
+            BEGIN_SECONDS,
+        )
+        began = time.monotonic()
+        while "finished_at" not in (record := _record(run, at)) and time.monotonic() < began + END_SECONDS:
+            time.sleep(1)
+    finally:
+        _delete(run)
+    if "finished_at" not in record:
+        step.not_tried(claim, f"the run for {at.isoformat()} has begun, and still goes on after {END_SECONDS} s")
+        return
+    step.check(claim)
+    if local:
+        step.only_on_aws("Scheduler puts the scheduled time into the event", "a local AWS leaves its placeholder")
+    else:
+        step.check("Scheduler puts the scheduled time into the event")
+    answer = run.invoke("ReconcileAccountsFunctionName", event | {"scheduled_time": at.isoformat()})
+    step.check("the same event again does nothing", *different("outcome", "DoneBefore", answer.get("outcome")))
+    step.measure(f"{record.get('accounts_checked')} accounts checked")
+    step.check("the job finds no mismatch", *map(str, record.get("first_mismatches", [])))
+
+
+def _why_not(run: Run) -> str | None:
+    """Why the job isn't to run now, if so."""
+    size = sum(_bytes(run, table) for table in ("AccountsTableName", "JournalTableName", "CheckpointsTableName"))
+    dollars = size / READ_UNIT_BYTES * DOLLARS_PER_MILLION["DynamoDB read units"] / 1e6
+    if dollars > MOST_DOLLARS:
+        return f"reading all accounts and journals may cost {dollars:.2f} dollars"
+    run.scanned_bytes = size
+    segments = int(run.deployment.parameters.get("JobSegments", "1"))
+    names = [JOB] if segments == 1 else [f"{JOB} segment {number} of {segments}" for number in range(1, segments + 1)]
+    locks = [run.item("LocksTableName", lock_key=name) or {} for name in names]
+    if any("checkpoint" in lock or "owner" in lock for lock in locks):
+        return f"{JOB} is running just now, or was interrupted: its run would begin anew"
+    return None
+
+
+def _bytes(run: Run, table: str) -> int:
+    described = run.client("dynamodb").describe_table(TableName=run.deployment[table])["Table"]
+    size: int = described.get("TableSizeBytes", 0)
+    return size
+
+
+def _record(run: Run, at: datetime) -> dict[str, Any]:
+    return run.item("LocksTableName", lock_key=f"{JOB} {at.isoformat()}") or {}
+
+
+def _make(run: Run, at: datetime, event: dict[str, str]) -> None:
+    """A schedule like the job's own, for one time."""
+    scheduler = run.client("scheduler")
+    own = scheduler.get_schedule(Name=Resources(run.deployment)["ReconcileAccountsFunctionSchedule"])
+    scheduler.create_schedule(
+        Name=run.name,
+        ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+        ScheduleExpressionTimezone="UTC",
+        FlexibleTimeWindow={"Mode": "OFF"},
+        ActionAfterCompletion="DELETE",
+        Target={**own["Target"], "Input": json.dumps(event)},
+    )
+
+
+def _delete(run: Run) -> None:
+    scheduler = run.client("scheduler")
+    with suppress(scheduler.exceptions.ResourceNotFoundException):  # It deletes itself, too.
+        scheduler.delete_schedule(Name=run.name)

@@ -1,0 +1,66 @@
+"""Tidies up after a run: its accounts are closed at the balance 0, its profiles and dead letters deleted."""
+
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from conditional_writes.items import to_dynamodb
+from tools.teller.failures import Failure, failure_of
+from tools.teller.verify.dead_letters import take_leftovers
+from tools.teller.verify.run import USUAL_SECONDS, Run, opening, payment
+
+
+def tidy_up(run: Run) -> list[str]:
+    """Returns a sentence for each thing that is left behind, beside the journal, which is never changed."""
+    left: list[str] = []
+    for tidy in (_close_accounts, _delete_profiles, _delete_dead_letters):
+        try:
+            tidy(run)
+        except Failure as error:
+            left.append(error.reason)
+        except (ClientError, BotoCoreError) as error:
+            left.append(failure_of(error).reason)
+    return left
+
+
+def _delete_profiles(run: Run) -> None:
+    for profile_id in run.profiles:
+        run.client("dynamodb").delete_item(
+            TableName=run.deployment["ProfilesTableName"], Key=to_dynamodb({"account_id": profile_id})
+        )
+
+
+def _delete_dead_letters(run: Run) -> None:
+    """Those that a step left, because it failed before."""
+    for queue in run.sent:
+        take_leftovers(run, queue)
+
+
+def _close_accounts(run: Run) -> None:
+    """An account that isn't open is opened first: then no transaction waits for it for hours."""
+    accounts = {account_id: run.item("AccountsTableName", account_id=account_id) for account_id in run.accounts}
+    missing = [account_id for account_id, account in accounts.items() if account is None]
+    run.send("Transactions", map(opening, missing))
+    for account_id in missing:
+        run.wait_for_version(account_id, 1)
+    drained = []
+    for account_id in run.accounts:
+        account: Any = run.item("AccountsTableName", account_id=account_id)
+        if account["balance"]:
+            drained.append((account_id, int(account["version"]) + 1))
+            run.send("Transactions", [payment(account_id, "drain", format(-account["balance"], "f"))])
+    for account_id, version in drained:
+        run.wait_for_version(account_id, version)
+    closing = [{"type": "close_account", "transaction_id": "close", "account_id": name} for name in run.accounts]
+    run.send("Transactions", closing)
+    for account_id in run.accounts:
+        run.wait(
+            lambda account_id=account_id: _is_closed(run, account_id),
+            lambda account_id=account_id: f"{account_id}: expected a closed account, got an open one",
+            USUAL_SECONDS,
+        )
+
+
+def _is_closed(run: Run, account_id: str) -> bool:
+    account = run.item("AccountsTableName", account_id=account_id)
+    return account is not None and account["status"] == "CLOSED"
