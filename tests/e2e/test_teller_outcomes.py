@@ -123,6 +123,7 @@ def test_a_range_of_versions_is_published_again(bank: Bank) -> None:
     assert len(consumer.take_until_heard(entries)) == 5
 
 
+@pytest.mark.exhaustive
 def test_versions_without_an_entry_are_named(bank: Bank) -> None:
     posted(bank, "again-2", "1")
     dynamodb, table = bank.stack.endpoint.client("dynamodb"), bank.stack["JournalTableName"]

@@ -3,13 +3,15 @@
 import json
 import os
 import signal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ledger.core.outcome_events import refusal_event
-from tools.teller.failures import Failure, NotFound
-from tools.teller.outcomes import ended_by_signals, line, published_again
+from tools.teller.failures import Failure, NotFound, WrongUse
+from tools.teller.operator import Operator
+from tools.teller.outcomes import ended_by_signals, line, published_again, republish
 from tools.teller.tail import pattern
 from tools.teller.times import moment
 
@@ -57,6 +59,20 @@ def test_a_failure_on_the_way_says_what_was_published_and_how_to_go_on() -> None
         again(Function(answer(1, 2), {"error": {"code": "UNREADABLE", "reason": "balance: none"}}))
     with pytest.raises(NotFound, match="no account"):
         again(Function({"error": {"code": "UNKNOWN_ACCOUNT", "reason": "no account 'a' has been opened"}}))
+
+
+def test_publishing_again_on_a_prod_stack_needs_a_yes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    function = Function(answer(7))
+    prod = SimpleNamespace(name="teller-prod", is_prod=True, invoke=function.invoke)
+    monkeypatch.setattr(Operator, "deployment", prod)
+    operator = Operator("teller-prod", None, as_json=False)
+    with pytest.raises(WrongUse, match="to publish the outcomes of a again, to all consumers, add --yes"):
+        republish(operator, "a")
+    assert function.events == []
+    republish(operator, "a", yes=True)
+    assert capsys.readouterr().out == "7 outcomes of a were published again.\n"
 
 
 def test_a_line_about_a_refused_message_has_what_is_known_of_it() -> None:
