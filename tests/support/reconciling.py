@@ -256,7 +256,7 @@ PLANTED: dict[str, tuple[Callable[[Bank], None], set[str]]] = {
     ),
     "an entry twice": (
         lambda bank: bank.put_entry(bank.entry("alice", "t-2") | {"transaction_id": "t-2-again"}),
-        {"alice: entries twice: version 3, t-2: of one version are t-2, t-2-again"},
+        {"alice: entries twice: version 3, t-2: of one version are t-2 and t-2-again"},
     ),
     "a version gap": (
         lambda bank: bank.change_entry("alice", "t-5", account_version=7),
