@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
@@ -98,4 +97,6 @@ def perform(run: Run, step: Step, work: Work) -> None:
             step.not_tried("the step comes to its end", f"the caller's credentials don't suffice: {reason}")
         else:
             step.check("the step comes to its end", reason)
-    step.seconds = timedelta(seconds=time.monotonic() - began).total_seconds()
+    except Exception as error:  # noqa: BLE001 (the other steps and the tidying go on)
+        step.check("the step comes to its end", f"an error of the command's own: {type(error).__name__}: {error}")
+    step.seconds = time.monotonic() - began

@@ -107,4 +107,4 @@ def _bullet(step: Step, claim: str, why: Any) -> str:
 
 def without_account_numbers(text: str) -> str:
     """Numbers of AWS accounts, as they are in ARNs and in the URLs of queues, become stars."""
-    return re.sub(r"(?<=[:/])\d{12}(?=[:/])", "************", text)
+    return re.sub(r"\b\d{12}\b", "************", text)
