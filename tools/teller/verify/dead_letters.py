@@ -49,6 +49,7 @@ def _take(run: Run, queue_url: str) -> list[Letter]:
                 MaxNumberOfMessages=10,
                 MessageAttributeNames=["All"],
                 VisibilityTimeout=HIDDEN_SECONDS,
+                WaitTimeSeconds=0 if run.deployment.is_local else 2,  # AWS looks at all its servers then
             )
             messages = answer.get("Messages", [])
             empty_answers = 0 if messages else empty_answers + 1

@@ -37,31 +37,31 @@ def logged(run: Run, service: str) -> Counter[str]:
 
 def metrics(run: Run, step: Step) -> None:
     for service, expected in _expected(run).items():
-        try:
-            run.wait(
-                lambda service=service, expected=expected: not _missing(run, service, expected),
-                lambda service=service, expected=expected: _why_missing(service, _missing(run, service, expected)),
-                LOG_SECONDS,
-            )
-        except TimeIsUp as error:
-            step.check(f"{service}: its log has its metrics", error.reason)
-        else:
-            step.check(f"{service}: its log has its metrics")
+        _check_log(run, step, service, expected)
         claim = f"{service}: {', '.join(expected)} in CloudWatch are what was sent"
         if run.deployment.is_local:
             step.only_on_aws(claim, "a local AWS makes no metrics of log lines")
         else:
             _check_cloudwatch(run, step, service, expected, claim)
+    run.refused_commits = conflicts(run)
 
 
-def _missing(run: Run, service: str, expected: Mapping[str, int]) -> list[str]:
-    totals = logged(run, service)
-    return [name for name in expected if not totals[name]]
+def _check_log(run: Run, step: Step, service: str, expected: Mapping[str, int]) -> None:
+    def missing() -> list[str]:
+        totals = logged(run, service)
+        return [name for name in expected if not totals[name]]
 
+    def why() -> str:
+        lines = f"{service}: expected lines with {', '.join(missing())} in its log, got none"
+        return f"{lines}: a log level may drop lines with metrics"
 
-def _why_missing(service: str, names: list[str]) -> str:
-    expected = f"{service}: expected lines with {', '.join(names)} in its log, got none"
-    return f"{expected}: a log level may drop lines with metrics"
+    claim = f"{service}: its log has its metrics"
+    try:
+        run.wait(lambda: not missing(), why, LOG_SECONDS)
+    except TimeIsUp as error:
+        step.check(claim, error.reason)
+    else:
+        step.check(claim)
 
 
 def _expected(run: Run) -> Mapping[str, Mapping[str, int]]:

@@ -5,10 +5,13 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from typing import Any
+
+from botocore.exceptions import ClientError
 
 from conditional_writes import Deadline
 from conditional_writes.items import from_dynamodb, to_dynamodb
@@ -22,6 +25,7 @@ type Item = dict[str, Any]
 USUAL_SECONDS = 60
 """Within this time a message is done, unless there is a backlog: two redeliveries, and a cold start."""
 SENDING_SECONDS = 120
+MOST_TROUBLES = 3
 
 
 class TimeIsUp(Failure):
@@ -169,9 +173,12 @@ class Run:
 
     def troubles(self) -> list[str]:
         """What the functions' logs say of the run's messages that weren't done, each sentence once."""
-        lines = (line for name in ("ProcessTransactions", "UpsertProfiles") for line in self.log_lines(name, "reason"))
-        found = {f"the log has {line['message']!r}: {line['reason']}" for line in lines if self._is_trouble(line)}
-        return sorted(found)[:3]
+        found = set()
+        for function in ("ProcessTransactions", "UpsertProfiles"):
+            with suppress(ClientError):  # Who may not read the logs is told the rest.
+                lines = filter(self._is_trouble, self.log_lines(function, "reason"))
+                found |= {f"{function} logged {line['message']!r}: {line['reason']}" for line in lines}
+        return sorted(found)[:MOST_TROUBLES]
 
     def _is_trouble(self, line: Mapping[str, Any]) -> bool:
         return line.get("level") in {"ERROR", "WARNING"} and self.name in json.dumps(line) and "reason" in line

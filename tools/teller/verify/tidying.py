@@ -54,13 +54,15 @@ def _close_accounts(run: Run) -> None:
     closing = [{"type": "close_account", "transaction_id": "close", "account_id": name} for name in run.accounts]
     run.send("Transactions", closing)
     for account_id in run.accounts:
-        run.wait(
-            lambda account_id=account_id: _is_closed(run, account_id),
-            lambda account_id=account_id: f"{account_id}: expected a closed account, got an open one",
-            USUAL_SECONDS,
-        )
+        _wait_until_closed(run, account_id)
 
 
-def _is_closed(run: Run, account_id: str) -> bool:
-    account = run.item("AccountsTableName", account_id=account_id)
-    return account is not None and account["status"] == "CLOSED"
+def _wait_until_closed(run: Run, account_id: str) -> None:
+    def status() -> Any:
+        return (run.item("AccountsTableName", account_id=account_id) or {}).get("status")
+
+    run.wait(
+        lambda: status() == "CLOSED",
+        lambda: f"{account_id}: expected a closed account, got the status {status()}",
+        USUAL_SECONDS,
+    )
