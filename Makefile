@@ -4,7 +4,6 @@
 
 PORT ?= 4566
 PYTHON ?= python3.13
-PIP = -m pip --disable-pip-version-check install --quiet --require-virtualenv
 
 # Scripts of a virtual environment name its directory. In a copied or moved checkout the environments are made again.
 $(foreach environment,.venv .venv-tools .venv-checkov,$(shell \
@@ -84,7 +83,7 @@ setup: .venv/made .venv-tools/made
 .venv/made: tests/requirements.txt layers/dependencies/requirements.txt | python
 	@echo "Making .venv: what the functions and their tests import"
 	@$(PYTHON) -m venv --clear .venv
-	@.venv/bin/python $(PIP) -r tests/requirements.txt
+	@.venv/bin/python tools/install.py tests/requirements.txt
 	@printf '../../../../layers/%s\n' conditional_writes workers ledger > .venv/lib/python3.13/site-packages/layers.pth
 	@ln -s ../../tools/teller/teller.sh .venv/bin/teller
 	@cd .venv && pwd -P > made
@@ -92,13 +91,13 @@ setup: .venv/made .venv-tools/made
 .venv-tools/made: tools/local_aws/requirements.txt | python
 	@echo "Making .venv-tools: SAM, and the local AWS"
 	@$(PYTHON) -m venv --clear .venv-tools
-	@.venv-tools/bin/python $(PIP) -r tools/local_aws/requirements.txt
+	@.venv-tools/bin/python tools/install.py tools/local_aws/requirements.txt
 	@cd .venv-tools && pwd -P > made
 
 .venv-checkov/made: tools/checkov/requirements.txt | python
 	@echo "Making .venv-checkov: checkov, for make check"
 	@$(PYTHON) -m venv --clear .venv-checkov
-	@.venv-checkov/bin/python $(PIP) -r tools/checkov/requirements.txt
+	@.venv-checkov/bin/python tools/install.py tools/checkov/requirements.txt
 	@cd .venv-checkov && pwd -P > made
 
 .PHONY: python

@@ -107,7 +107,8 @@ def count_nights(endpoint: Endpoint, ledger: Ledger, histories: Sequence[int] = 
         for entries in (None, *ENTRIES_OF_THE_DAY):
             for name in NAMES[-ACTIVE:]:
                 ledger.grow(name, ledger.accounts[name].version + (entries or 0))
-            event = {"job": "reconcile_accounts", "scheduled_time": f"{next(days)}T02:00:00Z", "whole": entries is None}
+            event = {"job": "reconcile_accounts", "scheduled_time": f"{next(days)}T02:00:00Z", "force": True}
+            event |= {"whole": entries is None}
             meter.reset()
             with (
                 contextlib.redirect_stdout(io.StringIO()) as log,

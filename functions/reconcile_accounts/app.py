@@ -24,8 +24,9 @@ from ledger.checkpoints import Checkpoints
 from ledger.long_journals import Position
 from ledger.reconciler import LONGEST_ALONE_SECONDS, Checked, Night, Reconciler
 from ledger.tables import LedgerTables
+from workers.job_events import flag_of
 from workers.logs import function_logger
-from workers.scheduled_jobs import InvalidEvent, Job, Run, Step
+from workers.scheduled_jobs import Job, Run, Step
 
 ACCOUNTS_PER_STEP = 100
 """The most that are checked between two checkpoints of the run."""
@@ -108,10 +109,7 @@ def reconcile(run: Run) -> Iterator[Step]:
 
 def _night_of(run: Run) -> Night:
     """Raises InvalidEvent."""
-    whole = run.event.get("whole", False)
-    if not isinstance(whole, bool):
-        raise InvalidEvent(f"whole: expected true or false, got {whole!r:.40}")
-    return Night(run.scheduled_time.date(), whole)
+    return Night(run.scheduled_time.date(), flag_of(run.event, "whole"))
 
 
 def _after_kill(progress: Item) -> Item:

@@ -1,7 +1,8 @@
 """The profile that a set of writes makes, whatever their order: docs/profiles.md, as a function of the set alone.
 
 A write sets or removes the entry at a path, as of a time. Of an entry, its removal and a map of the same name the later
-time wins; of equal times a value beats a removal, the larger hash of two values the smaller, and a map both.
+time wins; of equal times a value beats a removal, the larger hash of two values the smaller, and a map both. An
+erasure beats all that isn't later.
 """
 
 import json
@@ -18,17 +19,30 @@ type Path = tuple[str, ...]
 
 
 class Write(NamedTuple):
-    """`value` is REMOVED for a removal. `path` has two names at least, for an attribute is always a map."""
+    """`value` is REMOVED for a removal. `path` has two names at least, for an attribute is always a map.
+
+    An erasure of the whole profile is a removal at EVERYTHING.
+    """
 
     path: Path
     value: Any
     time: datetime
 
 
+EVERYTHING: Path = ()
+
+
 def live_writes(writes: Iterable[Write]) -> list[Write]:
-    """The writes that no other one supersedes: none at the same path is greater, and none of a map around is later."""
+    """The writes that no other one supersedes: none at the same path is greater, and none of a map around is later.
+
+    All are later than every erasure. The erasures themselves aren't among them.
+    """
+    writes = list(writes)
+    erasures = [write.time for write in writes if write.path == EVERYTHING]
     greatest: dict[Path, Write] = {}
     for write in writes:
+        if any(write.time <= time for time in erasures):
+            continue
         greatest[write.path] = max(greatest.get(write.path, write), write, key=_rank)
     return [
         write

@@ -6,9 +6,9 @@ from typing import Any
 
 from conditional_writes.items import Item, from_dynamodb
 from conditional_writes.upserts import REMOVED
-from ledger.core.profile_messages import ProfileUpdate, decode
+from ledger.core.profile_messages import EraseProfile, ProfileMessage, decode
 from tests.checkers.poison import is_invalid
-from tests.checkers.profile_oracle import Path, Write, differences, standing
+from tests.checkers.profile_oracle import EVERYTHING, Path, Write, differences, standing
 from tools.local_aws.queues import DeadLetter
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import scan
@@ -20,7 +20,8 @@ type Latest = dict[str, dict[Path, Any]]
 """The values that must be in the profiles, by account and path."""
 
 NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
-"""The time of a message without `as_of`. All messages about one of its entries must agree, since none is the later."""
+"""The time of a message without `as_of`. All messages about one of its entries must agree, since none is the later. An
+erasure of such a profile has no place among them."""
 
 FUTURE = timedelta(minutes=5)
 """A message may be as of so much later than it was sent."""
@@ -32,20 +33,23 @@ def read_profiles(endpoint: Endpoint, table: str) -> Profiles:
 
 
 def is_mark(attribute: str) -> bool:
-    marks = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes"}
+    marks = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes", "cw:erased_as_of"}
     return attribute in marks or attribute.startswith("cw:as_of [")
 
 
-def writes_of(update: ProfileUpdate, sent_at: datetime) -> list[Write]:
-    values = update.entries | dict.fromkeys(update.removed, REMOVED)
-    return [Write((*update.path, name), value, update.as_of or sent_at) for name, value in values.items()]
+def writes_of(message: ProfileMessage, sent_at: datetime) -> list[Write]:
+    time = message.as_of or sent_at
+    if isinstance(message, EraseProfile):
+        return [Write(EVERYTHING, REMOVED, time)]
+    values = message.entries | dict.fromkeys(message.removed, REMOVED)
+    return [Write((*message.path, name), value, time) for name, value in values.items()]
 
 
-def latest(updates: Iterable[tuple[ProfileUpdate, datetime]]) -> Latest:
+def latest(messages: Iterable[tuple[ProfileMessage, datetime]]) -> Latest:
     """The values that stand after these messages, each with the time at which it was sent."""
     writes: dict[str, list[Write]] = {}
-    for update, sent_at in updates:
-        writes.setdefault(update.account_id, []).extend(writes_of(update, sent_at))
+    for message, sent_at in messages:
+        writes.setdefault(message.account_id, []).extend(writes_of(message, sent_at))
     return {account_id: standing(of_one) for account_id, of_one in writes.items()}
 
 

@@ -249,7 +249,7 @@ EXPECTED = {
     "charge_overdraft_interest/01-a-day": Effect(
         outcome="Done",
         journal={
-            "acc-alice overdraft-interest-2026-11-21-67abe3db2bd7760d": "POSTED -0.15, balance -450.15, version 12"
+            "acc-alice overdraft-interest-2026-01-01-67abe3db2bd7760d": "POSTED -0.15, balance -450.15, version 12"
         },
         accounts={"acc-alice": "OPEN, balance -450.15 EUR, limit -500, version 12"},
     ),
@@ -257,16 +257,16 @@ EXPECTED = {
     "charge_overdraft_interest/03-the-next-day": Effect(
         outcome="Done",
         journal={
-            "acc-alice overdraft-interest-2026-11-22-67abe3db2bd7760d": "POSTED -0.15, balance -450.3, version 13"
+            "acc-alice overdraft-interest-2026-01-02-67abe3db2bd7760d": "POSTED -0.15, balance -450.3, version 13"
         },
         accounts={"acc-alice": "OPEN, balance -450.3 EUR, limit -500, version 13"},
     ),
     "reconcile_accounts/01-a-night": Effect(
-        outcome="Done", reports={"reconcile_accounts 2026-11-22T02:00:00+00:00": "3 accounts, 0 mismatches"}
+        outcome="Done", reports={"reconcile_accounts 2026-01-01T02:01:00+00:00": "3 accounts, 0 mismatches"}
     ),
     "reconcile_accounts/02-the-same-night-again": Effect(outcome="DoneBefore"),
     "reconcile_accounts/03-the-next-night": Effect(
-        outcome="Done", reports={"reconcile_accounts 2026-11-23T02:00:00+00:00": "3 accounts, 0 mismatches"}
+        outcome="Done", reports={"reconcile_accounts 2026-01-02T02:01:00+00:00": "3 accounts, 0 mismatches"}
     ),
     "read_accounts/01-an-account": Effect(
         answer={

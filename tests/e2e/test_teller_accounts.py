@@ -1,21 +1,208 @@
-"""`teller account`, `statement`, `transaction` and `profile` on the deployed stack."""
+"""`teller account`, `statement`, `transaction` and `profile` on the deployed stack, held against the tables."""
 
+import csv
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from tests.checkers.statement_oracle import Journal, journals
 from tests.support.command import Command
-from tests.support.deployed import Bank
+from tests.support.deployed import Bank, until
+from tools.local_aws.tables import scan
+from tools.teller import accounts
+
+
+def opening(account_id: str) -> str:
+    message = {"type": "open_account", "transaction_id": "open", "account_id": account_id, "currency": "EUR"}
+    return json.dumps(message)
+
+
+def payment(number: int, account_id: str, amount: str) -> str:
+    return json.dumps({"transaction_id": f"t-{number}", "account_id": account_id, "amount": amount})
+
+
+def posted(bank: Bank, account_id: str, *amounts: str) -> Journal:
+    """The account's journal, once it is opened and the payments are posted."""
+    bank.transactions.send([opening(account_id)])
+    bank.transactions.wait_until_drained()
+    bank.transactions.send([payment(number, account_id, amount) for number, amount in enumerate(amounts, 1)])
+    bank.transactions.wait_until_drained()
+    items = [
+        [from_dynamodb(item) for item in scan(bank.stack.endpoint, bank.stack[output])]
+        for output in ("AccountsTableName", "JournalTableName")
+    ]
+    return journals(*items)[account_id]
+
+
+def without_next(answer: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in answer.items() if name != "next"}
 
 
 def test_an_account_is_shown_to_people_and_to_programs(bank: Bank) -> None:
-    command = Command(bank.stack)
-    bank.transactions.send(
-        ['{"type": "open_account", "transaction_id": "o-1", "account_id": "teller-1", "currency": "EUR"}']
-    )
-    bank.transactions.wait_until_drained()
-    assert command.json("account", "teller-1")["balance"] == "0"
-    assert "EUR" in command.shown("account", "teller-1")
+    command, journal = Command(bank.stack), posted(bank, "teller-1", "12.50")
+    assert command.json("account", "teller-1") == journal.account_answer()
+    assert "12.5" in command.shown("account", "teller-1")
 
 
 def test_an_unknown_account_is_a_sentence_and_a_status(bank: Bank) -> None:
-    ended = Command(bank.stack).run("account", "teller-nobody")
-    assert (ended.status, ended.out) == (1, "")
-    assert "no account 'teller-nobody' has been opened" in ended.err
-    assert Command(bank.stack).json("account", "teller-nobody", status=1)["error"]["code"] == "NOT_FOUND"
+    for subcommand in ("account", "statement"):
+        ended = Command(bank.stack).run(subcommand, "teller-nobody")
+        assert (ended.status, ended.out) == (1, "")
+        assert "no account 'teller-nobody' has been opened" in ended.err
+        assert Command(bank.stack).json(subcommand, "teller-nobody", status=1)["error"]["code"] == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("page", [1000, 3])
+def test_a_statement_is_that_of_the_journal_however_many_pages_it_has(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    monkeypatch.setattr(accounts, "MOST_ENTRIES", page)
+    command, name = Command(bank.stack), f"teller-statement-{page}"
+    journal = posted(bank, name, *(["1.25", "-1000", "-0.5"] * 5))
+    assert command.json("statement", name) == without_next(journal.statement(journal.last(10), 10))
+    assert command.json("statement", name, "--last", "4") == without_next(journal.statement(journal.last(4), 4))
+    all_of_it = journal.statement(journal.last(16), 16)["entries"]
+    assert command.json("statement", name, "--last", "99")["entries"] == all_of_it
+    begin, end = (journal.entries[index]["posted_at"] for index in (2, 12))
+    wanted = journal.between(*(accounts.moment(time) for time in (begin, end)))
+    answer = command.json("statement", name, "--from", begin, "--to", end)
+    assert without_next(journal.statement(wanted, 1000)) | {"final": answer["final"]} == answer
+    shown = command.shown("statement", name, "--from", begin)
+    assert [line.split()[0] for line in shown.splitlines() if " t-" in line] == [
+        str(version) for version in journal.between(accounts.moment(begin), None)
+    ]
+    assert shown.count("balance") == 1, "the pages are one table"
+
+
+def test_a_statement_as_csv_has_the_entries_of_the_journal(bank: Bank) -> None:
+    command, journal = Command(bank.stack), posted(bank, "teller-csv", "20", "-90", "0.10")
+    message = {
+        "transaction_id": "t, 4",
+        "account_id": "teller-csv",
+        "amount": "1",
+        "description": 'a "quote"\nand more',
+    }
+    bank.transactions.send([json.dumps(message)])
+    bank.transactions.wait_until_drained()
+    rows = list(csv.DictReader(command.run("statement", "teller-csv", "--csv").out.splitlines(keepends=True)))
+    assert [row["balance_after"] for row in rows] == ["0", "20", "20", "20.1", "21.1"]
+    shown = [{name: row[name] or None for name in ("transaction_id", "amount", "reason", "posted_at")} for row in rows]
+    expected = journal.statement(journal.last(4), 4)["entries"]
+    assert shown[:4] == [{name: entry.get(name) for name in shown[0]} for entry in expected]
+    assert (rows[-1]["transaction_id"], rows[-1]["description"]) == ("t, 4", 'a "quote"\nand more')
+    assert {row["type"] for row in rows} == {"open_account", "transaction"}
+
+
+@contextmanager
+def lost_entry(bank: Bank, account_id: str, transaction_id: str) -> Iterator[None]:
+    dynamodb, table = bank.stack.endpoint.client("dynamodb"), bank.stack["JournalTableName"]
+    key = to_dynamodb({"account_id": account_id, "transaction_id": transaction_id})
+    item = dynamodb.delete_item(TableName=table, Key=key, ReturnValues="ALL_OLD")["Attributes"]
+    try:
+        yield
+    finally:
+        dynamodb.put_item(TableName=table, Item=item)
+
+
+def test_a_statement_that_isnt_complete_says_so_and_has_the_rest(bank: Bank) -> None:
+    command, journal = Command(bank.stack), posted(bank, "teller-gap", "1", "2", "3")
+    [lost] = [entry for entry in journal.entries if entry["account_version"] == 3]
+    with lost_entry(bank, "teller-gap", lost["transaction_id"]):
+        answer = command.json("statement", "teller-gap", status=1)
+        ended = command.run("statement", "teller-gap")
+    assert answer == without_next(journal.statement(journal.last(10), 10, unknown=[3]))
+    assert ended.status == 1
+    assert "isn't complete: no entry was found of version 3" in ended.err
+    assert ended.out.count(" t-") == 2
+
+
+def test_a_statement_that_cant_be_meant_is_refused(bank: Bank) -> None:
+    refusals = {
+        ("--last", "0"): "--last",
+        ("--from", "yesterday"): "--from': expected an ISO 8601 time",
+        ("--to", "2026-01-01"): "--to needs --from",
+        ("--from", "2026-02-01", "--to", "2026-01-01"): "--to: expected a time after --from",
+        ("--from", "2026-02-01", "--last", "3"): "exclude each other",
+        ("--csv", "--json"): "exclude each other",
+    }
+    for arguments, sentence in refusals.items():
+        ended = Command(bank.stack).run("statement", "teller-1", *arguments)
+        assert (ended.status, sentence in ended.err + ended.out) == (2, True), ended
+
+
+def test_long_ids_and_amounts_are_shown_whole_in_80_columns(bank: Bank) -> None:
+    name, amount = "teller-" + "x" * 120, "1" * 38
+    posted(bank, name, amount)
+    for subcommand in (["account", name], ["statement", name], ["transaction", name, "t-1"]):
+        shown = Command(bank.stack).shown(*subcommand)
+        digits = [character for character in shown if character == "1"]
+        assert len(digits) >= 38
+
+
+def test_what_became_of_a_transaction_is_told_whatever_it_is(bank: Bank) -> None:
+    command, journal = Command(bank.stack), posted(bank, "teller-what", "5", "-90")
+    for number, state in ((1, "posted"), (2, "rejected")):
+        answer = command.json("transaction", "teller-what", f"t-{number}")
+        assert answer["state"] == state
+        assert answer["entry"] == journal.transaction(f"t-{number}")["entry"]
+        assert f"was {state}" in command.shown("transaction", "teller-what", f"t-{number}")
+
+    not_json = '{"transaction_id": "t-4", "account_id": "teller-what", "amount": 12,50}'
+    bank.transactions.send([payment(3, "teller-what", "12,50"), not_json, payment(3, "other-what", "x")])
+    bank.transactions.wait_until_drained()
+    for number, reason in ((3, "amount: expected a decimal number"), (4, "body: expected JSON")):
+        answer = command.json("transaction", "teller-what", f"t-{number}", status=1)
+        [letter] = answer["dead_letters"]
+        assert (answer["state"], letter["reason_code"]) == ("dead", "INVALID_MESSAGE")
+        assert letter["reason"].startswith(reason)
+        ended = command.run("transaction", "teller-what", f"t-{number}")
+        assert (ended.status, "is dead" in ended.out, reason in " ".join(ended.out.split())) == (1, True, True)
+    left = [letter.body for letter in bank.transactions.take_dead_letters()]
+    assert not_json in left, "the letters were looked at, and are there for others"
+
+    answer = command.json("transaction", "teller-what", "t-5", status=1)
+    assert (answer["state"], answer["account_exists"], answer["dead_letters"]) == ("not seen", True, [])
+
+
+@pytest.mark.exhaustive
+def test_a_transaction_that_waits_for_its_account_is_on_the_queue(bank: Bank) -> None:
+    command, name = Command(bank.stack), "teller-later"
+    bank.transactions.wait_until_drained()
+    bank.transactions.send([payment(1, name, "5")])
+    until(bank.transactions.waiting, "the message waits")
+    answer = command.json("transaction", name, "t-1", status=1)
+    ended = command.run("transaction", name, "t-1")
+    assert (answer["state"], answer["account_exists"], sum(answer["queue"].values())) == ("not seen", False, 1)
+    assert "hasn't been seen" in ended.out
+    assert f"No account '{name}' has been opened" in ended.out
+    bank.transactions.send([opening(name)])
+    bank.transactions.wait_until_drained()
+    assert command.json("transaction", name, "t-1")["state"] == "posted"
+
+
+def test_a_profile_is_shown_with_its_times_and_removals(bank: Bank) -> None:
+    command, as_of = Command(bank.stack), "2026-11-20T08:00:00+00:00"
+    update = {"account_id": "teller-profile", "path": ["preferences"], "as_of": as_of}
+    entries = {"theme": "dark", "days": 30, "rate": 0.25, "of": {"a": [1, None, True]}, "big": 12345678901234567890}
+    deeper = update | {"path": ["preferences", "by"], "entries": {"mail": "x" * 200}, "removed": ["fax"]}
+    bank.profiles.send([json.dumps(update | {"entries": entries}), json.dumps(deeper)])
+    bank.profiles.wait_until_drained()
+    answer = command.json("profile", "teller-profile")
+    inner = {**entries, "big": "12345678901234567890", "by": {"mail": "x" * 200}}
+    assert answer["profile"] == {"preferences": inner}
+    paths = {tuple(entry["path"]): entry.get("removed", False) for entry in answer["entries"]}
+    names = [*entries, ("by", "mail"), ("by", "fax")]
+    expected = [("preferences", name) if isinstance(name, str) else ("preferences", *name) for name in names]
+    assert paths == {path: path[-1] == "fax" for path in expected}
+    assert {entry["as_of"] for entry in answer["entries"]} == {as_of}
+    shown = command.shown("profile", "teller-profile")
+    assert (shown.count("x"), shown.count("(removed)"), shown.count("2026-11-20 08:00:00")) == (201, 1, 7)
+
+
+def test_an_unknown_profile_is_a_sentence_and_a_status(bank: Bank) -> None:
+    answer = Command(bank.stack).json("profile", "teller-nobody", status=1)
+    assert answer["error"] == {"code": "NOT_FOUND", "reason": "no profile 'teller-nobody' has been written"}

@@ -147,7 +147,7 @@ def deployed(folder: Path, change: Callable[[Path], None] = lambda _: None) -> I
     shutil.copytree(stack.BUILT.parent, copy, symlinks=True)
     change(copy)
     with running(server.ministack(free_port(), folder / "ministack.log")) as endpoint:
-        yield stack.deploy(endpoint, copy / "template.yaml")
+        yield stack.deploy(endpoint, template=copy / "template.yaml")
 
 
 @pytest.mark.exhaustive

@@ -209,4 +209,6 @@ def no_scheduled_events(job: str) -> st.SearchStrategy[str]:
     nearly = st.builds('{{"job": {}, "scheduled_time": {}}}'.format, jobs, times)
     of_no_segment = '{{"job": "{}", "scheduled_time": "2026-03-01T02:00:00Z", "segments": 0, "segment": {}}}'.format
     no_segments = st.builds(of_no_segment, st.just(job), any_event | st.sampled_from([deep, json.dumps(SECRET)]))
-    return any_event | st.just(deep) | nearly | no_segments
+    not_forced = '{{"job": "{}", "scheduled_time": "2026-03-01T02:00:00Z", "force": {}}}'.format
+    no_flags = st.builds(not_forced, st.just(job), _events.filter(lambda flag: type(flag) is not bool).map(json.dumps))
+    return any_event | st.just(deep) | nearly | no_segments | no_flags

@@ -183,7 +183,7 @@ class System:
 
     def schedule(self, job: str, day: int) -> dict[str, Any]:
         """Adds a job's event for a day of March."""
-        event = {"job": job, "scheduled_time": datetime(2026, 3, day, 2, tzinfo=UTC).isoformat()}
+        event = _event(job, datetime(2026, 3, day, 2, tzinfo=UTC).isoformat())
         self.events.append(event)
         return event
 
@@ -239,7 +239,7 @@ class System:
     def redeliver_everything(self) -> None:
         """Delivers all events and messages of the run again."""
         windows = dict.fromkeys((run.job, run.window) for run in self.runs)
-        self.events += [{"job": job, "scheduled_time": window} for job, window in windows]
+        self.events += [_event(job, window) for job, window in windows]
         for queue, numbers in self.numbers.items():
             self.waiting[queue] += numbers
         self.deliver_until_quiet()
@@ -318,6 +318,10 @@ class System:
             number = letter.attributes["number"]
             self.dead[queue].append((number, letter))
             self.history.letters.append((number, letter))
+
+
+def _event(job: str, scheduled_time: str) -> dict[str, Any]:
+    return {"job": job, "scheduled_time": scheduled_time, "force": True}
 
 
 def _same_as(function: ModuleType) -> dict[str, str]:

@@ -49,8 +49,8 @@ from tools.local_aws.meter import Meter
 from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
+from workers.job_events import InvalidEvent
 from workers.queue_messages import NotAnSqsEvent
-from workers.scheduled_jobs import InvalidEvent
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -418,7 +418,7 @@ def test_an_event_that_is_none_of_a_jobs_is_refused_and_nothing_is_written(minis
         with listening(function) as said, pytest.raises(InvalidEvent) as caught:
             function.lambda_handler(json.loads(event), Context())
         sentence = str(caught.value)
-        assert sentence.startswith(("job: expected ", "scheduled_time: expected ", "segment and segments: expected "))
+        assert sentence.startswith(("job: ", "scheduled_time: ", "segment and segments: ", "force: "))
         assert len(sentence) < 200
         assert sentence.isprintable()
         check_log(said.getvalue())

@@ -72,7 +72,7 @@ def test_any_order_and_any_batches_make_the_same_profile(dynamodb: Endpoint) -> 
             table.write(in_batches, batch, strategy)
         first, second = table.read(one_by_one), table.read(in_batches)
         for stored in (first, second):
-            check(stored, writes, most_bytes(writes, LONG_AGO, stored.counters))
+            check(stored, writes, most_bytes(writes, LONG_AGO, stored.key_and_marks))
         assert first.without_counters == second.without_counters
 
     try_writes()
@@ -127,7 +127,7 @@ def test_what_is_forgotten_is_not_missed_and_the_item_has_no_more_than_may_be_ne
             stored, oldest = table.read(name), now - AGE
             most_needed = max(most_needed, removal_bytes(writes, oldest))
             untidied = most_needed + UNTIDIED_BYTES + removal_bytes(new, LONG_AGO)
-            check(stored, writes, most_bytes(writes, oldest, stored.counters) + untidied)
+            check(stored, writes, most_bytes(writes, oldest, stored.key_and_marks) + untidied)
         counted["profiles"] += 1
         remembered = {path for path, clock in clocks(stored) if " " not in clock}
         counted["removals"] += len(gone := {write.path for write in live_writes(writes) if write.value is REMOVED})
@@ -198,7 +198,7 @@ def test_so_do_the_functions_messages_with_as_of_or_without(ministack: Endpoint,
             assert not invoke(function, [message.record for message in batch])
         [item] = scan(dynamodb, table)
         stored, writes = Stored(item), [write for message in sent for write in message.writes]
-        check(stored, writes, most_bytes(writes, LONG_AGO, stored.counters))
+        check(stored, writes, most_bytes(writes, LONG_AGO, stored.key_and_marks))
 
     try_messages()
     assert not take_dead_letters(ministack, function.worker.queue.dead_letter_url)

@@ -14,7 +14,7 @@ from tests.support.reconciling import BOOKS, FIRST_NIGHT, PLANTED, Bank, event, 
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
 from workers import scheduled_jobs as jobs
-from workers.scheduled_jobs import InvalidEvent
+from workers.job_events import InvalidEvent
 
 # A handler that fails has no metrics.
 pytestmark = [pytest.mark.filterwarnings("ignore:No application metrics"), pytest.mark.one_engine]

@@ -26,7 +26,7 @@ from workers import scheduled_jobs as jobs
 from workers.invocation import RESERVED_SECONDS
 from workers.segments import Segment
 
-EVENT = {"job": "charge_overdraft_interest", "scheduled_time": "2026-03-01T00:00:00Z"}
+EVENT = {"job": "charge_overdraft_interest", "scheduled_time": "2026-03-01T00:00:00Z", "force": True}
 NEXT_DAY = EVENT | {"scheduled_time": "2026-03-02T00:00:00Z"}
 RATE = Decimal("0.365")  # A thousandth per day.
 BALANCES = {"anna": "-100", "ben": "-0.01", "cleo": "0", "dora": "50", "emil": "-499.51", "finn": "-1234.56"}

@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -21,10 +21,11 @@ from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table
 from workers import scheduled_jobs as jobs
 from workers.invocation import RESERVED_SECONDS
-from workers.scheduled_jobs import UNRESOLVED, InvalidEvent, Job, Run, Step
+from workers.job_events import LONGEST_DELAY, LONGEST_LEAD, InvalidEvent
+from workers.scheduled_jobs import UNRESOLVED, Job, Run, Step
 
 _numbers = itertools.count(1)
-EVENT = {"job": "count", "scheduled_time": "2026-03-01T02:00:00Z"}
+EVENT = {"job": "count", "scheduled_time": "2026-03-01T02:00:00Z", "force": True}
 WINDOW = "2026-03-01T02:00:00+00:00"
 RECORD = f"count {WINDOW}"
 PART = f"{RECORD} segment 1 of 1"
@@ -138,6 +139,70 @@ def test_an_event_that_is_none_of_the_jobs_is_refused_with_what_was_expected(
     assert counting.item() is None
 
 
+@pytest.mark.parametrize("value", ["true", 1, None, []])
+def test_force_that_is_neither_true_nor_false_is_refused(
+    ministack: Endpoint, monkeypatch: pytest.MonkeyPatch, value: Any
+) -> None:
+    counting = Counting(ministack, monkeypatch)
+    with pytest.raises(InvalidEvent, match=r"^force: expected true or false, got "):
+        counting.run(force=value)
+    assert counting.item(RECORD) is None
+
+
+# --- an event before its time, or long after it -----------------------------------------------------------
+
+AT = datetime(2026, 3, 1, 2, tzinfo=UTC)
+ON_SCHEDULE = {"job": "count", "scheduled_time": WINDOW}
+OFF = {
+    "an hour after tonight's event was played": AT - timedelta(hours=1),
+    "five minutes and a second ahead": AT - LONGEST_LEAD - timedelta(seconds=1),
+    "a day and a second ago": AT + LONGEST_DELAY + timedelta(seconds=1),
+    "a year ago": AT + timedelta(days=365),
+}
+DUE = {
+    "clocks that differ": AT - LONGEST_LEAD + timedelta(seconds=1),
+    "on time": AT,
+    "the last retry": AT + LONGEST_DELAY - timedelta(seconds=1),
+}
+
+
+@pytest.mark.parametrize("now", DUE.values(), ids=DUE)
+def test_an_event_of_the_last_day_begins_a_run_without_a_further_request(counting: Counting, now: datetime) -> None:
+    counting.clock.seconds = now.timestamp()
+    asked: list[str] = []
+    counting.client.meta.events.register("before-call", lambda model, **_: asked.append(model.name))
+    assert counting.run(ON_SCHEDULE)["outcome"] == "Done"
+    assert asked.count("BatchGetItem") == 1  # the parts of the report
+
+
+@pytest.mark.parametrize("now", OFF.values(), ids=OFF)
+def test_an_event_of_another_time_is_refused_and_its_run_can_begin_in_time(counting: Counting, now: datetime) -> None:
+    counting.clock.seconds = now.timestamp()
+    for event in (ON_SCHEDULE, ON_SCHEDULE | {"force": False}, ON_SCHEDULE | {"segment": 1, "segments": 1}):
+        with pytest.raises(InvalidEvent, match=r"^scheduled_time: expected a time at most a day ago and ") as caught:
+            counting.run(event)
+    assert f"got {WINDOW}, and now it is {now.isoformat()}" in str(caught.value)
+    assert (counting.item(), counting.item(RECORD), counting.worked) == (None, None, [])
+    counting.clock.seconds = AT.timestamp()
+    assert counting.run(ON_SCHEDULE)["outcome"] == "Done"
+
+
+@pytest.mark.parametrize("now", OFF.values(), ids=OFF)
+def test_an_event_of_another_time_that_is_forced_begins_a_run(counting: Counting, now: datetime) -> None:
+    counting.clock.seconds = now.timestamp()
+    assert counting.run(ON_SCHEDULE | {"force": True}, timeout_seconds=NO_TIME)["outcome"] == "Continued"
+    assert counting.run(counting.called_again.pop())["outcome"] == "Done"
+
+
+@pytest.mark.parametrize("now", OFF.values(), ids=OFF)
+def test_a_run_that_was_begun_goes_on_whatever_the_time(counting: Counting, now: datetime) -> None:
+    counting.clock.seconds = AT.timestamp()
+    assert counting.run(ON_SCHEDULE, timeout_seconds=NO_TIME)["outcome"] == "Continued"
+    counting.clock.seconds = now.timestamp()
+    assert [counting.run(ON_SCHEDULE)["outcome"] for _ in range(2)] == ["Done", "DoneBefore"]
+    assert counting.steps == [1, 2, 3]
+
+
 def test_a_time_is_done_once_however_often_its_event_comes(counting: Counting) -> None:
     about = {"job": "count", "scheduled_time": WINDOW}
     assert counting.run() == about | {"outcome": "Done"}
@@ -165,12 +230,10 @@ def test_on_a_local_aws_it_is_today_so_the_job_runs_once_a_day(
     counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    days = {datetime.now(UTC).date()}
-    outcomes = [counting.run(scheduled_time=UNRESOLVED)["outcome"] for _ in range(2)]
-    days.add(datetime.now(UTC).date())  # At midnight there are two.
-    [*_, scheduled_time] = {scheduled_time for scheduled_time, _ in counting.worked}
-    assert scheduled_time in {datetime(day.year, day.month, day.day, tzinfo=UTC) for day in days}
-    assert outcomes == ["Done", "DoneBefore"] or len(days) == 2
+    for now in (AT, AT.replace(hour=23, minute=59, second=59)):
+        counting.clock.seconds = now.timestamp()
+        counting.run(ON_SCHEDULE | {"scheduled_time": UNRESOLVED})
+    assert counting.worked == [(datetime(2026, 3, 1, tzinfo=UTC), number) for number in (1, 2, 3)]
 
 
 # --- an event while the lock is held ----------------------------------------------------------------------

@@ -80,7 +80,7 @@ class Life:
         oldest = self.now - AGE
         batch = removal_bytes(self.recent[-1], oldest) + removal_bytes(self.recent[-2], oldest)
         untidied = removal_bytes(recent, oldest) + batch + UNTIDIED_BYTES
-        assert stored.bytes <= most_bytes(recent, oldest, stored.counters) + untidied
+        assert stored.bytes <= most_bytes(recent, oldest, stored.key_and_marks) + untidied
         return stored
 
 

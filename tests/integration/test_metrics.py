@@ -97,7 +97,8 @@ def publish(function: ModuleType) -> None:
 def run_in_each_way(function: ModuleType) -> None:
     """A run without time for a second step, two events meanwhile, the run that is done, and one after it."""
     function.ACCOUNTS_PER_STEP = 1
-    job, event = function.job, {"job": function.job.name, "scheduled_time": "2026-03-01T02:00:00Z"}
+    job = function.job
+    event = {"job": job.name, "scheduled_time": "2026-03-01T02:00:00Z", "force": True}
 
     def with_events_meanwhile(*arguments: Any) -> Iterator[Any]:
         invoke_job(event)

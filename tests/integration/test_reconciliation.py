@@ -103,6 +103,11 @@ UNREADABLE: dict[str, tuple[Callable[[Bank], None], str]] = {
         lambda bank: bank.put_entry(without(bank.entry("dave", "t-13"), "account_version")),
         "it can't be read: ValueError: entry 't-13': KeyError: 'account_version'",
     ),
+    "an entry of a later release": (
+        lambda bank: bank.change_entry("dave", "t-13", format=2),
+        "it can't be read: ValueError: entry 't-13': ValueError: format: expected 1, got 2: a later release of Teller"
+        " may have written it",
+    ),
     "a large entry that is none": (
         lambda bank: bank.change_entry("dave", "t-13", request=["x" * 380_000]),
         "it can't be read: ValueError: entry 't-13': TypeError: request: expected dict, got list",

@@ -25,14 +25,15 @@ from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table, scan
 from workers import scheduled_jobs as jobs
 from workers.invocation import RESERVED_SECONDS
-from workers.scheduled_jobs import UNRESOLVED, InvalidEvent, Job, Run, Step
+from workers.job_events import InvalidEvent
+from workers.scheduled_jobs import UNRESOLVED, Job, Run, Step
 from workers.segments import MOST_SEGMENTS
 
 pytestmark = pytest.mark.one_engine
 
 _numbers = itertools.count(1)
 FIRST, SECOND, THIRD = (f"2026-03-0{day}T02:00:00+00:00" for day in (1, 2, 3))
-EVENT = {"job": "count", "scheduled_time": FIRST}
+EVENT = {"job": "count", "scheduled_time": FIRST, "force": True}
 STEPS = 2
 NO_TIME = RESERVED_SECONDS
 """A timeout that leaves no time for a second step."""

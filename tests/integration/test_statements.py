@@ -292,6 +292,11 @@ DAMAGED: dict[str, tuple[Callable[[Bank], None], str]] = {
         lambda bank: bank.change_entry("t-2", request={"amount": Decimal(1)}),
         "entry 't-2' can't be read: TypeError: Object of type Decimal is not JSON serializable",
     ),
+    "an entry of a later release": (
+        lambda bank: bank.change_entry("t-2", format=2),
+        "entry 't-2' can't be read: ValueError: format: expected 1, got 2: a later release of Teller may have written"
+        " it",
+    ),
     "an amount that is a text": (
         lambda bank: bank.change_entry("t-2", amount="12"),
         "entry 't-2' can't be read: TypeError: amount: expected Decimal, got str",

@@ -25,7 +25,7 @@ from typing import Any
 from conditional_writes.items import from_dynamodb
 from tests.checkers.windows import windows_done
 from tests.support.deployed import until
-from tools.local_aws.jobs import function_name, read_report, run_job
+from tools.local_aws.jobs import event_of, function_name, read_report, run_job
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.stack import NAME, Stack
 from tools.local_aws.tables import scan
@@ -87,7 +87,7 @@ class ScheduledRuns:
         scheduled_time = FIRST_SCHEDULED_TIME + timedelta(days=len(self.times))
         self.times.append(scheduled_time)
         for job in JOBS:
-            event = json.dumps({"job": job, "scheduled_time": scheduled_time.isoformat()})
+            event = json.dumps(event_of(job, scheduled_time))
             self.scheduler.create_schedule(
                 Name=_schedule_name(job, scheduled_time),
                 ScheduleExpression=f"at({datetime.now(UTC):%Y-%m-%dT%H:%M:%S})",
@@ -117,7 +117,7 @@ class ScheduledRuns:
         if not_done and time.monotonic() > self._last_sent + SENT_AGAIN_AFTER_SECONDS:
             self._last_sent = time.monotonic()
             for job, scheduled_time in not_done:
-                self._invoke_asynchronously(job, json.dumps({"job": job, "scheduled_time": scheduled_time.isoformat()}))
+                self._invoke_asynchronously(job, json.dumps(event_of(job, scheduled_time)))
         return not not_done
 
     @cached_property

@@ -25,7 +25,7 @@ from tools.local_aws.functions import Context, reconcile_accounts
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import Tables
 
-EVENT = {"job": "reconcile_accounts", "scheduled_time": "2026-03-01T02:00:00+00:00"}
+EVENT = {"job": "reconcile_accounts", "scheduled_time": "2026-03-01T02:00:00+00:00", "force": True}
 TIMEOUT_SECONDS = 170
 PAGE_BYTES = 1_048_576
 

@@ -63,7 +63,9 @@ class Stored:
         self.maps: Item = {name: value for name, value in self.item.items() if not is_mark(name)}
         self.without_counters = {name: value for name, value in self.item.items() if name not in COUNTERS}
         self.clocks: Item = {name: value for name, value in self.item.items() if name.startswith("cw:as_of ")}
-        self.counters: Item = {name: value for name, value in self.item.items() if name in COUNTERS}
+        self.key_and_marks = {
+            name: value for name, value in self.item.items() if is_mark(name) and name not in self.clocks
+        }
 
 
 @contextlib.contextmanager

@@ -27,7 +27,8 @@ FIRST_NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 
 
 def event(night: float, **fields: Any) -> dict[str, Any]:
-    return {"job": "reconcile_accounts", "scheduled_time": (FIRST_NIGHT + timedelta(days=night)).isoformat()} | fields
+    scheduled_time = (FIRST_NIGHT + timedelta(days=night)).isoformat()
+    return {"job": "reconcile_accounts", "scheduled_time": scheduled_time, "force": True} | fields
 
 
 def opening(account_id: str, limit: int = -200) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ledger.core.decoding import Id, Time
 from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, ProfileUpdate
 from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, OpenAccount
 from ledger.core.transaction_types.base import Currency, Description, Metadata, Range, TransactionMessage
-from tests.checkers.profile_oracle import Write
+from tests.checkers.profile_oracle import EVERYTHING, Write
 
 ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128)
 times = st.datetimes(
@@ -160,10 +160,12 @@ CLASHING_PATHS = [
 few_times = st.integers(0, 4).map(lambda seconds: datetime(2026, 3, 1, 12, 0, seconds, tzinfo=UTC))
 
 
-def profile_writes(times: st.SearchStrategy[datetime] = few_times, removals: int = 5) -> st.SearchStrategy[Write]:
-    """Entries and removals of few names at few times, so that clashes and ties are common.
+@st.composite
+def profile_writes(draw: st.DrawFn, times: st.SearchStrategy[datetime] = few_times, removals: int = 5) -> Write:
+    """Entries and removals of few names at few times, so that clashes and ties are common, and a few erasures.
 
     To nine values there are so many `removals`.
     """
     values = st.sampled_from([1, 2, "a", True, None, [1], {}, {"y": 1}, {"y": 2}, *[REMOVED] * removals])
-    return st.builds(Write, st.sampled_from(CLASHING_PATHS), values, times)
+    path = draw(st.sampled_from([*CLASHING_PATHS, EVERYTHING]))
+    return Write(path, REMOVED if path == EVERYTHING else draw(values), draw(times))

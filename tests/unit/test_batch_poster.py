@@ -265,6 +265,16 @@ def test_a_transfer_whose_id_was_used_before_on_both_sides_names_the_one_with_an
     assert "on account 'bob'" in refused.reason
 
 
+def test_a_repetition_of_an_entry_that_a_later_release_wrote_comes_again_until_that_release_is_back() -> None:
+    items, _ = folded_in_batches([transfer(30)], ALICE_AND_BOB)
+    later = {TABLES.entry_key(EntryId("alice", "t-1")): entry_of(items, "alice") | {"format": 2}}
+    plan = fold([transfer(30), payment(1, transaction_id="t-2")], {**items, **later})
+    repetition, payment_of_another_id = plan.dispositions
+    assert isinstance(repetition, Again)
+    assert repetition.reason == "format: expected 1, got 2: a later release of Teller may have written it"
+    assert isinstance(payment_of_another_id, Done)
+
+
 @pytest.mark.parametrize("missing", ["alice", "bob"])
 def test_a_transfer_from_or_to_an_unknown_account_decides_nothing(missing: str) -> None:
     plan = fold(

@@ -148,21 +148,28 @@ class Working:
         records = [record(body, receive_count) | {"messageId": body} for body in dispositions]
         return self.process(records, given(dispositions))
 
-    def dead_letters(self) -> list[tuple[str, str, str]]:
-        """The body, reason code and reason of each dead letter."""
-        sent = [
+    def letters_sent(self) -> list[dict[str, Any]]:
+        return [
             entry
             for operation, request in self.sqs.requests
             if operation == "SendMessageBatch"
             for entry in request["Entries"]
         ]
+
+    def requests_of_dead_letters(self) -> list[str]:
+        """The request of each dead letter's origin."""
+        origins = [entry["MessageAttributes"]["origin"]["StringValue"] for entry in self.letters_sent()]
+        return [json.loads(origin)["request_id"] for origin in origins]
+
+    def dead_letters(self) -> list[tuple[str, str, str]]:
+        """The body, reason code and reason of each dead letter."""
         return [
             (
                 entry["MessageBody"],
                 entry["MessageAttributes"]["reason_code"]["StringValue"],
                 entry["MessageAttributes"]["reason"]["StringValue"],
             )
-            for entry in sent
+            for entry in self.letters_sent()
         ]
 
 
@@ -384,6 +391,13 @@ def test_what_waits_in_too_many_deliveries_in_a_row_is_dead_with_its_code(
     reason = f"waited through {MAXIMUM_WAITS} deliveries: no such customer"
     assert working.dead_letters() == [("a", Code.NO_SUCH_CUSTOMER, reason)]
     assert attempt(working, "a") is None
+
+
+def test_a_dead_letter_names_the_request_that_gave_the_message_up(working: Working, stubbed_sqs: Stubbed) -> None:
+    takes_dead_letters(stubbed_sqs)
+    context = Context()
+    assert working.process([record("a")], given({"a": Dead(Code.NOT_AN_ORDER, "no map")}), context) == []
+    assert working.requests_of_dead_letters() == [context.aws_request_id]
 
 
 def test_a_delivery_that_did_not_find_the_message_waiting_begins_the_waits_anew(
@@ -635,6 +649,7 @@ def test_a_message_that_kills_its_function_each_time_is_dead_and_its_neighbours_
     assert delivered(working, alive, 8, "killer") == []
     reason = "each of 5 attempts to process it killed its function: exit, memory or timeout"
     assert working.dead_letters() == [("killer", "FUNCTION_KILLED", reason)]
+    assert all(working.requests_of_dead_letters()), "the letter of a message processed alone names its request, too"
     assert attempt(working, "killer") is None
 
 

@@ -1,8 +1,11 @@
 """Dead messages are sent to the dead-letter queue complete, with their reasons, in as few requests as SQS allows."""
 
+import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import example, given, settings
@@ -18,6 +21,7 @@ from workers.sending import MAXIMUM_BYTES
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
 
 
+REQUEST = "request-1"
 LATER = Deadline.after(3600)
 
 pytestmark = pytest.mark.usefixtures("one_call_at_a_time")
@@ -35,7 +39,7 @@ def dead(body: str = "junk", reason: str = "why", **attributes: dict[str, Any]) 
 
 def stay_dead(sqs: Stubbed, messages: Sequence[QueueMessage[Any]]) -> list[bool]:
     """Sends the messages. Returns for each whether it was sent, or else returns to its queue."""
-    send_dead_letters(sqs.client, QUEUE, messages, LATER)
+    send_dead_letters(sqs.client, QUEUE, messages, REQUEST, LATER)
     assert all(isinstance(message.disposition, Dead | Again) for message in messages)
     return [isinstance(message.disposition, Dead) for message in messages]
 
@@ -68,6 +72,19 @@ def test_a_letter_keeps_its_body_and_attributes_and_gets_its_reason_and_its_code
         "blob": {"DataType": "Binary", "BinaryValue": b"\x00\x01\xff"},
         "reason": {"DataType": "String", "StringValue": "why"},
         "reason_code": {"DataType": "String", "StringValue": "JUNK"},
+        "origin": {"DataType": "String", "StringValue": ANY},
+    }
+
+
+def test_a_letter_names_the_message_that_it_was_and_the_request_that_gave_it_up(stubbed_sqs: Stubbed) -> None:
+    accept(stubbed_sqs, 1)
+    message = dead()
+    message.message_id, message.sent_at = "m-1", datetime(2026, 2, 28, 12, 0, 0, 250_000, tzinfo=UTC)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [message], REQUEST, LATER)
+    assert json.loads(attributes_sent(stubbed_sqs)["origin"]["StringValue"]) == {
+        "message_id": "m-1",
+        "sent_at": "2026-02-28T12:00:00.250+00:00",
+        "request_id": REQUEST,
     }
 
 
@@ -76,7 +93,7 @@ def test_only_dead_messages_are_sent(stubbed_sqs: Stubbed) -> None:
     waiting, undecided = dead("waiting"), dead("undecided")
     again = Again("timed out")
     waiting.disposition, undecided.disposition = again, None
-    send_dead_letters(stubbed_sqs.client, QUEUE, [waiting, dead("dead"), undecided], LATER)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [waiting, dead("dead"), undecided], REQUEST, LATER)
     assert [entry["MessageBody"] for entry in stubbed_sqs.parameters[0]["Entries"]] == ["dead"]
     assert (waiting.disposition, undecided.disposition) == (again, None)
 
@@ -84,15 +101,16 @@ def test_only_dead_messages_are_sent(stubbed_sqs: Stubbed) -> None:
 def test_ten_attributes_leave_no_room_and_the_reason_names_those_that_give_way(stubbed_sqs: Stubbed) -> None:
     accept(stubbed_sqs, 1)
     attributes = {f"a{number}": text("x") for number in range(10)}
-    send_dead_letters(stubbed_sqs.client, QUEUE, [dead(**attributes)], LATER)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [dead(**attributes)], REQUEST, LATER)
     sent = attributes_sent(stubbed_sqs)
-    assert sent.keys() == {"reason", "reason_code", *(f"a{number}" for number in range(8))}
-    assert sent["reason"]["StringValue"] == "why (left out, as SQS allows ten message attributes: a8, a9)"
+    assert sent.keys() == {"reason", "reason_code", "origin", *(f"a{number}" for number in range(7))}
+    assert sent["reason"]["StringValue"] == "why (left out, as SQS allows ten message attributes: a7, a8, a9)"
 
 
-def test_eight_attributes_leave_room(stubbed_sqs: Stubbed) -> None:
+def test_seven_attributes_leave_room(stubbed_sqs: Stubbed) -> None:
     accept(stubbed_sqs, 1)
-    send_dead_letters(stubbed_sqs.client, QUEUE, [dead(**{f"a{number}": text("x") for number in range(8)})], LATER)
+    attributes = {f"a{number}": text("x") for number in range(7)}
+    send_dead_letters(stubbed_sqs.client, QUEUE, [dead(**attributes)], REQUEST, LATER)
     sent = attributes_sent(stubbed_sqs)
     assert len(sent) == 10
     assert sent["reason"]["StringValue"] == "why"
@@ -106,7 +124,7 @@ def test_ten_letters_go_in_one_request(stubbed_sqs: Stubbed) -> None:
 
 def test_a_request_stays_below_a_mebibyte(stubbed_sqs: Stubbed) -> None:
     accept(stubbed_sqs, 2)
-    send_dead_letters(stubbed_sqs.client, QUEUE, [dead("x" * 262_144) for _ in range(5)], LATER)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [dead("x" * 262_144) for _ in range(5)], REQUEST, LATER)
     assert [len(parameters["Entries"]) for parameters in stubbed_sqs.parameters] == [3, 2]
 
 
@@ -131,31 +149,32 @@ def test_after_a_request_that_fails_the_next_is_sent(stubbed_sqs: Stubbed) -> No
 
 def test_after_the_deadline_a_dead_message_stays_on_its_own_queue(stubbed_sqs: Stubbed) -> None:
     message = dead()
-    send_dead_letters(stubbed_sqs.client, QUEUE, [message], Deadline.after(0))
+    send_dead_letters(stubbed_sqs.client, QUEUE, [message], REQUEST, Deadline.after(0))
     assert stubbed_sqs.operations == []
     assert isinstance(message.disposition, Again)
 
 
 def test_without_letters_there_is_no_request(stubbed_sqs: Stubbed) -> None:
-    send_dead_letters(stubbed_sqs.client, QUEUE, [], LATER)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [], REQUEST, LATER)
     assert stubbed_sqs.operations == []
 
 
-@pytest.mark.parametrize("name", ["reason", "reason_code"])
-@pytest.mark.parametrize("position", [0, 8], ids=["first", "last"])
-def test_a_letter_that_was_one_before_gets_the_new_reason_and_code_and_loses_nothing(
+@pytest.mark.parametrize("name", ["reason", "reason_code", "origin"])
+@pytest.mark.parametrize("position", [0, 7], ids=["first", "last"])
+def test_a_letter_that_was_one_before_gets_the_new_reason_code_and_origin_and_loses_nothing(
     stubbed_sqs: Stubbed, name: str, position: int
 ) -> None:
     accept(stubbed_sqs, 1)
-    others = {f"a{number}": text("x") for number in range(8)}
+    others = {f"a{number}": text("x") for number in range(7)}
     attributes = list(others.items())
     attributes.insert(position, (name, text("an older one")))
     message = dead()
     message.attributes = dict(attributes)
-    send_dead_letters(stubbed_sqs.client, QUEUE, [message], LATER)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [message], REQUEST, LATER)
     sent = attributes_sent(stubbed_sqs)
-    assert sent.keys() == {"reason", "reason_code", *others}
+    assert sent.keys() == {"reason", "reason_code", "origin", *others}
     assert (sent["reason"]["StringValue"], sent["reason_code"]["StringValue"]) == ("why", "JUNK")
+    assert json.loads(sent["origin"]["StringValue"])["message_id"] == message.message_id
 
 
 def bytes_of(entry: dict[str, Any]) -> int:

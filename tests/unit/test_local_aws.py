@@ -2,7 +2,7 @@
 
 import gc
 import itertools
-import json
+import os
 import shutil
 import signal
 import socket
@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from tests.support.clock import Clock
-from tools.local_aws import demo, server, up
+from tools.local_aws import demo, left_running, server, stack, up
 from tools.local_aws.functions import load_function
-from tools.local_aws.server import Endpoint, LocalAwsError
+from tools.local_aws.server import PROJECT, Endpoint, LocalAwsError
 
 
 def test_a_function_that_is_loaded_in_this_process_is_freed_after_its_use() -> None:
@@ -58,27 +58,27 @@ def test_a_host_that_is_none_is_refused_with_a_sentence(tmp_path: Path, monkeypa
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
     """A process with the state and the log of an engine that `make up` started, on a machine without `ps`."""
-    monkeypatch.setattr(up, "STATE", tmp_path / "local-aws.json")
-    monkeypatch.setattr(up, "LOG", tmp_path / "local-aws.log")
-    process = server._start([sys.executable, "-c", "import time; time.sleep(60)"], up.LOG, {})
+    monkeypatch.setattr(left_running, "STATE", tmp_path / "local-aws.json")
+    monkeypatch.setattr(left_running, "LOG", tmp_path / "local-aws.log")
+    process = server._start([sys.executable, "-c", "import time; time.sleep(60)"], left_running.LOG, {})
     threading.Thread(target=process.wait, daemon=True).start()  # else it is a zombie after its end
-    up.STATE.write_text(json.dumps({"pid": process.pid, "url": "http://127.0.0.1:4566"}))
+    left_running.leave(left_running.Running(process.pid, "http://127.0.0.1:4566", "make up"))
     monkeypatch.setenv("PATH", "")
     yield process
     process.kill()
 
 
 def test_make_down_needs_no_other_program(started: subprocess.Popen[bytes]) -> None:
-    assert up.down() == "Stopped the local AWS on http://127.0.0.1:4566 and deleted its tables and queues."
+    assert left_running.down() == "Stopped the local AWS on http://127.0.0.1:4566 and deleted its tables and queues."
     assert started.wait(10) < 0
-    assert up.down() is None
+    assert left_running.down() is None
 
 
 def test_after_its_end_another_process_may_have_its_number(started: subprocess.Popen[bytes]) -> None:
     started.kill()
     started.wait(10)
-    up.STATE.write_text(json.dumps({"pid": 1, "url": "http://127.0.0.1:4566"}))
-    assert up.down() == "The local AWS on http://127.0.0.1:4566 had already stopped."
+    left_running.leave(left_running.Running(1, "http://127.0.0.1:4566", "make up"))
+    assert left_running.down() == "The local AWS on http://127.0.0.1:4566 had already stopped."
 
 
 def test_a_copied_checkout_does_not_stop_the_originals(
@@ -87,9 +87,99 @@ def test_a_copied_checkout_does_not_stop_the_originals(
     copy = tmp_path / "copy"
     copy.mkdir()
     for name in ("STATE", "LOG"):
-        monkeypatch.setattr(up, name, Path(shutil.copy(getattr(up, name), copy)))
-    assert up.down() == "The local AWS on http://127.0.0.1:4566 had already stopped."
+        monkeypatch.setattr(left_running, name, Path(shutil.copy(getattr(left_running, name), copy)))
+    assert left_running.down() == "The local AWS on http://127.0.0.1:4566 had already stopped."
     assert started.poll() is None
+
+
+@pytest.fixture
+def deployments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Endpoint]:
+    """The endpoints that the stack is deployed on. Nothing is built or deployed, and no engine can be started."""
+    deployed_on: list[Endpoint] = []
+
+    def deploy(endpoint: Endpoint, _: object) -> stack.Stack:
+        deployed_on.append(endpoint)
+        return stack.Stack(endpoint, {})
+
+    monkeypatch.setattr(stack, "build", lambda _: None)
+    monkeypatch.setattr(stack, "deploy", deploy)
+    monkeypatch.setattr(up, "write_settings", lambda *_: None)
+    monkeypatch.setattr(server, "TOOLS", tmp_path / "nowhere")
+    return deployed_on
+
+
+def test_a_second_make_up_deploys_on_the_running_local_aws(
+    started: subprocess.Popen[bytes],
+    deployments: list[Endpoint],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["up"])
+    assert up.main() == 0
+    assert deployments == [Endpoint("http://127.0.0.1:4566")]
+    assert started.poll() is None
+    assert "keeps its data" in capsys.readouterr().out
+
+
+def test_a_second_make_up_that_fails_leaves_the_local_aws_running(
+    started: subprocess.Popen[bytes],
+    deployments: list[Endpoint],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def build(_: object) -> None:
+        raise LocalAwsError("make build failed")
+
+    monkeypatch.setattr(stack, "build", build)
+    monkeypatch.setattr("sys.argv", ["up"])
+    assert up.main() == 1
+    assert (deployments, started.poll()) == ([], None)
+    assert "make build failed" in capsys.readouterr().out
+
+
+def test_the_demo_does_not_stop_what_make_up_started(
+    started: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["demo"])
+    assert demo.main() == 1
+    assert "`make down` stops it" in capsys.readouterr().out
+    assert started.poll() is None
+
+
+def test_the_demo_stops_what_an_earlier_demo_left(started: subprocess.Popen[bytes]) -> None:
+    running = left_running.found()
+    assert running
+    left_running.leave(running._replace(left_by="make demo"))
+    demo._stop_an_earlier_demo()
+    assert started.wait(10) < 0
+    assert left_running.found() is None
+
+
+def test_a_make_up_on_an_earlier_demos_local_aws_keeps_it_from_the_next_demo(
+    started: subprocess.Popen[bytes], deployments: list[Endpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = left_running.found()
+    assert running
+    left_running.leave(running._replace(left_by="make demo"))
+    monkeypatch.setattr("sys.argv", ["up"])
+    assert up.main() == 0
+    with pytest.raises(LocalAwsError, match="of yours is running"):
+        demo._stop_an_earlier_demo()
+    assert started.poll() is None
+
+
+def test_an_installation_that_fails_says_why_and_fails(tmp_path: Path) -> None:
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text("no-such-package==1.0\n")
+    run = subprocess.run(
+        [sys.executable, PROJECT / "tools/install.py", requirements],
+        env=os.environ | {"PIP_NO_INDEX": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert "No matching distribution found for no-such-package==1.0" in run.stderr
 
 
 class Queues:

@@ -132,6 +132,10 @@ DAMAGED: dict[str, tuple[dict[str, Any], str]] = {
         "account_version, amount or balance_after: expected",
     ),
     "no number": ({"amount": Decimal("sNaN")}, "account_version, amount or balance_after: expected a number"),
+    "a format of a later release": (
+        {"format": Decimal(2)},
+        "format: expected 1, got 2: a later release of Teller may have written it",
+    ),
     "a status of a later release": ({"status": "HELD"}, "status: expected one of POSTED, REJECTED, got 'HELD'"),
     "a type of a later release": (
         {"request": {"type": "hold"}},

@@ -12,9 +12,9 @@ from conditional_writes import Deadline
 from conditional_writes.items import to_dynamodb
 from conditional_writes.upserts import REMOVED, MapEntry
 from conditional_writes.upserts.clock_text import map_mark
-from ledger.core.profile_messages import ProfileUpdate, decode
+from ledger.core.profile_messages import EraseProfile, ProfileUpdate, decode
 from ledger.core.reason_codes import ReasonCode
-from ledger.profile_writer import SUPERSEDED, UPSERTED, ProfileWriter, QueuedUpdate, map_entries
+from ledger.profile_writer import ERASED, SUPERSEDED, UPSERTED, ProfileWriter, QueuedUpdate, map_entries
 from tests.support.samples import profile_body
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
@@ -34,15 +34,21 @@ def update(
 
 
 def written(dynamodb: Stubbed, *messages: QueuedUpdate, seconds: float = 60) -> tuple[float, float, float]:
-    """The numbers of written entries, of superseded entries and of conflicts.
+    """The numbers of entries and erasures that were written, of those that were superseded, and of conflicts.
 
     Each call uses a table name of its own, so that depths learned before don't matter.
     """
     writer = ProfileWriter(dynamodb.client, f"profiles-{next(_numbers)}")
     measured = writer.write(messages, Deadline.after(seconds))
-    assert [each.metric for each in measured] == ["Upserted", "Superseded", "Conflicts"]
-    upserted, superseded, conflicts = (each.value for each in measured)
-    return upserted, superseded, conflicts
+    assert [each.metric for each in measured] == ["Upserted", "Erased", "Superseded", "Conflicts"]
+    upserted, erased, superseded, conflicts = (each.value for each in measured)
+    return upserted + erased, superseded, conflicts
+
+
+def erasure(seconds: float, account_id: str = "alice") -> QueuedUpdate:
+    message = message_from_record(record("", sent_at=START + timedelta(seconds=seconds)))
+    message.content = EraseProfile(account_id=account_id)
+    return message
 
 
 def dispositions(*messages: QueuedUpdate) -> list[object]:
@@ -222,6 +228,47 @@ def test_conflicts_are_counted(stubbed_dynamodb: Stubbed) -> None:
     message = update(1, {"dark": True}, path=("preferences", "theme"))
     assert written(stubbed_dynamodb, message) == (1, 0, 1)
     assert dispositions(message) == [DONE]
+
+
+def test_of_the_erasures_of_a_batch_the_latest_goes_with_the_later_entries_in_one_request_more(
+    stubbed_dynamodb: Stubbed,
+) -> None:
+    there = {"account_id": "alice", "preferences": {"font": "serif"}, 'cw:as_of ["preferences"]': {"font": "2025"}}
+    refuses(stubbed_dynamodb, there | {"name": "Alice"})
+    stubbed_dynamodb.answers("update_item")
+    messages = [
+        update(1, {"theme": "value early", "size": "value early"}),
+        erasure(2),
+        erasure(3),
+        update(3, {"language": "value as late as the erasure"}),
+        update(4, {"theme": "value late"}),
+        update(5, {"photo": "value late"}, path=("photos",)),
+    ]
+    assert written(stubbed_dynamodb, *messages) == (2 + 1, 2 + 1 + 1, 1)
+    late = [Done(SUPERSEDED), DONE, DONE]
+    assert dispositions(*messages) == [Done(SUPERSEDED), Done(SUPERSEDED), Done(ERASED), *late]
+    request = stubbed_dynamodb.parameters[1]
+    maps = [value["M"] for value in request["ExpressionAttributeValues"].values() if "M" in value]
+    assert {"theme": {"S": "value late"}} in maps
+    assert {"photo": {"S": "value late"}} in maps
+    assert {"cw:erased_as_of", "name"} <= set(request["ExpressionAttributeNames"].values())
+
+
+def test_an_erasure_of_a_profile_that_is_missing_takes_one_request(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.answers("update_item")
+    messages = [update(1, {"theme": "value early"}), erasure(2)]
+    assert written(stubbed_dynamodb, *messages) == (1, 1, 0)
+    assert dispositions(*messages) == [Done(SUPERSEDED), Done(ERASED)]
+    assert stubbed_dynamodb.operations == ["UpdateItem"]
+
+
+def test_of_a_batch_that_does_not_fit_the_erasure_is_done_and_what_fits_after_it(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.answers("update_item")
+    refuses(stubbed_dynamodb, {"account_id": "alice", "cw:erased_as_of": "2026-03-01T12:00:02.000000+00:00"})
+    stubbed_dynamodb.answers("update_item")
+    messages = [update(3, {"photo": "x" * 400_000}), update(3, {"theme": "dark"}), erasure(2)]
+    assert written(stubbed_dynamodb, *messages) == (2, 0, 1)
+    assert dispositions(*messages) == [ReasonCode.ITEM_TOO_LARGE, DONE, Done(ERASED)]
 
 
 def test_without_time_nothing_is_sent(stubbed_dynamodb: Stubbed) -> None:

@@ -1,14 +1,16 @@
-"""`make demo`: deploys the stack on a local AWS, sends a day's messages, and checks books, profiles and events."""
+"""`make demo`: deploys the stack on a local AWS, sends a day's messages, and checks books, profiles and events.
+
+The local AWS is left running with the day's data, until `make down` or the next demo.
+"""
 
 import argparse
 import itertools
+import os
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -22,14 +24,19 @@ from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books, read_books
 from tests.checkers.profiles import Profiles, read_profiles
 from tests.checkers.windows import NIGHT_CLAIMS, wrongly_charged
-from tools.local_aws import jobs, stack
+from tools.local_aws import jobs, left_running, stack
 from tools.local_aws.consumers import EVERYTHING, Event, new_consumer
 from tools.local_aws.day import believable_day
 from tools.local_aws.profiles_day import believable_updates
-from tools.local_aws.queues import DeadLetter, take_dead_letters, waiting_messages
-from tools.local_aws.server import LocalAwsError, ministack, port_number, running
+from tools.local_aws.progress import at_work
+from tools.local_aws.queues import DeadLetter, waiting_messages
+from tools.local_aws.server import LocalAwsError, port_number
 from tools.local_aws.tables import Tables
+from tools.local_aws.up import first_commands
+from tools.teller.deployment import Deployment
+from tools.teller.letters import QueueName, look
 
+COMMAND = "make demo"
 MESSAGES = 3_000
 NIGHT = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)
 CONSUMERS = {"statements": EVERYTHING, "risk": {"detail-type": ["TransactionRejected", "TransactionRefused"]}}
@@ -46,45 +53,55 @@ def main() -> int:
     arguments.add_argument("--messages", type=int, default=MESSAGES)
     options = arguments.parse_args()
     try:
-        with tempfile.TemporaryDirectory(prefix="teller-") as folder:
-            return _run(options.port, options.messages, Path(folder))
+        _stop_an_earlier_demo()
     except LocalAwsError as error:
         console.print(f"[red]{error}")
         return 1
-    except KeyboardInterrupt:
-        console.print("\nInterrupted. The local AWS has been stopped.")
-        return 130
+    try:
+        return _run(options.port, options.messages)
+    except BaseException as error:
+        left_running.down()
+        if isinstance(error, LocalAwsError):
+            console.print(f"[red]{error}")
+            return 1
+        if isinstance(error, KeyboardInterrupt):
+            console.print("\nInterrupted. The local AWS has been stopped.")
+            return 130
+        raise
 
 
-def _run(port: int, messages: int, folder: Path) -> int:
+def _stop_an_earlier_demo() -> None:
+    running = left_running.found()
+    if running and running.left_by != COMMAND:
+        raise LocalAwsError(f"A local AWS of yours is running on {running.url}. `make down` stops it.")
+    left_running.down()
+
+
+def _run(port: int, messages: int) -> int:
     day = {"Transactions": believable_day(messages), "Profiles": believable_updates(messages // 3)}
     transactions, updates = day.values()
-    console.print(f"[bold]1[/]  Starting a local AWS on 127.0.0.1:{port} (ministack, IAM enforced)")
-    with running(ministack(port, folder / "ministack.log")) as endpoint:
-        console.print("[bold]2[/]  Building the functions and layers (sam build)")
-        stack.build()
-        console.print("[bold]3[/]  Deploying template.yaml, unchanged (sam deploy)")
-        deployed = stack.deploy(endpoint)
-        consumers = {
-            name: new_consumer(endpoint, deployed["OutcomesBusName"], name, pattern)
-            for name, pattern in CONSUMERS.items()
-        }
-        console.print(
-            f"[bold]4[/]  Sending the day: {len(transactions):,} transactions, {len(updates):,} profile updates"
-        )
-        seconds = _send_and_wait(deployed, day)
-        tables = Tables(deployed["AccountsTableName"], deployed["JournalTableName"])
-        before_interest = read_books(endpoint, tables)
-        console.print("[bold]5[/]  Running the nightly jobs, each of them twice")
-        job_violations = _run_jobs_twice(deployed)
-        console.print("[bold]6[/]  Checking the accounts, the journal, the profiles and the consumers' events\n")
-        books = read_books(endpoint, tables)
-        entries = {"statements": books.entries, "risk": [each for each in books.entries if each.outcome.reason]}
-        heard = {name: consumer.take_until_heard(entries[name]) for name, consumer in consumers.items()}
-        profiles = read_profiles(endpoint, deployed["ProfilesTableName"])
-        refused_transactions, refused_updates = (
-            take_dead_letters(endpoint, deployed[f"{name}DeadLetterQueueUrl"]) for name in day
-        )
+    with at_work(console, f"[bold]1[/]  Starting a local AWS on 127.0.0.1:{port} (ministack, IAM enforced)"):
+        endpoint = left_running.start("127.0.0.1", port, COMMAND).endpoint
+        os.environ.update(endpoint.environment)
+    with at_work(console, "[bold]2[/]  Building the functions and layers (sam build)") as say:
+        stack.build(say)
+    with at_work(console, "[bold]3[/]  Deploying template.yaml, unchanged (sam deploy)") as say:
+        deployed = stack.deploy(endpoint, say)
+    consumers = {
+        name: new_consumer(endpoint, deployed["OutcomesBusName"], name, pattern) for name, pattern in CONSUMERS.items()
+    }
+    console.print(f"[bold]4[/]  Sending the day: {len(transactions):,} transactions, {len(updates):,} profile updates")
+    seconds = _send_and_wait(deployed, day)
+    tables = Tables(deployed["AccountsTableName"], deployed["JournalTableName"])
+    before_interest = read_books(endpoint, tables)
+    console.print("[bold]5[/]  Running the nightly jobs, each of them twice")
+    job_violations = _run_jobs_twice(deployed)
+    console.print("[bold]6[/]  Checking the accounts, the journal, the profiles and the consumers' events\n")
+    books = read_books(endpoint, tables)
+    entries = {"statements": books.entries, "risk": [each for each in books.entries if each.outcome.reason]}
+    heard = {name: consumer.take_until_heard(entries[name]) for name, consumer in consumers.items()}
+    profiles = read_profiles(endpoint, deployed["ProfilesTableName"])
+    refused_transactions, refused_updates = (_dead_letters(deployed, QueueName(name.lower())) for name in day)
     table = Table(title="The day", title_justify="left", show_header=False, min_width=72)
     table.add_column(style="bold")
     table.add_column(justify="right")
@@ -95,7 +112,7 @@ def _run(port: int, messages: int, folder: Path) -> int:
     console.print(table)
     console.print()
     winners = profiles_checker.upserted(updates, refused_updates)
-    return _check(
+    status = _check(
         {
             books_checker.CLAIMS: [
                 *books_checker.violations(books),
@@ -118,6 +135,20 @@ def _run(port: int, messages: int, folder: Path) -> int:
             ],
         }
     )
+    [(busiest, _)] = Counter(entry.account_id for entry in books.entries).most_common(1)
+    commands = ("status", f"statement {busiest}", "dead-letters transactions")
+    console.print(f"\n{first_commands(deployed, *commands)}", markup=False, soft_wrap=True)
+    return status
+
+
+def _dead_letters(deployed: stack.Stack, queue: QueueName) -> list[DeadLetter]:
+    """The letters stay on their queue, for the commands to try."""
+    letters = look(Deployment(deployed.name, deployed.endpoint.url), queue)
+    return [DeadLetter(letter.body, letter.reason, _without_reason(letter.attributes)) for letter in letters]
+
+
+def _without_reason(attributes: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in attributes.items() if name != "reason"}
 
 
 def _send_and_wait(deployed: stack.Stack, day: Mapping[str, Sequence[str]]) -> float:

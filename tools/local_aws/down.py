@@ -1,6 +1,6 @@
-"""`make down`: stops the local AWS that `make up` started."""
+"""`make down`: stops the local AWS that `make up` or `make demo` left running."""
 
-from tools.local_aws.up import console, down
+from tools.local_aws.left_running import down
 
 if __name__ == "__main__":
-    console.print(down() or "No local AWS is running.")
+    print(down() or "No local AWS is running.")

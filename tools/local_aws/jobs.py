@@ -10,13 +10,17 @@ from tools.local_aws.stack import Stack
 
 
 def run_job(deployed: Stack, name: str, scheduled_time: datetime) -> dict[str, Any]:
-    """The function's answer. Raises LocalAwsError if the function fails."""
-    event = json.dumps({"job": name, "scheduled_time": scheduled_time.isoformat()})
+    """The function's answer, whatever the time is now. Raises LocalAwsError if the function fails."""
+    event = json.dumps(event_of(name, scheduled_time))
     response = deployed.endpoint.client("lambda").invoke(FunctionName=function_name(deployed, name), Payload=event)
     answer: dict[str, Any] = json.loads(response["Payload"].read())
     if "FunctionError" in response:
         raise LocalAwsError(f"{name}: {answer}")
     return answer
+
+
+def event_of(name: str, scheduled_time: datetime) -> dict[str, Any]:
+    return {"job": name, "scheduled_time": scheduled_time.isoformat(), "force": True}
 
 
 def function_name(deployed: Stack, job: str) -> str:

@@ -3,10 +3,10 @@
 import os
 import platform
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.local_aws.progress import Say
 from tools.local_aws.server import PROJECT, TOOLS, Endpoint, LocalAwsError
 
 NAME = "teller-dev"
@@ -26,13 +26,17 @@ class Stack:
         return self.outputs[output]
 
 
-def build() -> None:
-    """`make build`: `sam build`, with the SAM of .venv-tools."""
-    _run("make", "build")
+def _to_nobody(line: str) -> None:
+    pass
 
 
-def deploy(endpoint: Endpoint, template: Path = BUILT, **parameters: object) -> Stack:
-    """Runs `sam deploy` of a built template. `parameters` are the template's parameters."""
+def build(say: Say = _to_nobody) -> None:
+    """`make build`: `sam build`, with the SAM of .venv-tools. `say` gets each line that it prints."""
+    _run("make", "build", say=say)
+
+
+def deploy(endpoint: Endpoint, say: Say = _to_nobody, template: Path = BUILT, **parameters: object) -> Stack:
+    """Runs `sam deploy` of a built template: creates the stack, or updates it. `parameters` are the template's."""
     overrides = {"Architecture": architecture(), "AwsEndpointUrl": endpoint.url} | parameters
     _run(
         str(TOOLS / "sam"),
@@ -41,6 +45,7 @@ def deploy(endpoint: Endpoint, template: Path = BUILT, **parameters: object) -> 
         *("--stack-name", NAME, "--no-progressbar"),
         *("--parameter-overrides", *(f"{name}={value}" for name, value in overrides.items())),
         environment=endpoint.environment,
+        say=say,
     )
     described = endpoint.client("cloudformation").describe_stacks(StackName=NAME)["Stacks"][0]
     _set_concurrency(endpoint, described)
@@ -62,15 +67,18 @@ def architecture() -> str:
     return "arm64" if platform.machine() in ("arm64", "aarch64") else "x86_64"
 
 
-def _run(*arguments: str, environment: dict[str, str] | None = None) -> None:
-    finished = subprocess.run(
+def _run(*arguments: str, say: Say, environment: dict[str, str] | None = None) -> None:
+    lines = []
+    with subprocess.Popen(
         arguments,
         cwd=PROJECT,
-        env=os.environ | {"SAM_CLI_TELEMETRY": "0"} | (environment or {}),
-        capture_output=True,
+        env=os.environ | {"SAM_CLI_TELEMETRY": "0", "PYTHONUNBUFFERED": "1"} | (environment or {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        check=False,
-    )
-    if finished.returncode:
-        print(finished.stdout[-4000:], file=sys.stderr)
-        raise LocalAwsError(f"{' '.join(arguments[:2])} failed:\n{finished.stderr.strip()[-4000:]}")
+    ) as process:
+        for line in process.stdout or ():
+            lines.append(line)
+            say(line)
+    if process.returncode:
+        raise LocalAwsError(f"{' '.join(arguments[:2])} failed:\n{''.join(lines).strip()[-4000:]}")

@@ -1,17 +1,19 @@
-"""`make up`: starts a local AWS, deploys the stack on it and leaves it running until `make down`."""
+"""`make up`: starts a local AWS, deploys the stack on it and leaves it running until `make down`.
+
+If one is running, the stack is deployed on it again. Its tables and queues keep what they have.
+"""
 
 import argparse
-import json
 import sys
-import threading
 
 from rich.console import Console
 
-from tools.local_aws import stack
+from tools.local_aws import left_running, stack
+from tools.local_aws.progress import at_work
 from tools.local_aws.sam_local import write_settings
-from tools.local_aws.server import CACHE, PROJECT, LocalAwsError, is_running, ministack, port_number, stop
+from tools.local_aws.server import PROJECT, Endpoint, LocalAwsError, port_number
 
-STATE, LOG = CACHE / "local-aws.json", CACHE / "local-aws.log"
+COMMAND = "make up"
 LOOPBACK = "127.0.0.1"
 
 console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -23,103 +25,80 @@ def main() -> int:
     arguments.add_argument("--host", default=LOOPBACK, help="the address to listen on")
     options = arguments.parse_args()
     try:
-        _refuse_a_second()
-        deployed = _up(options.host, options.port)
+        deployed = _deployed_again() or _deployed_anew(options.host, options.port)
     except LocalAwsError as error:
         console.print(str(error), style="red")
         return 1
     except KeyboardInterrupt:
-        console.print("\nInterrupted. The local AWS has been stopped.")
+        console.print("\nInterrupted.")
         return 130
+    write_settings(deployed, PROJECT / ".aws-sam")
     console.print(_help(deployed, options.host))
     return 0
 
 
-def down() -> str | None:
-    """Stops the local AWS that `up` started. Returns a sentence about it, or None if `up` hasn't been run."""
-    if not STATE.exists():
+def _deployed_again() -> stack.Stack | None:
+    running = left_running.found()
+    if running is None:
         return None
-    state = json.loads(STATE.read_text())
-    running = is_running(LOG)
-    if running:
-        stop(state["pid"])
-    STATE.unlink()
-    if not running:
-        return f"The local AWS on {state['url']} had already stopped."
-    return f"Stopped the local AWS on {state['url']} and deleted its tables and queues."
+    console.print(f"A local AWS is running on {running.url}. The stack is deployed on it again, and keeps its data")
+    left_running.leave(running._replace(left_by=COMMAND))
+    return _deployed(running.endpoint)
 
 
-def _refuse_a_second() -> None:
-    if STATE.exists():
-        if is_running(LOG):
-            url = json.loads(STATE.read_text())["url"]
-            raise LocalAwsError(f"A local AWS is already running on {url}. `make down` stops it.")
-        console.print(down())
-
-
-def _up(host: str, port: int) -> stack.Stack:
-    console.print(f"Starting a local AWS on {host}:{port} (ministack, IAM enforced)")
-    endpoint, process = ministack(port, LOG, host)
-    threading.Thread(target=process.wait, daemon=True).start()  # Reaps the process if `down` stops it below.
-    STATE.write_text(json.dumps({"pid": process.pid, "url": endpoint.url}))
+def _deployed_anew(host: str, port: int) -> stack.Stack:
+    left_running.down()  # one that has already stopped
     try:
-        console.print("Building and deploying the stack (sam build, sam deploy)")
-        stack.build()
-        deployed = stack.deploy(endpoint)
-        write_settings(deployed, PROJECT / ".aws-sam")
+        with at_work(console, f"Starting a local AWS on {host}:{port} (ministack, IAM enforced)"):
+            running = left_running.start(host, port, COMMAND)
+        return _deployed(running.endpoint)
     except BaseException:
-        down()
+        left_running.down()
         raise
-    return deployed
 
 
-def _help(deployed: stack.Stack, host: str) -> str:
+def _deployed(endpoint: Endpoint) -> stack.Stack:
+    with at_work(console, "Building the functions and layers (sam build)") as say:
+        stack.build(say)
+    with at_work(console, "Deploying the stack (sam deploy)") as say:
+        return stack.deploy(endpoint, say)
+
+
+def first_commands(deployed: stack.Stack, *commands: str) -> str:
+    """Shows how to use the stack from a shell: the variables, and commands to try."""
     variables = " ".join(
         f"{name}={deployed.endpoint.environment[name]}"
         for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")
     )
-    opening = '{"type": "open_account", "transaction_id": "t-1", "account_id": "acc-1", "currency": "EUR"}'
-    update = '{"account_id": "acc-1", "path": ["preferences"], "entries": {"theme": "dark"}}'
-    in_a_container = "Run a function in Lambda's container (needs Docker"
+    lines = "\n".join(f"  .venv/bin/teller {command}" for command in commands)
+    return f"""\
+The stack is running. `make down` stops it, and deletes its data. Point your shell at it:
+
+  export TELLER_STACK={deployed.name} {variables}
+
+Then try:
+
+{lines}
+"""
+
+
+def _help(deployed: stack.Stack, host: str) -> str:
+    first = first_commands(deployed, "send events/messages.jsonl", "transaction acc-1 t-2", "status")
+    in_a_container = "Run a function in Lambda's container. That needs Docker"
     if host == LOOPBACK and sys.platform == "linux":
-        in_a_container += ", and a stack on Docker's bridge: `make up HOST=172.17.0.1`"
+        in_a_container += ", and a stack on Docker's bridge, by `make up HOST=172.17.0.1`"
     return f"""
-The stack is running. `make down` stops it. Point your shell at it:
-
-  export {variables}
-
-Open an account with a message, and read the account a second later:
-
-{_send_and_read(deployed["TransactionsQueueUrl"], opening, deployed["AccountsTableName"])}
-
-Write an entry into a profile, and read the profile a second later:
-
-{_send_and_read(deployed["ProfilesQueueUrl"], update, deployed["ProfilesTableName"])}
-
+{first}
 Invoke a function with a sample event. events/ has a folder for each function; send its events in order:
 
-  .venv-tools/bin/sam remote invoke ProcessTransactionsFunction --stack-name {stack.NAME} \\
+  .venv-tools/bin/sam remote invoke ProcessTransactionsFunction --stack-name {deployed.name} \\
     --event-file events/process_transactions/01-open-accounts.json
-  .venv-tools/bin/sam remote invoke UpsertProfilesFunction --stack-name {stack.NAME} \\
-    --event-file events/upsert_profiles/01-first-entries.json
-  .venv-tools/bin/sam remote invoke ReconcileAccountsFunction --stack-name {stack.NAME} \\
-    --event-file events/reconcile_accounts/01-a-night.json
 
-{in_a_container}):
+{in_a_container}:
 
   .venv-tools/bin/sam local invoke UpsertProfilesFunction --config-file .aws-sam/local.toml \\
     --event events/upsert_profiles/01-first-entries.json
 """
-
-
-def _send_and_read(queue_url: str, body: str, table: str) -> str:
-    return f"""\
-  aws sqs send-message --endpoint-url $AWS_ENDPOINT_URL \\
-    --queue-url {queue_url} \\
-    --message-body '{body}'
-  aws dynamodb get-item --endpoint-url $AWS_ENDPOINT_URL \\
-    --table-name {table} \\
-    --key '{{"account_id": {{"S": "acc-1"}}}}'"""
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import functools
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import boto3
@@ -27,6 +28,7 @@ class Deployment:
         self._session = _session(endpoint_url)
         self._endpoint_url = endpoint_url
         described = self._described()
+        self.created_at: datetime = described["CreationTime"]
         self.stack_id: str = described["StackId"]
         self.outputs: Mapping[str, str] = {
             output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", [])

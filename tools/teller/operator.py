@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
@@ -58,6 +58,12 @@ class Operator:
 
     def remark(self, sentence: str) -> None:
         self.remarks.print(sentence)
+
+    def not_well(self, sentence: str) -> NoReturn:
+        """Ends the command with status 1 after its answer. `--json` has the same in its answer."""
+        if not self.as_json:
+            self.remarks.print(f"teller: {sentence}", style="red", soft_wrap=True)
+        raise typer.Exit(1)
 
     def agree(self, change: str, *, yes: bool) -> None:
         """Asks before a change of a prod stack. Raises Failure if the answer isn't yes.

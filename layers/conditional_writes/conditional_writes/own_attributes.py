@@ -18,6 +18,9 @@ seems full, the bytes are counted anew."""
 REMOVED_BYTES = f"{PREFIX}removed_bytes"
 """How much the clocks of removals have grown since the item was last tidied, in bytes."""
 
+ERASED_AS_OF = f"{PREFIX}erased_as_of"
+"""The time of the latest erasure. No upsert as of this time or an earlier one is written any more."""
+
 CLOCKS_PREFIX = f"{PREFIX}as_of "
 """Begins the name of the attribute that has the clocks of one map's entries. The map's path follows, as a JSON list."""
 

@@ -1,4 +1,4 @@
-"""Writes the profile updates of a batch: all updates of a profile together, and all profiles in parallel."""
+"""Writes the updates and erasures of a batch: all of a profile together, and all profiles in parallel."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from msgspec import Struct
 
 from conditional_writes import Deadline, key
-from conditional_writes.upserts import REMOVED, ItemTooLarge, MapEntry, NotAMap, Progress, upsert_in_requests
-from ledger.core.profile_messages import ProfileUpdate, check_as_of
+from conditional_writes.upserts import REMOVED, ItemTooLarge, MapEntry, NotAMap, Progress, erasure, upsert_in_requests
+from ledger.core.profile_messages import EraseProfile, ProfileMessage, check_as_of
 from ledger.core.reason_codes import ReasonCode
 from ledger.dispositions import disposition_of, is_about_content
 from workers.batches import Measurement
@@ -19,7 +19,7 @@ from workers.queue_messages import Dead, Done, QueueMessage
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
-type QueuedUpdate = QueueMessage[ProfileUpdate]
+type QueuedUpdate = QueueMessage[ProfileMessage]
 
 _MISFITS: dict[type[Exception], ReasonCode] = {
     NotAMap: ReasonCode.NOT_A_MAP,
@@ -32,13 +32,16 @@ REMOVALS_REMEMBERED = timedelta(days=30)
 
 
 class ProfileWritten(Struct, frozen=True):
-    """The outcome of a message whose entries, or later ones, are in its profile: "superseded" if all are later ones."""
+    """The outcome of a message whose entries, or later ones, are in its profile: "superseded" if all are later ones.
+
+    Of an erasure: nothing is in the profile that isn't later; "superseded" if an erasure as late as this one was there.
+    """
 
     label: str
     log_fields: ClassVar[dict[str, object]] = {}
 
 
-UPSERTED, SUPERSEDED = ProfileWritten("upserted"), ProfileWritten("superseded")
+UPSERTED, ERASED, SUPERSEDED = ProfileWritten("upserted"), ProfileWritten("erased"), ProfileWritten("superseded")
 
 
 class ProfileWriter(NamedTuple):
@@ -48,10 +51,10 @@ class ProfileWriter(NamedTuple):
     table: str
 
     def write(self, messages: Sequence[QueuedUpdate], deadline: Deadline) -> list[Measurement]:
-        """Upserts the entries of each message, and sets its disposition. Any order and any repetition gives one result.
+        """Writes each message, and sets its disposition. Any order and any repetition gives one result.
 
-        One request per profile and 100 entries. If a profile fails, its messages come again, but not those whose
-        entries were written before, and no other profile's.
+        One request per profile and 100 entries, and one more for erasures. If a profile fails, its messages come again,
+        but not those that were done before, and no other profile's.
         """
         profiles: dict[str, list[QueuedUpdate]] = defaultdict(list)
         for message in messages:
@@ -64,6 +67,7 @@ class ProfileWriter(NamedTuple):
         written = in_parallel(lambda of_profile: self._write_profile(of_profile, deadline), list(profiles.values()))
         return [
             Measurement("Upserted", sum(counts.upserted for counts in written)),
+            Measurement("Erased", sum(counts.erased for counts in written)),
             Measurement("Superseded", sum(counts.superseded for counts in written)),
             Measurement("Conflicts", sum(counts.conflicts for counts in written)),
         ]
@@ -73,9 +77,14 @@ class ProfileWriter(NamedTuple):
         updates = [_Update(message) for message in messages]
         conflicts = self._write_together(updates, deadline)
         left = [update for update in updates if update.message.disposition is None]
-        left.sort(key=lambda update: not update.message.decoded.removed)  # those that make room for others first
+        left.sort(key=lambda update: not update.makes_room)  # for others
         conflicts += sum(self._write_together([update], deadline) for update in left)
-        return _Counts(sum(each.written for each in updates), sum(each.superseded for each in updates), conflicts)
+        return _Counts(
+            sum(each.written for each in updates if not each.is_erasure),
+            sum(each.written for each in updates if each.is_erasure),
+            sum(each.superseded for each in updates),
+            conflicts,
+        )
 
     def _write_together(self, updates: Sequence["_Update"], deadline: Deadline) -> int:
         """The number of conflicts. Sets each message's disposition, unless one of several can't be written."""
@@ -102,17 +111,26 @@ class ProfileWriter(NamedTuple):
 
 class _Counts(NamedTuple):
     upserted: int
+    erased: int
     superseded: int
     conflicts: int
 
 
 class _Update:
-    """A message, and which of its entries are pending. If none is, the message has its disposition."""
+    """A message, and which of its entries are pending. If none is, the message has its disposition.
+
+    An erasure is a message with one entry, whose path is empty.
+    """
 
     def __init__(self, message: QueuedUpdate) -> None:
         self.message = message
         self.pending = {entry.path: entry for entry in map_entries(message.decoded, message.sent_at)}
         self.written = self.superseded = 0
+        self.is_erasure = isinstance(message.decoded, EraseProfile)
+
+    @property
+    def makes_room(self) -> bool:
+        return any(entry.value is REMOVED for entry in self.pending.values())
 
     def note(self, done: MapEntry, *, is_written: bool) -> None:
         """The update's entry with this path is done. If it isn't this one itself, it is superseded by it."""
@@ -122,7 +140,8 @@ class _Update:
         else:
             self.superseded += 1
         if not self.pending:
-            self.message.disposition = Done(UPSERTED if self.written else SUPERSEDED)
+            written = ERASED if self.is_erasure else UPSERTED
+            self.message.disposition = Done(written if self.written else SUPERSEDED)
 
 
 def _by_path(updates: Iterable[_Update]) -> dict[tuple[str, ...], list[_Update]]:
@@ -141,8 +160,10 @@ def _note(progress: Progress, by_path: Mapping[tuple[str, ...], Sequence[_Update
                 update.note(entry, is_written=is_written)
 
 
-def map_entries(update: ProfileUpdate, sent_at: datetime) -> list[MapEntry]:
-    """The entries and removals of an update. Without `as_of` their time is that at which the message was sent."""
-    values = update.entries | dict.fromkeys(update.removed, REMOVED)
-    as_of = update.as_of or sent_at
-    return [MapEntry((*update.path, name), value, as_of) for name, value in values.items()]
+def map_entries(message: ProfileMessage, sent_at: datetime) -> list[MapEntry]:
+    """The entries and removals of a message. Without `as_of` their time is that at which the message was sent."""
+    as_of = message.as_of or sent_at
+    if isinstance(message, EraseProfile):
+        return [erasure(as_of)]
+    values = message.entries | dict.fromkeys(message.removed, REMOVED)
+    return [MapEntry((*message.path, name), value, as_of) for name, value in values.items()]

@@ -130,13 +130,13 @@ class QueueWorker[Content: Loggable](NamedTuple):
         alone = self._begin(messages, work_deadline)
         together = [message for message in messages if message not in alone]
         measurements = self._process(together, work_deadline)
-        self._settle(together, deadline)
+        self._settle(together, context.aws_request_id, deadline)
         self._report(together, [*measurements, Measurement("ReturnedToQueue", len(unreadable_ids))])
         self._tell_of_dead(together, deadline)
         if alone:
             self._acknowledge(together, deadline)
             self.metrics.flush_metrics()
-            self._process_alone(alone, work_deadline, deadline)
+            self._process_alone(alone, context.aws_request_id, work_deadline, deadline)
         returned_ids = [message.message_id for message in messages if message.goes_back]
         return {"batchItemFailures": [{"itemIdentifier": each} for each in unreadable_ids + returned_ids]}
 
@@ -172,7 +172,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
         delay_redelivery(self.queue.client, self.queue.url, delays, deadline)
 
     def _process_alone(
-        self, messages: Sequence[QueueMessage[Content]], work_deadline: Deadline, deadline: Deadline
+        self, messages: Sequence[QueueMessage[Content]], request_id: str, work_deadline: Deadline, deadline: Deadline
     ) -> None:
         """Processes the messages one after another. One with MAXIMUM_BEGUN attempts that never ended is dead."""
         measurements: list[Measurement] = []
@@ -187,7 +187,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
                     message.disposition = Again.after(error, NOT_BEGUN)
                 else:
                     measurements += self._process([message], work_deadline)
-            self._settle([message], deadline)
+            self._settle([message], request_id, deadline)
             self._tell_of_dead([message], deadline)
             self._acknowledge([message], deadline)
         self._report(messages, measurements)
@@ -212,12 +212,12 @@ class QueueWorker[Content: Loggable](NamedTuple):
                 message.disposition = message.disposition or again
         return measurements
 
-    def _settle(self, messages: Sequence[QueueMessage[Content]], deadline: Deadline) -> None:
+    def _settle(self, messages: Sequence[QueueMessage[Content]], request_id: str, deadline: Deadline) -> None:
         """Sends dead letters, ends the attempts, and delays redelivery."""
         for message in messages:
             message.disposition = self._limited(message)
         if any(isinstance(message.disposition, Dead) for message in messages):
-            send_dead_letters(self.queue.client, self.queue.dead_letter_url, messages, deadline)
+            send_dead_letters(self.queue.client, self.queue.dead_letter_url, messages, request_id, deadline)
         going_back = [message for message in messages if message.goes_back]
         if going_back or any(message.attempt != UNTROUBLED for message in messages):
             self.attempts.end(messages, deadline)

@@ -1,7 +1,8 @@
 """Sends dead messages to the dead-letter queue with their reasons. SQS would move them later, and without a reason."""
 
+import json
 from base64 import b64decode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from conditional_writes import Deadline
@@ -13,20 +14,23 @@ if TYPE_CHECKING:
 
 MAXIMUM_ATTRIBUTES = 10
 """Of one message: SQS's quota."""
-OWN_ATTRIBUTES = ("reason", "reason_code")
+OWN_ATTRIBUTES = ("reason", "reason_code", "origin")
 
 
 def send_dead_letters(
-    client: "SQSClient", queue_url: str, messages: Iterable[QueueMessage[Any]], deadline: Deadline
+    client: "SQSClient", queue_url: str, messages: Iterable[QueueMessage[Any]], request_id: str, deadline: Deadline
 ) -> None:
-    """Sends each dead message: its body, its attributes, and the attributes `reason` and `reason_code`.
+    """Sends each dead message: its body, its attributes, and the attributes `reason`, `reason_code` and `origin`.
+
+    The origin has the message's id and sent time, which a letter would lose, and the id of the request that gives the
+    message up, by which its log lines are found.
 
     If the dead-letter queue doesn't take a message before the deadline, its disposition becomes Again, so that the
     message stays on its own queue. If the function dies after the request, the message is delivered again, and its dead
     letter is sent twice.
     """
     dead = [(message, message.disposition) for message in messages if isinstance(message.disposition, Dead)]
-    letters = [_dead_letter(message, disposition) for message, disposition in dead]
+    letters = [_dead_letter(message, disposition, request_id) for message, disposition in dead]
     failures = send(client, queue_url, letters, deadline)
     for (message, disposition), failure in zip(dead, failures, strict=True):
         if failure:
@@ -34,20 +38,26 @@ def send_dead_letters(
             message.disposition = Again(f"{why}; {disposition.code}: {disposition.reason}")
 
 
-def _dead_letter(message: QueueMessage[Any], disposition: Dead) -> Message:
+def _dead_letter(message: QueueMessage[Any], disposition: Dead, request_id: str) -> Message:
     given = [(name, value) for name, value in message.attributes.items() if name not in OWN_ATTRIBUTES]
     room = MAXIMUM_ATTRIBUTES - len(OWN_ATTRIBUTES)
     left_out = ", ".join(name for name, _ in given[room:])
     reason = disposition.reason + (f" (left out, as SQS allows ten message attributes: {left_out})" if left_out else "")
-    return Message(
-        message.body,
-        {name: _as_sent(value) for name, value in given[:room]} | reason_attributes(disposition.code, reason),
-    )
+    origin = {
+        "message_id": message.message_id,
+        "sent_at": message.sent_at.isoformat(timespec="milliseconds"),
+        "request_id": request_id,
+    }
+    own = reason_attributes(disposition.code, reason) | _texts({"origin": json.dumps(origin)})
+    return Message(message.body, {name: _as_sent(value) for name, value in given[:room]} | own)
 
 
 def reason_attributes(code: str, reason: str) -> dict[str, Any]:
-    """The message attributes that every dead letter has, as SQS takes them."""
-    texts = {"reason": reason, "reason_code": str(code)}
+    """The message attributes that say why a letter is dead, as SQS takes them."""
+    return _texts({"reason": reason, "reason_code": str(code)})
+
+
+def _texts(texts: Mapping[str, str]) -> dict[str, Any]:
     return {name: {"DataType": "String", "StringValue": text} for name, text in texts.items()}
 
 

@@ -10,7 +10,6 @@ segment is done for, and the checkpoint of the one that isn't. The run's record 
 import contextlib
 import json
 import os
-import reprlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -25,14 +24,11 @@ from conditional_writes.items import copied
 from conditional_writes.locks import Lock, Locks, LockTaken, WindowDone
 from workers.clients import lambda_client
 from workers.invocation import deadline_of, lease_seconds_of
-from workers.segments import MOST_SEGMENTS, Report, RunRecord, Segment
+from workers.job_events import InvalidEvent, fields_of, flag_of, scheduled_time_of, segment_of, why_not_begun
+from workers.segments import Report, RunRecord, Segment
 
 UNRESOLVED = "<aws.scheduler.scheduled-time>"
 """The placeholder for the time in a schedule's input. A local AWS may leave it as it is; on AWS that is invalid."""
-
-
-class InvalidEvent(Exception):
-    """The event isn't this scheduled job's: the text says which field is wrong, and what was expected."""
 
 
 class Run(NamedTuple):
@@ -91,12 +87,19 @@ class Job(NamedTuple):
 
         If the run has several segments, the function is invoked for each, with `segment` and `segments` in the event.
 
+        An event of a time in the future, or of long ago, begins no run unless it has `"force": true`. A run that was
+        begun goes on whatever its time.
+
         Returns `{"job": …, "scheduled_time": …, "outcome": …}`. Raises InvalidEvent, and the errors of `_work_on`.
         """
-        scheduled_time, segment = self._scheduled_time(event), _segment_of(event)
+        fields = fields_of(event, self.name)
+        scheduled_time, segment, forced = self._scheduled_time(fields), segment_of(fields), flag_of(fields, "force")
         window = scheduled_time.isoformat()
         about = {"job": self.name, "scheduled_time": window} | ({"segment": str(segment)} if segment else {})
         record = RunRecord(self.locks, self.name, window)
+        refusal = None if forced else why_not_begun(scheduled_time, self._now())
+        if refusal and not record.is_begun():
+            raise InvalidEvent(refusal)
         begun = record.begin(self.segments)
         if "finished_at" in begun:
             return self._ended("DoneBefore", about, f"the run was finished at {begun['finished_at']}")
@@ -175,43 +178,19 @@ class Job(NamedTuple):
             started = time.monotonic()
         raise AssertionError(f"{self.name}: no step said that it is the last")
 
-    def _scheduled_time(self, event: Any) -> datetime:
-        fields = event if isinstance(event, dict) else {}
-        if fields.get("job") != self.name:
-            raise InvalidEvent(f"job: expected {self.name!r}, got {_shown(fields.get('job'))}")
-        scheduled_time: Any = fields.get("scheduled_time")
-        if scheduled_time == UNRESOLVED and os.environ.get("AWS_ENDPOINT_URL"):
+    def _scheduled_time(self, fields: Mapping[str, Any]) -> datetime:
+        if fields.get("scheduled_time") == UNRESOLVED and os.environ.get("AWS_ENDPOINT_URL"):
             self.logger.warning("scheduled_time isn't resolved: taken for today, 0:00 UTC, so the job runs once a day")
-            return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        try:
-            parsed = datetime.fromisoformat(scheduled_time)
-            if parsed.tzinfo:
-                return parsed.astimezone(UTC)
-        except (TypeError, ValueError, OverflowError):
-            pass
-        expected = 'expected an ISO 8601 time with its offset, such as "2026-02-28T02:00:00Z"'
-        raise InvalidEvent(f"scheduled_time: {expected}, got {_shown(scheduled_time)}")
+            return self._now().replace(hour=0, minute=0, second=0, microsecond=0)
+        return scheduled_time_of(fields)
 
-
-def _segment_of(event: Mapping[str, Any]) -> Segment | None:
-    """The segment in the event; None if the event is that of the whole run."""
-    if not event.keys() & {"segment", "segments"}:
-        return None
-    number, of = event.get("segment"), event.get("segments")
-    if type(number) is int and type(of) is int and 1 <= number <= of <= MOST_SEGMENTS:
-        return Segment(number, of)
-    expected = f"expected whole numbers from 1, segment at most segments, segments at most {MOST_SEGMENTS}"
-    raise InvalidEvent(f"segment and segments: {expected}, got {_shown(number)} and {_shown(of)}")
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self.locks.now(), UTC)
 
 
 def _why(window: str, request_id: str) -> str:
     """The holder's `why` in the lock's record. It tells a duplicate event from a retry."""
     return f"for {window}, request {request_id}"
-
-
-def _shown(value: object) -> str:
-    """The beginning of the value: the log has the text of an exception, and shouldn't have a whole event."""
-    return reprlib.repr(value)[:40]
 
 
 def _invoke_again(event: Any, context: LambdaContext) -> None:

@@ -59,6 +59,10 @@ class RunRecord:
             raise ValueError(f"{self._key}: segments: {expected}. Delete this record, and the run begins anew")
         return record
 
+    def is_begun(self) -> bool:
+        """Whether the run has a record."""
+        return read(self._locks.client, [self._key], Deadline.after(CALL_SECONDS))[self._key] is not None
+
     def part(self, segment: Segment, checkpoint: Item) -> Put:
         """The write of what the segment adds to the report: its last checkpoint."""
         return Put(self._key_of_part(segment), {"part": checkpoint, "expires_at": self._expiry()})

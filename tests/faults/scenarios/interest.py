@@ -13,7 +13,7 @@ from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table, create_tables, refill, scan
 
-EVENT = {"job": "charge_overdraft_interest", "scheduled_time": "2026-03-01T00:00:00Z"}
+EVENT = {"job": "charge_overdraft_interest", "scheduled_time": "2026-03-01T00:00:00Z", "force": True}
 OPEN = {"type": "open_account", "transaction_id": "open", "currency": "EUR", "overdraft_limit": -1000}
 
 _numbers = itertools.count(1)

@@ -15,7 +15,7 @@ from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table, create_tables, refill, scan
 
 BEFORE, NIGHT = "2026-02-28T02:00:00+00:00", "2026-03-01T02:00:00+00:00"
-EVENT = {"job": "reconcile_accounts", "scheduled_time": NIGHT}
+EVENT = {"job": "reconcile_accounts", "scheduled_time": NIGHT, "force": True}
 REPORT = f"reconcile_accounts {NIGHT}"
 
 _numbers = itertools.count(1)

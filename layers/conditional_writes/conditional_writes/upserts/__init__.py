@@ -5,7 +5,7 @@ and the next request is planned from that. Why the clocks are where they are: do
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,10 +17,10 @@ from conditional_writes.loop import write
 from conditional_writes.sizes import MAXIMUM_ITEM_BYTES
 from conditional_writes.upserts import strategies
 from conditional_writes.upserts.clocks import winning
-from conditional_writes.upserts.entries import REMOVED, MapEntry
+from conditional_writes.upserts.entries import REMOVED, MapEntry, erasure
 from conditional_writes.upserts.errors import ItemTooLarge, NotAMap, NotAnEntry
 from conditional_writes.upserts.plan import Planner
-from conditional_writes.upserts.splitting import in_requests_from_any_on
+from conditional_writes.upserts.splitting import erased_and_others, in_requests_from_any_on
 from conditional_writes.upserts.strategies import Strategy
 from conditional_writes.upserts.tidying import forgotten_before
 
@@ -36,6 +36,8 @@ __all__ = [
     "Progress",
     "Strategy",
     "Upserted",
+    "erase",
+    "erasure",
     "upsert",
     "upsert_in_requests",
 ]
@@ -107,6 +109,29 @@ def upsert(  # noqa: PLR0913 (four have defaults that are seldom changed)
     return Upserted(written, len(entries) - written, conflicts)
 
 
+def erase(
+    client: "DynamoDBClient",
+    key: Key,
+    as_of: datetime,
+    *,
+    version_attribute: str | None = None,
+    deadline: Deadline | None = None,
+) -> Upserted:
+    """Removes from an item all that isn't later than `as_of`: entries, clocks, and whatever has no clock.
+
+    Only the key and a mark stay, and with `version_attribute` the version. An upsert as of the same time or an earlier
+    one never brings anything back, whatever the order of arrival. An entry without `as_of` is written, whenever it
+    arrives. Of several erasures the latest counts; another one is superseded, and changes nothing. The mark stays for
+    good: it takes some 50 bytes.
+
+    A missing item takes one request, for it needs the mark, too. Any other takes two, and more if it has hundreds of
+    attributes: then a failure may leave it erased in part, and without the mark. Repeating it is harmless.
+
+    Raises DeadlinePassed, ValueError for a time without its offset from UTC, and botocore's errors.
+    """
+    return upsert(client, key, [erasure(as_of)], version_attribute=version_attribute, deadline=deadline)
+
+
 def upsert_in_requests(  # noqa: PLR0913 (four have defaults that are seldom changed)
     client: "DynamoDBClient",
     key: Key,
@@ -124,7 +149,9 @@ def upsert_in_requests(  # noqa: PLR0913 (four have defaults that are seldom cha
     """
     deadline = deadline_or_default(deadline)
     planner = Planner(key, strategy, version_attribute, forgotten_before(forget_after))
-    pending = in_requests_from_any_on(winning(key, entries))
+    erased, others = erased_and_others(winning(key, entries))
+    requests = in_requests_from_any_on(others)
+    pending = [erased, *requests] if erased else requests
     while pending:
         try:
             done = write(client, partial(planner.plan, pending), {}, deadline)

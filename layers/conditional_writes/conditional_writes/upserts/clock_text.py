@@ -32,6 +32,11 @@ def time_text(time: datetime) -> str:
     return time.astimezone(UTC).isoformat(timespec="microseconds")
 
 
+def just_after(time: str) -> str:
+    """A text that sorts after this time, and before every later one."""
+    return time + " "
+
+
 def time_of(clock: str) -> str:
     return clock.partition(" ")[0]
 

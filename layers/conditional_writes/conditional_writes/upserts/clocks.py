@@ -9,6 +9,7 @@ from enum import Enum
 
 from conditional_writes.conditions import absent, at_least, is_map, less_than, more_than
 from conditional_writes.items import Item, Key
+from conditional_writes.own_attributes import ERASED_AS_OF
 from conditional_writes.upserts.clock_text import (
     clock,
     clocks_attribute,
@@ -19,7 +20,7 @@ from conditional_writes.upserts.clock_text import (
     time_text,
 )
 from conditional_writes.upserts.draft import Draft
-from conditional_writes.upserts.entries import MapEntry, MapPath, check_entry, maps_along, maps_of
+from conditional_writes.upserts.entries import MapEntry, MapPath, check_entry, is_erasure, maps_along, maps_of
 from conditional_writes.upserts.errors import NotAMap, NotAnEntry
 from conditional_writes.upserts.shape import Shape
 
@@ -52,7 +53,8 @@ def _wins(entry: MapEntry, earlier: MapEntry) -> bool:
 class Standing(Enum):
     """The relation of an entry to the item that was found."""
 
-    SUPERSEDED = "the item has this write, or a later one at the entry's path or at the path of a map around it"
+    SUPERSEDED = "the item has this write, or a later one at its path or at that of a map around it, or was erased"
+    ERASES = "it is an erasure, later than the one that the item has a mark of"
     FITS = "each map around it is a map or missing, and it is an entry or missing"
     RESHAPES = "an earlier entry has to become a map around it, or a map has to become the entry"
 
@@ -63,6 +65,12 @@ def standing(key: Key, entry: MapEntry, shape: Shape, item: Item) -> Standing:
     Raises NotAMap or NotAnEntry if the entry, or the value in its way, has no clock, so that no time decides.
     """
     time = "" if entry.as_of is None else time_text(entry.as_of)
+    if time and time <= shape.erased_as_of:
+        return Standing.SUPERSEDED
+    return Standing.ERASES if is_erasure(entry) else _standing_in_its_maps(key, entry, time, shape, item)
+
+
+def _standing_in_its_maps(key: Key, entry: MapEntry, time: str, shape: Shape, item: Item) -> Standing:
     reshapes = False
     for path in maps_along(entry.path[:-1]):
         found = shape.clock(path)
@@ -88,7 +96,7 @@ def standing(key: Key, entry: MapEntry, shape: Shape, item: Item) -> Standing:
 
 
 def set_clocks(draft: Draft, entries: Sequence[MapEntry], shape: Shape) -> None:
-    """Sets the clock of each entry that has one, if it is later than the one in the item.
+    """Sets the clock of each entry that has one, if it is later than the one in the item and than its erasure.
 
     An entry without `as_of` only asserts that it doesn't replace a map whose entries have clocks, and that it isn't
     inside of an entry that has one.
@@ -99,6 +107,8 @@ def set_clocks(draft: Draft, entries: Sequence[MapEntry], shape: Shape) -> None:
         draft.forbidden.append(at_least((clocks_attribute(tuple(outer)), name), map_mark()))
     for *outer, name in (path for path in maps_of(others) if len(path) > 1):
         draft.forbidden.append(less_than((clocks_attribute(tuple(outer)), name), map_mark()))
+    if clocked:
+        draft.forbidden.append(at_least(ERASED_AS_OF, min(time_text(each.as_of) for each in clocked if each.as_of)))
     earliest = _earliest_times(clocked)
     for path, clocks in _new_clocks(clocked).items():
         attribute = clocks_attribute(path)

@@ -37,15 +37,15 @@ class Edit:
     """
 
     def __init__(self, found: Item) -> None:
+        self.found = found
         self.item = dict(found)
         self._expected: set[MapPath] = set()
         self._is_locked = False
-        self._found = found
         self._changed: set[MapPath] = set()
 
     def copy(self) -> "Edit":
         """An independent copy: a change to one of the two edits doesn't change the other."""
-        other = Edit(self._found)
+        other = Edit(self.found)
         other.item = dict(self.item)
         other._changed, other._expected, other._is_locked = set(self._changed), set(self._expected), self._is_locked
         return other
@@ -116,7 +116,7 @@ class Edit:
     @property
     def grown_bytes(self) -> int:
         """How much larger the item will be; negative, if it will be smaller."""
-        return item_bytes(self.item) - item_bytes(self._found)
+        return item_bytes(self.item) - item_bytes(self.found)
 
     def draft(self) -> Draft:
         """The request with its conditions."""
@@ -133,7 +133,7 @@ class Edit:
 
     def _as_found(self, path: MapPath) -> Condition:
         *outer, name = path
-        found = map_at(self._found, outer).get(name, MISSING)
+        found = map_at(self.found, outer).get(name, MISSING)
         return absent(path) if found is MISSING else equals(path, found)
 
     def _maps_around(self) -> list[MapPath]:

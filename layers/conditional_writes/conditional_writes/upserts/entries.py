@@ -33,14 +33,19 @@ class MapEntry(NamedTuple):
     as_of: datetime | None = None
 
 
+def erasure(as_of: datetime) -> MapEntry:
+    """The removal of the whole item: everything that isn't later than `as_of`, and what has no clock."""
+    return MapEntry((), REMOVED, as_of)
+
+
+def is_erasure(entry: MapEntry) -> bool:
+    return not entry.path
+
+
 def check_entry(key: Key, entry: MapEntry) -> None:
     """Raises ValueError for an entry that no item can hold."""
-    names = () if isinstance(entry.path, str) else entry.path
-    if len(names) < 2 or not all(isinstance(name, str) and name for name in names):
-        raise ValueError(f"{key}: {entry.path!r}: expected the names of an attribute and of an entry, at least")
-    attribute = entry.path[0]
-    if attribute in dict(key.attributes) or is_own(attribute):
-        raise ValueError(f"{key}: {attribute} can't hold entries: it is part of the key, or the library's own")
+    if entry.as_of is None or entry != erasure(entry.as_of):
+        _check_path(key, entry.path)
     if entry.as_of is not None and entry.as_of.tzinfo is None:
         raise ValueError(f"{key}: {entry.as_of!r}: expected a time with its offset from UTC")
     try:
@@ -48,6 +53,15 @@ def check_entry(key: Key, entry: MapEntry) -> None:
             entry.as_of.astimezone(UTC)
     except OverflowError:
         raise ValueError(f"{key}: {entry.as_of!r}: expected a time between the years 1 and 9999 in UTC") from None
+
+
+def _check_path(key: Key, path: MapPath) -> None:
+    names = () if isinstance(path, str) else path
+    if len(names) < 2 or not all(isinstance(name, str) and name for name in names):
+        raise ValueError(f"{key}: {path!r}: expected the names of an attribute and of an entry, at least")
+    attribute = path[0]
+    if attribute in dict(key.attributes) or is_own(attribute):
+        raise ValueError(f"{key}: {attribute} can't hold entries: it is part of the key, or the library's own")
 
 
 def maps_along(path: MapPath) -> list[MapPath]:

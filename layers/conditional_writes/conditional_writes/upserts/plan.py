@@ -11,18 +11,22 @@ from typing import NamedTuple
 from conditional_writes.conditions import absent, is_map, more_than
 from conditional_writes.items import Item, Key
 from conditional_writes.loop import Observed, Plan
-from conditional_writes.own_attributes import ITEM_BYTES, REMOVED_BYTES
+from conditional_writes.own_attributes import ITEM_BYTES, REMOVED_BYTES, VERSION_ID
 from conditional_writes.requests import Update
+from conditional_writes.sizes import item_bytes
+from conditional_writes.upserts.clock_text import time_text
 from conditional_writes.upserts.clocks import Standing, set_clocks, standing
 from conditional_writes.upserts.draft import Draft
-from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, maps_along, maps_of
-from conditional_writes.upserts.errors import ItemTooLarge
+from conditional_writes.upserts.edit import Edit
+from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, is_erasure, maps_along, maps_of
+from conditional_writes.upserts.erasing import erase_up_to
+from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES, ItemTooLarge
 from conditional_writes.upserts.reshape import bytes_in_the_end, reshaped
 from conditional_writes.upserts.room import check_size, count_bytes
 from conditional_writes.upserts.shape import Shape, assumed_shape, observed_shape
 from conditional_writes.upserts.splitting import in_requests
 from conditional_writes.upserts.strategies import Strategy, expected_depth
-from conditional_writes.upserts.tidying import MOST_REMOVED_BYTES, Tidied, clock_bytes, tidied
+from conditional_writes.upserts.tidying import MOST_REMOVED_BYTES, Tidied, clock_bytes, removed_bytes, tidied
 
 
 class Done(NamedTuple):
@@ -50,8 +54,8 @@ class Planner(NamedTuple):
     def plan(self, pending: Sequence[Sequence[MapEntry]], observed: Observed) -> Plan[Done]:
         """One request. As long as the item is unknown, it is the first pending one; else any entries that fit.
 
-        If the item is too untidy, or seems full, the request tidies it, and writes no entry. Raises NotAMap, NotAnEntry
-        and ItemTooLarge.
+        If the item is too untidy, or seems full, the request tidies it, and writes no entry. An erasure goes first, and
+        takes entries along. Raises NotAMap, NotAnEntry and ItemTooLarge.
         """
         if self.key not in observed:
             return self._assuming(pending[0])
@@ -61,6 +65,9 @@ class Planner(NamedTuple):
         superseded = [entry for found, entry in standings if found is Standing.SUPERSEDED]
         fitting = [entry for found, entry in standings if found is Standing.FITS]
         reshaping = [entry for found, entry in standings if found is Standing.RESHAPES]
+        erasing = [entry for found, entry in standings if found is Standing.ERASES]
+        if erasing:
+            return self._erasing([*erasing, *fitting, *reshaping], item, superseded)
         if not fitting and not reshaping:
             return Plan(Done([], superseded))
         if self.forget_before is not None and item.get(REMOVED_BYTES, 0) > MOST_REMOVED_BYTES:
@@ -73,6 +80,8 @@ class Planner(NamedTuple):
             return self._tidying(tidy, item, superseded)
 
     def _assuming(self, request: Sequence[MapEntry]) -> Plan[Done]:
+        if any(map(is_erasure, request)):
+            return self._erasing(request, {}, [])
         maps = {entry.path[:-1] for entry in request}
         depths = {path: expected_depth(self.strategy, self.key.table, path) for path in maps}
         return Plan(Done(request, (), depths), [self._update(request, assumed_shape(depths), None)])
@@ -100,8 +109,37 @@ class Planner(NamedTuple):
             draft.added[REMOVED_BYTES] = clock_bytes(removed)
             draft.forbidden.append(more_than(REMOVED_BYTES, MOST_REMOVED_BYTES))
 
+    def _erasing(self, request: Sequence[MapEntry], item: Item, superseded: Sequence[MapEntry]) -> Plan[Done]:
+        """The request's first entry is an erasure. What doesn't fit beside it is written by the next request.
+
+        If there is too much to drop for one request, this one has no mark, and the next one goes on.
+        """
+        erasure, *entries = request
+        edit, written, earlier = Edit(item), list[MapEntry](), list[MapEntry]()
+        assert erasure.as_of is not None
+        if erase_up_to(edit, time_text(erasure.as_of), self._kept_by_erasures()):
+            clocked = [entry for entry in entries if entry.as_of is not None]
+            with_it, written, earlier, _ = reshaped(self.key, clocked, edit)
+            if item_bytes(with_it.item) <= MAXIMUM_UPSERTED_BYTES:
+                edit = with_it
+            else:
+                written, earlier = [], []
+            written = [erasure, *written]
+        draft = edit.draft()
+        if not item:
+            draft.required.append(absent(self.key.attributes[0][0]))
+        draft.values[ITEM_BYTES] = item_bytes(edit.item | dict(self.key.attributes))
+        if REMOVED_BYTES in item or self.forget_before is not None:
+            draft.values[REMOVED_BYTES] = removed_bytes(edit)
+        return Plan(Done(written, [*superseded, *earlier]), [self._versioned(draft)])
+
+    def _kept_by_erasures(self) -> list[str]:
+        version = [self.version_attribute, VERSION_ID] if self.version_attribute else []
+        return [*dict(self.key.attributes), *version]
+
     def _reshaping(self, entries: Sequence[MapEntry], item: Item) -> Plan[Done]:
-        edit, written, superseded, unfinished = reshaped(self.key, entries, item)
+        # The request expects the earlier clocks that it replaces. An erasure in between would have dropped those.
+        edit, written, superseded, unfinished = reshaped(self.key, entries, Edit(item))
         if unfinished is not None:  # nothing may be dropped for an entry that has no room in the end
             check_size(self.key, bytes_in_the_end(unfinished, item))
         draft = edit.draft()

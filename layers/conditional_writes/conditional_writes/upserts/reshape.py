@@ -40,18 +40,18 @@ class Reshaped(NamedTuple):
     unfinished: MapEntry | None = None
 
 
-def reshaped(key: Key, entries: Sequence[MapEntry], found: Item) -> Reshaped:
-    """Raises NotAMap and NotAnEntry."""
-    edit, written, superseded = Edit(found), list[MapEntry](), list[MapEntry]()
+def reshaped(key: Key, entries: Sequence[MapEntry], edit: Edit) -> Reshaped:
+    """Adds entries to a copy of the edit. Raises NotAMap and NotAnEntry."""
+    written, superseded = list[MapEntry](), list[MapEntry]()
     for entry in entries:
         if edit.is_full:
             break
-        if standing(key, entry, observed_shape([entry], edit.item), found) is Standing.SUPERSEDED:
+        if standing(key, entry, observed_shape([entry], edit.item), edit.found) is Standing.SUPERSEDED:
             superseded.append(entry)
             continue
         with_it = edit.copy()
         _make_maps_around(with_it, entry)
-        is_whole = _drop_earlier(with_it, entry)
+        is_whole = _make_room(with_it, entry)
         if is_whole:
             (written if _set_entry(with_it, entry) else superseded).append(entry)
         elif not edit.is_empty:
@@ -86,14 +86,14 @@ def _make_maps_around(edit: Edit, entry: MapEntry) -> None:
             edit.put((clocks_attribute(path),), {})
 
 
-def _drop_earlier(edit: Edit, entry: MapEntry) -> bool:
+def _make_room(edit: Edit, entry: MapEntry) -> bool:
     """Whether everything in the entry's place that is earlier was dropped. If not, the edit is full."""
     mark = edit.clocks(entry.path[:-1]).get(entry.path[-1])
     if mark is None or not is_map_mark(mark):
         return True
     assert entry.as_of is not None, "an entry without a clock doesn't replace a map"
     edit.lock()
-    if _drop_from(edit, entry.path, time_text(entry.as_of)):
+    if drop_earlier(edit, entry.path, time_text(entry.as_of)):
         return True
     # The entry itself follows. Meanwhile nothing earlier may come into the map.
     floor = time_text(entry.as_of - timedelta(microseconds=1))
@@ -102,13 +102,13 @@ def _drop_earlier(edit: Edit, entry: MapEntry) -> bool:
     return False
 
 
-def _drop_from(edit: Edit, path: MapPath, time: str) -> bool:
+def drop_earlier(edit: Edit, path: MapPath, time: str) -> bool:
     """Drops from a map what is earlier than `time`, or has no clock; inner maps first. False: the edit is full."""
     for name, mark in list(edit.clocks(path).items()):
         inner = (*path, name)
         if not is_map_mark(mark):
             continue
-        if edit.is_full or not _drop_from(edit, inner, time):
+        if edit.is_full or not drop_earlier(edit, inner, time):
             return False
         if not edit.clocks(inner):
             edit.drop((clocks_attribute(inner),))

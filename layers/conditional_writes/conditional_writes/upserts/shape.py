@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from conditional_writes.items import Item, serialized
+from conditional_writes.own_attributes import ERASED_AS_OF
 from conditional_writes.upserts.clock_text import clocks_attribute
 from conditional_writes.upserts.entries import MapEntry, MapPath, maps_along, maps_of
 
@@ -12,12 +13,13 @@ class Shape(NamedTuple):
     """`maps` has the paths of the maps that exist. `clocks` has the clocks of a map's entries by the map's path.
 
     `others` says what else is at the path of a map: "a string". In an assumed shape the clocks are None: they exist,
-    but their values aren't known.
+    but their values aren't known. `erased_as_of` is the time of the latest erasure, empty if there was none.
     """
 
     maps: set[MapPath]
     clocks: dict[MapPath, Item | None]
     others: dict[MapPath, str]
+    erased_as_of: str = ""
 
     def depth(self, path: MapPath) -> int:
         """How many of the maps along the path exist."""
@@ -37,7 +39,7 @@ def assumed_shape(depths: Mapping[MapPath, int]) -> Shape:
 
 def observed_shape(entries: Sequence[MapEntry], item: Item) -> Shape:
     """The shape of the item as it was found."""
-    shape = Shape(set(), {}, {})
+    shape = Shape(set(), {}, {}, item.get(ERASED_AS_OF, ""))
     for path in maps_of(entries):
         *outer, name = path
         clocks = item.get(clocks_attribute(path))

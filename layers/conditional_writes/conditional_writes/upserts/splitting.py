@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterable, Iterator, Sequence, Set
 
-from conditional_writes.upserts.entries import MapEntry, MapPath, maps_along
+from conditional_writes.upserts.entries import MapEntry, MapPath, is_erasure, maps_along
 
 
 def in_requests(entries: Iterable[MapEntry]) -> Iterator[list[MapEntry]]:
@@ -30,6 +30,18 @@ def in_requests_from_any_on(entries: Iterable[MapEntry]) -> list[list[MapEntry]]
     requests = list(in_requests(entries))
     first = random.randrange(len(requests)) if requests else 0
     return requests[first:] + requests[:first]
+
+
+def erased_and_others(entries: Sequence[MapEntry]) -> tuple[list[MapEntry], list[MapEntry]]:
+    """The erasure, if there is one, with the entries that it supersedes; and all other entries."""
+    erasing = next(filter(is_erasure, entries), None)
+    if erasing is None or erasing.as_of is None:
+        return [], list(entries)
+    erased, others = [erasing], list[MapEntry]()
+    for entry in entries:
+        if entry is not erasing:
+            (erased if entry.as_of is not None and entry.as_of <= erasing.as_of else others).append(entry)
+    return erased, others
 
 
 _OPERATORS = 280

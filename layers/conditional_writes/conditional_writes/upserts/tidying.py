@@ -5,7 +5,7 @@ since the last tidying, minus those that were still needed then. If the count is
 refused, and the item that comes back is tidied.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -84,10 +84,19 @@ def tidied(found: Item, before: str) -> Tidied:
                 edit.drop((clocks_attribute(path), name))
         if is_left_empty:
             _drop_map(edit, path)
-        needed_bytes += clock_bytes(
-            name for name, each in kept.items() if is_removal(each) or (is_map_mark(each) and floor_of(each))
-        )
+        needed_bytes += _removed_bytes_of(kept)
     return Tidied(edit, forgotten_bytes, needed_bytes)
+
+
+def removed_bytes(edit: Edit) -> int:
+    """The bytes of the clocks of all removals in the item, and of all floors."""
+    return sum(_removed_bytes_of(clocks) for name, clocks in edit.item.items() if name.startswith(CLOCKS_PREFIX))
+
+
+def _removed_bytes_of(clocks: Mapping[str, str]) -> int:
+    return clock_bytes(
+        name for name, each in clocks.items() if is_removal(each) or (is_map_mark(each) and floor_of(each))
+    )
 
 
 def _drop_map(edit: Edit, path: MapPath) -> None:

@@ -15,6 +15,12 @@ from ledger.core.attributes import attribute, version
 from ledger.core.money import format_decimal
 from ledger.core.rules import Decision
 
+FORMAT = 1
+"""Of the entries that this release writes and reads. It changes when an earlier release would misread an entry.
+
+An entry without a format has format 1: an earlier release wrote it.
+"""
+
 
 class Outcome(Struct, frozen=True):
     """A transaction's outcome on one account. `replayed`: an earlier delivery was decided, and this is its outcome.
@@ -91,6 +97,7 @@ def entry_item(entry: JournalEntry) -> dict[str, Any]:
     item = {
         "account_id": entry.account_id,
         "transaction_id": entry.transaction_id,
+        "format": FORMAT,
         "request": entry.request,
         "payload_hash": entry.payload_hash,
         "status": outcome.status,
@@ -103,7 +110,12 @@ def entry_item(entry: JournalEntry) -> dict[str, Any]:
 
 
 def entry_from_item(item: dict[str, Any]) -> JournalEntry:
-    """The journal entry in an item. Raises KeyError, TypeError or ValueError for an item that is none."""
+    """The journal entry in an item. Raises KeyError, TypeError or ValueError for an item that is none.
+
+    An entry of another format is none: a later release may have written it, and only that one reads it right.
+    """
+    if "format" in item and (found := version(item, "format")) != FORMAT:
+        raise ValueError(f"format: expected {FORMAT}, got {found}: a later release of Teller may have written it")
     return JournalEntry(
         account_id=item["account_id"],
         transaction_id=item["transaction_id"],

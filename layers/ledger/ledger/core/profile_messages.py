@@ -1,4 +1,4 @@
-"""The messages of the profiles queue: which map entries to set and to remove, as of when.
+"""The messages of the profiles queue: which map entries to set and to remove, as of when; or to erase all of them.
 
 A valid message may still not fit its profile, which may be full, or have another program's value in place of a map.
 """
@@ -61,19 +61,45 @@ class ProfileUpdate(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
         return {"account_id": self.account_id, "entries": len(self.entries) + len(self.removed)}
 
 
-def decode(body: str) -> ProfileUpdate:
-    """The profile update in a message's body. Raises InvalidMessage."""
-    update = decode_json(body, _decoder, _EXPECTATIONS)
-    check_time("as_of", update.as_of)
-    return update
+class EraseProfile(
+    msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="erase_profile"
+):
+    """Erases everything of the profile that isn't later than `as_of`. No update as of that time brings anything back.
+
+    `as_of` is as in a ProfileUpdate.
+    """
+
+    account_id: Id
+    as_of: Time | None = None
+
+    @property
+    def log_fields(self) -> dict[str, object]:
+        return {"account_id": self.account_id}
 
 
-def check_as_of(update: ProfileUpdate, sent_at: datetime) -> None:
+type ProfileMessage = ProfileUpdate | EraseProfile
+
+
+def decode(body: str) -> ProfileMessage:
+    """The update or erasure in a message's body. Raises InvalidMessage."""
+    envelope = decode_json(body, _envelope_decoder)
+    if envelope.type is not msgspec.UNSET and envelope.type != ERASE_PROFILE:
+        raise InvalidMessage(f"type: got {envelope.type[:40]!r}, expected {ERASE_PROFILE}, or none for an update")
+    message: ProfileMessage
+    if envelope.type is msgspec.UNSET:
+        message = decode_json(body, _update_decoder, _EXPECTATIONS)
+    else:
+        message = decode_json(body, _erasure_decoder)
+    check_time("as_of", message.as_of)
+    return message
+
+
+def check_as_of(message: ProfileMessage, sent_at: datetime) -> None:
     """Raises InvalidMessage if `as_of` is later than the sending and ALLOWANCE: no other update could win over it."""
-    if update.as_of and update.as_of > sent_at + ALLOWANCE:
+    if message.as_of and message.as_of > sent_at + ALLOWANCE:
         minutes = int(ALLOWANCE.total_seconds() / 60)
         sent = f"the message was sent at {sent_at.isoformat(timespec='seconds')}"
-        raise InvalidMessage(f"as_of: expected at most {minutes} minutes after {sent}, got {update.as_of.isoformat()}")
+        raise InvalidMessage(f"as_of: expected at most {minutes} minutes after {sent}, got {message.as_of.isoformat()}")
 
 
 def _decimal(spelled: str) -> Decimal:
@@ -83,7 +109,14 @@ def _decimal(spelled: str) -> Decimal:
         return Decimal("1E+999999")  # as far out of range
 
 
-_decoder = msgspec.json.Decoder(ProfileUpdate, float_hook=_decimal)
+class _Envelope(msgspec.Struct):
+    type: str | msgspec.UnsetType = msgspec.UNSET
+
+
+ERASE_PROFILE = "erase_profile"
+_envelope_decoder = msgspec.json.Decoder(_Envelope)
+_update_decoder = msgspec.json.Decoder(ProfileUpdate, float_hook=_decimal)
+_erasure_decoder = msgspec.json.Decoder(EraseProfile)
 _EXPECTATIONS = {"Integer value out of range": "expected a number of at most 38 digits"}
 
 

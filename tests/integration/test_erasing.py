@@ -1,0 +1,303 @@
+"""Erasures on both engines: only what is later stays, and nothing older comes back, whatever happens meanwhile."""
+
+import itertools
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from conditional_writes import Conflict, Deadline, Item, VersionedTable
+from conditional_writes.items import to_dynamodb
+from conditional_writes.sizes import item_bytes
+from conditional_writes.upserts import (
+    REMOVED,
+    ItemTooLarge,
+    MapEntry,
+    Progress,
+    Strategy,
+    Upserted,
+    erase,
+    erasure,
+    upsert,
+    upsert_in_requests,
+)
+from tests.checkers.profile_oracle import Write, differences, standing
+from tests.support.faults import Fault, Faults
+from tests.support.profile_table import ProfileTable
+from tools.local_aws.server import Endpoint
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+WRITTEN, SUPERSEDED = (1, 0), (0, 1)
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def theme(value: object, seconds: float | None) -> MapEntry:
+    return MapEntry(("preferences", "theme"), value, None if seconds is None else at(seconds))
+
+
+class Profiles(ProfileTable):
+    def upsert(self, *entries: MapEntry, **options: Any) -> Upserted:
+        return self.write("alice", entries, **options)
+
+    def erase(self, seconds: float, **options: Any) -> Upserted:
+        return erase(self.client, self.key("alice"), at(seconds), **options)
+
+    def plant(self, **attributes: Any) -> None:
+        """Puts other attributes beside those that are there, without the library."""
+        names = {f"#{number}": name for number, name in enumerate(attributes)}
+        values = {f":{number}": value for number, value in enumerate(attributes.values())}
+        self.client.update_item(
+            TableName=self.name,
+            Key=to_dynamodb({"account_id": "alice"}),
+            UpdateExpression="SET " + ",".join(f"#{number}=:{number}" for number in range(len(names))),
+            ExpressionAttributeNames=names,
+            ExpressionAttributeValues=to_dynamodb(values),
+        )
+
+    @property
+    def item(self) -> Item:
+        """The item without the marks of every write."""
+        return self.read("alice").without_counters
+
+    @property
+    def maps(self) -> Item:
+        return self.read("alice").maps
+
+    def requests_of(self, work: Callable[[], object]) -> int:
+        before = len(self.calls)
+        work()
+        return len(self.calls) - before
+
+    def once_before(self, call: int, work: Callable[[], object]) -> None:
+        """Does the work before this call of the client's next ones, counted from 0."""
+        countdown = itertools.count(call, -1)
+
+        def step(**_: object) -> None:
+            if next(countdown) == 0:
+                work()
+
+        self.client.meta.events.register("before-call", step)
+
+
+@pytest.fixture
+def profiles(dynamodb: Endpoint) -> Profiles:
+    return Profiles(dynamodb)
+
+
+def erased_item(seconds: float) -> Item:
+    return {"cw:erased_as_of": at(seconds).isoformat(timespec="microseconds")}
+
+
+def test_an_erasure_leaves_the_key_and_a_mark_without_any_name(profiles: Profiles) -> None:
+    deep = ("limits", "card", "abroad", "day")
+    profiles.upsert(theme("dark", 1), MapEntry(deep, 250, at(2)), MapEntry(("devices", "phone"), REMOVED, at(3)))
+    profiles.upsert(theme("of the last to arrive", None), MapEntry(("visits", "last"), "today"))
+    profiles.plant(name="Alice", photos={"cat.jpg"}, version=7)
+    assert profiles.erase(4)[:2] == WRITTEN
+    assert profiles.item == erased_item(4)
+    assert profiles.read("alice").item.keys() == {"account_id", "cw:erased_as_of", "cw:write_id", "cw:item_bytes"}
+
+
+def test_what_is_later_stays_as_if_there_had_been_nothing_else(profiles: Profiles) -> None:
+    later = [
+        MapEntry(("preferences", "font", "size"), 12, at(5)),
+        MapEntry(("preferences", "language"), REMOVED, at(6)),
+        MapEntry(("devices", "phone"), {"seen": 1}, at(4) + timedelta(microseconds=1)),
+    ]
+    earlier = [
+        theme("dark", 4),
+        MapEntry(("preferences", "font"), "serif", at(3)),
+        MapEntry(("preferences", "font", "face"), "serif", at(4)),
+        MapEntry(("devices", "tablet"), {"seen": 1}, at(1)),
+        MapEntry(("visits", "last"), "today"),
+    ]
+    profiles.write("model", later)
+    for entry in (*earlier, *later):
+        profiles.upsert(entry)
+    profiles.erase(4)
+    assert profiles.item == profiles.read("model").without_counters | erased_item(4)
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_no_update_as_of_the_erasure_or_earlier_comes_back_and_later_ones_win(
+    profiles: Profiles, strategy: Strategy
+) -> None:
+    profiles.upsert(theme("dark", 1), MapEntry(("limits", "card", "day"), 1, at(1)))
+    profiles.erase(4)
+    for seconds in (1, 3, 4):
+        entries = [theme("dark", seconds), MapEntry(("limits", "card", "day"), 1, at(seconds))]
+        assert profiles.upsert(*entries, strategy=strategy)[:2] == (0, 2)
+        assert profiles.item == erased_item(4)
+    assert profiles.upsert(theme("red", 5), theme("blue", 4), strategy=strategy)[:2] == (1, 1)
+    assert profiles.maps == {"preferences": {"theme": "red"}}
+    assert profiles.upsert(MapEntry(("visits", "last"), "without a clock", None))[:2] == WRITTEN
+
+
+def test_of_two_erasures_the_later_counts_whichever_arrives_first(profiles: Profiles) -> None:
+    for order in itertools.permutations([2, 4]):
+        profiles.client.delete_item(TableName=profiles.name, Key=to_dynamodb({"account_id": "alice"}))
+        profiles.upsert(theme("dark", 1), MapEntry(("preferences", "size"), 1, at(3)))
+        found = [profiles.erase(seconds)[:2] for seconds in order]
+        assert found == ([WRITTEN, WRITTEN] if order == (2, 4) else [WRITTEN, SUPERSEDED])
+        assert profiles.item == erased_item(4)
+
+
+def test_a_repeated_erasure_takes_nothing_that_came_since_be_it_without_a_clock(profiles: Profiles) -> None:
+    profiles.erase(4)
+    profiles.plant(name="Alice")
+    profiles.upsert(theme("dark", 5), MapEntry(("visits", "last"), "today"))
+    before = profiles.item
+    assert profiles.erase(4)[:2] == SUPERSEDED
+    assert profiles.item == before
+
+
+def test_an_erasure_takes_two_requests_and_upserts_none_more(profiles: Profiles) -> None:
+    assert profiles.requests_of(lambda: profiles.erase(0)) == 1, "a missing item"
+    profiles.upsert(theme("dark", 1), strategy=Strategy.ATTRIBUTE_FIRST)
+    assert profiles.requests_of(lambda: profiles.upsert(theme("red", 2), strategy=Strategy.ENTRY_FIRST)) == 1
+    assert profiles.requests_of(lambda: profiles.erase(3)) == 2
+    assert profiles.requests_of(lambda: profiles.erase(3)) == 1, "a repetition"
+    assert profiles.requests_of(lambda: profiles.upsert(theme("dark", 3))) == 1, "a late update"
+    assert profiles.requests_of(lambda: profiles.upsert(theme("red", 4), strategy=Strategy.ATTRIBUTE_FIRST)) == 1
+    later = [MapEntry(("preferences", f"entry {number}"), number, at(6)) for number in range(100)]
+    assert profiles.requests_of(lambda: profiles.upsert(erasure(at(5)), *later)) == 2
+    assert len(profiles.maps["preferences"]) == 100
+    assert set(profiles.calls) == {"UpdateItem", "GetItem"}
+
+
+def test_what_has_no_room_beside_an_erasure_is_refused_after_it(profiles: Profiles) -> None:
+    profiles.upsert(theme("dark", 1), MapEntry(("photos", "1"), "x" * 390_000, at(9)))
+    requests = upsert_in_requests(
+        profiles.client, profiles.key("alice"), [erasure(at(2)), MapEntry(("photos", "2"), "x" * 20_000, at(9))]
+    )
+    assert next(requests)[:2] == Progress([erasure(at(2))], [], 1)[:2]
+    with pytest.raises(ItemTooLarge):
+        next(requests)
+    assert profiles.maps.keys() == {"photos"}
+
+
+def test_the_room_of_what_was_erased_is_free_again(profiles: Profiles) -> None:
+    for seconds in (1, 3, 5):
+        for number in range(3):
+            profiles.upsert(MapEntry(("photos", f"{number}"), "x" * 130_000, at(seconds)))
+        with pytest.raises(ItemTooLarge):
+            profiles.upsert(MapEntry(("photos", "more"), "x" * 130_000, at(seconds)))
+        profiles.erase(seconds + 1)
+        stored = profiles.read("alice")
+        assert stored.bytes <= stored.item["cw:item_bytes"] + 100 < 400
+
+
+def test_removals_that_stay_are_counted_and_those_that_went_are_not(profiles: Profiles) -> None:
+    for number in range(10):
+        profiles.upsert(MapEntry(("devices", f"{number}"), REMOVED, at(number)), forget_after=timedelta(days=9_999))
+    counted = profiles.read("alice").item["cw:removed_bytes"]
+    profiles.erase(7)
+    assert profiles.read("alice").item["cw:removed_bytes"] == counted / 10 * 2
+
+
+def test_versions_go_on_and_a_save_of_what_was_erased_is_a_conflict(profiles: Profiles) -> None:
+    table = VersionedTable(profiles.client, profiles.name, "account_id")
+    table.save({"account_id": "alice", "name": "Alice"})
+    loaded = table.load("alice")
+    assert loaded is not None
+    profiles.erase(1, version_attribute="version")
+    assert profiles.read("alice").item["version"] == 2
+    with pytest.raises(Conflict):
+        table.save(loaded | {"name": "Alice again"})
+    again = table.load("alice")
+    assert again is not None
+    again["status"] = "gone"
+    table.save(again)
+    assert profiles.erase(1, version_attribute="version")[:2] == SUPERSEDED
+    assert profiles.read("alice").item["version"] == 3
+
+
+@pytest.mark.parametrize("seconds", [2, 4])
+def test_an_upsert_between_an_item_and_its_erasure_is_erased_if_it_is_not_later(
+    profiles: Profiles, dynamodb: Endpoint, seconds: int
+) -> None:
+    profiles.upsert(theme("dark", 1))
+    another, visit = dynamodb.client("dynamodb"), MapEntry(("visits", "last"), "today", at(seconds))
+    profiles.once_before(1, lambda: upsert(another, profiles.key("alice"), [visit]))
+    assert profiles.erase(3) == (1, 0, 2)
+    assert profiles.maps == ({} if seconds == 2 else {"visits": {"last": "today"}})
+
+
+def test_an_item_with_a_thousand_attributes_is_erased_in_several_requests(profiles: Profiles) -> None:
+    for names in itertools.batched(range(1_000), 100, strict=True):
+        profiles.plant(**{f"attribute {name}": name for name in names})
+    profiles.upsert(*(MapEntry((f"map {number}", "inner", "x"), 1, at(1)) for number in range(100)))
+    profiles.upsert(MapEntry(("map 50", "inner", "late"), 1, at(3)))
+    erasing = upsert_in_requests(profiles.client, profiles.key("alice"), [erasure(at(2))])
+    assert next(erasing) == ([], [], 1)
+    assert 0 < len(profiles.maps) < 1_000 + 100
+    profiles.upsert(MapEntry(("map 1", "comes back"), 1, at(0)))
+    assert sum(len(progress.written) for progress in erasing) == 1
+    assert profiles.maps == {"map 50": {"inner": {"late": 1}}}
+    assert len(profiles.item) == 1 + 1 + 2
+
+
+def test_clocks_that_nobody_can_read_or_that_nothing_leads_to_are_erased_too(profiles: Profiles) -> None:
+    profiles.upsert(MapEntry(("limits", "card", "day"), 1, at(1)), MapEntry(("visits", "last"), 1, at(5)))
+    unreadable = {'cw:as_of ["preferences"]': "nonsense", "preferences": {"theme": "dark"}}
+    lost = {'cw:as_of ["gone"]': {"inner": at(9).isoformat()}, 'cw:as_of ["limits"]': {}, "visits": "no map any more"}
+    profiles.plant(**unreadable, **lost)
+    profiles.erase(4)
+    clocks = {'cw:as_of ["gone"]', 'cw:as_of ["visits"]'}
+    assert profiles.item.keys() == {"cw:erased_as_of", "visits", *clocks}, "later clocks stay"
+
+
+def test_sixteen_writers_and_erasures_end_in_what_is_later(profiles: Profiles, every_case: bool) -> None:
+    choose = random.Random(1)
+    writes = [
+        Write(("preferences", f"entry {choose.randrange(30)}"), number, at(choose.randrange(100)))
+        for number in range(16 * (50 if every_case else 12))
+    ]
+    writes += [Write(("limits", f"{number % 7}", "day"), number, at(number)) for number in range(100)]
+    writes += [Write((), REMOVED, at(seconds)) for seconds in (10, 30, 50, 50, 70)]
+    choose.shuffle(writes)
+
+    def work(number: int) -> None:
+        for write in writes[number::16]:
+            upserted = profiles.write("alice", [write], deadline=Deadline.after(60))
+            assert upserted.written + upserted.superseded == 1
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(work, range(16)))
+    assert list(differences(standing(writes), profiles.maps)) == []
+    profiles.write("model", [write for write in writes if write.time > at(70)])
+    assert profiles.item == profiles.read("model").without_counters | erased_item(70)
+
+
+@pytest.mark.parametrize("fault", [Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR, Fault.SERVER_ERROR_AFTER])
+@pytest.mark.parametrize("at_call", [1, 2])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_fault_changes_nothing(profiles: Profiles, fault: Fault, at_call: int, there: bool) -> None:
+    if there:
+        profiles.upsert(theme("dark", 1), MapEntry(("visits", "last"), 1, at(3)), version_attribute="version")
+    with Faults(fault, at_call).on(profiles.client):
+        assert profiles.erase(2, version_attribute="version")[:2] == WRITTEN
+        assert profiles.upsert(theme("late", 0.5), version_attribute="version")[:2] == SUPERSEDED
+    assert profiles.item["cw:erased_as_of"] == erased_item(2)["cw:erased_as_of"]
+    assert profiles.maps == {"version": 1 + there} | ({"visits": {"last": 1}} if there else {})
+
+
+def test_what_cannot_be_meant_is_refused_before_sending(profiles: Profiles) -> None:
+    with pytest.raises(ValueError, match="expected a time with its offset from UTC"):
+        erase(profiles.client, profiles.key("alice"), datetime(2026, 3, 1, 12))  # noqa: DTZ001
+    with pytest.raises(ValueError, match="expected the names of an attribute and of an entry"):
+        profiles.upsert(MapEntry((), "a value", at(1)))
+    assert profiles.calls == []
+
+
+def test_the_count_of_an_items_bytes_is_right_after_an_erasure_with_entries(profiles: Profiles) -> None:
+    profiles.upsert(theme("dark", 1))
+    profiles.upsert(erasure(at(2)), MapEntry(("photos", "1"), "x" * 10_000, at(3)))
+    item = profiles.read("alice").item
+    assert item_bytes(item) - 100 <= item["cw:item_bytes"] <= item_bytes(item)

@@ -1,0 +1,192 @@
+"""What the Locks table has of a scheduled job: the locks of its segments, and the records of its last runs.
+
+`workers.segments` and `conditional_writes.locks` write these items. docs/tables.md describes them.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from conditional_writes import Deadline, Item, key, read
+from conditional_writes.lock_record import why_unreadable
+from tools.teller.deployment import Deployment
+from workers.segments import MOST_SEGMENTS, Segment
+
+CLOCK_SKEW = timedelta(seconds=1)
+"""A lease is taken over only so long after its end: `conditional_writes.locks.Locks`."""
+READING_SECONDS = 30
+LATE_AFTER = timedelta(hours=26)
+"""As in the template's alarms about jobs that aren't done."""
+
+
+@dataclass(frozen=True)
+class JobInfo:
+    """A scheduled job: the output that names its function, and the parameters of its schedule.
+
+    The schedule's time zone is UTC if `timezone_parameter` is None.
+    """
+
+    name: str
+    function_output: str
+    schedule_parameter: str
+    state_parameter: str
+    timezone_parameter: str | None = None
+
+
+JOBS = {
+    job.name: job
+    for job in (
+        JobInfo(
+            "reconcile_accounts",
+            "ReconcileAccountsFunctionName",
+            "ReconcileSchedule",
+            "ReconcileState",
+            "ScheduleTimezone",
+        ),
+        JobInfo(
+            "charge_overdraft_interest", "ChargeOverdraftInterestFunctionName", "InterestSchedule", "InterestState"
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class LockRecord:
+    """The lock of a segment of a job, as its item says. `name` is the item's `lock_key`."""
+
+    name: str
+    segment: Segment
+    item: Item
+
+    def state(self, now: datetime) -> Literal["free", "held", "lapsed", "unreadable"]:
+        """`lapsed`: the holder never released the lock, and another run may take it over."""
+        if self.unreadable:
+            return "unreadable"
+        if self.leased_until is None:
+            return "free"
+        return "held" if now <= self.leased_until + CLOCK_SKEW else "lapsed"
+
+    @property
+    def unreadable(self) -> str | None:
+        """A sentence about the attribute because of which nobody gets the lock, or None."""
+        return why_unreadable(self.item)
+
+    @property
+    def leased_until(self) -> datetime | None:
+        """The end of the lease; None if the lock is free. A text that is no time stands for the year 9999."""
+        text = self.item.get("leased_until")
+        return None if text is None else _time_of(str(text)) or datetime.max.replace(tzinfo=UTC) - CLOCK_SKEW
+
+    @property
+    def owner(self) -> str | None:
+        return self.item.get("owner")
+
+    @property
+    def holder(self) -> Item:
+        """`who`, `where`, `since` and `why` of the present or the last holder. Empty if the item doesn't say."""
+        holder = self.item.get("holder")
+        return holder if isinstance(holder, dict) else {}
+
+    @property
+    def checkpoint(self) -> Item | None:
+        """How far the segment has come for the scheduled time `working_on`; None if it has no checkpoint."""
+        match self.item.get("checkpoint"):
+            case {"window": str(), "saved": dict(saved)}:
+                return saved
+        return None
+
+    @property
+    def working_on(self) -> str | None:
+        """The scheduled time that the segment is worked on for, or that was interrupted. None if there is none."""
+        if self.leased_until is not None:
+            why = str(self.holder.get("why", ""))
+            if why.startswith("for ") and ", request " in why:
+                return why.removeprefix("for ").partition(", request ")[0]
+        match self.item.get("checkpoint"):
+            case {"window": str(window)}:
+                return window
+        return None
+
+    @property
+    def windows_done(self) -> Sequence[str]:
+        """The last hundred scheduled times that the segment is done for, the latest last."""
+        return [] if self.unreadable else self.item.get("windows_done", [])
+
+
+@dataclass(frozen=True)
+class RunOfJob:
+    """A job's run for a scheduled time, an ISO 8601 text in UTC. `record` is its item, and None if it has none."""
+
+    scheduled_time: str
+    record: Item | None
+
+    @property
+    def finished_at(self) -> datetime | None:
+        return _time_of(str((self.record or {}).get("finished_at")))
+
+    @property
+    def report(self) -> Item:
+        """The report's fields; empty if the run isn't finished."""
+        if self.record is None or self.finished_at is None:
+            return {}
+        others = ("lock_key", "segments", "finished_at", "expires_at")
+        return {name: value for name, value in self.record.items() if name not in others and not name.startswith("cw:")}
+
+
+@dataclass(frozen=True)
+class JobRecords:
+    """What was found of a job. `locks` are those with a record, `runs` the last ones, the latest first."""
+
+    job: JobInfo
+    locks: Sequence[LockRecord]
+    runs: Sequence[RunOfJob]
+
+    @property
+    def last_done(self) -> RunOfJob | None:
+        """The last finished run, by the time at which it was finished."""
+        finished = [(run.finished_at, run) for run in self.runs if run.finished_at]
+        return max(finished, key=lambda each: each[0])[1] if finished else None
+
+
+def read_job(deployment: Deployment, job: JobInfo, last: int = 5) -> JobRecords:
+    """The job's locks, and its `last` runs by their scheduled times. Strongly consistent, three requests or four.
+
+    A run may have had any number of segments, because the setting changes. Segment 1 has a lock, whatever the number.
+    """
+    first = _locks(deployment, job, [Segment(1, of) for of in range(1, MOST_SEGMENTS + 1)])
+    others = [Segment(number, lock.segment.of) for lock in first for number in range(2, lock.segment.of + 1)]
+    locks = [*first, *_locks(deployment, job, others)]
+    known = {window for lock in locks for window in [*lock.windows_done, lock.working_on] if window}
+    runs = read_runs(deployment, job, sorted(known, reverse=True)[:last])
+    return JobRecords(job, sorted(locks, key=lambda lock: (lock.segment.of, lock.segment.number)), runs)
+
+
+def read_runs(deployment: Deployment, job: JobInfo, scheduled_times: Sequence[str]) -> list[RunOfJob]:
+    """The runs for these times, which are written as the function writes them: in UTC, with `+00:00`."""
+    names = {time: f"{job.name} {time}" for time in scheduled_times}
+    found = _read(deployment, names.values())
+    return [RunOfJob(time, found[name]) for time, name in names.items()]
+
+
+def is_enabled(deployment: Deployment, job: JobInfo) -> bool:
+    return deployment.parameters.get(job.state_parameter) == "ENABLED"
+
+
+def _locks(deployment: Deployment, job: JobInfo, segments: Sequence[Segment]) -> list[LockRecord]:
+    names = {job.name if segment.of == 1 else f"{job.name} {segment}": segment for segment in segments}
+    return [LockRecord(name, names[name], item) for name, item in _read(deployment, names).items() if item is not None]
+
+
+def _read(deployment: Deployment, names: Iterable[str]) -> dict[str, Item | None]:
+    keys = {name: key(deployment["LocksTableName"], lock_key=name) for name in names}
+    found = read(deployment.client("dynamodb"), keys.values(), Deadline.after(READING_SECONDS))
+    return {name: found.get(wanted) for name, wanted in keys.items()}
+
+
+def _time_of(text: str) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

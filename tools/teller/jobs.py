@@ -1,0 +1,290 @@
+"""`teller jobs`, `jobs run` and `jobs release`: the scheduled jobs, their locks and their reports."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+from typer.core import TyperGroup
+
+from conditional_writes import Item
+from tools.teller.accounts import fields_table
+from tools.teller.failures import Failure, WrongUse
+from tools.teller.job_records import JOBS, JobInfo, JobRecords, LockRecord, RunOfJob, is_enabled, read_job, read_runs
+from tools.teller.job_release import Release
+from tools.teller.job_release import release as release_lock
+from tools.teller.job_runs import Progress, begin, event_of, follow
+from tools.teller.operator import Operator, YesOption, subcommand
+from tools.teller.times import moment, shown
+from workers.job_events import why_not_begun
+
+JobName = Annotated[str, typer.Argument(help=f"{' or '.join(JOBS)}.", metavar="NAME", show_default=False)]
+ForOption = Annotated[
+    datetime | None,
+    typer.Option("--for", parser=moment, help="The scheduled time. ISO 8601. Default: this minute.", metavar="TIME"),
+]
+WholeOption = Annotated[bool, typer.Option("--whole", help="reconcile_accounts: replay all journals whole.")]
+ForceRunOption = Annotated[
+    bool, typer.Option("--force", help="Begin a run for a time that is ahead, or more than a day ago.")
+]
+ForceReleaseOption = Annotated[
+    bool, typer.Option("--force", help="Release also a lock whose lease isn't over. Its holder may be at work.")
+]
+
+RISK = (
+    "The holder may be at work. If it is, it goes on with its step while another run may begin: messages may be sent "
+    "twice, with the same ids. It finds at its next write that it lost the lock, and its event is tried again"
+)
+
+
+class _ListsByDefault(TyperGroup):
+    """`teller jobs` is `teller jobs list`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and "--help" not in args):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+def add_to(app: typer.Typer) -> None:
+    jobs = typer.Typer(cls=_ListsByDefault, rich_markup_mode=None)
+
+    @jobs.callback()
+    def about() -> None:
+        """Show the scheduled jobs, run one, or release its lock.
+
+        Without a subcommand: list.
+        """
+
+    subcommand(jobs, "list")(list_jobs)
+    subcommand(jobs)(run)
+    subcommand(jobs)(release)
+    app.add_typer(jobs, name="jobs")
+
+
+def list_jobs(operator: Operator) -> None:
+    """Show schedules, locks, progress and last runs."""
+    found = [read_job(operator.deployment, job) for job in JOBS.values()]
+    now = datetime.now(UTC)
+    answer = [_job_json(operator, records, now) for records in found]
+    if operator.as_json:
+        operator.show(answer)
+        return
+    for records, job in zip(found, answer, strict=True):
+        operator.console.print(records.job.name, style="bold")
+        operator.console.print(fields_table(_job_fields(records, job, now)))
+        if records.runs:
+            operator.console.print(_runs_table(records.runs))
+
+
+def run(
+    operator: Operator,
+    name: JobName,
+    scheduled_time: ForOption = None,
+    whole: WholeOption = False,
+    force: ForceRunOption = False,
+    yes: YesOption = False,
+) -> None:
+    """Run a job by hand, and wait for its report.
+
+    A time that was done before isn't done again, and a run that was interrupted goes on. Exit status 1: the run failed,
+    or found mismatches, or skipped accounts.
+    """
+    job = _job_named(name)
+    if whole and name != "reconcile_accounts":
+        raise WrongUse(f"--whole is for reconcile_accounts, not for {name}")
+    deployment, now = operator.deployment, datetime.now(UTC)
+    scheduled_time = scheduled_time or now.replace(second=0, microsecond=0)
+    event = event_of(job, scheduled_time, whole=whole, force=force)
+    [known] = read_runs(deployment, job, [event["scheduled_time"]])
+    if not force and known.record is None and (refusal := why_not_begun(scheduled_time, now)):
+        raise WrongUse(f"{refusal}. The option --force adds it")
+    operator.agree(f"run {name} for {event['scheduled_time']}", yes=yes)
+    with operator.remarks.status(f"{name} for {shown(scheduled_time)}") as status:
+        try:
+            answer, finished = follow(
+                deployment,
+                job,
+                event["scheduled_time"],
+                begin(deployment, job, event),
+                lambda progress: status.update(f"{name} for {shown(scheduled_time)}: {_progress_in_words(progress)}"),
+            )
+        except KeyboardInterrupt:
+            raise Failure(
+                f"interrupted. The run of {name} goes on by itself: `teller jobs` shows how far it has come",
+                "INTERRUPTED",
+            ) from None
+    if answer["outcome"] == "DoneBefore":
+        operator.remark(f"{name} was done before for this time: {answer['reason']}")
+    result = _run_json(finished)
+    fields = {field: _lines(value) for field, value in (result | result["report"]).items() if field != "report"}
+    operator.show({"job": name, "outcome": answer["outcome"]} | result, fields_table(fields))
+    wrong = [f"{words}: {number}" for each, words in WRONG.items() if (number := finished.report.get(each))]
+    if wrong:
+        operator.not_well(f"{name} isn't content: {', '.join(wrong)}")
+
+
+WRONG = {"mismatches": "mismatches", "accounts_skipped": "accounts that were skipped"}
+"""The numbers of a report that ought to be 0."""
+
+
+def release(operator: Operator, name: JobName, force: ForceReleaseOption = False, yes: YesOption = False) -> None:
+    """Release a job's locks whose leases are over.
+
+    The leases are compared with this machine's clock. The next run can take such a lock anyway, a second after the end
+    of the lease. It learns that the holder was killed, and resumes from the checkpoint, whether or not the lock was
+    released. Exit status 1: a lock is still held.
+    """
+    job, deployment = _job_named(name), operator.deployment
+    now = datetime.now(UTC)
+    locks = [lock for lock in read_job(deployment, job, last=0).locks if lock.state(now) != "free"]
+    wanted = [lock for lock in locks if lock.state(now) == "lapsed" or (force and lock.state(now) == "held")]
+    for lock in wanted:
+        if lock.state(now) == "held":
+            operator.remark(f"Warning: {lock.name} is {_state_in_words(lock, now)}. {RISK}.")
+    if wanted:
+        operator.agree(f"release {', '.join(lock.name for lock in wanted)}", yes=yes)
+    became = {lock.name: release_lock(deployment, lock) if lock in wanted else None for lock in locks}
+    results = [_lock_json(lock, now) | {"result": _result(became[lock.name], lock, now)} for lock in locks]
+    rows = {lock.name: f"{_state_in_words(lock, now)}: {_result(became[lock.name], lock, now)}" for lock in locks}
+    operator.show({"job": name, "locks": results}, *([fields_table(rows)] if rows else []))
+    if not locks:
+        operator.remark(f"No lock of {name} is held: there is nothing to release.")
+    stay = [name for name, result in became.items() if result not in (Release.RELEASED, Release.FREE)]
+    if stay:
+        operator.not_well(f"not released: {', '.join(stay)}")
+
+
+def _result(became: Release | None, lock: LockRecord, now: datetime) -> str:
+    match became:
+        case Release.RELEASED:
+            return "released"
+        case Release.FREE:
+            return "its holder released it meanwhile"
+        case Release.CHANGED:
+            return "another run has taken it meanwhile, and keeps it"
+    if lock.state(now) == "unreadable":
+        return "mend the attribute in the Locks table, or delete it"
+    return "stays, as the lease isn't over; --force releases it nevertheless"
+
+
+def _job_named(name: str) -> JobInfo:
+    try:
+        return JOBS[name]
+    except KeyError:
+        raise WrongUse(f"there is no job {name!r}: expected {' or '.join(JOBS)}") from None
+
+
+def _job_fields(records: JobRecords, job: dict[str, Any], now: datetime) -> dict[str, str]:
+    last = records.last_done
+    done = f"{shown(last.scheduled_time)}, finished {shown(last.finished_at)}" if last else "never, as far as is known"
+    locks = {
+        f"lock of {lock.segment}" if lock.segment.of > 1 else "lock": _state_in_words(lock, now)
+        for lock in records.locks
+        if lock.segment.of == 1 or lock.state(now) != "free"
+    }
+    checkpoints = {
+        f"progress of {lock.segment}" if lock.segment.of > 1 else "progress": (
+            f"for {shown(lock.working_on)}: {_numbers_in_words(lock.checkpoint)}"
+        )
+        for lock in records.locks
+        if lock.checkpoint is not None
+    }
+    schedule = f"{job['schedule']} ({job['timezone']}){'' if job['is_enabled'] else ', disabled'}"
+    return {"schedule": schedule, "last done": done} | (locks or {"lock": "free"}) | checkpoints
+
+
+def _state_in_words(lock: LockRecord, now: datetime) -> str:
+    state, until, holder = lock.state(now), shown(lock.leased_until), lock.holder
+    by = f"by {holder.get('where', 'a holder that its record does not name')} since {shown(holder.get('since'))}"
+    why = f", {holder['why']}" if "why" in holder else ""
+    match state:
+        case "held":
+            return f"held until {until} {by}{why}"
+        case "lapsed":
+            return f"never released; its lease ended {until}. It was held {by}{why}"
+        case "unreadable":
+            return f"can't be read, and nobody gets it: {lock.unreadable}"
+    return "free"
+
+
+def _progress_in_words(progress: Progress) -> str:
+    segments = [f"{progress.done} of {progress.segments} segments done"] if progress.segments > 1 else []
+    return "; ".join([*segments, *map(_numbers_in_words, progress.checkpoints)]) or "beginning"
+
+
+def _numbers_in_words(fields: Item) -> str:
+    """A report, or the checkpoint that becomes one: "49 accounts checked, 0 mismatches, after acc-0037"."""
+    words = {"sent": "messages sent", "accounts_checked": "accounts checked", "mismatches": "mismatches"}
+    words |= {"accounts_skipped": "accounts skipped", "accounts_replayed_whole": "replayed whole"}
+    known = [f"{int(fields[name]):,} {text}" for name, text in words.items() if name in fields]
+    return ", ".join([*known, *([f"after {fields['after']}"] if fields.get("after") else [])])
+
+
+def _runs_table(runs: Iterable[RunOfJob]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("scheduled time", "finished", "report"):
+        table.add_column(heading, no_wrap=heading != "report", overflow="fold")
+    for each in runs:
+        table.add_row(shown(each.scheduled_time), shown(each.finished_at), _numbers_in_words(each.report))
+    return table
+
+
+def _job_json(operator: Operator, records: JobRecords, now: datetime) -> dict[str, Any]:
+    job, parameters = records.job, operator.deployment.parameters
+    return {
+        "name": job.name,
+        "schedule": parameters.get(job.schedule_parameter),
+        "timezone": parameters.get(job.timezone_parameter or "", "UTC"),
+        "is_enabled": is_enabled(operator.deployment, job),
+        "last_done": _run_json(records.last_done) if records.last_done else None,
+        "locks": [_lock_json(lock, now) for lock in records.locks],
+        "runs": [_run_json(each) for each in records.runs],
+    }
+
+
+def _lock_json(lock: LockRecord, now: datetime) -> dict[str, Any]:
+    return {
+        "name": lock.name,
+        "state": lock.state(now),
+        "leased_until": lock.leased_until,
+        "holder": lock.holder,
+        "working_on": lock.working_on,
+        "checkpoint": _whole_numbers(lock.checkpoint),
+    }
+
+
+def _run_json(run: RunOfJob) -> dict[str, Any]:
+    segments = (run.record or {}).get("segments")
+    return {
+        "scheduled_time": run.scheduled_time,
+        "finished_at": run.finished_at,
+        "segments": _whole_numbers(segments),
+        "report": _whole_numbers(run.report),
+    }
+
+
+def _whole_numbers(value: Any) -> Any:
+    """The numbers of a report or a checkpoint are counts."""
+    match value:
+        case Decimal() if value == value.to_integral_value():
+            return int(value)
+        case dict():
+            return {name: _whole_numbers(each) for name, each in value.items()}
+        case list():
+            return [_whole_numbers(each) for each in value]
+    return value
+
+
+def _lines(value: Any) -> str | None:
+    match value:
+        case datetime():
+            return shown(value)
+        case list():
+            return "\n".join(map(str, value))
+        case str() | None:
+            return value
+    return f"{value:,}" if isinstance(value, int) else str(value)

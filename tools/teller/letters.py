@@ -1,0 +1,198 @@
+"""The letters on a stack's dead-letter queues. What is received is hidden from others until it is given back."""
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import Any, NamedTuple, Self
+
+from conditional_writes.client import CONNECTIONS
+from tools.teller.deployment import Deployment
+from workers.parallel import in_parallel
+
+HIDDEN_SECONDS = 60
+"""If the command is killed, the letters that it has received are hidden for so long."""
+POLL_SECONDS = 1
+"""SQS asks all its servers for letters if it may wait."""
+NO_CODE = "none"
+"""Stands for the code of a letter that SQS or Lambda moved without a word."""
+MOST_ROUNDS_WITHOUT_NEW = 3
+"""Letters may come faster than they are received. A redriven message may be dead again at once."""
+
+
+class QueueName(StrEnum):
+    """The six dead-letter queues, by what died."""
+
+    TRANSACTIONS = "transactions"
+    PROFILES = "profiles"
+    OUTCOMES = "outcomes"
+    JOBS = "jobs"
+    SCHEDULES = "schedules"
+    BUS = "bus"
+
+    @property
+    def output(self) -> str:
+        """The stack's output with the URL of the dead-letter queue."""
+        return f"{self.capitalize()}DeadLetterQueueUrl"
+
+
+class Origin(NamedTuple):
+    """The message that died: its id and sent time on its own queue, and the request in which it was given up."""
+
+    message_id: str
+    sent_at: datetime
+    request_id: str
+
+
+class _Attributes(NamedTuple):
+    """The names of the attributes that say why a letter is dead."""
+
+    code: str
+    reason: str
+
+
+_OF_TELLER = _Attributes("reason_code", "reason")
+_OF_LAMBDA = _Attributes("ErrorCode", "ErrorMessage")
+_OF_EVENTBRIDGE = _Attributes("ERROR_CODE", "ERROR_MESSAGE")
+_ATTRIBUTES = {
+    QueueName.JOBS: _OF_LAMBDA,
+    QueueName.SCHEDULES: _OF_EVENTBRIDGE,
+    QueueName.BUS: _OF_EVENTBRIDGE,
+}
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A dead letter. `attributes` are its message attributes of type String. `message_id` and `sent_at` are its own.
+
+    `sent_at` is when the message died. If SQS itself moved the letter, both are those of the message.
+    `message_attributes` are all of them as SQS takes them.
+    """
+
+    body: str
+    attributes: Mapping[str, str]
+    message_id: str
+    sent_at: datetime
+    queue: QueueName = QueueName.TRANSACTIONS
+    receipt_handle: str = ""
+    message_attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def code(self) -> str | None:
+        """Why it is dead, for machines. None if SQS or Lambda moved it without a word: shown as NO_CODE."""
+        return self.attributes.get(self._names.code)
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is dead, in a sentence."""
+        return self.attributes.get(self._names.reason)
+
+    @property
+    def origin(self) -> Origin | None:
+        """None for a letter of an earlier release, and for one that Teller's queue functions didn't send."""
+        try:
+            fields = json.loads(self.attributes["origin"])
+            return Origin(fields["message_id"], datetime.fromisoformat(fields["sent_at"]), fields["request_id"])
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    @property
+    def _names(self) -> _Attributes:
+        return _ATTRIBUTES.get(self.queue, _OF_TELLER)
+
+
+def look(deployment: Deployment, queue: str) -> Iterator[Letter]:
+    """The letters on the queue. At the end, or if the iteration ends early, they are visible to others again."""
+    with Received(deployment, QueueName(queue)) as received:
+        for letters in received.rounds():
+            yield from letters
+
+
+class Received:
+    """Receives the letters that were on the queue at the beginning. At the end those that weren't deleted are visible.
+
+    The visibility timeout is that of `hidden_seconds`.
+    """
+
+    def __init__(self, deployment: Deployment, queue: QueueName, hidden_seconds: int = HIDDEN_SECONDS) -> None:
+        self._sqs, self._queue, self._url = deployment.client("sqs"), queue, deployment[queue.output]
+        self._hidden_seconds = hidden_seconds
+        self._receipt_handles: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        handles, self._receipt_handles = self._receipt_handles, {}
+        self._change(self._sqs.change_message_visibility_batch, handles.values(), VisibilityTimeout=0)
+
+    def rounds(self) -> Iterator[list[Letter]]:
+        """Each letter once, in lists. Letters that come in meanwhile are left out."""
+        seen: set[str] = set()
+        without_new, receives, end = 0, 1, self._now()
+        while without_new < MOST_ROUNDS_WITHOUT_NEW:
+            found = self._receive(receives)
+            if not found:
+                return
+            receives = CONNECTIONS if len(found) >= 10 * receives else 1
+            self._receipt_handles |= {letter.message_id: letter.receipt_handle for letter in found}
+            new = {letter.message_id: letter for letter in found if letter.message_id not in seen}
+            before = [letter for letter in new.values() if letter.sent_at < end]
+            seen |= new.keys()
+            without_new = 0 if before else without_new + 1
+            if before:
+                yield before
+
+    def delete(self, letters: Iterable[Letter]) -> int:
+        """Deletes letters for good. Returns the number of those that SQS didn't delete."""
+        handles = [self._receipt_handles.pop(letter.message_id) for letter in letters]
+        return self._change(self._sqs.delete_message_batch, handles)
+
+    def _receive(self, receives: int) -> list[Letter]:
+        def receive(_: int) -> list[dict[str, Any]]:
+            response = self._sqs.receive_message(
+                QueueUrl=self._url,
+                MaxNumberOfMessages=10,
+                VisibilityTimeout=self._hidden_seconds,
+                WaitTimeSeconds=POLL_SECONDS,
+                MessageAttributeNames=["All"],
+                MessageSystemAttributeNames=["SentTimestamp"],
+            )
+            return response.get("Messages", [])
+
+        messages = in_parallel(receive, range(receives))
+        return [_letter(self._queue, message) for message in itertools.chain.from_iterable(messages)]
+
+    def _now(self) -> datetime:
+        """By SQS's clock, up to a second later."""
+        response = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
+        date = response["ResponseMetadata"]["HTTPHeaders"].get("date")
+        return (parsedate_to_datetime(date) if date else datetime.now(UTC)) + timedelta(seconds=1)
+
+    def _change(self, call: Callable[..., Any], handles: Iterable[str], **fields: Any) -> int:
+        """Returns the number of failures."""
+
+        def change(batch: tuple[str, ...]) -> int:
+            entries = [{"Id": str(index), "ReceiptHandle": handle, **fields} for index, handle in enumerate(batch)]
+            return len(call(QueueUrl=self._url, Entries=entries).get("Failed", []))
+
+        return sum(in_parallel(change, list(itertools.batched(handles, 10, strict=False))))
+
+
+def _letter(queue: QueueName, message: Mapping[str, Any]) -> Letter:
+    given = message.get("MessageAttributes", {})
+    values = ("DataType", "StringValue", "BinaryValue")
+    return Letter(
+        body=message["Body"],
+        attributes={name: one["StringValue"] for name, one in given.items() if "StringValue" in one},
+        message_id=message["MessageId"],
+        sent_at=datetime.fromtimestamp(int(message["Attributes"]["SentTimestamp"]) / 1000, UTC),
+        queue=queue,
+        receipt_handle=message["ReceiptHandle"],
+        message_attributes={
+            name: {field: one[field] for field in values if one.get(field)} for name, one in given.items()
+        },
+    )

@@ -1,0 +1,120 @@
+"""`teller profile`: the entries of an account's profile, each with its time."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import typer
+from rich import box
+from rich.table import Table
+
+from conditional_writes import Deadline, Item, key
+from conditional_writes.own_attributes import CLOCKS_PREFIX, PREFIX, is_own
+from conditional_writes.reading import read_one
+from conditional_writes.upserts.clock_text import is_map_mark, is_removal, path_of, time_of
+from tools.teller.accounts import AccountId
+from tools.teller.failures import NotFound
+from tools.teller.operator import Operator, subcommand
+from tools.teller.times import shown
+
+ERASED_AS_OF = f"{PREFIX}erased_as_of"
+READING_SECONDS = 30
+MOST_EXACT = 2**53
+"""Larger whole numbers are texts in the answer: many programs that read JSON would round them."""
+
+
+def add_to(app: typer.Typer) -> None:
+    subcommand(app)(profile)
+
+
+class Entry(NamedTuple):
+    """An entry at a path of names. `as_of` is its time, None for a value that another program wrote.
+
+    A removed entry has no value, and is remembered for a while, so that an older update doesn't bring it back.
+    """
+
+    path: tuple[str, ...]
+    value: Any
+    as_of: datetime | None
+    is_removed: bool = False
+
+
+def profile(operator: Operator, account_id: AccountId) -> None:
+    """Show the entries of an account's profile, and their times.
+
+    A removed entry is shown, too, while its time is remembered.
+    """
+    item = read(operator, account_id)
+    entries = sorted(entries_of(item), key=lambda entry: entry.path)
+    values = {name: value for name, value in item.items() if name != "account_id" and not is_own(name)}
+    answer = {
+        "account_id": account_id,
+        "profile": plain(values),
+        "entries": [
+            {"path": entry.path, "as_of": entry.as_of} | ({"removed": True} if entry.is_removed else {})
+            for entry in entries
+        ],
+    }
+    erased_as_of = item.get(ERASED_AS_OF)
+    if erased_as_of:
+        answer["erased_as_of"] = erased_as_of
+        operator.remark(f"What was older was erased as of {shown(erased_as_of)}.")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("path", overflow="fold")
+    table.add_column("value", overflow="fold")
+    table.add_column("as of (UTC)", width=19)
+    for entry in entries:
+        value = "(removed)" if entry.is_removed else json.dumps(plain(entry.value), ensure_ascii=False)
+        table.add_row(" / ".join(entry.path), value, shown(entry.as_of), style="dim" if entry.is_removed else None)
+    operator.show(answer, table)
+
+
+def read(operator: Operator, account_id: str) -> Item:
+    """The profile's item, strongly consistent. Raises NotFound."""
+    deployment = operator.deployment
+    wanted = key(deployment["ProfilesTableName"], account_id=account_id)
+    item = read_one(deployment.client("dynamodb"), wanted, Deadline.after(READING_SECONDS))
+    if item is None:
+        raise NotFound(f"no profile {account_id!r} has been written")
+    return item
+
+
+def entries_of(item: Item) -> Iterator[Entry]:
+    """The entries in the maps, and the attributes of other programs. docs/tables.md describes the clocks."""
+    clocks = {path_of(name): value for name, value in item.items() if name.startswith(CLOCKS_PREFIX)}
+    for path, of_map in clocks.items():
+        for name, clock in of_map.items():
+            if not is_map_mark(clock):
+                inner = (*path, name)
+                yield Entry(inner, _at(item, inner), datetime.fromisoformat(time_of(clock)), is_removal(clock))
+    for name, value in item.items():
+        if name != "account_id" and not is_own(name) and (name,) not in clocks:
+            yield Entry((name,), value, None)
+
+
+def plain(value: Any) -> Any:
+    """A value of DynamoDB's, as JSON has it. A number that isn't exact in JSON's usual readers is a text."""
+    match value:
+        case Decimal():
+            whole = value == value.to_integral_value()
+            if whole:
+                return int(value) if abs(value) <= MOST_EXACT else f"{value:f}"
+            return float(value) if Decimal(repr(float(value))) == value else str(value)
+        case dict():
+            return {name: plain(each) for name, each in value.items()}
+        case list():
+            return list(map(plain, value))
+        case set():
+            return sorted(map(plain, value), key=str)
+        case bytes():
+            return value.hex()
+    return value
+
+
+def _at(item: Item, path: tuple[str, ...]) -> Any:
+    value: Any = item
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,18 @@
+"""A bar on the standard error, if that is a terminal: how far a long command is."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tools.teller.operator import Operator
+
+
+@contextmanager
+def progress_bar(operator: Operator, doing: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """A function that is told how many more are done. `doing` is the text before the bar."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    terminal = operator.remarks.is_terminal
+    with Progress(*columns, console=operator.remarks, transient=True, disable=not terminal) as progress:
+        task = progress.add_task(doing, total=total, completed=done)
+        yield lambda number: progress.update(task, advance=number)

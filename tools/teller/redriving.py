@@ -1,0 +1,181 @@
+"""Redriving: a dead message gets another chance. Its letter is deleted only after that, so nothing is ever lost.
+
+A message of a queue is sent there again. For a request to publish an outcome, or the event of a job, the function is
+invoked with it. Killed in between, the command redrives a letter twice. That is harmless: messages, requests and events
+may all be repeated.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from conditional_writes import Deadline
+from ledger.core import profile_messages
+from ledger.core.reason_codes import InvalidMessage
+from tools.teller.deployment import LONGEST_INVOCATION_SECONDS, Deployment
+from tools.teller.failures import Failure
+from tools.teller.job_records import JOBS
+from tools.teller.letters import NO_CODE, Letter, QueueName, Received
+from workers.dead_letters import OWN_ATTRIBUTES
+from workers.retrying import until_deadline
+from workers.sending import Message, send
+
+OWN_QUEUES = {QueueName.TRANSACTIONS: "TransactionsQueueUrl", QueueName.PROFILES: "ProfilesQueueUrl"}
+"""The outputs with the URLs of the queues that messages are sent to again."""
+HIDDEN_SECONDS = 2 * LONGEST_INVOCATION_SECONDS
+SENDING_SECONDS = 30
+"""In which messages that their queue refuses are sent again and again."""
+STREAM_MARGIN = timedelta(minutes=15)
+"""Workers' clocks differ, and it takes a posting some time until its entry is in the stream."""
+
+
+@dataclass
+class Redriven:
+    """The number of letters that were redriven, by code. Those that stay have a sentence each, by their id.
+
+    `not_deleted` were redriven, but SQS didn't delete them.
+    """
+
+    done: Counter[str] = field(default_factory=Counter)
+    staying: dict[str, str] = field(default_factory=dict)
+    not_deleted: int = 0
+
+
+class _Stays(Exception):
+    """The letter can't be redriven. The text is a sentence."""
+
+
+def redrive(
+    deployment: Deployment,
+    queue: QueueName,
+    new_body: Callable[[Letter], str | None],
+    progress: Callable[[int], None] = lambda number: None,
+) -> Redriven:
+    """Redrives the queue's letters for which `new_body` returns a body, and deletes them.
+
+    `progress` is told how many letters were looked at. Raises Failure if a queue doesn't take the messages: they stay
+    dead letters, as do those that come after them.
+    """
+    redriven = Redriven()
+    with Received(deployment, queue, HIDDEN_SECONDS) as received:
+        for letters in received.rounds():
+            chosen = [(letter, body) for letter in letters if (body := new_body(letter)) is not None]
+            if queue in OWN_QUEUES:
+                _send_again(deployment, received, chosen, redriven)
+            else:
+                _invoke_again(deployment, received, chosen, redriven)
+            progress(len(letters))
+    return redriven
+
+
+def _send_again(
+    deployment: Deployment, received: Received, chosen: list[tuple[Letter, str]], redriven: Redriven
+) -> None:
+    if not chosen:
+        return
+    sqs, url = deployment.client("sqs"), deployment[OWN_QUEUES[chosen[0][0].queue]]
+    messages = [Message(as_of_its_origin(letter, body), _producers(letter)) for letter, body in chosen]
+    deadline = Deadline.after(SENDING_SECONDS)
+    failures = until_deadline(lambda left: send(sqs, url, left, deadline), messages, deadline)
+    sent = [letter for (letter, _), failure in zip(chosen, failures, strict=True) if failure is None]
+    redriven.not_deleted += received.delete(sent)
+    redriven.done.update(letter.code or NO_CODE for letter in sent)
+    if refusals := list(filter(None, failures)):
+        raise Failure(
+            f"{redriven.done.total():,} letters were redriven. The queue didn't take the next {len(refusals)}, which "
+            f"stay dead letters: {refusals[0]}"
+        )
+
+
+def _producers(letter: Letter) -> dict[str, Any]:
+    """The message attributes that the producer set."""
+    return {name: value for name, value in letter.message_attributes.items() if name not in OWN_ATTRIBUTES}
+
+
+def as_of_its_origin(letter: Letter, body: str) -> str:
+    """The body that is sent again. A profile update without `as_of` gets the time at which it was first sent.
+
+    Without it, it would be as new as the redrive, and win over what was written meanwhile. The rest of the body stays
+    as it is spelled.
+    """
+    if letter.queue is not QueueName.PROFILES:
+        return body
+    try:
+        if profile_messages.decode(body).as_of is not None:
+            return body
+    except InvalidMessage:
+        return body
+    sent_at = letter.origin.sent_at if letter.origin else letter.sent_at
+    # At the end, because the last field of a name counts: there may be an `as_of` that is null.
+    return f'{body.rstrip().removesuffix("}")}, "as_of": "{sent_at.astimezone(UTC).isoformat()}"}}'
+
+
+def _invoke_again(
+    deployment: Deployment, received: Received, chosen: list[tuple[Letter, str]], redriven: Redriven
+) -> None:
+    for letter, body in chosen:
+        try:
+            _INVOCATIONS[letter.queue](deployment, body)
+        except (_Stays, Failure) as error:
+            redriven.staying[letter.message_id] = str(error)
+        else:
+            redriven.not_deleted += received.delete([letter])
+            redriven.done[letter.code or NO_CODE] += 1
+
+
+def _publish_again(deployment: Deployment, body: str) -> None:
+    """Has publish_outcomes answer the letter's event, and the `next` of its answers."""
+    events, missing = [_republish_event(body)], list[dict[str, Any]]()
+    while events:
+        answer = deployment.invoke("PublishOutcomesFunctionName", events.pop())
+        if error := answer.get("error"):
+            raise _Stays(error["reason"])
+        events += answer["next"]
+        missing += answer["missing_versions"]
+    if missing:
+        first = missing[0]
+        versions = f" {first['from_version']} to {first['to_version']}" if "from_version" in first else ""
+        raise _Stays(f"{first['account_id']}: versions{versions} weren't published: {first['reason']}")
+
+
+def _republish_event(body: str) -> dict[str, Any]:
+    """The event for publish_outcomes: the letter's body, or that of a batch that Lambda gave up."""
+    match _json(body):
+        case {"republish": dict()} as event:
+            return event
+        case {
+            "DDBStreamBatchInfo": {
+                "approximateArrivalOfFirstRecord": str(first),
+                "approximateArrivalOfLastRecord": str(last),
+            }
+        }:
+            begin, end = datetime.fromisoformat(first) - STREAM_MARGIN, datetime.fromisoformat(last) + STREAM_MARGIN
+            return {"republish": {"from": begin.isoformat(), "to": end.isoformat()}}
+    raise _Stays(
+        "its item has no version: restore the item's account_version, and run teller outcomes republish ACCOUNT"
+    )
+
+
+def _run_job(deployment: Deployment, body: str) -> None:
+    match _json(body):
+        case {"job": str(name)} as event if name in JOBS:
+            deployment.invoke(JOBS[name].function_output, event)
+        case _:
+            raise _Stays("its body isn't the event of a job")
+
+
+_INVOCATIONS = {
+    QueueName.OUTCOMES: _publish_again,
+    QueueName.JOBS: _run_job,
+    QueueName.SCHEDULES: _run_job,
+}
+
+
+def _json(body: str) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,117 @@
+"""`teller transaction`: what became of a transaction on an account."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from tools.teller.accounts import AccountId, fields_table, read
+from tools.teller.deployment import Deployment
+from tools.teller.failures import NotFound
+from tools.teller.letters import Letter, QueueName, look
+from tools.teller.operator import Operator, subcommand
+from tools.teller.queues import Counts, counts_of
+
+TransactionId = Annotated[str, typer.Argument(help="The transaction's id.", metavar="TRANSACTION")]
+
+
+def add_to(app: typer.Typer) -> None:
+    subcommand(app)(transaction)
+
+
+def transaction(operator: Operator, account_id: AccountId, transaction_id: TransactionId) -> None:
+    """Show what became of a transaction on an account.
+
+    Posted and rejected transactions are in the account's journal, with the exit status 0. A dead one is in the
+    dead-letter queue, with its reason. If it is neither, it may be on the queue, or was never sent. Exit status 1:
+    dead, or not seen yet.
+    """
+    answer = what_became_of(operator, account_id, transaction_id)
+    if operator.as_json:
+        operator.show(answer)
+    elif answer["entry"]:
+        entry = answer["entry"]
+        fields = {name: value for name, value in entry.items() if name != "request"}
+        operator.console.print(f"{transaction_id} on {account_id} was {answer['state']}.")
+        operator.show(answer, fields_table(fields | {"request": json.dumps(entry["request"], ensure_ascii=False)}))
+    else:
+        _show_what_is_known(operator, answer)
+    if answer["state"] in ("dead", "not seen"):
+        raise typer.Exit(1)
+
+
+def what_became_of(operator: Operator, account_id: str, transaction_id: str) -> dict[str, Any]:
+    """The transaction's `state`: posted, rejected, dead or not seen. `entry` is its journal entry, or None.
+
+    Without an entry, `dead_letters` has what is known of each letter of it, and `queue` has the numbers of messages on
+    the transactions queue.
+    """
+    answer = {"account_id": account_id, "transaction_id": transaction_id, "state": "not seen", "entry": None}
+    request = {"read": "transaction", "account_id": account_id, "transaction_id": transaction_id}
+    entry = read(operator, request)["entry"]
+    if entry is None:
+        deployment = operator.deployment
+        letters = [
+            letter
+            for letter in look(deployment, QueueName.TRANSACTIONS)
+            if is_about(letter.body, account_id, transaction_id)
+        ]
+        answer |= {"dead_letters": list(map(_letter_json, letters)), "queue": _on_the_queue(deployment)._asdict()}
+        answer["account_exists"] = _exists(operator, account_id)
+        answer["state"] = "dead" if letters else "not seen"
+        entry = read(operator, request)["entry"]  # it may have been posted in between
+    if entry:
+        answer |= {"entry": entry, "state": entry["status"].lower()}
+    return answer
+
+
+def is_about(body: str, account_id: str, transaction_id: str) -> bool:
+    """Whether a message is this transaction on this account. One that isn't JSON is, if it quotes both ids."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        return all(json.dumps(name, ensure_ascii=False) in body for name in (account_id, transaction_id))
+    if not isinstance(fields, dict) or fields.get("transaction_id") != transaction_id:
+        return False
+    return account_id in [fields.get(name) for name in ("account_id", "from_account_id", "to_account_id")]
+
+
+def _letter_json(letter: Letter) -> dict[str, Any]:
+    origin = letter.origin
+    return {
+        "reason_code": letter.code,
+        "reason": letter.reason,
+        "dead_since": letter.sent_at,
+        "sent_at": origin.sent_at if origin else None,
+        "message_id": origin.message_id if origin else None,
+        "dead_letter_id": letter.message_id,
+        "body": letter.body,
+    }
+
+
+def _on_the_queue(deployment: Deployment) -> Counts:
+    return counts_of(deployment, "TransactionsQueueUrl")
+
+
+def _exists(operator: Operator, account_id: str) -> bool:
+    try:
+        read(operator, {"read": "account", "account_id": account_id})
+    except NotFound:
+        return False
+    return True
+
+
+def _show_what_is_known(operator: Operator, answer: dict[str, Any]) -> None:
+    name = f"{answer['transaction_id']} on {answer['account_id']}"
+    letters, queue = answer["dead_letters"], Counts(**answer["queue"])
+    console = operator.console
+    if letters:
+        console.print(f"{name} is dead: it is in the dead-letter queue, and wasn't posted.")
+        for letter in letters:
+            console.print(fields_table({name: value for name, value in letter.items() if value is not None}))
+        console.print("teller dead-letters redrive sends it again, --edit mends it before.")
+    else:
+        console.print(f"{name} hasn't been seen: the account has no entry of it, and no dead letter is about it.")
+        console.print(f"Messages on the transactions queue: {queue}.")
+    if not answer["account_exists"]:
+        console.print(f"No account {answer['account_id']!r} has been opened. Its transactions wait for the opening.")
