@@ -25,7 +25,7 @@ from tools.teller.verify.metrics import metrics
 from tools.teller.verify.permissions import permissions
 from tools.teller.verify.poison import poison
 from tools.teller.verify.posting import each_outcome
-from tools.teller.verify.run import Run
+from tools.teller.verify.run import CountedDeployment, Run
 from tools.teller.verify.steps import Step, Verdict
 from tools.teller.verify.tidying import tidy_up
 
@@ -36,7 +36,7 @@ def run(bank: Bank) -> Run:
 
 
 def new_run(deployed: Stack) -> Run:
-    return Run(Deployment(deployed.name, deployed.endpoint.url))
+    return Run(CountedDeployment(deployed.name, deployed.endpoint.url))
 
 
 def done(run: Run, work: Callable[[Run, Step], None]) -> Step:

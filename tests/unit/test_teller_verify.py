@@ -4,7 +4,6 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -20,30 +19,55 @@ from tools.teller.verify.run import Run, problems_of
 from tools.teller.verify.steps import Step, Verdict
 
 
-class FakeRun(Run):
-    """A run on AWS, with prepared clients, logs and items in place of AWS's."""
-
-    def __init__(self, clients: Mapping[str, Any] | None = None, lines: Mapping[str, list[Any]] | None = None) -> None:
-        self.deployment: Any = FakeDeployment()
-        self.name, self.began = "verify-1a2b3c4d", datetime(2026, 11, 22, tzinfo=UTC)
-        self.accounts, self.profiles, self.upserted = [], [], 0
-        self.sent, self.dead_letters = {"Transactions": 0, "Profiles": 0}, []
-        self.refused_commits, self.invocations, self.gb_seconds, self.scanned_bytes = 0, 0, 0.0, 0
-        self.requests = Requests()
-        self.prepared, self.lines = dict(clients or {}), dict(lines or {})
-
-    def client(self, service: str, **_: Any) -> Any:
-        return self.prepared[service]
-
-    def log_lines(self, function: str, word: str = "", since: datetime | None = None) -> list[Any]:
-        return [line for line in self.lines.get(function, []) if word in json.dumps(line)]
-
-
 class FakeDeployment:
+    """A deployment on AWS. `lines` has the log lines of functions, by their names."""
+
     name, is_local, region = "teller-dev", False, "eu-west-1"
+
+    def __init__(self, clients: Mapping[str, Any], lines: Mapping[str, list[Any]]) -> None:
+        self.requests, self.clients = Requests(), {"lambda": Lambda(), "logs": Logs(lines), **clients}
 
     def __getitem__(self, output: str) -> str:
         return output
+
+    def client(self, service: str) -> Any:
+        return self.clients[service]
+
+    def new_client(self, service: str, **_: Any) -> Any:
+        return self.clients[service]
+
+
+class Lambda:
+    """Each function's log group has the function's name."""
+
+    def get_function_configuration(self, FunctionName: str) -> dict[str, Any]:  # noqa: N803 (botocore's)
+        return {"Timeout": 90, "MemorySize": 1024, "LoggingConfig": {"LogGroup": FunctionName}}
+
+
+class Logs:
+    def __init__(self, lines: Mapping[str, list[Any]]) -> None:
+        self.lines = lines
+
+    def get_paginator(self, _: str) -> "Logs":
+        return self
+
+    def paginate(self, logGroupName: str, filterPattern: str, **_: Any) -> list[dict[str, Any]]:  # noqa: N803
+        texts = map(json.dumps, self.lines.get(logGroupName.removesuffix("FunctionName"), []))
+        return [{"events": [{"message": text} for text in texts if filterPattern.strip('"') in text]}]
+
+
+class FakeRun(Run):
+    """A run on AWS, with prepared clients and log lines in place of AWS's."""
+
+    def __init__(self, clients: Mapping[str, Any] | None = None, lines: Mapping[str, list[Any]] | None = None) -> None:
+        deployment: Any = FakeDeployment({"sts": Sts(), **(clients or {})}, lines or {})
+        super().__init__(deployment)
+        self.name = "verify-1a2b3c4d"
+
+
+class Sts:
+    def get_caller_identity(self) -> dict[str, Any]:
+        return {"ResponseMetadata": {"HTTPHeaders": {"date": "Sun, 22 Nov 2026 18:00:00 GMT"}}}
 
 
 def new_step() -> Step:
@@ -146,7 +170,7 @@ class CloudWatch:
 
 def line_with(**values: int) -> dict[str, Any]:
     directive = {"Dimensions": [["service"]], "Metrics": [{"Name": name} for name in values]}
-    return {"_aws": {"CloudWatchMetrics": [directive]}, **values}
+    return {"_aws": {"CloudWatchMetrics": [directive]}, "service": "upsert_profiles", **values}
 
 
 @pytest.fixture
@@ -193,13 +217,8 @@ def platform_report(duration_ms: float, used_mb: int = 90, **more: float) -> dic
 
 
 def started_up(*lines: dict[str, Any]) -> Step:
-    class Lambda:
-        def get_function_configuration(self, **_: Any) -> dict[str, int]:
-            return {"Timeout": 90, "MemorySize": 1024}
-
     step = new_step()
-    functions = {function: list(lines) for function in start_up.FUNCTIONS}
-    start_up.start_up(FakeRun({"lambda": Lambda()}, functions), step)
+    start_up.start_up(FakeRun(lines={function: list(lines) for function in start_up.FUNCTIONS}), step)
     return step
 
 

@@ -18,7 +18,7 @@ from tools.teller.verify.permissions import permissions
 from tools.teller.verify.poison import poison
 from tools.teller.verify.posting import a_payment_before_its_account, each_outcome
 from tools.teller.verify.report import Report
-from tools.teller.verify.run import Run
+from tools.teller.verify.run import CountedDeployment, Run
 from tools.teller.verify.schedule import schedule
 from tools.teller.verify.start_up import start_up
 from tools.teller.verify.steps import Step, Verdict
@@ -55,7 +55,7 @@ def verify(operator: Operator, yes: YesOption = False) -> None:
     and costs less than a dollar. The answer is a report in Markdown. Exit status 1 if a step failed.
     """
     operator.agree("send messages on accounts of its own", yes=yes)
-    run = Run(operator.deployment)
+    run = Run(CountedDeployment(operator.deployment.name, operator.deployment.endpoint_url))
     steps: list[Step] = []
     left_behind: list[str] = []
     try:
@@ -67,7 +67,7 @@ def verify(operator: Operator, yes: YesOption = False) -> None:
     finally:
         operator.remark("Tidying up …")
         left_behind = tidy_up(run)
-    report = Report(run, steps, costs(run.requests, run.usage()), left_behind)
+    report = Report(run, steps, costs(run.deployment.requests, run.usage()), left_behind)
     if operator.as_json:
         operator.show(report.answer())
     else:

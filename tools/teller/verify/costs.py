@@ -35,7 +35,7 @@ class Requests:
         self._lock = threading.Lock()
 
     def counted(self, client: Any) -> Any:
-        """The client. Each of its requests counts from now on, tries of the SDK's own included."""
+        """The client. Each of its calls counts from now on."""
         service = client.meta.service_model.service_name
 
         def count(model: Any, **_: Any) -> None:

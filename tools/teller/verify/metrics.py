@@ -3,14 +3,16 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+from tools.teller.figures import logged_sums
 from tools.teller.verify.run import Run, TimeIsUp
 from tools.teller.verify.steps import Step, different
 
 LOG_SECONDS = 20
 CLOUDWATCH_SECONDS = 300
 """CloudWatch reads metrics from log lines within some two minutes."""
+CLOCKS_DIFFER = timedelta(minutes=5)
 SERVICES = {
     "process_transactions": "ProcessTransactions",
     "upsert_profiles": "UpsertProfiles",
@@ -20,19 +22,13 @@ SERVICES = {
 
 def conflicts(run: Run) -> int:
     """The refused commits of transactions since the run began, by the lines with metrics."""
-    return int(logged(run, "process_transactions")["Conflicts"])
+    return int(_logged(run, "process_transactions")["Conflicts"])
 
 
-def logged(run: Run, service: str) -> Counter[str]:
-    """The sums of the metrics in a function's log lines since the run began, by name. Others' messages count, too."""
-    totals: Counter[str] = Counter()
-    for line in run.log_lines(SERVICES[service], "CloudWatchMetrics"):
-        for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
-            if directive["Dimensions"] == [["service"]]:
-                for metric in directive["Metrics"]:
-                    value = line[metric["Name"]]
-                    totals[metric["Name"]] += sum(value) if isinstance(value, list) else value
-    return totals
+def _logged(run: Run, service: str) -> Counter[str]:
+    """The sums of the metrics in a function's log since the run began. Others' messages count, too."""
+    output = f"{SERVICES[service]}FunctionName"
+    return logged_sums(run.deployment, service, output, run.began, datetime.now(UTC) + CLOCKS_DIFFER)
 
 
 def metrics(run: Run, step: Step) -> None:
@@ -48,7 +44,7 @@ def metrics(run: Run, step: Step) -> None:
 
 def _check_log(run: Run, step: Step, service: str, expected: Mapping[str, int]) -> None:
     def missing() -> list[str]:
-        totals = logged(run, service)
+        totals = _logged(run, service)
         return [name for name in expected if not totals[name]]
 
     def why() -> str:

@@ -62,7 +62,7 @@ class Simulated:
 
     def __init__(self, run: Run, resources: Resources) -> None:
         self.resources, self.questions, self.name_of_run = resources, 0, run.name
-        self.iam = run.client("iam", retries={"mode": "adaptive", "total_max_attempts": 10})
+        self.iam = run.deployment.new_client("iam", retries={"mode": "adaptive", "total_max_attempts": 10})
 
     def needs(self, role: str) -> Iterator[Question]:
         """Each action and resource that the template grants the role."""
@@ -122,7 +122,7 @@ def _check_plain_http(run: Run, step: Step) -> None:
         step.only_on_aws(claim, "the local AWS speaks plain HTTP")
         return
     address = run.client("sqs").meta.endpoint_url.replace("https://", "http://")
-    client = run.requests.counted(run.deployment.new_client("sqs", endpoint_url=address))
+    client = run.deployment.new_client("sqs", endpoint_url=address)
     try:
         client.get_queue_attributes(QueueUrl=run.deployment["TransactionsQueueUrl"], AttributeNames=["QueueArn"])
     except ClientError as error:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, override
 
 from botocore.exceptions import ClientError
 
@@ -32,13 +32,25 @@ class TimeIsUp(Failure):
     """The stack didn't do in time what it was expected to do."""
 
 
+class CountedDeployment(Deployment):
+    """A deployment whose clients' requests are counted."""
+
+    def __init__(self, name: str, endpoint_url: str | None) -> None:
+        self.requests = Requests()
+        super().__init__(name, endpoint_url)
+
+    @override
+    def new_client(self, service: str, endpoint_url: str | None = None, **config: Any) -> Any:
+        return self.requests.counted(super().new_client(service, endpoint_url, **config))
+
+
 class Run:
     """`name` begins the ids of all accounts, profiles and transactions of the run: verify-1a2b3c4d."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: CountedDeployment) -> None:
         self.deployment = deployment
         self.name = f"verify-{uuid.uuid4().hex[:8]}"
-        self.began = self._now()
+        self.began = self.now()
         self.accounts: list[str] = []
         self.profiles: list[str] = []
         self.sent = {"Transactions": 0, "Profiles": 0}
@@ -47,27 +59,15 @@ class Run:
         self.upserted = 0
         """Profile entries that the run's messages have written."""
         self.refused_commits, self.invocations, self.gb_seconds, self.scanned_bytes = 0, 0, 0.0, 0
-        self.requests = Requests()
-        self._clients: dict[str, Any] = {}
 
-    def _now(self) -> datetime:
-        """The time by AWS's clock, which logs and metrics have."""
+    def now(self) -> datetime:
+        """The time by AWS's clock, which logs, metrics and schedules have, to the second."""
         answer = self.deployment.client("sts").get_caller_identity()
         date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
         return parsedate_to_datetime(date) if date else datetime.now(UTC).replace(microsecond=0)
 
-    def client(self, service: str, **config: Any) -> Any:
-        """A client whose requests are counted. One with settings of its own is a new one."""
-        if config or service not in self._clients:
-            client = self.requests.counted(self.deployment.new_client(service, **config))
-            if config:
-                return client
-            self._clients[service] = client
-        return self._clients[service]
-
-    def invoke(self, output: str, event: Mapping[str, Any]) -> Any:
-        self.requests.add("lambda", "Invoke")
-        return self.deployment.invoke(output, event)
+    def client(self, service: str) -> Any:
+        return self.deployment.client(service)
 
     # --- Sending -------------------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class Run:
             ConsistentRead=True,
             ReturnConsumedCapacity="TOTAL",
         )
-        self.requests.add_read(response.get("ConsumedCapacity"))
+        self.deployment.requests.add_read(response.get("ConsumedCapacity"))
         return from_dynamodb(response["Item"]) if "Item" in response else None
 
     def version(self, account_id: str) -> int:
@@ -130,7 +130,7 @@ class Run:
         )
         entries = []
         for page in found:
-            self.requests.add_read(page.get("ConsumedCapacity"))
+            self.deployment.requests.add_read(page.get("ConsumedCapacity"))
             entries += map(from_dynamodb, page["Items"])
         return sorted(entries, key=lambda entry: entry["account_version"])
 

@@ -6,7 +6,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes.items import to_dynamodb
 from tools.teller.failures import Failure, failure_of
-from tools.teller.verify.dead_letters import take_leftovers
+from tools.teller.letters import QueueName
+from tools.teller.verify.dead_letters import take_those_there
 from tools.teller.verify.run import USUAL_SECONDS, Run, opening, payment
 
 
@@ -32,8 +33,8 @@ def _delete_profiles(run: Run) -> None:
 
 def _delete_dead_letters(run: Run) -> None:
     """Those that a step left, because it failed before."""
-    for queue in run.sent:
-        take_leftovers(run, queue)
+    for queue in (QueueName.TRANSACTIONS, QueueName.PROFILES):
+        take_those_there(run, queue)
 
 
 def _close_accounts(run: Run) -> None:
