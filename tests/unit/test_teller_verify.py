@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from tools.teller.failures import Failure
 from tools.teller.verify import metrics, start_up, tokens
 from tools.teller.verify.command import perform
-from tools.teller.verify.costs import DOLLARS_PER_MILLION, Requests, Usage, costs
+from tools.teller.verify.costs import DOLLARS, Requests, Usage, costs
 from tools.teller.verify.report import Report, without_account_numbers
 from tools.teller.verify.run import Run, problems_of
 from tools.teller.verify.steps import Step, Verdict
@@ -304,7 +304,7 @@ def test_costs_are_numbers_at_their_prices() -> None:
     requests.add_read({"CapacityUnits": 2.5})
     usage = Usage([700, 2000], 2, 1, 100, 1, 3, 0.5, 4096)
     found = {cost.what: cost for cost in costs(requests, usage)}
-    assert found.keys() == DOLLARS_PER_MILLION.keys()
+    assert found.keys() == DOLLARS.keys()
     assert found["DynamoDB write units"].number == 3 * 5 + 200 + 2
     assert found["DynamoDB read units"].number == 2.5 + 3 + 1
     assert found["SQS requests"].number == 1 + 6

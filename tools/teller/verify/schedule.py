@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from tools.teller.job_records import JOBS, RunOfJob, read_job, read_runs
-from tools.teller.verify.costs import DOLLARS_PER_MILLION
+from tools.teller.verify.costs import DOLLARS
 from tools.teller.verify.run import Run
 from tools.teller.verify.stack import Resources
 from tools.teller.verify.steps import Step, different
@@ -59,7 +59,7 @@ def schedule(run: Run, step: Step) -> None:
 def _why_not(run: Run) -> str | None:
     """Why the job isn't to run now, if so."""
     size = sum(_bytes(run, table) for table in ("AccountsTableName", "JournalTableName", "CheckpointsTableName"))
-    dollars = size / READ_UNIT_BYTES * DOLLARS_PER_MILLION["DynamoDB read units"] / 1e6
+    dollars = size / READ_UNIT_BYTES * DOLLARS["DynamoDB read units"]
     if dollars > MOST_DOLLARS:
         return f"reading all accounts and journals may cost {dollars:.2f} dollars"
     if any(lock.working_on for lock in read_job(run.deployment, JOB).locks):
