@@ -120,7 +120,7 @@ def fields_table(fields: dict[str, Any]) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in fields.items():
-        table.add_row(name, "" if value is None else str(value))
+        table.add_row(name, shown(value) if isinstance(value, datetime) else "" if value is None else str(value))
     return table
 
 
