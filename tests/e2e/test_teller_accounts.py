@@ -118,6 +118,19 @@ def test_a_statement_that_isnt_complete_says_so_and_has_the_rest(bank: Bank) -> 
     assert ended.out.count(" t-") == 1
 
 
+def test_an_id_that_no_account_can_have_is_refused(bank: Bank) -> None:
+    long = "x" * 129
+    for arguments in (
+        ["account", long],
+        ["statement", long],
+        ["transaction", long, "t"],
+        ["outcomes", "republish", long],
+    ):
+        ended = Command(bank.stack).run(*arguments)
+        assert (ended.status, ended.out) == (2, "")
+        assert "account_id: expected" in ended.err
+
+
 def test_a_statement_that_cant_be_meant_is_refused(bank: Bank) -> None:
     refusals = {
         ("--last", "0"): "--last",

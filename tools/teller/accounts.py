@@ -86,9 +86,11 @@ def statement(
 
 
 def read(operator: Operator, request: dict[str, Any]) -> dict[str, Any]:
-    """The answer of read_accounts. Raises NotFound for an unknown account, and Failure for any other error."""
+    """The answer of read_accounts. Raises NotFound for an unknown account, and WrongUse or Failure for other errors."""
     answer = operator.deployment.invoke("ReadAccountsFunctionName", request)
     match answer:
+        case {"error": {"code": "INVALID_REQUEST", "reason": reason}}:
+            raise WrongUse(reason)
         case {"error": {"code": "UNKNOWN_ACCOUNT", "reason": reason}}:
             raise NotFound(reason)
         case {"error": {"code": code, "reason": reason}}:
