@@ -62,7 +62,9 @@ def _check_account(run: Run, step: Step, account_id: str, expected: Mapping[str,
 
 
 def _check_statement(run: Run, step: Step, account_id: str, entries: int) -> None:
-    answer = run.invoke("ReadAccountsFunctionName", {"read": "statement", "account_id": account_id, "last": 100})
+    answer = run.deployment.invoke(
+        "ReadAccountsFunctionName", {"read": "statement", "account_id": account_id, "last": 100}
+    )
     problems = [
         *different("complete", True, answer.get("complete")),
         *different(

@@ -24,7 +24,9 @@ MAXIMUM_PAUSE_SECONDS = 0.5
 def tokens(run: Run, step: Step) -> None:
     item_id = run.profile("tokens")
     table = run.deployment["ProfilesTableName"]
-    client = run.client("dynamodb", retries={"mode": "standard", "total_max_attempts": 1}, max_pool_connections=THREADS)
+    client = run.deployment.new_client(
+        "dynamodb", retries={"mode": "standard", "total_max_attempts": 1}, max_pool_connections=THREADS
+    )
     client.put_item(TableName=table, Item={"account_id": {"S": item_id}, "count": {"N": "0"}})
     together = threading.Barrier(THREADS)
     answers: Counter[str] = Counter()
