@@ -1,6 +1,4 @@
-"""Restores the six tables of a stack to one second, as new tables: docs/restoring.md.
-
-What comes with it: messages wait meanwhile, and outcomes are published again afterwards.
+"""Restores the six tables of a stack to one second, as new tables, and stops its queues meanwhile: docs/restoring.md.
 
 Each command may be run again: what was done before is left as it is.
 """
@@ -34,11 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
                 deliver(deployment, is_wanted=False)
                 print("Messages wait on their queues, for up to 7 days after each was sent.")
             case "tables":
-                label = restore(deployment, options.prefix, _second(options.to, "--to"))
+                label = restore(deployment, options.prefix, _second(options.to))
                 print(f"RestoredTables={options.prefix} RestoredJournalStreamLabel={label}")
-            case "outcomes":
-                since = _second(options.since, "--since")
-                print(f"{publish_again(deployment, since):,} outcomes were published again.")
             case "start":
                 deliver(deployment, is_wanted=True)
                 print("Messages are delivered again.")
@@ -128,39 +123,13 @@ def _stream_label(dynamodb: Any, journal: str) -> str:
     return str(described["LatestStreamLabel"])
 
 
-def publish_again(deployment: Deployment, since: datetime) -> int:
-    """Publishes the outcomes since a time again, of all accounts, in as many invocations as it takes. Their number.
-
-    Raises Failure at the end if outcomes could not be published.
-    """
-    events: list[dict[str, Any]] = [{"republish": {"from": since.isoformat()}}]
-    published, dead_lettered, missing = 0, 0, list[dict[str, Any]]()
-    while events:
-        answer = deployment.invoke("PublishOutcomesFunctionName", events.pop())
-        if "error" in answer:
-            raise Failure(f"{published:,} were published again, then: {answer['error']['reason']}")
-        published += answer["published"]
-        dead_lettered += answer["dead_lettered"]
-        missing += answer["missing_versions"]
-        events += answer["next"]
-        if events:
-            print(f"{published:,} were published again, going on", file=sys.stderr)
-    if missing or dead_lettered:
-        first = f", the first of them of account {missing[0]['account_id']}: {missing[0]['reason']}" if missing else ""
-        raise Failure(
-            f"{published:,} were published again; {dead_lettered:,} became dead letters of outcomes, and "
-            f"{len(missing):,} ranges of versions were not found{first}"
-        )
-    return published
-
-
-def _second(text: str, option: str) -> datetime:
+def _second(text: str) -> datetime:
     try:
         second = datetime.fromisoformat(text)
     except ValueError:
         second = None
     if second is None or second.tzinfo is None or second.microsecond:
-        raise WrongUse(f"{option}: expected a second with its offset, such as 2026-11-21T20:45:00Z, got {text!r}")
+        raise WrongUse(f"--to: expected a second with its offset, such as 2026-11-21T20:45:00Z, got {text!r}")
     return second
 
 
@@ -171,8 +140,6 @@ def _parser() -> argparse.ArgumentParser:
     tables = commands.add_parser("tables", help="restore the tables under new names")
     tables.add_argument("--to", required=True, help="the second, such as 2026-11-21T20:45:00Z")
     tables.add_argument("--prefix", required=True, help="the beginning of the new tables' names, such as teller-prod-2")
-    outcomes = commands.add_parser("outcomes", help="publish the outcomes since a time again, of all accounts")
-    outcomes.add_argument("--since", required=True, help="the second, such as 2026-11-21T20:30:00Z")
     commands.add_parser("start", help="let messages be delivered again")
     for command in commands.choices.values():
         command.add_argument("--stack", required=True, help="the stack's name, such as teller-prod")
