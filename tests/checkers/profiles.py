@@ -19,9 +19,9 @@ type Profiles = dict[str, Item]
 type Latest = dict[str, dict[Path, Any]]
 """The values that must be in the profiles, by account and path."""
 
-NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
-"""The time of a message without `as_of`. All messages about one of its entries must agree, since none is the later. An
-erasure of such a profile has no place among them."""
+NO_TIME = datetime(9999, 12, 31, tzinfo=UTC)
+"""The time of a message without `as_of`: it was sent later than any erasure says. All messages about one of its entries
+must agree, since none is the later."""
 
 FUTURE = timedelta(minutes=5)
 """A message may be as of so much later than it was sent."""

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from conditional_writes.upserts import REMOVED, MapEntry
 from conditional_writes.upserts.clock_text import clock
-from tests.checkers.profile_oracle import Path, Write, differences, live_writes, most_bytes, removal_bytes, standing
+from tests.checkers.profile_oracle import (
+    EVERYTHING,
+    Path,
+    Write,
+    differences,
+    live_writes,
+    most_bytes,
+    removal_bytes,
+    standing,
+)
 from tests.support.strategies import profile_writes
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -24,6 +33,10 @@ def at(seconds: float) -> datetime:
 def write(path: str, value: Any, seconds: float) -> Write:
     """`path` is dotted: a.b.c."""
     return Write(tuple(path.split(".")), value, at(seconds))
+
+
+def erasure(seconds: float) -> Write:
+    return Write(EVERYTHING, REMOVED, at(seconds))
 
 
 LARGER = max(["red", "blue"], key=lambda value: clock(MapEntry(("a", "b"), value, START)))
@@ -86,6 +99,13 @@ CASES: dict[str, tuple[list[Write], dict[str, Any]]] = {
     ),
     "an object is one value": ([write("a.b", {"c": 1, "d": 2}, 1), write("a.b", {"c": 3}, 2)], {"a.b": {"c": 3}}),
     "an object isn't merged with a map": ([write("a.b", {"c": 1}, 1), write("a.b.d", 2, 2)], {"a.b.d": 2}),
+    "an erasure, and what is later": ([write("a.b", 1, 1), write("a.c", 2, 3), erasure(2)], {"a.c": 2}),
+    "of equal times the erasure": ([write("a.b", 1, 2), write("a.b.c", 2, 2), erasure(2)], {}),
+    "the later of two erasures": ([write("a.b", 1, 2), erasure(1), erasure(3)], {}),
+    "what was erased supersedes nothing": (
+        [write("a.b", REMOVED, 2), write("a.b.c", 1, 3), erasure(2), write("a.d", 4, 1)],
+        {"a.b.c": 1},
+    ),
     "an attribute is always a map": ([write("a.b", 1, 1), write("a.c.d", 2, 2)], {"a.b": 1, "a.c.d": 2}),
 }
 

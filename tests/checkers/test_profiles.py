@@ -16,13 +16,16 @@ def update(seconds: int, path: list[str], entries: dict[str, Any], *removed: str
     return json.dumps({"account_id": "a", "path": path, "entries": entries, "removed": removed, "as_of": as_of})
 
 
+ERASURE = json.dumps({"type": "erase_profile", "account_id": "a", "as_of": "2026-03-01T12:00:01.500+00:00"})
 LATE_MAP = update(1, ["preferences", "theme"], {"accent": "blue"})
 FUTURE = json.dumps({"account_id": "a", "path": ["p"], "entries": {"x": 1}, "as_of": "9999-12-31T23:59:59Z"})
 BODIES = [
     update(3, ["preferences"], {"theme": "dark", "language": "de"}),
     update(2, ["preferences"], {"theme": "light", "size": 12}),
     update(4, ["preferences"], {}, "language"),
-    update(1, ["preferences", "statements"], {"by": "mail"}),
+    update(2, ["preferences", "statements"], {"by": "mail"}),
+    update(1, ["visits"], {"first": "erased"}),
+    ERASURE,
     LATE_MAP,
     FUTURE,
     "junk",
@@ -63,6 +66,7 @@ PLANTED: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda item: item["preferences"].update(theme={"accent": "blue"}),
         "a: preferences.theme is {'accent': 'blue'}",
     ),
+    "an erased entry": (lambda item: item.update(visits={"first": "erased"}), "a: visits is {'first': 'erased'}"),
     "an unknown map": (lambda item: item.update(limits={"card": 1}), "a: limits is {'card': 1}"),
 }
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from ledger.core.profile_messages import decode
+from ledger.core.profile_messages import EraseProfile, ProfileUpdate, decode
 from tests.checkers.profiles import Profiles, is_poison, upserted, vanished, violations
 from tests.support.deployed import Bank, metrics
 from tools.local_aws.profiles_day import believable_updates
@@ -53,8 +53,8 @@ def test_only_poison_is_dead_lettered_each_with_a_reason(day: Day) -> None:
 
 
 def test_an_entry_became_a_map_and_a_map_an_entry(day: Day) -> None:
-    preferences = [profile["preferences"] for profile in day.profiles.values()]
-    assert any(isinstance(each["theme"], dict) for each in preferences)
+    preferences = [profile.get("preferences", {}) for profile in day.profiles.values()]
+    assert any(isinstance(each.get("theme"), dict) for each in preferences)
     assert any(each.get("statements") == "mail" for each in preferences)
 
 
@@ -92,6 +92,9 @@ def test_the_metrics_are_in_the_log(day: Day) -> None:
         <= sum(
             len(update.entries) + len(update.removed)
             for update in (decode(body) for body in day.bodies if body not in dead)
+            if isinstance(update, ProfileUpdate)
         )
     )
+    valid = (decode(body) for body in set(day.bodies) - dead)
+    assert 0 < totals["Erased"] <= sum(isinstance(message, EraseProfile) for message in valid)
     assert {"Superseded", "DeadLettered", "ReturnedToQueue"} <= totals.keys()

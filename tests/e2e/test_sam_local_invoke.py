@@ -246,6 +246,8 @@ EXPECTED = {
     "upsert_profiles/12-map-becomes-an-entry": Effect(
         profiles={"acc-alice": {"preferences": LAST_PREFERENCES, "limits": {"card": "blocked"}}}
     ),
+    "upsert_profiles/13-erasure": Effect(profiles={"acc-bob": {}}),
+    "upsert_profiles/14-late-for-an-erasure": Effect(),
     "charge_overdraft_interest/01-a-day": Effect(
         outcome="Done",
         journal={

@@ -16,6 +16,7 @@ from tests.support.deployed import Bank
 from tools.local_aws.tables import scan
 from tools.teller import job_runs
 from tools.teller.deployment import Deployment
+from tools.teller.times import shown
 
 CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
 TIMES = (f"2025-0{month}-01T05:00:00+00:00" for month in range(1, 10))
@@ -76,7 +77,8 @@ def test_a_job_is_run_by_hand_once_and_its_report_is_shown(
     assert f"was done before for this time: the run was finished at {record['finished_at']}" in " ".join(
         again.err.split()
     )
-    assert "finished_at" in again.out
+    assert shown(record["finished_at"]) in again.out
+    assert f"{record['sent']:,}" in again.out
 
 
 def test_without_a_time_the_job_runs_for_this_minute_and_is_among_the_last_runs(teller: Command) -> None:
@@ -89,7 +91,7 @@ def test_without_a_time_the_job_runs_for_this_minute_and_is_among_the_last_runs(
     assert job["last_done"]["report"] == answer["report"]
     assert "ScheduleTimezone" not in job
     seen = teller.shown("jobs")
-    assert "cron(0 2 * * ? *) (UTC)" in seen
+    assert "cron(0 2 * * ? *), in UTC" in seen
     assert f"{answer['report']['accounts_checked']:,} accounts checked" in seen
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.faults.every_call import inject_every_fault
-from tests.faults.scenarios.profiles import Upserting, update
+from tests.faults.scenarios.profiles import Upserting, erase, update
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
@@ -19,6 +19,9 @@ THERE = [
     update("erin", "look.colours", 1, text="black", page="white"),
     update("erin", "look.colours.links", 2, new="blue"),
     update("erin", "devices.phone", 1, seen=1, trusted=True),
+    update("grace", "contact", 1, phone="1", mail="g@example.com"),
+    update("grace", "visits", 5, first="as late as the erasure"),
+    update("grace", "contact", 6, fax="later"),
     update("iris", "visits", 0, *(f"visit {number}" for number in range(40))),  # Months ago: they are forgotten.
 ]
 BATCH: list[Any] = [
@@ -43,6 +46,12 @@ BATCH: list[Any] = [
     update("erin", "devices", 2, "phone"),  # The removal of a map, and one entry of it that is later.
     update("erin", "devices.phone", 3, seen=3),
     update("iris", "visits", 5, "visit 41", "visit 42", last="visit 43"),  # Needs a tidy profile.
+    erase("grace", 5),
+    erase("grace", 2),
+    update("grace", "contact", 4, phone="late"),
+    update("grace", "contact.mail", 7, work="g@work.example.com"),
+    erase("henry", None),  # Nobody knows of him.
+    update("henry", "contact", 8, phone="late"),
     update("erin", "font", 3),
     update("alice", "preferences", 9 + 301, theme="of the future"),
     "not JSON",
@@ -59,6 +68,10 @@ OTHERS = [
     update("dave", "contact", 2, fax="0"),
     update("erin", "font", 0, face="serif"),
     update("frank", "preferences", 1, theme="dark"),
+    update("grace", "visits", 3, second="late"),
+    update("grace", "visits.all", 8, third="later"),
+    erase("grace", 6),
+    update("henry", "preferences", 9, theme="as late as the erasure"),
     update("erin", "look.colours.links", 4, old="grey"),
     update("erin", "devices.phone.screen", 4, width=5),
     update("iris", "visits", 6, "visit 44"),
@@ -82,4 +95,8 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     assert profiles["dave"]["contact"]["phone"] == "2"
     assert len(profiles["carol"]["sessions"]["phone"]) == 140
     assert not any("visit 7" in of_map for of_map in profiles["iris"].values()), "its removal is forgotten"
+    assert not profiles["henry"].keys() - {"account_id", "cw:erased_as_of"}
+    assert profiles["grace"]["contact"] == {"mail": {"work": "g@work.example.com"}} | (
+        {} if competing == "a worker with others' entries" else {"fax": "later"}
+    )
     assert ("frank" in profiles) == (competing == "a worker with others' entries")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from conditional_writes.upserts import REMOVED, Strategy
 from tests.checkers.profile_oracle import (
+    EVERYTHING,
     Path,
     Write,
     differences,
@@ -151,6 +152,7 @@ START = (datetime.now(UTC) - timedelta(hours=1)).replace(microsecond=0)
 
 class Message(NamedTuple):
     path: tuple[str, ...]
+    """EVERYTHING for an erasure."""
     values: dict[str, Any]
     seconds: int
     sent_after: int | None
@@ -159,17 +161,17 @@ class Message(NamedTuple):
     @property
     def record(self) -> dict[str, Any]:
         entries = {name: value for name, value in self.values.items() if value is not REMOVED}
-        body = {
-            "account_id": "alice",
-            "path": self.path,
-            "entries": entries,
-            "removed": [*self.values.keys() - entries],
-        }
+        removed = [*self.values.keys() - entries]
+        body: dict[str, Any] = {"account_id": "alice", "path": self.path, "entries": entries, "removed": removed}
+        if self.path == EVERYTHING:
+            body = {"type": "erase_profile", "account_id": "alice"}
         as_of = {} if self.sent_after is None else {"as_of": self._at(0).isoformat()}
         return record(body | as_of, sent_at=self._at(self.sent_after or 0))
 
     @property
     def writes(self) -> list[Write]:
+        if self.path == EVERYTHING:
+            return [Write(EVERYTHING, REMOVED, self._at(0))]
         return [Write((*self.path, name), value, self._at(0)) for name, value in self.values.items()]
 
     def _at(self, later: int) -> datetime:
@@ -178,7 +180,7 @@ class Message(NamedTuple):
 
 messages = st.builds(
     Message,
-    st.sampled_from(sorted({path[:-1] for path in CLASHING_PATHS})),
+    st.sampled_from(sorted({path[:-1] for path in CLASHING_PATHS} | {EVERYTHING})),
     st.dictionaries(st.sampled_from("xyz"), st.sampled_from([1, "a", {"y": 1}, REMOVED, REMOVED]), min_size=1),
     st.integers(0, 4),
     st.none() | st.integers(0, 600),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
+from tests.checkers.profiles import is_mark
 from tools.local_aws.functions import Context, Queue, again, invoke, metric_totals, record, upsert_profiles
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
@@ -47,6 +48,11 @@ def update(entries: dict[str, Any] | None = None, seconds: float = 0, **fields: 
     return {name: value for name, value in (body | fields).items() if value is not None}
 
 
+def erasure(account_id: str = "alice", seconds: float | None = 0) -> dict[str, Any]:
+    body = {"type": "erase_profile", "account_id": account_id}
+    return body if seconds is None else body | {"as_of": at(seconds)}
+
+
 def items(dynamodb: Endpoint, table: str) -> dict[str, Any]:
     return {item["account_id"]: item for item in map(from_dynamodb, scan(dynamodb, table))}
 
@@ -54,8 +60,7 @@ def items(dynamodb: Endpoint, table: str) -> dict[str, Any]:
 def profile(dynamodb: Endpoint, table: str, account_id: str = "alice") -> dict[str, Any]:
     """A profile's maps, without the clocks and the library's other attributes."""
     item = items(dynamodb, table)[account_id]
-    marks = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes"}
-    return {name: value for name, value in item.items() if name not in marks and not name.startswith("cw:as_of [")}
+    return {name: value for name, value in item.items() if not is_mark(name)}
 
 
 @pytest.mark.usefixtures("new_process")
@@ -115,6 +120,56 @@ def test_without_as_of_a_messages_time_is_when_it_was_sent(
     assert profile(dynamodb, table) == {"preferences": {"theme": "second"}}
     assert not invoke(function, [sent("third", 0.003)])
     assert profile(dynamodb, table) == {"preferences": {"theme": "third"}}
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_an_erased_profile_has_only_what_is_later_whatever_the_order_of_arrival(
+    function: ModuleType, dynamodb: Endpoint, table: str, together: bool
+) -> None:
+    messages = [
+        update({"theme": "dark", "language": "de"}, 1),
+        update({"size": 12}, 5, path=["preferences", "font"]),
+        erasure(seconds=2),
+        erasure(seconds=4),
+        update({"first": 1}, 4, path=["visits"]),
+        update({"theme": "red"}, 6),
+    ]
+    expected = {"preferences": {"theme": "red", "font": {"size": 12}}}
+    for order in itertools.islice(itertools.permutations(messages), 0, None, 37):
+        dynamodb.client("dynamodb").delete_item(TableName=table, Key=to_dynamodb({"account_id": "alice"}))
+        for batch in [order] if together else [[message] for message in order]:
+            assert not invoke(function, map(record, batch))
+        assert profile(dynamodb, table) == expected
+        assert items(dynamodb, table)["alice"]["cw:erased_as_of"] == "2026-03-01T12:00:04.000000+00:00"
+
+
+def test_an_erasure_without_as_of_erases_what_was_sent_before_it(
+    function: ModuleType, dynamodb: Endpoint, table: str
+) -> None:
+    dynamodb.client("dynamodb").put_item(TableName=table, Item=to_dynamodb({"account_id": "alice", "name": "Alice"}))
+    erasing = record(erasure(seconds=None), sent_at=START + timedelta(seconds=2))
+    before, after = (record(update({"theme": n}, as_of=None), sent_at=START + timedelta(seconds=n)) for n in (1, 3))
+    for delivered in (before, erasing, again(before), again(erasing), after, again(before), again(erasing)):
+        assert not invoke(function, [delivered])
+    assert profile(dynamodb, table) == {"preferences": {"theme": 3}}
+
+
+def test_an_erasure_as_of_the_future_is_dead_lettered(
+    function: ModuleType, ministack: Endpoint, dynamodb: Endpoint, table: str
+) -> None:
+    assert not invoke(function, [record(update({"theme": "dark"}))])
+    assert not invoke(function, [record(erasure(seconds=301), sent_at=START)])
+    [letter] = take_dead_letters(ministack, function.worker.queue.dead_letter_url)
+    assert letter.reason
+    assert letter.reason.startswith("as_of: expected at most 5 minutes after the message was sent")
+    assert profile(dynamodb, table) == {"preferences": {"theme": "dark"}}
+
+
+def test_a_profile_that_no_update_can_read_can_be_erased(function: ModuleType, dynamodb: Endpoint, table: str) -> None:
+    plant_unreadable(dynamodb, table, "alice")
+    assert not invoke(function, [record(erasure(seconds=1))])
+    assert not invoke(function, [record(update({"theme": "dark"}, 2))])
+    assert profile(dynamodb, table) == {"preferences": {"theme": "dark"}}
 
 
 def test_a_redelivered_batch_changes_nothing(
@@ -286,6 +341,8 @@ def test_every_record_has_its_line_without_payload_and_the_batch_its_metrics(
 ) -> None:
     plant_unreadable(dynamodb, table, "bob")
     dynamodb.client("dynamodb").put_item(TableName=table, Item=to_dynamodb({"account_id": "alice", "status": "secret"}))
+    erased = record(erasure("carol", 1))
+    erased_before = record(erasure("carol", 0))
     theme = record(update({"theme": "secret"}, 1))
     size = record(update({"size": "secret", "theme": "secret before"}, removed=["secret name"]))
     late = record(update({"x": "secret"}, path=["preferences", "theme"]))
@@ -294,10 +351,14 @@ def test_every_record_has_its_line_without_payload_and_the_batch_its_metrics(
     last = record(update({"x": "secret"}, account_id="bob"), 700, datetime.now(UTC) - timedelta(days=7))
     junk = record('"secret"')
     with caplog.at_level("DEBUG", "teller"):
-        assert invoke(function, [theme, size, late, clash, back, last, junk]) == {back["messageId"]}
+        assert invoke(function, [theme, size, late, clash, back, last, junk, erased, erased_before]) == {
+            back["messageId"]
+        }
     lines = {line.message_id: vars(line) for line in caplog.records if hasattr(line, "message_id")}
     said = {message_id: (line["message"], line.get("reason_code")) for message_id, line in lines.items()}
     assert said == {
+        erased["messageId"]: ("erased", None),
+        erased_before["messageId"]: ("superseded", None),
         theme["messageId"]: ("upserted", None),
         size["messageId"]: ("upserted", None),
         late["messageId"]: ("superseded", None),
@@ -315,7 +376,8 @@ def test_every_record_has_its_line_without_payload_and_the_batch_its_metrics(
     assert totals.pop("ReturnedAge") > 0
     assert totals == {
         "Upserted": 4,
-        "Superseded": 1,
+        "Erased": 1,
+        "Superseded": 2,
         "Waiting": 0,
         "ReturnedToQueue": 1,
         "DeadLettered": 3,

@@ -21,6 +21,7 @@ HANDED_BACK = "tests/unit/test_handed_back.py"
 BIG_ITEMS = "tests/integration/test_big_items.py"
 LINES = "tests/integration/test_lines.py"
 LOCKS = "tests/integration/test_locks.py"
+ERASING = "tests/integration/test_erasing.py"
 UPSERTS = "tests/integration/test_upserts.py"
 VERSIONED = "tests/integration/test_versioned.py"
 POSTING = "tests/integration/test_posting.py"
@@ -483,6 +484,41 @@ BREAKAGES = [
         (UPSERTS,),
     ),
     Breakage(
+        "an update from before an erasure brings back what was erased",
+        f"{LIBRARY}/upserts/clocks.py",
+        "        draft.forbidden.append(at_least(ERASED_AS_OF,",
+        "        (at_least(ERASED_AS_OF,",
+        (ERASING,),
+    ),
+    Breakage(
+        "what is as late as an erasure outlives it",
+        f"{LIBRARY}/upserts/clock_text.py",
+        '    return time + " "\n',
+        "    return time\n",
+        (ERASING,),
+    ),
+    Breakage(
+        "an erasure leaves what other programs have written",
+        f"{LIBRARY}/upserts/erasing.py",
+        "        if not edit.clocks((name,)):\n",
+        "        if not edit.clocks((name,)) and clocks_attribute((name,)) in edit.item:\n",
+        (ERASING,),
+    ),
+    Breakage(
+        "another upsert comes between an item and its erasure",
+        f"{LIBRARY}/upserts/erasing.py",
+        "    edit.lock()\n",
+        '    edit.expect_as_found(("account_id",))\n',
+        (ERASING,),
+    ),
+    Breakage(
+        "an erasure that comes again takes what was written since",
+        f"{LIBRARY}/upserts/clocks.py",
+        "    if time and time <= shape.erased_as_of:\n",
+        "    if time and time <= shape.erased_as_of and not is_erasure(entry):\n",
+        (ERASING,),
+    ),
+    Breakage(
         "messages that are done come again with those that failed",
         f"{LEDGER}/profile_writer.py",
         "        if not self.pending:\n            self.message.disposition =",
@@ -597,6 +633,34 @@ BREAKAGES = [
         "ConsistentRead=True,",
         "ConsistentRead=False,",
         (RECONCILIATION,),
+    ),
+    Breakage(
+        "a job begins a run for a time in the future, or of long ago",
+        f"{WORKERS}/scheduled_jobs.py",
+        "if refusal and not record.is_begun():",
+        "if False:",
+        (JOBS,),
+    ),
+    Breakage(
+        "a run that was begun doesn't go on a day later",
+        f"{WORKERS}/scheduled_jobs.py",
+        "if refusal and not record.is_begun():",
+        "if refusal:",
+        (JOBS,),
+    ),
+    Breakage(
+        "an operator's release throws out a holder that came since",
+        "tools/teller/job_release.py",
+        "Update(wanted, released, as_seen,",
+        'Update(wanted, released, ~absent("lock_key"),',
+        ("tests/integration/test_job_release.py",),
+    ),
+    Breakage(
+        "after an operator's release the next holder doesn't learn that the last one was killed",
+        "tools/teller/job_release.py",
+        'released = {"released_at"',
+        'released = {"last_released": lock.item.get("times_acquired", 0), "released_at"',
+        ("tests/integration/test_job_release.py",),
     ),
     Breakage(
         "a duplicate of a job's event in progress is refused",

@@ -136,6 +136,10 @@ def profile_body(**fields: str | None) -> str:
     return _body({"account_id": '"alice"', "path": '["preferences"]', "entries": '{"theme": "dark"}'} | fields)
 
 
+def erasure_body(**fields: str | None) -> str:
+    return _body({"type": '"erase_profile"', "account_id": '"alice"'} | fields)
+
+
 def _body(fields: dict[str, str | None]) -> str:
     return "{" + ", ".join(f'"{name}": {value}' for name, value in fields.items() if value is not None) + "}"
 

@@ -2,6 +2,7 @@
 
 import functools
 import json
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -14,11 +15,11 @@ from conditional_writes import key
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.upserts import MapEntry, upsert
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
-from ledger.core.profile_messages import ProfileUpdate, decode
+from ledger.core.profile_messages import EraseProfile, ProfileUpdate, decode
 from ledger.core.reason_codes import InvalidMessage
 from tests.support import refusals
 from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS, as_sent
-from tests.support.samples import in_json, profile_body
+from tests.support.samples import erasure_body, in_json, profile_body
 from tests.support.strategies import exact_numbers, profile_updates
 
 reason_of = functools.partial(refusals.reason_of, decode)
@@ -26,6 +27,7 @@ reason_of = functools.partial(refusals.reason_of, decode)
 RANGE = "expected a number between 1E-130 and 9.9E+125"
 FINITE = "expected a finite decimal number"
 LEVELS = "nested too deep, expected at most 20 levels, and 31 with those of the path"
+TYPE = "expected erase_profile, or none for an update"
 TIME = 'expected an ISO 8601 time with its offset, such as "2026-02-28T12:00:00Z"'
 
 
@@ -42,6 +44,22 @@ def path(length: int) -> str:
 
 
 REFUSED = {
+    "an unknown type": (profile_body(type='"transfer"'), f"type: got 'transfer', {TYPE}"),
+    "a type without text": (profile_body(type="null"), "type: expected `str`, got `null`"),
+    "an erasure with entries": (
+        profile_body(type='"erase_profile"'),
+        "body: object contains unknown field `path`",
+    ),
+    "an erasure of nobody": (erasure_body(account_id=None), "body: object missing required field `account_id`"),
+    "an erasure as of yesterday": (erasure_body(as_of='"yesterday"'), f"as_of: {TIME}"),
+    "an erasure before the year 1": (
+        erasure_body(as_of='"0001-01-01T00:00:00+01:00"'),
+        "as_of: expected a time between the years 1 and 9999 in UTC",
+    ),
+    "two types": (
+        '{"type": "erase_profile", "type": "x", "account_id": "alice"}',
+        f"type: got 'x', {TYPE}",
+    ),
     "nothing": ("", "body: expected JSON; Input data was truncated"),
     "an array": ("[]", "body: expected `object`, got `array`"),
     "256 KB": ("x" * 262_144, "body: 262,144 bytes, expected at most 131,072"),
@@ -240,17 +258,26 @@ def test_any_valid_message_is_read_as_it_was_meant(update: ProfileUpdate) -> Non
     assert update.log_fields["entries"] == len(update.entries) + len(update.removed)
 
 
+def test_an_erasure_names_a_profile_and_maybe_a_time() -> None:
+    assert decode(erasure_body()) == EraseProfile(account_id="alice")
+    message = decode(erasure_body(as_of='"2026-03-01T13:00:00+01:00"'))
+    assert message == EraseProfile(account_id="alice", as_of=datetime(2026, 3, 1, 12, tzinfo=UTC))
+    assert message.log_fields == {"account_id": "alice"}
+    assert decode(erasure_body(as_of="null")).as_of is None
+
+
 values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["alice", "cw:as_of ", ""]),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )
-fields = st.sampled_from(["account_id", "path", "entries", "removed", "as_of"])
+fields = st.sampled_from(["type", "account_id", "path", "entries", "removed", "as_of"])
 bodies = (
     st.text()
     | st.text(st.characters())  # Lone surrogates, too.
     | values.map(json.dumps)
     | st.dictionaries(fields | st.text(), values).map(lambda more: json.dumps(json.loads(profile_body()) | more))
+    | st.dictionaries(fields, values).map(lambda more: json.dumps(json.loads(erasure_body()) | more))
     | st.builds(lambda entries: profile_body(entries=json.dumps(entries)), st.dictionaries(st.text(), values))
     | st.builds(lambda cut: profile_body()[:cut], st.integers(0, 80))
 )
@@ -267,4 +294,5 @@ def test_whatever_the_body_it_is_a_message_or_refused_with_a_sentence(body: str)
         assert not NOT_FOR_SQS.search(reason)
     else:
         assert decode(encoder.encode(update).decode()) == update
-        to_dynamodb(update.entries)
+        if isinstance(update, ProfileUpdate):
+            to_dynamodb(update.entries)

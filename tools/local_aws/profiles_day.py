@@ -7,6 +7,8 @@ from typing import Any
 
 MORNING = datetime(2026, 11, 20, 6, tzinfo=UTC)
 
+MESSAGES_PER_ERASURE = 100
+
 JUNK = (
     "theme=dark",
     '{"account_id": "acc-0001", "path": ["risk"], "entries": {"score": NaN}}',
@@ -23,6 +25,7 @@ def believable_updates(messages: int, accounts: int = 40, seed: int = 1, repeate
     """Four producers write to the profiles. Updates arrive out of order, some are repeated and some are invalid.
 
     Two of the producers share an attribute. A few of their updates make a map of an entry, or an entry of a map.
+    Each hundredth message erases a profile.
     """
     choose = random.Random(seed)
     names = [f"acc-{number:04}" for number in range(1, accounts + 1)]
@@ -44,7 +47,15 @@ def _as_of(number: int) -> str:
 
 
 def _update(choose: random.Random, name: str, number: int) -> dict[str, Any]:
-    """An update from one of the four producers. The app reports each session once, without `as_of`."""
+    """An update from one of the four producers, or an erasure instead of it."""
+    update = _produced(choose, name, number)
+    if number % MESSAGES_PER_ERASURE == 0:
+        return {"type": "erase_profile", "account_id": name, "as_of": _as_of(number)}
+    return update
+
+
+def _produced(choose: random.Random, name: str, number: int) -> dict[str, Any]:
+    """The app reports each session once, without `as_of`."""
     writer = choose.choice([_app, _app, _desk, _risk, _consent])
     if choose.random() < 0.1:
         writer = choose.choice([_skin, _plain])

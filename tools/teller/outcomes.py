@@ -67,12 +67,10 @@ def republish(
     versions = {"from_version": from_version, "to_version": to_version}
     request = {"account_id": account_id} | {name: value for name, value in versions.items() if value}
     answer = published_again(operator, request)
-    words = f"{answer['published']:,} outcomes of {account_id} were published again."
-    operator.show(answer, words)
+    were = "outcome of {} was" if answer["published"] == 1 else "outcomes of {} were"
+    operator.show(answer, f"{answer['published']:,} {were.format(account_id)} published again.")
     if answer["missing_versions"]:
-        operator.not_well(
-            "not published, because they weren't found: " + "; ".join(map(_range, answer["missing_versions"]))
-        )
+        operator.not_well(f"not published: {'; '.join(map(_missing, answer['missing_versions']))}")
     if answer["dead_lettered"]:
         operator.not_well(f"{answer['dead_lettered']:,} can't be published: teller dead-letters outcomes")
 
@@ -146,5 +144,7 @@ def _so_far(total: dict[str, Any]) -> str:
     return f"{total['published']:,} outcomes were published again so far"
 
 
-def _range(missing: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in missing.items())
+def _missing(missing: dict[str, Any]) -> str:
+    first, last = missing["from_version"], missing["to_version"]
+    versions = f"version {first}" if first == last else f"versions {first} to {last}"
+    return f"{versions} of {missing['account_id']}, because {missing['reason']}"

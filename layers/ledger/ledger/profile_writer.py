@@ -140,8 +140,13 @@ class _Update:
         else:
             self.superseded += 1
         if not self.pending:
-            written = ERASED if self.is_erasure else UPSERTED
-            self.message.disposition = Done(written if self.written else SUPERSEDED)
+            self.message.disposition = Done(self._outcome)
+
+    @property
+    def _outcome(self) -> ProfileWritten:
+        if not self.written:
+            return SUPERSEDED
+        return ERASED if self.is_erasure else UPSERTED
 
 
 def _by_path(updates: Iterable[_Update]) -> dict[tuple[str, ...], list[_Update]]:

@@ -33,6 +33,11 @@ def update(account_id: str, path: str, seconds: float | None, *removed: str, **e
     return body if seconds is None else body | {"as_of": (START + timedelta(seconds=seconds)).isoformat()}
 
 
+def erase(account_id: str, seconds: float | None) -> dict[str, Any]:
+    body = {"type": "erase_profile", "account_id": account_id}
+    return body if seconds is None else body | {"as_of": (START + timedelta(seconds=seconds)).isoformat()}
+
+
 class Upserting:
     """Upserts `batch` after `existing`. `dead` has the bodies that can never be upserted.
 
