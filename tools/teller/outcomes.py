@@ -91,6 +91,8 @@ def published_again(operator: Operator, request: dict[str, Any]) -> dict[str, An
             begin = event["republish"].get("from_version", 1)
             raise Failure(f"{failure.reason}. {_so_far(total)}; go on with --from {begin}") from None
         match answer:
+            case {"error": {"code": "INVALID_REQUEST", "reason": reason}}:
+                raise WrongUse(reason)
             case {"error": {"code": "UNKNOWN_ACCOUNT", "reason": reason}}:
                 raise NotFound(reason)
             case {"error": {"code": code, "reason": reason}}:

@@ -111,7 +111,7 @@ def _show_what_is_known(operator: Operator, answer: dict[str, Any]) -> None:
             console.print(fields_table({name: value for name, value in letter.items() if value is not None}))
         letter_id = letters[0]["dead_letter_id"]
         console.print("To mend it and send it again:")
-        console.print(f"teller dead-letters redrive transactions --edit --id {letter_id}", soft_wrap=True)
+        console.print(f"teller dead-letters redrive transactions --edit \\\n  --id {letter_id}")
     else:
         console.print(f"{name} hasn't been seen: the account has no entry of it, and no dead letter is about it.")
         console.print(f"Messages on the transactions queue: {queue}.")
