@@ -5,10 +5,24 @@ import time
 
 from rich.console import Console
 
-from benchmarks import contention, counted, locks, night, outcomes, reads, slowest, start_up, tls, upserts, versioned
+from benchmarks import (
+    contention,
+    costs,
+    counted,
+    locks,
+    night,
+    outcomes,
+    reads,
+    slowest,
+    start_up,
+    tls,
+    upserts,
+    versioned,
+)
 
 BENCHMARKS = {
     "counted": (counted.main, "requests and write units per transaction, against stock Powertools"),
+    "costs": (costs.main, "what a million transactions cost, by service"),
     "contention": (
         contention.main,
         "1 to 32 workers on one account, against stock Powertools, with a plot; and what quiet accounts notice",

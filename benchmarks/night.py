@@ -14,6 +14,7 @@ from unittest import mock
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import prices
 from benchmarks.engine import new_ministack
 from benchmarks.filled import Ledger
 from benchmarks.plot import draw_curves
@@ -33,8 +34,6 @@ DUE = 10
 """Accounts whose whole journals are due in a night: a thirtieth of all."""
 ACTIVE = 3 * DUE
 FIRST_DAY = date(2026, 1, 1)
-READ_DOLLARS, WRITE_DOLLARS = 0.125, 0.625
-"""For a million units, on demand, in us-east-1."""
 INDEX, TABLE = "Query by_version", "Query"
 """The meter's names for queries of the index, and for those of the table, which only whole replays make."""
 
@@ -90,7 +89,9 @@ class Night(NamedTuple):
     @property
     def dollars(self) -> float:
         """For a million accounts: the prices are those of a million units."""
-        return (self.read_units * READ_DOLLARS + self.units_of(*WRITES) * WRITE_DOLLARS) / len(NAMES)
+        return (
+            self.read_units * prices.READ_UNITS.dollars + self.units_of(*WRITES) * prices.WRITE_UNITS.dollars
+        ) / len(NAMES)
 
 
 def count_nights(endpoint: Endpoint, ledger: Ledger, histories: Sequence[int] = HISTORIES) -> Iterator[Night]:
@@ -187,6 +188,5 @@ FOOTNOTE = f"""\
 replays of {DUE} accounts). Units written are the checkpoints and the lock's record. "Before" is the release that \
 replayed everything each night, and had no checkpoints.
 
-Dollars are those of a million such accounts, at DynamoDB's on-demand prices in us-east-1: {READ_DOLLARS} for a \
-million units read, {WRITE_DOLLARS} for a million written.[/]
+Dollars are those of a million such accounts, at the prices of benchmarks/prices.py.[/]
 """

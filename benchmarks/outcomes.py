@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import prices
 from benchmarks.engine import new_ministack
 from benchmarks.plot import draw_distributions
 from tools.local_aws import functions, stack
@@ -39,9 +40,6 @@ CHUNK_BYTES = 65_536
 """EventBridge counts each started chunk of an event as an event; of a pipe's batch, as a request."""
 PIPE_BATCH = 10
 """A pipe's largest batch towards a bus."""
-EVENT_DOLLARS, PIPE_DOLLARS, INVOCATION_DOLLARS = 1.00, 0.40, 0.20
-"""For a million events, pipe's requests, and invocations."""
-GB_SECOND_DOLLARS, LOG_GB_DOLLARS = 0.0000133334, 0.50
 MEMORY_GB = 1
 
 console = Console(highlight=False)
@@ -112,16 +110,16 @@ class Cost(NamedTuple):
         """For a million entries, by what is paid."""
         gigabytes = self.log_bytes / 2**30
         return {
-            "events": self.events / self.entries * EVENT_DOLLARS,
-            "invocations": self.invocations / self.entries * INVOCATION_DOLLARS,
-            "GB-seconds": self.seconds * MEMORY_GB * GB_SECOND_DOLLARS / self.entries * 1e6,
-            "log": gigabytes * LOG_GB_DOLLARS / self.entries * 1e6,
+            "events": self.events / self.entries * prices.EVENTS.dollars,
+            "invocations": self.invocations / self.entries * prices.INVOCATIONS.dollars,
+            "GB-seconds": self.seconds * MEMORY_GB * prices.GB_SECONDS.dollars / self.entries * 1e6,
+            "log": gigabytes * prices.LOG.dollars / self.entries * 1e6,
         }
 
     @property
     def pipe_dollars(self) -> float:
         """Of a pipe, for a million entries."""
-        return (self.events * EVENT_DOLLARS + self.pipe_requests * PIPE_DOLLARS) / self.entries
+        return (self.events * prices.EVENTS.dollars + self.pipe_requests * prices.PIPE_REQUESTS.dollars) / self.entries
 
 
 def main() -> None:
@@ -333,12 +331,8 @@ is posted when it is decided, just before its commit. The local queue looks ever
 waits for: that is most of the whole.
 
 Counts are of the function's own requests: invocations and PutEvents for each outcome, bytes of each event. Dollars \
-are those of us-east-1: {EVENT_DOLLARS:.2f} for a million events of up to 64 KB, {PIPE_DOLLARS:.2f} for a million \
-requests of a pipe (batches of at most {PIPE_BATCH}; each 64 KB is a request), {INVOCATION_DOLLARS:.2f} for a million \
-invocations, {GB_SECOND_DOLLARS:.10f} for a GB-second on arm64, {LOG_GB_DOLLARS:.2f} for a GB of log. Lambda reads the \
-stream for nothing. The seconds are this machine's: each 10 ms that an invocation takes longer on AWS add \
-{0.01 * MEMORY_GB * GB_SECOND_DOLLARS * 1e6:.2f} dollars to a million lone outcomes.
-https://aws.amazon.com/eventbridge/pricing/ https://aws.amazon.com/lambda/pricing/ \
-https://aws.amazon.com/cloudwatch/pricing/ \
+are those of benchmarks/prices.py. A pipe's batches have at most {PIPE_BATCH}, and each 64 KB is a request. Lambda \
+reads the stream for nothing. The seconds are this machine's: each 10 ms that an invocation takes longer on AWS add \
+{0.01 * MEMORY_GB * prices.GB_SECONDS.dollars * 1e6:.2f} dollars to a million lone outcomes.
 https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes-batching-concurrency.html[/]
 """

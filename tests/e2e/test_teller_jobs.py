@@ -12,19 +12,22 @@ import pytest
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import Lock, LockLost, Locks
 from tests.support.command import Command
-from tests.support.deployed import Bank
+from tests.support.deployed import Bank, until
 from tools.local_aws.tables import scan
 from tools.teller import job_runs
 from tools.teller.deployment import Deployment
+from tools.teller.times import shown
 
 CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
-TIMES = (f"2025-0{month}-01T05:00:00+00:00" for month in range(1, 10))
+TIMES = (f"2025-{month:02}-01T05:00:00+00:00" for month in range(1, 13))
 """Times of no other test. Each is used once."""
 
 
 @pytest.fixture
-def teller(bank: Bank) -> Command:
-    return Command(bank.stack)
+def teller(bank: Bank) -> Iterator[Command]:
+    """The command. In the end the interest that a run charged is posted."""
+    yield Command(bank.stack)
+    bank.transactions.wait_until_drained()
 
 
 @pytest.fixture
@@ -76,7 +79,8 @@ def test_a_job_is_run_by_hand_once_and_its_report_is_shown(
     assert f"was done before for this time: the run was finished at {record['finished_at']}" in " ".join(
         again.err.split()
     )
-    assert "finished_at" in again.out
+    assert shown(record["finished_at"]) in again.out
+    assert f"{record['sent']:,}" in again.out
 
 
 def test_without_a_time_the_job_runs_for_this_minute_and_is_among_the_last_runs(teller: Command) -> None:
@@ -89,7 +93,7 @@ def test_without_a_time_the_job_runs_for_this_minute_and_is_among_the_last_runs(
     assert job["last_done"]["report"] == answer["report"]
     assert "ScheduleTimezone" not in job
     seen = teller.shown("jobs")
-    assert "cron(0 2 * * ? *) (UTC)" in seen
+    assert "cron(0 2 * * ? *), in UTC" in seen
     assert f"{answer['report']['accounts_checked']:,} accounts checked" in seen
 
 
@@ -250,6 +254,21 @@ def test_a_function_that_fails_is_the_commands_failure(bank: Bank, teller: Comma
     finally:
         lock.release()
     assert "lock 'charge_overdraft_interest' is taken until" in error["reason"]
+
+
+def test_a_run_goes_on_without_the_command(
+    teller: Command, record_of: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    scheduled_time = next(TIMES)
+    with monkeypatch.context() as patches:
+        patches.setattr(job_runs, "progress_of", interrupt)
+        ended = teller.run("jobs", "run", RECONCILE, "--for", scheduled_time, "--force")
+    assert (ended.status, ended.out) == (1, "")
+    assert f"interrupted. The run of {RECONCILE} goes on by itself" in ended.err
+    until(lambda: "finished_at" in record_of(f"{RECONCILE} {scheduled_time}"), "the run is finished")
 
 
 def test_a_run_that_comes_no_further_is_given_up(

@@ -13,11 +13,13 @@ import yaml
 
 from tests.support.command import Command
 from tests.support.deployed import Bank
+from tests.support.reporting import Say
 from tests.support.template import FUNCTIONS
 from tools.local_aws import server, stack
 from tools.local_aws.server import free_port, running
 from tools.local_aws.stack import Stack
 from tools.teller.deployment import Deployment
+from tools.teller.verify import command
 from tools.teller.verify.command import STEPS, perform
 from tools.teller.verify.configuration import configuration
 from tools.teller.verify.contention import contention
@@ -25,7 +27,7 @@ from tools.teller.verify.metrics import metrics
 from tools.teller.verify.permissions import permissions
 from tools.teller.verify.poison import poison
 from tools.teller.verify.posting import each_outcome
-from tools.teller.verify.run import Run
+from tools.teller.verify.run import CountedDeployment, Run, payment
 from tools.teller.verify.steps import Step, Verdict
 from tools.teller.verify.tidying import tidy_up
 
@@ -36,7 +38,7 @@ def run(bank: Bank) -> Run:
 
 
 def new_run(deployed: Stack) -> Run:
-    return Run(Deployment(deployed.name, deployed.endpoint.url))
+    return Run(CountedDeployment(deployed.name, deployed.endpoint.url))
 
 
 def done(run: Run, work: Callable[[Run, Step], None]) -> Step:
@@ -70,6 +72,23 @@ def test_messages_are_sent_and_everything_is_tidied_up_but_for_letters_of_others
     assert [run.item("ProfilesTableName", account_id=profile_id) for profile_id in run.profiles] == [None, None]
     assert [letter.body for letter in bank.transactions.take_dead_letters()] == ["a letter of another's"]
     assert bank.profiles.take_dead_letters() == []
+
+
+def test_an_interrupted_run_leaves_no_open_account_and_no_message_that_waits(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(its_run: Run, _: Step) -> None:
+        its_run.open(its_run.account("interrupted"))
+        its_run.send("Transactions", [payment(its_run.accounts[0], "credit", "5")])
+        its_run.send("Transactions", [payment(its_run.account("interrupted-late"), "early", "1")])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "STEPS", [("An interruption", interrupted)])
+    ended = Command(bank.stack).run("verify")
+    assert (ended.status, ended.out) == (130, "")
+    bank.transactions.wait_until_drained()
+    accounts = [account for name, account in bank.books().accounts.items() if "interrupted" in name]
+    assert [account.status for account in accounts] == ["CLOSED", "CLOSED"]
 
 
 def test_it_asks_before_it_sends_anything_in_prod(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,8 +234,9 @@ def without_version_condition(build: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_lost_updates_are_named(built: None, tmp_path: Path) -> None:
+def test_lost_updates_are_named(built: None, tmp_path: Path, say: Say) -> None:
     with deployed(tmp_path, without_version_condition) as unsound:
         found = problems(done(new_run(unsound), contention))
     assert any("twice: an update was lost" in problem for problem in found), found
     assert any("expected the balance" in problem for problem in found), found
+    say("\n".join(found))

@@ -3,15 +3,19 @@
 A sample counts what is ours. Every case is the benchmark itself, with what is beside it there.
 """
 
+import re
 from typing import Any
 
-from benchmarks import counted, locks, night, outcomes, upserts, versioned
+import pytest
+
+from benchmarks import costs, counted, locks, night, outcomes, upserts, versioned
 from benchmarks.filled import Ledger
 from conditional_writes.items import to_dynamodb
 from ledger.tables import JOURNAL_INDEX
+from tests.support.template import resources
 from tools.local_aws.functions import record
 from tools.local_aws.meter import Meter
-from tools.local_aws.server import Endpoint
+from tools.local_aws.server import PROJECT, Endpoint
 from tools.local_aws.tables import Tables, create_tables, scan
 
 
@@ -100,3 +104,32 @@ def test_an_upsert_takes_the_requests_that_its_benchmark_says(dynamodb: Endpoint
 
 def test_a_locks_steps_take_the_requests_that_its_benchmark_says(dynamodb: Endpoint, every_case: bool) -> None:
     locks.check(locks.count_all(dynamodb, "counted-locks", locks.CONTENDERS if every_case else ["ours"]))
+
+
+def rows(heading: str) -> dict[str, list[float]]:
+    """The figures of the table in this section of docs/operations.md, by the first cell of each row."""
+    section = (PROJECT / "docs/operations.md").read_text().split(f"\n### {heading}\n")[1].split("\n### ")[0]
+    cells = [row.strip("| ").split(" | ") for row in section.splitlines() if row.startswith("| ")]
+    return {name: list(map(float, figures)) for name, *figures in cells[1:]}
+
+
+def test_a_million_transactions_cost_what_the_documentation_says(ministack: Endpoint) -> None:
+    written = rows("A million transactions")
+    for column, batch in enumerate(costs.counted_batches(ministack)):
+        in_all, storage = sum(batch.dollars.values()), batch.storage_dollars
+        counted_now = {**batch.dollars, "in all": in_all, "storage, each month": storage}
+        assert written.keys() == counted_now.keys()
+        # Lines of a log have some bytes more or less each time.
+        assert {name: figures[column] for name, figures in written.items()} == pytest.approx(
+            counted_now, abs=0.006, rel=0.02
+        )
+        assert batch.write_units == 3 * batch.size + 2
+
+
+def test_a_month_of_a_stack_costs_what_the_documentation_says() -> None:
+    alarms = resources("AWS::CloudWatch::Alarm").values()
+    alarm_metrics = sum(len(alarm.get("Metrics", [None, None])) - 1 for alarm in alarms)
+    expected = costs.fixed_dollars(alarm_metrics, custom_metrics=50)
+    assert {name: figure for name, [figure] in rows("A month of a stack").items()} == pytest.approx(expected, abs=0.005)
+    [a_month] = re.findall(r"They cost ([\d.]+) dollars a month", (PROJECT / "docs/operations.md").read_text())
+    assert float(a_month) == pytest.approx(expected["alarms"])

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.sizes import item_bytes
 from ledger import reconciler
-from ledger.core.replay import MOST_MISMATCHES
+from ledger.core.mismatches import MOST_MISMATCHES
 from tests.checkers.books import read_books, violations
 from tests.support.faults import Killed
 from tests.support.reconciling import BOOKS, PLANTED, Bank, event, opening, payment, transfer

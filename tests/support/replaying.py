@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from ledger.core.accounts import Account
 from ledger.core.journal import EntryId, JournalEntry
-from ledger.core.replay import Mismatch, OtherSide, Replay
+from ledger.core.mismatches import Mismatch
+from ledger.core.replay import OtherSide, Replay
 
 
 class Known(NamedTuple):

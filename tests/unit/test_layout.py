@@ -25,6 +25,9 @@ EXCEPTIONS = {
     # The benchmarks check a hot account's books, and use the slow bodies whose cost a test asserts.
     ("benchmarks.posting", "tests.checkers"),
     ("benchmarks.slowest", "tests.support"),
+    # A verification's costs are at the prices of the benchmarks: there is one list of them.
+    ("tools.teller.verify.costs", "benchmarks"),
+    ("tools.teller.verify.report", "benchmarks"),
     # One test asserts the benchmarks' counts, which the README claims.
     ("tests.integration.test_counted", "benchmarks"),
 }

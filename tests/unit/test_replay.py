@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account
 from ledger.core.journal import JournalEntry, outcome_of, payload_hash_of
+from ledger.core.mismatches import LONGEST_SENTENCE
 from ledger.core.replay import OtherSide, Replay
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.idempotent_decision import decide_once
@@ -159,3 +160,77 @@ def test_a_checkpoint_is_compared_when_the_replay_comes_past_its_version(
     replay = Replay(account, checkpoint=replace(then, **changes))
     mismatches = [*replay.mismatches(entries, Known(), AT), *replay.last_mismatches()]
     assert [each.what for each in mismatches] == what
+
+
+# --- the sentences ----------------------------------------------------------------------------------------
+
+
+DAMAGED_TEXTS = st.sampled_from(["", "\uffff" * 100_000, "x" * 300, "OPEN", "9" * 128])
+DAMAGED_NUMBERS = st.sampled_from([Decimal(0), Decimal(10) ** 125, Decimal("-1e-130"), Decimal("9" * 38)])
+
+
+@given(st.data())
+def test_the_sentence_of_a_mismatch_is_whole_however_the_items_were_damaged(data: st.DataObject) -> None:
+    account, entries = journal_of(opening(), FULL, payment(-3))
+    text, number = data.draw(DAMAGED_TEXTS), data.draw(DAMAGED_NUMBERS)
+    changed = {"balance": number, "overdraft_limit": data.draw(DAMAGED_NUMBERS), "currency": text, "posted_at": text}
+    account = replace(account, **data.draw(st.sampled_from([{}, changed])))
+    outcome = {"amount": number, "balance_after": number, "status": text, "reason": text, "posted_at": text}
+    request = data.draw(st.sampled_from([{"type": text}, {}, {"type": "transaction", text: text}, {"type": [text]}]))
+    damages: list[dict[str, Any]] = [
+        {},
+        {"transaction_id": text},
+        {"request": request},
+        {"outcome": replace(entries[1].outcome, **data.draw(st.sampled_from([outcome, {"account_version": 1}])))},
+    ]
+    entries = [replace(entry, **data.draw(st.sampled_from(damages))) for entry in entries]
+    entries.sort(key=lambda entry: entry.outcome.account_version)
+    for mismatch in mismatches(account, entries, {}, AT):
+        assert len(mismatch.sentence) < LONGEST_SENTENCE
+        assert "Decimal(" not in mismatch.sentence
+        assert "Account(" not in mismatch.sentence
+
+
+SENTENCES: dict[str, tuple[dict[str, Any], str]] = {
+    "one attribute": ({"balance": Decimal(7)}, "balance is 7, the journal gives 2"),
+    "several": (
+        {"status": "CLOSED", "currency": "USD", "version": 3},
+        "currency is USD, the journal gives EUR; status is CLOSED, the journal gives OPEN",
+    ),
+    "a small number": ({"balance": Decimal("1e-120")}, "balance is 1E-120, the journal gives 2"),
+}
+
+
+@pytest.mark.parametrize(("changes", "sentence"), SENTENCES.values(), ids=SENTENCES)
+def test_a_changed_account_is_described_by_what_was_changed(changes: dict[str, Any], sentence: str) -> None:
+    account, entries = journal_of(opening(), FULL, payment(-3))
+    assert found(replace(account, **changes), entries) == [f"changed account: {sentence}"]
+
+
+def test_an_account_without_a_journal_is_described_so() -> None:
+    account, _ = journal_of(opening())
+    assert found(replace(account, version=0), []) == ["changed account: the journal has no entry"]
+
+
+REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
+    "another type": ({"type": "magic"}, "type: expected that of a transaction, got magic"),
+    "no type": ({}, "type: expected that of a transaction, got none"),
+    "a list": ({"type": []}, "type: expected that of a transaction, got []"),
+    "an amount that is none": (
+        {"type": "transaction", "transaction_id": "t-1", "account_id": "alice", "amount": []},
+        "amount: expected `decimal`, got `array`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("request_", "sentence"), REQUESTS.values(), ids=REQUESTS)
+def test_a_request_that_is_none_is_described_by_its_field(request_: dict[str, Any], sentence: str) -> None:
+    account, [entry] = journal_of(opening())
+    damaged = replace(entry, request=request_, payload_hash=payload_hash_of(request_))
+    assert found(account, [damaged]) == [f"unreadable entry: version 1, open: its request: {sentence}"]
+
+
+def test_of_many_entries_of_one_version_two_are_named() -> None:
+    account, [entry] = journal_of(opening())
+    entries = [replace(entry, transaction_id=f"t-{number}") for number in range(1_500)]
+    assert found(account, entries) == ["entries twice: version 1, t-0: of one version are t-0 and t-1, and 1,498 more"]

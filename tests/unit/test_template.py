@@ -496,6 +496,43 @@ def test_tables_are_on_demand_encrypted_and_recoverable(name: str) -> None:
     assert resources("AWS::DynamoDB::Table", Stage="prod")[name]["DeletionProtectionEnabled"] is True
 
 
+RESTORED = {"RestoredTables": "teller-1", "RestoredJournalStreamLabel": "2026-11-22T18:00:00.000"}
+
+
+def test_of_restored_tables_everything_uses_these_and_the_stacks_own_stay_as_they_are() -> None:
+    own, with_restored = deployed(), deployed(**RESTORED)
+    assert with_restored.keys() == own.keys()
+    assert {name: with_restored[name] for name in TABLES} == {name: own[name] for name in TABLES}
+    others = json.dumps([with_restored[name] for name in with_restored.keys() - TABLES.keys()])
+    assert not [name for name in TABLES if f'"{name}"' in others or f"{name}." in others]
+    for name in own.keys() - TABLES.keys():
+        assert as_the_own(json.dumps(with_restored[name])) == json.dumps(own[name])
+
+
+def test_the_outputs_name_the_tables_that_are_used() -> None:
+    for name in TABLES:
+        restored = {"Sub": f"${{RestoredTables}}-{name.removesuffix('Table')}"}
+        assert TEMPLATE["Outputs"][f"{name}Name"] == {"Value": {"If": ["IsRestored", restored, {"Ref": name}]}}
+
+
+def as_the_own(text: str) -> str:
+    """A resource's text with the restored tables, spelled as with the stack's own."""
+    table = r"(Accounts|Journal|Profiles|Locks|Attempts|Checkpoints)"
+    arn = re.escape("arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table/${RestoredTables}-")
+    label = re.escape("${RestoredJournalStreamLabel}")
+    text = re.sub(rf'{{"Sub": "{arn}Journal/stream/{label}"}}', '{"GetAtt": "JournalTable.StreamArn"}', text)
+    text = re.sub(rf'{{"Sub": "{arn}{table}(/[^"]+)"}}', r'{"Sub": "${\1Table.Arn}\2"}', text)
+    text = re.sub(rf'{{"Sub": "{arn}{table}"}}', r'{"GetAtt": "\1Table.Arn"}', text)
+    return re.sub(rf'{{"Sub": "\${{RestoredTables}}-{table}"}}', r'{"Ref": "\1Table"}', text)
+
+
+def test_restored_tables_need_their_streams_label_before_the_deployment() -> None:
+    rule = TEMPLATE["Rules"]["RestoredTablesNeedTheirStream"]
+    assert rule["RuleCondition"] == {"Not": [{"Equals": [{"Ref": "RestoredTables"}, ""]}]}
+    [assertion] = rule["Assertions"]
+    assert assertion["Assert"] == {"Not": [{"Equals": [{"Ref": "RestoredJournalStreamLabel"}, ""]}]}
+
+
 @pytest.mark.parametrize("kind", ["AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup"])
 def test_what_holds_data_is_kept_in_production(kind: str) -> None:
     for stage, policy in (("dev", "Delete"), ("prod", "Retain")):

@@ -8,11 +8,12 @@ from tools.local_aws.server import Endpoint, shared_client
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """`attributes` are the other message attributes of type String."""
+    """`attributes` are the other message attributes of type String. The `origin` makes no letter another one."""
 
     body: str
     reason: str | None
     attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    origin: str | None = field(default=None, compare=False)
 
 
 def take_dead_letters(aws: Endpoint, queue_url: str) -> list[DeadLetter]:
@@ -25,7 +26,8 @@ def take_dead_letters(aws: Endpoint, queue_url: str) -> list[DeadLetter]:
         for message in messages:
             given = message.get("MessageAttributes", {})
             attributes = {name: one["StringValue"] for name, one in given.items() if "StringValue" in one}
-            letters.append(DeadLetter(message["Body"], attributes.pop("reason", None), attributes))
+            own = attributes.pop("reason", None), attributes, attributes.pop("origin", None)
+            letters.append(DeadLetter(message["Body"], *own))
             sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
     return letters
 

@@ -2,7 +2,7 @@
 
 import typer
 
-from tools.teller import accounts, dead_letters, jobs, outcomes, profile, status, transaction
+from tools.teller import accounts, dead_letters, jobs, outcomes, profile, send, status, transaction
 from tools.teller.verify import command as verification
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ def teller() -> None:
 
 
 status.add_to(app)
+send.add_to(app)
 accounts.add_to(app)
 transaction.add_to(app)
 profile.add_to(app)

@@ -26,7 +26,7 @@ class Deployment:
     def __init__(self, name: str, endpoint_url: str | None = None) -> None:
         self.name = name
         self._session = _session(endpoint_url)
-        self._endpoint_url = endpoint_url
+        self.endpoint_url = endpoint_url
         described = self._described()
         self.created_at: datetime = described["CreationTime"]
         self.stack_id: str = described["StackId"]
@@ -67,7 +67,7 @@ class Deployment:
     def new_client(self, service: str, endpoint_url: str | None = None, **config: Any) -> Any:
         """A client of its own, with these settings of botocore's Config, by default at the deployment's endpoint."""
         settings = {"retries": {"mode": "standard", "total_max_attempts": 5}, **config}
-        return self._session.client(service, endpoint_url=endpoint_url or self._endpoint_url, config=Config(**settings))
+        return self._session.client(service, endpoint_url=endpoint_url or self.endpoint_url, config=Config(**settings))
 
     def invoke(self, output: str, event: Mapping[str, Any]) -> dict[str, Any]:
         """The answer of the function whose name is in this output. Raises Failure if the function fails.
@@ -94,7 +94,7 @@ class Deployment:
             [described] = cloudformation.describe_stacks(StackName=self.name)["Stacks"]
         except ClientError as error:
             if "does not exist" in error.response["Error"]["Message"]:
-                where = self._endpoint_url or f"the region {self._session.region_name}"
+                where = self.endpoint_url or f"the region {self._session.region_name}"
                 raise Failure(f"there is no stack {self.name!r} in {where}") from None
             raise
         return described

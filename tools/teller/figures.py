@@ -132,12 +132,20 @@ def _query(namespace: str, metric: str, dimension: str, value: str, statistic: s
 def _became_by_logs(deployment: Deployment, now: datetime) -> dict[str, dict[str, int]]:
     became = {}
     for kind, (service, output, metrics) in BECAME.items():
-        function = deployment.client("lambda").get_function_configuration(FunctionName=deployment[output])
-        sums: Counter[str] = Counter()
-        for line in _metric_lines(deployment, function["LoggingConfig"]["LogGroup"], now - HOUR, now):
-            sums += _sums_in(line, service)
+        sums = logged_sums(deployment, service, output, now - HOUR, now)
         became[kind] = {metric: int(sums[metric]) for metric in metrics}
     return became
+
+
+def logged_sums(
+    deployment: Deployment, service: str, function_output: str, start: datetime, end: datetime
+) -> Counter[str]:
+    """The sums of the metrics in a function's log lines between two times, by the metrics' names."""
+    function = deployment.client("lambda").get_function_configuration(FunctionName=deployment[function_output])
+    sums: Counter[str] = Counter()
+    for line in _metric_lines(deployment, function["LoggingConfig"]["LogGroup"], start, end):
+        sums += _sums_in(line, service)
+    return sums
 
 
 def _metric_lines(deployment: Deployment, group: str, start: datetime, end: datetime) -> Iterator[dict[str, Any]]:

@@ -150,7 +150,7 @@ class JobRecords:
 
 
 def read_job(deployment: Deployment, job: JobInfo, last: int = 5) -> JobRecords:
-    """The job's locks, and its `last` runs by their scheduled times. Strongly consistent, three requests or four.
+    """The job's locks, and its `last` runs by their scheduled times. Strongly consistent: two requests or three.
 
     A run may have had any number of segments, because the setting changes. Segment 1 has a lock, whatever the number.
     """

@@ -66,7 +66,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def list_jobs(operator: Operator) -> None:
-    """Show schedules, locks, progress and last runs."""
+    """Show schedules, locks, progress and last runs.
+
+    All times are in UTC.
+    """
     found = [read_job(operator.deployment, job) for job in JOBS.values()]
     now = datetime.now(UTC)
     answer = [_job_json(operator, records, now) for records in found]
@@ -120,8 +123,7 @@ def run(
     if answer["outcome"] == "DoneBefore":
         operator.remark(f"{name} was done before for this time: {answer['reason']}")
     result = _run_json(finished)
-    fields = {field: _lines(value) for field, value in (result | result["report"]).items() if field != "report"}
-    operator.show({"job": name, "outcome": answer["outcome"]} | result, fields_table(fields))
+    operator.show({"job": name, "outcome": answer["outcome"]} | result, fields_table(_report_fields(result)))
     wrong = [f"{words}: {number}" for each, words in WRONG.items() if (number := finished.report.get(each))]
     if wrong:
         operator.not_well(f"{name} isn't content: {', '.join(wrong)}")
@@ -149,7 +151,7 @@ def release(operator: Operator, name: JobName, force: ForceReleaseOption = False
         operator.agree(f"release {', '.join(lock.name for lock in wanted)}", yes=yes)
     became = {lock.name: release_lock(deployment, lock) if lock in wanted else None for lock in locks}
     results = [_lock_json(lock, now) | {"result": _result(became[lock.name], lock, now)} for lock in locks]
-    rows = {lock.name: f"{_state_in_words(lock, now)}: {_result(became[lock.name], lock, now)}" for lock in locks}
+    rows = {lock.name: f"{_state_in_words(lock, now)}\n{_result(became[lock.name], lock, now)}" for lock in locks}
     operator.show({"job": name, "locks": results}, *([fields_table(rows)] if rows else []))
     if not locks:
         operator.remark(f"No lock of {name} is held: there is nothing to release.")
@@ -193,7 +195,7 @@ def _job_fields(records: JobRecords, job: dict[str, Any], now: datetime) -> dict
         for lock in records.locks
         if lock.checkpoint is not None
     }
-    schedule = f"{job['schedule']} ({job['timezone']}){'' if job['is_enabled'] else ', disabled'}"
+    schedule = f"{job['schedule']}, in {job['timezone']}{'' if job['is_enabled'] else ', disabled'}"
     return {"schedule": schedule, "last done": done} | (locks or {"lock": "free"}) | checkpoints
 
 
@@ -216,11 +218,23 @@ def _progress_in_words(progress: Progress) -> str:
     return "; ".join([*segments, *map(_numbers_in_words, progress.checkpoints)]) or "beginning"
 
 
+NUMBERS = {
+    "sent": ("message sent", "messages sent"),
+    "accounts_checked": ("account checked", "accounts checked"),
+    "accounts_replayed_whole": ("replayed whole", "replayed whole"),
+    "accounts_skipped": ("skipped", "skipped"),
+    "mismatches": ("mismatch", "mismatches"),
+}
+"""The numbers of a report, in the singular and the plural."""
+
+
 def _numbers_in_words(fields: Item) -> str:
     """A report, or the checkpoint that becomes one: "49 accounts checked, 0 mismatches, after acc-0037"."""
-    words = {"sent": "messages sent", "accounts_checked": "accounts checked", "mismatches": "mismatches"}
-    words |= {"accounts_skipped": "accounts skipped", "accounts_replayed_whole": "replayed whole"}
-    known = [f"{int(fields[name]):,} {text}" for name, text in words.items() if name in fields]
+    known = [
+        f"{int(fields[name]):,} {one if fields[name] == 1 else several}"
+        for name, (one, several) in NUMBERS.items()
+        if name in fields
+    ]
     return ", ".join([*known, *([f"after {fields['after']}"] if fields.get("after") else [])])
 
 
@@ -229,7 +243,7 @@ def _runs_table(runs: Iterable[RunOfJob]) -> Table:
     for heading in ("scheduled time", "finished", "report"):
         table.add_column(heading, no_wrap=heading != "report", overflow="fold")
     for each in runs:
-        table.add_row(shown(each.scheduled_time), shown(each.finished_at), _numbers_in_words(each.report))
+        table.add_row(shown(each.scheduled_time), shown(each.finished_at) or "not yet", _numbers_in_words(each.report))
     return table
 
 
@@ -279,12 +293,13 @@ def _whole_numbers(value: Any) -> Any:
     return value
 
 
-def _lines(value: Any) -> str | None:
-    match value:
-        case datetime():
-            return shown(value)
-        case list():
-            return "\n".join(map(str, value))
-        case str() | None:
-            return value
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def _report_fields(run: dict[str, Any]) -> dict[str, str]:
+    """A run and its report, for people: numbers, and a line for each sentence."""
+    fields = {"scheduled time": shown(run["scheduled_time"]), "finished": shown(run["finished_at"])}
+    fields["segments"] = str(run["segments"])
+    for name, value in run["report"].items():
+        if isinstance(value, list) and not value:
+            continue
+        lines = "\n".join(map(str, value)) if isinstance(value, list) else f"{value:,}"
+        fields[name.replace("_", " ")] = lines
+    return fields

@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 
 from conditional_writes import Deadline, Item, key
-from conditional_writes.own_attributes import CLOCKS_PREFIX, PREFIX, is_own
+from conditional_writes.own_attributes import CLOCKS_PREFIX, ERASED_AS_OF, is_own
 from conditional_writes.reading import read_one
 from conditional_writes.upserts.clock_text import is_map_mark, is_removal, path_of, time_of
 from tools.teller.accounts import AccountId
@@ -19,7 +19,6 @@ from tools.teller.failures import NotFound
 from tools.teller.operator import Operator, subcommand
 from tools.teller.times import shown
 
-ERASED_AS_OF = f"{PREFIX}erased_as_of"
 READING_SECONDS = 30
 MOST_EXACT = 2**53
 """Larger whole numbers are texts in the answer: many programs that read JSON would round them."""

@@ -145,7 +145,7 @@ def _screen(deployment: Deployment, found: Status, troubles: Sequence[str]) -> I
 
 
 def _table(*names: str, right: Sequence[str] = ()) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for name in names:
         table.add_column(name, justify="right" if name in right else "left", overflow="fold")
     return table

@@ -109,7 +109,9 @@ def _show_what_is_known(operator: Operator, answer: dict[str, Any]) -> None:
         console.print(f"{name} is dead: it is in the dead-letter queue, and wasn't posted.")
         for letter in letters:
             console.print(fields_table({name: value for name, value in letter.items() if value is not None}))
-        console.print("teller dead-letters redrive sends it again, --edit mends it before.")
+        letter_id = letters[0]["dead_letter_id"]
+        console.print("To mend it and send it again:")
+        console.print(f"teller dead-letters redrive transactions --edit \\\n  --id {letter_id}")
     else:
         console.print(f"{name} hasn't been seen: the account has no entry of it, and no dead letter is about it.")
         console.print(f"Messages on the transactions queue: {queue}.")

@@ -19,7 +19,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.reading import read_one
 from ledger.core.accounts import Account, account_from_item, account_item
-from ledger.core.replay import Mismatch, Replay, first_mismatches
+from ledger.core.mismatches import Mismatch, first_mismatches, quoted_id
+from ledger.core.replay import Replay
 from ledger.journal_versions import MOST_TABLE_PAGES, JournalVersions
 from ledger.surroundings import JournalSurroundings, readable_entry
 from ledger.tables import ACCOUNT_ATTRIBUTES
@@ -158,7 +159,7 @@ class LongJournals(NamedTuple):
         present_version = self._present_version(position.target, deadline)
         if version <= present_version:
             return []
-        sentence = f"version {version}, {transaction_id}: the account is at version {present_version}"
+        sentence = f"version {version}, {quoted_id(transaction_id)}: the account is at version {present_version}"
         return [Mismatch(position.target.account_id, "entry beyond", version, sentence)]
 
     def _present_version(self, account: Account, deadline: Deadline) -> int:

@@ -24,7 +24,8 @@ from conditional_writes.sizes import item_bytes
 from ledger.checkpoints import Checkpoint, Checkpoints
 from ledger.core.accounts import Account, account_from_item
 from ledger.core.journal import EntryId, JournalEntry
-from ledger.core.replay import LONGEST_SENTENCE, Mismatch, Replay, first_mismatches
+from ledger.core.mismatches import Mismatch, first_mismatches, shortened
+from ledger.core.replay import Replay
 from ledger.journal_versions import AWS_ERRORS, JournalVersions
 from ledger.long_journals import IndexDiffers, LongJournals, Position
 from ledger.surroundings import JournalSurroundings, readable_entry
@@ -56,6 +57,8 @@ CHECKPOINTS_SECONDS = 5
 """To read the accounts' checkpoints of a step, and to save them. If that fails, the run does, and Lambda retries it."""
 LONGEST_ALONE_SECONDS = ALONE.seconds + CHECKPOINTS_SECONDS + 2 * SLOWEST_CALL_SECONDS
 """Of an account alone: the last call of the check begins within its time, and the last of the saving within its own."""
+LONGEST_REASON = 1_000
+"""Characters of the reason for which an account is skipped."""
 PAUSES_SECONDS = (0.05, 0.2, 1.0)
 """Pauses before an account with mismatches is checked again, and before failed reads are tried again."""
 
@@ -330,4 +333,4 @@ def _unreadable(item: Item, error: Exception) -> Checked:
 
 
 def _skipped(item: Item, reason: str) -> Checked:
-    return Checked(item["account_id"], skipped=reason[:LONGEST_SENTENCE])
+    return Checked(item["account_id"], skipped=shortened(reason, LONGEST_REASON))

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
@@ -19,7 +18,7 @@ from tools.teller.verify.permissions import permissions
 from tools.teller.verify.poison import poison
 from tools.teller.verify.posting import a_payment_before_its_account, each_outcome
 from tools.teller.verify.report import Report
-from tools.teller.verify.run import Run
+from tools.teller.verify.run import CountedDeployment, Run
 from tools.teller.verify.schedule import schedule
 from tools.teller.verify.start_up import start_up
 from tools.teller.verify.steps import Step, Verdict
@@ -56,7 +55,7 @@ def verify(operator: Operator, yes: YesOption = False) -> None:
     and costs less than a dollar. The answer is a report in Markdown. Exit status 1 if a step failed.
     """
     operator.agree("send messages on accounts of its own", yes=yes)
-    run = Run(operator.deployment)
+    run = Run(CountedDeployment(operator.deployment.name, operator.deployment.endpoint_url))
     steps: list[Step] = []
     left_behind: list[str] = []
     try:
@@ -68,7 +67,7 @@ def verify(operator: Operator, yes: YesOption = False) -> None:
     finally:
         operator.remark("Tidying up …")
         left_behind = tidy_up(run)
-    report = Report(run, steps, costs(run.requests, run.usage()), left_behind)
+    report = Report(run, steps, costs(run.deployment.requests, run.usage()), left_behind)
     if operator.as_json:
         operator.show(report.answer())
     else:
@@ -82,7 +81,7 @@ def _tell(operator: Operator, step: Step) -> None:
     """The step's verdict on the screen, with what was measured and with its problems."""
     problems = [why for check in step.checks if check.verdict is Verdict.FAILED for why in check.why]
     for sentence in (f"{step.verdict}, {step.seconds:.0f} s", *step.measured, *problems):
-        operator.remarks.print(Padding(sentence, (0, 0, 0, 4)))
+        operator.remarks.print(Padding(sentence, (0, 0, 0, 4), expand=False))
 
 
 def perform(run: Run, step: Step, work: Work) -> None:
@@ -98,4 +97,6 @@ def perform(run: Run, step: Step, work: Work) -> None:
             step.not_tried("the step comes to its end", f"the caller's credentials don't suffice: {reason}")
         else:
             step.check("the step comes to its end", reason)
-    step.seconds = timedelta(seconds=time.monotonic() - began).total_seconds()
+    except Exception as error:  # noqa: BLE001 (the other steps and the tidying go on)
+        step.check("the step comes to its end", f"an error of the command's own: {type(error).__name__}: {error}")
+    step.seconds = time.monotonic() - began

@@ -1,5 +1,7 @@
 """Step 10: each resource is configured as template.yaml says, with the stack's parameters."""
 
+import functools
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -186,9 +188,22 @@ class Compared:
             found_ttl = {"Enabled": description["TimeToLiveStatus"] == "ENABLED", **description}
             yield from self._differences(f"{name}.TimeToLive", ttl, found_ttl)
 
+    @functools.cached_property
+    def _alarms(self) -> Mapping[str, Any]:
+        """The alarms of the stack, by their names."""
+        kinds = self.resources.kinds.items()
+        names = [self.resources[name] for name, kind in kinds if kind == "AWS::CloudWatch::Alarm"]
+        pages = self.run.client("cloudwatch").get_paginator("describe_alarms")
+        found = [
+            alarm
+            for some in itertools.batched(names, 100, strict=False)
+            for page in pages.paginate(AlarmNames=list(some))
+            for alarm in page["MetricAlarms"]
+        ]
+        return {alarm["AlarmName"]: alarm for alarm in found}
+
     def _alarm(self, name: str, expected: Any) -> Iterator[str]:
-        answer = self.run.client("cloudwatch").describe_alarms(AlarmNames=[self.resources[name]])
-        [found] = answer["MetricAlarms"] or [{}]
+        found = self._alarms.get(self.resources[name], {})
         expected = {key: value for key, value in expected.items() if key != "AlarmDescription"}
         metrics = {metric["Id"]: metric for metric in expected.pop("Metrics", [])}
         found_metrics = {metric["Id"]: metric for metric in found.get("Metrics", [])}

@@ -22,14 +22,8 @@ def contention(run: Run, step: Step, messages: int = MESSAGES) -> None:
     run.send("Transactions", bodies)
     step.sent = f"{messages:,} payments on {ACCOUNTS} accounts, in no order"
     for account_id in account_ids:
-        number = sum(body["account_id"] == account_id for body in bodies)
-        run.wait(
-            lambda account_id=account_id, number=number: _has_entries(run, account_id, 1 + number),
-            lambda account_id=account_id, number=number: (
-                f"{account_id}: expected {1 + number} entries, got {len(run.entries(account_id))}"
-            ),
-            SECONDS,
-        )
+        number = 1 + sum(body["account_id"] == account_id for body in bodies)
+        _wait_for_entries(run, account_id, number)
     seconds = time.monotonic() - began
     step.measure(f"{messages / seconds:,.0f} a second, from the first sending to the last posting")
     for account_id in account_ids:
@@ -38,14 +32,18 @@ def contention(run: Run, step: Step, messages: int = MESSAGES) -> None:
         step.check(
             f"{account_id}: versions are 1…n, each once, and the balance is the sum",
             *problems_of(account, entries, account_id),
-            *different(f"{account_id}, balance", expected, account["balance"] if account else None),
+            *different(f"{account_id}, balance by what was sent", expected, account["balance"] if account else None),
         )
     _check_conflicts(run, step)
 
 
-def _has_entries(run: Run, account_id: str, number: int) -> bool:
-    """Whether the journal has so many entries. The version alone doesn't tell, if updates were lost."""
-    return run.version(account_id) >= number or len(run.entries(account_id)) >= number
+def _wait_for_entries(run: Run, account_id: str, number: int) -> None:
+    """Waits until the journal has so many entries. The version alone doesn't tell, if updates were lost."""
+    run.wait(
+        lambda: run.version(account_id) >= number or len(run.entries(account_id)) >= number,
+        lambda: f"{account_id}: expected {number} entries, got {len(run.entries(account_id))}",
+        SECONDS,
+    )
 
 
 def _check_conflicts(run: Run, step: Step) -> None:

@@ -6,16 +6,19 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-PRICES_OF = "us-east-1, on demand, November 2026"
-DOLLARS_PER_MILLION = {
-    "DynamoDB write units": 0.625,
-    "DynamoDB read units": 0.125,
-    "SQS requests": 0.40,
-    "EventBridge events": 1.00,
-    "Lambda invocations": 0.20,
-    "Lambda GB-seconds": 13.3334,
-    "CloudWatch requests": 10.00,
-    "CloudWatch Logs KB": 0.50,
+from benchmarks import prices
+
+MILLION = 10**6
+DOLLARS = {
+    "DynamoDB write units": prices.WRITE_UNITS.dollars / MILLION,
+    "DynamoDB read units": prices.READ_UNITS.dollars / MILLION,
+    "SQS requests": prices.QUEUE_REQUESTS.dollars / MILLION,
+    "EventBridge events": prices.EVENTS.dollars / MILLION,
+    "Lambda invocations": prices.INVOCATIONS.dollars / MILLION,
+    "Lambda GB-seconds": prices.GB_SECONDS.dollars,
+    "X-Ray traces": prices.TRACES.dollars / MILLION,
+    "CloudWatch requests": prices.API_REQUESTS.dollars / 1000,
+    "CloudWatch Logs KB": prices.LOG.dollars / 2**20,
 }
 WRITES_PER_KB = 5
 """Of a journal entry that is alone in its commit: 2 for itself, 1 for the index, 2 for its account."""
@@ -35,7 +38,7 @@ class Requests:
         self._lock = threading.Lock()
 
     def counted(self, client: Any) -> Any:
-        """The client. Each of its requests counts from now on, tries of the SDK's own included."""
+        """The client. Each of its calls counts from now on."""
         service = client.meta.service_model.service_name
 
         def count(model: Any, **_: Any) -> None:
@@ -87,7 +90,8 @@ def costs(requests: Requests, usage: Usage) -> list[Cost]:
         "EventBridge events": len(usage.entry_bytes) + usage.dead_letters,
         "Lambda invocations": usage.invocations,
         "Lambda GB-seconds": usage.gb_seconds,
+        "X-Ray traces": usage.invocations,
         "CloudWatch requests": requests.of("cloudwatch"),
         "CloudWatch Logs KB": LOG_KB_PER_MESSAGE * usage.messages,
     }
-    return [Cost(what, number, number * DOLLARS_PER_MILLION[what] / 1e6) for what, number in numbers.items()]
+    return [Cost(what, number, number * DOLLARS[what]) for what, number in numbers.items()]

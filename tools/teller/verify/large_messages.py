@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from tools.teller.letters import QueueName
 from tools.teller.verify.dead_letters import take_own
 from tools.teller.verify.run import Run, payment, problems_of
 from tools.teller.verify.steps import Step, different
@@ -27,9 +28,9 @@ def large_messages(run: Run, step: Step) -> None:
     began = time.monotonic()
     run.send("Transactions", [_payment(account_id, number, "2") for number in range(MESSAGES)])
     step.sent = f"{MESSAGES} payments of 28 KB, and again with other amounts"
-    letters = take_own(run, "Transactions", MESSAGES, SECONDS)
+    letters = take_own(run, QueueName.TRANSACTIONS, MESSAGES, SECONDS)
     step.measure(f"refused in {time.monotonic() - began:.1f} s")
-    codes = [letter.attributes.get("reason_code") for letter in letters]
+    codes = [letter.code for letter in letters]
     step.check(
         "each with a changed payload is a dead letter that says so",
         *different(account_id, {"PAYLOAD_CHANGED": len(letters)}, {code: codes.count(code) for code in set(codes)}),

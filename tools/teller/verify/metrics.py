@@ -3,14 +3,16 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+from tools.teller.figures import logged_sums
 from tools.teller.verify.run import Run, TimeIsUp
 from tools.teller.verify.steps import Step, different
 
 LOG_SECONDS = 20
 CLOUDWATCH_SECONDS = 300
 """CloudWatch reads metrics from log lines within some two minutes."""
+CLOCKS_DIFFER = timedelta(minutes=5)
 SERVICES = {
     "process_transactions": "ProcessTransactions",
     "upsert_profiles": "UpsertProfiles",
@@ -20,48 +22,42 @@ SERVICES = {
 
 def conflicts(run: Run) -> int:
     """The refused commits of transactions since the run began, by the lines with metrics."""
-    return int(logged(run, "process_transactions")["Conflicts"])
+    return int(_logged(run, "process_transactions")["Conflicts"])
 
 
-def logged(run: Run, service: str) -> Counter[str]:
-    """The sums of the metrics in a function's log lines since the run began, by name. Others' messages count, too."""
-    totals: Counter[str] = Counter()
-    for line in run.log_lines(SERVICES[service], "CloudWatchMetrics"):
-        for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
-            if directive["Dimensions"] == [["service"]]:
-                for metric in directive["Metrics"]:
-                    value = line[metric["Name"]]
-                    totals[metric["Name"]] += sum(value) if isinstance(value, list) else value
-    return totals
+def _logged(run: Run, service: str) -> Counter[str]:
+    """The sums of the metrics in a function's log since the run began. Others' messages count, too."""
+    output = f"{SERVICES[service]}FunctionName"
+    return logged_sums(run.deployment, service, output, run.began, datetime.now(UTC) + CLOCKS_DIFFER)
 
 
 def metrics(run: Run, step: Step) -> None:
     for service, expected in _expected(run).items():
-        try:
-            run.wait(
-                lambda service=service, expected=expected: not _missing(run, service, expected),
-                lambda service=service, expected=expected: _why_missing(service, _missing(run, service, expected)),
-                LOG_SECONDS,
-            )
-        except TimeIsUp as error:
-            step.check(f"{service}: its log has its metrics", error.reason)
-        else:
-            step.check(f"{service}: its log has its metrics")
+        _check_log(run, step, service, expected)
         claim = f"{service}: {', '.join(expected)} in CloudWatch are what was sent"
         if run.deployment.is_local:
             step.only_on_aws(claim, "a local AWS makes no metrics of log lines")
         else:
             _check_cloudwatch(run, step, service, expected, claim)
+    run.refused_commits = conflicts(run)
 
 
-def _missing(run: Run, service: str, expected: Mapping[str, int]) -> list[str]:
-    totals = logged(run, service)
-    return [name for name in expected if not totals[name]]
+def _check_log(run: Run, step: Step, service: str, expected: Mapping[str, int]) -> None:
+    def missing() -> list[str]:
+        totals = _logged(run, service)
+        return [name for name in expected if not totals[name]]
 
+    def why() -> str:
+        lines = f"{service}: expected lines with {', '.join(missing())} in its log, got none"
+        return f"{lines}: a log level may drop lines with metrics"
 
-def _why_missing(service: str, names: list[str]) -> str:
-    expected = f"{service}: expected lines with {', '.join(names)} in its log, got none"
-    return f"{expected}: a log level may drop lines with metrics"
+    claim = f"{service}: its log has its metrics"
+    try:
+        run.wait(lambda: not missing(), why, LOG_SECONDS)
+    except TimeIsUp as error:
+        step.check(claim, error.reason)
+    else:
+        step.check(claim)
 
 
 def _expected(run: Run) -> Mapping[str, Mapping[str, int]]:
@@ -80,10 +76,11 @@ def _expected(run: Run) -> Mapping[str, Mapping[str, int]]:
         "upsert_profiles": of_profiles,
         "publish_outcomes": {"Published": entries},
     }
-    found = {
-        service: {name: number for name, number in numbers.items() if number} for service, numbers in expected.items()
+    return {
+        service: sent
+        for service, numbers in expected.items()
+        if (sent := {name: number for name, number in numbers.items() if number})
     }
-    return {service: numbers for service, numbers in found.items() if numbers}
 
 
 def _check_cloudwatch(run: Run, step: Step, service: str, expected: Mapping[str, int], claim: str) -> None:
@@ -115,7 +112,7 @@ def _sum(run: Run, service: str, name: str) -> int:
         MetricName=name,
         Dimensions=[{"Name": "service", "Value": service}],
         StartTime=run.began.replace(second=0, microsecond=0),
-        EndTime=now,
+        EndTime=now + CLOCKS_DIFFER,
         Period=60 * min(minutes, 60),
         Statistics=["Sum"],
     )

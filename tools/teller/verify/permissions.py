@@ -61,7 +61,8 @@ class Simulated:
     """IAM's answers: whether a role may do something, by its own policies and its boundary."""
 
     def __init__(self, run: Run, resources: Resources) -> None:
-        self.run, self.resources, self.questions = run, resources, 0
+        self.resources, self.questions, self.name_of_run = resources, 0, run.name
+        self.iam = run.deployment.new_client("iam", retries={"mode": "adaptive", "total_max_attempts": 10})
 
     def needs(self, role: str) -> Iterator[Question]:
         """Each action and resource that the template grants the role."""
@@ -73,7 +74,7 @@ class Simulated:
             for resource in _listed(self.resources.resolved(statement["Resource"])):
                 for action in _listed(statement["Action"]):
                     # sqs:SendMessage* stands for sqs:SendMessage.
-                    key = pattern and pattern.replace("*", self.run.name)
+                    key = pattern and pattern.replace("*", self.name_of_run)
                     yield Question(action.removesuffix("*"), _example(resource), key)
 
     def unlike(self, expected: str, role: str, questions: Iterable[Question]) -> list[str]:
@@ -91,7 +92,7 @@ class Simulated:
     def _decisions(self, role: str, actions: list[str], arn: str, leading_key: str | None) -> Iterator[tuple[str, str]]:
         key = {"ContextKeyName": "dynamodb:LeadingKeys", "ContextKeyValues": [leading_key]}
         context = {"ContextEntries": [key | {"ContextKeyType": "stringList"}]} if leading_key else {}
-        pages = self.run.client("iam").get_paginator("simulate_principal_policy")
+        pages = self.iam.get_paginator("simulate_principal_policy")
         found = pages.paginate(
             PolicySourceArn=self.resources.arn(role), ActionNames=actions, ResourceArns=[arn], **context
         )
@@ -121,7 +122,7 @@ def _check_plain_http(run: Run, step: Step) -> None:
         step.only_on_aws(claim, "the local AWS speaks plain HTTP")
         return
     address = run.client("sqs").meta.endpoint_url.replace("https://", "http://")
-    client = run.requests.counted(run.deployment.new_client("sqs", endpoint_url=address))
+    client = run.deployment.new_client("sqs", endpoint_url=address)
     try:
         client.get_queue_attributes(QueueUrl=run.deployment["TransactionsQueueUrl"], AttributeNames=["QueueArn"])
     except ClientError as error:

@@ -2,6 +2,7 @@
 
 import json
 
+from tools.teller.letters import QueueName
 from tools.teller.verify.dead_letters import take_own
 from tools.teller.verify.run import Run, payment
 from tools.teller.verify.steps import Step, different
@@ -13,23 +14,23 @@ def poison(run: Run, step: Step) -> None:
     run.send("Transactions", [payment(account_id, "t", "1")])
     run.wait_for_version(account_id, 2)
     expected = {
-        "Transactions": {
+        QueueName.TRANSACTIONS: {
             f"junk of {run.name}": "INVALID_MESSAGE",
             json.dumps(payment(account_id, "comma", "12,50")): "INVALID_MESSAGE",
             json.dumps(payment(account_id, "t", "2")): "PAYLOAD_CHANGED",
         },
-        "Profiles": {json.dumps({"account_id": run.profile("poison"), "entries": {"a": 1}}): "INVALID_MESSAGE"},
+        QueueName.PROFILES: {json.dumps({"account_id": run.profile("poison"), "entries": {"a": 1}}): "INVALID_MESSAGE"},
     }
     for queue, codes in expected.items():
-        run.send(queue, codes)
+        run.send(queue.capitalize(), codes)
     step.sent = "3 transactions and a profile update that can't be processed"
     for queue, codes in expected.items():
         letters = take_own(run, queue, len(codes))
         step.check(
             f"{queue}: each is a dead letter, unchanged and with its code",
-            *different(queue, codes, {letter.body: letter.attributes.get("reason_code") for letter in letters}),
+            *different(queue, codes, {letter.body: letter.code for letter in letters}),
         )
-        unexplained = [letter.body for letter in letters if not letter.attributes.get("reason")]
+        unexplained = [letter.body for letter in letters if not letter.reason]
         step.check(f"{queue}: each has its reason", *(f"{body}: expected a reason" for body in unexplained))
     step.check(
         "nothing is posted for them",

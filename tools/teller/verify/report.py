@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
-from tools.teller.verify.costs import PRICES_OF, Cost
+from benchmarks import prices
+from tools.teller.verify.costs import Cost
 from tools.teller.verify.run import Run
 from tools.teller.verify.steps import Step, Verdict
 
@@ -85,7 +86,7 @@ class Report:
             if checks:
                 lines += ["", f"**{verdict[0].upper()}{verdict[1:]}: {len(checks)}**", ""]
                 lines += [_bullet(step, check.claim, check.why) for step, check in checks]
-        lines += ["", f"**Costs, at most** ({PRICES_OF}):", ""]
+        lines += ["", f"**Costs, at most** ({prices.REGION}, {prices.AS_OF}):", ""]
         lines += [f"- {cost.what}: {cost.number:,.0f}, {cost.dollars:.4f} dollars" for cost in self.costs]
         lines += ["", f"**Left behind**: the closed accounts of `{self.run.name}` with their journals."]
         lines += [f"- {sentence}" for sentence in self.left_behind]
@@ -107,4 +108,4 @@ def _bullet(step: Step, claim: str, why: Any) -> str:
 
 def without_account_numbers(text: str) -> str:
     """Numbers of AWS accounts, as they are in ARNs and in the URLs of queues, become stars."""
-    return re.sub(r"(?<=[:/])\d{12}(?=[:/])", "************", text)
+    return re.sub(r"\b\d{12}\b", "************", text)

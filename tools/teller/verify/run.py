@@ -5,10 +5,13 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, override
+
+from botocore.exceptions import ClientError
 
 from conditional_writes import Deadline
 from conditional_writes.items import from_dynamodb, to_dynamodb
@@ -22,19 +25,32 @@ type Item = dict[str, Any]
 USUAL_SECONDS = 60
 """Within this time a message is done, unless there is a backlog: two redeliveries, and a cold start."""
 SENDING_SECONDS = 120
+MOST_TROUBLES = 3
 
 
 class TimeIsUp(Failure):
     """The stack didn't do in time what it was expected to do."""
 
 
+class CountedDeployment(Deployment):
+    """A deployment whose clients' requests are counted."""
+
+    def __init__(self, name: str, endpoint_url: str | None) -> None:
+        self.requests = Requests()
+        super().__init__(name, endpoint_url)
+
+    @override
+    def new_client(self, service: str, endpoint_url: str | None = None, **config: Any) -> Any:
+        return self.requests.counted(super().new_client(service, endpoint_url, **config))
+
+
 class Run:
     """`name` begins the ids of all accounts, profiles and transactions of the run: verify-1a2b3c4d."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: CountedDeployment) -> None:
         self.deployment = deployment
         self.name = f"verify-{uuid.uuid4().hex[:8]}"
-        self.began = self._now()
+        self.began = self.now()
         self.accounts: list[str] = []
         self.profiles: list[str] = []
         self.sent = {"Transactions": 0, "Profiles": 0}
@@ -43,27 +59,15 @@ class Run:
         self.upserted = 0
         """Profile entries that the run's messages have written."""
         self.refused_commits, self.invocations, self.gb_seconds, self.scanned_bytes = 0, 0, 0.0, 0
-        self.requests = Requests()
-        self._clients: dict[str, Any] = {}
 
-    def _now(self) -> datetime:
-        """The time by AWS's clock, which logs and metrics have."""
+    def now(self) -> datetime:
+        """The time by AWS's clock, which logs, metrics and schedules have, to the second."""
         answer = self.deployment.client("sts").get_caller_identity()
         date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
         return parsedate_to_datetime(date) if date else datetime.now(UTC).replace(microsecond=0)
 
-    def client(self, service: str, **config: Any) -> Any:
-        """A client whose requests are counted. One with settings of its own is a new one."""
-        if config or service not in self._clients:
-            client = self.requests.counted(self.deployment.new_client(service, **config))
-            if config:
-                return client
-            self._clients[service] = client
-        return self._clients[service]
-
-    def invoke(self, output: str, event: Mapping[str, Any]) -> Any:
-        self.requests.add("lambda", "Invoke")
-        return self.deployment.invoke(output, event)
+    def client(self, service: str) -> Any:
+        return self.deployment.client(service)
 
     # --- Sending -------------------------------------------------------------------------------------------
 
@@ -103,7 +107,7 @@ class Run:
             ConsistentRead=True,
             ReturnConsumedCapacity="TOTAL",
         )
-        self.requests.add_read(response.get("ConsumedCapacity"))
+        self.deployment.requests.add_read(response.get("ConsumedCapacity"))
         return from_dynamodb(response["Item"]) if "Item" in response else None
 
     def version(self, account_id: str) -> int:
@@ -126,7 +130,7 @@ class Run:
         )
         entries = []
         for page in found:
-            self.requests.add_read(page.get("ConsumedCapacity"))
+            self.deployment.requests.add_read(page.get("ConsumedCapacity"))
             entries += map(from_dynamodb, page["Items"])
         return sorted(entries, key=lambda entry: entry["account_version"])
 
@@ -169,9 +173,12 @@ class Run:
 
     def troubles(self) -> list[str]:
         """What the functions' logs say of the run's messages that weren't done, each sentence once."""
-        lines = (line for name in ("ProcessTransactions", "UpsertProfiles") for line in self.log_lines(name, "reason"))
-        found = {f"the log has {line['message']!r}: {line['reason']}" for line in lines if self._is_trouble(line)}
-        return sorted(found)[:3]
+        found = set()
+        for function in ("ProcessTransactions", "UpsertProfiles"):
+            with suppress(ClientError):  # Who may not read the logs is told the rest.
+                lines = filter(self._is_trouble, self.log_lines(function, "reason"))
+                found |= {f"{function} logged {line['message']!r}: {line['reason']}" for line in lines}
+        return sorted(found)[:MOST_TROUBLES]
 
     def _is_trouble(self, line: Mapping[str, Any]) -> bool:
         return line.get("level") in {"ERROR", "WARNING"} and self.name in json.dumps(line) and "reason" in line

@@ -3,15 +3,15 @@
 import json
 import time
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
-from tools.teller.verify.costs import DOLLARS_PER_MILLION
+from tools.teller.job_records import JOBS, RunOfJob, read_job, read_runs
+from tools.teller.verify.costs import DOLLARS
 from tools.teller.verify.run import Run
 from tools.teller.verify.stack import Resources
 from tools.teller.verify.steps import Step, different
 
-JOB = "reconcile_accounts"
+JOB = JOBS["reconcile_accounts"]
 """It reads all accounts, and changes none."""
 PLACEHOLDER = "<aws.scheduler.scheduled-time>"
 BEGIN_SECONDS = 180
@@ -22,27 +22,27 @@ READ_UNIT_BYTES = 4096
 
 
 def schedule(run: Run, step: Step) -> None:
-    claim = f"a one-off schedule runs {JOB} once"
+    claim = f"a one-off schedule runs {JOB.name} once"
     if why_not := _why_not(run):
         step.not_tried(claim, why_not)
         return
     local = run.deployment.is_local
-    at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3 if local else 60)
-    event = {"job": JOB, "scheduled_time": at.isoformat() if local else PLACEHOLDER}
+    at = run.now() + timedelta(seconds=3 if local else 60)
+    event = {"job": JOB.name, "scheduled_time": at.isoformat() if local else PLACEHOLDER}
     _make(run, at, event)
     try:
-        step.sent = f"a schedule of {JOB} for {at:%H:%M:%S} UTC, and its event again"
+        step.sent = f"a schedule of {JOB.name} for {at:%H:%M:%S} UTC, and its event again"
         run.wait(
-            lambda: _record(run, at),
-            lambda: f"{JOB}: expected a run for {at.isoformat()}, got none",
+            lambda: _run_at(run, at).record,
+            lambda: f"{JOB.name}: expected a run for {at.isoformat()}, got none",
             BEGIN_SECONDS,
         )
         began = time.monotonic()
-        while "finished_at" not in (record := _record(run, at)) and time.monotonic() < began + END_SECONDS:
+        while not (done := _run_at(run, at)).finished_at and time.monotonic() < began + END_SECONDS:
             time.sleep(1)
     finally:
         _delete(run)
-    if "finished_at" not in record:
+    if not done.finished_at:
         step.not_tried(claim, f"the run for {at.isoformat()} has begun, and still goes on after {END_SECONDS} s")
         return
     step.check(claim)
@@ -50,24 +50,21 @@ def schedule(run: Run, step: Step) -> None:
         step.only_on_aws("Scheduler puts the scheduled time into the event", "a local AWS leaves its placeholder")
     else:
         step.check("Scheduler puts the scheduled time into the event")
-    answer = run.invoke("ReconcileAccountsFunctionName", event | {"scheduled_time": at.isoformat()})
+    answer = run.deployment.invoke("ReconcileAccountsFunctionName", event | {"scheduled_time": at.isoformat()})
     step.check("the same event again does nothing", *different("outcome", "DoneBefore", answer.get("outcome")))
-    step.measure(f"{record.get('accounts_checked')} accounts checked")
-    step.check("the job finds no mismatch", *map(str, record.get("first_mismatches", [])))
+    step.measure(f"{done.report.get('accounts_checked')} accounts checked")
+    step.check("the job finds no mismatch", *map(str, done.report.get("first_mismatches", [])))
 
 
 def _why_not(run: Run) -> str | None:
     """Why the job isn't to run now, if so."""
     size = sum(_bytes(run, table) for table in ("AccountsTableName", "JournalTableName", "CheckpointsTableName"))
-    dollars = size / READ_UNIT_BYTES * DOLLARS_PER_MILLION["DynamoDB read units"] / 1e6
+    dollars = size / READ_UNIT_BYTES * DOLLARS["DynamoDB read units"]
     if dollars > MOST_DOLLARS:
         return f"reading all accounts and journals may cost {dollars:.2f} dollars"
+    if any(lock.working_on for lock in read_job(run.deployment, JOB).locks):
+        return f"{JOB.name} is running just now, or was interrupted: its run would begin anew"
     run.scanned_bytes = size
-    segments = int(run.deployment.parameters.get("JobSegments", "1"))
-    names = [JOB] if segments == 1 else [f"{JOB} segment {number} of {segments}" for number in range(1, segments + 1)]
-    locks = [run.item("LocksTableName", lock_key=name) or {} for name in names]
-    if any("checkpoint" in lock or "owner" in lock for lock in locks):
-        return f"{JOB} is running just now, or was interrupted: its run would begin anew"
     return None
 
 
@@ -77,8 +74,9 @@ def _bytes(run: Run, table: str) -> int:
     return size
 
 
-def _record(run: Run, at: datetime) -> dict[str, Any]:
-    return run.item("LocksTableName", lock_key=f"{JOB} {at.isoformat()}") or {}
+def _run_at(run: Run, at: datetime) -> RunOfJob:
+    [found] = read_runs(run.deployment, JOB, [at.isoformat()])
+    return found
 
 
 def _make(run: Run, at: datetime, event: dict[str, str]) -> None:

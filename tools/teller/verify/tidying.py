@@ -6,7 +6,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes.items import to_dynamodb
 from tools.teller.failures import Failure, failure_of
-from tools.teller.verify.dead_letters import take_leftovers
+from tools.teller.letters import QueueName
+from tools.teller.verify.dead_letters import take_those_there
 from tools.teller.verify.run import USUAL_SECONDS, Run, opening, payment
 
 
@@ -32,8 +33,8 @@ def _delete_profiles(run: Run) -> None:
 
 def _delete_dead_letters(run: Run) -> None:
     """Those that a step left, because it failed before."""
-    for queue in run.sent:
-        take_leftovers(run, queue)
+    for queue in (QueueName.TRANSACTIONS, QueueName.PROFILES):
+        take_those_there(run, queue)
 
 
 def _close_accounts(run: Run) -> None:
@@ -54,13 +55,15 @@ def _close_accounts(run: Run) -> None:
     closing = [{"type": "close_account", "transaction_id": "close", "account_id": name} for name in run.accounts]
     run.send("Transactions", closing)
     for account_id in run.accounts:
-        run.wait(
-            lambda account_id=account_id: _is_closed(run, account_id),
-            lambda account_id=account_id: f"{account_id}: expected a closed account, got an open one",
-            USUAL_SECONDS,
-        )
+        _wait_until_closed(run, account_id)
 
 
-def _is_closed(run: Run, account_id: str) -> bool:
-    account = run.item("AccountsTableName", account_id=account_id)
-    return account is not None and account["status"] == "CLOSED"
+def _wait_until_closed(run: Run, account_id: str) -> None:
+    def status() -> Any:
+        return (run.item("AccountsTableName", account_id=account_id) or {}).get("status")
+
+    run.wait(
+        lambda: status() == "CLOSED",
+        lambda: f"{account_id}: expected a closed account, got the status {status()}",
+        USUAL_SECONDS,
+    )

@@ -33,7 +33,7 @@ def decode_json[Message](
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise InvalidMessage(_sentence(str(error), _EXPECTATIONS | (expectations or {}))) from None
+        raise InvalidMessage(sentence_of(error, expectations)) from None
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidMessage(_why_not_json(body, error)) from None
 
@@ -52,10 +52,13 @@ _EXPECTATIONS = {
 }
 
 
-def _sentence(error: str, expectations: dict[str, str]) -> str:
-    """msgspec's "Expected `str`, got `int` - at `$.currency`" as "currency: expected `str`, got `int`"."""
-    problem, _, path = error.partition(" - at `")
-    problem = expectations.get(problem, problem)
+def sentence_of(error: msgspec.ValidationError, expectations: dict[str, str] | None = None) -> str:
+    """msgspec's "Expected `str`, got `int` - at `$.currency`" as "currency: expected `str`, got `int`".
+
+    `expectations` has sentences for people by msgspec's own.
+    """
+    problem, _, path = str(error).partition(" - at `")
+    problem = (_EXPECTATIONS | (expectations or {})).get(problem, problem)
     if problem.startswith("Invalid value "):  # a second `type`: msgspec quotes the first one whole
         problem = "expected it once"
     field = path.removesuffix("`").removeprefix("$.").replace("key` in `$.", "a name in ")

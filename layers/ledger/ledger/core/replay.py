@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from decimal import Context as DecimalContext
 from decimal import Decimal
-from itertools import groupby, islice, product
+from itertools import groupby, product
 from typing import Protocol
 
 from msgspec import Struct, ValidationError
@@ -17,37 +17,13 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.journal import EntryId, JournalEntry, Outcome, payload_hash_of
-from ledger.core.money import EXACT, format_decimal
+from ledger.core.mismatches import Mismatch, difference, quoted, quoted_id, why_unreadable
+from ledger.core.money import EXACT
 from ledger.core.posting_time import CLOCK_SKEW, time_of
 from ledger.core.reason_codes import NotYet
 from ledger.core.rules import Decision, Status
 from ledger.core.transaction_types import TRANSACTION_TYPES, from_payload
 from ledger.core.transaction_types.base import Context, TransactionMessage
-
-
-class Mismatch(Struct, frozen=True):
-    """A difference: `what` is wrong, at which `version` of the account (0: the account as a whole), and a sentence."""
-
-    account_id: str
-    what: str
-    version: int
-    sentence: str
-
-    def is_like(self, other: "Mismatch") -> bool:
-        """The same difference, however far the account has moved on in between."""
-        return (self.account_id, self.what, self.version) == (other.account_id, other.what, other.version)
-
-
-MOST_MISMATCHES = 100
-"""Of one account. Further ones aren't looked for."""
-LONGEST_SENTENCE = 1_000
-"""Characters of a mismatch's sentence, which may quote the items."""
-
-
-def first_mismatches(mismatches: Iterable[Mismatch]) -> list[Mismatch]:
-    """The first mismatches, with sentences of bounded length."""
-    first = islice(mismatches, MOST_MISMATCHES)
-    return [replace(mismatch, sentence=mismatch.sentence[:LONGEST_SENTENCE]) for mismatch in first]
 
 
 class OtherSide(Struct, frozen=True):
@@ -113,8 +89,9 @@ class Replay(Struct):
             yield from self.missing(version)
             self.version = version
             if others:
-                names = ", ".join(each.transaction_id for each in (entry, *others))
-                yield _mismatch(entry, "entries twice", f"of one version are {names}")
+                names = " and ".join(quoted_id(each.transaction_id) for each in (entry, others[0]))
+                more = f", and {len(others) - 1:,} more" if len(others) > 1 else ""
+                yield _mismatch(entry, "entries twice", f"of one version are {names}{more}")
                 self.is_known = False
             if self.is_known:
                 yield from self._wrong_entry(entry, around, now)
@@ -126,8 +103,7 @@ class Replay(Struct):
         yield from self.missing(self.target.version + 1)
         if not self.is_known:
             return
-        if not _is_same(self.target, self.account):
-            sentence = f"the account is {self.target}, its journal gives {self.account}"
+        if sentence := _difference(self.target, self.account):
             yield Mismatch(account_id, "changed account", 0, sentence)
         if self.checkpoint and self.checkpoint.version > self.target.version:
             sentence = f"it is of version {self.checkpoint.version}, the account is at version {self.target.version}"
@@ -149,7 +125,7 @@ class Replay(Struct):
         try:
             message = from_payload(entry.request)
         except (ValidationError, KeyError, TypeError) as error:
-            yield _mismatch(entry, "unreadable entry", f"its request: {error}")
+            yield _mismatch(entry, "unreadable entry", why_unreadable(entry.request, error))
             self.is_known = False
             return
         yield from _wrong_decision(entry, message, before, around)
@@ -157,19 +133,19 @@ class Replay(Struct):
 
     def _wrong_checkpoint(self, entry: JournalEntry) -> Iterator[Mismatch]:
         checkpoint = self.checkpoint
-        if checkpoint and checkpoint.version == self.version and not _is_same(checkpoint, self.account):
-            yield _mismatch(entry, "wrong checkpoint", f"it is {checkpoint}, the journal gives {self.account}")
+        if checkpoint and checkpoint.version == self.version and (sentence := _difference(checkpoint, self.account)):
+            yield _mismatch(entry, "wrong checkpoint", sentence)
 
 
-def _is_same(account: Account, replayed: Account | None) -> bool:
-    """Whether the account is what the replay gives.
+def _difference(account: Account, replayed: Account | None) -> str:
+    """What of the account isn't as the replay gives it. Empty if all is.
 
     An earlier release writes no `posted_at` to an account. If it runs beside this one, it leaves there that of an entry
     before. That may be the later one of the two, but by no more than clocks differ.
     """
     if replayed and _may_be_left(account.posted_at, replayed.posted_at):
         account = replace(account, posted_at=replayed.posted_at)
-    return account == replayed
+    return difference(account, replayed)
 
 
 def _may_be_left(posted_at: str | None, last: str | None) -> bool:
@@ -186,7 +162,9 @@ def _as_recorded(outcome: Outcome) -> Decision:
 
 def _mismatch(entry: JournalEntry, what: str, sentence: str) -> Mismatch:
     version = entry.outcome.account_version
-    return Mismatch(entry.account_id, what, version, f"version {version}, {entry.transaction_id}: {sentence}")
+    return Mismatch(
+        entry.account_id, what, version, f"version {version}, {quoted_id(entry.transaction_id)}: {sentence}"
+    )
 
 
 def _wrong_time(entry: JournalEntry, before: datetime | None, now: datetime) -> Iterator[Mismatch]:
@@ -200,21 +178,23 @@ def _wrong_time(entry: JournalEntry, before: datetime | None, now: datetime) -> 
         why = f"and the version before at {before.isoformat()}"
     else:
         return
-    yield _mismatch(entry, "wrong time", f"posted at {entry.outcome.posted_at}, {why}")
+    yield _mismatch(entry, "wrong time", f"posted at {quoted(entry.outcome.posted_at)}, {why}")
 
 
 def _wrong_decision(
     entry: JournalEntry, message: TransactionMessage, before: Account | None, around: Surroundings
 ) -> Iterator[Mismatch]:
     if entry.entry_id not in message.entry_ids:
-        of = f"{message.transaction_id} on {' and '.join(message.account_ids)}"
+        of = f"{quoted_id(message.transaction_id)} on {' and '.join(map(quoted_id, message.account_ids))}"
         yield _mismatch(entry, "wrong request", f"its request is that of {of}")
         return
     others: Iterable[Account | None] = [None]
     if len(message.account_ids) > 1:
         other = around.other_side(entry)
         if other is None or other.account is None or other.entry is None:
-            yield _mismatch(entry, "one-sided transfer", f"on {other_account_id(entry)} no entry of it can be read")
+            yield _mismatch(
+                entry, "one-sided transfer", f"on {quoted_id(str(other_account_id(entry)))} no entry of it can be read"
+            )
             return
         yield from _unlike_sides(entry, other.entry)
         others = _possible_others(other.account, other.entry.outcome)
@@ -235,12 +215,14 @@ def _earlier(entry: JournalEntry, referred: JournalEntry | None) -> JournalEntry
 
 
 def _unlike_sides(one: JournalEntry, other: JournalEntry) -> Iterator[Mismatch]:
-    mine, theirs = one.outcome, other.outcome
+    mine, theirs, account_id = one.outcome, other.outcome, quoted_id(other.account_id)
     same = (one.request, mine.status, mine.reason) == (other.request, theirs.status, theirs.reason)
     if not same or mine.amount != theirs.amount.copy_negate():
-        yield _mismatch(one, "unlike sides", f"here {_shown(mine)}, on {other.account_id} {_shown(theirs)}")
+        yield _mismatch(one, "unlike sides", f"here {_shown(mine)}, on {account_id} {_shown(theirs)}")
     elif mine.posted_at != theirs.posted_at:
-        yield _mismatch(one, "unlike sides", f"here {mine.posted_at}, on {other.account_id} {theirs.posted_at}")
+        yield _mismatch(
+            one, "unlike sides", f"here {quoted(mine.posted_at)}, on {account_id} {quoted(theirs.posted_at)}"
+        )
 
 
 _WIDE = DecimalContext(prec=300)
@@ -277,4 +259,5 @@ def _shown(outcome: Outcome) -> str:
 
 
 def _spelled(status: str, reason: str | None, amount: Decimal, balance: Decimal) -> str:
-    return f"{status} {format_decimal(amount)}, {f'{reason}, ' if reason else ''}balance {format_decimal(balance)}"
+    because = f"{quoted(reason)}, " if reason else ""
+    return f"{quoted(status)} {quoted(amount)}, {because}balance {quoted(balance)}"

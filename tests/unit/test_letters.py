@@ -1,0 +1,166 @@
+"""Dead letters as the command sees them: why, what they were, what is sent again, and how they are mended."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.core import profile_messages
+from tests.support.strategies import any_message, profile_updates
+from tools.teller.letter_editing import InvalidLines, changed_bodies, edited, lines_of
+from tools.teller.letters import Letter, Origin, QueueName
+from tools.teller.redriving import as_of_its_origin
+
+DIED = datetime(2026, 2, 28, 13, tzinfo=UTC)
+SENT = "2026-02-28T12:00:00.250+00:00"
+ORIGIN = json.dumps({"message_id": "m-1", "sent_at": SENT, "request_id": "r-1"})
+
+
+def letter(body: str, queue: QueueName = QueueName.TRANSACTIONS, message_id: str = "l-1", **attributes: str) -> Letter:
+    return Letter(body, attributes, message_id, DIED, queue)
+
+
+def test_a_letter_says_why_it_is_dead_and_what_it_was() -> None:
+    found = letter("junk", reason="no JSON", reason_code="INVALID_MESSAGE", origin=ORIGIN)
+    assert (found.code, found.reason) == ("INVALID_MESSAGE", "no JSON")
+    assert found.origin == Origin("m-1", datetime(2026, 2, 28, 12, 0, 0, 250_000, tzinfo=UTC), "r-1")
+
+
+@pytest.mark.parametrize("origin", ["", "junk", "{}", "[]", "null", '{"message_id": "m", "sent_at": 1}'])
+def test_an_origin_that_cannot_be_read_is_none(origin: str) -> None:
+    assert letter("junk", origin=origin).origin is None
+
+
+@pytest.mark.parametrize(
+    ("queue", "attributes"),
+    [
+        (QueueName.OUTCOMES, {"reason_code": "X", "reason": "why"}),
+        (QueueName.JOBS, {"ErrorCode": "X", "ErrorMessage": "why"}),
+        (QueueName.SCHEDULES, {"ERROR_CODE": "X", "ERROR_MESSAGE": "why"}),
+        (QueueName.BUS, {"ERROR_CODE": "X", "ERROR_MESSAGE": "why"}),
+    ],
+)
+def test_each_service_has_its_own_names_for_a_code_and_a_reason(
+    queue: QueueName, attributes: Mapping[str, str]
+) -> None:
+    found = letter("junk", queue, **attributes)
+    assert (found.code, found.reason) == ("X", "why")
+
+
+def update(**fields: Any) -> str:
+    return json.dumps({"account_id": "a", "path": ["p"], "entries": {"n": 1}, **fields})
+
+
+ERASURE = '{"type": "erase_profile", "account_id": "a"}'
+
+
+@pytest.mark.parametrize("body", [update(), update(as_of=None), f" {update()} \n", ERASURE])
+def test_a_message_of_the_profiles_without_a_time_is_redriven_as_of_its_first_sending(body: str) -> None:
+    sent = as_of_its_origin(letter(body, QueueName.PROFILES, origin=ORIGIN), body)
+    assert profile_messages.decode(sent).as_of == datetime(2026, 2, 28, 12, 0, 0, 250_000, tzinfo=UTC)
+
+
+def test_without_an_origin_it_is_redriven_as_of_the_letters_own_time() -> None:
+    sent = as_of_its_origin(letter(update(), QueueName.PROFILES), update())
+    assert profile_messages.decode(sent).as_of == DIED
+
+
+def test_the_rest_of_the_update_stays_as_it_is_spelled() -> None:
+    body = '{"account_id":"a", "path":["p"], "entries":{"n":1.500e2, "m":12345678901234567890.10}}'
+    sent = as_of_its_origin(letter(body, QueueName.PROFILES, origin=ORIGIN), body)
+    assert sent == body[:-1] + f', "as_of": "{SENT.replace("250", "250000")}"}}'
+
+
+@pytest.mark.parametrize(
+    ("queue", "body"),
+    [
+        (QueueName.PROFILES, update(as_of="2020-01-01T00:00:00Z")),
+        (QueueName.PROFILES, update(path=[])),
+        (QueueName.PROFILES, "junk"),
+        (QueueName.TRANSACTIONS, '{"transaction_id": "t", "account_id": "a", "amount": 1}'),
+    ],
+)
+def test_any_other_body_is_redriven_as_it_is(queue: QueueName, body: str) -> None:
+    assert as_of_its_origin(letter(body, queue, origin=ORIGIN), body) == body
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.text(st.characters(codec="utf-8")),
+            any_message().map(lambda message: msgspec.json.encode(message).decode()),
+            profile_updates().map(lambda update: msgspec.json.format(msgspec.json.encode(update)).decode()),
+        ),
+        max_size=5,
+    )
+)
+def test_lines_that_are_left_alone_change_no_body(bodies: list[str]) -> None:
+    letters = {f"l-{number}": letter(body, message_id=f"l-{number}") for number, body in enumerate(bodies)}
+    text = lines_of(letters.values())
+    assert text.count("\n") == len(letters)
+    assert changed_bodies(text, letters) == {}
+
+
+def test_a_pretty_body_is_one_line_and_unchanged() -> None:
+    found = letter('{\n  "transaction_id": "t",\r\n  "amount": 1.50\n}')
+    text = lines_of([found])
+    assert text.count("\n") == 1
+    assert '"amount": 1.50' in text
+    assert changed_bodies(text, {"l-1": found}) == {}
+
+
+def test_an_edited_body_is_sent_as_it_was_typed() -> None:
+    found = letter('{"transaction_id": "t", "account_id": "a", "amount": "1,50"}', reason="amount: expected a number")
+    text = lines_of([found])
+    assert "amount: expected a number" in text
+    [changed] = changed_bodies(text.replace('"1,50"', "1.50"), {"l-1": found}).values()
+    assert changed == '{"transaction_id": "t", "account_id": "a", "amount": 1.50}'
+
+
+def test_a_text_that_is_no_json_can_be_mended_as_a_text_or_replaced_by_a_body() -> None:
+    found = letter('{"transaction_id": "t", "account_id": "a", "amount": 1')
+    line = lines_of([found])
+    mended = '{"transaction_id": "t", "account_id": "a", "amount": 1}'
+    assert changed_bodies(line.replace(': 1"', ': 1}"'), {"l-1": found}) == {"l-1": mended}
+    assert changed_bodies(f'{{"id": "l-1", "body": {mended}}}', {"l-1": found}) == {"l-1": mended}
+
+
+def test_a_line_that_was_deleted_leaves_its_letter() -> None:
+    assert changed_bodies("\n\n", {"l-1": letter("junk")}) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("junk", "JSON is malformed"),
+        ('{"id": "l-1"}', "expected a body, or a text"),
+        ('{"id": "l-2", "text": "x"}', "no letter of this redrive has the id 'l-2'"),
+        ('{"id": "l-1", "text": "x", "colour": 1}', "unknown field `colour`"),
+        ('{"id": "l-1", "text": "x"}', "body: expected JSON"),
+        (
+            '{"id": "l-1", "body": {"transaction_id": "t", "account_id": "a", "amount": "1,5"}}',
+            "amount: expected a dec",
+        ),
+    ],
+)
+def test_an_edited_line_that_is_wrong_is_named_and_nothing_is_changed(line: str, problem: str) -> None:
+    good = '{"id": "l-1", "body": {"transaction_id": "t", "account_id": "a", "amount": 1}}'
+    with pytest.raises(InvalidLines, match=f"^line 2: .*{problem}"):
+        changed_bodies(f"{good}\n{line}\n{good}", {"l-1": letter("junk")})
+
+
+def test_an_edited_profile_update_is_checked_as_one() -> None:
+    line = '{"id": "l-1", "body": {"account_id": "a", "path": ["p"], "entries": {}}}'
+    with pytest.raises(InvalidLines, match="entries: expected at least one name"):
+        changed_bodies(line, {"l-1": letter("junk", QueueName.PROFILES)})
+
+
+def test_the_editor_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", "sed -i s/old/new/")
+    assert edited("an old text, ä\n") == "an new text, ä\n"

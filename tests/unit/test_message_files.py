@@ -1,0 +1,202 @@
+"""Files of messages: each line's queue, what is wrong with it, and where a broken sending goes on."""
+
+import json
+from pathlib import Path
+from typing import Any, override
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.faults import Killed
+from tests.support.strategies import any_message, profile_updates
+from tools.teller import send as sending
+from tools.teller.failures import Failure
+from tools.teller.message_files import MessageQueue, checked, messages_from, queue_of
+from tools.teller.places import Place, path_of, read_place, remove_place, write_place
+from tools.teller.send import send_from
+
+GOOD = '{"transaction_id": "t", "account_id": "a", "amount": 1}'
+ERASURE = '{"type": "erase_profile", "account_id": "a"}'
+UPDATE = '{"account_id": "a", "path": ["p"], "entries": {"n": 1}}'
+TRANSACTIONS, PROFILES = MessageQueue.TRANSACTIONS, MessageQueue.PROFILES
+
+
+def written(directory: Path, *lines: str | bytes) -> Path:
+    path = directory / "messages.jsonl"
+    path.write_bytes(b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines))
+    return path
+
+
+@given(any_message(), profile_updates())
+def test_the_queue_of_a_message_is_told_from_its_content(message: object, update: object) -> None:
+    assert queue_of(msgspec.json.encode(message)) is TRANSACTIONS
+    assert queue_of(msgspec.json.encode(update)) is PROFILES
+
+
+@pytest.mark.parametrize("body", ["junk", "[]", "1", '"path"', '{"type": {"path": 1}}', '{"a": ' * 2000, "\xff"])
+def test_what_is_no_profile_message_counts_as_a_transaction(body: str) -> None:
+    assert queue_of(body.encode("latin-1")) is TRANSACTIONS
+
+
+def test_an_erasure_is_for_the_profiles() -> None:
+    assert queue_of(ERASURE.encode()) is PROFILES
+
+
+def test_a_file_of_good_lines_is_counted_by_queue(tmp_path: Path) -> None:
+    found = checked(written(tmp_path, GOOD, "", UPDATE, f"  {GOOD} \r", ERASURE, ""))
+    assert (found.messages, found.wrong) == ({TRANSACTIONS: 2, PROFILES: 2}, 0)
+    assert found.bytes == (tmp_path / "messages.jsonl").stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("junk", "body: expected JSON"),
+        ('{"transaction_id": "t", "account_id": "a", "amount": "12,50"}', "amount: expected a decimal number"),
+        ('{"account_id": "a", "path": ["p"], "entries": {}}', "entries: expected at least one name"),
+        ('{"account_id": "a", "path": ["p"], "entries": {"n": 1}, "as_of": "2999-01-01T00:00:00Z"}', "as_of: expected"),
+        (b'{"transaction_id": "\xff"}', "expected UTF-8, got the byte 0xff"),
+        (GOOD.replace('"t"', '"\uffff"'), "SQS takes no characters"),
+        (GOOD + " " * 200_000 + "x", "bytes, expected at most 131,072"),
+        (GOOD + " " * 2_000_000, "expected at most 131,072 bytes, got more than 524,288"),
+    ],
+)
+def test_a_line_that_is_wrong_is_named(tmp_path: Path, line: str | bytes, problem: str) -> None:
+    found = checked(written(tmp_path, GOOD, "", line, GOOD))
+    assert (found.wrong, found.messages.total()) == (1, 2)
+    assert found.problems[0].startswith("line 3: ")
+    assert problem in found.problems[0]
+    assert found.bytes == (tmp_path / "messages.jsonl").stat().st_size
+
+
+def test_only_the_first_ten_lines_that_are_wrong_have_sentences(tmp_path: Path) -> None:
+    found = checked(written(tmp_path, *["junk"] * 12))
+    assert (found.wrong, len(found.problems)) == (12, 10)
+
+
+@given(st.lists(st.sampled_from([GOOD, UPDATE, "", " \r"]), max_size=8), st.booleans())
+def test_from_the_end_of_each_message_the_rest_is_read(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], line_break_at_end: bool
+) -> None:
+    path = written(tmp_path_factory.mktemp("file"), *lines, *([""] if line_break_at_end else []))
+    with path.open("rb") as file:
+        messages = list(messages_from(file, 0))
+        assert [message.body for message in messages] == [line for line in lines if line.strip()]
+        for number, message in enumerate(messages, 1):
+            assert list(messages_from(file, message.end)) == messages[number:]
+
+
+BEGINNING = Place("abc", {"transactions": "https://q"})
+
+
+def test_a_place_is_read_as_it_was_written_and_is_gone_when_it_is_removed(tmp_path: Path) -> None:
+    file = tmp_path / "m.jsonl"
+    assert read_place(file, BEGINNING) == BEGINNING
+    place = Place("abc", {"transactions": "https://q"}, messages=12, bytes=345)
+    write_place(file, place)
+    assert read_place(file, BEGINNING) == place
+    assert [path.name for path in tmp_path.iterdir()] == ["m.jsonl.place"]
+    remove_place(file)
+    assert read_place(file, BEGINNING) == BEGINNING
+
+
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        (b'{"sha256": "other", "queue_urls": {"transactions": "https://q"}, "messages": 7}', "was changed after 7 of"),
+        (b'{"sha256": "abc", "queue_urls": {"transactions": "https://r"}, "messages": 7}', "sent to another stack"),
+        (b"junk", "can't be read"),
+    ],
+)
+def test_a_place_of_another_content_or_stack_is_refused(tmp_path: Path, written: bytes, sentence: str) -> None:
+    file = tmp_path / "m.jsonl"
+    path_of(file).write_bytes(written)
+    with pytest.raises(Failure, match=sentence) as caught:
+        read_place(file, BEGINNING)
+    assert str(path_of(file)) in caught.value.reason
+
+
+def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"can't be written to .*: No such file"):
+        write_place(tmp_path / "nowhere" / "m.jsonl", BEGINNING)
+
+
+class Queues:
+    """A deployment whose queues keep the bodies. The client is killed before its request number `killed_at`."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, list[str]] = {"https://t": [], "https://p": []}
+        self.requests, self.killed_at = 0, 0
+        self.refuses = False
+
+    def new_client(self, service: str, **config: Any) -> Any:
+        return self
+
+    def send_message_batch(self, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
+        self.requests += 1
+        if self.requests == self.killed_at:
+            raise Killed
+        if self.refuses:
+            return {"Failed": [{"Id": entry["Id"], "Code": "Refused"} for entry in Entries]}
+        self.bodies[QueueUrl] += [entry["MessageBody"] for entry in Entries]
+        return {}
+
+
+URLS = {TRANSACTIONS: "https://t", PROFILES: "https://p"}
+
+
+def payments(number: int) -> list[str]:
+    return [json.dumps({"transaction_id": f"t-{n}", "account_id": "a", "amount": 1}) for n in range(number)]
+
+
+def send_file(queues: Any, file: Path) -> None:
+    found = checked(file)
+    place = read_place(file, Place(found.sha256, dict(URLS)))
+    send_from(queues, file, place, sending._time_of_change(file), lambda number: None)
+
+
+@pytest.mark.usefixtures("one_call_at_a_time")
+def test_killed_at_each_request_and_started_again_it_sends_each_message_and_few_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "MOST_MESSAGES", 20)
+    lines = [*payments(55), *[UPDATE] * 3]
+    file = written(tmp_path, *lines)
+    for killed_at in range(1, 8):
+        queues = Queues()
+        queues.killed_at = killed_at
+        with pytest.raises(Killed):
+            send_file(queues, file)
+        send_file(queues, file)
+        assert set(queues.bodies["https://t"]) == set(payments(55))
+        assert len(queues.bodies["https://t"]) <= 55 + 20
+        assert queues.bodies["https://p"].count(UPDATE) >= 3
+        remove_place(file)
+
+
+def test_a_queue_that_refuses_is_a_sentence_and_the_place_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "MOST_MESSAGES", 20)
+    monkeypatch.setattr(sending, "SENDING_SECONDS", 0.1)
+    file, queues = written(tmp_path, *payments(30)), Queues()
+    queues.refuses = True
+    with pytest.raises(Failure, match=r"^0 messages were sent\. A queue doesn't take the next ones: Refused"):
+        send_file(queues, file)
+    assert queues.bodies == {"https://t": [], "https://p": []}
+
+
+def test_a_file_that_changes_while_it_is_sent_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "MOST_MESSAGES", 20)
+    file = written(tmp_path, *payments(30))
+
+    class Changing(Queues):
+        @override
+        def send_message_batch(self, **request: Any) -> dict[str, Any]:
+            file.write_text(GOOD)
+            return super().send_message_batch(**request)
+
+    with pytest.raises(Failure, match=r"is being changed\. 20 of its messages were sent"):
+        send_file(Changing(), file)

@@ -1,0 +1,151 @@
+"""What `teller outcomes` makes of events and answers, and how a tail ends."""
+
+import json
+import os
+import signal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ledger.core.outcome_events import refusal_event
+from tools.teller.failures import Failure, NotFound, WrongUse
+from tools.teller.operator import Operator
+from tools.teller.outcomes import ended_by_signals, line, republish, request
+from tools.teller.republishing import publish_again
+from tools.teller.tail import pattern
+from tools.teller.times import moment
+
+
+class Function:
+    """A deployment whose function gives these answers, in turn. An answer may be the error to raise."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.events, self.said = list(answers), list[Any](), list[str]()
+
+    def invoke(self, output: str, event: Any) -> Any:
+        assert output == "PublishOutcomesFunctionName"
+        self.events.append(event)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def answer(published: int, *following: int, **fields: Any) -> dict[str, Any]:
+    """An answer that leaves the versions from each of the following ones on."""
+    left = [{"republish": {"account_id": "a", "from_version": version}} for version in following]
+    return {"published": published, "dead_lettered": 0, "missing_versions": [], "next": left} | fields
+
+
+def again(function: Function) -> dict[str, Any]:
+    return publish_again(function, {"republish": {"account_id": "a"}}, function.said.append)  # type: ignore[arg-type]
+
+
+def test_what_an_answer_leaves_is_asked_for_until_nothing_is_left() -> None:
+    missing = [{"account_id": "a", "from_version": 4, "to_version": 5, "reason": "none"}]
+    function = Function(answer(3, 4), answer(2, 6, 9, missing_versions=missing), answer(1, dead_lettered=1), answer(5))
+    total = again(function)
+    assert total == {"published": 11, "dead_lettered": 1, "missing_versions": missing}
+    assert [event["republish"].get("from_version") for event in function.events] == [None, 4, 9, 6]
+    assert len(function.said) == 3
+
+
+def test_a_failure_on_the_way_says_what_was_published_and_how_to_go_on() -> None:
+    with pytest.raises(Failure) as failed:
+        again(Function(answer(3000, 3001), Failure("the function failed: killed")))
+    assert "killed. 3,000 outcomes were published again before; go on with --from 3001" in failed.value.reason
+    with pytest.raises(Failure, match=r"balance: none\. 1 outcomes were published again before"):
+        again(Function(answer(1, 2), {"error": {"code": "UNREADABLE", "reason": "balance: none"}}))
+    with pytest.raises(NotFound, match="no account"):
+        again(Function({"error": {"code": "UNKNOWN_ACCOUNT", "reason": "no account 'a' has been opened"}}))
+
+
+def test_publishing_again_on_a_prod_stack_needs_a_yes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    function = Function(answer(7))
+    prod = SimpleNamespace(name="teller-prod", is_prod=True, invoke=function.invoke)
+    monkeypatch.setattr(Operator, "deployment", prod)
+    operator = Operator("teller-prod", None, as_json=False)
+    with pytest.raises(WrongUse, match="to publish the outcomes of a again, to all consumers, add --yes"):
+        republish(operator, "a")
+    assert function.events == []
+    republish(operator, "a", yes=True)
+    assert capsys.readouterr().out == "7 outcomes of a were published again.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fields"),
+    [
+        (("a", None, None), {"account_id": "a"}),
+        (("a", "3", "7"), {"account_id": "a", "from_version": 3, "to_version": 7}),
+        (("a", None, "7"), {"account_id": "a", "to_version": 7}),
+        (("a", "2026-11-21", None), {"account_id": "a", "from": "2026-11-21T00:00:00+00:00"}),
+        (
+            (None, "2026-11-21T20:30:00+01:00", "2026-11-22"),
+            {"from": "2026-11-21T19:30:00+00:00", "to": "2026-11-22T00:00:00+00:00"},
+        ),
+    ],
+)
+def test_a_range_is_of_versions_or_of_times(arguments: Any, fields: dict[str, Any]) -> None:
+    assert request(*arguments) == fields
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((None, None, None), "name an account, or the time --from which"),
+        ((None, "3", None), "name an account, or the time --from which"),
+        (("a", "3", "2"), "to_version: expected"),
+        (("a", "0", None), "from_version: expected"),
+        (("a", "3", "2026-11-21"), "expected versions or times"),
+        (("a", None, "2026-11-21"), "to: expected it with from"),
+        (("a", "2026-11-21", "2026-11-20"), "to: expected"),
+    ],
+)
+def test_a_range_that_cant_be_meant_is_refused_before_anything_is_asked(arguments: Any, sentence: str) -> None:
+    with pytest.raises(WrongUse, match=sentence):
+        request(*arguments)
+
+
+def test_a_line_about_a_refused_message_has_what_is_known_of_it() -> None:
+    at = moment("2026-11-21T21:05:02Z")
+    bodies = {'{"transaction_id": "t", "account_id": "a"}': "a  t", "no JSON": "no account  no transaction"}
+    for body, known in bodies.items():
+        told = refusal_event("m-1", body, "INVALID_MESSAGE", "why", at)
+        event = {"detail-type": told.detail_type, "detail": json.loads(told.detail)}
+        assert line(event) == f"2026-11-21 21:05:02  TransactionRefused  {known}  INVALID_MESSAGE: why"
+
+
+def test_the_rule_for_an_account_is_for_its_outcomes_and_its_refusals() -> None:
+    assert pattern(None) == {"source": ["teller"]}
+    either = [{"detail": {"account_id": ["a"]}}, {"detail": {"account_ids": ["a"]}}]
+    assert pattern("a") == {"source": ["teller"], "$or": either}
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_block_and_others_dont_disturb_what_follows(which: signal.Signals) -> None:
+    before, done = signal.getsignal(which), []
+    with ended_by_signals():
+        try:
+            os.kill(os.getpid(), which)
+            done.append("after the signal")
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), which)
+            done.append("tidied up")
+    assert done == ["tidied up"]
+    assert signal.getsignal(which) == before
+
+
+def test_a_signal_that_was_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ended_by_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+            ended = False
+        assert not ended
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -1,0 +1,211 @@
+"""What isn't well by `teller status`, and its figures by CloudWatch."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.template import FOLDERS, TEMPLATE, event_sources, resources
+from tests.unit.stubs import Stubbed
+from tests.unit.test_docs import first_cells
+from tools.teller.alarms import Alarms
+from tools.teller.figures import BECAME, QUEUES, Figures, figures
+from tools.teller.job_records import JOBS, LATE_AFTER, JobRecords, LockRecord, RunOfJob
+from tools.teller.letters import QueueName
+from tools.teller.queues import Counts
+from tools.teller.status import Status
+from workers.segments import Segment
+
+NOW = datetime(2026, 11, 22, 18, 0, tzinfo=UTC)
+NIGHTLY = JOBS["reconcile_accounts"]
+NO_FIGURES = Figures({}, None, None, None)
+
+
+def status(created_hours_ago: float = 1, done_hours_ago: float | None = None, **changes: Any) -> Status:
+    """A stack that is well. Its reconciliation was last done so long ago, or never."""
+    runs = []
+    if done_hours_ago is not None:
+        finished = (NOW - timedelta(hours=done_hours_ago)).isoformat()
+        runs = [RunOfJob("2026-11-22T02:00:00+00:00", {"finished_at": finished, **changes.pop("report", {})})]
+    locks = [LockRecord(NIGHTLY.name, Segment(), item) for item in changes.pop("locks", [])]
+    found = Status(
+        now=NOW,
+        created_at=NOW - timedelta(hours=created_hours_ago),
+        queues={},
+        dead_letters={queue.value: Counts(0, 0, 0) for queue in QueueName},
+        alarms=Alarms(35, 0, []),
+        jobs=[JobRecords(NIGHTLY, locks, runs)],
+        enabled={NIGHTLY.name: True},
+        figures=NO_FIGURES,
+    )
+    return found._replace(**changes)
+
+
+def test_a_stack_on_which_nothing_is_wrong_is_well() -> None:
+    assert list(status().troubles()) == []
+    assert list(status(created_hours_ago=1000, done_hours_ago=25).troubles()) == []
+    lock = {"lock_key": NIGHTLY.name, "leased_until": (NOW + timedelta(seconds=5)).isoformat()}
+    assert list(status(locks=[lock]).troubles()) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "trouble"),
+    [
+        (status(created_hours_ago=27), "reconcile_accounts is late: no run was done in 26 h"),
+        (status(created_hours_ago=1000, done_hours_ago=26.1), "reconcile_accounts is late"),
+        (status(done_hours_ago=1, report={"mismatches": 2}), "2 mismatches were found by the last run"),
+        (status(done_hours_ago=1, report={"accounts_skipped": 1}), "1 accounts were skipped by the last run"),
+        (status(dead_letters={"bus": Counts(0, 1, 0)}), "1 dead letter of bus: teller dead-letters bus"),
+        (status(dead_letters={"jobs": Counts(2000, 0, 0)}), "2,000 dead letters of jobs: teller dead-letters jobs"),
+        (status(locks=[{"leased_until": (NOW - timedelta(seconds=5)).isoformat()}]), "has lapsed"),
+        (status(locks=[{"leased_until": 7}]), "can't be taken: leased_until: expected a text"),
+    ],
+)
+def test_what_isnt_well_is_one_sentence(found: Status, trouble: str) -> None:
+    [sentence] = found.troubles()
+    assert trouble in sentence
+    assert not found.answer()["well"]
+
+
+def test_a_job_whose_schedule_is_off_is_never_late() -> None:
+    assert list(status(created_hours_ago=1000, enabled={NIGHTLY.name: False}).troubles()) == []
+
+
+@pytest.fixture
+def cloudwatch() -> Iterator[Stubbed]:
+    with Stubbed("cloudwatch") as stubbed:
+        yield stubbed
+
+
+class OnAws(dict[str, str]):
+    """A stack on AWS with outputs, whose only service is CloudWatch."""
+
+    name, is_local = "teller-prod", False
+
+    def __init__(self, cloudwatch: Any) -> None:
+        super().__init__({output: f"https://sqs/1/{output}" for output in QUEUES.values()})
+        self["PublishOutcomesFunctionName"] = "the-publisher"
+        self.cloudwatch = cloudwatch
+
+    def client(self, service: str) -> Any:
+        assert service == "cloudwatch"
+        return self.cloudwatch
+
+
+def test_the_figures_on_aws_are_the_sums_and_the_latest_ages_of_the_metrics(cloudwatch: Stubbed) -> None:
+    asked = queries(cloudwatch, [], [])
+    assert len(asked) == sum(len(kind.metrics) for kind in BECAME.values()) + 5
+    posted = id_of(asked, "Teller/teller-prod", "Posted", "process_transactions")
+    came = id_of(asked, "AWS/SQS", "NumberOfMessagesSent", "TransactionsQueueUrl")
+    fresh = id_of(asked, "AWS/SQS", "ApproximateAgeOfOldestMessage", "TransactionsQueueUrl")
+    stale = id_of(asked, "AWS/SQS", "ApproximateAgeOfOldestMessage", "ProfilesQueueUrl")
+    iterator = id_of(asked, "AWS/Lambda", "IteratorAge", "the-publisher")
+    one, two, old = (NOW - timedelta(minutes=minutes) for minutes in (1, 2, 30))
+    first = [result(posted, {one: 3, two: 4}), result(came, {one: 9}), result(fresh, {two: 12, old: 99})]
+    second = [result(posted, {old: 5}), result(stale, {old: 50}), result(iterator, {one: 1999})]
+    found = answered(cloudwatch, first, second)
+    assert found.became["transactions"]["Posted"] == 12
+    assert found.became["profiles"] == dict.fromkeys(BECAME["profiles"].metrics, 0)
+    assert found.came == {"transactions": 9, "profiles": 0}
+    assert found.oldest_message_seconds == {"transactions": 12, "profiles": None}
+    assert found.oldest_outcome_seconds == 1
+
+
+def answered(cloudwatch: Stubbed, *pages: list[dict[str, Any]]) -> Figures:
+    for number, page in enumerate(pages, 1):
+        more = {"NextToken": str(number)} if number < len(pages) else {}
+        cloudwatch.answers("get_metric_data", {"MetricDataResults": page, **more})
+    return figures(OnAws(cloudwatch.client), NOW)  # type: ignore[arg-type]
+
+
+def queries(cloudwatch: Stubbed, *pages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    answered(cloudwatch, *pages)
+    asked: list[dict[str, Any]] = cloudwatch.parameters[-1]["MetricDataQueries"]
+    return asked
+
+
+def id_of(asked: list[dict[str, Any]], namespace: str, metric: str, dimension: str) -> str:
+    [name] = [
+        query["Id"]
+        for query in asked
+        if query["MetricStat"]["Metric"]["Namespace"] == namespace
+        and query["MetricStat"]["Metric"]["MetricName"] == metric
+        and query["MetricStat"]["Metric"]["Dimensions"][0]["Value"] == dimension
+    ]
+    return name
+
+
+def result(name: str, values: dict[datetime, float]) -> dict[str, Any]:
+    return {"Id": name, "Label": name, "Timestamps": list(values), "Values": list(values.values())}
+
+
+class LocalAws(dict[str, str]):
+    """A stack on a local AWS whose functions have these log lines, a line a second. It answers with few lines."""
+
+    is_local = True
+
+    def __init__(self, lines: list[str], most: int) -> None:
+        super().__init__({kind.function_output: kind.service for kind in BECAME.values()})
+        self.lines, self.most = lines, most
+        self.begin = round((NOW - timedelta(hours=1)).timestamp() * 1000)
+
+    def client(self, service: str) -> Any:
+        def configuration_of(**name: str) -> Any:
+            return {"LoggingConfig": {"LogGroup": name["FunctionName"]}}
+
+        configuration = SimpleNamespace(get_function_configuration=configuration_of)
+        return {"lambda": configuration, "logs": self}[service]
+
+    def get_paginator(self, operation: str) -> Any:
+        assert operation == "filter_log_events"
+        return self
+
+    def paginate(self, *, logGroupName: str, startTime: int, endTime: int, filterPattern: str) -> Any:  # noqa: N803
+        assert filterPattern == '"CloudWatchMetrics"'
+        lines = self.lines if logGroupName == "process_transactions" else []
+        times = zip(itertools.count(self.begin, 1000), lines, strict=False)
+        found = [{"message": line} for time, line in times if startTime <= time <= endTime]
+        return [{"events": found[: self.most]}]
+
+
+def test_the_figures_on_a_local_aws_are_those_of_all_lines_however_few_it_answers_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tools.teller.figures.MOST_EVENTS", 7)
+    names = [{"Name": "Posted"}, {"Name": "Rejected"}]
+    by_service = {"Dimensions": [["service"]], "Metrics": names}
+    by_reason = {"Dimensions": [["service", "Reason"]], "Metrics": names[1:]}
+    line = {"service": "process_transactions", "Posted": [1.0, 2.0], "Rejected": 1.0, "Reason": "OVERDRAFT_LIMIT"}
+    lines = [json.dumps(line | {"_aws": {"CloudWatchMetrics": [by_service, by_reason]}})] * 100
+    lines += ['not JSON, but "CloudWatchMetrics"', json.dumps({"message": "CloudWatchMetrics"})]
+    found = figures(LocalAws(lines, 7), NOW)  # type: ignore[arg-type]
+    counted = {metric: count for metric, count in found.became["transactions"].items() if count}
+    assert counted == {"Posted": 300, "Rejected": 100}
+    assert (found.came, found.oldest_message_seconds, found.oldest_outcome_seconds) == (None, None, None)
+
+
+def test_what_the_command_knows_of_the_template_is_there() -> None:
+    for job in JOBS.values():
+        function = FOLDERS[job.name]
+        alarm = resources("AWS::CloudWatch::Alarm")[f"{function.removesuffix('Function')}UnfinishedAlarm"]
+        assert timedelta(seconds=alarm["Period"] * alarm["EvaluationPeriods"]) == LATE_AFTER
+        [schedule] = event_sources(function, "ScheduleV2")
+        assert schedule["ScheduleExpression"] == {"Ref": job.schedule_parameter}
+        assert schedule["State"] == {"Ref": job.state_parameter}
+        timezone = {"Ref": job.timezone_parameter} if job.timezone_parameter else "UTC"
+        assert schedule["ScheduleExpressionTimezone"] == timezone
+        assert job.function_output == f"{function}Name"
+    assert {f"{FOLDERS[kind.service]}Name" for kind in BECAME.values()} == {
+        kind.function_output for kind in BECAME.values()
+    }
+    named = {job.function_output for job in JOBS.values()} | {kind.function_output for kind in BECAME.values()}
+    assert named | {*QUEUES.values(), *(queue.output for queue in QueueName)} <= TEMPLATE["Outputs"].keys()
+
+
+def test_what_became_of_messages_is_told_by_metrics_that_exist() -> None:
+    metrics = {metric for kind in BECAME.values() for metric in kind.metrics}
+    assert metrics <= set(first_cells("operations", "## Metrics"))

@@ -1,0 +1,148 @@
+"""Files of messages: a line of JSON each. The queue of a message is told from its content."""
+
+import hashlib
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+
+from ledger.core import profile_messages, transaction_types
+from ledger.core.decoding import MAXIMUM_BODY_BYTES
+from ledger.core.reason_codes import InvalidMessage
+
+MOST_SENTENCES = 10
+"""About lines that are wrong. The others are counted."""
+
+
+class MessageQueue(StrEnum):
+    """The two queues that take messages."""
+
+    TRANSACTIONS = "transactions"
+    PROFILES = "profiles"
+
+    @property
+    def output(self) -> str:
+        """The stack's output with the queue's URL."""
+        return f"{self.capitalize()}QueueUrl"
+
+
+class FileMessage(NamedTuple):
+    """`end` is the number of bytes of the file up to the end of the line."""
+
+    queue: MessageQueue
+    body: str
+    end: int
+
+
+class _Envelope(msgspec.Struct):
+    """What tells the queue."""
+
+    path: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    type: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_decoder = msgspec.json.Decoder(_Envelope)
+_ERASURE = msgspec.json.encode(profile_messages.ERASE_PROFILE)
+_NOT_FOR_SQS = re.compile("[\ufffe\uffff]")
+"""SQS refuses these characters. JSON has the control characters that it refuses only as escapes."""
+
+
+def queue_of(body: bytes) -> MessageQueue:
+    """The queue of a message. Profile updates have a path. What is no profile message counts as a transaction."""
+    try:
+        envelope = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return MessageQueue.TRANSACTIONS
+    is_erasure = envelope.type is not msgspec.UNSET and bytes(envelope.type) == _ERASURE
+    return MessageQueue.PROFILES if is_erasure or envelope.path is not msgspec.UNSET else MessageQueue.TRANSACTIONS
+
+
+def check(queue: MessageQueue, body: str) -> None:
+    """Raises InvalidMessage, as the queue's function would, if the message were sent now."""
+    if queue is MessageQueue.TRANSACTIONS:
+        transaction_types.decode(body)
+    else:
+        profile_messages.check_as_of(profile_messages.decode(body), datetime.now(UTC))
+    if _NOT_FOR_SQS.search(body):
+        raise InvalidMessage("body: SQS takes no characters U+FFFE and U+FFFF. Write them as \\ufffe and \\uffff")
+
+
+@dataclass
+class Checked:
+    """What a file has: `messages` by their queues, its size, and the hash of its content.
+
+    `problems` has sentences about the first lines that are wrong; `wrong` counts all of them.
+    """
+
+    messages: Counter[MessageQueue] = field(default_factory=Counter)
+    bytes: int = 0
+    sha256: str = ""
+    wrong: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def checked(path: Path, progress: Callable[[int], None] = lambda number: None) -> Checked:
+    """Checks each line of the file. `progress` is told how many bytes were read."""
+    found, content = Checked(), hashlib.sha256()
+    with path.open("rb") as file:
+        for number in itertools.count(1):
+            line = file.readline(_LONGEST_LINE)
+            if not line:
+                break
+            for piece in itertools.chain([line], _rest_of(file, line)):
+                content.update(piece)
+                found.bytes += len(piece)
+                progress(len(piece))
+            try:
+                _check_line(line, found)
+            except InvalidMessage as error:
+                found.wrong += 1
+                if len(found.problems) < MOST_SENTENCES:
+                    found.problems.append(f"line {number:,}: {error}")
+    found.sha256 = content.hexdigest()
+    return found
+
+
+_LONGEST_LINE = 4 * MAXIMUM_BODY_BYTES
+"""A longer one is wrong, whatever comes after."""
+
+
+def _is_cut(line: bytes) -> bool:
+    return len(line) == _LONGEST_LINE and not line.endswith(b"\n")
+
+
+def _rest_of(file: BinaryIO, line: bytes) -> Iterator[bytes]:
+    """The pieces of a line that is too long to be read whole."""
+    while _is_cut(line):
+        line = file.readline(_LONGEST_LINE)
+        yield line
+
+
+def _check_line(line: bytes, found: Checked) -> None:
+    if _is_cut(line):
+        raise InvalidMessage(f"expected at most {MAXIMUM_BODY_BYTES:,} bytes, got more than {len(line):,}")
+    body = line.strip()
+    if not body:
+        return
+    queue = queue_of(body)
+    try:
+        check(queue, body.decode())
+    except UnicodeDecodeError as error:
+        raise InvalidMessage(f"expected UTF-8, got the byte {body[error.start]:#04x}") from None
+    found.messages[queue] += 1
+
+
+def messages_from(file: BinaryIO, start: int) -> Iterator[FileMessage]:
+    """The messages of a checked file from that byte on."""
+    file.seek(start)
+    for line in file:
+        start += len(line)
+        if body := line.strip():
+            yield FileMessage(queue_of(body), body.decode(), start)

@@ -1,0 +1,61 @@
+"""The place of a file that is being sent: how far it was sent, kept in a file beside it, FILE.place."""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from tools.teller.failures import Failure
+
+
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file's content, the queues that it is sent to, and how many `messages` and `bytes` of it were sent."""
+
+    sha256: str
+    queue_urls: dict[str, str]
+    messages: int = 0
+    bytes: int = 0
+
+
+def path_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}.place")
+
+
+def read_place(file: Path, beginning: Place) -> Place:
+    """The place that was written, or the `beginning`. Raises Failure if it is the place of another content or stack."""
+    path = path_of(file)
+    try:
+        place = msgspec.json.decode(path.read_bytes(), type=Place)
+    except FileNotFoundError:
+        return beginning
+    except (msgspec.DecodeError, OSError) as error:
+        raise Failure(f"{path} can't be read: {error}. Remove it to send all of {file}") from None
+    if place.queue_urls != beginning.queue_urls:
+        raise Failure(
+            f"{place.messages:,} messages of {file} were sent to another stack. Finish that, or remove {path} to send "
+            "all of it to this one"
+        )
+    if place.sha256 != beginning.sha256:
+        raise Failure(
+            f"{file} was changed after {place.messages:,} of its messages were sent. Restore it, or remove {path} to "
+            "send all of it: what is sent twice is posted once"
+        )
+    return place
+
+
+def write_place(file: Path, place: Place) -> None:
+    """Killed at any time, it leaves the old place or the new one. Raises Failure."""
+    path = path_of(file)
+    new = path.with_name(f"{path.name}.new")
+    try:
+        with new.open("wb") as out:
+            out.write(msgspec.json.encode(place))
+            out.flush()
+            os.fsync(out.fileno())
+        new.replace(path)
+    except OSError as error:
+        raise Failure(f"the place in {file} can't be written to {path}: {error.strerror}") from None
+
+
+def remove_place(file: Path) -> None:
+    path_of(file).unlink(missing_ok=True)
