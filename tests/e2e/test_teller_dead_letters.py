@@ -189,6 +189,20 @@ def test_wrong_use_is_a_sentence_and_a_status(
     assert sentence in " ".join(ended.err.replace("│", " ").split())
 
 
+def test_in_prod_nothing_is_changed_before_it_is_agreed_to(
+    bank: Bank, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Deployment, "is_prod", True)
+    put_letters(bank, "transactions", ["junk"], reason_code="INVALID_MESSAGE")
+    for change in (["redrive", "transactions"], ["drop", "transactions", "--code", "INVALID_MESSAGE"]):
+        ended = command.run("dead-letters", *change)
+        assert ended.status == 2
+        sentence = f"{change[0]} 1 dead letter (INVALID_MESSAGE 1) of transactions, add --yes"
+        assert sentence in " ".join(ended.err.split())
+    assert visible(bank) == 1
+    assert command.json("dead-letters", *change, "--yes")["dropped"][0]["body"] == "junk"
+
+
 def test_an_update_that_was_dead_for_an_hour_does_not_win_over_what_came_meanwhile(
     bank: Bank, command: Command
 ) -> None:

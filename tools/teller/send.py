@@ -118,4 +118,5 @@ def _time_of_change(file: Path) -> tuple[int, int]:
 def _counts(found: Checked) -> str:
     """3,002 messages (transactions 3,001, profiles 1)."""
     listed = ", ".join(f"{queue} {number:,}" for queue, number in found.messages.most_common())
-    return f"{found.messages.total():,} messages{f' ({listed})' if listed else ''}"
+    number = found.messages.total()
+    return f"{number:,} message{'' if number == 1 else 's'}{f' ({listed})' if listed else ''}"
