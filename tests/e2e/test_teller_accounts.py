@@ -168,11 +168,11 @@ def test_what_became_of_a_transaction_is_told_whatever_it_is(bank: Bank) -> None
     for number, reason in ((3, "amount: expected a decimal number"), (4, "body: expected JSON")):
         answer = command.json("transaction", "teller-what", f"t-{number}", status=1)
         [letter] = answer["dead_letters"]
-        assert (answer["state"], letter["reason_code"]) == ("dead", "INVALID_MESSAGE")
+        assert (answer["state"], letter["code"]) == ("dead", "INVALID_MESSAGE")
         assert letter["reason"].startswith(reason)
     ended = command.run("transaction", "teller-what", "t-4")
     assert (ended.status, "is dead" in ended.out, "body: expected JSON" in ended.out) == (1, True, True)
-    assert f"redrive transactions --edit \\\n  --id {letter['dead_letter_id']}" in ended.out
+    assert f"redrive transactions --edit \\\n  --id {letter['id']}" in ended.out
     left = [letter.body for letter in bank.transactions.take_dead_letters()]
     assert not_json in left, "the letters were looked at, and are there for others"
 

@@ -13,11 +13,6 @@ LOG_SECONDS = 20
 CLOUDWATCH_SECONDS = 300
 """CloudWatch reads metrics from log lines within some two minutes."""
 CLOCKS_DIFFER = timedelta(minutes=5)
-SERVICES = {
-    "process_transactions": "ProcessTransactions",
-    "upsert_profiles": "UpsertProfiles",
-    "publish_outcomes": "PublishOutcomes",
-}
 
 
 def conflicts(run: Run) -> int:
@@ -27,8 +22,7 @@ def conflicts(run: Run) -> int:
 
 def _logged(run: Run, service: str) -> Counter[str]:
     """The sums of the metrics in a function's log since the run began. Others' messages count, too."""
-    output = f"{SERVICES[service]}FunctionName"
-    return logged_sums(run.deployment, service, output, run.began, datetime.now(UTC) + CLOCKS_DIFFER)
+    return logged_sums(run.deployment, service, run.began, datetime.now(UTC) + CLOCKS_DIFFER)
 
 
 def metrics(run: Run, step: Step) -> None:

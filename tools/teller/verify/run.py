@@ -6,9 +6,8 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
-from email.utils import parsedate_to_datetime
 from typing import Any, override
 
 from botocore.exceptions import ClientError
@@ -17,6 +16,7 @@ from conditional_writes import Deadline
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure
+from tools.teller.times import time_of_answer
 from tools.teller.verify.costs import Requests, Usage
 from workers.sending import Message, NotSent, send_all
 
@@ -62,9 +62,7 @@ class Run:
 
     def now(self) -> datetime:
         """The time by AWS's clock, which logs, metrics and schedules have, to the second."""
-        answer = self.deployment.client("sts").get_caller_identity()
-        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-        return parsedate_to_datetime(date) if date else datetime.now(UTC).replace(microsecond=0)
+        return time_of_answer(self.client("sts").get_caller_identity())
 
     def client(self, service: str) -> Any:
         return self.deployment.client(service)
@@ -188,14 +186,11 @@ class Run:
         return [json.loads(text) for text in self.log_texts(function, word, since) if text.startswith("{")]
 
     def log_texts(self, function: str, word: str = "", since: datetime | None = None) -> list[str]:
-        """As `log_lines`, but all lines, as they are. `function` is the beginning of its output's name."""
-        configuration = self.client("lambda").get_function_configuration(
-            FunctionName=self.deployment[f"{function}FunctionName"]
-        )
+        """As `log_lines`, but all lines, as they are. `function` is the beginning of its outputs' names."""
         pages = self.client("logs").get_paginator("filter_log_events")
         pattern = {"filterPattern": f'"{word}"'} if word else {}
         found = pages.paginate(
-            logGroupName=configuration["LoggingConfig"]["LogGroup"],
+            logGroupName=self.deployment[f"{function}LogGroupName"],
             startTime=round((since or self.began).timestamp() * 1000),
             **pattern,
         )
