@@ -69,7 +69,7 @@ def by_text(items: Any) -> list[str]:
 
 
 def settings(dynamodb: Any, table: str) -> list[Any]:
-    """What the template says of a table. Expiry and recovery aren't in it: ministack 1.5.33 leaves the stack's off."""
+    """A table's settings by the template, without expiry and recovery: ministack 1.5.33 leaves the stack's off."""
     described = dynamodb.describe_table(TableName=table)["Table"]
     return [
         described["KeySchema"],

@@ -1,4 +1,4 @@
-"""What isn't well by `teller status`, and its figures by CloudWatch."""
+"""The troubles that `teller status` names, and its figures by CloudWatch."""
 
 import itertools
 import json

@@ -22,7 +22,7 @@ class NotFound(Failure):
 
 
 class WrongUse(Failure):
-    """What was asked for can't be meant: an argument contradicts another one, or the stack."""
+    """The command can't be meant so: an argument contradicts another one, or the stack."""
 
     status = 2
 

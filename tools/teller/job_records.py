@@ -1,4 +1,4 @@
-"""What the Locks table has of a scheduled job: the locks of its segments, and the records of its last runs.
+"""The records of a scheduled job in the Locks table: the locks of its segments, and its last runs.
 
 `workers.segments` and `conditional_writes.locks` write these items. docs/tables.md describes them.
 """
@@ -152,7 +152,7 @@ class RunOfJob:
 
 @dataclass(frozen=True)
 class JobRecords:
-    """What was found of a job. `locks` are those with a record, `runs` the last ones, the latest first."""
+    """The records of a job. `locks` are those with a record, `runs` the last ones, the latest first."""
 
     job: JobInfo
     locks: Sequence[LockRecord]

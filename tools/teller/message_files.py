@@ -30,7 +30,7 @@ class FileMessage(NamedTuple):
 
 
 class _Envelope(msgspec.Struct):
-    """What tells the queue."""
+    """The fields that tell the queue."""
 
     path: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     type: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -64,7 +64,7 @@ def check(queue: MessageQueue, body: str) -> None:
 
 @dataclass
 class Checked:
-    """What a file has: `messages` by their queues, its size, and the hash of its content.
+    """The content of a file: the numbers of `messages` by their queues, its size, and its hash.
 
     `problems` has sentences about the first lines that are wrong; `wrong` counts all of them.
     """

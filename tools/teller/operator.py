@@ -1,4 +1,4 @@
-"""What every subcommand has: the options `--stack`, `--endpoint-url` and `--json`, and the two screens of its answer.
+"""The options that every subcommand has, `--stack`, `--endpoint-url` and `--json`, and the two forms of its answer.
 
 A subcommand is a function whose first parameter is the Operator. `subcommand` adds the common options to the others.
 """

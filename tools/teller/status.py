@@ -26,7 +26,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 class Status(NamedTuple):
-    """What was found of a stack at the time `now`. The dead letters are by queue."""
+    """The state of a stack at the time `now`. The dead letters are by queue."""
 
     now: datetime
     created_at: datetime

@@ -73,7 +73,7 @@ class Compared:
         return self.resources.resolved({key: value for key, value in own.items() if key != "Layers"})
 
     def problems(self, compare: Callable[[str, Any], Iterator[str]], name: str) -> list[str]:
-        """What differs. A part that AWS doesn't find differs, too."""
+        """The differences. A part that AWS doesn't find is one, too."""
         try:
             return list(compare(name, self.properties(name)))
         except ClientError as error:
@@ -227,7 +227,7 @@ def _is_layer(resource: Mapping[str, Any]) -> bool:
 
 
 def _merged(common: Any, own: Any) -> Any:
-    """What SAM makes of Globals: a function's own values win, maps are merged."""
+    """The properties that SAM makes of Globals and a function's own: its own values win, maps are merged."""
     if isinstance(common, dict) and isinstance(own, dict):
         return common | {name: _merged(common.get(name), value) for name, value in own.items()}
     return own

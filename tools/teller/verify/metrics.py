@@ -55,7 +55,7 @@ def _check_log(run: Run, step: Step, service: str, expected: Mapping[str, int]) 
 
 
 def _expected(run: Run) -> Mapping[str, Mapping[str, int]]:
-    """What each metric must be at least, by the journal and by what was sent."""
+    """The least sum of each metric, by the journal and by what was sent."""
     posted, rejected, entries = 0, 0, 0
     for account_id in run.accounts:
         for entry in run.entries(account_id):

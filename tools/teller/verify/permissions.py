@@ -22,9 +22,9 @@ DENIED: Mapping[str, tuple[str, ...]] = {
     "OutcomesBus": ("events:PutRule", "events:DeleteEventBus"),
     "ReadAccountsFunction": ("lambda:InvokeFunction", "lambda:UpdateFunctionCode"),
 }
-"""What no function may do, by the resource."""
+"""The actions that no function may do, by the resource."""
 OF_OTHERS = ("iam:CreateRole", "iam:PassRole", "sts:AssumeRole", "s3:GetObject", "kms:Decrypt", "dynamodb:PutItem")
-"""What no function may do on resources that aren't the stack's."""
+"""The actions that no function may do on resources of others."""
 
 
 class Question(NamedTuple):

@@ -136,7 +136,7 @@ class Run:
         return self.item("JournalTableName", account_id=account_id, transaction_id=transaction_id)
 
     def usage(self) -> Usage:
-        """What the functions did for the run, by its journal."""
+        """The functions' work for the run, by its journal."""
         sizes = [len(str(entry).encode()) for account_id in self.accounts for entry in self.entries(account_id)]
         return Usage(
             entry_bytes=sizes,
@@ -170,10 +170,10 @@ class Run:
         return found
 
     def troubles(self) -> list[str]:
-        """What the functions' logs say of the run's messages that weren't done, each sentence once."""
+        """The reasons in the functions' logs for which messages of the run weren't done, each once."""
         found = set()
         for function in ("ProcessTransactions", "UpsertProfiles"):
-            with suppress(ClientError):  # Who may not read the logs is told the rest.
+            with suppress(ClientError):  # The caller may not read the logs.
                 lines = filter(self._is_trouble, self.log_lines(function, "reason"))
                 found |= {f"{function} logged {line['message']!r}: {line['reason']}" for line in lines}
         return sorted(found)[:MOST_TROUBLES]
@@ -216,7 +216,7 @@ def payment(account_id: str, transaction_id: str, amount: str, **fields: Any) ->
 
 
 def problems_of(account: Item | None, entries: Sequence[Item], account_id: str) -> list[str]:
-    """What is wrong with an account and its whole journal: versions from 1 on without gaps, and the sum of amounts."""
+    """The problems of an account and its whole journal: versions that aren't 1…n, and a balance that isn't the sum."""
     if account is None:
         return [f"{account_id}: expected an account, got none"]
     versions = [int(entry["account_version"]) for entry in entries]
