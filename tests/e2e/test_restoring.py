@@ -17,7 +17,7 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core.journal import JournalEntry
 from tests.checkers import outcomes, profiles
 from tests.checkers.books import Books, vanished, violations
-from tests.support.deployed import Bank, until
+from tests.support.deployed import Bank, opening, until
 from tests.support.template import resources
 from tools import restore
 from tools.local_aws import server, stack
@@ -96,10 +96,9 @@ def test_a_time_that_is_no_second_gets_a_sentence(
 
 
 def test_messages_wait_while_their_delivery_is_stopped(bank: Bank) -> None:
-    opening = {"type": "open_account", "transaction_id": "o-1", "account_id": "stopped", "currency": "EUR"}
     restore.deliver(deployment_of(bank), is_wanted=False)
     try:
-        bank.transactions.send([json.dumps(opening)])
+        bank.transactions.send([opening("stopped")])
         with pytest.raises(AssertionError, match="the account is open"):
             until(lambda: "stopped" in bank.books().accounts, "the account is open", seconds=3)
     finally:

@@ -113,9 +113,7 @@ def test_a_run_in_segments_is_waited_for(
 
 
 def test_mismatches_are_shown_whole_and_the_status_says_so(bank: Bank, teller: Command) -> None:
-    opening = {"type": "open_account", "transaction_id": "open", "account_id": "teller-wrong", "currency": "EUR"}
-    bank.transactions.send([json.dumps(opening)])
-    bank.transactions.wait_until_drained()
+    bank.post("teller-wrong")
     client, table = bank.stack.endpoint.client("dynamodb"), bank.stack["AccountsTableName"]
     [item] = [item for item in scan(bank.stack.endpoint, table) if item["account_id"] == {"S": "teller-wrong"}]
     client.put_item(TableName=table, Item=item | {"balance": {"N": "7"}})

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from conditional_writes.items import to_dynamodb
 from tests.support.command import COLUMNS, Command
-from tests.support.deployed import Bank, until
+from tests.support.deployed import Bank, opening, until
 from tools.local_aws.jobs import run_job
 
 LINES = 40
@@ -34,12 +34,8 @@ def test_what_became_of_messages_is_that_of_the_journal(bank: Bank) -> None:
     command, name = Command(bank.stack), "status-counts"
     bank.transactions.wait_until_drained()
     before = became(command)
-    opening = f'{{"type": "open_account", "transaction_id": "open", "account_id": "{name}", "currency": "EUR"}}'
-    bank.transactions.send([opening])
-    bank.transactions.wait_until_drained()
-    payment = '{{"transaction_id": "t-{}", "account_id": "{}", "amount": "{}"}}'
-    bank.transactions.send([payment.format(number, name, amount) for number, amount in enumerate(["1", "2", "-90"])])
-    bank.transactions.send([opening])
+    bank.post(name, "1", "2", "-90")
+    bank.transactions.send([opening(name)])
     bank.transactions.wait_until_drained()
     entries = bank.books().journal[name]
     rejected = sum(bool(entry.outcome.reason) for entry in entries)

@@ -1,5 +1,6 @@
 """A run of the verification: its name, its accounts, its counted clients, and what it reads of the stack."""
 
+import functools
 import json
 import time
 import uuid
@@ -18,6 +19,7 @@ from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure
 from tools.teller.times import time_of_answer
 from tools.teller.verify.costs import Requests, Usage
+from tools.teller.verify.stack import Resources
 from workers.sending import Message, NotSent, send_all
 
 type Item = dict[str, Any]
@@ -63,6 +65,10 @@ class Run:
     def now(self) -> datetime:
         """The time by AWS's clock, which logs, metrics and schedules have, to the second."""
         return time_of_answer(self.client("sts").get_caller_identity())
+
+    @functools.cached_property
+    def resources(self) -> Resources:
+        return Resources(self.deployment)
 
     def client(self, service: str) -> Any:
         return self.deployment.client(service)
