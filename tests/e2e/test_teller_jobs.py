@@ -104,18 +104,16 @@ def test_a_run_in_segments_is_waited_for(
     monkeypatch.setattr(job_runs, "LOOKS_EVERY_SECONDS", 0.1)
     look = job_runs.progress_of
     monkeypatch.setattr(job_runs, "progress_of", lambda *about: seen.append(look(*about)) or seen[-1])
-    with segments(bank, RECONCILE, 4):
+    with segments(bank, RECONCILE, 2):
         answer = teller.json("jobs", "run", RECONCILE, "--for", scheduled_time, "--force")
-    assert (answer["outcome"], answer["segments"]) == ("Continued", 4)
+    assert (answer["outcome"], answer["segments"]) == ("Continued", 2)
     assert answer["report"]["accounts_checked"] == record_of(f"{RECONCILE} {scheduled_time}")["accounts_checked"]
-    assert (seen[-1].done, seen[-1].segments) == (4, 4)
+    assert (seen[-1].done, seen[-1].segments) == (2, 2)
     assert [each.done for each in seen] == sorted(each.done for each in seen)
 
 
 def test_mismatches_are_shown_whole_and_the_status_says_so(bank: Bank, teller: Command) -> None:
-    opening = {"type": "open_account", "transaction_id": "open", "account_id": "teller-wrong", "currency": "EUR"}
-    bank.transactions.send([json.dumps(opening)])
-    bank.transactions.wait_until_drained()
+    bank.post("teller-wrong")
     client, table = bank.stack.endpoint.client("dynamodb"), bank.stack["AccountsTableName"]
     [item] = [item for item in scan(bank.stack.endpoint, table) if item["account_id"] == {"S": "teller-wrong"}]
     client.put_item(TableName=table, Item=item | {"balance": {"N": "7"}})
@@ -129,7 +127,7 @@ def test_mismatches_are_shown_whole_and_the_status_says_so(bank: Bank, teller: C
     assert sentence.startswith("teller-wrong: changed account: ")
     assert "".join(sentence.split()) in "".join(ended.out.split())
     assert ended.status == 1
-    assert ended.err.endswith("teller: reconcile_accounts isn't content: mismatches: 1\n")
+    assert ended.err.endswith("teller: the run of reconcile_accounts has 1 mismatch\n")
 
 
 def test_a_time_that_the_function_would_refuse_is_refused_with_its_sentence(bank: Bank, teller: Command) -> None:

@@ -19,13 +19,12 @@ from tools.teller.deployment import LONGEST_INVOCATION_SECONDS, Deployment
 from tools.teller.failures import Failure
 from tools.teller.job_records import JOBS
 from tools.teller.letters import NO_CODE, Letter, QueueName, Received
+from tools.teller.queues import MessageQueue
 from tools.teller.republishing import publish_again
 from workers.dead_letters import OWN_ATTRIBUTES
 from workers.retrying import until_deadline
 from workers.sending import Message, send
 
-OWN_QUEUES = {QueueName.TRANSACTIONS: "TransactionsQueueUrl", QueueName.PROFILES: "ProfilesQueueUrl"}
-"""The outputs with the URLs of the queues that messages are sent to again."""
 HIDDEN_SECONDS = 2 * LONGEST_INVOCATION_SECONDS
 SENDING_SECONDS = 30
 """In which messages that their queue refuses are sent again and again."""
@@ -64,7 +63,7 @@ def redrive(
     with Received(deployment, queue, HIDDEN_SECONDS) as received:
         for letters in received.rounds():
             chosen = [(letter, body) for letter in letters if (body := new_body(letter)) is not None]
-            if queue in OWN_QUEUES:
+            if queue in MessageQueue:
                 _send_again(deployment, received, chosen, redriven)
             else:
                 _invoke_again(deployment, received, chosen, redriven)
@@ -77,7 +76,7 @@ def _send_again(
 ) -> None:
     if not chosen:
         return
-    sqs, url = deployment.client("sqs"), deployment[OWN_QUEUES[chosen[0][0].queue]]
+    sqs, url = deployment.client("sqs"), deployment[MessageQueue(chosen[0][0].queue).output]
     messages = [Message(as_of_its_origin(letter, body), _producers(letter)) for letter, body in chosen]
     deadline = Deadline.after(SENDING_SECONDS)
     failures = until_deadline(lambda left: send(sqs, url, left, deadline), messages, deadline)

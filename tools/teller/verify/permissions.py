@@ -7,7 +7,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tools import template
 from tools.teller.verify.run import Run
-from tools.teller.verify.stack import ARNS, Resources
+from tools.teller.verify.stack import ARNS
 from tools.teller.verify.steps import Step
 
 DENIED: Mapping[str, tuple[str, ...]] = {
@@ -22,9 +22,9 @@ DENIED: Mapping[str, tuple[str, ...]] = {
     "OutcomesBus": ("events:PutRule", "events:DeleteEventBus"),
     "ReadAccountsFunction": ("lambda:InvokeFunction", "lambda:UpdateFunctionCode"),
 }
-"""What no function may do, by the resource."""
+"""The actions that no function may do, by the resource."""
 OF_OTHERS = ("iam:CreateRole", "iam:PassRole", "sts:AssumeRole", "s3:GetObject", "kms:Decrypt", "dynamodb:PutItem")
-"""What no function may do on resources that aren't the stack's."""
+"""The actions that no function may do on resources of others."""
 
 
 class Question(NamedTuple):
@@ -36,8 +36,7 @@ class Question(NamedTuple):
 
 
 def permissions(run: Run, step: Step) -> None:
-    resources = Resources(run.deployment)
-    simulated = Simulated(run, resources)
+    resources, simulated = run.resources, Simulated(run)
     roles = [name for name, resource in resources.expected.items() if resource["Type"] == "AWS::IAM::Role"]
     for role in roles:
         needs = list(simulated.needs(role))
@@ -60,8 +59,8 @@ def permissions(run: Run, step: Step) -> None:
 class Simulated:
     """IAM's answers: whether a role may do something, by its own policies and its boundary."""
 
-    def __init__(self, run: Run, resources: Resources) -> None:
-        self.resources, self.questions, self.name_of_run = resources, 0, run.name
+    def __init__(self, run: Run) -> None:
+        self.resources, self.questions, self.name_of_run = run.resources, 0, run.name
         self.iam = run.deployment.new_client("iam", retries={"mode": "adaptive", "total_max_attempts": 10})
 
     def needs(self, role: str) -> Iterator[Question]:
