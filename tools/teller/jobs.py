@@ -127,6 +127,11 @@ def run(
     wrong = [f"{words}: {number}" for each, words in WRONG.items() if (number := finished.report.get(each))]
     if wrong:
         operator.not_well(f"{name} isn't content: {', '.join(wrong)}")
+    if finished.finished_at is None:
+        operator.not_well(
+            f"{name} did nothing for {result['scheduled_time']}. No record says that it was done: it is earlier than "
+            "the last hundred times that are remembered, and all of those count as done"
+        )
 
 
 WRONG = {"mismatches": "mismatches", "accounts_skipped": "accounts that were skipped"}
