@@ -83,6 +83,19 @@ def test_a_job_is_run_by_hand_once_and_its_report_is_shown(
     assert f"{record['sent']:,}" in again.out
 
 
+def test_a_time_that_counts_as_done_without_a_record_is_not_said_to_be_done(bank: Bank, teller: Command) -> None:
+    teller.json("jobs", "run", CHARGE, "--for", next(TIMES), "--force")
+    bank.stack.endpoint.client("dynamodb").update_item(
+        TableName=bank.stack["LocksTableName"],
+        Key=to_dynamodb({"lock_key": CHARGE}),
+        UpdateExpression="SET windows_done_through = :time",
+        ExpressionAttributeValues=to_dynamodb({":time": "2001-01-01T00:00:00+00:00"}),
+    )
+    ended = teller.run("jobs", "run", CHARGE, "--for", "2000-01-01T00:00:00Z", "--force")
+    assert ended.status == 1
+    assert f"{CHARGE} did nothing for 2000-01-01T00:00:00+00:00. No record says that it was done" in ended.err
+
+
 def test_without_a_time_the_job_runs_for_this_minute_and_is_among_the_last_runs(teller: Command) -> None:
     answer = teller.json("jobs", "run", RECONCILE, "--whole")
     age = datetime.now(UTC) - datetime.fromisoformat(answer["scheduled_time"])

@@ -115,6 +115,11 @@ def run(
     operator.show({"job": name, "outcome": answer["outcome"]} | result, fields_table(_report_fields(result)))
     if wrong := finished.wrong:
         operator.not_well(f"the run of {name} has {wrong}")
+    if finished.finished_at is None:
+        operator.not_well(
+            f"{name} did nothing for {result['scheduled_time']}. No record says that it was done: it is earlier than "
+            "the last hundred times that are remembered, and all of those count as done"
+        )
 
 
 def release(operator: Operator, name: JobName, force: ForceReleaseOption = False, yes: YesOption = False) -> None:

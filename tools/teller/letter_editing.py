@@ -57,7 +57,7 @@ def edited(text: str) -> str:
         path.write_text(text, encoding="utf-8")
         try:
             subprocess.run([*shlex.split(command), str(path)], check=True)
-        except (OSError, subprocess.CalledProcessError) as error:
+        except (OSError, ValueError, subprocess.CalledProcessError) as error:
             raise Failure(f"the editor failed, so nothing was sent: {error}") from None
         return path.read_text(encoding="utf-8")
 

@@ -93,12 +93,17 @@ class Letter:
 
     @property
     def origin(self) -> Origin | None:
-        """None for a letter of an earlier release, and for one that Teller's queue functions didn't send."""
+        """None for a letter of an earlier release, and for one that Teller's queue functions didn't send.
+
+        A letter that SQS moved may have an attribute of this name by its producer, with any text.
+        """
         try:
-            fields = json.loads(self.attributes["origin"])
-            return Origin(fields["message_id"], datetime.fromisoformat(fields["sent_at"]), fields["request_id"])
-        except (KeyError, TypeError, ValueError):
-            return None
+            match json.loads(self.attributes["origin"]):
+                case {"message_id": str(message_id), "sent_at": str(sent_at), "request_id": str(request_id)}:
+                    return Origin(message_id, datetime.fromisoformat(sent_at).astimezone(UTC), request_id)
+        except (KeyError, ValueError, OverflowError, RecursionError):
+            pass
+        return None
 
     def as_json(self) -> dict[str, Any]:
         """`attributes` are those of its producer."""

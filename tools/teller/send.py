@@ -112,7 +112,11 @@ def _refusal(sqs: Any, queue_urls: Mapping[str, str], part: Sequence[FileMessage
 
 
 def _time_of_change(file: Path) -> tuple[int, int]:
-    status = file.stat()
+    """Raises Failure if the file is gone."""
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise Failure(f"{file} can't be read: {error.strerror}. Put it back, and the same command goes on") from None
     return status.st_mtime_ns, status.st_size
 
 

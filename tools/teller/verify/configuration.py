@@ -203,7 +203,7 @@ class Compared:
 
     def _alarm(self, name: str, expected: Any) -> Iterator[str]:
         found = self._alarms.get(self.resources[name], {})
-        expected = {key: value for key, value in expected.items() if key != "AlarmDescription"}
+        expected = {"ActionsEnabled": True} | {key: expected[key] for key in expected if key != "AlarmDescription"}
         metrics = {metric["Id"]: metric for metric in expected.pop("Metrics", [])}
         found_metrics = {metric["Id"]: metric for metric in found.get("Metrics", [])}
         yield from self._differences(name, expected, found)

@@ -1,4 +1,4 @@
-"""Step 9: each role may do what its function needs, and nothing of a list. Plain HTTP to the queues is denied."""
+"""Step 9: each role may do what its function needs, and nothing else. Plain HTTP to the queues is denied."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -54,6 +54,8 @@ def permissions(run: Run, step: Step) -> None:
             step.check(claim, *simulated.unlike("denied", role, others))
     step.sent = f"{simulated.questions} questions to IAM's simulator"
     _check_plain_http(run, step)
+    for role in roles:
+        step.check(f"{role} is allowed nothing beside the template's statements", *_other_statements(run, role))
 
 
 class Simulated:
@@ -107,11 +109,46 @@ class Simulated:
         return f"{found[table]}{part and f', {part}'}" if table in found else arn.rpartition(":")[2]
 
 
+def _other_statements(run: Run, role: str) -> Iterator[str]:
+    """A sentence for each statement of the role's policies that allows something, and that isn't in the template."""
+    iam, resources = run.client("iam"), run.resources
+    name = resources[role]
+    inline = iam.get_paginator("list_role_policies").paginate(RoleName=name)
+    attached = iam.get_paginator("list_attached_role_policies").paginate(RoleName=name)
+    documents = [
+        iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
+        for page in inline
+        for policy in page["PolicyNames"]
+    ]
+    for arn in [policy["PolicyArn"] for page in attached for policy in page["AttachedPolicies"]]:
+        version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
+        documents.append(iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"])
+    expected = template.statements(role, **resources.parameters)
+    known = {_canonical(resources.resolved(statement)) for statement in expected}
+    for document in documents:
+        for statement in _listed(document["Statement"]):
+            if statement["Effect"] == "Allow" and _canonical(statement) not in known:
+                actions = ", ".join(_listed(statement.get("Action", "all but some actions")))
+                yield f"{role}, {actions}: expected the template's statements, got another one that allows this"
+
+
+def _canonical(statement: Any) -> str:
+    """One spelling of a statement: lists of one and in any order, truth values as texts."""
+    match statement:
+        case dict():
+            return str(sorted((name, _canonical(value)) for name, value in statement.items()))
+        case list():
+            return _canonical(statement[0]) if len(statement) == 1 else str(sorted(map(_canonical, statement)))
+        case bool():
+            return str(statement).lower()
+    return str(statement)
+
+
 def _example(arn: str) -> str:
     return arn.replace("/stream/*", "/stream/2026-01-01T00:00:00.000")
 
 
-def _listed(value: Any) -> list[str]:
+def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
