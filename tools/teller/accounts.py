@@ -120,8 +120,12 @@ def fields_table(fields: dict[str, Any]) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in fields.items():
-        table.add_row(name, "" if value is None else str(value))
+        table.add_row(name, "" if value is None else _text(value))
     return table
+
+
+def _text(value: Any) -> str:
+    return value.isoformat(timespec="milliseconds") if isinstance(value, datetime) else str(value)
 
 
 def _as_json(operator: Operator, pages: Iterator[Page]) -> Page:

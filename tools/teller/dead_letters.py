@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple, override
 
@@ -18,6 +19,7 @@ from tools.teller.progress import progress_bar
 from tools.teller.queues import counts_of
 from tools.teller.redriving import Redriven, redrive
 from tools.teller.times import duration, shown
+from tools.teller.words import counted
 from workers.batches import GivenUp
 from workers.dead_letters import OWN_ATTRIBUTES
 from workers.parallel import in_parallel
@@ -99,17 +101,26 @@ def list_letters(operator: Operator, queue: AnyQueueArgument = None) -> None:
     """
     queues = [queue] if queue else list(QueueName)
     rows = [row for rows in in_parallel(lambda each: _counted(operator.deployment, each), queues) for row in rows]
-    hidden = {each: counts_of(operator.deployment, each.output).in_flight for each in queues}
+    hidden = _hidden(operator.deployment, queues)
     table = Table("queue", "code", "letters", "oldest", "newest")
     now = datetime.now(UTC)
     for row in rows:
         ages = (duration(now - row[time]) for time in ("oldest", "newest"))
         table.add_row(row["queue"], row["code"], f"{row['letters']:,}", *ages)
-    hidden = {each: number for each, number in hidden.items() if number}
     answer = {"dead_letters": rows, "hidden": hidden}
     operator.show(answer, *([table] if rows else ["no dead letters"]))
+    _remark_hidden(operator, hidden)
+
+
+def _hidden(deployment: Deployment, queues: Sequence[QueueName]) -> dict[QueueName, int]:
+    """The numbers of letters that someone else has just received, of the queues that have some."""
+    numbers = {each: counts_of(deployment, each.output).in_flight for each in queues}
+    return {each: number for each, number in numbers.items() if number}
+
+
+def _remark_hidden(operator: Operator, hidden: Mapping[QueueName, int]) -> None:
     for each, number in hidden.items():
-        operator.remark(f"{number:,} more of {each} are hidden: someone else has just received them")
+        operator.remark(f"Hidden, because someone else has just received them: {number:,} more of {each}.")
 
 
 def _counted(deployment: Deployment, queue: QueueName) -> list[dict[str, Any]]:
@@ -125,15 +136,20 @@ def _counted(deployment: Deployment, queue: QueueName) -> list[dict[str, Any]]:
 
 @subcommand(app)
 def show(operator: Operator, queue: AnyQueueArgument = None, code: CodeOption = None, ids: IdOption = None) -> None:
-    """Show the dead letters whole: why each is dead, the message that it was, and its body."""
+    """Show the dead letters whole, and why each is dead.
+
+    A letter has the ids and times of the message that it was, and its body.
+    """
     selection, answers, number = _Selection.of(code, ids), [], 0
-    for each in [queue] if queue else QueueName:
+    queues = [queue] if queue else list(QueueName)
+    for each in queues:
         for letter in filter(selection.has, look(operator.deployment, each)):
             number += 1
             if operator.as_json:
                 answers.append(_as_json(letter))
             else:
                 operator.console.print(_as_table(letter))
+    _remark_hidden(operator, _hidden(operator.deployment, queues))
     selection.found(number, queue)
     operator.show({"dead_letters": answers}, *([] if number else ["no dead letters"]))
 
@@ -154,6 +170,8 @@ def _as_json(letter: Letter) -> dict[str, Any]:
 def _as_table(letter: Letter) -> Table:
     origin, fields = letter.origin, _as_json(letter)
     table = Table(show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for name, text in {
         **{name: fields[name] for name in ("queue", "id", "code", "reason")},
         "dead since": f"{shown(letter.sent_at)}, {duration(datetime.now(UTC) - letter.sent_at)} ago",
@@ -200,11 +218,13 @@ def redrive_letters(
     letters = _Chosen(operator.deployment, queue, selection, keep=edit)
     if letters.killers:
         operator.remark(
-            f"{letters.killers} letters with the code {GivenUp.FUNCTION_KILLED} stay: each would kill its function "
-            f"again. When that is mended, add --code {GivenUp.FUNCTION_KILLED}"
+            f"Left alone: {counted(letters.killers, 'letter')} with the code {GivenUp.FUNCTION_KILLED}, because the "
+            f"message would kill its function again. When that is mended, add --code {GivenUp.FUNCTION_KILLED}."
         )
     bodies = _mended(operator, letters.kept) if edit else letters.codes
     codes = Counter(letters.codes[letter_id] for letter_id in bodies)
+    if edit and not codes:
+        operator.remark("No message was changed.")
 
     def new_body(letter: Letter) -> str | None:
         if letter.message_id not in bodies:
@@ -260,7 +280,7 @@ def _mended(operator: Operator, letters: dict[str, Letter]) -> dict[str, str]:
             for problem in error.problems:
                 operator.remark(problem)
             if not sys.stdin.isatty() or not typer.confirm("Edit again?", default=True, err=True):
-                raise Failure(f"{len(error.problems)} lines are wrong, so nothing was sent") from None
+                raise Failure(f"nothing was sent. Wrong lines: {len(error.problems)}") from None
         text = edited(text)
 
 
@@ -271,7 +291,7 @@ def _show_redriven(operator: Operator, redriven: Redriven) -> None:
     for letter_id, reason in redriven.staying.items():
         operator.remark(f"{letter_id} stays: {reason}")
     if redriven.not_deleted:
-        operator.remark(f"{redriven.not_deleted} of them couldn't be deleted, and may be redriven twice: no harm")
+        operator.remark(f"Couldn't be deleted, and may be redriven twice: {redriven.not_deleted} of them. No harm")
     if staying:
         raise typer.Exit(1)
 
@@ -279,7 +299,7 @@ def _show_redriven(operator: Operator, redriven: Redriven) -> None:
 def _counts(codes: Counter[str]) -> str:
     """12 dead letters (INVALID_MESSAGE 10, UNKNOWN_ACCOUNT 2)."""
     listed = ", ".join(f"{code} {number:,}" for code, number in codes.most_common())
-    return f"{codes.total():,} dead letter{'' if codes.total() == 1 else 's'}{f' ({listed})' if listed else ''}"
+    return f"{counted(codes.total(), 'dead letter')}{f' ({listed})' if listed else ''}"
 
 
 @subcommand(app)
@@ -311,4 +331,4 @@ def drop(
             answers += map(_as_json, chosen) if operator.as_json else ()
     operator.show({"dropped": answers}, f"dropped {_counts(dropped)}")
     if not_deleted:
-        raise Failure(f"{not_deleted} of them couldn't be deleted: try again")
+        raise Failure(f"couldn't be deleted: {not_deleted} of them. Try again")

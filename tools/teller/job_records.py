@@ -11,6 +11,7 @@ from typing import Literal
 from conditional_writes import Deadline, Item, key, read
 from conditional_writes.lock_record import why_unreadable
 from tools.teller.deployment import Deployment
+from tools.teller.words import counted
 from workers.segments import MOST_SEGMENTS, Segment
 
 CLOCK_SKEW = timedelta(seconds=1)
@@ -132,6 +133,13 @@ class RunOfJob:
             return {}
         others = ("lock_key", "segments", "finished_at", "expires_at")
         return {name: value for name, value in self.record.items() if name not in others and not name.startswith("cw:")}
+
+    @property
+    def troubles(self) -> list[str]:
+        """What the report says that isn't well: "found 2 mismatches", "skipped 1 account"."""
+        mismatches, skipped = (int(self.report.get(name, 0)) for name in ("mismatches", "accounts_skipped"))
+        found = [f"found {counted(mismatches, 'mismatch', 'mismatches')}"] if mismatches else []
+        return [*found, *([f"skipped {counted(skipped, 'account')}"] if skipped else [])]
 
 
 @dataclass(frozen=True)

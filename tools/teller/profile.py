@@ -67,7 +67,7 @@ def profile(operator: Operator, account_id: AccountId) -> None:
     for entry in entries:
         value = "(removed)" if entry.is_removed else json.dumps(plain(entry.value), ensure_ascii=False)
         table.add_row(" / ".join(entry.path), value, shown(entry.as_of), style="dim" if entry.is_removed else None)
-    operator.show(answer, table)
+    operator.show(answer, table if entries else "no entries")
 
 
 def read(operator: Operator, account_id: str) -> Item:

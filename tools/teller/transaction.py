@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ledger.core.reason_codes import ReasonCode
 from tools.teller.accounts import AccountId, fields_table, read
 from tools.teller.deployment import Deployment
 from tools.teller.failures import NotFound
@@ -13,6 +14,9 @@ from tools.teller.operator import Operator, subcommand
 from tools.teller.queues import Counts, counts_of
 
 TransactionId = Annotated[str, typer.Argument(help="The transaction's id.", metavar="TRANSACTION")]
+
+WRONG_MESSAGES = (ReasonCode.INVALID_MESSAGE, ReasonCode.PAYLOAD_CHANGED)
+"""The codes of messages that have to be mended themselves."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -109,9 +113,10 @@ def _show_what_is_known(operator: Operator, answer: dict[str, Any]) -> None:
         console.print(f"{name} is dead: it is in the dead-letter queue, and wasn't posted.")
         for letter in letters:
             console.print(fields_table({name: value for name, value in letter.items() if value is not None}))
-        letter_id = letters[0]["dead_letter_id"]
-        console.print("To mend it and send it again:")
-        console.print(f"teller dead-letters redrive transactions --edit --id {letter_id}", soft_wrap=True)
+        is_wrong = letters[0]["reason_code"] in WRONG_MESSAGES
+        console.print("To mend it and send it again:" if is_wrong else "When the cause is mended, send it again:")
+        options = f"{'--edit ' if is_wrong else ''}--id {letters[0]['dead_letter_id']}"
+        console.print(f"teller dead-letters redrive transactions {options}", soft_wrap=True)
     else:
         console.print(f"{name} hasn't been seen: the account has no entry of it, and no dead letter is about it.")
         console.print(f"Messages on the transactions queue: {queue}.")
