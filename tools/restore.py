@@ -74,14 +74,11 @@ def restore(deployment: Deployment, prefix: str, second: datetime) -> str:
         own, restored = deployment[f"{table}TableName"], f"{prefix}-{table}"
         if own == restored:
             raise WrongUse(f"the stack's tables are {prefix}-…: name another prefix")
-        try:
-            dynamodb.restore_table_to_point_in_time(
-                SourceTableName=own, TargetTableName=restored, RestoreDateTime=second
-            )
-        except dynamodb.exceptions.TableAlreadyExistsException:
+        if _exists(dynamodb, restored):
             print(f"{restored} is there already", file=sys.stderr)
-        else:
-            print(f"restoring {own} as {restored}", file=sys.stderr)
+            continue
+        print(f"restoring {own} as {restored}", file=sys.stderr)
+        dynamodb.restore_table_to_point_in_time(SourceTableName=own, TargetTableName=restored, RestoreDateTime=second)
     for table in TABLES:
         restored = f"{prefix}-{table}"
         _wait(dynamodb, restored)
@@ -95,6 +92,14 @@ def restore(deployment: Deployment, prefix: str, second: datetime) -> str:
             dynamodb.update_table(TableName=restored, DeletionProtectionEnabled=True)
             _wait(dynamodb, restored)
     return _stream_label(dynamodb, f"{prefix}-Journal")
+
+
+def _exists(dynamodb: Any, table: str) -> bool:
+    try:
+        dynamodb.describe_table(TableName=table)
+    except dynamodb.exceptions.ResourceNotFoundException:
+        return False
+    return True
 
 
 def _wait(dynamodb: Any, table: str) -> None:

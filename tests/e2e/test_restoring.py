@@ -26,6 +26,7 @@ from tools.local_aws.profiles_day import believable_updates
 from tools.local_aws.server import free_port, running
 from tools.local_aws.tables import scan
 from tools.teller.deployment import Deployment
+from tools.teller.failures import WrongUse
 
 
 def deployment_of(bank: Bank) -> Deployment:
@@ -144,7 +145,7 @@ def entries_since(before: Books, books: Books) -> list[JournalEntry]:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_after_a_restore_and_all_messages_since_then_everything_is_posted_once(own_bank: Bank) -> None:
     bank, consumer = own_bank, own_bank.new_consumer("everything")
     day, updates = believable_day(600, accounts=30), believable_updates(200)
@@ -188,6 +189,8 @@ def test_after_a_restore_and_all_messages_since_then_everything_is_posted_once(o
     assert list(profiles.violations(bank.read_profiles(), winners)) == []
     assert reconciled(bank, second + timedelta(minutes=3))["mismatches"] == 0
 
+    with pytest.raises(WrongUse, match="name another prefix"):
+        restore.restore(deployment_of(bank), "restored", second)
     bank.republish({"from": (second - timedelta(minutes=15)).isoformat()})
     heard = consumer.take_until_heard(books.entries)
     assert len(void) > 100

@@ -118,6 +118,19 @@ def test_a_statement_that_isnt_complete_says_so_and_has_the_rest(bank: Bank) -> 
     assert ended.out.count(" t-") == 1
 
 
+def test_an_id_that_no_account_can_have_is_refused(bank: Bank) -> None:
+    long = "x" * 129
+    for arguments in (
+        ["account", long],
+        ["statement", long],
+        ["transaction", long, "t"],
+        ["outcomes", "republish", long],
+    ):
+        ended = Command(bank.stack).run(*arguments)
+        assert (ended.status, ended.out) == (2, "")
+        assert "account_id: expected" in ended.err
+
+
 def test_a_statement_that_cant_be_meant_is_refused(bank: Bank) -> None:
     refusals = {
         ("--last", "0"): "--last",
@@ -159,14 +172,14 @@ def test_what_became_of_a_transaction_is_told_whatever_it_is(bank: Bank) -> None
         assert letter["reason"].startswith(reason)
     ended = command.run("transaction", "teller-what", "t-4")
     assert (ended.status, "is dead" in ended.out, "body: expected JSON" in ended.out) == (1, True, True)
-    assert f"redrive transactions --edit --id {letter['dead_letter_id']}" in ended.out
+    assert f"redrive transactions --edit \\\n  --id {letter['dead_letter_id']}" in ended.out
     put = bank.stack.endpoint.client("sqs").send_message(
         QueueUrl=bank.stack["TransactionsDeadLetterQueueUrl"],
         MessageBody=payment(6, "teller-what", "1"),
         MessageAttributes={"reason_code": {"DataType": "String", "StringValue": "UNKNOWN_ACCOUNT"}},
     )
     ended = command.run("transaction", "teller-what", "t-6")
-    assert f"send it again:\nteller dead-letters redrive transactions --id {put['MessageId']}\n" in ended.out
+    assert f"send it again:\nteller dead-letters redrive transactions \\\n  --id {put['MessageId']}\n" in ended.out
     left = [letter.body for letter in bank.transactions.take_dead_letters()]
     assert not_json in left, "the letters were looked at, and are there for others"
 

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import os
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from tests.checkers.books import violations
 from tests.support.command import Command
 from tests.support.deployed import Bank, until
 from tests.support.faults import Fault, Faults, Killed, one_call_at_a_time
+from tools.local_aws.server import PROJECT
 from tools.teller import letters, redriving
 from tools.teller.deployment import Deployment
 from tools.teller.letters import QueueName, look
@@ -93,7 +96,7 @@ def test_a_dead_message_is_found_mended_in_an_editor_and_posted(
     editor.chmod(0o755)
     monkeypatch.setenv("EDITOR", str(editor))
     answer = command.json("dead-letters", "redrive", "transactions", "--edit")
-    assert answer == {"redriven": {"INVALID_MESSAGE": 1}, "staying": [], "not_deleted": 0}
+    assert answer == {"redriven": {"INVALID_MESSAGE": 1}, "staying": [], "not_found": 0, "not_deleted": 0}
     bank.transactions.wait_until_drained()
     assert balance(bank, "mended") == "12.5"
     assert command.json("dead-letters")["dead_letters"] == []
@@ -139,6 +142,20 @@ def test_letters_that_someone_else_has_received_are_counted(bank: Bank, command:
     sqs.delete_message(QueueUrl=url, ReceiptHandle=received["ReceiptHandle"])
 
 
+def test_a_look_that_is_ended_from_outside_hides_no_letter(bank: Bank, command: Command) -> None:
+    """Its output is a pipe that nobody reads, so it stands still in the midst of the letters."""
+    put_letters(bank, "transactions", [f"junk {number}" for number in range(150)], reason_code="INVALID_MESSAGE")
+    environment = os.environ | bank.stack.endpoint.environment | {"TELLER_STACK": bank.stack.name}
+    arguments = [str(PROJECT / ".venv/bin/teller"), "dead-letters", "show", "transactions"]
+    with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as looking:
+        until(lambda: visible(bank) < 150, "it has received letters")
+        time.sleep(0.5)
+        looking.terminate()
+        time.sleep(0.5)
+    assert looking.returncode != 0
+    assert visible(bank) == 150
+
+
 def test_letters_are_chosen_by_code_and_id_and_killers_stay_unless_they_are_named(bank: Bank, command: Command) -> None:
     put_letters(bank, "transactions", ["a", "b"], reason_code="INVALID_MESSAGE")
     put_letters(bank, "transactions", ["c"], reason_code="FUNCTION_KILLED")
@@ -182,6 +199,20 @@ def test_wrong_use_is_a_sentence_and_a_status(
     ended = command.run("dead-letters", *arguments)
     assert ended.status == status, ended
     assert sentence in " ".join(ended.err.replace("│", " ").split())
+
+
+def test_in_prod_nothing_is_changed_before_it_is_agreed_to(
+    bank: Bank, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Deployment, "is_prod", True)
+    put_letters(bank, "transactions", ["junk"], reason_code="INVALID_MESSAGE")
+    for change in (["redrive", "transactions"], ["drop", "transactions", "--code", "INVALID_MESSAGE"]):
+        ended = command.run("dead-letters", *change)
+        assert ended.status == 2
+        sentence = f"{change[0]} 1 dead letter (INVALID_MESSAGE 1) of transactions, add --yes"
+        assert sentence in " ".join(ended.err.split())
+    assert visible(bank) == 1
+    assert command.json("dead-letters", *change, "--yes")["dropped"][0]["body"] == "junk"
 
 
 def test_an_update_that_was_dead_for_an_hour_does_not_win_over_what_came_meanwhile(

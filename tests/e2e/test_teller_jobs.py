@@ -13,20 +13,22 @@ import pytest
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import Lock, LockLost, Locks
 from tests.support.command import Command
-from tests.support.deployed import Bank
+from tests.support.deployed import Bank, until
 from tools.local_aws.tables import scan
 from tools.teller import job_runs
 from tools.teller.deployment import Deployment
 from tools.teller.times import shown
 
 CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
-TIMES = (f"2025-0{month}-01T05:00:00+00:00" for month in range(1, 10))
+TIMES = (f"2025-{month:02}-01T05:00:00+00:00" for month in range(1, 13))
 """Times of no other test. Each is used once."""
 
 
 @pytest.fixture
-def teller(bank: Bank) -> Command:
-    return Command(bank.stack)
+def teller(bank: Bank) -> Iterator[Command]:
+    """The command. In the end the interest that a run charged is posted."""
+    yield Command(bank.stack)
+    bank.transactions.wait_until_drained()
 
 
 @pytest.fixture
@@ -257,6 +259,21 @@ def test_a_function_that_fails_is_the_commands_failure(bank: Bank, teller: Comma
     assert re.search(r"With --for \S+ the same command resumes the run from its checkpoint$", error["reason"])
     assert f"The lock {CHARGE} is held until " in " ".join(ended.err.split())
     assert "request r-1." in " ".join(ended.err.split())
+
+
+def test_a_run_goes_on_without_the_command(
+    teller: Command, record_of: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    scheduled_time = next(TIMES)
+    with monkeypatch.context() as patches:
+        patches.setattr(job_runs, "progress_of", interrupt)
+        ended = teller.run("jobs", "run", RECONCILE, "--for", scheduled_time, "--force")
+    assert (ended.status, ended.out) == (1, "")
+    assert f"interrupted. The run of {RECONCILE} goes on by itself" in ended.err
+    until(lambda: "finished_at" in record_of(f"{RECONCILE} {scheduled_time}"), "the run is finished")
 
 
 def test_a_run_that_comes_no_further_is_given_up(

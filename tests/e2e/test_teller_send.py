@@ -17,6 +17,7 @@ from tests.support.command import Command
 from tests.support.deployed import Bank
 from tests.support.reporting import Say
 from tools.local_aws.server import PROJECT
+from tools.teller.deployment import Deployment
 from tools.teller.places import path_of
 
 
@@ -73,6 +74,17 @@ def test_a_file_that_was_changed_since_a_break_is_refused(bank: Bank, tmp_path: 
     assert bank.transactions.waiting() == 0
 
 
+def test_in_prod_nothing_is_sent_before_it_is_agreed_to(
+    bank: Bank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Deployment, "is_prod", True)
+    file = written(tmp_path / "day.jsonl", [opening("unsent")])
+    ended = Command(bank.stack).run("send", str(file))
+    assert ended.status == 2
+    assert "to send 1 message (transactions 1), add --yes" in " ".join(ended.err.split())
+    assert bank.transactions.waiting() == 0
+
+
 @pytest.mark.parametrize("name", ["no-such-file", "."])
 def test_a_file_that_is_none_is_wrong_use(bank: Bank, tmp_path: Path, name: str) -> None:
     assert Command(bank.stack).run("send", str(tmp_path / name)).status == 2
@@ -120,6 +132,7 @@ import resource, sys
 from pathlib import Path
 from tools.teller import send
 from tools.teller.message_files import checked
+from tools.teller.deployment import Deployment
 from tools.teller.places import Place
 
 class Queue:

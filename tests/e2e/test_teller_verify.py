@@ -13,6 +13,7 @@ import yaml
 
 from tests.support.command import Command
 from tests.support.deployed import Bank
+from tests.support.reporting import Say
 from tests.support.template import FUNCTIONS
 from tools.local_aws import server, stack
 from tools.local_aws.server import free_port, running
@@ -233,8 +234,9 @@ def without_version_condition(build: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_lost_updates_are_named(built: None, tmp_path: Path) -> None:
+def test_lost_updates_are_named(built: None, tmp_path: Path, say: Say) -> None:
     with deployed(tmp_path, without_version_condition) as unsound:
         found = problems(done(new_run(unsound), contention))
     assert any("twice: an update was lost" in problem for problem in found), found
     assert any("expected the balance" in problem for problem in found), found
+    say("\n".join(found))

@@ -36,6 +36,7 @@ UPDATES: list[dict[str, Any]] = [
     {"account_id": "bob", "path": ["limits"], "entries": {"card": 100}, "as_of": "2026-03-01T12:00:@@Z"},
     {"account_id": "bob", "path": ["limits", "card"], "entries": {"day": 50}, "as_of": "2026-03-01T12:00:05Z"},
     {"account_id": "alice", "path": ["preferences"], "entries": {}, "removed": ["font"]},
+    {"type": "erase_profile", "account_id": "bob", "as_of": "2026-03-01T12:00:05Z"},
 ]
 
 _NUMBERS = [

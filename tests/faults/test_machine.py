@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.faults.machine import Machine
 from tests.faults.system import System, Tally
-from tests.support.faults import no_logs
+from tests.support.faults import no_logs, unlimited_retries
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
@@ -65,7 +65,7 @@ def run_round(aws: Endpoint, dynamodb: Endpoint, tally: Tally, round_seed: int, 
     class Teller(Machine):
         make_system = staticmethod(new_system)
 
-    with no_logs():
+    with no_logs(), unlimited_retries():
         run_state_machine_as_test(seed(round_seed)(Teller), settings=settings(SETTINGS, max_examples=examples))
     gc.collect()
     assert len(systems) <= 1, f"of {examples} examples {len(systems)} are still in memory"

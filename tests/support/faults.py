@@ -270,12 +270,17 @@ def no_logs() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
+def unlimited_retries() -> contextlib.AbstractContextManager[object]:
+    """Without the SDK's retry quota for a process, which dozens of faults use up: then it tries no call again."""
+    return mock.patch("botocore.retries.quota.RetryQuota.acquire", return_value=True)
+
+
 @contextlib.contextmanager
 def scenario_after_scenario() -> Iterator[None]:
     """Removes pauses, logs and the limit on the SDK's retries, for hundreds of one worker's scenarios in one process.
 
-    Pauses serve competing workers, which these scenarios don't have. The SDK's retry quota for a process is used up
-    after dozens of faults, but each scenario stands for a process of its own with one or two.
+    Pauses serve competing workers, which these scenarios don't have. Each scenario stands for a process of its own,
+    with one fault or two.
     """
     paused = types.SimpleNamespace(sleep=lambda seconds: None, monotonic=time.monotonic, time=time.time)
     with (
@@ -283,7 +288,7 @@ def scenario_after_scenario() -> Iterator[None]:
         mock.patch("conditional_writes.loop.time", paused),
         mock.patch("workers.sending.time", paused),
         mock.patch("workers.attempts.time", paused),
-        mock.patch("botocore.retries.quota.RetryQuota.acquire", return_value=True),
+        unlimited_retries(),
     ):
         yield
 

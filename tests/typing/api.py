@@ -28,6 +28,7 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, WindowDone
+from conditional_writes.upserts import Upserted, erase
 from workers.invocation import lease_seconds_of
 
 client = dynamodb_client()
@@ -101,3 +102,6 @@ def explain(taken: LockTaken, done: WindowDone, lost: LockLost) -> None:
     assert_type(done.window, str)
     assert_type(lost.token, int)
     assert_type(lost.holder, Item | None)
+
+
+assert_type(erase(client, key("Profiles", account_id="a"), datetime.fromisoformat("2026-02-28T12:00:00Z")), Upserted)

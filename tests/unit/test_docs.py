@@ -14,7 +14,7 @@ from ledger.core.accounts import Account, AccountStatus
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types import base
 from ledger.outcome_publisher import UnpublishedCode
-from tests.support.template import resources
+from tests.support.template import TEMPLATE, resources
 from tools.local_aws.server import PROJECT
 from workers.batches import GivenUp
 
@@ -86,6 +86,20 @@ def test_the_table_of_metrics_is_what_the_functions_emit() -> None:
     sources = [*PROJECT.glob("functions/*/app.py"), *PROJECT.glob("layers/*/*/**/*.py")]
     emitted = {name for source in sources for name in metrics_in(source)}
     assert first_cells("operations", "## Metrics") == sorted(emitted | OF_POWERTOOLS)
+
+
+def test_the_table_of_outputs_has_each_output() -> None:
+    section = read("deploying").split("\n## Outputs\n")[1].split("\n## ")[0]
+    named = re.findall(
+        r"`(\w+)`", " ".join(row.split(" | ")[0] for row in section.splitlines() if row.startswith("| `"))
+    )
+    outputs = [name for name in TEMPLATE["Outputs"] if not name.endswith("LogGroupName")]
+    assert sorted(name for name in named if not name.endswith("LogGroupName")) == sorted(outputs)
+    assert {"ProcessTransactionsLogGroupName"} <= {*named} & TEMPLATE["Outputs"].keys()
+
+
+def test_the_table_of_parameters_is_the_templates() -> None:
+    assert first_cells("deploying", "## Parameters") == sorted(TEMPLATE["Parameters"])
 
 
 def test_the_table_of_alarms_has_each_alarm_in_one_row() -> None:

@@ -65,8 +65,11 @@ def update(**fields: Any) -> str:
     return json.dumps({"account_id": "a", "path": ["p"], "entries": {"n": 1}, **fields})
 
 
-@pytest.mark.parametrize("body", [update(), update(as_of=None), f" {update()} \n"])
-def test_a_profile_update_without_a_time_is_redriven_as_of_its_first_sending(body: str) -> None:
+ERASURE = '{"type": "erase_profile", "account_id": "a"}'
+
+
+@pytest.mark.parametrize("body", [update(), update(as_of=None), f" {update()} \n", ERASURE])
+def test_a_message_of_the_profiles_without_a_time_is_redriven_as_of_its_first_sending(body: str) -> None:
     sent = as_of_its_origin(letter(body, QueueName.PROFILES, origin=ORIGIN), body)
     assert profile_messages.decode(sent).as_of == datetime(2026, 2, 28, 12, 0, 0, 250_000, tzinfo=UTC)
 

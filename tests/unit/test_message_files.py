@@ -18,6 +18,7 @@ from tools.teller.places import Place, path_of, read_place, remove_place, write_
 from tools.teller.send import send_from
 
 GOOD = '{"transaction_id": "t", "account_id": "a", "amount": 1}'
+ERASURE = '{"type": "erase_profile", "account_id": "a"}'
 UPDATE = '{"account_id": "a", "path": ["p"], "entries": {"n": 1}}'
 TRANSACTIONS, PROFILES = MessageQueue.TRANSACTIONS, MessageQueue.PROFILES
 
@@ -40,12 +41,12 @@ def test_what_is_no_profile_message_counts_as_a_transaction(body: str) -> None:
 
 
 def test_an_erasure_is_for_the_profiles() -> None:
-    assert queue_of(b'{"type": "erase_profile", "account_id": "a"}') is PROFILES
+    assert queue_of(ERASURE.encode()) is PROFILES
 
 
 def test_a_file_of_good_lines_is_counted_by_queue(tmp_path: Path) -> None:
-    found = checked(written(tmp_path, GOOD, "", UPDATE, f"  {GOOD} \r", ""))
-    assert (found.messages, found.wrong) == ({TRANSACTIONS: 2, PROFILES: 1}, 0)
+    found = checked(written(tmp_path, GOOD, "", UPDATE, f"  {GOOD} \r", ERASURE, ""))
+    assert (found.messages, found.wrong) == ({TRANSACTIONS: 2, PROFILES: 2}, 0)
     assert found.bytes == (tmp_path / "messages.jsonl").stat().st_size
 
 

@@ -170,7 +170,7 @@ OF_ACCOUNTS = [
 ]
 OF_ENTRIES = [
     *("request", "payload_hash", "status", "reason", "amount", "balance_after", "account_version", "posted_at"),
-    *("cw:write_id", "extra"),
+    *("format", "cw:write_id", "extra"),
 ]
 
 

@@ -11,17 +11,17 @@ import pytest
 from ledger.core.outcome_events import refusal_event
 from tools.teller.failures import Failure, NotFound, WrongUse
 from tools.teller.operator import Operator
-from tools.teller.outcomes import ended_by_signals, line, published_again, republish
+from tools.teller.outcomes import ended_by_signals, line, republish, request
+from tools.teller.republishing import publish_again
 from tools.teller.tail import pattern
 from tools.teller.times import moment
 
 
 class Function:
-    """An operator whose deployment's function gives these answers, in turn. An answer may be the error to raise."""
+    """A deployment whose function gives these answers, in turn. An answer may be the error to raise."""
 
     def __init__(self, *answers: Any) -> None:
-        self.answers, self.events, self.remarks = list(answers), list[Any](), list[str]()
-        self.deployment, self.remark = self, self.remarks.append
+        self.answers, self.events, self.said = list(answers), list[Any](), list[str]()
 
     def invoke(self, output: str, event: Any) -> Any:
         assert output == "PublishOutcomesFunctionName"
@@ -39,23 +39,23 @@ def answer(published: int, *following: int, **fields: Any) -> dict[str, Any]:
 
 
 def again(function: Function) -> dict[str, Any]:
-    return published_again(function, {"account_id": "a"})  # type: ignore[arg-type]
+    return publish_again(function, {"republish": {"account_id": "a"}}, function.said.append)  # type: ignore[arg-type]
 
 
 def test_what_an_answer_leaves_is_asked_for_until_nothing_is_left() -> None:
     missing = [{"account_id": "a", "from_version": 4, "to_version": 5, "reason": "none"}]
     function = Function(answer(3, 4), answer(2, 6, 9, missing_versions=missing), answer(1, dead_lettered=1), answer(5))
     total = again(function)
-    assert total == {"account_id": "a", "published": 11, "dead_lettered": 1, "missing_versions": missing}
+    assert total == {"published": 11, "dead_lettered": 1, "missing_versions": missing}
     assert [event["republish"].get("from_version") for event in function.events] == [None, 4, 9, 6]
-    assert len(function.remarks) == 3
+    assert len(function.said) == 3
 
 
 def test_a_failure_on_the_way_says_what_was_published_and_how_to_go_on() -> None:
     with pytest.raises(Failure) as failed:
         again(Function(answer(3000, 3001), Failure("the function failed: killed")))
-    assert "3,000 outcomes were published again so far; go on with --from 3001" in failed.value.reason
-    with pytest.raises(Failure, match="so far"):
+    assert "killed. 3,000 outcomes were published again before; go on with --from 3001" in failed.value.reason
+    with pytest.raises(Failure, match=r"balance: none\. 1 outcomes were published again before"):
         again(Function(answer(1, 2), {"error": {"code": "UNREADABLE", "reason": "balance: none"}}))
     with pytest.raises(NotFound, match="no account"):
         again(Function({"error": {"code": "UNKNOWN_ACCOUNT", "reason": "no account 'a' has been opened"}}))
@@ -73,6 +73,40 @@ def test_publishing_again_on_a_prod_stack_needs_a_yes(
     assert function.events == []
     republish(operator, "a", yes=True)
     assert capsys.readouterr().out == "7 outcomes of a were published again.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fields"),
+    [
+        (("a", None, None), {"account_id": "a"}),
+        (("a", "3", "7"), {"account_id": "a", "from_version": 3, "to_version": 7}),
+        (("a", None, "7"), {"account_id": "a", "to_version": 7}),
+        (("a", "2026-11-21", None), {"account_id": "a", "from": "2026-11-21T00:00:00+00:00"}),
+        (
+            (None, "2026-11-21T20:30:00+01:00", "2026-11-22"),
+            {"from": "2026-11-21T19:30:00+00:00", "to": "2026-11-22T00:00:00+00:00"},
+        ),
+    ],
+)
+def test_a_range_is_of_versions_or_of_times(arguments: Any, fields: dict[str, Any]) -> None:
+    assert request(*arguments) == fields
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((None, None, None), "name an account, or the time --from which"),
+        ((None, "3", None), "name an account, or the time --from which"),
+        (("a", "3", "2"), "to_version: expected"),
+        (("a", "0", None), "from_version: expected"),
+        (("a", "3", "2026-11-21"), "expected versions or times"),
+        (("a", None, "2026-11-21"), "to: expected it with from"),
+        (("a", "2026-11-21", "2026-11-20"), "to: expected"),
+    ],
+)
+def test_a_range_that_cant_be_meant_is_refused_before_anything_is_asked(arguments: Any, sentence: str) -> None:
+    with pytest.raises(WrongUse, match=sentence):
+        request(*arguments)
 
 
 def test_a_line_about_a_refused_message_has_what_is_known_of_it() -> None:

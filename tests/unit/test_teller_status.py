@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tests.support.template import FOLDERS, TEMPLATE, event_sources, resources
 from tests.unit.stubs import Stubbed
+from tests.unit.test_docs import first_cells
 from tools.teller.alarms import Alarms
 from tools.teller.figures import BECAME, QUEUES, Figures, figures
-from tools.teller.job_records import JOBS, JobRecords, LockRecord, RunOfJob
+from tools.teller.job_records import JOBS, LATE_AFTER, JobRecords, LockRecord, RunOfJob
 from tools.teller.letters import QueueName
 from tools.teller.queues import Counts
 from tools.teller.status import Status, _jobs_table, _lock_words
@@ -211,3 +213,26 @@ def test_the_figures_on_a_local_aws_are_those_of_all_lines_however_few_it_answer
     counted = {metric: count for metric, count in found.became["transactions"].items() if count}
     assert counted == {"Posted": 300, "Rejected": 100}
     assert (found.came, found.oldest_message_seconds, found.oldest_outcome_seconds) == (None, None, None)
+
+
+def test_what_the_command_knows_of_the_template_is_there() -> None:
+    for job in JOBS.values():
+        function = FOLDERS[job.name]
+        alarm = resources("AWS::CloudWatch::Alarm")[f"{function.removesuffix('Function')}UnfinishedAlarm"]
+        assert timedelta(seconds=alarm["Period"] * alarm["EvaluationPeriods"]) == LATE_AFTER
+        [schedule] = event_sources(function, "ScheduleV2")
+        assert schedule["ScheduleExpression"] == {"Ref": job.schedule_parameter}
+        assert schedule["State"] == {"Ref": job.state_parameter}
+        timezone = {"Ref": job.timezone_parameter} if job.timezone_parameter else "UTC"
+        assert schedule["ScheduleExpressionTimezone"] == timezone
+        assert job.function_output == f"{function}Name"
+    assert {f"{FOLDERS[kind.service]}Name" for kind in BECAME.values()} == {
+        kind.function_output for kind in BECAME.values()
+    }
+    named = {job.function_output for job in JOBS.values()} | {kind.function_output for kind in BECAME.values()}
+    assert named | {*QUEUES.values(), *(queue.output for queue in QueueName)} <= TEMPLATE["Outputs"].keys()
+
+
+def test_what_became_of_messages_is_told_by_metrics_that_exist() -> None:
+    metrics = {metric for kind in BECAME.values() for metric in kind.metrics}
+    assert metrics <= set(first_cells("operations", "## Metrics"))

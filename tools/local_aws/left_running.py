@@ -14,7 +14,7 @@ class Running(NamedTuple):
 
     pid: int
     url: str
-    left_by: str
+    left_by: str = "make up"  # an earlier release noted none
 
     @property
     def endpoint(self) -> Endpoint:

@@ -86,9 +86,11 @@ def statement(
 
 
 def read(operator: Operator, request: dict[str, Any]) -> dict[str, Any]:
-    """The answer of read_accounts. Raises NotFound for an unknown account, and Failure for any other error."""
+    """The answer of read_accounts. Raises NotFound for an unknown account, and WrongUse or Failure for other errors."""
     answer = operator.deployment.invoke("ReadAccountsFunctionName", request)
     match answer:
+        case {"error": {"code": "INVALID_REQUEST", "reason": reason}}:
+            raise WrongUse(reason)
         case {"error": {"code": "UNKNOWN_ACCOUNT", "reason": reason}}:
             raise NotFound(reason)
         case {"error": {"code": code, "reason": reason}}:
@@ -120,12 +122,8 @@ def fields_table(fields: dict[str, Any]) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in fields.items():
-        table.add_row(name, "" if value is None else _text(value))
+        table.add_row(name, shown(value) if isinstance(value, datetime) else "" if value is None else str(value))
     return table
-
-
-def _text(value: Any) -> str:
-    return value.isoformat(timespec="milliseconds") if isinstance(value, datetime) else str(value)
 
 
 def _as_json(operator: Operator, pages: Iterator[Page]) -> Page:

@@ -237,7 +237,7 @@ def redrive_letters(
     operator.agree(f"redrive {_counts(codes)} of {queue}", yes=yes)
     with progress_bar(operator, "redriving", letters.looked_at) as progress:
         redriven = redrive(operator.deployment, queue, new_body, progress) if codes else Redriven()
-    _show_redriven(operator, redriven)
+    _show_redriven(operator, redriven, codes.total())
 
 
 _BUS = (
@@ -284,15 +284,23 @@ def _mended(operator: Operator, letters: dict[str, Letter]) -> dict[str, str]:
         text = edited(text)
 
 
-def _show_redriven(operator: Operator, redriven: Redriven) -> None:
+def _show_redriven(operator: Operator, redriven: Redriven, wanted: int) -> None:
     staying = [{"id": letter_id, "reason": reason} for letter_id, reason in redriven.staying.items()]
-    answer = {"redriven": redriven.done, "staying": staying, "not_deleted": redriven.not_deleted}
+    not_found = wanted - redriven.done.total() - len(staying)
+    answer = {
+        "redriven": redriven.done,
+        "staying": staying,
+        "not_found": not_found,
+        "not_deleted": redriven.not_deleted,
+    }
     operator.show(answer, f"redrove {_counts(redriven.done)}")
     for letter_id, reason in redriven.staying.items():
         operator.remark(f"{letter_id} stays: {reason}")
     if redriven.not_deleted:
         operator.remark(f"Couldn't be deleted, and may be redriven twice: {redriven.not_deleted} of them. No harm")
-    if staying:
+    if not_found:
+        operator.remark(f"Not found again, because someone else has received or deleted them meanwhile: {not_found}")
+    if staying or not_found:
         raise typer.Exit(1)
 
 
@@ -330,5 +338,5 @@ def drop(
             dropped.update(map(_code, chosen))
             answers += map(_as_json, chosen) if operator.as_json else ()
     operator.show({"dropped": answers}, f"dropped {_counts(dropped)}")
-    if not_deleted:
-        raise Failure(f"couldn't be deleted: {not_deleted} of them. Try again")
+    if left := len(found) - dropped.total() + not_deleted:
+        operator.not_well(f"not found again, or not deleted by SQS: {left} of them. Try again")

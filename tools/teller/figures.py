@@ -44,7 +44,7 @@ BECAME = {
         "upsert_profiles",
         "UpsertProfilesFunctionName",
         {
-            "Upserted": "entries upserted",
+            "Upserted": "upserted",
             "Superseded": "superseded",
             "Erased": "erased",
             "Waiting": "waiting",

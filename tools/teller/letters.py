@@ -19,8 +19,8 @@ POLL_SECONDS = 1
 """SQS asks all its servers for letters if it may wait."""
 NO_CODE = "none"
 """Stands for the code of a letter that SQS or Lambda moved without a word."""
-MOST_ROUNDS_WITHOUT_NEW = 3
-"""Letters may come faster than they are received. A redriven message may be dead again at once."""
+MOST_ROUNDS_WITHOUT_NEW = 10
+"""In a row. Letters may come faster than they are received."""
 
 
 class QueueName(StrEnum):
@@ -138,7 +138,6 @@ class Received:
             if not found:
                 return
             receives = CONNECTIONS if len(found) >= 10 * receives else 1
-            self._receipt_handles |= {letter.message_id: letter.receipt_handle for letter in found}
             new = {letter.message_id: letter for letter in found if letter.message_id not in seen}
             before = [letter for letter in new.values() if letter.sent_at < end]
             seen |= new.keys()
@@ -152,7 +151,9 @@ class Received:
         return self._change(self._sqs.delete_message_batch, handles)
 
     def _receive(self, receives: int) -> list[Letter]:
-        def receive(_: int) -> list[dict[str, Any]]:
+        """The letters of so many requests. Their receipt handles are kept at once: the command may be interrupted."""
+
+        def receive(_: int) -> list[Letter]:
             response = self._sqs.receive_message(
                 QueueUrl=self._url,
                 MaxNumberOfMessages=10,
@@ -161,10 +162,11 @@ class Received:
                 MessageAttributeNames=["All"],
                 MessageSystemAttributeNames=["SentTimestamp"],
             )
-            return response.get("Messages", [])
+            letters = [_letter(self._queue, message) for message in response.get("Messages", [])]
+            self._receipt_handles.update((letter.message_id, letter.receipt_handle) for letter in letters)
+            return letters
 
-        messages = in_parallel(receive, range(receives))
-        return [_letter(self._queue, message) for message in itertools.chain.from_iterable(messages)]
+        return list(itertools.chain.from_iterable(in_parallel(receive, range(receives))))
 
     def _now(self) -> datetime:
         """By SQS's clock, up to a second later."""

@@ -49,13 +49,13 @@ class _Envelope(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_Envelope)
-_ERASURE = b'"erase_profile"'
+_ERASURE = msgspec.json.encode(profile_messages.ERASE_PROFILE)
 _NOT_FOR_SQS = re.compile("[\ufffe\uffff]")
 """SQS refuses these characters. JSON has the control characters that it refuses only as escapes."""
 
 
 def queue_of(body: bytes) -> MessageQueue:
-    """The queue of a message: profile updates have a path. A body that is no JSON object counts as a transaction."""
+    """The queue of a message. Profile updates have a path. What is no profile message counts as a transaction."""
     try:
         envelope = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -9,20 +9,26 @@ from typing import Annotated, Any
 
 import typer
 
-from tools.teller.accounts import AccountId
-from tools.teller.failures import Failure, NotFound, WrongUse
+from ledger.core.reason_codes import InvalidMessage
+from ledger.core.republish_requests import decode_republish_request
+from tools.teller.failures import WrongUse
 from tools.teller.operator import Operator, YesOption, subcommand
+from tools.teller.republishing import publish_again
 from tools.teller.tail import LONGEST, Event
 from tools.teller.tail import tail as tail_of
-from tools.teller.times import duration, shown
+from tools.teller.times import duration, moment, shown
 
 OfAccount = Annotated[str | None, typer.Option("--account", help="Only the events of this account.", metavar="ACCOUNT")]
-FromVersion = Annotated[
-    int | None, typer.Option("--from", min=1, help="The first version. Without it: 1.", metavar="VERSION")
+RangeStart = Annotated[
+    str | None,
+    typer.Option("--from", help="The first version, or a time: entries posted then or later.", metavar="VERSION|TIME"),
 ]
-ToVersion = Annotated[
-    int | None,
-    typer.Option("--to", min=1, help="The last version. Without it: the account's own.", metavar="VERSION"),
+RangeEnd = Annotated[
+    str | None,
+    typer.Option("--to", help="The last version, or a time: entries posted before it.", metavar="VERSION|TIME"),
+]
+OfOneAccount = Annotated[
+    str | None, typer.Argument(help="The account's id. Without it: all accounts, --from a time.", metavar="ACCOUNT")
 ]
 
 group = typer.Typer(no_args_is_help=True, help="Hear of outcomes, and have them published again.")
@@ -51,56 +57,43 @@ def tail(operator: Operator, account_id: OfAccount = None) -> None:
 
 def republish(
     operator: Operator,
-    account_id: AccountId,
-    from_version: FromVersion = None,
-    to_version: ToVersion = None,
+    account_id: OfOneAccount = None,
+    begin: RangeStart = None,
+    end: RangeEnd = None,
     yes: YesOption = False,
 ) -> None:
-    """Publish the outcomes of an account's entries again.
+    """Publish an account's outcomes again, or all since a time.
 
-    Every consumer of the bus gets them, with the same ids as before. Exit status 1: a version has no entry, or an
-    entry can't be published.
+    Every consumer of the bus gets them, with the same ids as before. Times without an offset are in UTC. Exit status 1:
+    a version has no entry, or an entry can't be published.
     """
-    if from_version and to_version and to_version < from_version:
-        raise WrongUse(f"--to: expected {from_version} or more, which is --from, got {to_version}")
-    operator.agree(f"publish the outcomes of {account_id} again, to all consumers", yes=yes)
-    versions = {"from_version": from_version, "to_version": to_version}
-    request = {"account_id": account_id} | {name: value for name, value in versions.items() if value}
-    answer = published_again(operator, request)
-    were = "outcome of {} was" if answer["published"] == 1 else "outcomes of {} were"
-    operator.show(answer, f"{answer['published']:,} {were.format(account_id)} published again.")
+    event = {"republish": request(account_id, begin, end)}
+    of = f"of {account_id}" if account_id else "of all accounts"
+    operator.agree(f"publish the outcomes {of} again, to all consumers", yes=yes)
+    answer = publish_again(operator.deployment, event, operator.remark)
+    were = "outcome {} was" if answer["published"] == 1 else "outcomes {} were"
+    operator.show(answer, f"{answer['published']:,} {were.format(of)} published again.")
     if answer["missing_versions"]:
         operator.not_well(f"not published: {'; '.join(map(_missing, answer['missing_versions']))}")
     if answer["dead_lettered"]:
         operator.not_well(f"{answer['dead_lettered']:,} can't be published: teller dead-letters outcomes")
 
 
-def published_again(operator: Operator, request: dict[str, Any]) -> dict[str, Any]:
-    """The sums of the answers of publish_outcomes to a request and to all that it leaves.
-
-    Raises NotFound for an unknown account, and Failure if an invocation fails: what was published by then is said.
-    """
-    total: dict[str, Any] = {"account_id": request["account_id"], "published": 0, "dead_lettered": 0}
-    total["missing_versions"] = []
-    events = [{"republish": request}]
-    while events:
-        event = events.pop()
-        try:
-            answer = operator.deployment.invoke("PublishOutcomesFunctionName", event)
-        except Failure as failure:
-            begin = event["republish"].get("from_version", 1)
-            raise Failure(f"{failure.reason}. {_so_far(total)}; go on with --from {begin}") from None
-        match answer:
-            case {"error": {"code": "UNKNOWN_ACCOUNT", "reason": reason}}:
-                raise NotFound(reason)
-            case {"error": {"code": code, "reason": reason}}:
-                raise Failure(f"{reason}. {_so_far(total)}", code)
-        for name in ("published", "dead_lettered", "missing_versions"):
-            total[name] += answer[name]
-        events += answer["next"]
-        if events:
-            operator.remark(f"{_so_far(total)}, going on.")
-    return total
+def request(account_id: str | None, begin: str | None, end: str | None) -> dict[str, Any]:
+    """The request to publish again. Raises WrongUse for one that the function would refuse."""
+    fields: dict[str, Any] = {"account_id": account_id} if account_id else {}
+    for name, bound in (("from", begin), ("to", end)):
+        if bound and bound.isdecimal():
+            fields[f"{name}_version"] = int(bound)
+        elif bound:
+            fields[name] = moment(bound).isoformat()
+    if account_id is None and "from" not in fields:
+        raise WrongUse("name an account, or the time --from which the outcomes of all accounts are published again")
+    try:
+        decode_republish_request({"republish": fields})
+    except InvalidMessage as error:
+        raise WrongUse(str(error)) from None
+    return fields
 
 
 def line(event: Event) -> str:
@@ -140,11 +133,10 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(which, before[which])
 
 
-def _so_far(total: dict[str, Any]) -> str:
-    return f"{total['published']:,} outcomes were published again so far"
-
-
 def _missing(missing: dict[str, Any]) -> str:
-    first, last = missing["from_version"], missing["to_version"]
-    versions = f"version {first}" if first == last else f"versions {first} to {last}"
+    match missing:
+        case {"from_version": first, "to_version": last}:
+            versions = f"version {first}" if first == last else f"versions {first} to {last}"
+        case _:
+            versions = "entries"
     return f"{versions} of {missing['account_id']}, because {missing['reason']}"

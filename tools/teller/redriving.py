@@ -19,6 +19,7 @@ from tools.teller.deployment import LONGEST_INVOCATION_SECONDS, Deployment
 from tools.teller.failures import Failure
 from tools.teller.job_records import JOBS
 from tools.teller.letters import NO_CODE, Letter, QueueName, Received
+from tools.teller.republishing import publish_again
 from workers.dead_letters import OWN_ATTRIBUTES
 from workers.retrying import until_deadline
 from workers.sending import Message, send
@@ -128,13 +129,7 @@ def _invoke_again(
 
 def _publish_again(deployment: Deployment, body: str) -> None:
     """Has publish_outcomes answer the letter's event, and the `next` of its answers."""
-    events, missing = [_republish_event(body)], list[dict[str, Any]]()
-    while events:
-        answer = deployment.invoke("PublishOutcomesFunctionName", events.pop())
-        if error := answer.get("error"):
-            raise _Stays(error["reason"])
-        events += answer["next"]
-        missing += answer["missing_versions"]
+    missing = publish_again(deployment, _republish_event(body))["missing_versions"]
     if missing:
         first = missing[0]
         versions = f" {first['from_version']} to {first['to_version']}" if "from_version" in first else ""

@@ -115,8 +115,9 @@ def _show_what_is_known(operator: Operator, answer: dict[str, Any]) -> None:
             console.print(fields_table({name: value for name, value in letter.items() if value is not None}))
         is_wrong = letters[0]["reason_code"] in WRONG_MESSAGES
         console.print("To mend it and send it again:" if is_wrong else "When the cause is mended, send it again:")
-        options = f"{'--edit ' if is_wrong else ''}--id {letters[0]['dead_letter_id']}"
-        console.print(f"teller dead-letters redrive transactions {options}", soft_wrap=True)
+        edit = "--edit " if is_wrong else ""
+        letter_id = letters[0]["dead_letter_id"]
+        console.print(f"teller dead-letters redrive transactions {edit}\\\n  --id {letter_id}")
     else:
         console.print(f"{name} hasn't been seen: the account has no entry of it, and no dead letter is about it.")
         console.print(f"Messages on the transactions queue: {queue}.")

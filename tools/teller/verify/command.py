@@ -81,7 +81,7 @@ def _tell(operator: Operator, step: Step) -> None:
     """The step's verdict on the screen, with what was measured and with its problems."""
     problems = [why for check in step.checks if check.verdict is Verdict.FAILED for why in check.why]
     for sentence in (f"{step.verdict}, {step.seconds:.0f} s", *step.measured, *problems):
-        operator.remarks.print(Padding(sentence, (0, 0, 0, 4)))
+        operator.remarks.print(Padding(sentence, (0, 0, 0, 4), expand=False))
 
 
 def perform(run: Run, step: Step, work: Work) -> None:

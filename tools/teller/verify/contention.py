@@ -32,7 +32,7 @@ def contention(run: Run, step: Step, messages: int = MESSAGES) -> None:
         step.check(
             f"{account_id}: versions are 1…n, each once, and the balance is the sum",
             *problems_of(account, entries, account_id),
-            *different(f"{account_id}, balance", expected, account["balance"] if account else None),
+            *different(f"{account_id}, balance by what was sent", expected, account["balance"] if account else None),
         )
     _check_conflicts(run, step)
 

@@ -76,10 +76,11 @@ def _expected(run: Run) -> Mapping[str, Mapping[str, int]]:
         "upsert_profiles": of_profiles,
         "publish_outcomes": {"Published": entries},
     }
-    found = {
-        service: {name: number for name, number in numbers.items() if number} for service, numbers in expected.items()
+    return {
+        service: sent
+        for service, numbers in expected.items()
+        if (sent := {name: number for name, number in numbers.items() if number})
     }
-    return {service: numbers for service, numbers in found.items() if numbers}
 
 
 def _check_cloudwatch(run: Run, step: Step, service: str, expected: Mapping[str, int], claim: str) -> None:
@@ -111,7 +112,7 @@ def _sum(run: Run, service: str, name: str) -> int:
         MetricName=name,
         Dimensions=[{"Name": "service", "Value": service}],
         StartTime=run.began.replace(second=0, microsecond=0),
-        EndTime=now,
+        EndTime=now + CLOCKS_DIFFER,
         Period=60 * min(minutes, 60),
         Statistics=["Sum"],
     )

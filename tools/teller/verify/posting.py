@@ -49,7 +49,7 @@ def _check_account(run: Run, step: Step, account_id: str, expected: Mapping[str,
     found = {entry["transaction_id"]: outcome_of(entry) for entry in entries}
     problems = [
         problem
-        for transaction_id in expected.keys() | found.keys()
+        for transaction_id in sorted(expected.keys() | found.keys())
         for problem in different(
             f"{account_id}, {transaction_id}", expected.get(transaction_id), found.get(transaction_id)
         )

@@ -47,17 +47,14 @@ def tokens(run: Run, step: Step) -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         ended = list(pool.map(transaction, sent))
         step.sent = f"{THREADS} transactions on one item at once, each until it was done; then all of them again"
-        step.check(
-            "a transaction that was cancelled is done when it comes again with its token",
-            *different("transactions done", THREADS, sum(ended)),
-        )
         list(pool.map(transaction, sent))
     found: Any = (run.item("ProfilesTableName", account_id=item_id) or {}).get("count")
     step.check("a token has one effect, however often it is sent", *different(f"{item_id}, count", sum(ended), found))
     step.measure(", ".join(f"{count:,} {answer}" for answer, count in sorted(answers.items())))
-    claim = "DynamoDB cancels transactions that meet, or says that they are in progress"
+    step.check("each transaction is done at last", *different("transactions done", THREADS, sum(ended)))
+    claim = "what DynamoDB cancelled, or had in progress, is done when it comes again with its token"
     if len(answers) > 1:
-        step.check(claim)
+        step.check(claim, *different("transactions done", THREADS, sum(ended)))
     elif run.deployment.is_local:
         step.only_on_aws(claim, "a local AWS answers one request at a time")
     else:

@@ -86,6 +86,8 @@ def upsert(  # noqa: PLR0913 (four have defaults that are seldom changed)
     A removal leaves its clock, so that no earlier write brings the entry back. With `forget_after` the clocks of
     removals that are older are dropped: choose the longest time that a write may be on its way. Without it they stay.
 
+    An `erasure` among the entries goes first, and takes the later ones along in its request.
+
     With `version_attribute` each request counts as a new version of the item. In a table of versioned items it is
     needed: without it a `VersionedTable.save` of the whole map, by a writer that loaded the item before, replaces the
     map and its new entries.

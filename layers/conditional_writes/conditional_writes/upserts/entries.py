@@ -21,7 +21,9 @@ REMOVED: Final = _Removed()
 
 
 class MapEntry(NamedTuple):
-    """`path` has the names from the attribute down to the entry, at least two. `as_of` is the time of the value.
+    """`path` has the names from the attribute down to the entry, at least two; `as_of` is the time of the value.
+
+    An `erasure` is a removal without a path.
 
     Without `as_of` the last write to arrive wins. With it the later time wins, also between an entry and a map of its
     name. If two times are equal, every replay still has the same winner: a value beats a removal, of two values the
