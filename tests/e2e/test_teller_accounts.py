@@ -161,6 +161,13 @@ def test_what_became_of_a_transaction_is_told_whatever_it_is(bank: Bank) -> None
     ended = command.run("transaction", "teller-what", "t-4")
     assert (ended.status, "is dead" in ended.out, "body: expected JSON" in ended.out) == (1, True, True)
     assert f"redrive transactions --edit \\\n  --id {letter['id']}" in ended.out
+    put = bank.stack.endpoint.client("sqs").send_message(
+        QueueUrl=bank.stack["TransactionsDeadLetterQueueUrl"],
+        MessageBody=payment(6, "teller-what", "1"),
+        MessageAttributes={"reason_code": {"DataType": "String", "StringValue": "UNKNOWN_ACCOUNT"}},
+    )
+    ended = command.run("transaction", "teller-what", "t-6")
+    assert f"send it again:\nteller dead-letters redrive transactions \\\n  --id {put['MessageId']}\n" in ended.out
     left = [letter.body for letter in bank.transactions.take_dead_letters()]
     assert not_json in left, "the letters were looked at, and are there for others"
 

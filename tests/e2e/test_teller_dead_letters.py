@@ -103,6 +103,7 @@ def test_an_editor_that_changes_nothing_sends_nothing(
         monkeypatch.setenv("EDITOR", editor)
         ended = command.run("dead-letters", "redrive", "transactions", "--edit")
         assert ended.status == status, ended
+        assert ("No message was changed." in ended.err) == (editor == "true")
         assert visible(bank) == 2
     assert "line 1: body: expected JSON" in ended.err or "line 2: body: expected JSON" in ended.err
 
@@ -120,6 +121,17 @@ def test_what_is_only_looked_at_is_visible_again_even_if_the_looking_breaks_off(
         for _ in look(deployment, "transactions"):
             raise KeyboardInterrupt
     assert visible(bank) == 25
+
+
+def test_letters_that_someone_else_has_received_are_counted(bank: Bank, command: Command) -> None:
+    put_letters(bank, "jobs", ["junk"], reason_code="X")
+    sqs, url = bank.stack.endpoint.client("sqs"), bank.stack["JobsDeadLetterQueueUrl"]
+    [received] = sqs.receive_message(QueueUrl=url, VisibilityTimeout=60)["Messages"]
+    for arguments in (["dead-letters", "jobs"], ["dead-letters", "show", "jobs"]):
+        ended = command.run(*arguments)
+        assert ended.out == "no dead letters\n"
+        assert " ".join(ended.err.split()) == "Hidden, because someone else has just received them: 1 more of jobs."
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=received["ReceiptHandle"])
 
 
 def test_a_look_that_is_ended_from_outside_hides_no_letter(bank: Bank, command: Command) -> None:
@@ -153,7 +165,7 @@ def test_letters_are_chosen_by_code_and_id_and_killers_stay_unless_they_are_name
     ids = {letter["body"]: letter["id"] for letter in shown}
     assert would_redrive("--id", ids["a"], "--id", ids["c"]) == {"INVALID_MESSAGE": 1, "FUNCTION_KILLED": 1}
     remark = command.run("dead-letters", "redrive", "transactions", "--dry-run").err
-    assert "FUNCTION_KILLED stay" in " ".join(remark.split())
+    assert "Left alone: 1 letter with the code FUNCTION_KILLED" in " ".join(remark.split())
     dropped = command.json("dead-letters", "drop", "transactions", "--id", ids["a"])["dropped"]
     assert [letter["body"] for letter in dropped] == ["a"]
     assert "dropped 1 dead letter (none 1)" in command.shown("dead-letters", "drop", "transactions", "--code", "none")

@@ -1,6 +1,7 @@
 """`teller jobs`, `jobs run` and `jobs release` on the deployed stack."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -140,7 +141,7 @@ def test_mismatches_are_shown_whole_and_the_status_says_so(bank: Bank, teller: C
     assert sentence.startswith("teller-wrong: changed account: ")
     assert "".join(sentence.split()) in "".join(ended.out.split())
     assert ended.status == 1
-    assert ended.err.endswith("teller: the run of reconcile_accounts has 1 mismatch\n")
+    assert ended.err.endswith("teller: reconcile_accounts found 1 mismatch\n")
 
 
 def test_a_time_that_the_function_would_refuse_is_refused_with_its_sentence(bank: Bank, teller: Command) -> None:
@@ -261,10 +262,14 @@ def test_a_record_that_cannot_be_read_is_named_with_its_attribute(bank: Bank, te
 def test_a_function_that_fails_is_the_commands_failure(bank: Bank, teller: Command, locks: Locks) -> None:
     lock = hold(locks, CHARGE, 600, "2025-01-01T00:00:00+00:00")
     try:
-        error = teller.json("jobs", "run", CHARGE, status=1)["error"]
+        ended = teller.run("jobs", "run", CHARGE, "--json")
     finally:
         lock.release()
+    error = json.loads(ended.out)["error"]
     assert "lock 'charge_overdraft_interest' is taken until" in error["reason"]
+    assert re.search(r"With --for \S+ the same command resumes the run from its checkpoint$", error["reason"])
+    assert f"The lock {CHARGE} is held until " in " ".join(ended.err.split())
+    assert "request r-1." in " ".join(ended.err.split())
 
 
 def test_a_run_goes_on_without_the_command(

@@ -94,14 +94,16 @@ def test_killed_and_started_again_it_goes_on_and_each_message_is_posted_once(
     command = [str(PROJECT / ".venv/bin/teller"), "send", str(file)]
     environment = os.environ | bank.stack.endpoint.environment | {"TELLER_STACK": bank.stack.name}
     places = []
-    for wanted in (2_000, 5_000):
-        running = subprocess.Popen(command, env=environment, start_new_session=True)
+    for wanted, which in ((2_000, signal.SIGKILL), (5_000, signal.SIGINT)):
+        running = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True)
         while (sent := messages_sent(file)) < wanted:
             assert running.poll() is None, "it is killed before it ends"
             time.sleep(0.01)
-        os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
+        os.killpg(running.pid, which)
+        remarks = running.communicate()[1]
         places.append(sent)
+    assert running.returncode == 1, remarks
+    assert "of 12,001 messages were sent; the same command goes on after them" in remarks
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert "going on after" in ended.stderr
     assert not path_of(file).exists()
@@ -110,7 +112,7 @@ def test_killed_and_started_again_it_goes_on_and_each_message_is_posted_once(
     assert violations(books) == []
     posted = [entry.transaction_id for entry in books.journal["killed"]]
     assert sorted(posted) == sorted(["open", *(f"t-{n}" for n in range(number))])
-    say(f"{number:,} messages were sent in three runs, two of them killed after {places}: each was posted once")
+    say(f"{number:,} messages were sent in three runs, two of them ended after {places}: each was posted once")
 
 
 def messages_sent(file: Path) -> int:

@@ -9,10 +9,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from ledger.core import profile_messages
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from tests.support.strategies import any_message, profile_updates
+from tools.teller.dead_letters import letter_table
 from tools.teller.letter_editing import InvalidLines, changed_bodies, edited, lines_of
 from tools.teller.letters import Letter, Origin, QueueName
 from tools.teller.redriving import Stays, as_of_its_origin
@@ -30,6 +32,13 @@ def test_a_letter_says_why_it_is_dead_and_what_it_was() -> None:
     found = letter("junk", reason="no JSON", reason_code="INVALID_MESSAGE", origin=ORIGIN)
     assert (found.code, found.reason) == ("INVALID_MESSAGE", "no JSON")
     assert found.origin == Origin("m-1", datetime(2026, 2, 28, 12, 0, 0, 250_000, tzinfo=UTC), "r-1")
+
+
+def test_a_letter_is_shown_whole_in_80_columns() -> None:
+    console = Console(width=80, record=True)
+    console.print(letter_table(letter("X" * 500, reason="Y" * 200, origin=ORIGIN).as_json()))
+    shown = console.export_text()
+    assert (shown.count("X"), shown.count("Y")) == (500, 200)
 
 
 @pytest.mark.parametrize(

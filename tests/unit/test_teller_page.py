@@ -37,6 +37,14 @@ def test_the_page_names_each_subcommand() -> None:
     assert set(COMMANDS) <= named_on_the_page()
 
 
+@pytest.mark.parametrize("group", [[], ["dead-letters"], ["jobs"], ["outcomes"]], ids=" ".join)
+def test_a_list_of_commands_has_whole_sentences(group: list[str]) -> None:
+    shown = CliRunner().invoke(app, [*group, "--help"], env={"COLUMNS": "80"}).stdout
+    for line in shown.split("Commands:\n")[1].splitlines():
+        assert line.endswith(".")
+        assert not line.endswith("..."), line
+
+
 @pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
 def test_a_help_says_what_each_argument_and_option_is_for(names: tuple[str, ...]) -> None:
     command = COMMANDS[names]

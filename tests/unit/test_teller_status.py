@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from tests.support.template import FOLDERS, TEMPLATE, event_sources, resources
 from tests.unit.stubs import Stubbed
@@ -17,7 +18,7 @@ from tools.teller.figures import BECAME, Figures, figures
 from tools.teller.job_records import JOBS, LATE_AFTER, JobRecords, LockRecord, RunOfJob
 from tools.teller.letters import QueueName
 from tools.teller.queues import Counts, MessageQueue
-from tools.teller.status import Status
+from tools.teller.status import Status, _jobs_table, _lock_words
 from workers.segments import Segment
 
 NOW = datetime(2026, 11, 22, 18, 0, tzinfo=UTC)
@@ -57,11 +58,9 @@ def test_a_stack_on_which_nothing_is_wrong_is_well() -> None:
     [
         (status(created_hours_ago=27), "reconcile_accounts is late: no run was done in 26 h"),
         (status(created_hours_ago=1000, done_hours_ago=26.1), "reconcile_accounts is late"),
-        (status(done_hours_ago=1, report={"mismatches": 2}), "the last run of reconcile_accounts has 2 mismatches"),
-        (
-            status(done_hours_ago=1, report={"accounts_skipped": 1}),
-            "the last run of reconcile_accounts has 1 skipped",
-        ),
+        (status(done_hours_ago=1, report={"mismatches": 2}), "the last run found 2 mismatches"),
+        (status(done_hours_ago=1, report={"mismatches": 1}), "the last run found 1 mismatch:"),
+        (status(done_hours_ago=1, report={"accounts_skipped": 1}), "the last run skipped 1 account:"),
         (status(dead_letters={"bus": Counts(0, 1, 0)}), "1 dead letter of bus: teller dead-letters bus"),
         (status(dead_letters={"jobs": Counts(2000, 0, 0)}), "2,000 dead letters of jobs: teller dead-letters jobs"),
         (status(locks=[{"leased_until": (NOW - timedelta(seconds=5)).isoformat()}]), "has lapsed"),
@@ -72,6 +71,31 @@ def test_what_isnt_well_is_one_sentence(found: Status, trouble: str) -> None:
     [sentence] = found.troubles()
     assert trouble in sentence
     assert not found.answer()["well"]
+
+
+def test_jobs_with_held_locks_fit_a_terminal_of_80_columns() -> None:
+    until = (NOW + timedelta(seconds=5)).isoformat()
+    done = RunOfJob("2026-11-22T02:00:00+00:00", {"finished_at": "2026-11-22T02:01:00+00:00"})
+    jobs = [
+        JobRecords(job, [LockRecord(job.name, Segment(), {"leased_until": until})], [done]) for job in JOBS.values()
+    ]
+    console = Console(width=80, record=True)
+    console.print(_jobs_table(status(jobs=jobs, enabled=dict.fromkeys(JOBS, True))))
+    lines = console.export_text().splitlines()[2:]
+    assert [line.split()[0] for line in lines] == list(JOBS)
+    ends = "2026-11-22 02:01  2026-11-22 02:00  held until 18:00"
+    assert [line.split(maxsplit=1)[1].strip() for line in lines] == [ends, ends]
+
+
+def test_free_locks_are_not_worth_a_word() -> None:
+    free, held = ({"leased_until": (NOW + timedelta(seconds=5)).isoformat()} if held else {} for held in (False, True))
+    for records, words in (
+        ([], "free"),
+        ([free, free], "free"),
+        ([free, held], "held until 18:00"),
+        ([held, free, held], "2 held"),
+    ):
+        assert _lock_words([LockRecord("a", Segment(), record) for record in records], NOW) == words
 
 
 def test_a_job_whose_schedule_is_off_is_never_late() -> None:

@@ -44,6 +44,9 @@ CONSUMERS = {"statements": EVERYTHING, "risk": {"detail-type": ["TransactionReje
 QUIET_SECONDS, STUCK_SECONDS = 20, 960
 """Without progress for so long, the demo says why it waits, and gives up. A message comes again within 900 s."""
 
+LONGEST_REASON = 60
+"""What follows in a reason differs from message to message."""
+
 console = Console(highlight=False)
 
 
@@ -262,7 +265,8 @@ def _in_general(reason: str | None) -> str:
     if "was used before" in reason:
         return "transaction_id: used before with another payload"
     _, names_an_item, problem = reason.partition("': ")  # A profile's reason begins with its table and key.
-    return (problem if names_an_item else reason)[:60]
+    problem = problem if names_an_item else reason
+    return problem if len(problem) <= LONGEST_REASON else f"{problem[: LONGEST_REASON - 1]}…"
 
 
 def _check(found: Mapping[Sequence[str], Sequence[str]]) -> int:

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple
 
@@ -20,6 +20,7 @@ from tools.teller.queues import MessageQueue, counts_of
 from tools.teller.redriving import Redriven, redrive
 from tools.teller.tables import fields_table, table
 from tools.teller.times import duration, shown
+from tools.teller.words import counted
 from workers.batches import GivenUp
 from workers.parallel import in_parallel
 
@@ -91,17 +92,26 @@ def list_letters(operator: Operator, queue: AnyQueueArgument = None) -> None:
     """
     queues = [queue] if queue else list(QueueName)
     rows = [row for rows in in_parallel(lambda each: _counted(operator.deployment, each), queues) for row in rows]
-    hidden = {each: counts_of(operator.deployment, each.output).in_flight for each in queues}
+    hidden = _hidden(operator.deployment, queues)
     shown_rows = table("queue", "code", "letters", "oldest", "newest", right=("letters",))
     now = datetime.now(UTC)
     for row in rows:
         ages = (duration(now - row[time]) for time in ("oldest", "newest"))
         shown_rows.add_row(row["queue"], row["code"], f"{row['letters']:,}", *ages)
-    hidden = {each: number for each, number in hidden.items() if number}
     answer = {"dead_letters": rows, "hidden": hidden}
     operator.show(answer, *([shown_rows] if rows else ["no dead letters"]))
+    _remark_hidden(operator, hidden)
+
+
+def _hidden(deployment: Deployment, queues: Sequence[QueueName]) -> dict[QueueName, int]:
+    """The numbers of letters that someone else has just received, of the queues that have some."""
+    numbers = {each: counts_of(deployment, each.output).in_flight for each in queues}
+    return {each: number for each, number in numbers.items() if number}
+
+
+def _remark_hidden(operator: Operator, hidden: Mapping[QueueName, int]) -> None:
     for each, number in hidden.items():
-        operator.remark(f"{number:,} more of {each} are hidden: someone else has just received them")
+        operator.remark(f"Hidden, because someone else has just received them: {number:,} more of {each}.")
 
 
 def _counted(deployment: Deployment, queue: QueueName) -> list[dict[str, Any]]:
@@ -117,15 +127,20 @@ def _counted(deployment: Deployment, queue: QueueName) -> list[dict[str, Any]]:
 
 @subcommand(app)
 def show(operator: Operator, queue: AnyQueueArgument = None, code: CodeOption = None, ids: IdOption = None) -> None:
-    """Show the dead letters whole: why each is dead, the message that it was, and its body."""
+    """Show the dead letters whole, and why each is dead.
+
+    A letter has the ids and times of the message that it was, and its body.
+    """
     selection, answers, number = _Selection.of(code, ids), [], 0
-    for each in [queue] if queue else QueueName:
+    queues = [queue] if queue else list(QueueName)
+    for each in queues:
         for letter in filter(selection.has, look(operator.deployment, each)):
             number += 1
             if operator.as_json:
                 answers.append(letter.as_json())
             else:
                 operator.console.print(letter_table(letter.as_json()))
+    _remark_hidden(operator, _hidden(operator.deployment, queues))
     selection.found(number, queue)
     operator.show({"dead_letters": answers}, *([] if number else ["no dead letters"]))
 
@@ -177,11 +192,13 @@ def redrive_letters(
     letters = _Chosen(operator.deployment, queue, selection, keep=edit)
     if letters.killers:
         operator.remark(
-            f"{letters.killers} letters with the code {GivenUp.FUNCTION_KILLED} stay: each would kill its function "
-            f"again. When that is mended, add --code {GivenUp.FUNCTION_KILLED}"
+            f"Left alone: {counted(letters.killers, 'letter')} with the code {GivenUp.FUNCTION_KILLED}, because the "
+            f"message would kill its function again. When that is mended, add --code {GivenUp.FUNCTION_KILLED}."
         )
     bodies = _mended(operator, letters.kept) if edit else letters.codes
     codes = Counter(letters.codes[letter_id] for letter_id in bodies)
+    if edit and not codes:
+        operator.remark("No message was changed.")
 
     def new_body(letter: Letter) -> str | None:
         if letter.message_id not in bodies:
@@ -237,7 +254,7 @@ def _mended(operator: Operator, letters: dict[str, Letter]) -> dict[str, str]:
             for problem in error.problems:
                 operator.remark(problem)
             if not sys.stdin.isatty() or not typer.confirm("Edit again?", default=True, err=True):
-                raise Failure(f"{len(error.problems)} lines are wrong, so nothing was sent") from None
+                raise Failure(f"nothing was sent. Wrong lines: {len(error.problems)}") from None
         text = edited(text)
 
 
@@ -254,9 +271,9 @@ def _show_redriven(operator: Operator, redriven: Redriven, wanted: int) -> None:
     for letter_id, reason in redriven.staying.items():
         operator.remark(f"{letter_id} stays: {reason}")
     if redriven.not_deleted:
-        operator.remark(f"{redriven.not_deleted} of them couldn't be deleted, and may be redriven twice: no harm")
+        operator.remark(f"Couldn't be deleted, and may be redriven twice: {redriven.not_deleted} of them. No harm")
     if not_found:
-        operator.remark(f"{not_found} weren't found again: someone else has received or deleted them meanwhile")
+        operator.remark(f"Not found again, because someone else has received or deleted them meanwhile: {not_found}")
     if staying or not_found:
         raise typer.Exit(1)
 
@@ -264,7 +281,7 @@ def _show_redriven(operator: Operator, redriven: Redriven, wanted: int) -> None:
 def _counts(codes: Counter[str]) -> str:
     """12 dead letters (INVALID_MESSAGE 10, UNKNOWN_ACCOUNT 2)."""
     listed = ", ".join(f"{code} {number:,}" for code, number in codes.most_common())
-    return f"{codes.total():,} dead letter{'' if codes.total() == 1 else 's'}{f' ({listed})' if listed else ''}"
+    return f"{counted(codes.total(), 'dead letter')}{f' ({listed})' if listed else ''}"
 
 
 @subcommand(app)
@@ -296,4 +313,4 @@ def drop(
             answers += map(Letter.as_json, chosen) if operator.as_json else ()
     operator.show({"dropped": answers}, f"dropped {_counts(dropped)}")
     if left := len(found) - dropped.total() + not_deleted:
-        operator.not_well(f"{left} weren't found again, or SQS didn't delete them: try again")
+        operator.not_well(f"not found again, or not deleted by SQS: {left} of them. Try again")

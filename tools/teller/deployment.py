@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
@@ -25,10 +26,12 @@ def function_of(service: str) -> str:
 class Deployment:
     """A stack, on AWS or at the endpoint of a local AWS, as `describe_stacks` tells of it.
 
-    Without credentials in the environment a local AWS is called as its root user.
+    Without credentials in the environment a local AWS is called as its root user. Raises WrongUse and Failure.
     """
 
     def __init__(self, name: str, endpoint_url: str | None = None) -> None:
+        if endpoint_url and not _is_url(endpoint_url):
+            raise WrongUse(f"the endpoint: expected a URL, such as http://127.0.0.1:4566, got {endpoint_url!r}")
         self.name = name
         self._session = _session(endpoint_url)
         self.endpoint_url = endpoint_url
@@ -103,6 +106,14 @@ class Deployment:
                 raise Failure(f"there is no stack {self.name!r} in {where}") from None
             raise
         return described
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _session(endpoint_url: str | None) -> boto3.Session:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
+from botocore.exceptions import ConnectionError as NoConnectionError
 
 
 class Failure(Exception):
@@ -48,4 +49,6 @@ def failure_of(error: ClientError | BotoCoreError) -> Failure:
         return Failure("no credentials: set AWS_PROFILE, or the variables of an access key", "NO_CREDENTIALS")
     if isinstance(error, ClientError):
         return Failure(f"AWS refused {error.operation_name}: {error.response['Error'].get('Message')}", "AWS")
-    return Failure(f"AWS can't be reached: {error}", "AWS")
+    if isinstance(error, HTTPClientError | NoConnectionError):
+        return Failure(f"AWS can't be reached: {error}", "AWS")
+    return Failure(f"AWS can't be called: {error}", "AWS")

@@ -42,7 +42,7 @@ BECAME = {
     "profiles": Counted(
         "upsert_profiles",
         {
-            "Upserted": "entries upserted",
+            "Upserted": "upserted",
             "Superseded": "superseded",
             "Erased": "erased",
             "Waiting": "waiting",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from conditional_writes import Deadline, Item, key, read
 from conditional_writes.lock_record import why_unreadable
 from tools.teller.deployment import Deployment, function_of
+from tools.teller.words import counted
 from workers.segments import MOST_SEGMENTS, Segment
 
 CLOCK_SKEW = timedelta(seconds=1)
@@ -140,14 +141,11 @@ class RunOfJob:
         return {name: value for name, value in self.record.items() if name not in others and not name.startswith("cw:")}
 
     @property
-    def wrong(self) -> str:
-        """The numbers of the report that ought to be 0, in words: "2 mismatches, 1 skipped account". Or empty."""
-        numbers = [
-            f"{number:,} {words}{'' if number == 1 else ending}"
-            for name, words, ending in (("mismatches", "mismatch", "es"), ("accounts_skipped", "skipped account", "s"))
-            if (number := self.report.get(name))
-        ]
-        return ", ".join(numbers)
+    def troubles(self) -> list[str]:
+        """What the report says that isn't well: "found 2 mismatches", "skipped 1 account"."""
+        mismatches, skipped = (int(self.report.get(name, 0)) for name in ("mismatches", "accounts_skipped"))
+        found = [f"found {counted(mismatches, 'mismatch', 'mismatches')}"] if mismatches else []
+        return [*found, *([f"skipped {counted(skipped, 'account')}"] if skipped else [])]
 
 
 @dataclass(frozen=True)

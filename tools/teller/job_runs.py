@@ -71,8 +71,7 @@ def follow(
         elif time.monotonic() > changed_at + STALLED_AFTER_SECONDS:
             raise Failure(
                 f"the run of {job.name} for {scheduled_time} hasn't come any further for "
-                f"{STALLED_AFTER_SECONDS // 60} minutes. `teller jobs` shows who holds its lock. Run the job again for "
-                "this time: it resumes from its checkpoint",
+                f"{STALLED_AFTER_SECONDS // 60} minutes. `teller jobs` shows who holds its lock",
                 "STALLED",
             )
         if answered:

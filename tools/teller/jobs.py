@@ -65,8 +65,8 @@ def list_jobs(operator: Operator) -> None:
     if operator.as_json:
         operator.show(answer)
         return
-    for records, job in zip(found, answer, strict=True):
-        operator.console.print(records.job.name, style="bold")
+    for number, (records, job) in enumerate(zip(found, answer, strict=True)):
+        operator.console.print(f"{'\n' if number else ''}{records.job.name}", style="bold")
         operator.console.print(fields_table(_job_fields(records, job, now)))
         if records.runs:
             operator.console.print(_runs_table(records.runs))
@@ -95,6 +95,9 @@ def run(
     if not force and known.record is None and (refusal := why_not_begun(scheduled_time, now)):
         raise WrongUse(f"{refusal}. The option --force adds it")
     operator.agree(f"run {name} for {event['scheduled_time']}", yes=yes)
+    for lock in read_job(deployment, job, last=0).locks:
+        if lock.state(now) == "held":
+            operator.remark(f"The lock {lock.name} is {_state_in_words(lock, now)}.")
     with operator.remarks.status(f"{name} for {shown(scheduled_time)}") as status:
         try:
             answer, finished = follow(
@@ -109,12 +112,15 @@ def run(
                 f"interrupted. The run of {name} goes on by itself: `teller jobs` shows how far it has come",
                 "INTERRUPTED",
             ) from None
+        except Failure as failure:
+            again = f"With --for {event['scheduled_time']} the same command resumes the run from its checkpoint"
+            raise Failure(f"{failure.reason}. {again}", failure.code) from None
     if answer["outcome"] == "DoneBefore":
         operator.remark(f"{name} was done before for this time: {answer['reason']}")
     result = _run_json(finished)
     operator.show({"job": name, "outcome": answer["outcome"]} | result, fields_table(_report_fields(result)))
-    if wrong := finished.wrong:
-        operator.not_well(f"the run of {name} has {wrong}")
+    if finished.troubles:
+        operator.not_well(f"{name} {' and '.join(finished.troubles)}")
     if finished.finished_at is None:
         operator.not_well(
             f"{name} did nothing for {result['scheduled_time']}. No record says that it was done: it is earlier than "

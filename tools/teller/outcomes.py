@@ -62,7 +62,7 @@ def republish(
     end: RangeEnd = None,
     yes: YesOption = False,
 ) -> None:
-    """Publish outcomes again, of an account's entries or of all since a time.
+    """Publish an account's outcomes again, or all since a time.
 
     Every consumer of the bus gets them, with the same ids as before. Times without an offset are in UTC. Exit status 1:
     a version has no entry, or an entry can't be published.

@@ -61,7 +61,7 @@ def profile(operator: Operator, account_id: AccountId) -> None:
     for entry in entries:
         value = "(removed)" if entry.is_removed else json.dumps(entry.value, ensure_ascii=False, default=plain)
         rows.add_row(" / ".join(entry.path), value, shown(entry.as_of), style="dim" if entry.is_removed else None)
-    operator.show(answer, rows)
+    operator.show(answer, rows if entries else "no entries")
 
 
 def read(operator: Operator, account_id: str) -> Item:

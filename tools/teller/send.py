@@ -17,6 +17,7 @@ from tools.teller.operator import Operator, YesOption, subcommand
 from tools.teller.places import Place, path_of, read_place, remove_place, write_place
 from tools.teller.progress import progress_bar
 from tools.teller.queues import MessageQueue
+from tools.teller.words import counted
 from workers.packing import packed
 from workers.retrying import until_deadline
 from workers.sending import Message
@@ -44,10 +45,10 @@ def send(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Send nothing: check the lines.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """Send the messages of a file: transactions and profile updates, each to its queue.
+    """Send the messages of a file, each to its queue.
 
-    Each line is a message in JSON. Empty lines are skipped. First all lines are checked as the functions check
-    messages. If one is wrong, nothing is sent: exit status 1.
+    Each line is a message in JSON: a transaction, or an update or erasure of a profile. Empty lines are skipped. First
+    all lines are checked as the functions check messages. If one is wrong, nothing is sent: exit status 1.
 
     Then the messages are sent, in no order. How far is kept beside FILE, in FILE.place. After a break the same command
     goes on from there: it sends some messages again, which are posted once all the same.
@@ -72,7 +73,15 @@ def send(
     operator.agree(f"send {counts}", yes=yes)
     write_place(file, place)
     with progress_bar(operator, "sending", total, place.messages) as progress:
-        send_from(operator.deployment, file, place, checked_at, progress)
+        try:
+            send_from(operator.deployment, file, place, checked_at, progress)
+        except KeyboardInterrupt:
+            sent = read_place(file, place).messages
+            raise Failure(
+                f"interrupted. At least {sent:,} of {counted(total, 'message')} were sent; the same command goes on "
+                "after them",
+                "INTERRUPTED",
+            ) from None
     remove_place(file)
     operator.show({"sent": found.messages}, f"sent: {counts}")
 
@@ -121,7 +130,6 @@ def _time_of_change(file: Path) -> tuple[int, int]:
 
 
 def _counts(found: Checked) -> str:
-    """3,002 messages (transactions 3,001, profiles 1)."""
+    """3,002 messages (transactions 3,001, profiles 1), or 1 message (profiles 1)."""
     listed = ", ".join(f"{queue} {number:,}" for queue, number in found.messages.most_common())
-    number = found.messages.total()
-    return f"{number:,} message{'' if number == 1 else 's'}{f' ({listed})' if listed else ''}"
+    return f"{counted(found.messages.total(), 'message')}{f' ({listed})' if listed else ''}"

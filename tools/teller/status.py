@@ -17,6 +17,7 @@ from tools.teller.operator import Operator, subcommand
 from tools.teller.queues import Counts, MessageQueue, counts_of
 from tools.teller.tables import table
 from tools.teller.times import duration, shown
+from tools.teller.words import counted
 
 UNKNOWN = "not known here"
 
@@ -41,8 +42,7 @@ class Status(NamedTuple):
         """A sentence for each thing that isn't well, with the command that says more."""
         for queue, counts in self.dead_letters.items():
             if counts.total:
-                letters = "letter" if counts.total == 1 else "letters"
-                yield f"{counts.total:,} dead {letters} of {queue}: teller dead-letters {queue}"
+                yield f"{counted(counts.total, 'dead letter')} of {queue}: teller dead-letters {queue}"
         for alarm in self.alarms.ringing:
             yield f"{alarm.name} rings: docs/operations.md#alarms"
         for job in self.jobs:
@@ -58,8 +58,8 @@ class Status(NamedTuple):
         done_at = job.last_done.finished_at if job.last_done else None
         if self.enabled[name] and (done_at or self.created_at) < self.now - LATE_AFTER:
             yield f"{name} is late: no run was done in {duration(LATE_AFTER)}: teller jobs"
-        if job.last_done and (wrong := job.last_done.wrong):
-            yield f"the last run of {name} has {wrong}: teller jobs"
+        for trouble in job.last_done.troubles if job.last_done else ():
+            yield f"{name}: the last run {trouble}: teller jobs"
 
     def answer(self) -> dict[str, Any]:
         troubles = list(self.troubles())
@@ -163,7 +163,7 @@ def _words_table(deployment: Deployment, found: Status) -> Table:
         words.add_row("alarms", f"{alarms.number}, {UNKNOWN}: a local AWS doesn't evaluate them")
     else:
         without_data = f", {alarms.without_data} have no data yet" if alarms.without_data else ""
-        words.add_row("alarms", f"{len(alarms.ringing) or 'none'} of {alarms.number} rings{without_data}")
+        words.add_row("alarms", f"{len(alarms.ringing) or 'none'} of {alarms.number} ringing{without_data}")
     for alarm in alarms.ringing:
         words.add_row("", f"{alarm.name} since {shown(alarm.since)}")
     return words
@@ -175,20 +175,23 @@ def _jobs_table(found: Status) -> Table:
         last = job.last_done
         rows.add_row(
             job.job.name if found.enabled[job.job.name] else f"{job.job.name} (schedule off)",
-            shown(last.finished_at) if last else "never",
-            shown(last.scheduled_time) if last else "",
+            shown(last.finished_at)[:_TO_THE_MINUTE] if last else "never",
+            shown(last.scheduled_time)[:_TO_THE_MINUTE] if last else "",
             _lock_words(job.locks, found.now),
         )
     return rows
 
 
+_TO_THE_MINUTE = len("2026-11-22 02:00")
+
+
 def _lock_words(locks: Sequence[LockRecord], now: datetime) -> str:
-    """The state of the lock; of several segments the numbers of their states."""
-    match locks:
+    """The state of the lock that isn't free; of several segments the numbers of their states."""
+    match locks := [lock for lock in locks if lock.state(now) != "free"]:
         case []:
             return "free"
         case [lock] if lock.state(now) == "held":
-            return f"held until {shown(lock.leased_until)[11:]}"
+            return f"held until {shown(lock.leased_until)[:_TO_THE_MINUTE].split()[1]}"
         case [lock]:
             return lock.state(now)
     return ", ".join(f"{number} {state}" for state, number in Counter(lock.state(now) for lock in locks).items())

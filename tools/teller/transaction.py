@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ledger.core.reason_codes import ReasonCode
 from tools.teller.accounts import AccountId, read
 from tools.teller.dead_letters import letter_table
 from tools.teller.failures import NotFound
@@ -14,6 +15,9 @@ from tools.teller.queues import Counts, MessageQueue, counts_of
 from tools.teller.tables import fields_table
 
 TransactionId = Annotated[str, typer.Argument(help="The transaction's id.", metavar="TRANSACTION")]
+
+WRONG_MESSAGES = (ReasonCode.INVALID_MESSAGE, ReasonCode.PAYLOAD_CHANGED)
+"""The codes of messages that have to be mended themselves."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -94,8 +98,10 @@ def _show_what_is_known(operator: Operator, answer: dict[str, Any]) -> None:
         console.print(f"{name} is dead: it is in the dead-letter queue, and wasn't posted.")
         for letter in letters:
             console.print(letter_table(letter))
-        console.print("To mend it and send it again:")
-        console.print(f"teller dead-letters redrive transactions --edit \\\n  --id {letters[0]['id']}")
+        is_wrong = letters[0]["code"] in WRONG_MESSAGES
+        console.print("To mend it and send it again:" if is_wrong else "When the cause is mended, send it again:")
+        edit = "--edit " if is_wrong else ""
+        console.print(f"teller dead-letters redrive transactions {edit}\\\n  --id {letters[0]['id']}")
     else:
         console.print(f"{name} hasn't been seen: the account has no entry of it, and no dead letter is about it.")
         console.print(f"Messages on the transactions queue: {queue}.")

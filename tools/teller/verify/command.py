@@ -48,11 +48,11 @@ def add_to(app: typer.Typer) -> None:
 
 
 def verify(operator: Operator, yes: YesOption = False) -> None:
-    """Show on the deployed stack that it does what the README says, in eleven steps.
+    """Show that the stack does what the README says.
 
-    It sends some 5,300 messages on accounts of its own, whose names begin with verify-, and closes them at the end.
-    Nothing of others is touched; consumers of events hear of these accounts, too. On AWS it takes some ten minutes
-    and costs less than a dollar. The answer is a report in Markdown. Exit status 1 if a step failed.
+    In eleven steps it sends some 5,300 messages on accounts of its own, whose names begin with verify-, and closes them
+    at the end. Nothing of others is touched; consumers of events hear of these accounts, too. On AWS it takes some ten
+    minutes and costs less than a dollar. The answer is a report in Markdown. Exit status 1 if a step failed.
     """
     operator.agree("send messages on accounts of its own", yes=yes)
     run = Run(CountedDeployment(operator.deployment.name, operator.deployment.endpoint_url))

@@ -1,0 +1,45 @@
+"""The command says in a sentence why it can't call AWS."""
+
+import pytest
+from botocore.exceptions import BotoCoreError, EndpointConnectionError, ReadTimeoutError, SSLError
+from typer.testing import CliRunner
+
+from tools.teller.command import app
+from tools.teller.failures import failure_of
+
+
+@pytest.fixture(autouse=True)
+def nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable and no file of the AWS SDK's."""
+    for name in ("AWS_PROFILE", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/nowhere")
+
+
+def refused(*arguments: str) -> tuple[str, int]:
+    ended = CliRunner().invoke(app, ["account", "a", "--stack", "teller-dev", *arguments], catch_exceptions=False)
+    assert ended.stdout == ""
+    return ended.stderr, ended.exit_code
+
+
+@pytest.mark.parametrize("url", ["nonsense", "localhost:4566", "4566", "http://", "http://a:port", "ftp://a"])
+def test_an_endpoint_that_is_no_url_is_wrong_use(url: str) -> None:
+    sentence = f"teller: the endpoint: expected a URL, such as http://127.0.0.1:4566, got {url!r}\n"
+    assert refused("--endpoint-url", url) == (sentence, 2)
+
+
+@pytest.mark.parametrize("error", [EndpointConnectionError, ReadTimeoutError, SSLError])
+def test_an_endpoint_that_doesnt_answer_cant_be_reached(error: type[BotoCoreError]) -> None:
+    failure = failure_of(error(endpoint_url="http://127.0.0.1:4566", error="none"))
+    assert failure.reason.startswith("AWS can't be reached: ")
+    assert failure.status == 1
+
+
+def test_a_profile_that_isnt_there_is_no_matter_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "ops")
+    assert refused() == ("teller: AWS can't be called: The config profile (ops) could not be found\n", 1)
+
+
+def test_without_a_region_the_command_says_how_to_name_it() -> None:
+    assert refused() == ("teller: no region: set AWS_DEFAULT_REGION, or a region of your profile\n", 2)
