@@ -163,7 +163,7 @@ def test_what_became_of_a_transaction_is_told_whatever_it_is(bank: Bank) -> None
     assert f"redrive transactions --edit \\\n  --id {letter['id']}" in ended.out
     put = bank.stack.endpoint.client("sqs").send_message(
         QueueUrl=bank.stack["TransactionsDeadLetterQueueUrl"],
-        MessageBody=payment(6, "teller-what", "1"),
+        MessageBody=payment("teller-what", 6, "1"),
         MessageAttributes={"reason_code": {"DataType": "String", "StringValue": "UNKNOWN_ACCOUNT"}},
     )
     ended = command.run("transaction", "teller-what", "t-6")
