@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.faults import Killed
 from tools.teller import redriving
 from tools.teller.failures import Failure
 from tools.teller.letters import MOST_ROUNDS_WITHOUT_NEW, Letter, QueueName, Received, look
@@ -155,7 +156,7 @@ class Functions(Queues):
     def invoke(self, output: str, event: Any) -> Any:
         self.invoked.append((output, event))
         answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -225,6 +226,32 @@ def test_the_events_of_jobs_and_schedules_are_run() -> None:
         functions = Functions(json.dumps(event), answers=[{"outcome": "Done"}])
         assert redriven(functions, queue).done.total() == 1
         assert functions.invoked == [("ChargeOverdraftInterestFunctionName", event)]
+
+
+@pytest.mark.parametrize(
+    ("queue", "event", "answer"),
+    [
+        (QueueName.OUTCOMES, republish(1), published()),
+        (QueueName.JOBS, {"job": "reconcile_accounts"}, {"outcome": "Done"}),
+    ],
+)
+def test_a_redrive_that_is_killed_before_it_deletes_the_letter_invokes_the_function_again(
+    queue: QueueName, event: Any, answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(**_: Any) -> None:
+        raise Killed
+
+    functions = Functions(json.dumps(event), answers=[Killed(), answer, answer])
+    with pytest.raises(Killed):
+        redriven(functions, queue)
+    with monkeypatch.context() as patches:
+        patches.setattr(functions, "delete_message_batch", killed)
+        with pytest.raises(Killed):
+            redriven(functions, queue)
+    functions.hidden.clear()  # the visibility timeout ends
+    assert redriven(functions, queue).done.total() == 1
+    assert [invoked for _, invoked in functions.invoked] == [event] * 3
+    assert functions.letters == {}
 
 
 def test_an_interruption_while_it_receives_hides_nothing() -> None:
