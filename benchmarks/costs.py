@@ -1,4 +1,4 @@
-"""What a million transactions cost, by service, from counted requests, units and bytes, and from a list of prices."""
+"""The costs of a million transactions, by service, from counted requests, units and bytes and from the prices."""
 
 import contextlib
 import io
@@ -41,7 +41,7 @@ console = Console(highlight=False)
 
 
 class Batch(NamedTuple):
-    """What is counted of a batch with `size` transactions of one account, and of the publication of its outcomes."""
+    """The counts of a batch with `size` transactions of one account, and of the publication of its outcomes."""
 
     size: int
     write_units: float

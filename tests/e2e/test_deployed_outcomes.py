@@ -11,24 +11,16 @@ import pytest
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core.journal import JournalEntry
 from tests.checkers.outcomes import refusal_violations, untold, violations
-from tests.support.deployed import Bank, until
+from tests.support.deployed import Bank, opening, payment, until
 from tests.support.reporting import Say
 from tools.local_aws.consumers import EVERYTHING, Consumer, Event
 
 _numbers = itertools.count(1)
+LIMIT = "-1000"
 
 
 def new_consumer(bank: Bank, pattern: Any = EVERYTHING) -> Consumer:
     return bank.new_consumer(f"test-{next(_numbers)}", pattern)
-
-
-def opening(account_id: str) -> str:
-    message = {"type": "open_account", "transaction_id": "open", "currency": "EUR", "overdraft_limit": "-1000"}
-    return json.dumps(message | {"account_id": account_id})
-
-
-def payment(number: int, account_id: str, amount: str = "-1.25") -> str:
-    return json.dumps({"transaction_id": f"t-{number}", "account_id": account_id, "amount": amount})
 
 
 def posted(bank: Bank, bodies: Sequence[str], *account_ids: str) -> list[JournalEntry]:
@@ -46,8 +38,8 @@ def about(account_id: str, events: Sequence[Event]) -> list[Event]:
 def test_each_outcome_is_heard_of_with_what_a_read_of_it_says(bank: Bank) -> None:
     consumer, names = new_consumer(bank), ("told-alice", "told-bob")
     transfer = {"type": "transfer", "transaction_id": "t", "from_account_id": names[0], "to_account_id": names[1]}
-    bodies = [json.dumps(transfer | {"amount": "5"}), payment(1, names[0]), payment(2, names[1], "-5000")]
-    posted(bank, [opening(name) for name in names], *names)
+    bodies = [json.dumps(transfer | {"amount": "5"}), payment(names[0], 1), payment(names[1], 2, "-5000")]
+    posted(bank, [opening(name, LIMIT) for name in names], *names)
     entries = posted(bank, bodies, *names)
     events = consumer.take_until_heard(entries)
     assert violations(entries, [event for name in names for event in about(name, events)]) == []
@@ -63,8 +55,8 @@ def test_each_outcome_is_heard_of_with_what_a_read_of_it_says(bank: Bank) -> Non
 def test_a_consumer_hears_only_what_its_rule_is_for(bank: Bank) -> None:
     risk = new_consumer(bank, {"source": ["teller"], "detail-type": ["TransactionRejected"]})
     openings = new_consumer(bank, {"detail": {"account_id": ["picky"], "request": {"type": ["open_account"]}}})
-    posted(bank, [opening("picky")], "picky")
-    entries = posted(bank, [payment(n, "picky", "-400") for n in range(5)], "picky")
+    posted(bank, [opening("picky", LIMIT)], "picky")
+    entries = posted(bank, [payment("picky", n, "-400") for n in range(5)], "picky")
     rejected = [entry for entry in entries if entry.outcome.reason]
     assert len(rejected) == 3
     assert violations(rejected, risk.take_until_heard(rejected)) == []
@@ -75,7 +67,7 @@ def test_a_refused_message_is_told_of_with_its_id_if_that_can_be_read(bank: Bank
     bank.transactions.wait_until_drained()
     bank.transactions.take_dead_letters()
     consumer = new_consumer(bank, {"detail-type": ["TransactionRefused"]})
-    bank.transactions.send([payment(1, "refused", "12,50"), "not JSON"])
+    bank.transactions.send([payment("refused", 1, "12,50"), "not JSON"])
     bank.transactions.wait_until_drained()
     letters, events = bank.transactions.take_dead_letters(), list[Event]()
 
@@ -91,7 +83,7 @@ def test_a_refused_message_is_told_of_with_its_id_if_that_can_be_read(bank: Bank
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the function's processes in /proc")
 def test_publishers_are_killed_while_they_publish_and_each_entry_is_heard_of(bank: Bank, say: Say) -> None:
     consumer = new_consumer(bank)
-    posted(bank, [opening("killed")], "killed")
+    posted(bank, [opening("killed", LIMIT)], "killed")
     died_before = bank.died_at_work(bank.publisher)
     numbers, processes = itertools.count(1), list[int]()
 
@@ -102,7 +94,7 @@ def test_publishers_are_killed_while_they_publish_and_each_entry_is_heard_of(ban
             processes[:] = bank.processes_of(bank.publisher)  # Found before, so that the kill comes in time.
             return consumer.waiting() > heard
 
-        bank.transactions.send([payment(next(numbers), "killed", "0.01") for _ in range(100)])
+        bank.transactions.send([payment("killed", next(numbers), "0.01") for _ in range(100)])
         until(one_publishes, "a publisher is at work")
         bank.kill(processes)
         return bank.died_at_work(bank.publisher) >= died_before + 3
@@ -117,8 +109,8 @@ def test_publishers_are_killed_while_they_publish_and_each_entry_is_heard_of(ban
 
 def test_a_gap_in_what_a_consumer_heard_is_closed_by_publishing_again(bank: Bank) -> None:
     consumer = new_consumer(bank)
-    posted(bank, [opening("gap")], "gap")
-    entries = posted(bank, [payment(n, "gap") for n in range(9)], "gap")
+    posted(bank, [opening("gap", LIMIT)], "gap")
+    entries = posted(bank, [payment("gap", n) for n in range(9)], "gap")
     events = about("gap", consumer.take_until_heard(entries))
     lost = range(3, 7)
     kept = [event for event in events if event["detail"]["account_version"] not in lost]
@@ -130,8 +122,8 @@ def test_a_gap_in_what_a_consumer_heard_is_closed_by_publishing_again(bank: Bank
 
 def test_everything_since_a_time_comes_again(bank: Bank) -> None:
     names = ("since-alice", "since-bob")
-    before = posted(bank, [opening(name) for name in names], *names)
-    entries = posted(bank, [payment(n, names[n % 2]) for n in range(10)], *names)
+    before = posted(bank, [opening(name, LIMIT) for name in names], *names)
+    entries = posted(bank, [payment(names[n % 2], n) for n in range(10)], *names)
     since = [entry for entry in entries if entry not in before]
     consumer = new_consumer(bank)
     assert bank.republish({"from": min(entry.outcome.posted_at for entry in since)}) == len(since)
@@ -141,7 +133,7 @@ def test_everything_since_a_time_comes_again(bank: Bank) -> None:
 def test_an_item_that_is_no_entry_goes_to_the_queue_alone_with_the_reason(bank: Bank) -> None:
     bank.take_unpublished()
     consumer, dynamodb = new_consumer(bank), bank.stack.endpoint.client("dynamodb")
-    [entry] = posted(bank, [opening("planted")], "planted")
+    [entry] = posted(bank, [opening("planted", LIMIT)], "planted")
     table = bank.stack["JournalTableName"]
     key = to_dynamodb({"account_id": entry.account_id, "transaction_id": entry.transaction_id})
     whole = from_dynamodb(dynamodb.get_item(TableName=table, Key=key)["Item"])
@@ -152,7 +144,7 @@ def test_an_item_that_is_no_entry_goes_to_the_queue_alone_with_the_reason(bank: 
         until(lambda: letters.extend(bank.take_unpublished()) or letters, "it is in the dead-letter queue")
     finally:
         dynamodb.delete_item(TableName=table, Key=key)
-    entries = posted(bank, [payment(1, "planted")], "planted")
+    entries = posted(bank, [payment("planted", 1)], "planted")
     assert violations(entries, about("planted", consumer.take_until_heard(entries))) == []
     [letter] = letters
     assert letter.attributes["reason_code"] == "NOT_AN_ENTRY"

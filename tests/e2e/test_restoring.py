@@ -17,7 +17,7 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core.journal import JournalEntry
 from tests.checkers import outcomes, profiles
 from tests.checkers.books import Books, vanished, violations
-from tests.support.deployed import Bank, until
+from tests.support.deployed import Bank, opening, until
 from tests.support.template import resources
 from tools import restore
 from tools.local_aws import server, stack
@@ -69,7 +69,7 @@ def by_text(items: Any) -> list[str]:
 
 
 def settings(dynamodb: Any, table: str) -> list[Any]:
-    """What the template says of a table. Expiry and recovery aren't in it: ministack 1.5.33 leaves the stack's off."""
+    """A table's settings by the template, without expiry and recovery: ministack 1.5.33 leaves the stack's off."""
     described = dynamodb.describe_table(TableName=table)["Table"]
     return [
         described["KeySchema"],
@@ -96,10 +96,9 @@ def test_a_time_that_is_no_second_gets_a_sentence(
 
 
 def test_messages_wait_while_their_delivery_is_stopped(bank: Bank) -> None:
-    opening = {"type": "open_account", "transaction_id": "o-1", "account_id": "stopped", "currency": "EUR"}
     restore.deliver(deployment_of(bank), is_wanted=False)
     try:
-        bank.transactions.send([json.dumps(opening)])
+        bank.transactions.send([opening("stopped")])
         with pytest.raises(AssertionError, match="the account is open"):
             until(lambda: "stopped" in bank.books().accounts, "the account is open", seconds=3)
     finally:

@@ -12,26 +12,14 @@ import pytest
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from tests.checkers.statement_oracle import Journal, journals
 from tests.support.command import Command
-from tests.support.deployed import Bank, until
+from tests.support.deployed import Bank, opening, payment, until
 from tools.local_aws.tables import scan
 from tools.teller import accounts
 
 
-def opening(account_id: str) -> str:
-    message = {"type": "open_account", "transaction_id": "open", "account_id": account_id, "currency": "EUR"}
-    return json.dumps(message)
-
-
-def payment(number: int, account_id: str, amount: str) -> str:
-    return json.dumps({"transaction_id": f"t-{number}", "account_id": account_id, "amount": amount})
-
-
 def posted(bank: Bank, account_id: str, *amounts: str) -> Journal:
     """The account's journal, once it is opened and the payments are posted."""
-    bank.transactions.send([opening(account_id)])
-    bank.transactions.wait_until_drained()
-    bank.transactions.send([payment(number, account_id, amount) for number, amount in enumerate(amounts, 1)])
-    bank.transactions.wait_until_drained()
+    bank.post(account_id, *amounts)
     items = [
         [from_dynamodb(item) for item in scan(bank.stack.endpoint, bank.stack[output])]
         for output in ("AccountsTableName", "JournalTableName")
@@ -163,19 +151,19 @@ def test_what_became_of_a_transaction_is_told_whatever_it_is(bank: Bank) -> None
         assert f"was {state}" in command.shown("transaction", "teller-what", f"t-{number}")
 
     not_json = '{"transaction_id": "t-4", "account_id": "teller-what", "amount": 12,50}'
-    bank.transactions.send([payment(3, "teller-what", "12,50"), not_json, payment(3, "other-what", "x")])
+    bank.transactions.send([payment("teller-what", 3, "12,50"), not_json, payment("other-what", 3, "x")])
     bank.transactions.wait_until_drained()
     for number, reason in ((3, "amount: expected a decimal number"), (4, "body: expected JSON")):
         answer = command.json("transaction", "teller-what", f"t-{number}", status=1)
         [letter] = answer["dead_letters"]
-        assert (answer["state"], letter["reason_code"]) == ("dead", "INVALID_MESSAGE")
+        assert (answer["state"], letter["code"]) == ("dead", "INVALID_MESSAGE")
         assert letter["reason"].startswith(reason)
     ended = command.run("transaction", "teller-what", "t-4")
     assert (ended.status, "is dead" in ended.out, "body: expected JSON" in ended.out) == (1, True, True)
-    assert f"redrive transactions --edit \\\n  --id {letter['dead_letter_id']}" in ended.out
+    assert f"redrive transactions --edit \\\n  --id {letter['id']}" in ended.out
     put = bank.stack.endpoint.client("sqs").send_message(
         QueueUrl=bank.stack["TransactionsDeadLetterQueueUrl"],
-        MessageBody=payment(6, "teller-what", "1"),
+        MessageBody=payment("teller-what", 6, "1"),
         MessageAttributes={"reason_code": {"DataType": "String", "StringValue": "UNKNOWN_ACCOUNT"}},
     )
     ended = command.run("transaction", "teller-what", "t-6")
@@ -191,7 +179,7 @@ def test_what_became_of_a_transaction_is_told_whatever_it_is(bank: Bank) -> None
 def test_a_transaction_that_waits_for_its_account_is_on_the_queue(bank: Bank) -> None:
     command, name = Command(bank.stack), "teller-later"
     bank.transactions.wait_until_drained()
-    bank.transactions.send([payment(1, name, "5")])
+    bank.transactions.send([payment(name, 1, "5")])
     until(bank.transactions.waiting, "the message waits")
     answer = command.json("transaction", name, "t-1", status=1)
     ended = command.run("transaction", name, "t-1")

@@ -15,7 +15,7 @@ import pytest
 
 from tests.checkers.books import violations
 from tests.support.command import Command
-from tests.support.deployed import Bank, until
+from tests.support.deployed import Bank, opening, payment, until
 from tests.support.faults import Fault, Faults, Killed, one_call_at_a_time
 from tools.local_aws.server import PROJECT
 from tools.teller import letters, redriving
@@ -39,14 +39,6 @@ def command(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
     for queue in (bank.transactions, bank.profiles):
         queue.wait_until_drained()
         queue.take_dead_letters()
-
-
-def opening(account_id: str) -> str:
-    return json.dumps({"type": "open_account", "transaction_id": "o", "account_id": account_id, "currency": "EUR"})
-
-
-def payment(account_id: str, number: int, amount: Any = "1.25") -> str:
-    return json.dumps({"transaction_id": f"t-{number}", "account_id": account_id, "amount": amount})
 
 
 def put_letters(bank: Bank, queue: str, bodies: list[str], **attributes: str) -> None:
@@ -121,8 +113,8 @@ def test_what_is_only_looked_at_is_visible_again_even_if_the_looking_breaks_off(
     for arguments in (["dead-letters"], ["dead-letters", "show"], ["dead-letters", "show", "--code", "OTHER"]):
         command.run(*arguments)
         assert visible(bank) == 25
-    for _ in ("redrive", "drop"):
-        command.json("dead-letters", _, "transactions", "--code", "INVALID_MESSAGE", "--dry-run")
+    for change in ("redrive", "drop"):
+        command.json("dead-letters", change, "transactions", "--code", "INVALID_MESSAGE", "--dry-run")
         assert visible(bank) == 25
     deployment = Deployment(bank.stack.name, bank.stack.endpoint.url)
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012 (the interruption comes while the generator is in use)
@@ -307,7 +299,7 @@ def test_a_redrive_that_is_killed_at_any_call_loses_nothing_and_nothing_is_poste
     bank.transactions.wait_until_drained()
     books = bank.books()
     assert violations(books) == []
-    posted = [entry.transaction_id for entry in books.journal["redriven"] if entry.transaction_id != "o"]
+    posted = [entry.transaction_id for entry in books.journal["redriven"] if entry.transaction_id != "open"]
     assert sorted(posted) == sorted(f"t-{number}" for number in range(expected))
 
 

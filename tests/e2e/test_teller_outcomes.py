@@ -22,14 +22,7 @@ from tools.teller.deployment import Deployment
 
 
 def posted(bank: Bank, account_id: str, *amounts: str) -> list[JournalEntry]:
-    opening = {"type": "open_account", "transaction_id": "open", "account_id": account_id, "currency": "EUR"}
-    bank.transactions.send([json.dumps(opening)])
-    bank.transactions.wait_until_drained()
-    payments = enumerate(amounts, 1)
-    bank.transactions.send(
-        [json.dumps({"transaction_id": f"t-{n}", "account_id": account_id, "amount": amount}) for n, amount in payments]
-    )
-    bank.transactions.wait_until_drained()
+    bank.post(account_id, *amounts)
     return list(bank.books().journal[account_id])
 
 

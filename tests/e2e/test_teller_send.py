@@ -8,36 +8,31 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.checkers.books import violations
 from tests.support.command import Command
-from tests.support.deployed import Bank
+from tests.support.deployed import Bank, opening, payment
 from tests.support.reporting import Say
 from tools.local_aws.server import PROJECT
 from tools.teller.deployment import Deployment
 from tools.teller.places import path_of
 
 
-def written(path: Path, messages: Iterable[dict[str, Any]]) -> Path:
-    path.write_text("".join(f"{json.dumps(message)}\n" for message in messages))
+def written(path: Path, bodies: Iterable[str]) -> Path:
+    path.write_text("".join(f"{body}\n" for body in bodies))
     return path
 
 
-def payments(account_id: str, number: int) -> list[dict[str, Any]]:
-    return [{"transaction_id": f"t-{n}", "account_id": account_id, "amount": "0.01"} for n in range(number)]
-
-
-def opening(account_id: str) -> dict[str, Any]:
-    return {"type": "open_account", "transaction_id": "o", "account_id": account_id, "currency": "EUR"}
+def payments(account_id: str, number: int) -> list[str]:
+    return [payment(account_id, n, "0.01") for n in range(number)]
 
 
 def test_transactions_and_profile_updates_of_a_file_go_to_their_queues(bank: Bank, tmp_path: Path) -> None:
     command = Command(bank.stack)
     update = {"account_id": "sent", "path": ["preferences"], "entries": {"theme": "dark"}}
-    file = written(tmp_path / "day.jsonl", [opening("sent"), *payments("sent", 25), update])
+    file = written(tmp_path / "day.jsonl", [opening("sent"), *payments("sent", 25), json.dumps(update)])
     valid = {"transactions": 26, "profiles": 1}
     assert command.json("send", str(file), "--dry-run") == {"valid": valid}
     assert bank.transactions.waiting() == 0
@@ -53,7 +48,7 @@ def test_transactions_and_profile_updates_of_a_file_go_to_their_queues(bank: Ban
 
 
 def test_a_file_with_a_wrong_line_is_not_sent(bank: Bank, tmp_path: Path) -> None:
-    file = written(tmp_path / "day.jsonl", [opening("unsent"), {"transaction_id": "t", "account_id": "unsent"}])
+    file = written(tmp_path / "day.jsonl", [opening("unsent"), '{"transaction_id": "t", "account_id": "unsent"}'])
     for options in ([], ["--dry-run"]):
         ended = Command(bank.stack).run("send", str(file), *options)
         assert ended.status == 1
@@ -116,7 +111,7 @@ def test_killed_and_started_again_it_goes_on_and_each_message_is_posted_once(
     books = bank.books()
     assert violations(books) == []
     posted = [entry.transaction_id for entry in books.journal["killed"]]
-    assert sorted(posted) == sorted(["o", *(f"t-{n}" for n in range(number))])
+    assert sorted(posted) == sorted(["open", *(f"t-{n}" for n in range(number))])
     say(f"{number:,} messages were sent in three runs, two of them ended after {places}: each was posted once")
 
 
@@ -164,7 +159,7 @@ def test_a_million_messages_take_no_more_memory_than_ten_thousand(tmp_path: Path
     message = {"account_id": "a", "amount": "12.50", "description": "x" * 100}
     few, many = 10_000, 1_000_000
     sent_few, memory_few = sent_and_memory(
-        written(tmp_path / "few.jsonl", ({"transaction_id": f"t-{n}"} | message for n in range(few)))
+        written(tmp_path / "few.jsonl", (json.dumps({"transaction_id": f"t-{n}"} | message) for n in range(few)))
     )
     file = tmp_path / "many.jsonl"
     with file.open("w") as out:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from conditional_writes.items import to_dynamodb
 from tests.support.command import COLUMNS, Command
-from tests.support.deployed import Bank, until
+from tests.support.deployed import Bank, opening, until
 from tools.local_aws.jobs import run_job
 
 LINES = 40
@@ -34,12 +34,8 @@ def test_what_became_of_messages_is_that_of_the_journal(bank: Bank) -> None:
     command, name = Command(bank.stack), "status-counts"
     bank.transactions.wait_until_drained()
     before = became(command)
-    opening = f'{{"type": "open_account", "transaction_id": "open", "account_id": "{name}", "currency": "EUR"}}'
-    bank.transactions.send([opening])
-    bank.transactions.wait_until_drained()
-    payment = '{{"transaction_id": "t-{}", "account_id": "{}", "amount": "{}"}}'
-    bank.transactions.send([payment.format(number, name, amount) for number, amount in enumerate(["1", "2", "-90"])])
-    bank.transactions.send([opening])
+    bank.post(name, "1", "2", "-90")
+    bank.transactions.send([opening(name)])
     bank.transactions.wait_until_drained()
     entries = bank.books().journal[name]
     rejected = sum(bool(entry.outcome.reason) for entry in entries)
@@ -115,7 +111,7 @@ def test_a_jobs_last_time_is_that_of_its_report(bank: Bank) -> None:
     assert run_job(bank.stack, "reconcile_accounts", time)["outcome"] == "Done"
     job = command.json_of_any_status("status")["jobs"]["reconcile_accounts"]
     assert (job["last_scheduled_time"], job["is_scheduled"]) == (time.isoformat(), True)
-    assert int(job["last_report"]["accounts_checked"]) == len(bank.books().accounts)
+    assert job["last_report"]["accounts_checked"] == len(bank.books().accounts)
     assert datetime.now(UTC) - datetime.fromisoformat(job["last_done_at"]) < timedelta(minutes=2)
     assert f"{time:%Y-%m-%d %H:%M} " in command.run("status").out
 

@@ -127,9 +127,37 @@ def test_a_permission_too_many_is_named(run: Run, bank: Bank) -> None:
     assert all(problem.startswith("ReadAccountsRole, ") for problem in found)
 
 
+def test_a_permission_that_no_list_names_is_named(run: Run, bank: Bank) -> None:
+    iam, role = bank.stack.endpoint.client("iam"), role_of(bank, "ReadAccounts")
+    allowed = {"Effect": "Allow", "Action": ["dynamodb:Query"], "Resource": table_arn(bank, "ProfilesTableName")}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+    iam.put_role_policy(RoleName=role, PolicyName="planted", PolicyDocument=document)
+    try:
+        found = problems(done(run, permissions))
+    finally:
+        iam.delete_role_policy(RoleName=role, PolicyName="planted")
+    assert found == [
+        "ReadAccountsRole, dynamodb:Query: expected the template's statements, got another one that allows this"
+    ]
+
+
 def test_another_visibility_timeout_is_named(run: Run, bank: Bank) -> None:
     with bank.profiles.visibility_timeout(100):
         assert problems(done(run, configuration)) == ["ProfilesQueue.VisibilityTimeout: expected 840, got 100"]
+
+
+def test_an_alarm_that_tells_nobody_is_named(run: Run, bank: Bank) -> None:
+    cloudwatch = bank.stack.endpoint.client("cloudwatch")
+    [alarm] = [name for name in alarm_names(cloudwatch) if "BusDeadLetterAlarm" in name]
+    cloudwatch.disable_alarm_actions(AlarmNames=[alarm])
+    try:
+        assert problems(done(run, configuration)) == ["BusDeadLetterAlarm.ActionsEnabled: expected True, got False"]
+    finally:
+        cloudwatch.enable_alarm_actions(AlarmNames=[alarm])
+
+
+def alarm_names(cloudwatch: Any) -> list[str]:
+    return [alarm["AlarmName"] for alarm in cloudwatch.describe_alarms()["MetricAlarms"]]
 
 
 def test_a_log_level_that_drops_metrics_is_named(run: Run, bank: Bank) -> None:

@@ -1,4 +1,4 @@
-"""What the command finds of a job in the Locks table, after real locks and runs."""
+"""A job's records in the Locks table, as the command reads them after real locks and runs."""
 
 import itertools
 from dataclasses import dataclass

@@ -505,6 +505,13 @@ BREAKAGES = [
         (ERASING,),
     ),
     Breakage(
+        "an erasure changes each map that stays, so that it never ends",
+        f"{LIBRARY}/upserts/reshape.py",
+        '        elif "" < floor_of(mark) < time:\n',
+        "        elif floor_of(mark) < time:\n",
+        (ERASING,),
+    ),
+    Breakage(
         "another upsert comes between an item and its erasure",
         f"{LIBRARY}/upserts/erasing.py",
         "    edit.lock()\n",

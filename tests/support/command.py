@@ -34,7 +34,7 @@ class Command:
         return Ended(ended.stdout, ended.stderr, ended.exit_code)
 
     def shown(self, *arguments: str) -> str:
-        """What a person sees of the answer. Asserts that the command succeeds."""
+        """The answer as a person sees it. Asserts that the command succeeds."""
         ended = self.run(*arguments)
         assert ended.status == 0, ended
         assert max(map(len, ended.out.splitlines()), default=0) <= COLUMNS, ended.out

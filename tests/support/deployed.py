@@ -137,6 +137,17 @@ def metrics(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
     return metric_totals(lines)
 
 
+def opening(account_id: str, overdraft_limit: str = "0") -> str:
+    """The body of a message that opens an account."""
+    fields = {"account_id": account_id, "currency": "EUR", "overdraft_limit": overdraft_limit}
+    return json.dumps({"type": "open_account", "transaction_id": "open"} | fields)
+
+
+def payment(account_id: str, number: int, amount: str = "1.25") -> str:
+    """The body of the payment t-1, t-2, …"""
+    return json.dumps({"transaction_id": f"t-{number}", "account_id": account_id, "amount": amount})
+
+
 @dataclass
 class Bank:
     """The deployed stack. `pid` and `log` are those of the local AWS, whose child processes run the functions."""
@@ -155,6 +166,13 @@ class Bank:
 
     def books(self) -> Books:
         return read_books(self.stack.endpoint, Tables(self.stack["AccountsTableName"], self.stack["JournalTableName"]))
+
+    def post(self, account_id: str, *amounts: str) -> None:
+        """Opens an account, and posts payments of these amounts, from t-1 on."""
+        self.transactions.send([opening(account_id)])
+        self.transactions.wait_until_drained()
+        self.transactions.send([payment(account_id, number, amount) for number, amount in enumerate(amounts, 1)])
+        self.transactions.wait_until_drained()
 
     def tickets_taken(self) -> int:
         """The number of tickets that were taken in the lines of contended accounts."""

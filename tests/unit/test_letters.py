@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from ledger.core import profile_messages
+from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from tests.support.strategies import any_message, profile_updates
-from tools.teller.dead_letters import _as_table
+from tools.teller.dead_letters import letter_table
 from tools.teller.letter_editing import InvalidLines, changed_bodies, edited, lines_of
 from tools.teller.letters import Letter, Origin, QueueName
-from tools.teller.redriving import as_of_its_origin
+from tools.teller.redriving import Stays, as_of_its_origin
 
 DIED = datetime(2026, 2, 28, 13, tzinfo=UTC)
 SENT = "2026-02-28T12:00:00.250+00:00"
@@ -35,12 +36,21 @@ def test_a_letter_says_why_it_is_dead_and_what_it_was() -> None:
 
 def test_a_letter_is_shown_whole_in_80_columns() -> None:
     console = Console(width=80, record=True)
-    console.print(_as_table(letter("X" * 500, reason="Y" * 200, origin=ORIGIN)))
+    console.print(letter_table(letter("X" * 500, reason="Y" * 200, origin=ORIGIN).as_json()))
     shown = console.export_text()
     assert (shown.count("X"), shown.count("Y")) == (500, 200)
 
 
-@pytest.mark.parametrize("origin", ["", "junk", "{}", "[]", "null", '{"message_id": "m", "sent_at": 1}'])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *["", "junk", "{}", "[]", "null", "[" * 100_000],
+        '{"message_id": "m", "sent_at": 1}',
+        json.dumps({"message_id": "m", "sent_at": "0001-01-01T00:00:00+23:00", "request_id": "r"}),
+        json.dumps({"message_id": ["m"], "sent_at": SENT, "request_id": "r"}),
+        json.dumps({"message_id": "m", "sent_at": SENT, "request_id": 1}),
+    ],
+)
 def test_an_origin_that_cannot_be_read_is_none(origin: str) -> None:
     assert letter("junk", origin=origin).origin is None
 
@@ -77,6 +87,13 @@ def test_a_message_of_the_profiles_without_a_time_is_redriven_as_of_its_first_se
 def test_without_an_origin_it_is_redriven_as_of_the_letters_own_time() -> None:
     sent = as_of_its_origin(letter(update(), QueueName.PROFILES), update())
     assert profile_messages.decode(sent).as_of == DIED
+
+
+def test_an_update_without_room_for_its_time_stays_a_letter() -> None:
+    body = update(entries={"n": "x" * (MAXIMUM_BODY_BYTES - len(update(entries={"n": ""})))})
+    assert profile_messages.decode(body)
+    with pytest.raises(Stays, match=r'divide it with "as_of": "2026-02-28T12:00:00.250000\+00:00" in each part'):
+        as_of_its_origin(letter(body, QueueName.PROFILES, origin=ORIGIN), body)
 
 
 def test_the_rest_of_the_update_stays_as_it_is_spelled() -> None:

@@ -13,8 +13,9 @@ from tests.support.faults import Killed
 from tests.support.strategies import any_message, profile_updates
 from tools.teller import send as sending
 from tools.teller.failures import Failure
-from tools.teller.message_files import MessageQueue, checked, messages_from, queue_of
+from tools.teller.message_files import checked, messages_from, queue_of
 from tools.teller.places import Place, path_of, read_place, remove_place, write_place
+from tools.teller.queues import MessageQueue
 from tools.teller.send import send_from
 
 GOOD = '{"transaction_id": "t", "account_id": "a", "amount": 1}'
@@ -186,6 +187,24 @@ def test_a_queue_that_refuses_is_a_sentence_and_the_place_stays(
     with pytest.raises(Failure, match=r"^0 messages were sent\. A queue doesn't take the next ones: Refused"):
         send_file(queues, file)
     assert queues.bodies == {"https://t": [], "https://p": []}
+
+
+def test_a_file_that_goes_while_it_is_sent_is_a_sentence_and_the_place_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "MOST_MESSAGES", 20)
+    file = written(tmp_path, *payments(30))
+    sha256 = checked(file).sha256
+
+    class Removing(Queues):
+        @override
+        def send_message_batch(self, **request: Any) -> dict[str, Any]:
+            file.unlink(missing_ok=True)
+            return super().send_message_batch(**request)
+
+    with pytest.raises(Failure, match=r"can't be read: No such file or directory\. Put it back"):
+        send_file(Removing(), file)
+    assert read_place(file, Place(sha256, dict(URLS))).messages == 20
 
 
 def test_a_file_that_changes_while_it_is_sent_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What `teller outcomes` makes of events and answers, and how a tail ends."""
+"""The lines and requests of `teller outcomes`, and the end of a tail."""
 
 import json
 import os

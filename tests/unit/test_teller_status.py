@@ -1,10 +1,9 @@
-"""What isn't well by `teller status`, and its figures by CloudWatch."""
+"""The troubles that `teller status` names, and its figures by CloudWatch."""
 
 import itertools
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +13,11 @@ from tests.support.template import FOLDERS, TEMPLATE, event_sources, resources
 from tests.unit.stubs import Stubbed
 from tests.unit.test_docs import first_cells
 from tools.teller.alarms import Alarms
-from tools.teller.figures import BECAME, QUEUES, Figures, figures
+from tools.teller.deployment import function_of
+from tools.teller.figures import BECAME, Figures, figures
 from tools.teller.job_records import JOBS, LATE_AFTER, JobRecords, LockRecord, RunOfJob
 from tools.teller.letters import QueueName
-from tools.teller.queues import Counts
+from tools.teller.queues import Counts, MessageQueue
 from tools.teller.status import Status, _jobs_table, _lock_words
 from workers.segments import Segment
 
@@ -114,7 +114,7 @@ class OnAws(dict[str, str]):
     name, is_local = "teller-prod", False
 
     def __init__(self, cloudwatch: Any) -> None:
-        super().__init__({output: f"https://sqs/1/{output}" for output in QUEUES.values()})
+        super().__init__({queue.output: f"https://sqs/1/{queue.output}" for queue in MessageQueue})
         self["PublishOutcomesFunctionName"] = "the-publisher"
         self.cloudwatch = cloudwatch
 
@@ -176,16 +176,13 @@ class LocalAws(dict[str, str]):
     is_local = True
 
     def __init__(self, lines: list[str], most: int) -> None:
-        super().__init__({kind.function_output: kind.service for kind in BECAME.values()})
+        super().__init__({f"{function_of(kind.service)}LogGroupName": kind.service for kind in BECAME.values()})
         self.lines, self.most = lines, most
         self.begin = round((NOW - timedelta(hours=1)).timestamp() * 1000)
 
     def client(self, service: str) -> Any:
-        def configuration_of(**name: str) -> Any:
-            return {"LoggingConfig": {"LogGroup": name["FunctionName"]}}
-
-        configuration = SimpleNamespace(get_function_configuration=configuration_of)
-        return {"lambda": configuration, "logs": self}[service]
+        assert service == "logs"
+        return self
 
     def get_paginator(self, operation: str) -> Any:
         assert operation == "filter_log_events"
@@ -226,11 +223,8 @@ def test_what_the_command_knows_of_the_template_is_there() -> None:
         timezone = {"Ref": job.timezone_parameter} if job.timezone_parameter else "UTC"
         assert schedule["ScheduleExpressionTimezone"] == timezone
         assert job.function_output == f"{function}Name"
-    assert {f"{FOLDERS[kind.service]}Name" for kind in BECAME.values()} == {
-        kind.function_output for kind in BECAME.values()
-    }
-    named = {job.function_output for job in JOBS.values()} | {kind.function_output for kind in BECAME.values()}
-    assert named | {*QUEUES.values(), *(queue.output for queue in QueueName)} <= TEMPLATE["Outputs"].keys()
+    named = {f"{function_of(kind.service)}LogGroupName" for kind in BECAME.values()}
+    assert named | {queue.output for queue in (*MessageQueue, *QueueName)} <= TEMPLATE["Outputs"].keys()
 
 
 def test_what_became_of_messages_is_told_by_metrics_that_exist() -> None:

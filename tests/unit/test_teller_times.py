@@ -1,12 +1,13 @@
 """Times as the command reads and shows them, and bodies of messages that it looks for."""
 
-from datetime import timedelta
+import json
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
 import typer
 
-from tools.teller.profile import plain
+from tools.teller.plain import plain
 from tools.teller.times import duration, moment, shown
 from tools.teller.transaction import is_about
 
@@ -66,4 +67,5 @@ def test_a_number_that_json_would_round_is_a_text() -> None:
     texts = ("12345678901234567890", "0.12345678901234567890123")
     assert {text: plain(Decimal(text)) for text in exact} == exact
     assert [plain(Decimal(text)) for text in texts] == list(texts)
-    assert plain({"a": [Decimal(1), None, True, {"b"}, b"\xff"]}) == {"a": [1, None, True, ["b"], "ff"]}
+    others = [Decimal(1), {"b"}, {Decimal(2)}, b"\xff", datetime(2026, 11, 1, tzinfo=UTC)]
+    assert json.dumps(others, default=plain) == '[1, ["b"], [2], "ff", "2026-11-01T00:00:00+00:00"]'

@@ -38,10 +38,8 @@ class FakeDeployment:
 
 
 class Lambda:
-    """Each function's log group has the function's name."""
-
     def get_function_configuration(self, FunctionName: str) -> dict[str, Any]:  # noqa: N803 (botocore's)
-        return {"Timeout": 90, "MemorySize": 1024, "LoggingConfig": {"LogGroup": FunctionName}}
+        return {"Timeout": 90, "MemorySize": 1024}
 
 
 class Logs:
@@ -52,7 +50,7 @@ class Logs:
         return self
 
     def paginate(self, logGroupName: str, filterPattern: str, **_: Any) -> list[dict[str, Any]]:  # noqa: N803
-        texts = map(json.dumps, self.lines.get(logGroupName.removesuffix("FunctionName"), []))
+        texts = map(json.dumps, self.lines.get(logGroupName.removesuffix("LogGroupName"), []))
         return [{"events": [{"message": text} for text in texts if filterPattern.strip('"') in text]}]
 
 

@@ -147,11 +147,7 @@ def _run(port: int, messages: int) -> int:
 def _dead_letters(deployed: stack.Stack, queue: QueueName) -> list[DeadLetter]:
     """The letters stay on their queue, for the commands to try."""
     letters = look(Deployment(deployed.name, deployed.endpoint.url), queue)
-    return [DeadLetter(letter.body, letter.reason, _without_reason(letter.attributes)) for letter in letters]
-
-
-def _without_reason(attributes: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in attributes.items() if name != "reason"}
+    return [DeadLetter(letter.body, letter.reason, letter.attributes) for letter in letters]
 
 
 def _send_and_wait(deployed: stack.Stack, day: Mapping[str, Sequence[str]]) -> float:

@@ -5,6 +5,6 @@ import sys
 
 from tools.teller.command import app
 
-# What a command has received or made is given back at its end, also if it is ended from outside.
+# A command gives letters back and removes its tail at its end, also if SIGTERM ends it.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 app(prog_name="teller")

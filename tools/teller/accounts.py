@@ -10,8 +10,9 @@ import typer
 from rich import box
 from rich.table import Table
 
-from tools.teller.failures import Failure, NotFound, WrongUse
+from tools.teller.failures import WrongUse, failure_in
 from tools.teller.operator import Operator, subcommand
+from tools.teller.tables import fields_table
 from tools.teller.times import moment, shown
 
 AccountId = Annotated[str, typer.Argument(help="The account's id.", metavar="ACCOUNT")]
@@ -88,13 +89,8 @@ def statement(
 def read(operator: Operator, request: dict[str, Any]) -> dict[str, Any]:
     """The answer of read_accounts. Raises NotFound for an unknown account, and WrongUse or Failure for other errors."""
     answer = operator.deployment.invoke("ReadAccountsFunctionName", request)
-    match answer:
-        case {"error": {"code": "INVALID_REQUEST", "reason": reason}}:
-            raise WrongUse(reason)
-        case {"error": {"code": "UNKNOWN_ACCOUNT", "reason": reason}}:
-            raise NotFound(reason)
-        case {"error": {"code": code, "reason": reason}}:
-            raise Failure(reason, code)
+    if failure := failure_in(answer):
+        raise failure
     return answer
 
 
@@ -114,16 +110,6 @@ def entries(operator: Operator, account_id: str, wanted: dict[str, Any]) -> Iter
     while page["next"]:
         page = read(operator, request | {"limit": MOST_ENTRIES} | page["next"])
         yield page
-
-
-def fields_table(fields: dict[str, Any]) -> Table:
-    """A row for each field."""
-    table = Table(show_header=False, box=box.SIMPLE_HEAD)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in fields.items():
-        table.add_row(name, shown(value) if isinstance(value, datetime) else "" if value is None else str(value))
-    return table
 
 
 def _as_json(operator: Operator, pages: Iterator[Page]) -> Page:

@@ -4,36 +4,27 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, NamedTuple, override
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.table import Table
-from typer.core import TyperGroup
 
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, NotFound, WrongUse
-from tools.teller.letter_editing import DECODERS, InvalidLines, changed_bodies, edited, lines_of
+from tools.teller.groups import ListByDefault
+from tools.teller.letter_editing import InvalidLines, changed_bodies, edited, lines_of
 from tools.teller.letters import NO_CODE, Letter, QueueName, Received, look
 from tools.teller.operator import Operator, YesOption, subcommand
 from tools.teller.progress import progress_bar
-from tools.teller.queues import counts_of
+from tools.teller.queues import MessageQueue, counts_of
 from tools.teller.redriving import Redriven, redrive
+from tools.teller.tables import fields_table, table
 from tools.teller.times import duration, shown
 from tools.teller.words import counted
 from workers.batches import GivenUp
-from workers.dead_letters import OWN_ATTRIBUTES
 from workers.parallel import in_parallel
 
-
-class _ListIsDefault(TyperGroup):
-    @override
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args or args[0] not in {*self.commands, "--help"}:
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
-
-
-app = typer.Typer(cls=_ListIsDefault)
+app = typer.Typer(cls=ListByDefault)
 
 
 @app.callback()
@@ -102,13 +93,13 @@ def list_letters(operator: Operator, queue: AnyQueueArgument = None) -> None:
     queues = [queue] if queue else list(QueueName)
     rows = [row for rows in in_parallel(lambda each: _counted(operator.deployment, each), queues) for row in rows]
     hidden = _hidden(operator.deployment, queues)
-    table = Table("queue", "code", "letters", "oldest", "newest")
+    shown_rows = table("queue", "code", "letters", "oldest", "newest", right=("letters",))
     now = datetime.now(UTC)
     for row in rows:
         ages = (duration(now - row[time]) for time in ("oldest", "newest"))
-        table.add_row(row["queue"], row["code"], f"{row['letters']:,}", *ages)
+        shown_rows.add_row(row["queue"], row["code"], f"{row['letters']:,}", *ages)
     answer = {"dead_letters": rows, "hidden": hidden}
-    operator.show(answer, *([table] if rows else ["no dead letters"]))
+    operator.show(answer, *([shown_rows] if rows else ["no dead letters"]))
     _remark_hidden(operator, hidden)
 
 
@@ -146,44 +137,27 @@ def show(operator: Operator, queue: AnyQueueArgument = None, code: CodeOption = 
         for letter in filter(selection.has, look(operator.deployment, each)):
             number += 1
             if operator.as_json:
-                answers.append(_as_json(letter))
+                answers.append(letter.as_json())
             else:
-                operator.console.print(_as_table(letter))
+                operator.console.print(letter_table(letter.as_json()))
     _remark_hidden(operator, _hidden(operator.deployment, queues))
     selection.found(number, queue)
     operator.show({"dead_letters": answers}, *([] if number else ["no dead letters"]))
 
 
-def _as_json(letter: Letter) -> dict[str, Any]:
-    return {
-        "queue": letter.queue,
-        "id": letter.message_id,
-        "code": letter.code,
-        "reason": letter.reason,
-        "dead_since": letter.sent_at,
-        "origin": letter.origin and letter.origin._asdict(),
-        "attributes": {name: text for name, text in letter.attributes.items() if name not in OWN_ATTRIBUTES},
-        "body": letter.body,
+def letter_table(letter: Mapping[str, Any]) -> Table:
+    """For people, of what `Letter.as_json` has. What is empty is left out."""
+    origin, dead_since = letter["origin"] or {}, letter["dead_since"]
+    rows = {
+        **{name: letter[name] for name in ("queue", "id", "code", "reason")},
+        "dead since": f"{shown(dead_since)}, {duration(datetime.now(UTC) - dead_since)} ago",
+        "sent": shown(origin.get("sent_at")),
+        "message id": origin.get("message_id"),
+        "request id": origin.get("request_id"),
+        **letter["attributes"],
+        "body": letter["body"],
     }
-
-
-def _as_table(letter: Letter) -> Table:
-    origin, fields = letter.origin, _as_json(letter)
-    table = Table(show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, text in {
-        **{name: fields[name] for name in ("queue", "id", "code", "reason")},
-        "dead since": f"{shown(letter.sent_at)}, {duration(datetime.now(UTC) - letter.sent_at)} ago",
-        "sent": origin and shown(origin.sent_at),
-        "message id": origin and origin.message_id,
-        "request id": origin and origin.request_id,
-        **fields["attributes"],
-        "body": letter.body,
-    }.items():
-        if text:
-            table.add_row(name, text)
-    return table
+    return fields_table({name: text for name, text in rows.items() if text})
 
 
 @subcommand(app, "redrive")
@@ -210,9 +184,9 @@ def redrive_letters(
     """
     if queue is QueueName.BUS:
         raise WrongUse(_BUS)
-    if edit and queue not in DECODERS:
+    if edit and queue not in MessageQueue:
         raise WrongUse(
-            f"the letters of {queue} aren't messages that can be mended: --edit is for {', '.join(DECODERS)}"
+            f"the letters of {queue} aren't messages that can be mended: --edit is for {', '.join(MessageQueue)}"
         )
     selection = _Selection.of(code, ids)
     letters = _Chosen(operator.deployment, queue, selection, keep=edit)
@@ -336,7 +310,7 @@ def drop(
             chosen = [letter for letter in letters if letter.message_id in found]
             not_deleted += received.delete(chosen)
             dropped.update(map(_code, chosen))
-            answers += map(_as_json, chosen) if operator.as_json else ()
+            answers += map(Letter.as_json, chosen) if operator.as_json else ()
     operator.show({"dropped": answers}, f"dropped {_counts(dropped)}")
     if left := len(found) - dropped.total() + not_deleted:
         operator.not_well(f"not found again, or not deleted by SQS: {left} of them. Try again")

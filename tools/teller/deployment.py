@@ -18,6 +18,11 @@ LONGEST_INVOCATION_SECONDS = 175
 """A job's invocation takes up to 170 s."""
 
 
+def function_of(service: str) -> str:
+    """The beginning of the names of a function's outputs: ProcessTransactions of process_transactions."""
+    return service.title().replace("_", "")
+
+
 class Deployment:
     """A stack, on AWS or at the endpoint of a local AWS, as `describe_stacks` tells of it.
 

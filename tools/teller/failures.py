@@ -1,5 +1,8 @@
 """The failures of a command: a sentence for people, a code for `--json`, and an exit status."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
 from botocore.exceptions import ConnectionError as NoConnectionError
 
@@ -20,12 +23,24 @@ class NotFound(Failure):
 
 
 class WrongUse(Failure):
-    """What was asked for can't be meant: an argument contradicts another one, or the stack."""
+    """The command can't be meant so: an argument contradicts another one, or the stack."""
 
     status = 2
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, "WRONG_USE")
+
+
+def failure_in(answer: Mapping[str, Any]) -> Failure | None:
+    """The `error` that one of Teller's functions answered, or None."""
+    match answer:
+        case {"error": {"code": "INVALID_REQUEST", "reason": reason}}:
+            return WrongUse(reason)
+        case {"error": {"code": "UNKNOWN_ACCOUNT", "reason": reason}}:
+            return NotFound(reason)
+        case {"error": {"code": code, "reason": reason}}:
+            return Failure(reason, code)
+    return None
 
 
 def failure_of(error: ClientError | BotoCoreError) -> Failure:

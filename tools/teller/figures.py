@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from tools.teller.deployment import Deployment
+from tools.teller.deployment import Deployment, function_of
+from tools.teller.queues import MessageQueue
 
 HOUR = timedelta(hours=1)
 FRESH = timedelta(minutes=10)
@@ -23,14 +24,12 @@ class Counted(NamedTuple):
     """The metrics that tell what became of a kind of thing. `service` is their dimension."""
 
     service: str
-    function_output: str
     metrics: Mapping[str, str]
 
 
 BECAME = {
     "transactions": Counted(
         "process_transactions",
-        "ProcessTransactionsFunctionName",
         {
             "Posted": "posted",
             "Rejected": "rejected",
@@ -42,7 +41,6 @@ BECAME = {
     ),
     "profiles": Counted(
         "upsert_profiles",
-        "UpsertProfilesFunctionName",
         {
             "Upserted": "upserted",
             "Superseded": "superseded",
@@ -54,7 +52,6 @@ BECAME = {
     ),
     "outcomes": Counted(
         "publish_outcomes",
-        "PublishOutcomesFunctionName",
         {
             "Published": "published",
             "PublishedAgain": "published again",
@@ -64,8 +61,6 @@ BECAME = {
     ),
 }
 """The metrics, and the words for them."""
-
-QUEUES = {"transactions": "TransactionsQueueUrl", "profiles": "ProfilesQueueUrl"}
 
 
 class Figures(NamedTuple):
@@ -89,11 +84,11 @@ def figures(deployment: Deployment, now: datetime) -> Figures:
 def _by_cloudwatch(deployment: Deployment, now: datetime) -> Figures:
     namespace = f"Teller/{deployment.name}"
     wanted: dict[Any, dict[str, Any]] = {}
-    for kind, (service, _, metrics) in BECAME.items():
+    for kind, (service, metrics) in BECAME.items():
         for metric in metrics:
             wanted["became", kind, metric] = _query(namespace, metric, "service", service, "Sum")
-    for queue, output in QUEUES.items():
-        name = deployment[output].rpartition("/")[2]
+    for queue in MessageQueue:
+        name = deployment[queue.output].rpartition("/")[2]
         wanted["came", queue] = _query("AWS/SQS", "NumberOfMessagesSent", "QueueName", name, "Sum")
         wanted["age", queue] = _query("AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", name, "Maximum")
     publisher = deployment["PublishOutcomesFunctionName"]
@@ -116,10 +111,10 @@ def _by_cloudwatch(deployment: Deployment, now: datetime) -> Figures:
     return Figures(
         {
             kind: {metric: int(sums["became", kind, metric]) for metric in metrics}
-            for kind, (_, _, metrics) in BECAME.items()
+            for kind, (_, metrics) in BECAME.items()
         },
-        {queue: int(sums["came", queue]) for queue in QUEUES},
-        {queue: latest.get(("age", queue)) for queue in QUEUES},
+        {queue: int(sums["came", queue]) for queue in MessageQueue},
+        {queue: latest.get(("age", queue)) for queue in MessageQueue},
         None if iterator_age is None else iterator_age // 1000,
     )
 
@@ -131,19 +126,16 @@ def _query(namespace: str, metric: str, dimension: str, value: str, statistic: s
 
 def _became_by_logs(deployment: Deployment, now: datetime) -> dict[str, dict[str, int]]:
     became = {}
-    for kind, (service, output, metrics) in BECAME.items():
-        sums = logged_sums(deployment, service, output, now - HOUR, now)
+    for kind, (service, metrics) in BECAME.items():
+        sums = logged_sums(deployment, service, now - HOUR, now)
         became[kind] = {metric: int(sums[metric]) for metric in metrics}
     return became
 
 
-def logged_sums(
-    deployment: Deployment, service: str, function_output: str, start: datetime, end: datetime
-) -> Counter[str]:
+def logged_sums(deployment: Deployment, service: str, start: datetime, end: datetime) -> Counter[str]:
     """The sums of the metrics in a function's log lines between two times, by the metrics' names."""
-    function = deployment.client("lambda").get_function_configuration(FunctionName=deployment[function_output])
     sums: Counter[str] = Counter()
-    for line in _metric_lines(deployment, function["LoggingConfig"]["LogGroup"], start, end):
+    for line in _metric_lines(deployment, deployment[f"{function_of(service)}LogGroupName"], start, end):
         sums += _sums_in(line, service)
     return sums
 

@@ -1,4 +1,4 @@
-"""What the Locks table has of a scheduled job: the locks of its segments, and the records of its last runs.
+"""The records of a scheduled job in the Locks table: the locks of its segments, and its last runs.
 
 `workers.segments` and `conditional_writes.locks` write these items. docs/tables.md describes them.
 """
@@ -6,11 +6,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from conditional_writes import Deadline, Item, key, read
 from conditional_writes.lock_record import why_unreadable
-from tools.teller.deployment import Deployment
+from tools.teller.deployment import Deployment, function_of
 from tools.teller.words import counted
 from workers.segments import MOST_SEGMENTS, Segment
 
@@ -23,31 +23,27 @@ LATE_AFTER = timedelta(hours=26)
 
 @dataclass(frozen=True)
 class JobInfo:
-    """A scheduled job: the output that names its function, and the parameters of its schedule.
+    """A scheduled job, and the parameters of its schedule.
 
-    The schedule's time zone is UTC if `timezone_parameter` is None.
+    The time zone is UTC if `timezone_parameter` is None.
     """
 
     name: str
-    function_output: str
     schedule_parameter: str
     state_parameter: str
     timezone_parameter: str | None = None
+
+    @property
+    def function_output(self) -> str:
+        """The output that names its function."""
+        return f"{function_of(self.name)}FunctionName"
 
 
 JOBS = {
     job.name: job
     for job in (
-        JobInfo(
-            "reconcile_accounts",
-            "ReconcileAccountsFunctionName",
-            "ReconcileSchedule",
-            "ReconcileState",
-            "ScheduleTimezone",
-        ),
-        JobInfo(
-            "charge_overdraft_interest", "ChargeOverdraftInterestFunctionName", "InterestSchedule", "InterestState"
-        ),
+        JobInfo("reconcile_accounts", "ReconcileSchedule", "ReconcileState", "ScheduleTimezone"),
+        JobInfo("charge_overdraft_interest", "InterestSchedule", "InterestState"),
     )
 }
 
@@ -109,6 +105,16 @@ class LockRecord:
                 return window
         return None
 
+    def as_json(self, now: datetime) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "state": self.state(now),
+            "leased_until": self.leased_until,
+            "holder": self.holder,
+            "working_on": self.working_on,
+            "checkpoint": self.checkpoint,
+        }
+
     @property
     def windows_done(self) -> Sequence[str]:
         """The last hundred scheduled times that the segment is done for, the latest last."""
@@ -144,7 +150,7 @@ class RunOfJob:
 
 @dataclass(frozen=True)
 class JobRecords:
-    """What was found of a job. `locks` are those with a record, `runs` the last ones, the latest first."""
+    """The records of a job. `locks` are those with a record, `runs` the last ones, the latest first."""
 
     job: JobInfo
     locks: Sequence[LockRecord]
@@ -173,7 +179,7 @@ def read_job(deployment: Deployment, job: JobInfo, last: int = 5) -> JobRecords:
 def read_runs(deployment: Deployment, job: JobInfo, scheduled_times: Sequence[str]) -> list[RunOfJob]:
     """The runs for these times, which are written as the function writes them: in UTC, with `+00:00`."""
     names = {time: f"{job.name} {time}" for time in scheduled_times}
-    found = _read(deployment, names.values())
+    found = read_records(deployment, names.values())
     return [RunOfJob(time, found[name]) for time, name in names.items()]
 
 
@@ -182,11 +188,13 @@ def is_enabled(deployment: Deployment, job: JobInfo) -> bool:
 
 
 def _locks(deployment: Deployment, job: JobInfo, segments: Sequence[Segment]) -> list[LockRecord]:
-    names = {job.name if segment.of == 1 else f"{job.name} {segment}": segment for segment in segments}
-    return [LockRecord(name, names[name], item) for name, item in _read(deployment, names).items() if item is not None]
+    names = {segment.lock_of(job.name): segment for segment in segments}
+    found = read_records(deployment, names)
+    return [LockRecord(name, names[name], item) for name, item in found.items() if item is not None]
 
 
-def _read(deployment: Deployment, names: Iterable[str]) -> dict[str, Item | None]:
+def read_records(deployment: Deployment, names: Iterable[str]) -> dict[str, Item | None]:
+    """The items of the Locks table by their names, strongly consistent."""
     keys = {name: key(deployment["LocksTableName"], lock_key=name) for name in names}
     found = read(deployment.client("dynamodb"), keys.values(), Deadline.after(READING_SECONDS))
     return {name: found.get(wanted) for name, wanted in keys.items()}

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from conditional_writes import Deadline, Item, key, read
+from conditional_writes import Item
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure
-from tools.teller.job_records import JobInfo, RunOfJob, read_runs
+from tools.teller.job_records import JobInfo, RunOfJob, read_records, read_runs
 from workers.segments import Segment
 
 LOOKS_EVERY_SECONDS = 2.0
-READING_SECONDS = 30
 STALLED_AFTER_SECONDS = 8 * 60
 """Longer than a lease and Lambda's retries, after which a run that was killed goes on."""
 
@@ -84,10 +83,9 @@ def progress_of(deployment: Deployment, job: JobInfo, scheduled_time: str) -> Pr
     [run] = read_runs(deployment, job, [scheduled_time])
     segments = int((run.record or {}).get("segments", 1))
     numbered = [Segment(number, segments) for number in range(1, segments + 1)]
-    table = deployment["LocksTableName"]
-    locks = [key(table, lock_key=job.name if segments == 1 else f"{job.name} {segment}") for segment in numbered]
-    parts = [key(table, lock_key=f"{job.name} {scheduled_time} {segment}") for segment in numbered]
-    found = read(deployment.client("dynamodb"), [*locks, *parts], Deadline.after(READING_SECONDS))
+    locks = [segment.lock_of(job.name) for segment in numbered]
+    parts = [f"{job.name} {scheduled_time} {segment}" for segment in numbered]
+    found = read_records(deployment, [*locks, *parts])
     records = [record for record in map(found.get, locks) if record]
     return Progress(
         run,

@@ -2,22 +2,20 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.table import Table
-from typer.core import TyperGroup
 
 from conditional_writes import Item
-from tools.teller.accounts import fields_table
 from tools.teller.failures import Failure, WrongUse
+from tools.teller.groups import ListByDefault
 from tools.teller.job_records import JOBS, JobInfo, JobRecords, LockRecord, RunOfJob, is_enabled, read_job, read_runs
 from tools.teller.job_release import Release
 from tools.teller.job_release import release as release_lock
 from tools.teller.job_runs import Progress, begin, event_of, follow
 from tools.teller.operator import Operator, YesOption, subcommand
+from tools.teller.tables import fields_table, table
 from tools.teller.times import moment, shown
 from workers.job_events import why_not_begun
 
@@ -40,17 +38,8 @@ RISK = (
 )
 
 
-class _ListsByDefault(TyperGroup):
-    """`teller jobs` is `teller jobs list`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args or (args[0].startswith("-") and "--help" not in args):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
-
-
 def add_to(app: typer.Typer) -> None:
-    jobs = typer.Typer(cls=_ListsByDefault, rich_markup_mode=None)
+    jobs = typer.Typer(cls=ListByDefault)
 
     @jobs.callback()
     def about() -> None:
@@ -132,6 +121,11 @@ def run(
     operator.show({"job": name, "outcome": answer["outcome"]} | result, fields_table(_report_fields(result)))
     if finished.troubles:
         operator.not_well(f"{name} {' and '.join(finished.troubles)}")
+    if finished.finished_at is None:
+        operator.not_well(
+            f"{name} did nothing for {result['scheduled_time']}. No record says that it was done: it is earlier than "
+            "the last hundred times that are remembered, and all of those count as done"
+        )
 
 
 def release(operator: Operator, name: JobName, force: ForceReleaseOption = False, yes: YesOption = False) -> None:
@@ -151,7 +145,7 @@ def release(operator: Operator, name: JobName, force: ForceReleaseOption = False
     if wanted:
         operator.agree(f"release {', '.join(lock.name for lock in wanted)}", yes=yes)
     became = {lock.name: release_lock(deployment, lock) if lock in wanted else None for lock in locks}
-    results = [_lock_json(lock, now) | {"result": _result(became[lock.name], lock, now)} for lock in locks]
+    results = [lock.as_json(now) | {"result": _result(became[lock.name], lock, now)} for lock in locks]
     rows = {lock.name: f"{_state_in_words(lock, now)}\n{_result(became[lock.name], lock, now)}" for lock in locks}
     operator.show({"job": name, "locks": results}, *([fields_table(rows)] if rows else []))
     if not locks:
@@ -240,12 +234,10 @@ def _numbers_in_words(fields: Item) -> str:
 
 
 def _runs_table(runs: Iterable[RunOfJob]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("scheduled time", "finished", "report"):
-        table.add_column(heading, no_wrap=heading != "report", overflow="fold")
+    rows = table("scheduled time", "finished", "report")
     for each in runs:
-        table.add_row(shown(each.scheduled_time), shown(each.finished_at) or "not yet", _numbers_in_words(each.report))
-    return table
+        rows.add_row(shown(each.scheduled_time), shown(each.finished_at) or "not yet", _numbers_in_words(each.report))
+    return rows
 
 
 def _job_json(operator: Operator, records: JobRecords, now: datetime) -> dict[str, Any]:
@@ -256,42 +248,18 @@ def _job_json(operator: Operator, records: JobRecords, now: datetime) -> dict[st
         "timezone": parameters.get(job.timezone_parameter or "", "UTC"),
         "is_enabled": is_enabled(operator.deployment, job),
         "last_done": _run_json(records.last_done) if records.last_done else None,
-        "locks": [_lock_json(lock, now) for lock in records.locks],
+        "locks": [lock.as_json(now) for lock in records.locks],
         "runs": [_run_json(each) for each in records.runs],
     }
 
 
-def _lock_json(lock: LockRecord, now: datetime) -> dict[str, Any]:
-    return {
-        "name": lock.name,
-        "state": lock.state(now),
-        "leased_until": lock.leased_until,
-        "holder": lock.holder,
-        "working_on": lock.working_on,
-        "checkpoint": _whole_numbers(lock.checkpoint),
-    }
-
-
 def _run_json(run: RunOfJob) -> dict[str, Any]:
-    segments = (run.record or {}).get("segments")
     return {
         "scheduled_time": run.scheduled_time,
         "finished_at": run.finished_at,
-        "segments": _whole_numbers(segments),
-        "report": _whole_numbers(run.report),
+        "segments": (run.record or {}).get("segments"),
+        "report": run.report,
     }
-
-
-def _whole_numbers(value: Any) -> Any:
-    """The numbers of a report or a checkpoint are counts."""
-    match value:
-        case Decimal() if value == value.to_integral_value():
-            return int(value)
-        case dict():
-            return {name: _whole_numbers(each) for name, each in value.items()}
-        case list():
-            return [_whole_numbers(each) for each in value]
-    return value
 
 
 def _report_fields(run: dict[str, Any]) -> dict[str, str]:

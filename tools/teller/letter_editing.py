@@ -10,16 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from ledger.core import profile_messages, transaction_types
 from ledger.core.reason_codes import InvalidMessage
 from tools.teller.failures import Failure, WrongUse
-from tools.teller.letters import Letter, QueueName
-
-DECODERS = {
-    QueueName.TRANSACTIONS: transaction_types.decode,
-    QueueName.PROFILES: profile_messages.decode,
-}
-"""Of the bodies that can be mended."""
+from tools.teller.letters import Letter
+from tools.teller.message_files import check
+from tools.teller.queues import MessageQueue
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -62,7 +57,7 @@ def edited(text: str) -> str:
         path.write_text(text, encoding="utf-8")
         try:
             subprocess.run([*shlex.split(command), str(path)], check=True)
-        except (OSError, subprocess.CalledProcessError) as error:
+        except (OSError, ValueError, subprocess.CalledProcessError) as error:
             raise Failure(f"the editor failed, so nothing was sent: {error}") from None
         return path.read_text(encoding="utf-8")
 
@@ -107,5 +102,5 @@ def _changed_body(line: str, letters: Mapping[str, Letter]) -> dict[str, str]:
         raise InvalidMessage("expected a body, or a text")
     if body in (letter.body, _on_one_line(letter.body)):
         return {}
-    DECODERS[letter.queue](body)
+    check(MessageQueue(letter.queue), body)
     return {fields.id: body}

@@ -5,12 +5,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
 from conditional_writes.client import CONNECTIONS
 from tools.teller.deployment import Deployment
+from tools.teller.times import time_of_answer
+from workers.dead_letters import OWN_ATTRIBUTES
 from workers.parallel import in_parallel
 
 HIDDEN_SECONDS = 60
@@ -92,12 +93,30 @@ class Letter:
 
     @property
     def origin(self) -> Origin | None:
-        """None for a letter of an earlier release, and for one that Teller's queue functions didn't send."""
+        """None for a letter of an earlier release, and for one that Teller's queue functions didn't send.
+
+        A letter that SQS moved may have an attribute of this name by its producer, with any text.
+        """
         try:
-            fields = json.loads(self.attributes["origin"])
-            return Origin(fields["message_id"], datetime.fromisoformat(fields["sent_at"]), fields["request_id"])
-        except (KeyError, TypeError, ValueError):
-            return None
+            match json.loads(self.attributes["origin"]):
+                case {"message_id": str(message_id), "sent_at": str(sent_at), "request_id": str(request_id)}:
+                    return Origin(message_id, datetime.fromisoformat(sent_at).astimezone(UTC), request_id)
+        except (KeyError, ValueError, OverflowError, RecursionError):
+            pass
+        return None
+
+    def as_json(self) -> dict[str, Any]:
+        """`attributes` are those of its producer."""
+        return {
+            "queue": self.queue,
+            "id": self.message_id,
+            "code": self.code,
+            "reason": self.reason,
+            "dead_since": self.sent_at,
+            "origin": self.origin and self.origin._asdict(),
+            "attributes": {name: text for name, text in self.attributes.items() if name not in OWN_ATTRIBUTES},
+            "body": self.body,
+        }
 
     @property
     def _names(self) -> _Attributes:
@@ -171,8 +190,7 @@ class Received:
     def _now(self) -> datetime:
         """By SQS's clock, up to a second later."""
         response = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
-        date = response["ResponseMetadata"]["HTTPHeaders"].get("date")
-        return (parsedate_to_datetime(date) if date else datetime.now(UTC)) + timedelta(seconds=1)
+        return time_of_answer(response) + timedelta(seconds=1)
 
     def _change(self, call: Callable[..., Any], handles: Iterable[str], **fields: Any) -> int:
         """Returns the number of failures."""

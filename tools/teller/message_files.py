@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -16,21 +15,10 @@ import msgspec
 from ledger.core import profile_messages, transaction_types
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from ledger.core.reason_codes import InvalidMessage
+from tools.teller.queues import MessageQueue
 
 MOST_SENTENCES = 10
 """About lines that are wrong. The others are counted."""
-
-
-class MessageQueue(StrEnum):
-    """The two queues that take messages."""
-
-    TRANSACTIONS = "transactions"
-    PROFILES = "profiles"
-
-    @property
-    def output(self) -> str:
-        """The stack's output with the queue's URL."""
-        return f"{self.capitalize()}QueueUrl"
 
 
 class FileMessage(NamedTuple):
@@ -42,7 +30,7 @@ class FileMessage(NamedTuple):
 
 
 class _Envelope(msgspec.Struct):
-    """What tells the queue."""
+    """The fields that tell the queue."""
 
     path: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     type: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -76,7 +64,7 @@ def check(queue: MessageQueue, body: str) -> None:
 
 @dataclass
 class Checked:
-    """What a file has: `messages` by their queues, its size, and the hash of its content.
+    """The content of a file: the numbers of `messages` by their queues, its size, and its hash.
 
     `problems` has sentences about the first lines that are wrong; `wrong` counts all of them.
     """

@@ -1,4 +1,4 @@
-"""What every subcommand has: the options `--stack`, `--endpoint-url` and `--json`, and the two screens of its answer.
+"""The options that every subcommand has, `--stack`, `--endpoint-url` and `--json`, and the two forms of its answer.
 
 A subcommand is a function whose first parameter is the Operator. `subcommand` adds the common options to the others.
 """
@@ -8,8 +8,6 @@ import inspect
 import json
 import sys
 from collections.abc import Callable
-from datetime import datetime
-from decimal import Decimal
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -18,6 +16,7 @@ from rich.console import Console, RenderableType
 
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, WrongUse, failure_of
+from tools.teller.plain import plain
 
 StackOption = Annotated[
     str | None,
@@ -51,7 +50,7 @@ class Operator:
     def show(self, answer: Any, *for_people: RenderableType) -> None:
         """Prints the answer as JSON, or what people see of it."""
         if self.as_json:
-            print(json.dumps(answer, indent=2, ensure_ascii=False, default=_plain))
+            print(json.dumps(answer, indent=2, ensure_ascii=False, default=plain))
         else:
             for renderable in for_people:
                 self.console.print(renderable)
@@ -111,13 +110,3 @@ def subcommand(app: typer.Typer, name: str | None = None) -> Callable[[Callable[
         return function
 
     return register
-
-
-def _plain(value: Any) -> Any:
-    """Decimals as texts with all their digits, times in ISO 8601."""
-    match value:
-        case Decimal():
-            return str(value)
-        case datetime():
-            return value.isoformat()
-    raise TypeError(f"{type(value).__name__} can't be JSON")

@@ -97,7 +97,7 @@ def request(account_id: str | None, begin: str | None, end: str | None) -> dict[
 
 
 def line(event: Event) -> str:
-    """What an event says, in a line: when, what, of which account and version, which transaction, and the amounts."""
+    """An event in a line: its time and type, the account and version, the transaction, and the amounts."""
     detail = event["detail"]
     match detail:
         case {"reason_code": code, "reason": reason, "refused_at": time}:

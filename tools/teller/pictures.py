@@ -19,7 +19,7 @@ from rich.console import Console
 from tools.teller.accounts import statement
 from tools.teller.job_records import JOBS
 from tools.teller.operator import Operator
-from tools.teller.queues import counts_of
+from tools.teller.queues import MessageQueue, counts_of
 from tools.teller.status import status
 from tools.teller.transaction import transaction
 
@@ -77,7 +77,7 @@ def _post(operator: Operator) -> None:
 
 
 def _wait(operator: Operator) -> None:
-    while sum(counts_of(operator.deployment, f"{name}QueueUrl").total for name in ("Transactions", "Profiles")):
+    while sum(counts_of(operator.deployment, queue.output).total for queue in MessageQueue):
         time.sleep(0.2)
 
 

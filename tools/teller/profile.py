@@ -3,12 +3,9 @@
 import json
 from collections.abc import Iterator
 from datetime import datetime
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 import typer
-from rich import box
-from rich.table import Table
 
 from conditional_writes import Deadline, Item, key
 from conditional_writes.own_attributes import CLOCKS_PREFIX, ERASED_AS_OF, is_own
@@ -17,11 +14,11 @@ from conditional_writes.upserts.clock_text import is_map_mark, is_removal, path_
 from tools.teller.accounts import AccountId
 from tools.teller.failures import NotFound
 from tools.teller.operator import Operator, subcommand
+from tools.teller.plain import plain
+from tools.teller.tables import table
 from tools.teller.times import shown
 
 READING_SECONDS = 30
-MOST_EXACT = 2**53
-"""Larger whole numbers are texts in the answer: many programs that read JSON would round them."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -50,7 +47,7 @@ def profile(operator: Operator, account_id: AccountId) -> None:
     values = {name: value for name, value in item.items() if name != "account_id" and not is_own(name)}
     answer = {
         "account_id": account_id,
-        "profile": plain(values),
+        "profile": values,
         "entries": [
             {"path": entry.path, "as_of": entry.as_of} | ({"removed": True} if entry.is_removed else {})
             for entry in entries
@@ -60,14 +57,11 @@ def profile(operator: Operator, account_id: AccountId) -> None:
     if erased_as_of:
         answer["erased_as_of"] = erased_as_of
         operator.remark(f"What was older was erased as of {shown(erased_as_of)}.")
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("path", overflow="fold")
-    table.add_column("value", overflow="fold")
-    table.add_column("as of (UTC)", width=19)
+    rows = table("path", "value", "as of (UTC)")
     for entry in entries:
-        value = "(removed)" if entry.is_removed else json.dumps(plain(entry.value), ensure_ascii=False)
-        table.add_row(" / ".join(entry.path), value, shown(entry.as_of), style="dim" if entry.is_removed else None)
-    operator.show(answer, table if entries else "no entries")
+        value = "(removed)" if entry.is_removed else json.dumps(entry.value, ensure_ascii=False, default=plain)
+        rows.add_row(" / ".join(entry.path), value, shown(entry.as_of), style="dim" if entry.is_removed else None)
+    operator.show(answer, rows if entries else "no entries")
 
 
 def read(operator: Operator, account_id: str) -> Item:
@@ -91,25 +85,6 @@ def entries_of(item: Item) -> Iterator[Entry]:
     for name, value in item.items():
         if name != "account_id" and not is_own(name) and (name,) not in clocks:
             yield Entry((name,), value, None)
-
-
-def plain(value: Any) -> Any:
-    """A value of DynamoDB's, as JSON has it. A number that isn't exact in JSON's usual readers is a text."""
-    match value:
-        case Decimal():
-            whole = value == value.to_integral_value()
-            if whole:
-                return int(value) if abs(value) <= MOST_EXACT else f"{value:f}"
-            return float(value) if Decimal(repr(float(value))) == value else str(value)
-        case dict():
-            return {name: plain(each) for name, each in value.items()}
-        case list():
-            return list(map(plain, value))
-        case set():
-            return sorted(map(plain, value), key=str)
-        case bytes():
-            return value.hex()
-    return value
 
 
 def _at(item: Item, path: tuple[str, ...]) -> Any:

@@ -1,10 +1,23 @@
-"""The numbers of messages on the stack's queues."""
+"""The stack's queues, and the numbers of messages on them."""
 
+from enum import StrEnum
 from typing import NamedTuple, override
 
 from tools.teller.deployment import Deployment
 
 _ATTRIBUTE = "ApproximateNumberOfMessages"
+
+
+class MessageQueue(StrEnum):
+    """The two queues that take messages."""
+
+    TRANSACTIONS = "transactions"
+    PROFILES = "profiles"
+
+    @property
+    def output(self) -> str:
+        """The stack's output with the queue's URL."""
+        return f"{self.capitalize()}QueueUrl"
 
 
 class Counts(NamedTuple):

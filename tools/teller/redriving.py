@@ -9,23 +9,23 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from conditional_writes import Deadline
 from ledger.core import profile_messages
+from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from ledger.core.reason_codes import InvalidMessage
 from tools.teller.deployment import LONGEST_INVOCATION_SECONDS, Deployment
 from tools.teller.failures import Failure
 from tools.teller.job_records import JOBS
 from tools.teller.letters import NO_CODE, Letter, QueueName, Received
+from tools.teller.queues import MessageQueue
 from tools.teller.republishing import publish_again
 from workers.dead_letters import OWN_ATTRIBUTES
 from workers.retrying import until_deadline
 from workers.sending import Message, send
 
-OWN_QUEUES = {QueueName.TRANSACTIONS: "TransactionsQueueUrl", QueueName.PROFILES: "ProfilesQueueUrl"}
-"""The outputs with the URLs of the queues that messages are sent to again."""
 HIDDEN_SECONDS = 2 * LONGEST_INVOCATION_SECONDS
 SENDING_SECONDS = 30
 """In which messages that their queue refuses are sent again and again."""
@@ -45,7 +45,7 @@ class Redriven:
     not_deleted: int = 0
 
 
-class _Stays(Exception):
+class Stays(Exception):
     """The letter can't be redriven. The text is a sentence."""
 
 
@@ -64,7 +64,7 @@ def redrive(
     with Received(deployment, queue, HIDDEN_SECONDS) as received:
         for letters in received.rounds():
             chosen = [(letter, body) for letter in letters if (body := new_body(letter)) is not None]
-            if queue in OWN_QUEUES:
+            if queue in MessageQueue:
                 _send_again(deployment, received, chosen, redriven)
             else:
                 _invoke_again(deployment, received, chosen, redriven)
@@ -75,13 +75,20 @@ def redrive(
 def _send_again(
     deployment: Deployment, received: Received, chosen: list[tuple[Letter, str]], redriven: Redriven
 ) -> None:
-    if not chosen:
+    letters, messages = list[Letter](), list[Message]()
+    for letter, body in chosen:
+        try:
+            messages.append(Message(as_of_its_origin(letter, body), _producers(letter)))
+        except Stays as error:
+            redriven.staying[letter.message_id] = str(error)
+        else:
+            letters.append(letter)
+    if not letters:
         return
-    sqs, url = deployment.client("sqs"), deployment[OWN_QUEUES[chosen[0][0].queue]]
-    messages = [Message(as_of_its_origin(letter, body), _producers(letter)) for letter, body in chosen]
+    sqs, url = deployment.client("sqs"), deployment[MessageQueue(letters[0].queue).output]
     deadline = Deadline.after(SENDING_SECONDS)
     failures = until_deadline(lambda left: send(sqs, url, left, deadline), messages, deadline)
-    sent = [letter for (letter, _), failure in zip(chosen, failures, strict=True) if failure is None]
+    sent = [letter for letter, failure in zip(letters, failures, strict=True) if failure is None]
     redriven.not_deleted += received.delete(sent)
     redriven.done.update(letter.code or NO_CODE for letter in sent)
     if refusals := list(filter(None, failures)):
@@ -100,7 +107,7 @@ def as_of_its_origin(letter: Letter, body: str) -> str:
     """The body that is sent again. A profile update without `as_of` gets the time at which it was first sent.
 
     Without it, it would be as new as the redrive, and win over what was written meanwhile. The rest of the body stays
-    as it is spelled.
+    as it is spelled. Raises Stays if the body has no room for it.
     """
     if letter.queue is not QueueName.PROFILES:
         return body
@@ -111,7 +118,13 @@ def as_of_its_origin(letter: Letter, body: str) -> str:
         return body
     sent_at = letter.origin.sent_at if letter.origin else letter.sent_at
     # At the end, because the last field of a name counts: there may be an `as_of` that is null.
-    return f'{body.rstrip().removesuffix("}")}, "as_of": "{sent_at.astimezone(UTC).isoformat()}"}}'
+    with_it = f'{body.rstrip().removesuffix("}")}, "as_of": "{sent_at.isoformat()}"}}'
+    if len(with_it.encode()) > MAXIMUM_BODY_BYTES:
+        raise Stays(
+            f"its body has no as_of, and with one it would have more than {MAXIMUM_BODY_BYTES:,} bytes: divide it with "
+            f'"as_of": "{sent_at.isoformat()}" in each part, send the parts, and drop the letter'
+        )
+    return with_it
 
 
 def _invoke_again(
@@ -120,7 +133,7 @@ def _invoke_again(
     for letter, body in chosen:
         try:
             _INVOCATIONS[letter.queue](deployment, body)
-        except (_Stays, Failure) as error:
+        except (Stays, Failure) as error:
             redriven.staying[letter.message_id] = str(error)
         else:
             redriven.not_deleted += received.delete([letter])
@@ -133,7 +146,7 @@ def _publish_again(deployment: Deployment, body: str) -> None:
     if missing:
         first = missing[0]
         versions = f" {first['from_version']} to {first['to_version']}" if "from_version" in first else ""
-        raise _Stays(f"{first['account_id']}: versions{versions} weren't published: {first['reason']}")
+        raise Stays(f"{first['account_id']}: versions{versions} weren't published: {first['reason']}")
 
 
 def _republish_event(body: str) -> dict[str, Any]:
@@ -147,9 +160,12 @@ def _republish_event(body: str) -> dict[str, Any]:
                 "approximateArrivalOfLastRecord": str(last),
             }
         }:
-            begin, end = datetime.fromisoformat(first) - STREAM_MARGIN, datetime.fromisoformat(last) + STREAM_MARGIN
+            try:
+                begin, end = datetime.fromisoformat(first) - STREAM_MARGIN, datetime.fromisoformat(last) + STREAM_MARGIN
+            except (ValueError, OverflowError):
+                raise Stays(f"expected the times of a batch's records, got {first} and {last}") from None
             return {"republish": {"from": begin.isoformat(), "to": end.isoformat()}}
-    raise _Stays(
+    raise Stays(
         "its item has no version: restore the item's account_version, and run teller outcomes republish ACCOUNT"
     )
 
@@ -159,7 +175,7 @@ def _run_job(deployment: Deployment, body: str) -> None:
         case {"job": str(name)} as event if name in JOBS:
             deployment.invoke(JOBS[name].function_output, event)
         case _:
-            raise _Stays("its body isn't the event of a job")
+            raise Stays("its body isn't the event of a job")
 
 
 _INVOCATIONS = {

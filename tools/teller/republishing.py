@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tools.teller.deployment import Deployment
-from tools.teller.failures import Failure, NotFound, WrongUse
+from tools.teller.failures import Failure, NotFound, WrongUse, failure_in
 
 type Event = dict[str, Any]
 """An event for publish_outcomes, which has a request to publish again: docs/events.md#publishing-again."""
@@ -22,15 +22,12 @@ def publish_again(deployment: Deployment, event: Event, said: Callable[[str], No
         following = events.pop()
         try:
             answer = deployment.invoke("PublishOutcomesFunctionName", following)
+            if failure := failure_in(answer):
+                raise failure
+        except (NotFound, WrongUse):
+            raise
         except Failure as failure:
             raise Failure(failure.reason + _what_was_done(total, following), failure.code) from None
-        match answer:
-            case {"error": {"code": "INVALID_REQUEST", "reason": reason}}:
-                raise WrongUse(reason)
-            case {"error": {"code": "UNKNOWN_ACCOUNT", "reason": reason}}:
-                raise NotFound(reason)
-            case {"error": {"code": code, "reason": reason}}:
-                raise Failure(reason + _what_was_done(total, following), code)
         for name in total:
             total[name] += answer[name]
         events += answer["next"]

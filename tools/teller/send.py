@@ -12,10 +12,11 @@ from conditional_writes import Deadline
 from conditional_writes.client import CONNECTIONS
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, WrongUse
-from tools.teller.message_files import Checked, FileMessage, MessageQueue, checked, messages_from
+from tools.teller.message_files import Checked, FileMessage, checked, messages_from
 from tools.teller.operator import Operator, YesOption, subcommand
 from tools.teller.places import Place, path_of, read_place, remove_place, write_place
 from tools.teller.progress import progress_bar
+from tools.teller.queues import MessageQueue
 from tools.teller.words import counted
 from workers.packing import packed
 from workers.retrying import until_deadline
@@ -120,7 +121,11 @@ def _refusal(sqs: Any, queue_urls: Mapping[str, str], part: Sequence[FileMessage
 
 
 def _time_of_change(file: Path) -> tuple[int, int]:
-    status = file.stat()
+    """Raises Failure if the file is gone."""
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise Failure(f"{file} can't be read: {error.strerror}. Put it back, and the same command goes on") from None
     return status.st_mtime_ns, status.st_size
 
 

@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import typer
-from rich import box
 from rich.table import Table
 
 from tools.teller.alarms import Alarms, alarms_of
 from tools.teller.deployment import Deployment
-from tools.teller.figures import BECAME, QUEUES, Figures, figures
+from tools.teller.figures import BECAME, Figures, figures
 from tools.teller.job_records import JOBS, LATE_AFTER, JobRecords, LockRecord, is_enabled, read_job
 from tools.teller.letters import QueueName
 from tools.teller.operator import Operator, subcommand
-from tools.teller.queues import Counts, counts_of
+from tools.teller.queues import Counts, MessageQueue, counts_of
+from tools.teller.tables import table
 from tools.teller.times import duration, shown
 from tools.teller.words import counted
 
@@ -27,7 +27,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 class Status(NamedTuple):
-    """What was found of a stack at the time `now`. The dead letters are by queue."""
+    """The state of a stack at the time `now`. The dead letters are by queue."""
 
     now: datetime
     created_at: datetime
@@ -89,16 +89,7 @@ class Status(NamedTuple):
             "last_done_at": last.finished_at if last else None,
             "last_scheduled_time": last.scheduled_time if last else None,
             "last_report": last.report if last else {},
-            "locks": [
-                {
-                    "name": lock.name,
-                    "state": lock.state(self.now),
-                    "leased_until": lock.leased_until,
-                    "holder": lock.holder,
-                    "working_on": lock.working_on,
-                }
-                for lock in job.locks
-            ],
+            "locks": [lock.as_json(self.now) for lock in job.locks],
         }
 
 
@@ -120,7 +111,7 @@ def status_of(deployment: Deployment, now: datetime) -> Status:
     return Status(
         now,
         deployment.created_at,
-        {queue: counts_of(deployment, output) for queue, output in QUEUES.items()},
+        {queue.value: counts_of(deployment, queue.output) for queue in MessageQueue},
         {queue.value: counts_of(deployment, queue.output) for queue in QueueName},
         alarms_of(deployment),
         [read_job(deployment, job) for job in JOBS.values()],
@@ -142,60 +133,53 @@ def _screen(deployment: Deployment, found: Status, troubles: Sequence[str]) -> I
         yield from (f"- {trouble}" for trouble in troubles)
 
 
-def _table(*names: str, right: Sequence[str] = ()) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for name in names:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    return table
-
-
 def _queues_table(found: Status) -> Table:
     numbers = ("waiting", "in flight", "delayed", "oldest", "came, last hour")
-    table = _table("queue", *numbers, right=numbers)
+    rows = table("queue", *numbers, right=numbers)
     ages, came = found.figures.oldest_message_seconds, found.figures.came
     for queue, counts in found.queues.items():
         age = UNKNOWN if ages is None else "" if ages[queue] is None else f"{ages[queue]:,} s"
-        table.add_row(queue, *(f"{count:,}" for count in counts), age, UNKNOWN if came is None else f"{came[queue]:,}")
-    return table
+        rows.add_row(queue, *(f"{count:,}" for count in counts), age, UNKNOWN if came is None else f"{came[queue]:,}")
+    return rows
 
 
 def _words_table(deployment: Deployment, found: Status) -> Table:
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    words = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    words.add_column(no_wrap=True)
+    words.add_column(overflow="fold")
     for kind in BECAME:
-        words = BECAME[kind].metrics
-        became = [f"{count:,} {words[metric]}" for metric, count in found.figures.became[kind].items() if count]
-        table.add_row(f"{kind}, last hour", ", ".join(became) or "none")
+        names = BECAME[kind].metrics
+        became = [f"{count:,} {names[metric]}" for metric, count in found.figures.became[kind].items() if count]
+        words.add_row(f"{kind}, last hour", ", ".join(became) or "none")
     age = found.figures.oldest_outcome_seconds
     if deployment.is_local:
-        table.add_row("oldest outcome", UNKNOWN)
+        words.add_row("oldest outcome", UNKNOWN)
     else:
-        table.add_row("oldest outcome", "none was published lately" if age is None else f"{age:,} s when published")
+        words.add_row("oldest outcome", "none was published lately" if age is None else f"{age:,} s when published")
     dead = [f"{counts.total:,} of {queue}" for queue, counts in found.dead_letters.items() if counts.total]
-    table.add_row("dead letters", ", ".join(dead) or "none")
+    words.add_row("dead letters", ", ".join(dead) or "none")
     alarms = found.alarms
     if deployment.is_local and not alarms.ringing:
-        table.add_row("alarms", f"{alarms.number}, {UNKNOWN}: a local AWS doesn't evaluate them")
+        words.add_row("alarms", f"{alarms.number}, {UNKNOWN}: a local AWS doesn't evaluate them")
     else:
         without_data = f", {alarms.without_data} have no data yet" if alarms.without_data else ""
-        table.add_row("alarms", f"{len(alarms.ringing) or 'none'} of {alarms.number} ringing{without_data}")
+        words.add_row("alarms", f"{len(alarms.ringing) or 'none'} of {alarms.number} ringing{without_data}")
     for alarm in alarms.ringing:
-        table.add_row("", f"{alarm.name} since {shown(alarm.since)}")
-    return table
+        words.add_row("", f"{alarm.name} since {shown(alarm.since)}")
+    return words
 
 
 def _jobs_table(found: Status) -> Table:
-    table = _table("job", "last done (UTC)", "scheduled for", "lock")
+    rows = table("job", "last done (UTC)", "scheduled for", "lock")
     for job in found.jobs:
         last = job.last_done
-        table.add_row(
+        rows.add_row(
             job.job.name if found.enabled[job.job.name] else f"{job.job.name} (schedule off)",
             shown(last.finished_at)[:_TO_THE_MINUTE] if last else "never",
             shown(last.scheduled_time)[:_TO_THE_MINUTE] if last else "",
             _lock_words(job.locks, found.now),
         )
-    return table
+    return rows
 
 
 _TO_THE_MINUTE = len("2026-11-22 02:00")

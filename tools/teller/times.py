@@ -1,6 +1,9 @@
 """Times, as people write them to the command, and as they read them from it. All that is shown is in UTC."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
 
 import typer
 
@@ -14,6 +17,12 @@ def moment(text: str) -> datetime:
         raise typer.BadParameter(
             f"expected an ISO 8601 time, such as 2026-11-01 or 2026-11-01T12:30:00Z, got {text!r}"
         ) from None
+
+
+def time_of_answer(answer: Mapping[str, Any]) -> datetime:
+    """When AWS gave this answer, by its clock, to the second."""
+    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    return parsedate_to_datetime(date) if date else datetime.now(UTC).replace(microsecond=0)
 
 
 def shown(time: datetime | str | None) -> str:

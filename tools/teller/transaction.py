@@ -6,12 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from ledger.core.reason_codes import ReasonCode
-from tools.teller.accounts import AccountId, fields_table, read
-from tools.teller.deployment import Deployment
+from tools.teller.accounts import AccountId, read
+from tools.teller.dead_letters import letter_table
 from tools.teller.failures import NotFound
-from tools.teller.letters import Letter, QueueName, look
+from tools.teller.letters import QueueName, look
 from tools.teller.operator import Operator, subcommand
-from tools.teller.queues import Counts, counts_of
+from tools.teller.queues import Counts, MessageQueue, counts_of
+from tools.teller.tables import fields_table
 
 TransactionId = Annotated[str, typer.Argument(help="The transaction's id.", metavar="TRANSACTION")]
 
@@ -60,7 +61,8 @@ def what_became_of(operator: Operator, account_id: str, transaction_id: str) -> 
             for letter in look(deployment, QueueName.TRANSACTIONS)
             if is_about(letter.body, account_id, transaction_id)
         ]
-        answer |= {"dead_letters": list(map(_letter_json, letters)), "queue": _on_the_queue(deployment)._asdict()}
+        queue = counts_of(deployment, MessageQueue.TRANSACTIONS.output)
+        answer |= {"dead_letters": [letter.as_json() for letter in letters], "queue": queue._asdict()}
         answer["account_exists"] = _exists(operator, account_id)
         answer["state"] = "dead" if letters else "not seen"
         entry = read(operator, request)["entry"]  # it may have been posted in between
@@ -80,23 +82,6 @@ def is_about(body: str, account_id: str, transaction_id: str) -> bool:
     return account_id in [fields.get(name) for name in ("account_id", "from_account_id", "to_account_id")]
 
 
-def _letter_json(letter: Letter) -> dict[str, Any]:
-    origin = letter.origin
-    return {
-        "reason_code": letter.code,
-        "reason": letter.reason,
-        "dead_since": letter.sent_at,
-        "sent_at": origin.sent_at if origin else None,
-        "message_id": origin.message_id if origin else None,
-        "dead_letter_id": letter.message_id,
-        "body": letter.body,
-    }
-
-
-def _on_the_queue(deployment: Deployment) -> Counts:
-    return counts_of(deployment, "TransactionsQueueUrl")
-
-
 def _exists(operator: Operator, account_id: str) -> bool:
     try:
         read(operator, {"read": "account", "account_id": account_id})
@@ -112,12 +97,11 @@ def _show_what_is_known(operator: Operator, answer: dict[str, Any]) -> None:
     if letters:
         console.print(f"{name} is dead: it is in the dead-letter queue, and wasn't posted.")
         for letter in letters:
-            console.print(fields_table({name: value for name, value in letter.items() if value is not None}))
-        is_wrong = letters[0]["reason_code"] in WRONG_MESSAGES
+            console.print(letter_table(letter))
+        is_wrong = letters[0]["code"] in WRONG_MESSAGES
         console.print("To mend it and send it again:" if is_wrong else "When the cause is mended, send it again:")
         edit = "--edit " if is_wrong else ""
-        letter_id = letters[0]["dead_letter_id"]
-        console.print(f"teller dead-letters redrive transactions {edit}\\\n  --id {letter_id}")
+        console.print(f"teller dead-letters redrive transactions {edit}\\\n  --id {letters[0]['id']}")
     else:
         console.print(f"{name} hasn't been seen: the account has no entry of it, and no dead letter is about it.")
         console.print(f"Messages on the transactions queue: {queue}.")

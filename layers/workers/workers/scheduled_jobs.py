@@ -128,7 +128,7 @@ class Job(NamedTuple):
         took the lock over.
         """
         segment, window = run.segment, run.scheduled_time.isoformat()
-        name = self.name if segment.of == 1 else f"{self.name} {segment}"
+        name = segment.lock_of(self.name)
         why = _why(window, context.aws_request_id)
         with contextlib.ExitStack() as held:
             once = self.locks.once(name, window, lease_seconds=lease_seconds_of(context), why=why)

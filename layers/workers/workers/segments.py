@@ -29,6 +29,10 @@ class Segment(NamedTuple):
     def __str__(self) -> str:
         return f"segment {self.number} of {self.of}"
 
+    def lock_of(self, job: str) -> str:
+        """The name of the lock under which the segment is worked on."""
+        return job if self.of == 1 else f"{job} {self}"
+
 
 class RunRecord:
     """The record of a job's run for one scheduled time: its `segments`; once it is finished, `finished_at` and report.

@@ -11,7 +11,6 @@ from botocore.exceptions import ClientError
 from tools import template
 from tools.teller.failures import failure_of
 from tools.teller.verify.run import Run
-from tools.teller.verify.stack import Resources
 from tools.teller.verify.steps import Step
 
 MAPPED = {"SQS": "Queue", "DynamoDB": "Stream"}
@@ -19,12 +18,12 @@ MAPPED = {"SQS": "Queue", "DynamoDB": "Stream"}
 
 
 def configuration(run: Run, step: Step) -> None:
-    resources = Resources(run.deployment)
+    resources = run.resources
     missing = sorted(
         name for name, resource in resources.expected.items() if not _is_layer(resource) and name not in resources
     )
     step.check("the stack has the template's resources", *(f"{name}: not in the stack" for name in missing))
-    compared = Compared(run, resources)
+    compared = Compared(run)
     for kind, compare in compared.by_kind.items():
         names = [
             name for name, resource in resources.expected.items() if resource["Type"] == kind and name not in missing
@@ -39,8 +38,8 @@ def configuration(run: Run, step: Step) -> None:
 class Compared:
     """The comparisons, by types of resources. Each takes a logical id and its properties, and yields problems."""
 
-    def __init__(self, run: Run, resources: Resources) -> None:
-        self.run, self.resources = run, resources
+    def __init__(self, run: Run) -> None:
+        self.run, self.resources = run, run.resources
         self.read: list[str] = []
         self.local = run.deployment.is_local
         self.by_kind: dict[str, Callable[[str, Any], Iterator[str]]] = {
@@ -73,7 +72,7 @@ class Compared:
         return self.resources.resolved({key: value for key, value in own.items() if key != "Layers"})
 
     def problems(self, compare: Callable[[str, Any], Iterator[str]], name: str) -> list[str]:
-        """What differs. A part that AWS doesn't find differs, too."""
+        """The differences. A part that AWS doesn't find is one, too."""
         try:
             return list(compare(name, self.properties(name)))
         except ClientError as error:
@@ -204,7 +203,7 @@ class Compared:
 
     def _alarm(self, name: str, expected: Any) -> Iterator[str]:
         found = self._alarms.get(self.resources[name], {})
-        expected = {key: value for key, value in expected.items() if key != "AlarmDescription"}
+        expected = {"ActionsEnabled": True} | {key: expected[key] for key in expected if key != "AlarmDescription"}
         metrics = {metric["Id"]: metric for metric in expected.pop("Metrics", [])}
         found_metrics = {metric["Id"]: metric for metric in found.get("Metrics", [])}
         yield from self._differences(name, expected, found)
@@ -227,7 +226,7 @@ def _is_layer(resource: Mapping[str, Any]) -> bool:
 
 
 def _merged(common: Any, own: Any) -> Any:
-    """What SAM makes of Globals: a function's own values win, maps are merged."""
+    """The properties that SAM makes of Globals and a function's own: its own values win, maps are merged."""
     if isinstance(common, dict) and isinstance(own, dict):
         return common | {name: _merged(common.get(name), value) for name, value in own.items()}
     return own

@@ -1,4 +1,4 @@
-"""What a verification costs, in dollars: counted requests, and an upper bound of what the functions did for it."""
+"""The costs of a verification, in dollars: counted requests, and an upper bound of the functions' work for it."""
 
 import math
 import threading
@@ -67,7 +67,7 @@ class Cost(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What the functions did for the run. `entry_bytes` has the size of each journal entry."""
+    """The functions' work for the run. `entry_bytes` has the size of each journal entry."""
 
     entry_bytes: Sequence[int]
     messages: int

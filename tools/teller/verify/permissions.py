@@ -1,4 +1,4 @@
-"""Step 9: each role may do what its function needs, and nothing of a list. Plain HTTP to the queues is denied."""
+"""Step 9: each role may do what its function needs, and nothing else. Plain HTTP to the queues is denied."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tools import template
 from tools.teller.verify.run import Run
-from tools.teller.verify.stack import ARNS, Resources
+from tools.teller.verify.stack import ARNS
 from tools.teller.verify.steps import Step
 
 DENIED: Mapping[str, tuple[str, ...]] = {
@@ -22,9 +22,9 @@ DENIED: Mapping[str, tuple[str, ...]] = {
     "OutcomesBus": ("events:PutRule", "events:DeleteEventBus"),
     "ReadAccountsFunction": ("lambda:InvokeFunction", "lambda:UpdateFunctionCode"),
 }
-"""What no function may do, by the resource."""
+"""The actions that no function may do, by the resource."""
 OF_OTHERS = ("iam:CreateRole", "iam:PassRole", "sts:AssumeRole", "s3:GetObject", "kms:Decrypt", "dynamodb:PutItem")
-"""What no function may do on resources that aren't the stack's."""
+"""The actions that no function may do on resources of others."""
 
 
 class Question(NamedTuple):
@@ -36,8 +36,7 @@ class Question(NamedTuple):
 
 
 def permissions(run: Run, step: Step) -> None:
-    resources = Resources(run.deployment)
-    simulated = Simulated(run, resources)
+    resources, simulated = run.resources, Simulated(run)
     roles = [name for name, resource in resources.expected.items() if resource["Type"] == "AWS::IAM::Role"]
     for role in roles:
         needs = list(simulated.needs(role))
@@ -55,13 +54,15 @@ def permissions(run: Run, step: Step) -> None:
             step.check(claim, *simulated.unlike("denied", role, others))
     step.sent = f"{simulated.questions} questions to IAM's simulator"
     _check_plain_http(run, step)
+    for role in roles:
+        step.check(f"{role} is allowed nothing beside the template's statements", *_other_statements(run, role))
 
 
 class Simulated:
     """IAM's answers: whether a role may do something, by its own policies and its boundary."""
 
-    def __init__(self, run: Run, resources: Resources) -> None:
-        self.resources, self.questions, self.name_of_run = resources, 0, run.name
+    def __init__(self, run: Run) -> None:
+        self.resources, self.questions, self.name_of_run = run.resources, 0, run.name
         self.iam = run.deployment.new_client("iam", retries={"mode": "adaptive", "total_max_attempts": 10})
 
     def needs(self, role: str) -> Iterator[Question]:
@@ -108,11 +109,46 @@ class Simulated:
         return f"{found[table]}{part and f', {part}'}" if table in found else arn.rpartition(":")[2]
 
 
+def _other_statements(run: Run, role: str) -> Iterator[str]:
+    """A sentence for each statement of the role's policies that allows something, and that isn't in the template."""
+    iam, resources = run.client("iam"), run.resources
+    name = resources[role]
+    inline = iam.get_paginator("list_role_policies").paginate(RoleName=name)
+    attached = iam.get_paginator("list_attached_role_policies").paginate(RoleName=name)
+    documents = [
+        iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
+        for page in inline
+        for policy in page["PolicyNames"]
+    ]
+    for arn in [policy["PolicyArn"] for page in attached for policy in page["AttachedPolicies"]]:
+        version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
+        documents.append(iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"])
+    expected = template.statements(role, **resources.parameters)
+    known = {_canonical(resources.resolved(statement)) for statement in expected}
+    for document in documents:
+        for statement in _listed(document["Statement"]):
+            if statement["Effect"] == "Allow" and _canonical(statement) not in known:
+                actions = ", ".join(_listed(statement.get("Action", "all but some actions")))
+                yield f"{role}, {actions}: expected the template's statements, got another one that allows this"
+
+
+def _canonical(statement: Any) -> str:
+    """One spelling of a statement: lists of one and in any order, truth values as texts."""
+    match statement:
+        case dict():
+            return str(sorted((name, _canonical(value)) for name, value in statement.items()))
+        case list():
+            return _canonical(statement[0]) if len(statement) == 1 else str(sorted(map(_canonical, statement)))
+        case bool():
+            return str(statement).lower()
+    return str(statement)
+
+
 def _example(arn: str) -> str:
     return arn.replace("/stream/*", "/stream/2026-01-01T00:00:00.000")
 
 
-def _listed(value: Any) -> list[str]:
+def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 

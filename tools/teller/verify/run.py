@@ -1,14 +1,14 @@
 """A run of the verification: its name, its accounts, its counted clients, and what it reads of the stack."""
 
+import functools
 import json
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
-from email.utils import parsedate_to_datetime
 from typing import Any, override
 
 from botocore.exceptions import ClientError
@@ -18,7 +18,9 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure
 from tools.teller.queues import counts_of
+from tools.teller.times import time_of_answer
 from tools.teller.verify.costs import Requests, Usage
+from tools.teller.verify.stack import Resources
 from workers.sending import Message, NotSent, send_all
 
 type Item = dict[str, Any]
@@ -63,9 +65,11 @@ class Run:
 
     def now(self) -> datetime:
         """The time by AWS's clock, which logs, metrics and schedules have, to the second."""
-        answer = self.deployment.client("sts").get_caller_identity()
-        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-        return parsedate_to_datetime(date) if date else datetime.now(UTC).replace(microsecond=0)
+        return time_of_answer(self.client("sts").get_caller_identity())
+
+    @functools.cached_property
+    def resources(self) -> Resources:
+        return Resources(self.deployment)
 
     def client(self, service: str) -> Any:
         return self.deployment.client(service)
@@ -139,7 +143,7 @@ class Run:
         return self.item("JournalTableName", account_id=account_id, transaction_id=transaction_id)
 
     def usage(self) -> Usage:
-        """What the functions did for the run, by its journal."""
+        """The functions' work for the run, by its journal."""
         sizes = [len(str(entry).encode()) for account_id in self.accounts for entry in self.entries(account_id)]
         return Usage(
             entry_bytes=sizes,
@@ -176,10 +180,10 @@ class Run:
         return found
 
     def troubles(self) -> list[str]:
-        """What the functions' logs say of the run's messages that weren't done, each sentence once."""
+        """The reasons in the functions' logs for which messages of the run weren't done, each once."""
         found = set()
         for function in ("ProcessTransactions", "UpsertProfiles"):
-            with suppress(ClientError):  # Who may not read the logs is told the rest.
+            with suppress(ClientError):  # The caller may not read the logs.
                 lines = filter(self._is_trouble, self.log_lines(function, "reason"))
                 found |= {f"{function} logged {line['message']!r}: {line['reason']}" for line in lines}
         return sorted(found)[:MOST_TROUBLES]
@@ -192,14 +196,11 @@ class Run:
         return [json.loads(text) for text in self.log_texts(function, word, since) if text.startswith("{")]
 
     def log_texts(self, function: str, word: str = "", since: datetime | None = None) -> list[str]:
-        """As `log_lines`, but all lines, as they are. `function` is the beginning of its output's name."""
-        configuration = self.client("lambda").get_function_configuration(
-            FunctionName=self.deployment[f"{function}FunctionName"]
-        )
+        """As `log_lines`, but all lines, as they are. `function` is the beginning of its outputs' names."""
         pages = self.client("logs").get_paginator("filter_log_events")
         pattern = {"filterPattern": f'"{word}"'} if word else {}
         found = pages.paginate(
-            logGroupName=configuration["LoggingConfig"]["LogGroup"],
+            logGroupName=self.deployment[f"{function}LogGroupName"],
             startTime=round((since or self.began).timestamp() * 1000),
             **pattern,
         )
@@ -225,7 +226,7 @@ def payment(account_id: str, transaction_id: str, amount: str, **fields: Any) ->
 
 
 def problems_of(account: Item | None, entries: Sequence[Item], account_id: str) -> list[str]:
-    """What is wrong with an account and its whole journal: versions from 1 on without gaps, and the sum of amounts."""
+    """The problems of an account and its whole journal: versions that aren't 1…n, and a balance that isn't the sum."""
     if account is None:
         return [f"{account_id}: expected an account, got none"]
     versions = [int(entry["account_version"]) for entry in entries]

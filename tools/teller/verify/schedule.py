@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from tools.teller.job_records import JOBS, RunOfJob, read_job, read_runs
 from tools.teller.verify.costs import DOLLARS
 from tools.teller.verify.run import Run
-from tools.teller.verify.stack import Resources
 from tools.teller.verify.steps import Step, different
 
 JOB = JOBS["reconcile_accounts"]
@@ -82,7 +81,7 @@ def _run_at(run: Run, at: datetime) -> RunOfJob:
 def _make(run: Run, at: datetime, event: dict[str, str]) -> None:
     """A schedule like the job's own, for one time."""
     scheduler = run.client("scheduler")
-    own = scheduler.get_schedule(Name=Resources(run.deployment)["ReconcileAccountsFunctionSchedule"])
+    own = scheduler.get_schedule(Name=run.resources["ReconcileAccountsFunctionSchedule"])
     scheduler.create_schedule(
         Name=run.name,
         ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",

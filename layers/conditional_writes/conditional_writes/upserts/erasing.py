@@ -5,6 +5,7 @@ expires, and names nothing of what was erased.
 """
 
 from collections.abc import Collection
+from typing import Any
 
 from conditional_writes.own_attributes import CLOCKS_PREFIX, ERASED_AS_OF, ITEM_BYTES, REMOVED_BYTES, WRITE_ID
 from conditional_writes.upserts.clock_text import clocks_attribute, just_after, path_of
@@ -40,11 +41,19 @@ def erase_up_to(edit: Edit, time: str, kept: Collection[str]) -> bool:
 def _attributes(edit: Edit) -> list[str]:
     """The item's attributes, and those of which only clocks are left; without the attributes that have the clocks."""
     for name, value in list(edit.item.items()):
-        if name.startswith(CLOCKS_PREFIX) and not isinstance(value, dict):
+        if name.startswith(CLOCKS_PREFIX) and not _are_clocks(name, value):
             edit.drop((name,))
     paths = (path_of(name) for name in edit.item if name.startswith(CLOCKS_PREFIX))
     names = {path[0] for path in paths if len(path) == 1}
     return sorted(names.union(name for name in edit.item if not name.startswith(CLOCKS_PREFIX)))
+
+
+def _are_clocks(name: str, value: Any) -> bool:
+    try:
+        path = path_of(name)
+    except (ValueError, TypeError):
+        return False
+    return isinstance(value, dict) and all(isinstance(text, str) for text in (*path, *value.values()))
 
 
 def _clocks_of_no_map(edit: Edit) -> list[str]:

@@ -61,13 +61,13 @@ class Planner(NamedTuple):
             return self._assuming(pending[0])
         item, entries = observed[self.key] or {}, list(itertools.chain(*pending))
         shape = observed_shape(entries, item)
+        erasing = [entry for entry in entries if is_erasure(entry)]
+        if erasing and standing(self.key, erasing[0], shape, item) is Standing.ERASES:
+            return self._erasing([*erasing, *(entry for entry in entries if not is_erasure(entry))], item)
         standings = [(standing(self.key, entry, shape, item), entry) for entry in entries]
         superseded = [entry for found, entry in standings if found is Standing.SUPERSEDED]
         fitting = [entry for found, entry in standings if found is Standing.FITS]
         reshaping = [entry for found, entry in standings if found is Standing.RESHAPES]
-        erasing = [entry for found, entry in standings if found is Standing.ERASES]
-        if erasing:
-            return self._erasing([*erasing, *fitting, *reshaping], item, superseded)
         if not fitting and not reshaping:
             return Plan(Done([], superseded))
         if self.forget_before is not None and item.get(REMOVED_BYTES, 0) > MOST_REMOVED_BYTES:
@@ -81,7 +81,7 @@ class Planner(NamedTuple):
 
     def _assuming(self, request: Sequence[MapEntry]) -> Plan[Done]:
         if any(map(is_erasure, request)):
-            return self._erasing(request, {}, [])
+            return self._erasing(request, {})
         maps = {entry.path[:-1] for entry in request}
         depths = {path: expected_depth(self.strategy, self.key.table, path) for path in maps}
         return Plan(Done(request, (), depths), [self._update(request, assumed_shape(depths), None)])
@@ -109,7 +109,7 @@ class Planner(NamedTuple):
             draft.added[REMOVED_BYTES] = clock_bytes(removed)
             draft.forbidden.append(more_than(REMOVED_BYTES, MOST_REMOVED_BYTES))
 
-    def _erasing(self, request: Sequence[MapEntry], item: Item, superseded: Sequence[MapEntry]) -> Plan[Done]:
+    def _erasing(self, request: Sequence[MapEntry], item: Item) -> Plan[Done]:
         """The request's first entry is an erasure. What doesn't fit beside it is written by the next request.
 
         If there is too much to drop for one request, this one has no mark, and the next one goes on.
@@ -131,7 +131,7 @@ class Planner(NamedTuple):
         draft.values[ITEM_BYTES] = item_bytes(edit.item | dict(self.key.attributes))
         if REMOVED_BYTES in item or self.forget_before is not None:
             draft.values[REMOVED_BYTES] = removed_bytes(edit)
-        return Plan(Done(written, [*superseded, *earlier]), [self._versioned(draft)])
+        return Plan(Done(written, earlier), [self._versioned(draft)])
 
     def _kept_by_erasures(self) -> list[str]:
         version = [self.version_attribute, VERSION_ID] if self.version_attribute else []

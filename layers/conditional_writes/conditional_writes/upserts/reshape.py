@@ -114,12 +114,14 @@ def drop_earlier(edit: Edit, path: MapPath, time: str) -> bool:
             edit.drop((clocks_attribute(inner),))
             edit.drop((clocks_attribute(path), name))
             edit.drop(inner)
-        elif floor_of(mark) < time:
+        elif "" < floor_of(mark) < time:
             edit.put((clocks_attribute(path), name), map_mark())
     clocks, found = edit.clocks(path), edit.get(path)
     kept = {name: each for name, each in clocks.items() if is_map_mark(each) or time_of(each) >= time}
     if isinstance(found, dict) and not found.keys() <= kept.keys():
         edit.put(path, {name: value for name, value in found.items() if name in kept})
+    elif clocks and not isinstance(found, dict):  # another program's value in place of the map
+        edit.drop(path)
     if kept != clocks:
         edit.put((clocks_attribute(path),), kept)
     return True

@@ -60,7 +60,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def difference(account: Account, journals: Account | None) -> str:
-    """What of the account isn't as its journal gives it: "balance is 7, the journal gives 5". Empty if all is."""
+    """The attributes that aren't as the journal gives them: "balance is 7, the journal gives 5". Empty if all are."""
     if journals is None:
         return "the journal has no entry"
     given = asdict(journals)

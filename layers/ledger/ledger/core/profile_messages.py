@@ -29,6 +29,8 @@ ALLOWANCE = timedelta(minutes=5)
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html"""
 RESERVED_PREFIX = "cw:"
 """The prefix of the attributes that `conditional_writes` adds to an item."""
+ERASE_PROFILE = "erase_profile"
+"""The type of an erasure. An update has none."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 Path = Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=DEEPEST_PATH)]
@@ -62,7 +64,7 @@ class ProfileUpdate(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
 
 
 class EraseProfile(
-    msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="erase_profile"
+    msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag=ERASE_PROFILE
 ):
     """Erases everything of the profile that isn't later than `as_of`. No update as of that time brings anything back.
 
@@ -113,7 +115,6 @@ class _Envelope(msgspec.Struct):
     type: str | msgspec.UnsetType = msgspec.UNSET
 
 
-ERASE_PROFILE = "erase_profile"
 _envelope_decoder = msgspec.json.Decoder(_Envelope)
 _update_decoder = msgspec.json.Decoder(ProfileUpdate, float_hook=_decimal)
 _erasure_decoder = msgspec.json.Decoder(EraseProfile)

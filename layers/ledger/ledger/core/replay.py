@@ -138,7 +138,7 @@ class Replay(Struct):
 
 
 def _difference(account: Account, replayed: Account | None) -> str:
-    """What of the account isn't as the replay gives it. Empty if all is.
+    """The attributes of the account that aren't as the replay gives them, in words. Empty if all are.
 
     An earlier release writes no `posted_at` to an account. If it runs beside this one, it leaves there that of an entry
     before. That may be the later one of the two, but by no more than clocks differ.

@@ -1,0 +1,27 @@
+"""DynamoDB's values and times as JSON has them: `json.dumps(…, default=plain)`."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+MOST_EXACT = 2**53
+"""Larger whole numbers are texts: many programs that read JSON would round them."""
+
+
+def plain(value: Any) -> Any:
+    """Times in ISO 8601, binaries in hexadecimal digits. A number that isn't exact in JSON's usual readers is a text.
+
+    Raises TypeError for other types.
+    """
+    match value:
+        case Decimal() if value == value.to_integral_value():
+            return int(value) if abs(value) <= MOST_EXACT else f"{value:f}"
+        case Decimal():
+            return float(value) if Decimal(repr(float(value))) == value else str(value)
+        case datetime():
+            return value.isoformat()
+        case set():
+            return sorted(value, key=str)
+        case bytes():
+            return value.hex()
+    raise TypeError(f"{type(value).__name__} can't be JSON")
