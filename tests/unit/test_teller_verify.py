@@ -15,7 +15,7 @@ from tools.teller.verify import metrics, start_up, tokens
 from tools.teller.verify.command import perform
 from tools.teller.verify.costs import DOLLARS, Requests, Usage, costs
 from tools.teller.verify.report import Report, without_account_numbers
-from tools.teller.verify.run import Run, problems_of
+from tools.teller.verify.run import Run, TimeIsUp, problems_of
 from tools.teller.verify.steps import Step, Verdict
 
 
@@ -191,6 +191,22 @@ def test_metrics_that_are_what_was_sent_pass() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
+class BusyQueue:
+    def get_queue_attributes(self, **_: Any) -> dict[str, Any]:
+        names = ("", "NotVisible", "Delayed")
+        return {"Attributes": {f"ApproximateNumberOfMessages{name}": "1200" for name in names}}
+
+
+def test_a_wait_that_ends_in_vain_says_how_many_messages_are_on_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "version", lambda *_: 1)
+    with pytest.raises(TimeIsUp) as ended:
+        FakeRun({"sqs": BusyQueue()}).wait_for_version("verify-a", 2, seconds=0)
+    assert ended.value.reason == (
+        "not within 0 s: verify-a: expected version 2, got 1. On the transactions queue are 1,200 waiting, "
+        "1,200 in flight, 1,200 delayed"
+    )
+
+
 def test_messages_of_others_are_said_to_be_counted_too() -> None:
     step = with_metrics([line_with(Upserted=5)], Upserted=5)
     assert problems(step) == []

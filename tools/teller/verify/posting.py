@@ -14,6 +14,7 @@ type Outcome = tuple[str, str, str | None]
 
 def each_outcome(run: Run, step: Step) -> None:
     payer, payee = run.account("payer"), run.account("payee")
+    step.sent = "2 openings, a credit three times, a debit, a debit that is too large, a transfer"
     run.open(payer, payee)
     credit = payment(payer, "credit", "100.00")
     run.send("Transactions", [credit, credit])
@@ -27,7 +28,6 @@ def each_outcome(run: Run, step: Step) -> None:
     ]
     run.send("Transactions", others)
     run.wait_for_version(payer, 5)
-    step.sent = "2 openings, a credit three times, a debit, a debit that is too large, a transfer"
     expected: Mapping[str, Mapping[str, Outcome]] = {
         payer: {
             "open": ("POSTED", "0", None),

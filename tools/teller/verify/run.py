@@ -17,6 +17,7 @@ from conditional_writes import Deadline
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure
+from tools.teller.queues import counts_of
 from tools.teller.times import time_of_answer
 from tools.teller.verify.costs import Requests, Usage
 from tools.teller.verify.stack import Resources
@@ -161,7 +162,10 @@ class Run:
         """Waits until the account has this version, or a later one."""
         self.wait(
             lambda: self.version(account_id) >= version,
-            lambda: f"{account_id}: expected version {version}, got {self.version(account_id)}",
+            lambda: (
+                f"{account_id}: expected version {version}, got {self.version(account_id)}. On the transactions queue "
+                f"are {counts_of(self.deployment, 'TransactionsQueueUrl')}"
+            ),
             seconds,
         )
 
