@@ -13,7 +13,7 @@ import pytest
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import Lock, LockLost, Locks
 from tests.support.command import Command
-from tests.support.deployed import Bank, until
+from tests.support.deployed import Bank, opening, until
 from tools.local_aws.tables import scan
 from tools.teller import job_runs
 from tools.teller.deployment import Deployment
@@ -97,7 +97,9 @@ def test_a_time_that_counts_as_done_without_a_record_is_not_said_to_be_done(bank
     assert f"{CHARGE} did nothing for 2000-01-01T00:00:00+00:00. No record says that it was done" in ended.err
 
 
-def test_without_a_time_the_job_runs_for_this_minute_and_is_among_the_last_runs(teller: Command) -> None:
+def test_without_a_time_the_job_runs_for_this_minute_and_is_among_the_last_runs(bank: Bank, teller: Command) -> None:
+    bank.transactions.send([opening("teller-job-1"), opening("teller-job-2")])
+    bank.transactions.wait_until_drained()
     answer = teller.json("jobs", "run", RECONCILE, "--whole")
     age = datetime.now(UTC) - datetime.fromisoformat(answer["scheduled_time"])
     assert timedelta(0) <= age < timedelta(minutes=3)

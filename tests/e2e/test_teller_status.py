@@ -110,9 +110,9 @@ def test_a_jobs_last_time_is_that_of_its_report(bank: Bank) -> None:
     command, time = Command(bank.stack), datetime.now(UTC).replace(microsecond=0)
     assert run_job(bank.stack, "reconcile_accounts", time)["outcome"] == "Done"
     job = command.json_of_any_status("status")["jobs"]["reconcile_accounts"]
-    assert (job["last_scheduled_time"], job["is_scheduled"]) == (time.isoformat(), True)
-    assert job["last_report"]["accounts_checked"] == len(bank.books().accounts)
-    assert datetime.now(UTC) - datetime.fromisoformat(job["last_done_at"]) < timedelta(minutes=2)
+    assert (job["last_done"]["scheduled_time"], job["is_enabled"]) == (time.isoformat(), True)
+    assert job["last_done"]["report"]["accounts_checked"] == len(bank.books().accounts)
+    assert datetime.now(UTC) - datetime.fromisoformat(job["last_done"]["finished_at"]) < timedelta(minutes=2)
     assert f"{time:%Y-%m-%d %H:%M} " in command.run("status").out
 
 

@@ -147,6 +147,14 @@ class RunOfJob:
         found = [f"found {counted(mismatches, 'mismatch', 'mismatches')}"] if mismatches else []
         return [*found, *([f"skipped {counted(skipped, 'account')}"] if skipped else [])]
 
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "scheduled_time": self.scheduled_time,
+            "finished_at": self.finished_at,
+            "segments": (self.record or {}).get("segments"),
+            "report": self.report,
+        }
+
 
 @dataclass(frozen=True)
 class JobRecords:

@@ -17,6 +17,7 @@ from tools.teller.job_runs import Progress, begin, event_of, follow
 from tools.teller.operator import Operator, YesOption, subcommand
 from tools.teller.tables import fields_table, table
 from tools.teller.times import moment, shown
+from tools.teller.words import counted
 from workers.job_events import why_not_begun
 
 JobName = Annotated[str, typer.Argument(help=f"{' or '.join(JOBS)}.", metavar="NAME", show_default=False)]
@@ -117,7 +118,7 @@ def run(
             raise Failure(f"{failure.reason}. {again}", failure.code) from None
     if answer["outcome"] == "DoneBefore":
         operator.remark(f"{name} was done before for this time: {answer['reason']}")
-    result = _run_json(finished)
+    result = finished.as_json()
     operator.show({"job": name, "outcome": answer["outcome"]} | result, fields_table(_report_fields(result)))
     if finished.troubles:
         operator.not_well(f"{name} {' and '.join(finished.troubles)}")
@@ -225,11 +226,7 @@ NUMBERS = {
 
 def _numbers_in_words(fields: Item) -> str:
     """A report, or the checkpoint that becomes one: "49 accounts checked, 0 mismatches, after acc-0037"."""
-    known = [
-        f"{int(fields[name]):,} {one if fields[name] == 1 else several}"
-        for name, (one, several) in NUMBERS.items()
-        if name in fields
-    ]
+    known = [counted(int(fields[name]), one, several) for name, (one, several) in NUMBERS.items() if name in fields]
     return ", ".join([*known, *([f"after {fields['after']}"] if fields.get("after") else [])])
 
 
@@ -247,18 +244,9 @@ def _job_json(operator: Operator, records: JobRecords, now: datetime) -> dict[st
         "schedule": parameters.get(job.schedule_parameter),
         "timezone": parameters.get(job.timezone_parameter or "", "UTC"),
         "is_enabled": is_enabled(operator.deployment, job),
-        "last_done": _run_json(records.last_done) if records.last_done else None,
+        "last_done": records.last_done.as_json() if records.last_done else None,
         "locks": [lock.as_json(now) for lock in records.locks],
-        "runs": [_run_json(each) for each in records.runs],
-    }
-
-
-def _run_json(run: RunOfJob) -> dict[str, Any]:
-    return {
-        "scheduled_time": run.scheduled_time,
-        "finished_at": run.finished_at,
-        "segments": (run.record or {}).get("segments"),
-        "report": run.report,
+        "runs": [each.as_json() for each in records.runs],
     }
 
 

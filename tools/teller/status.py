@@ -83,12 +83,9 @@ class Status(NamedTuple):
         }
 
     def _job_answer(self, job: JobRecords) -> dict[str, Any]:
-        last = job.last_done
         return {
-            "is_scheduled": self.enabled[job.job.name],
-            "last_done_at": last.finished_at if last else None,
-            "last_scheduled_time": last.scheduled_time if last else None,
-            "last_report": last.report if last else {},
+            "is_enabled": self.enabled[job.job.name],
+            "last_done": job.last_done.as_json() if job.last_done else None,
             "locks": [lock.as_json(self.now) for lock in job.locks],
         }
 
