@@ -137,6 +137,7 @@ def test_mismatches_are_shown_whole_and_the_status_says_so(bank: Bank, teller: C
     try:
         answer = teller.json("jobs", "run", RECONCILE, "--for", scheduled_time, "--force", status=1)
         ended = teller.run("jobs", "run", RECONCILE, "--for", scheduled_time)
+        jobs = teller.shown("jobs")
     finally:
         client.put_item(TableName=table, Item=item)
     [sentence] = answer["report"]["first_mismatches"]
@@ -144,6 +145,7 @@ def test_mismatches_are_shown_whole_and_the_status_says_so(bank: Bank, teller: C
     assert "".join(sentence.split()) in "".join(ended.out.split())
     assert ended.status == 1
     assert ended.err.endswith("teller: reconcile_accounts found 1 mismatch\n")
+    assert f"The run that was done last found 1 mismatch: - {sentence}" in " ".join(jobs.split())
 
 
 def test_a_time_that_the_function_would_refuse_is_refused_with_its_sentence(bank: Bank, teller: Command) -> None:

@@ -255,3 +255,10 @@ def test_the_demo_says_what_it_waits_for(no_pauses: None, capsys: pytest.Capture
 def test_the_demo_gives_up_after_the_longest_time_to_a_next_delivery(no_pauses: None) -> None:
     with pytest.raises(LocalAwsError, match="after 960 s without progress 5 messages are still on their queues"):
         demo._wait_until_empty(Queues(itertools.repeat(5)), "Transactions")
+
+
+def test_the_demo_shows_a_violation_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert demo._check({("each is posted once",): ["acc-1: found ['t-2'] and [t-3]"], ("no other claim",): []}) == 1
+    assert capsys.readouterr().out == (
+        "  ? each is posted once\n  ✗ acc-1: found ['t-2'] and [t-3]\n  ✓ no other claim\n"
+    )

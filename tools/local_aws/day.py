@@ -47,7 +47,10 @@ def _opening(choose: random.Random, name: str) -> dict[str, Any]:
 
 
 def _salary(choose: random.Random, name: str) -> dict[str, Any]:
-    amount = f"{choose.randint(1500, 4500)}.{choose.randint(0, 99):02}"
+    euros, cents = choose.randint(1500, 4500), choose.randint(0, 99)
+    if name.endswith("5"):
+        euros //= 100  # some have little, and are overdrawn at night
+    amount = f"{euros}.{cents:02}"
     return {"transaction_id": f"salary-{name}", "account_id": name, "amount": amount, "description": "Salary"}
 
 

@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -58,14 +60,14 @@ def main() -> int:
     try:
         _stop_an_earlier_demo()
     except LocalAwsError as error:
-        console.print(f"[red]{error}")
+        console.print(f"[red]{escape(str(error))}")
         return 1
     try:
         return _run(options.port, options.messages)
     except BaseException as error:
         left_running.down()
         if isinstance(error, LocalAwsError):
-            console.print(f"[red]{error}")
+            console.print(f"[red]{escape(str(error))}")
             return 1
         if isinstance(error, KeyboardInterrupt):
             console.print("\nInterrupted. The local AWS has been stopped.")
@@ -273,9 +275,10 @@ def _check(found: Mapping[Sequence[str], Sequence[str]]) -> int:
     """Prints each group of claims and its violations. Returns the exit code."""
     for claims, violations in found.items():
         for claim in claims:
-            console.print(f"  [red]?[/] {claim}" if violations else f"  [green]✓[/] {claim}")
+            mark = "[red]?[/]" if violations else "[green]✓[/]"
+            console.print(Padding(f"{mark} {claim}", (0, 0, 0, 2), expand=False))
         for violation in violations:
-            console.print(f"  [red]✗ {violation}")
+            console.print(f"  [red]✗ {escape(violation)}")
     return 1 if any(found.values()) else 0
 
 

@@ -180,7 +180,7 @@ def redrive_letters(
     with its body. What can't be processed comes back as a new letter.
 
     Letters with the code FUNCTION_KILLED stay, unless --code or --id names them: they would kill their function again.
-    Exit status 1: some letters stay.
+    Exit status 1: a letter that was to be redriven stays.
     """
     if queue is QueueName.BUS:
         raise WrongUse(_BUS)

@@ -33,6 +33,9 @@ ForceReleaseOption = Annotated[
     bool, typer.Option("--force", help="Release also a lock whose lease isn't over. Its holder may be at work.")
 ]
 
+MOST_SENTENCES = 5
+"""Of the last run's mismatches and skipped accounts."""
+
 RISK = (
     "The holder may be at work. If it is, it goes on with its step while another run may begin: messages may be sent "
     "twice, with the same ids. It finds at its next write that it lost the lock, and its event is tried again"
@@ -71,6 +74,8 @@ def list_jobs(operator: Operator) -> None:
         operator.console.print(fields_table(_job_fields(records, job, now)))
         if records.runs:
             operator.console.print(_runs_table(records.runs))
+        if records.last_done and records.last_done.troubles:
+            operator.console.print("\n".join(_troubles_in_words(records.last_done)))
 
 
 def run(
@@ -228,6 +233,14 @@ def _numbers_in_words(fields: Item) -> str:
     """A report, or the checkpoint that becomes one: "49 accounts checked, 0 mismatches, after acc-0037"."""
     known = [counted(int(fields[name]), one, several) for name, (one, several) in NUMBERS.items() if name in fields]
     return ", ".join([*known, *([f"after {fields['after']}"] if fields.get("after") else [])])
+
+
+def _troubles_in_words(run: RunOfJob) -> list[str]:
+    """Why the last finished run isn't well: its first sentences, a line each."""
+    sentences = [*run.report.get("first_mismatches", ()), *run.report.get("first_skipped", ())]
+    more = [f"  {len(sentences) - MOST_SENTENCES} more: teller jobs --json"] if len(sentences) > MOST_SENTENCES else []
+    first = [f"- {sentence}" for sentence in sentences[:MOST_SENTENCES]]
+    return [f"\nThe run that was done last {' and '.join(run.troubles)}:", *first, *more]
 
 
 def _runs_table(runs: Iterable[RunOfJob]) -> Table:

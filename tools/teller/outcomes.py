@@ -86,7 +86,13 @@ def request(account_id: str | None, begin: str | None, end: str | None) -> dict[
         if bound and bound.isdecimal():
             fields[f"{name}_version"] = int(bound)
         elif bound:
-            fields[name] = moment(bound).isoformat()
+            try:
+                fields[name] = moment(bound).isoformat()
+            except typer.BadParameter:
+                expected = "a version, such as 7, or an ISO 8601 time, such as 2026-11-01T12:30:00Z"
+                raise WrongUse(f"--{name}: expected {expected}, got {bound!r}") from None
+    if len({name.endswith("_version") for name in fields if name != "account_id"}) > 1:
+        raise WrongUse(f"--from and --to: expected two versions, or two times, got {begin} and {end}")
     if account_id is None and "from" not in fields:
         raise WrongUse("name an account, or the time --from which the outcomes of all accounts are published again")
     try:
