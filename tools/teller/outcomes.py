@@ -40,7 +40,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="outcomes")
 
 
-def tail(operator: Operator, account_id: OfAccount = None) -> None:
+def tail(operator: Operator, account_id: OfAccount = None, yes: YesOption = False) -> None:
     """Print the events of outcomes as they come, until Ctrl-C.
 
     A line per event; with --json the whole event. The tail has a rule and a queue of its own on the bus, which are
@@ -48,6 +48,7 @@ def tail(operator: Operator, account_id: OfAccount = None) -> None:
     the events come in no order. A consumer that must have each event subscribes to the bus: docs/events.md.
     """
     deployment = operator.deployment
+    operator.agree("give the bus a rule, and the rule a queue, until the end of the tail", yes=yes)
     with ended_by_signals(), tail_of(deployment, account_id, datetime.now(UTC)) as events:
         operator.remark(f"Listening to the outcomes of {deployment.name}. Ctrl-C ends it.")
         for event in events:
