@@ -141,7 +141,7 @@ def test_versions_without_an_entry_are_named(bank: Bank) -> None:
     [
         (["again-nobody"], 1, "no account 'again-nobody' has been opened"),
         (["again-1", "--from", "3", "--to", "2"], 2, "to_version: expected"),
-        (["again-1", "--from", "yesterday"], 2, "expected an ISO 8601 time"),
+        (["again-1", "--from", "yesterday"], 2, "expected a version, such as 7, or an ISO 8601 time"),
         ([], 2, "name an account"),
     ],
 )
