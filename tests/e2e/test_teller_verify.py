@@ -79,7 +79,7 @@ def test_an_interrupted_run_leaves_no_open_account_and_no_message_that_waits(
 ) -> None:
     def interrupted(its_run: Run, _: Step) -> None:
         its_run.open(its_run.account("interrupted"))
-        its_run.send("Transactions", [payment(its_run.accounts[0], "credit", "5")])
+        its_run.send("Transactions", [payment(its_run.accounts[0], f"credit-{number}", "5") for number in range(500)])
         its_run.send("Transactions", [payment(its_run.account("interrupted-late"), "early", "1")])
         raise KeyboardInterrupt
 

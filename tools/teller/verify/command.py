@@ -67,6 +67,8 @@ def verify(operator: Operator, yes: YesOption = False) -> None:
     finally:
         operator.remark("Tidying up …")
         left_behind = tidy_up(run)
+        for sentence in left_behind:
+            operator.remark(f"left behind: {sentence}")
     report = Report(run, steps, costs(run.deployment.requests, run.usage()), left_behind)
     if operator.as_json:
         operator.show(report.answer())

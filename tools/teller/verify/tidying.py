@@ -1,5 +1,6 @@
 """Tidies up after a run: its accounts are closed at the balance 0, its profiles and dead letters deleted."""
 
+from contextlib import suppress
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -8,7 +9,10 @@ from conditional_writes.items import to_dynamodb
 from tools.teller.failures import Failure, failure_of
 from tools.teller.letters import QueueName
 from tools.teller.verify.dead_letters import take_those_there
-from tools.teller.verify.run import USUAL_SECONDS, Run, opening, payment
+from tools.teller.verify.run import USUAL_SECONDS, Run, TimeIsUp, opening, payment
+
+MOST_ATTEMPTS = 10
+SECONDS_OF_AN_ATTEMPT = 10
 
 
 def tidy_up(run: Run) -> list[str]:
@@ -38,32 +42,45 @@ def _delete_dead_letters(run: Run) -> None:
 
 
 def _close_accounts(run: Run) -> None:
-    """An account that isn't open is opened first: then no transaction waits for it for hours."""
-    accounts = {account_id: run.item("AccountsTableName", account_id=account_id) for account_id in run.accounts}
+    """An account that isn't open is opened first: then no transaction waits for it for hours.
+
+    After an interruption the run's own messages may still change the balances. Then an account isn't closed at once.
+    """
+    accounts: dict[str, Any] = {
+        account_id: run.item("AccountsTableName", account_id=account_id) for account_id in run.accounts
+    }
     missing = [account_id for account_id, account in accounts.items() if account is None]
     run.send("Transactions", map(opening, missing))
     for account_id in missing:
         run.wait_for_version(account_id, 1)
-    drained = []
-    for account_id in run.accounts:
-        account: Any = run.item("AccountsTableName", account_id=account_id)
-        if account["balance"]:
-            drained.append((account_id, int(account["version"]) + 1))
-            run.send("Transactions", [payment(account_id, "drain", format(-account["balance"], "f"))])
-    for account_id, version in drained:
-        run.wait_for_version(account_id, version)
-    closing = [{"type": "close_account", "transaction_id": "close", "account_id": name} for name in run.accounts]
-    run.send("Transactions", closing)
-    for account_id in run.accounts:
-        _wait_until_closed(run, account_id)
+    for attempt in range(1, MOST_ATTEMPTS + 1):
+        accounts = {account_id: run.item("AccountsTableName", account_id=account_id) for account_id in run.accounts}
+        left = {account_id: account for account_id, account in accounts.items() if account["status"] != "CLOSED"}
+        if not left:
+            return
+        drained = {account_id: account for account_id, account in left.items() if account["balance"]}
+        drains = [
+            payment(account_id, f"drain-{attempt}", format(-account["balance"], "f"))
+            for account_id, account in drained.items()
+        ]
+        run.send("Transactions", drains)
+        for account_id, account in drained.items():
+            run.wait_for_version(account_id, int(account["version"]) + 1)
+        closing = {"type": "close_account", "transaction_id": f"close-{attempt}"}
+        run.send("Transactions", [closing | {"account_id": account_id} for account_id in left])
+        with suppress(TimeIsUp):
+            for account_id in left:
+                _wait_until_closed(run, account_id, SECONDS_OF_AN_ATTEMPT)
+    for account_id in left:
+        _wait_until_closed(run, account_id, USUAL_SECONDS)
 
 
-def _wait_until_closed(run: Run, account_id: str) -> None:
+def _wait_until_closed(run: Run, account_id: str, seconds: float) -> None:
     def status() -> Any:
         return (run.item("AccountsTableName", account_id=account_id) or {}).get("status")
 
     run.wait(
         lambda: status() == "CLOSED",
         lambda: f"{account_id}: expected a closed account, got the status {status()}",
-        USUAL_SECONDS,
+        seconds,
     )
