@@ -79,7 +79,7 @@ def test_an_interrupted_run_leaves_no_open_account_and_no_message_that_waits(
 ) -> None:
     def interrupted(its_run: Run, _: Step) -> None:
         its_run.open(its_run.account("interrupted"))
-        its_run.send("Transactions", [payment(its_run.accounts[0], f"credit-{number}", "5") for number in range(500)])
+        its_run.send("Transactions", [payment(its_run.accounts[0], "credit", "5")])
         its_run.send("Transactions", [payment(its_run.account("interrupted-late"), "early", "1")])
         raise KeyboardInterrupt
 
@@ -89,6 +89,15 @@ def test_an_interrupted_run_leaves_no_open_account_and_no_message_that_waits(
     bank.transactions.wait_until_drained()
     accounts = [account for name, account in bank.books().accounts.items() if "interrupted" in name]
     assert [account.status for account in accounts] == ["CLOSED", "CLOSED"]
+
+
+def test_an_account_whose_messages_are_still_on_the_way_is_closed_after_them(run: Run) -> None:
+    run.open(run.account("busy"))
+    run.send("Transactions", [payment(run.accounts[0], f"credit-{number}", "5") for number in range(500)])
+    assert tidy_up(run) == []
+    account = run.item("AccountsTableName", account_id=run.accounts[0])
+    assert account is not None
+    assert (account["status"], account["balance"]) == ("CLOSED", 0)
 
 
 def test_it_asks_before_it_sends_anything_in_prod(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
