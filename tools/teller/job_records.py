@@ -174,13 +174,16 @@ class JobRecords:
 def read_job(deployment: Deployment, job: JobInfo, last: int = 5) -> JobRecords:
     """The job's locks, and its `last` runs by their scheduled times. Strongly consistent: two requests or three.
 
-    A run may have had any number of segments, because the setting changes. Segment 1 has a lock, whatever the number.
+    Forced runs for times that are ahead come after those of the past, so that they don't hide last night's. A run may
+    have had any number of segments, because the setting changes. Segment 1 has a lock, whatever the number.
     """
     first = _locks(deployment, job, [Segment(1, of) for of in range(1, MOST_SEGMENTS + 1)])
     others = [Segment(number, lock.segment.of) for lock in first for number in range(2, lock.segment.of + 1)]
     locks = [*first, *_locks(deployment, job, others)]
     known = {window for lock in locks for window in [*lock.windows_done, lock.working_on] if window}
-    runs = read_runs(deployment, job, sorted(known, reverse=True)[:last])
+    now = datetime.now(UTC).isoformat()
+    latest_first = sorted(known, key=lambda window: (window <= now, window), reverse=True)
+    runs = read_runs(deployment, job, latest_first[:last])
     return JobRecords(job, sorted(locks, key=lambda lock: (lock.segment.of, lock.segment.number)), runs)
 
 
