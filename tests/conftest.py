@@ -4,6 +4,7 @@ Each pytest worker starts an engine once, for the first test that uses it.
 """
 
 import itertools
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,16 @@ def bank(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank
     started = server.ministack(free_port(), log, settings=RETRY_SETTINGS)
     with running(started) as endpoint:
         yield Bank(stack.deploy(endpoint, LogLevel="DEBUG"), started[1].pid, log)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A process in the background ignores Ctrl-C, and one of nohup's the end of its terminal. So would its children."""
+    heeded = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {which: signal.signal(which, handler) for which, handler in heeded.items()}
+    yield
+    for which, handler in before.items():
+        signal.signal(which, handler)
 
 
 _numbers = itertools.count(1)

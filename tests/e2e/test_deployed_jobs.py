@@ -61,13 +61,14 @@ def test_a_night_is_reconciled_once_and_all_is_well(bank: Bank, overdrawn: Books
 def test_a_job_calls_itself_until_it_is_done(bank: Bank, overdrawn: Books) -> None:
     lambda_ = bank.stack.endpoint.client("lambda")
     name = bank.stack["ReconcileAccountsFunctionName"]
+    before = lambda_.get_function_configuration(FunctionName=name)["Timeout"]
     # The timeout leaves only the time that is reserved for the last request, so each invocation takes one step.
     lambda_.update_function_configuration(FunctionName=name, Timeout=int(RESERVED_SECONDS))
     try:
         assert run_job(bank.stack, "reconcile_accounts", NEXT_NIGHT)["outcome"] == "Continued"
         until(lambda: NEXT_NIGHT.isoformat() in _done(bank), "the night is done")
     finally:
-        lambda_.update_function_configuration(FunctionName=name, Timeout=150)
+        lambda_.update_function_configuration(FunctionName=name, Timeout=before)
     assert read_report(bank.stack, NEXT_NIGHT)["accounts_checked"] == len(overdrawn.accounts)
 
 

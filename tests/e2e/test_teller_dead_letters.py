@@ -17,6 +17,7 @@ from tests.checkers.books import violations
 from tests.support.command import Command
 from tests.support.deployed import Bank, opening, payment, until
 from tests.support.faults import Fault, Faults, Killed, one_call_at_a_time
+from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import PROJECT
 from tools.teller import letters, redriving
 from tools.teller.deployment import Deployment
@@ -32,13 +33,16 @@ sed -i 's/"12,50"/"12.50"/' "$1"
 def command(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
     """The command, on a stack without dead letters. It doesn't wait for letters: the local AWS has but one server."""
     monkeypatch.setattr(letters, "POLL_SECONDS", 0)
-    for queue in (bank.transactions, bank.profiles):
-        queue.wait_until_drained()
-        queue.take_dead_letters()
+    _tidy(bank)
     yield Command(bank.stack)
+    _tidy(bank)
+
+
+def _tidy(bank: Bank) -> None:
     for queue in (bank.transactions, bank.profiles):
         queue.wait_until_drained()
-        queue.take_dead_letters()
+    for name in QueueName:
+        take_dead_letters(bank.stack.endpoint, bank.stack[name.output])
 
 
 def put_letters(bank: Bank, queue: str, bodies: list[str], **attributes: str) -> None:

@@ -66,6 +66,7 @@ def left(bank: Bank) -> tuple[list[str], list[str]]:
     return [rule["Name"] for rule in rules], [url.rpartition("/")[2] for url in urls]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_tail_prints_the_events_of_an_account_and_leaves_nothing(bank: Bank) -> None:
     with tailing(bank, "--account", "tail-1", "--json") as tailed:
         bank.transactions.take_dead_letters()

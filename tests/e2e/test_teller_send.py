@@ -85,6 +85,7 @@ def test_a_file_that_is_none_is_wrong_use(bank: Bank, tmp_path: Path, name: str)
     assert Command(bank.stack).run("send", str(tmp_path / name)).status == 2
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.exhaustive
 def test_killed_and_started_again_it_goes_on_and_each_message_is_posted_once(
     bank: Bank, tmp_path: Path, say: Say

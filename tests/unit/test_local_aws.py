@@ -216,14 +216,6 @@ def test_the_demo_sends_all_messages_of_both_queues() -> None:
     assert sorted(queues.sent) == sorted(f"{name}QueueUrl: {body}" for name, bodies in day.items() for body in bodies)
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """A process in the background ignores Ctrl-C, and so would the tests in it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_demo_does_not_wait_for_its_messages() -> None:
     def interrupted() -> Iterator[int]:

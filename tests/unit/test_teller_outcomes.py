@@ -125,6 +125,7 @@ def test_the_rule_for_an_account_is_for_its_outcomes_and_its_refusals() -> None:
     assert pattern("a") == {"source": ["teller"], "$or": either}
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_block_and_others_dont_disturb_what_follows(which: signal.Signals) -> None:
     before, done = signal.getsignal(which), []

@@ -158,7 +158,10 @@ class RunOfJob:
 
 @dataclass(frozen=True)
 class JobRecords:
-    """The records of a job. `locks` are those with a record, `runs` the last ones, the latest first."""
+    """The records of a job. `locks` are those with a record.
+
+    `runs` are those of which a lock's record has the time. The latest come first, but those for times ahead come last.
+    """
 
     job: JobInfo
     locks: Sequence[LockRecord]
@@ -171,20 +174,24 @@ class JobRecords:
         return max(finished, key=lambda each: each[0])[1] if finished else None
 
 
-def read_job(deployment: Deployment, job: JobInfo, last: int = 5) -> JobRecords:
-    """The job's locks, and its `last` runs by their scheduled times. Strongly consistent: two requests or three.
+def read_job(deployment: Deployment, job: JobInfo) -> JobRecords:
+    """The job's locks and runs. Strongly consistent: two requests or three, and one for each hundred runs."""
+    locks = read_locks(deployment, job)
+    known = {window for lock in locks for window in [*lock.windows_done, lock.working_on] if window}
+    now = datetime.now(UTC).isoformat()
+    latest_first = sorted(known, key=lambda window: (window <= now, window), reverse=True)
+    return JobRecords(job, locks, read_runs(deployment, job, latest_first))
 
-    Forced runs for times that are ahead come after those of the past, so that they don't hide last night's. A run may
-    have had any number of segments, because the setting changes. Segment 1 has a lock, whatever the number.
+
+def read_locks(deployment: Deployment, job: JobInfo) -> list[LockRecord]:
+    """The job's locks that have a record. A request, or two if there are segments.
+
+    A run may have had any number of segments, because the setting changes. Segment 1 has a lock, whatever the number.
     """
     first = _locks(deployment, job, [Segment(1, of) for of in range(1, MOST_SEGMENTS + 1)])
     others = [Segment(number, lock.segment.of) for lock in first for number in range(2, lock.segment.of + 1)]
     locks = [*first, *_locks(deployment, job, others)]
-    known = {window for lock in locks for window in [*lock.windows_done, lock.working_on] if window}
-    now = datetime.now(UTC).isoformat()
-    latest_first = sorted(known, key=lambda window: (window <= now, window), reverse=True)
-    runs = read_runs(deployment, job, latest_first[:last])
-    return JobRecords(job, sorted(locks, key=lambda lock: (lock.segment.of, lock.segment.number)), runs)
+    return sorted(locks, key=lambda lock: (lock.segment.of, lock.segment.number))
 
 
 def read_runs(deployment: Deployment, job: JobInfo, scheduled_times: Sequence[str]) -> list[RunOfJob]:

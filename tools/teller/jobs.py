@@ -10,7 +10,17 @@ from rich.table import Table
 from conditional_writes import Item
 from tools.teller.failures import Failure, WrongUse
 from tools.teller.groups import ListByDefault
-from tools.teller.job_records import JOBS, JobInfo, JobRecords, LockRecord, RunOfJob, is_enabled, read_job, read_runs
+from tools.teller.job_records import (
+    JOBS,
+    JobInfo,
+    JobRecords,
+    LockRecord,
+    RunOfJob,
+    is_enabled,
+    read_job,
+    read_locks,
+    read_runs,
+)
 from tools.teller.job_release import Release
 from tools.teller.job_release import release as release_lock
 from tools.teller.job_runs import Progress, begin, event_of, follow
@@ -33,6 +43,8 @@ ForceReleaseOption = Annotated[
     bool, typer.Option("--force", help="Release also a lock whose lease isn't over. Its holder may be at work.")
 ]
 
+LAST_RUNS = 5
+"""So many are shown."""
 MOST_SENTENCES = 5
 """Of the last run's mismatches and skipped accounts."""
 
@@ -73,7 +85,7 @@ def list_jobs(operator: Operator) -> None:
         operator.console.print(f"{'\n' if number else ''}{records.job.name}", style="bold")
         operator.console.print(fields_table(_job_fields(records, job, now)))
         if records.runs:
-            operator.console.print(_runs_table(records.runs))
+            operator.console.print(_runs_table(records.runs[:LAST_RUNS]))
         if records.last_done and records.last_done.troubles:
             operator.console.print("\n".join(_troubles_in_words(records.last_done)))
 
@@ -101,7 +113,7 @@ def run(
     if not force and known.record is None and (refusal := why_not_begun(scheduled_time, now)):
         raise WrongUse(f"{refusal}. The option --force adds it")
     operator.agree(f"run {name} for {event['scheduled_time']}", yes=yes)
-    for lock in read_job(deployment, job, last=0).locks:
+    for lock in read_locks(deployment, job):
         if lock.state(now) == "held":
             operator.remark(f"The lock {lock.name} is {_state_in_words(lock, now)}.")
     with operator.remarks.status(f"{name} for {shown(scheduled_time)}") as status:
@@ -143,7 +155,7 @@ def release(operator: Operator, name: JobName, force: ForceReleaseOption = False
     """
     job, deployment = _job_named(name), operator.deployment
     now = datetime.now(UTC)
-    locks = [lock for lock in read_job(deployment, job, last=0).locks if lock.state(now) != "free"]
+    locks = [lock for lock in read_locks(deployment, job) if lock.state(now) != "free"]
     wanted = [lock for lock in locks if lock.state(now) == "lapsed" or (force and lock.state(now) == "held")]
     for lock in wanted:
         if lock.state(now) == "held":
@@ -259,7 +271,7 @@ def _job_json(operator: Operator, records: JobRecords, now: datetime) -> dict[st
         "is_enabled": is_enabled(operator.deployment, job),
         "last_done": records.last_done.as_json() if records.last_done else None,
         "locks": [lock.as_json(now) for lock in records.locks],
-        "runs": [each.as_json() for each in records.runs],
+        "runs": [each.as_json() for each in records.runs[:LAST_RUNS]],
     }
 
 

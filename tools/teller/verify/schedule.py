@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from tools.teller.job_records import JOBS, RunOfJob, read_job, read_runs
+from tools.teller.job_records import JOBS, RunOfJob, read_locks, read_runs
 from tools.teller.verify.costs import DOLLARS
 from tools.teller.verify.run import Run
 from tools.teller.verify.steps import Step, different
@@ -61,7 +61,7 @@ def _why_not(run: Run) -> str | None:
     dollars = size / READ_UNIT_BYTES * DOLLARS["DynamoDB read units"]
     if dollars > MOST_DOLLARS:
         return f"reading all accounts and journals may cost {dollars:.2f} dollars"
-    if any(lock.working_on for lock in read_job(run.deployment, JOB).locks):
+    if any(lock.working_on for lock in read_locks(run.deployment, JOB)):
         return f"{JOB.name} is running just now, or was interrupted: its run would begin anew"
     run.scanned_bytes = size
     return None
