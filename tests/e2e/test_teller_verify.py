@@ -247,6 +247,7 @@ def test_each_planted_setting_of_a_stack_is_named(built: None, tmp_path: Path) -
     assert sorted(found) == sorted(
         [
             "ReadAccountsRole, dynamodb:Query on JournalTable, by_version: expected allowed, got implicitDeny",
+            "ReadAccountsRole, dynamodb:GetItem: expected the template's statements, got another one that allows this",
             *(f"{queue}Queue.VisibilityTimeout: expected 840, got 600" for queue in ("Transactions", "Profiles")),
             *(f"{name}.Architectures: expected ['{expected}'], got ['{other}']" for name in FUNCTIONS),
             *(f"{name}.LoggingConfig.ApplicationLogLevel: expected TRACE, got WARN" for name in FUNCTIONS),
