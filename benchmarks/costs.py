@@ -115,11 +115,11 @@ def _logged_bytes(function: ModuleType, records: list[dict[str, Any]]) -> int:
     [handler] = logging.getLogger("teller").handlers
     assert isinstance(handler, logging.StreamHandler)
     with contextlib.redirect_stdout(io.StringIO()) as log:
-        before = handler.setStream(log)
+        before, handler.stream = handler.stream, log  # setStream would flush the other one, which may be closed
         try:
             assert not functions.invoke(function, records)
         finally:
-            handler.setStream(before)
+            handler.stream = before
     return len(log.getvalue().encode())
 
 
