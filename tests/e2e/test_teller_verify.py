@@ -110,41 +110,38 @@ def test_it_asks_before_it_sends_anything_in_prod(run: Run, monkeypatch: pytest.
 # --- Planted defects of deployed resources -------------------------------------------------------------------
 
 
-def test_a_missing_permission_is_named(run: Run, bank: Bank) -> None:
-    iam, role = bank.stack.endpoint.client("iam"), role_of(bank, "ProcessTransactions")
-    denied = {"Effect": "Deny", "Action": "dynamodb:PutItem", "Resource": table_arn(bank, "JournalTableName")}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [denied]})
+@contextlib.contextmanager
+def planted(bank: Bank, function: str, statement: dict[str, Any]) -> Iterator[None]:
+    """The role of the function has one statement more."""
+    iam, role = bank.stack.endpoint.client("iam"), role_of(bank, function)
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     iam.put_role_policy(RoleName=role, PolicyName="planted", PolicyDocument=document)
     try:
-        found = problems(done(run, permissions))
+        yield
     finally:
         iam.delete_role_policy(RoleName=role, PolicyName="planted")
+
+
+def test_a_missing_permission_is_named(run: Run, bank: Bank) -> None:
+    denied = {"Effect": "Deny", "Action": "dynamodb:PutItem", "Resource": table_arn(bank, "JournalTableName")}
+    with planted(bank, "ProcessTransactions", denied):
+        found = problems(done(run, permissions))
     [problem] = found
     assert problem.startswith("ProcessTransactionsRole, dynamodb:PutItem on JournalTable: expected allowed, got ")
 
 
 def test_a_permission_too_many_is_named(run: Run, bank: Bank) -> None:
-    iam, role = bank.stack.endpoint.client("iam"), role_of(bank, "ReadAccounts")
     allowed = {"Effect": "Allow", "Action": "dynamodb:*", "Resource": table_arn(bank, "AccountsTableName")}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
-    iam.put_role_policy(RoleName=role, PolicyName="planted", PolicyDocument=document)
-    try:
+    with planted(bank, "ReadAccounts", allowed):
         found = problems(done(run, permissions))
-    finally:
-        iam.delete_role_policy(RoleName=role, PolicyName="planted")
     assert "ReadAccountsRole, dynamodb:DeleteItem on AccountsTable: expected denied, got allowed" in found
     assert all(problem.startswith("ReadAccountsRole, ") for problem in found)
 
 
 def test_a_permission_that_no_list_names_is_named(run: Run, bank: Bank) -> None:
-    iam, role = bank.stack.endpoint.client("iam"), role_of(bank, "ReadAccounts")
     allowed = {"Effect": "Allow", "Action": ["dynamodb:Query"], "Resource": table_arn(bank, "ProfilesTableName")}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
-    iam.put_role_policy(RoleName=role, PolicyName="planted", PolicyDocument=document)
-    try:
+    with planted(bank, "ReadAccounts", allowed):
         found = problems(done(run, permissions))
-    finally:
-        iam.delete_role_policy(RoleName=role, PolicyName="planted")
     assert found == [
         "ReadAccountsRole, dynamodb:Query: expected the template's statements, got another one that allows this"
     ]

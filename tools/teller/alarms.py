@@ -1,8 +1,9 @@
 """The stack's alarms: how many there are, and those that ring."""
 
 import itertools
+from collections.abc import Iterable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tools.teller.deployment import Deployment
 
@@ -35,12 +36,7 @@ def alarms_of(deployment: Deployment) -> Alarms:
         for resource in page["StackResourceSummaries"]
         if resource["ResourceType"] == "AWS::CloudWatch::Alarm" and resource.get("PhysicalResourceId")
     }
-    cloudwatch = deployment.client("cloudwatch")
-    found = [
-        alarm
-        for some in itertools.batched(names, MOST_NAMES, strict=False)
-        for alarm in cloudwatch.describe_alarms(AlarmNames=some, MaxRecords=MOST_NAMES)["MetricAlarms"]
-    ]
+    found = described(deployment, names)
     return Alarms(
         len(found),
         sum(alarm["StateValue"] == "INSUFFICIENT_DATA" for alarm in found),
@@ -50,3 +46,13 @@ def alarms_of(deployment: Deployment) -> Alarms:
             if alarm["StateValue"] == "ALARM"
         ],
     )
+
+
+def described(deployment: Deployment, names: Iterable[str]) -> list[dict[str, Any]]:
+    """The alarms with these names, as CloudWatch describes them."""
+    cloudwatch = deployment.client("cloudwatch")
+    return [
+        alarm
+        for some in itertools.batched(names, MOST_NAMES, strict=False)
+        for alarm in cloudwatch.describe_alarms(AlarmNames=some, MaxRecords=MOST_NAMES)["MetricAlarms"]
+    ]

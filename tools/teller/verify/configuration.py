@@ -1,7 +1,6 @@
 """Step 10: each resource is configured as template.yaml says, with the stack's parameters."""
 
 import functools
-import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from tools import template
+from tools.teller.alarms import described
 from tools.teller.failures import failure_of
 from tools.teller.verify.run import Run
 from tools.teller.verify.steps import Step
@@ -192,14 +192,7 @@ class Compared:
         """The alarms of the stack, by their names."""
         kinds = self.resources.kinds.items()
         names = [self.resources[name] for name, kind in kinds if kind == "AWS::CloudWatch::Alarm"]
-        pages = self.run.client("cloudwatch").get_paginator("describe_alarms")
-        found = [
-            alarm
-            for some in itertools.batched(names, 100, strict=False)
-            for page in pages.paginate(AlarmNames=list(some))
-            for alarm in page["MetricAlarms"]
-        ]
-        return {alarm["AlarmName"]: alarm for alarm in found}
+        return {alarm["AlarmName"]: alarm for alarm in described(self.run.deployment, names)}
 
     def _alarm(self, name: str, expected: Any) -> Iterator[str]:
         found = self._alarms.get(self.resources[name], {})
