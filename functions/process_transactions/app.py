@@ -25,9 +25,10 @@ from workers.logs import function_logger
 
 logger = function_logger()
 metrics = Metrics()
-tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"])
+tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"], os.environ["REVERSALS_TABLE"])
+minor_units = os.environ["MINOR_UNITS"] == "on"
 dynamodb = dynamodb_client()
-poster = BatchPoster(dynamodb, tables, Lines(dynamodb, os.environ["LOCKS_TABLE"]))
+poster = BatchPoster(dynamodb, tables, Lines(dynamodb, os.environ["LOCKS_TABLE"]), minor_units)
 attempts = Attempts(dynamodb, os.environ["ATTEMPTS_TABLE"])
 queue, refusals = Queue.from_environment(), RefusalEvents(os.environ["OUTCOMES_BUS"])
 worker = QueueWorker(decode, poster.post, disposition_of, queue, attempts, logger, metrics, refusals.publish)

@@ -40,7 +40,7 @@ report has 290 KB, of DynamoDB's 400.
 logger = function_logger()
 metrics = Metrics()
 client = dynamodb_client()
-tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"])
+tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"], os.environ["REVERSALS_TABLE"])
 reconciler = Reconciler(client, tables, Checkpoints(client, os.environ["CHECKPOINTS_TABLE"]))
 
 START: Item = {

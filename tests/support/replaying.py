@@ -20,7 +20,7 @@ class Known(NamedTuple):
     def other_side(self, entry: JournalEntry) -> OtherSide | None:
         return self.other_sides.get(entry.transaction_id)
 
-    def referred_entry(self, entry_id: EntryId) -> JournalEntry | None:
+    def referred_entry(self, _: JournalEntry, entry_id: EntryId) -> JournalEntry | None:
         return self.entries.get(entry_id)
 
 

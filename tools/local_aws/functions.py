@@ -69,7 +69,13 @@ def process_transactions(
     aws: Endpoint, tables: Tables, dynamodb: Endpoint | None = None, **variables: str
 ) -> ModuleType:
     """The function with new queues on `aws`. Its tables are on `dynamodb` if that is given, else on `aws`."""
-    fixed = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal, "OUTCOMES_BUS": "default"}
+    fixed = {
+        "ACCOUNTS_TABLE": tables.accounts,
+        "JOURNAL_TABLE": tables.journal,
+        "REVERSALS_TABLE": tables.reversals,
+        "MINOR_UNITS": "on",
+        "OUTCOMES_BUS": "default",
+    }
     variables = fixed | variables
     if "LOCKS_TABLE" not in variables:
         variables["LOCKS_TABLE"] = create_locks_table(dynamodb or aws, f"process_transactions-{next(_numbers)}")
@@ -87,6 +93,7 @@ def reconcile_accounts(dynamodb: Endpoint, tables: Tables, locks_table: str, **v
     fixed = {
         "ACCOUNTS_TABLE": tables.accounts,
         "JOURNAL_TABLE": tables.journal,
+        "REVERSALS_TABLE": tables.reversals,
         "CHECKPOINTS_TABLE": tables.checkpoints,
         "LOCKS_TABLE": locks_table,
         "JOB_SEGMENTS": "1",
@@ -95,7 +102,11 @@ def reconcile_accounts(dynamodb: Endpoint, tables: Tables, locks_table: str, **v
 
 
 def read_accounts(dynamodb: Endpoint, tables: Tables, **variables: str) -> ModuleType:
-    fixed = {"ACCOUNTS_TABLE": tables.accounts, "JOURNAL_TABLE": tables.journal}
+    fixed = {
+        "ACCOUNTS_TABLE": tables.accounts,
+        "JOURNAL_TABLE": tables.journal,
+        "REVERSALS_TABLE": tables.reversals,
+    }
     return load_function("read_accounts", dynamodb, fixed | variables)
 
 

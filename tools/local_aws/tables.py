@@ -16,6 +16,7 @@ class Tables:
     accounts: str
     journal: str
     checkpoints: str = ""
+    reversals: str = ""
 
 
 def _key_schema(*keys: str) -> list[dict[str, str]]:
@@ -31,11 +32,12 @@ BY_VERSION = {
 
 
 def create_tables(endpoint: Endpoint, prefix: str) -> Tables:
-    """Creates the Accounts, Journal and Checkpoints tables. `prefix` separates tests that share an engine."""
+    """Creates the tables of the ledger and of its reconciliation. `prefix` separates tests that share an engine."""
     return Tables(
         _create_table(endpoint, f"{prefix}-accounts", "account_id"),
         _create_table(endpoint, f"{prefix}-journal", "account_id", "transaction_id", indexes=[BY_VERSION]),
         _create_table(endpoint, f"{prefix}-checkpoints", "account_id"),
+        _create_table(endpoint, f"{prefix}-reversals", "account_id", "transaction_id"),
     )
 
 

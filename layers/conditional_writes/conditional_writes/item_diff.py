@@ -7,7 +7,7 @@ from typing import NamedTuple
 from conditional_writes.conditions import Condition, absent, equals, exists, version_is
 from conditional_writes.items import Item, Key, same
 from conditional_writes.own_attributes import VERSION_ID, is_own
-from conditional_writes.requests import Expected, Put, Update
+from conditional_writes.requests import Check, Expected, Put, Update
 
 
 class ItemDiff(NamedTuple):
@@ -45,6 +45,17 @@ def replacing(key: Key, before: Item | None, after: Item, version_attribute: str
         )
     values, removed = diff(before, after, ignored=dict(key.attributes))
     return Update(key, values, condition, removed, expected=expected)
+
+
+def unchanged(key: Key, before: Item | None, version_attribute: str = "version") -> Check:
+    """The check that the item still has the version of `before`; None: that it still doesn't exist.
+
+    Raises ValueError and TypeError as `replacing`.
+    """
+    if before is None:
+        return Check(key, absent(key.attributes[0][0]), Expected(None, version_attribute))
+    expected, condition = version_condition(key, before, version_attribute)
+    return Check(key, condition, expected)
 
 
 def version_condition(key: Key, before: Item, version_attribute: str) -> tuple[Expected, Condition]:

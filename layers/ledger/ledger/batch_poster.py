@@ -5,13 +5,14 @@ memory and in order; then the group's accounts and journal entries commit in one
 the messages are folded again, from what DynamoDB found instead. Commits of a contended account take turns: `lines.py`.
 """
 
+import contextlib
 import itertools
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aws_lambda_powertools.metrics import MetricUnit
 from msgspec import Struct, field
@@ -30,11 +31,13 @@ from conditional_writes import (
     replacing,
     write,
 )
+from conditional_writes.item_diff import unchanged
 from conditional_writes.own_attributes import VERSION_ID
 from conditional_writes.reading import MAXIMUM_KEYS, read_once
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item, entry_item, outcome_of
 from ledger.core.posting_time import posting_time
+from ledger.core.reversals import Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.dispositions import disposition_of, is_about_content
@@ -52,11 +55,15 @@ type QueuedTransaction = QueueMessage[TransactionMessage]
 
 
 class BatchPoster(NamedTuple):
-    """The ledger's tables, the client that reads and writes them, and the lines of contended accounts."""
+    """The ledger's tables, the client that reads and writes them, and the lines of contended accounts.
+
+    `minor_units` says whether accounts are opened under the rule of minor units.
+    """
 
     client: "DynamoDBClient"
     tables: LedgerTables
     lines: Lines
+    minor_units: bool = True
 
     def post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
         """Posts or rejects each transaction exactly once, whoever else is posting. Sets each message's disposition.
@@ -73,7 +80,7 @@ class BatchPoster(NamedTuple):
             except Exception as error:  # noqa: BLE001 (it costs the groups with these keys)
                 unread |= dict.fromkeys(keys, disposition_of(error))
         groups = []
-        for group in grouped_by_account(messages):
+        for group in grouped_by_account(messages, lambda message: self._account_ids(message, observed)):
             failed = next((unread[key] for key in self.keys_of(group) if key in unread), None)
             if failed:
                 _give(failed, group)
@@ -114,29 +121,48 @@ class BatchPoster(NamedTuple):
         return {self.tables.accounts: ACCOUNT_ATTRIBUTES}
 
     def keys_of(self, messages: Iterable[QueuedTransaction]) -> list[Key]:
-        """The keys of the messages' accounts, of the journal entries that decisions refer to, and of the own entries of
-        messages that were delivered before: only those may be posted already."""
+        """The keys of the items that are read first: the messages' accounts, the journal entries that each decision
+        refers to, with what was reversed of them, and the own entries of messages that were delivered before. Only
+        those messages may be posted already."""
         keys = []
         for message in messages:
             transaction = message.decoded
-            entries = transaction.referred_entries + (transaction.entry_ids if message.delivered_before else ())
+            entries = transaction.referred_entries
+            keys += [self.tables.reversed_key(entry_id) for entry_id in entries]
+            if message.delivered_before:
+                entries += tuple(EntryId(name, transaction.transaction_id) for name in transaction.account_ids)
             keys += [self.tables.account_key(account_id) for account_id in transaction.account_ids]
             keys += [self.tables.entry_key(entry_id) for entry_id in entries]
         return keys
 
+    def _account_ids(self, message: QueuedTransaction, observed: Observed) -> list[str]:
+        """The message's accounts, as far as they are known from what was read."""
+        account_ids = list(message.decoded.account_ids)
+        for entry_id in message.decoded.referred_entries:
+            if item := observed.get(self.tables.entry_key(entry_id)):
+                with contextlib.suppress(KeyError, TypeError, ValueError):  # the message's decision says what is wrong
+                    account_ids += entry_from_item(item).account_ids
+        return account_ids
+
     def plan(
         self, messages: Sequence[QueuedTransaction], observed: Observed, tickets: Mapping[Key, Ticket], now: datetime
-    ) -> "Plan[_Fold | _Lost]":
+    ) -> "Plan[_Fold | _Lost | _Unread]":
         """Folds the messages that fit into one DynamoDB transaction: a pure function of the observed items.
 
-        If all of them fit, it serves the tickets.
+        If all of them fit, it serves the tickets. If a decision depends on items that weren't read, nothing is written.
         """
         observed = self.own_parts(observed)
-        fold = _Fold(self.tables, now, observed, dict(observed))
+        fold = _Fold(self.tables, now, self.minor_units, observed, dict(observed))
+        unread: list[Key] = []
         for message in messages:
             if not fold.has_room_for(message.decoded):
                 break
-            fold.add(message)
+            try:
+                fold.add(message)
+            except _NotRead as error:
+                unread += error.keys
+        if unread:
+            return Plan(_Unread(unread, observed))
         if len(fold.dispositions) == len(messages):
             fold.serve(tickets)
         return Plan(fold, fold.writes())
@@ -183,9 +209,9 @@ class _GroupPoster(Struct):
                 batches += _halves(messages, error)
                 continue
             self.observed = dict(result.observed)
-            if isinstance(result, _Lost):
+            if not isinstance(result, _Fold):
                 batches.append(messages)
-                self._line_up_after(result)
+                self._prepare_again(result)
                 continue
             assert result.dispositions, "a transaction has more accounts than one commit has room for"
             for message, disposition in result.dispositions.items():
@@ -197,15 +223,18 @@ class _GroupPoster(Struct):
         for key, ticket in self.tickets.items():
             self.poster.lines.leave(key, ticket, self.deadline)
 
-    def _commit(self, messages: Sequence[QueuedTransaction], tickets: Mapping[Key, Ticket]) -> "_Fold | _Lost":
+    def _commit(
+        self, messages: Sequence[QueuedTransaction], tickets: Mapping[Key, Ticket]
+    ) -> "_Fold | _Lost | _Unread":
         """Commits the first messages, as many as fit. If all fit, the commit serves the tickets.
 
-        If another writer was first in an account, nothing is written. Raises what `write` raises.
+        If another writer was first in an account, or if more items have to be read, nothing is written. Raises what
+        `write` raises.
         """
         before, started = self.observed, time.monotonic()
         now = datetime.now(UTC)
 
-        def plan(seen: Observed) -> "Plan[_Fold | _Lost]":
+        def plan(seen: Observed) -> "Plan[_Fold | _Lost | _Unread]":
             # `write` hands on the same objects, but for those that DynamoDB has handed back.
             lost = [key for key in self._account_keys(before) if seen[key] is not before[key]]
             if lost:
@@ -217,6 +246,12 @@ class _GroupPoster(Struct):
         if isinstance(written.result, _Fold) and written.result.new_entries:
             self.commit_milliseconds.append(round((time.monotonic() - started) * 1000, 1))
         return written.result
+
+    def _prepare_again(self, result: "_Lost | _Unread") -> None:
+        if isinstance(result, _Unread):
+            self.observed |= self.poster.read(result.keys, self.deadline)
+        else:
+            self._line_up_after(result)
 
     def _line_up_after(self, lost: "_Lost") -> None:
         """Waits in the lines of the accounts that were lost for the second time, or although the group has a ticket."""
@@ -258,6 +293,21 @@ class _Lost(NamedTuple):
     observed: Observed
 
 
+class _Unread(NamedTuple):
+    """A commit that wasn't made: decisions depend on these items, too. `observed` has the others as they are."""
+
+    keys: Sequence[Key]
+    observed: Observed
+
+
+class _NotRead(Exception):
+    """A decision depends on items that weren't read."""
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        super().__init__(keys)
+        self.keys = keys
+
+
 class _Effect(NamedTuple):
     """A transaction's effect on one of its accounts: the account afterwards, and the new journal entry."""
 
@@ -265,41 +315,65 @@ class _Effect(NamedTuple):
     entry: JournalEntry
 
 
+class _Decided(NamedTuple):
+    """A transaction's outcome, its effects if it is new, and what was reversed of those on which it depends."""
+
+    outcome: Outcome
+    effects: Sequence[_Effect] = ()
+    reversed_before: Sequence[Reversed] = ()
+
+
 class _Fold(Struct):
     """A commit in the making. `before` has the items as DynamoDB has them, `observed` as the commit leaves them.
 
-    `served_accounts` are those whose tickets it serves.
+    `changed_reversals` has the items of the Reversals table that it changes, and `checked_reversals` those on which a
+    decision depends. `served_accounts` are those whose tickets it serves.
     """
 
     tables: LedgerTables
     now: datetime
+    minor_units: bool
     before: Observed
     observed: dict[Key, Item | None]
     changed_accounts: dict[Key, Item] = {}
     new_entries: dict[Key, Item] = {}
+    changed_reversals: dict[Key, Item] = {}
+    checked_reversals: set[Key] = set()
     dispositions: dict[QueuedTransaction, Disposition] = {}
     served_accounts: set[Key] = set()
 
     def has_room_for(self, transaction: TransactionMessage) -> bool:
-        """Whether the commit has room for the transaction's entries, and for those of its accounts that are new."""
+        """Whether the commit has room for the transaction's entries, and for those of its accounts that are new.
+
+        A transaction that refers to an entry may have a second account, and depend on what was reversed of the entry.
+        """
         account_keys = [self.tables.account_key(account_id) for account_id in transaction.account_ids]
         new_accounts = sum(account_key not in self.changed_accounts for account_key in account_keys)
-        writes = len(self.changed_accounts) + len(self.new_entries)
-        return writes + new_accounts + len(account_keys) <= MAXIMUM_WRITES
+        others = 3 if transaction.referred_entries else 0
+        writes = len(self.changed_accounts) + len(self.new_entries) + len(self.checked_reversals)
+        return writes + new_accounts + len(account_keys) + others <= MAXIMUM_WRITES
 
     def add(self, message: QueuedTransaction) -> None:
-        """Sets the message's disposition, and stages its effect: whole, or not at all if no decision can be made."""
+        """Sets the message's disposition, and stages its effect: whole, or not at all if no decision can be made.
+
+        Raises _NotRead.
+        """
         try:
-            outcome, effects = self._decided(message.decoded)
-            accounts = dict(map(self._changed_account, effects))
-            entries = {self.tables.entry_key(entry.entry_id): entry_item(entry) for _, entry in effects}
+            decided = self._decided(message.decoded)
+            accounts = dict(map(self._changed_account, decided.effects))
+            entries = {self.tables.entry_key(entry.entry_id): entry_item(entry) for _, entry in decided.effects}
+            reversals = dict(self._reversals(decided))
+        except _NotRead:
+            raise
         except BaseException as error:  # noqa: BLE001 (an error of any type is this message's alone)
             self.dispositions[message] = disposition_of(error)
             return
-        self.observed |= accounts | entries
         self.changed_accounts |= accounts
         self.new_entries |= entries
-        self.dispositions[message] = Done(outcome)
+        self.changed_reversals |= {key: item for key, item in reversals.items() if item}
+        self.checked_reversals |= reversals.keys()
+        self.observed |= accounts | entries | self.changed_reversals
+        self.dispositions[message] = Done(decided.outcome)
 
     def serve(self, tickets: Mapping[Key, Ticket]) -> None:
         """Notes the tickets as served in those of their accounts that the commit changes."""
@@ -309,57 +383,97 @@ class _Fold(Struct):
             self.served_accounts.add(key)
 
     def writes(self) -> list[Write]:
-        """One write for each account, however many messages change it, and one for each journal entry."""
-        accounts = [replacing(key, self.before[key], item) for key, item in self.changed_accounts.items()]
-        return [*accounts, *(Put(key, item, absent("transaction_id")) for key, item in self.new_entries.items())]
+        """One write for each account, however many messages change it, and one for each journal entry.
 
-    def _decided(self, transaction: TransactionMessage) -> tuple[Outcome, list[_Effect]]:
+        And one for each item of reversals on which a decision depends: it is changed, or checked.
+        """
+        changed = self.changed_accounts | self.changed_reversals
+        return [
+            *(replacing(key, self.before[key], item) for key, item in changed.items()),
+            *(Put(key, item, absent("transaction_id")) for key, item in self.new_entries.items()),
+            *(unchanged(key, self.before[key]) for key in self.checked_reversals - self.changed_reversals.keys()),
+        ]
+
+    def _decided(self, transaction: TransactionMessage) -> _Decided:
         """The outcome in the transaction's journal entry if one was observed, else that of a new decision.
 
-        With it the effects on the accounts, in the order of `account_ids`; a replayed transaction has none. A
-        transfer's entries commit together, one on each side, so either of them replays it. The outcome is the payer's,
-        unless only the payee's entry was observed. Raises Refusal and NotYet.
+        A replayed transaction has no effects. The entries of two accounts commit together, so either of them replays
+        the transaction. The outcome is that of its first account, unless only the other one's entry was observed.
+        Raises Refusal, NotYet and _NotRead.
         """
-        entry_ids = transaction.entry_ids
-        accounts = [self._account(entry_id.account_id) for entry_id in entry_ids]
-        context = Context({entry_id: self._entry(entry_id) for entry_id in transaction.referred_entries})
+        found_reversed: list[Reversed] = []
+
+        def find_reversed(entry_id: EntryId) -> Reversed:
+            item = self._item(self.tables.reversed_key(entry_id))
+            found_reversed.append(reversed_from_item(item) if item else Reversed(*entry_id))
+            return found_reversed[-1]
+
+        context = Context(self._find_entry, find_reversed, self.minor_units)
+        account_ids = transaction.account_ids
         request = transaction.canonical_payload()
+        existing = self._existing(account_ids, request)
+        if existing is None and transaction.referred_entries:
+            account_ids = transaction.all_account_ids(context)
+            existing = self._existing(account_ids, request)
         sides: list[tuple[Account, Outcome]] = []
-        posted_at = posting_time(self.now, accounts)
 
         def decide() -> Outcome:
+            accounts = self._accounts(account_ids)
+            posted_at = posting_time(self.now, accounts)
             for before, decision in zip(accounts, transaction.decide(accounts, context), strict=True):
                 after = transaction.next_account(before, decision, posted_at)
                 assert after is not None, "a decision is about an account that exists, or that it opens"
-                assert decision.reason or after.balance >= after.overdraft_limit, f"{after} would be below its limit"
-                sides.append((after, outcome_of(decision, after.version, posted_at)))
+                assert decision.reason or after.available >= 0, f"{after} would be below its limit"
+                sides.append((after, outcome_of(decision, after, posted_at)))
             return sides[0][1]
 
-        # An entry of another request comes first: it refuses this one.
-        found = [entry for entry_id in entry_ids if (entry := self._entry(entry_id))]
-        existing = min(found, key=lambda entry: entry.request == request, default=None)
         outcome, payload_hash = decide_once(request, existing, decide)
-        effects = []
-        if payload_hash is not None:
-            effects = [
-                _Effect(account, JournalEntry(*entry_id, request, payload_hash, recorded))
-                for entry_id, (account, recorded) in zip(entry_ids, sides, strict=True)
-            ]
-        return outcome, effects
+        if payload_hash is None:
+            return _Decided(outcome)
+        effects = [
+            _Effect(account, JournalEntry(account.account_id, transaction.transaction_id, request, payload_hash, each))
+            for account, each in sides
+        ]
+        return _Decided(outcome, effects, found_reversed)
 
-    def _account(self, account_id: str) -> Account | None:
-        item = self.observed[self.tables.account_key(account_id)]
-        return account_from_item(item) if item else None
+    def _existing(self, account_ids: Sequence[str], request: dict[str, Any]) -> JournalEntry | None:
+        """The transaction's own entry. One of another request comes first: it refuses this one."""
+        ids = (EntryId(account_id, request["transaction_id"]) for account_id in account_ids)
+        found = filter(None, (self.observed.get(self.tables.entry_key(entry_id)) for entry_id in ids))
+        return min(map(entry_from_item, found), key=lambda entry: entry.request == request, default=None)
 
-    def _entry(self, entry_id: EntryId) -> JournalEntry | None:
-        item = self.observed.get(self.tables.entry_key(entry_id))
+    def _accounts(self, account_ids: Sequence[str]) -> list[Account | None]:
+        keys = [self.tables.account_key(account_id) for account_id in account_ids]
+        if unread := [key for key in keys if key not in self.observed]:
+            raise _NotRead(unread)
+        return [account_from_item(item) if item else None for item in map(self.observed.get, keys)]
+
+    def _find_entry(self, entry_id: EntryId) -> JournalEntry | None:
+        item = self._item(self.tables.entry_key(entry_id))
         return entry_from_item(item) if item else None
+
+    def _item(self, key: Key) -> Item | None:
+        if key not in self.observed:
+            raise _NotRead([key])
+        return self.observed[key]
 
     def _changed_account(self, effect: _Effect) -> tuple[Key, Item]:
         key = self.tables.account_key(effect.account.account_id)
         changed = (self.observed[key] or {}) | account_item(effect.account)
         changed.pop(VERSION_ID, None)  # of the commit before: this one writes its own
         return key, changed
+
+    def _reversals(self, decided: _Decided) -> Iterator[tuple[Key, Item | None]]:
+        """The items of the Reversals table on which the decision depends: as they are afterwards, None if unchanged."""
+        for before in decided.reversed_before:
+            key = self.tables.reversed_key(EntryId(before.account_id, before.transaction_id))
+            [first] = [entry for _, entry in decided.effects if entry.account_id == before.account_id]
+            outcome = first.outcome
+            if outcome.reversal and outcome.status == Status.POSTED:
+                after = before.after(outcome.reversal, first.transaction_id, outcome.account_version)
+                yield key, reversed_item(after)
+            else:
+                yield key, None
 
 
 def _halves(messages: Sequence[QueuedTransaction], error: Exception) -> list[Sequence[QueuedTransaction]]:
@@ -393,7 +507,9 @@ def _measurements(messages: Sequence[QueuedTransaction], posters: Sequence[_Grou
     ]
 
 
-def grouped_by_account(messages: Sequence[QueuedTransaction]) -> list[list[QueuedTransaction]]:
+def grouped_by_account(
+    messages: Sequence[QueuedTransaction], account_ids_of: Callable[[QueuedTransaction], Sequence[str]]
+) -> list[list[QueuedTransaction]]:
     """Groups of messages, in order: messages that share an account, directly or through others, are in one group."""
     parents: dict[str, str] = {}
 
@@ -404,7 +520,7 @@ def grouped_by_account(messages: Sequence[QueuedTransaction]) -> list[list[Queue
         return account_id
 
     for message in messages:
-        first, *others = message.decoded.account_ids
+        first, *others = account_ids_of(message)
         for other in others:
             parents[root(other)] = root(first)
     groups: dict[str, list[QueuedTransaction]] = {}

@@ -1,4 +1,4 @@
-"""The ledger's two tables: their names, the keys of their items, and the attributes of an account's item."""
+"""The ledger's tables: their names, the keys of their items, and the attributes of an account's item."""
 
 import time
 from decimal import Decimal
@@ -44,13 +44,18 @@ ACCOUNT_ATTRIBUTES = (*Account.__struct_fields__, *Line._fields, VERSION_ID)
 
 
 class LedgerTables(NamedTuple):
-    """The names of the two tables."""
+    """The names of the tables. A function that reads no reversals needs no name of theirs."""
 
     accounts: str
     journal: str
+    reversals: str = ""
 
     def account_key(self, account_id: str) -> Key:
         return key(self.accounts, account_id=account_id)
 
     def entry_key(self, entry_id: EntryId) -> Key:
         return key(self.journal, account_id=entry_id.account_id, transaction_id=entry_id.transaction_id)
+
+    def reversed_key(self, entry_id: EntryId) -> Key:
+        """The key of what was reversed of a transaction. The entry is that on its first account."""
+        return key(self.reversals, account_id=entry_id.account_id, transaction_id=entry_id.transaction_id)

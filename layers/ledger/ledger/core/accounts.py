@@ -1,5 +1,6 @@
 """An account, as the rules (`rules.py`) see it and as an item of the Accounts table."""
 
+from collections.abc import Mapping
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from ledger.core.attributes import attribute, version
+from ledger.core.holds import Holds, OpenHold, holds_from_item, holds_item
+from ledger.core.money import WIDE
 
 
 class AccountStatus(StrEnum):
@@ -15,9 +18,11 @@ class AccountStatus(StrEnum):
 
 
 class Account(Struct, frozen=True):
-    """`overdraft_limit` is at most 0, and `balance` never below it. Every journal entry takes the next `version`.
+    """`overdraft_limit` is at most 0, and `balance - held` never below it. Each journal entry takes the next `version`.
 
-    `posted_at` is that of the last journal entry; None if an earlier release wrote the account last.
+    `posted_at` is that of the last journal entry; None if an earlier release wrote the account last. `held` is the sum
+    of the open `holds`, which are None if the account never had one. Its amounts have at most so many `decimal_places`;
+    None for any number of them.
     """
 
     account_id: str
@@ -27,6 +32,18 @@ class Account(Struct, frozen=True):
     status: AccountStatus
     version: int
     posted_at: str | None = None
+    held: Decimal = Decimal(0)
+    holds: Mapping[str, OpenHold] | None = None
+    decimal_places: int | None = None
+
+    @property
+    def open_holds(self) -> Holds:
+        return self.holds or {}
+
+    @property
+    def available(self) -> Decimal:
+        """The largest debit or hold that the overdraft limit allows; never below 0. It may have more than 38 digits."""
+        return WIDE.subtract(WIDE.subtract(self.balance, self.held), self.overdraft_limit)
 
 
 def account_item(account: Account) -> dict[str, Any]:
@@ -39,7 +56,13 @@ def account_item(account: Account) -> dict[str, Any]:
         "status": str(account.status),
         "version": account.version,
     }
-    return item | ({"posted_at": account.posted_at} if account.posted_at else {})
+    if account.posted_at:
+        item["posted_at"] = account.posted_at
+    if account.holds is not None:
+        item |= {"held": account.held, "holds": holds_item(account.holds)}
+    if account.decimal_places is not None:
+        item["decimal_places"] = account.decimal_places
+    return item
 
 
 def account_from_item(item: dict[str, Any]) -> Account:
@@ -52,4 +75,7 @@ def account_from_item(item: dict[str, Any]) -> Account:
         status=AccountStatus(item["status"]),
         version=version(item, "version"),
         posted_at=attribute(item, "posted_at", str) if "posted_at" in item else None,
+        held=attribute(item, "held", Decimal) if "held" in item else Decimal(0),
+        holds=holds_from_item(attribute(item, "holds", dict)) if "holds" in item else None,
+        decimal_places=version(item, "decimal_places") if "decimal_places" in item else None,
     )

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ledger.core.accounts import Account
 from ledger.core.attributes import attribute, version
 from ledger.core.money import format_decimal
+from ledger.core.reversals import Reversal, reversal_from_item, reversal_item
 from ledger.core.rules import Decision
 
 FORMAT = 1
@@ -22,11 +24,17 @@ An entry without a format has format 1: an earlier release wrote it.
 """
 
 
+ACCOUNT_FIELDS = ("account_id", "from_account_id", "to_account_id")
+"""The fields that hold account ids, in the order of a transaction's accounts. No type has others."""
+
+
 class Outcome(Struct, frozen=True):
     """A transaction's outcome on one account. `replayed`: an earlier delivery was decided, and this is its outcome.
 
     `status` is POSTED, or REJECTED with a `reason`; `amount` is the effect on the balance; `account_version` is the
-    version that the decision made; `posted_at` is ISO 8601.
+    version that the decision made; `posted_at` is ISO 8601. `held_after` is the sum of the open holds afterwards.
+    `decimal_places` are those of the account, if the transaction opened it under the rule of minor units. `reversal` is
+    that of a `reverse`.
     """
 
     status: str
@@ -35,6 +43,9 @@ class Outcome(Struct, frozen=True):
     balance_after: Decimal
     account_version: int
     posted_at: str
+    held_after: Decimal = Decimal(0)
+    decimal_places: int | None = None
+    reversal: Reversal | None = None
     replayed: bool = False
 
     @property
@@ -70,6 +81,13 @@ class JournalEntry(Struct, frozen=True):
     def entry_id(self) -> EntryId:
         return EntryId(self.account_id, self.transaction_id)
 
+    @property
+    def account_ids(self) -> tuple[str, ...]:
+        """The transaction's accounts: those that the request names, and the other one of a reversal."""
+        named = [self.request.get(field) for field in ACCOUNT_FIELDS]
+        other = self.outcome.reversal.other_account_id if self.outcome.reversal else None
+        return tuple(dict.fromkeys(each for each in (*named, self.account_id, other) if isinstance(each, str)))
+
 
 def payload_hash_of(request: dict[str, Any]) -> str:
     """Powertools' hash of a canonical payload, made without Powertools, which the core doesn't import.
@@ -79,20 +97,23 @@ def payload_hash_of(request: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(request, sort_keys=True, default=repr).encode()).hexdigest()
 
 
-def outcome_of(decision: Decision, account_version: int, posted_at: str) -> Outcome:
-    """A decision as its journal entry records it."""
+def outcome_of(decision: Decision, after: Account, posted_at: str) -> Outcome:
+    """A decision as its journal entry records it. `after` is the account as the decision leaves it."""
     return Outcome(
         status=str(decision.status),
         reason=str(decision.reason) if decision.reason else None,
         amount=decision.amount,
         balance_after=decision.balance,
-        account_version=account_version,
+        account_version=after.version,
         posted_at=posted_at,
+        held_after=after.held,
+        decimal_places=decision.decimal_places,
+        reversal=decision.reversal,
     )
 
 
 def entry_item(entry: JournalEntry) -> dict[str, Any]:
-    """The entry as an item. It has a `reason` only if the transaction was rejected."""
+    """The entry as an item. It has a `reason` only if the transaction was rejected, and `held_after` unless it is 0."""
     outcome = entry.outcome
     item = {
         "account_id": entry.account_id,
@@ -106,7 +127,15 @@ def entry_item(entry: JournalEntry) -> dict[str, Any]:
         "account_version": outcome.account_version,
         "posted_at": outcome.posted_at,
     }
-    return item | ({"reason": outcome.reason} if outcome.reason else {})
+    if outcome.reason:
+        item["reason"] = outcome.reason
+    if outcome.held_after:
+        item["held_after"] = outcome.held_after
+    if outcome.decimal_places is not None:
+        item["decimal_places"] = outcome.decimal_places
+    if outcome.reversal:
+        item["reversal"] = reversal_item(outcome.reversal)
+    return item
 
 
 def entry_from_item(item: dict[str, Any]) -> JournalEntry:
@@ -128,20 +157,34 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
             balance_after=attribute(item, "balance_after", Decimal),
             account_version=version(item, "account_version"),
             posted_at=attribute(item, "posted_at", str),
+            held_after=attribute(item, "held_after", Decimal) if "held_after" in item else Decimal(0),
+            decimal_places=version(item, "decimal_places") if "decimal_places" in item else None,
+            reversal=reversal_from_item(attribute(item, "reversal", dict)) if "reversal" in item else None,
         ),
     )
 
 
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
-    return {
+    fields: dict[str, Any] = {
         "status": outcome.status,
         "reason": outcome.reason,
         "amount": format_decimal(outcome.amount),
         "balance_after": format_decimal(outcome.balance_after),
+        "held_after": format_decimal(outcome.held_after),
         "account_version": outcome.account_version,
         "posted_at": outcome.posted_at,
     }
+    if outcome.decimal_places is not None:
+        fields["decimal_places"] = outcome.decimal_places
+    if outcome.reversal:
+        reversed_after = format_decimal(outcome.reversal.reversed_after)
+        fields["reversal"] = reversal_item(outcome.reversal) | {"reversed_after": reversed_after}
+    return fields
 
 
 def outcome_from_json(fields: dict[str, Any]) -> Outcome:
-    return Outcome(**fields | {"amount": Decimal(fields["amount"]), "balance_after": Decimal(fields["balance_after"])})
+    amounts = {name: Decimal(fields[name]) for name in ("amount", "balance_after", "held_after")}
+    reversal = fields.get("reversal")
+    if reversal:
+        reversal = Reversal(**reversal | {"reversed_after": Decimal(reversal["reversed_after"])})
+    return Outcome(**fields | amounts | {"reversal": reversal})

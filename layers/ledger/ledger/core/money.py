@@ -10,6 +10,10 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.Nami
 """
 
 
+WIDE = Context(prec=600, Emin=-1000, Emax=1000)
+"""Arithmetic for comparisons, and for what no item holds: the sum of any of DynamoDB's numbers is exact."""
+
+
 def is_json_number(spelling: str) -> bool:
     """Python's Decimal reads more than JSON does: `12_50`, `.5`, and the digits of any script."""
     return bool(_JSON_NUMBER.fullmatch(spelling))
@@ -31,6 +35,11 @@ def exact(field: str, number: Decimal) -> Decimal:
     if int(shortest.as_tuple().exponent) < EXACT.Emin:
         raise ValueError(f"{field}: expected at most {-EXACT.Emin} decimal places")
     return shortest
+
+
+def decimal_places(number: Decimal) -> int:
+    """The number's decimals, without zeros at the end: 1 for `12.50`."""
+    return max(0, -int(normalized(number).as_tuple().exponent))
 
 
 def normalized(number: Decimal) -> Decimal:

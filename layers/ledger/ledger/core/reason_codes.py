@@ -17,6 +17,10 @@ class ReasonCode(StrEnum):
     """The transaction id was used before on one of the accounts, with another payload."""
     UNKNOWN_ACCOUNT = "UNKNOWN_ACCOUNT"
     """The message waited for its account, and the account wasn't opened."""
+    UNKNOWN_HOLD = "UNKNOWN_HOLD"
+    """The message waited for its hold, and no transaction with the hold's id came."""
+    UNKNOWN_TRANSACTION = "UNKNOWN_TRANSACTION"
+    """The message waited for the transaction that it reverses, and the transaction didn't come."""
     NOT_A_MAP = "NOT_A_MAP"
     """The profile has another program's value in place of a map on the message's path."""
     ITEM_TOO_LARGE = "ITEM_TOO_LARGE"
@@ -64,3 +68,15 @@ class UnknownAccount(NotYet):
     """No such account has been opened."""
 
     code = ReasonCode.UNKNOWN_ACCOUNT
+
+
+class UnknownHold(NotYet):
+    """The account has no journal entry with the hold's id."""
+
+    code = ReasonCode.UNKNOWN_HOLD
+
+
+class UnknownTransaction(NotYet):
+    """The account has no journal entry with the id of the transaction that is to be reversed."""
+
+    code = ReasonCode.UNKNOWN_TRANSACTION

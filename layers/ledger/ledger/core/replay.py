@@ -5,22 +5,21 @@ of the other account are possible, a decision that follows from any of them is a
 is judged on the payer's own side.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from decimal import Context as DecimalContext
-from decimal import Decimal
-from itertools import groupby, product
+from itertools import groupby
 from typing import Protocol
 
 from msgspec import Struct, ValidationError
 from msgspec.structs import replace
 
-from ledger.core.accounts import Account, AccountStatus
-from ledger.core.journal import EntryId, JournalEntry, Outcome, payload_hash_of
+from ledger.core.accounts import Account
+from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of, payload_hash_of
 from ledger.core.mismatches import Mismatch, difference, quoted, quoted_id, why_unreadable
-from ledger.core.money import EXACT
+from ledger.core.money import WIDE
 from ledger.core.posting_time import CLOCK_SKEW, time_of
-from ledger.core.reason_codes import NotYet
+from ledger.core.reason_codes import NotYet, Refusal
+from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Decision, Status
 from ledger.core.transaction_types import TRANSACTION_TYPES, from_payload
 from ledger.core.transaction_types.base import Context, TransactionMessage
@@ -39,15 +38,13 @@ class Surroundings(Protocol):
     def other_side(self, entry: JournalEntry) -> OtherSide | None:
         """The other side of this transfer. The replay asks for them in version order."""
 
-    def referred_entry(self, entry_id: EntryId) -> JournalEntry | None:
-        """A journal entry that a request refers to; None if it doesn't exist."""
+    def referred_entry(self, entry: JournalEntry, entry_id: EntryId) -> JournalEntry | None:
+        """A journal entry that the request of this one refers to; None if it doesn't exist."""
 
 
 def other_account_id(entry: JournalEntry) -> str | None:
-    """The other account of the entry's transaction. None if it has no other, or if the request can't be read."""
-    message_type = TRANSACTION_TYPES.get(str(entry.request.get("type")))
-    sides = [entry.request.get(field) for field in message_type.account_fields] if message_type else []
-    return next((side for side in sides if isinstance(side, str) and side != entry.account_id), None)
+    """The other account of the entry's transaction. None if it has no other, or if the entry doesn't name it."""
+    return next((account_id for account_id in entry.account_ids if account_id != entry.account_id), None)
 
 
 def referred_entry_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
@@ -157,7 +154,7 @@ def _may_be_left(posted_at: str | None, last: str | None) -> bool:
 def _as_recorded(outcome: Outcome) -> Decision:
     """The decision in the entry, right or wrong: the replay goes on from it, so one mistake is one mismatch."""
     reason = None if outcome.status == Status.POSTED else outcome.reason or outcome.status
-    return Decision(outcome.amount, outcome.balance_after, reason)
+    return Decision(outcome.amount, outcome.balance_after, reason, outcome.decimal_places)
 
 
 def _mismatch(entry: JournalEntry, what: str, sentence: str) -> Mismatch:
@@ -184,34 +181,57 @@ def _wrong_time(entry: JournalEntry, before: datetime | None, now: datetime) -> 
 def _wrong_decision(
     entry: JournalEntry, message: TransactionMessage, before: Account | None, around: Surroundings
 ) -> Iterator[Mismatch]:
-    if entry.entry_id not in message.entry_ids:
-        of = f"{quoted_id(message.transaction_id)} on {' and '.join(map(quoted_id, message.account_ids))}"
+    other_id = other_account_id(entry)
+    other = around.other_side(entry) if other_id else None
+    context = Context(
+        lambda entry_id: _earlier(entry, other, around.referred_entry(entry, entry_id)),
+        lambda entry_id: _reversed_before(entry, entry_id),
+        minor_units=entry.outcome.decimal_places is not None,
+    )
+    try:
+        account_ids = message.all_account_ids(context)
+    except NotYet as error:
+        yield _mismatch(entry, "wrong decision", f"it is {_shown(entry.outcome)}, expected nothing: {error}")
+        return
+    if message.transaction_id != entry.transaction_id or entry.account_id not in account_ids:
+        of = f"{quoted_id(message.transaction_id)} on {' and '.join(map(quoted_id, account_ids))}"
         yield _mismatch(entry, "wrong request", f"its request is that of {of}")
         return
+    mine = account_ids.index(entry.account_id)
     others: Iterable[Account | None] = [None]
-    if len(message.account_ids) > 1:
-        other = around.other_side(entry)
-        if other is None or other.account is None or other.entry is None:
-            yield _mismatch(
-                entry, "one-sided transfer", f"on {quoted_id(str(other_account_id(entry)))} no entry of it can be read"
-            )
+    if len(account_ids) > 1:
+        if other is None or other.account is None or other.entry is None or other_id not in account_ids:
+            yield _mismatch(entry, "one-sided transfer", f"on {quoted_id(str(other_id))} no entry of it can be read")
             return
         yield from _unlike_sides(entry, other.entry)
-        others = _possible_others(other.account, other.entry.outcome)
-    context = Context(
-        {entry_id: _earlier(entry, around.referred_entry(entry_id)) for entry_id in message.referred_entries}
-    )
-    expected = {_decided(message, entry.account_id, before, other, context) for other in others}
+        outcome = other.entry.outcome
+        balance_before = WIDE.subtract(outcome.balance_after, outcome.amount)
+        others = message.possible_before(replace(other.account, balance=balance_before), outcome.amount)
+    expected = {
+        _decided(message, [before if name == entry.account_id else each for name in account_ids], mine, context)
+        for each in others
+    }
     if _shown(entry.outcome) not in expected:
         sentence = f"it is {_shown(entry.outcome)}, expected {' or '.join(sorted(expected))}"
         yield _mismatch(entry, "wrong decision", sentence)
 
 
-def _earlier(entry: JournalEntry, referred: JournalEntry | None) -> JournalEntry | None:
-    """The referred entry, if it is one of the same account, and was there when this entry was decided."""
-    if referred is None or referred.account_id != entry.account_id:
-        return None
-    return referred if referred.outcome.account_version < entry.outcome.account_version else None
+def _earlier(entry: JournalEntry, other: OtherSide | None, referred: JournalEntry | None) -> JournalEntry | None:
+    """The referred entry, if it is on an account of the entry's, and was there when this one was decided."""
+    for decided in (entry, other.entry if other else None):
+        if referred and decided and referred.account_id == decided.account_id:
+            return referred if referred.outcome.account_version < decided.outcome.account_version else None
+    return None
+
+
+def _reversed_before(entry: JournalEntry, reversed_entry: EntryId) -> Reversed:
+    """What was reversed before, by the reversal that the entry has."""
+    reversal = entry.outcome.reversal
+    if reversal is None:
+        return Reversed(*reversed_entry)
+    posted = entry.outcome.status == Status.POSTED
+    amount = WIDE.subtract(reversal.reversed_after, abs(entry.outcome.amount))
+    return Reversed(*reversed_entry, amount, reversal.number - posted)
 
 
 def _unlike_sides(one: JournalEntry, other: JournalEntry) -> Iterator[Mismatch]:
@@ -225,39 +245,29 @@ def _unlike_sides(one: JournalEntry, other: JournalEntry) -> Iterator[Mismatch]:
         )
 
 
-_WIDE = DecimalContext(prec=300)
-"""Enough digits for the difference of any two numbers in DynamoDB."""
-_NO_LIMIT = Decimal(f"-1E+{EXACT.Emax + 1}")
-
-
-def _possible_others(account: Account, outcome: Outcome) -> Iterator[Account]:
-    """The states that the other account may have had before the transaction.
-
-    Its balance follows from its entry, and its currency never changes. An account that is open now was never closed.
-    Its limit at the time is unknown: of the two that are tried, one refuses every debit, and one allows every debit.
-    """
-    balance = _WIDE.subtract(outcome.balance_after, outcome.amount)
-    for status, limit in product({AccountStatus.OPEN, account.status}, (balance, _NO_LIMIT)):
-        yield replace(account, balance=balance, status=status, overdraft_limit=limit)
-
-
-def _decided(
-    message: TransactionMessage, account_id: str, before: Account | None, other: Account | None, context: Context
-) -> str:
-    """This account's side of the decision, spelled as `_shown` spells the recorded outcome."""
-    accounts = [before if name == account_id else other for name in message.account_ids]
+def _decided(message: TransactionMessage, accounts: Sequence[Account | None], mine: int, context: Context) -> str:
+    """The decision for the account `mine` of these, spelled as `_shown` spells the recorded outcome."""
     try:
-        decisions = message.decide(accounts, context)
-    except NotYet:
-        return "nothing: no account was open"
-    decision = decisions[message.account_ids.index(account_id)]
-    return _spelled(decision.status, decision.reason, decision.amount, decision.balance)
+        decision = message.decide(accounts, context)[mine]
+    except (NotYet, Refusal) as error:
+        return f"nothing: {error}"
+    after = message.next_account(accounts[mine], decision, "")
+    assert after is not None, "a decision is about an account that exists, or that it opens"
+    return _shown(outcome_of(decision, after, ""))
 
 
 def _shown(outcome: Outcome) -> str:
-    return _spelled(outcome.status, outcome.reason, outcome.amount, outcome.balance_after)
+    because = f"{quoted(outcome.reason)}, " if outcome.reason else ""
+    held = f", held {quoted(outcome.held_after)}" if outcome.held_after else ""
+    places = f", {outcome.decimal_places} decimals" if outcome.decimal_places is not None else ""
+    return (
+        f"{quoted(outcome.status)} {quoted(outcome.amount)}, {because}balance {quoted(outcome.balance_after)}{held}"
+        f"{places}{_shown_reversal(outcome.reversal)}"
+    )
 
 
-def _spelled(status: str, reason: str | None, amount: Decimal, balance: Decimal) -> str:
-    because = f"{quoted(reason)}, " if reason else ""
-    return f"{quoted(status)} {quoted(amount)}, {because}balance {quoted(balance)}"
+def _shown_reversal(reversal: Reversal | None) -> str:
+    if reversal is None:
+        return ""
+    other = f", the other account {quoted_id(reversal.other_account_id)}" if reversal.other_account_id else ""
+    return f", reversal {reversal.number}, reversed {quoted(reversal.reversed_after)}{other}"

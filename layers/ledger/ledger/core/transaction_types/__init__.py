@@ -10,10 +10,15 @@ from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types.base import CURRENCY_PATTERN, TransactionMessage
 from ledger.core.transaction_types.charge_interest import ChargeInterest
 from ledger.core.transaction_types.close_account import CloseAccount
+from ledger.core.transaction_types.expire_hold import ExpireHold
+from ledger.core.transaction_types.hold import Hold
 from ledger.core.transaction_types.open_account import OpenAccount
+from ledger.core.transaction_types.post_hold import PostHold
+from ledger.core.transaction_types.reverse import Reverse
 from ledger.core.transaction_types.set_overdraft_limit import SetOverdraftLimit
 from ledger.core.transaction_types.transaction import Transaction
 from ledger.core.transaction_types.transfer import Transfer
+from ledger.core.transaction_types.void_hold import VoidHold
 
 TRANSACTION_TYPES: dict[str, type[TransactionMessage]] = {
     "open_account": OpenAccount,
@@ -22,6 +27,11 @@ TRANSACTION_TYPES: dict[str, type[TransactionMessage]] = {
     "set_overdraft_limit": SetOverdraftLimit,
     "close_account": CloseAccount,
     "charge_interest": ChargeInterest,
+    "hold": Hold,
+    "post_hold": PostHold,
+    "void_hold": VoidHold,
+    "expire_hold": ExpireHold,
+    "reverse": Reverse,
 }
 """By the `type` in a message. A body without a `type` is a `transaction`."""
 
@@ -33,8 +43,10 @@ def decode(body: str) -> TransactionMessage:
         raise InvalidMessage(f"type: got {envelope.type[:40]!r}, expected one of {', '.join(_decoders)}")
     message = decode_json(body, _decoders[envelope.type], _EXPECTATIONS)
     for field in _NUMBERS:
-        _check_spelling(field, getattr(envelope, field))
-    check_time("occurred_at", message.occurred_at)
+        if getattr(message, field, None) is not None:
+            _check_spelling(field, getattr(envelope, field))
+    for field in _TIMES:
+        check_time(field, getattr(message, field, None))
     return message
 
 
@@ -50,6 +62,7 @@ _EXPECTATIONS = {
 }
 
 _NUMBERS = sorted({field for message_type in TRANSACTION_TYPES.values() for field, _ in message_type.numbers})
+_TIMES = ("occurred_at", "expires_at", "as_of")
 _Envelope: Any = msgspec.defstruct(
     "_Envelope",
     [("type", str, "transaction"), *((field, msgspec.Raw, msgspec.Raw(b"0")) for field in _NUMBERS)],

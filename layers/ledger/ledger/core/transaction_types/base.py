@@ -3,20 +3,22 @@
 A transaction type is a subclass in a module of its own, and a line in the registry (`transaction_types/__init__.py`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
+from itertools import product
 from typing import Annotated, Any, ClassVar, NamedTuple, final
 
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from ledger.core.accounts import Account
+from ledger.core.accounts import Account, AccountStatus
 from ledger.core.decoding import Id, Time
 from ledger.core.journal import EntryId, JournalEntry
-from ledger.core.money import exact, format_decimal
-from ledger.core.reason_codes import NotYet, UnknownAccount
+from ledger.core.money import EXACT, decimal_places, exact, format_decimal
+from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount
+from ledger.core.reversals import Reversed
 from ledger.core.rules import Decision, common_rejection
 
 CURRENCY_PATTERN = r"^[A-Z]{3}\Z"
@@ -26,6 +28,10 @@ MetadataName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 MetadataValue = Annotated[str, msgspec.Meta(max_length=256)]
 Metadata = Annotated[dict[MetadataName, MetadataValue], msgspec.Meta(max_length=20)]
 """With the description at most 28 kB of UTF-8: 99 journal entries fit into DynamoDB's 4 MB a transaction."""
+
+
+NO_LIMIT = Decimal(f"-1E+{EXACT.Emax + 1}")
+"""Below the overdraft limit of any account."""
 
 
 class Range(Enum):
@@ -48,17 +54,29 @@ class Range(Enum):
                 return 0 < number <= 1
 
 
-class Context(NamedTuple):
-    """The journal entries that a message refers to: its decision may depend on them, beside the accounts.
+def _no_entry(_: EntryId) -> None:
+    return None
 
-    An entry that doesn't exist is None or missing.
+
+def _never_reversed(entry_id: EntryId) -> Reversed:
+    return Reversed(*entry_id)
+
+
+class Context(NamedTuple):
+    """The facts that a decision may depend on, beside the message and its accounts.
+
+    `find_entry` finds a journal entry by its id, None if it doesn't exist. `find_reversed` finds how much of a
+    transaction was reversed, by the id of its entry on its first account. `minor_units` says whether accounts are
+    opened under the rule of minor units.
     """
 
-    entries: Mapping[EntryId, JournalEntry | None] = {}
+    find_entry: Callable[[EntryId], JournalEntry | None] = _no_entry
+    find_reversed: Callable[[EntryId], Reversed] = _never_reversed
+    minor_units: bool = True
 
     def entry(self, entry_id: EntryId, missing: NotYet) -> JournalEntry:
         """The entry. Raises `missing` if it doesn't exist: it may come later, so nothing can be decided without it."""
-        entry = self.entries.get(entry_id)
+        entry = self.find_entry(entry_id)
         if entry is None:
             raise missing
         return entry
@@ -70,7 +88,8 @@ class TransactionMessage(
     """A request that changes accounts. `transaction_id` is unique per account, which makes a repetition harmless.
 
     `account_fields` names the fields that hold account ids, and `numbers` those that hold numbers, with their ranges.
-    `posted_event` is the detail type of the events that tell of a posting.
+    Fields that are optional may be absent from a message. `posted_event` is the detail type of the events that tell of
+    a posting.
     """
 
     account_fields: ClassVar[tuple[str, ...]]
@@ -83,21 +102,24 @@ class TransactionMessage(
     metadata: Metadata | None = None
 
     def __post_init__(self) -> None:
-        for field, expected in self.numbers:
-            number = exact(field, getattr(self, field))
+        for field, given, expected in self._given_numbers():
+            number = exact(field, given)
             if not expected.holds(number):
                 raise ValueError(f"{field}: expected {expected.value}")
             force_setattr(self, field, number)
 
     @property
     def account_ids(self) -> tuple[str, ...]:
-        """The accounts that are read, decided on and changed together."""
-        return tuple(getattr(self, field) for field in self.account_fields)
+        """The accounts that the message names. They are read, decided on and changed together."""
+        named = (getattr(self, field) for field in self.account_fields)
+        return tuple(account_id for account_id in named if account_id is not None)
 
-    @property
-    def entry_ids(self) -> tuple[EntryId, ...]:
-        """The journal entries that this transaction makes, one on each account."""
-        return tuple(EntryId(account_id, self.transaction_id) for account_id in self.account_ids)
+    def all_account_ids(self, context: Context) -> tuple[str, ...]:
+        """The accounts that the message names, and after them those that only an entry names to which it refers.
+
+        Raises NotYet if such an entry doesn't exist.
+        """
+        return self.account_ids
 
     @property
     def log_fields(self) -> dict[str, object]:
@@ -106,7 +128,10 @@ class TransactionMessage(
 
     @property
     def referred_entries(self) -> tuple[EntryId, ...]:
-        """The earlier journal entries that the decision depends on: they are read, and given to it as its context."""
+        """The earlier journal entries that every decision depends on. They are read with the accounts.
+
+        An entry that only some decisions depend on is read when such a decision asks its context for it.
+        """
         return ()
 
     def canonical_payload(self) -> dict[str, Any]:
@@ -115,43 +140,68 @@ class TransactionMessage(
         return {name: _canonical(value) for name, value in fields.items()}
 
     def decide(self, accounts: Sequence[Account | None], context: Context) -> tuple[Decision, ...]:
-        """A decision for each account, in the order of `account_ids`. A pure function: it is called again after a
+        """A decision for each account, in the order of `all_account_ids`. A pure function: it is called again after a
         conflict, and by the journal replay.
 
-        `accounts` has None for an account that doesn't exist. Raises NotYet.
+        `accounts` has None for an account that doesn't exist. Raises NotYet, and InvalidMessage if an amount has more
+        decimals than an account's.
         """
-        known = self._known(accounts)
+        known = self._known(accounts, context)
+        for account in known:
+            self._check_decimals(account.decimal_places, account.currency)
         return common_rejection(known) or self.decide_for(known, context)
 
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
         """The type's own rule: a decision for each of these accounts, all of which are open. Raises NotYet."""
         raise NotImplementedError
 
-    def opened_account(self) -> Account | None:
+    def opened_account(self, decimal_places: int | None) -> Account | None:
         """The account at version 0 that this transaction opens; None if it opens none."""
         return None
 
     def changes(self, account: Account) -> Mapping[str, Any]:
         """The fields of this account, beside the balance, that the transaction sets when it is posted.
 
-        `account` has its new balance. Each side of a transfer is asked. A pure function, as `decide` is.
+        `account` has its new balance. Each of the transaction's accounts is asked. A pure function, as `decide` is.
         """
         return {}
+
+    def possible_before(self, account: Account, amount: Decimal) -> Iterator[Account]:
+        """The states of this account, one of two, from which each possible decision on the other one follows.
+
+        `account` is as it is now, but for its balance, which is that before the transaction; `amount` is the effect on
+        it. An account that is open now was never closed. Its limit at the time is unknown: of the two that are tried,
+        one refuses every debit, and one allows every debit. So nothing was held, as far as the other one can tell.
+        """
+        for status, limit in product({AccountStatus.OPEN, account.status}, (account.balance, NO_LIMIT)):
+            yield replace(account, status=status, overdraft_limit=limit, held=Decimal(0), holds=None)
 
     @final
     def next_account(self, before: Account | None, decision: Decision, posted_at: str) -> Account | None:
         """The account one version on, as the decision leaves it. None if no account exists, and none is opened."""
-        account = before or self.opened_account()
+        account = before or self.opened_account(decision.decimal_places)
         if account is None:
             return None
         after = replace(account, balance=decision.balance, version=account.version + 1, posted_at=posted_at)
         return after if decision.reason else replace(after, **self.changes(after))
 
-    def _known(self, accounts: Sequence[Account | None]) -> list[Account]:
+    def _given_numbers(self) -> Iterator[tuple[str, Decimal, Range]]:
+        for field, expected in self.numbers:
+            if (number := getattr(self, field)) is not None:
+                yield field, number, expected
+
+    def _check_decimals(self, most: int | None, currency: str) -> None:
+        """Raises InvalidMessage for an amount with more decimals. None allows any number of them."""
+        for field, number, expected in self._given_numbers():
+            if most is not None and expected is not Range.RATE and (found := decimal_places(number)) > most:
+                raise InvalidMessage(f"{field}: {found} decimals, expected at most {most}, as many as {currency} has")
+
+    def _known(self, accounts: Sequence[Account | None], context: Context) -> list[Account]:
         known = []
-        for field, account_id, account in zip(self.account_fields, self.account_ids, accounts, strict=True):
+        for account_id, account in zip(self.all_account_ids(context), accounts, strict=True):
             if account is None:
-                raise UnknownAccount(f"{field}: no account {account_id!r} has been opened")
+                fields = (field for field in self.account_fields if getattr(self, field) == account_id)
+                raise UnknownAccount(f"{next(fields, 'its other account')}: no account {account_id!r} has been opened")
             known.append(account)
         return known
 
@@ -159,7 +209,7 @@ class TransactionMessage(
 class AccountMessage(TransactionMessage, frozen=True):
     """A transaction of one account."""
 
-    account_fields = ("account_id",)
+    account_fields: ClassVar[tuple[str, ...]] = ("account_id",)
 
     account_id: Id
 

@@ -14,12 +14,15 @@ from ledger.core.transaction_types.base import AccountMessage, Context, Range
 
 DAYS_PER_YEAR = 365
 """In a leap year, too."""
-INTEREST_UNIT = Decimal("0.01")
-"""A day's interest is rounded once, to a multiple of this unit, half to even, in every currency."""
+DECIMAL_PLACES = 2
+"""Of the interest of an account without a rule for its amounts, in every currency."""
 
 
 class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):
-    """Interest of zero, or of less than half a unit, is posted with the amount 0."""
+    """A day's interest is rounded once, half to even, to the account's decimal places.
+
+    Interest of zero, or of less than half a unit, is posted with the amount 0.
+    """
 
     numbers = (("annual_rate", Range.RATE),)
 
@@ -28,11 +31,12 @@ class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
         [account] = accounts
         exactly = -Fraction(account.balance) * Fraction(self.annual_rate) / DAYS_PER_YEAR
-        units = round(exactly / Fraction(INTEREST_UNIT))
+        places = DECIMAL_PLACES if account.decimal_places is None else account.decimal_places
+        units = round(exactly * 10**places)
         if units <= 0:
             return (posted(account),)
         try:
-            interest = normalized(EXACT.multiply(Decimal(units), INTEREST_UNIT))
+            interest = normalized(EXACT.scaleb(EXACT.plus(Decimal(units)), -places))
         except (Inexact, Overflow):
             return (rejected(account, RejectionReason.BALANCE_OUT_OF_RANGE),)
         return (moved(account, interest.copy_negate()),)

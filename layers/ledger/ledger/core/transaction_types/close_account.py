@@ -1,4 +1,4 @@
-"""Closes an account at balance 0. The account stays: its versions must not begin anew."""
+"""Closes an account at balance 0 and without open holds. The account stays: its versions must not begin anew."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +15,8 @@ class CloseAccount(AccountMessage, frozen=True, tag="close_account"):
         [account] = accounts
         if account.balance != 0:
             return (rejected(account, RejectionReason.BALANCE_NOT_ZERO),)
+        if account.open_holds:
+            return (rejected(account, RejectionReason.HOLDS_OPEN),)
         return (posted(account),)
 
     def changes(self, account: Account) -> Mapping[str, Any]:

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from decimal import Decimal
 
+from msgspec.structs import replace
+
 from ledger.core.accounts import Account, AccountStatus
+from ledger.core.currencies import MINOR_UNITS
 from ledger.core.rules import Decision, RejectionReason, posted, rejected
 from ledger.core.transaction_types.base import AccountMessage, Context, Currency, Range
 
@@ -19,9 +22,11 @@ class OpenAccount(AccountMessage, frozen=True, tag="open_account"):
         [account] = accounts
         if account is not None:
             return (rejected(account, RejectionReason.ACCOUNT_EXISTS),)
-        return (posted(self.opened_account()),)
+        decimal_places = MINOR_UNITS.get(self.currency) if context.minor_units else None
+        self._check_decimals(decimal_places, self.currency)
+        return (replace(posted(self.opened_account(decimal_places)), decimal_places=decimal_places),)
 
-    def opened_account(self) -> Account:
+    def opened_account(self, decimal_places: int | None) -> Account:
         return Account(
             account_id=self.account_id,
             balance=Decimal(0),
@@ -29,4 +34,5 @@ class OpenAccount(AccountMessage, frozen=True, tag="open_account"):
             currency=self.currency,
             status=AccountStatus.OPEN,
             version=0,
+            decimal_places=decimal_places,
         )

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from msgspec.structs import replace
+
 from ledger.core.accounts import Account
 from ledger.core.rules import Decision, RejectionReason, posted, rejected
 from ledger.core.transaction_types.base import AccountMessage, Context, Range
@@ -17,7 +19,7 @@ class SetOverdraftLimit(AccountMessage, frozen=True, tag="set_overdraft_limit"):
 
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
         [account] = accounts
-        if account.balance < self.overdraft_limit:
+        if replace(account, overdraft_limit=self.overdraft_limit).available < 0:
             return (rejected(account, RejectionReason.OVERDRAFT_LIMIT),)
         return (posted(account),)
 

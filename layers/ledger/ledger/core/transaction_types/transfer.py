@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import Id
-from ledger.core.rules import Decision, RejectionReason, moved, rejected
+from ledger.core.rules import Decision, RejectionReason, all_rejected, moved
 from ledger.core.transaction_types.base import Context, Range, TransactionMessage
 
 
@@ -26,11 +26,7 @@ class Transfer(TransactionMessage, frozen=True, tag="transfer"):
         """If both sides have a reason to be rejected, the payer's counts."""
         payer, payee = accounts
         if payer.currency != payee.currency:
-            return _both_rejected(payer, payee, RejectionReason.CURRENCY_MISMATCH)
+            return all_rejected(accounts, RejectionReason.CURRENCY_MISMATCH)
         debit, credit = moved(payer, self.amount.copy_negate()), moved(payee, self.amount)
         reason = debit.reason or credit.reason
-        return _both_rejected(payer, payee, reason) if reason else (debit, credit)
-
-
-def _both_rejected(payer: Account, payee: Account, reason: str) -> tuple[Decision, Decision]:
-    return rejected(payer, reason), rejected(payee, reason)
+        return all_rejected(accounts, reason) if reason else (debit, credit)

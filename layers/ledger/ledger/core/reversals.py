@@ -1,0 +1,87 @@
+"""Reversals: how much of a posted transaction was reversed, in its journal entries and in the Reversals table.
+
+The table has an item for each transaction that was ever reversed, under its first account. The item is written in the
+commit of each reversal, under its version, so no two reversals can count on the same remainder.
+"""
+
+from decimal import Decimal
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ledger.core.attributes import attribute, version
+
+
+class Reversal(Struct, frozen=True):
+    """A reversal, as its journal entry has it: the `number`-th of its transaction, and the amount reversed since.
+
+    If it is rejected, both are as they were before. `other_account_id` is its other account, if it has two.
+    """
+
+    number: int
+    reversed_after: Decimal
+    other_account_id: str | None = None
+
+
+class Reversed(Struct, frozen=True):
+    """How much of a transaction was reversed, by how many reversals.
+
+    `reversed_by` is the transaction id of the last one, and `account_version` the version that it made of the first
+    account.
+    """
+
+    account_id: str
+    transaction_id: str
+    amount: Decimal = Decimal(0)
+    number: int = 0
+    reversed_by: str | None = None
+    account_version: int = 0
+
+    def after(self, reversal: Reversal, transaction_id: str, account_version: int) -> "Reversed":
+        """After a reversal was posted, which made this version of the first account."""
+        return replace(
+            self,
+            amount=reversal.reversed_after,
+            number=reversal.number,
+            reversed_by=transaction_id,
+            account_version=account_version,
+        )
+
+
+def reversal_item(reversal: Reversal) -> dict[str, Any]:
+    item = {"number": reversal.number, "reversed_after": reversal.reversed_after}
+    return item | ({"other_account_id": reversal.other_account_id} if reversal.other_account_id else {})
+
+
+def reversal_from_item(item: dict[str, Any]) -> Reversal:
+    """The reversal in a journal entry. Raises KeyError, TypeError or ValueError."""
+    return Reversal(
+        number=version(item, "number"),
+        reversed_after=attribute(item, "reversed_after", Decimal),
+        other_account_id=attribute(item, "other_account_id", str) if "other_account_id" in item else None,
+    )
+
+
+def reversed_item(transaction: Reversed) -> dict[str, Any]:
+    """The item of the Reversals table. Its `version` is the number of reversals."""
+    return {
+        "account_id": transaction.account_id,
+        "transaction_id": transaction.transaction_id,
+        "amount": transaction.amount,
+        "version": transaction.number,
+        "reversed_by": transaction.reversed_by,
+        "account_version": transaction.account_version,
+    }
+
+
+def reversed_from_item(item: dict[str, Any]) -> Reversed:
+    """Raises KeyError, TypeError or ValueError for an item that is none of the Reversals table."""
+    return Reversed(
+        account_id=item["account_id"],
+        transaction_id=item["transaction_id"],
+        amount=attribute(item, "amount", Decimal),
+        number=version(item, "version"),
+        reversed_by=attribute(item, "reversed_by", str),
+        account_version=version(item, "account_version"),
+    )

@@ -1,0 +1,76 @@
+"""Posts a hold, whole or in part: its money leaves the account, or moves to another one.
+
+The hold's share is released first, so the overdraft limit never refuses the posting.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from msgspec.structs import replace
+
+from ledger.core.accounts import Account
+from ledger.core.decoding import Id
+from ledger.core.holds import Holds, OpenHold, fit, total, without_hold
+from ledger.core.money import WIDE
+from ledger.core.rules import Decision, RejectionReason, all_rejected, moved
+from ledger.core.transaction_types.base import Range
+from ledger.core.transaction_types.hold_resolution import HoldResolution
+
+
+class PostHold(HoldResolution, frozen=True, tag="post_hold"):
+    """`amount` is all that remains, if it isn't given. What remains after it is released if the posting is `final`."""
+
+    account_fields = ("account_id", "to_account_id")
+    numbers = (("amount", Range.ABOVE_ZERO),)
+    posted_event = "HoldPosted"
+
+    amount: Decimal | None = None
+    final: bool = True
+    to_account_id: Id | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.to_account_id == self.account_id:
+            raise ValueError("to_account_id: expected another account than account_id")
+
+    def decide_hold(self, accounts: Sequence[Account], hold: OpenHold) -> tuple[Decision, ...]:
+        """If both accounts have a reason for a rejection, that of the hold's account counts."""
+        payer, *payees = accounts
+        amount = self.amount or hold.remaining
+        if amount > hold.remaining:
+            return all_rejected(accounts, RejectionReason.HOLD_EXCEEDED)
+        if any(payee.currency != payer.currency for payee in payees):
+            return all_rejected(accounts, RejectionReason.CURRENCY_MISMATCH)
+        holds = self._holds_after(payer)
+        if not fit(holds):
+            return all_rejected(accounts, RejectionReason.BALANCE_OUT_OF_RANGE)
+        released = replace(payer, holds=holds, held=total(holds))
+        decisions = (moved(released, amount.copy_negate()), *(moved(payee, amount) for payee in payees))
+        reason = next((decision.reason for decision in decisions if decision.reason), None)
+        return all_rejected(accounts, reason) if reason else decisions
+
+    def changes(self, account: Account) -> Mapping[str, Any]:
+        if account.account_id != self.account_id:
+            return {}
+        holds = self._holds_after(account)
+        return {"holds": holds, "held": total(holds)}
+
+    def possible_before(self, account: Account, amount: Decimal) -> Iterator[Account]:
+        """The hold may have been open, with enough left or too little, or not open."""
+        for before in super().possible_before(account, amount):
+            yield before
+            if account.account_id == self.account_id:
+                for remaining in (amount.copy_negate(), self.amount, _SMALLEST):
+                    if remaining and remaining > 0:
+                        yield replace(before, holds={self.hold_id: OpenHold(remaining)}, held=remaining)
+
+    def _holds_after(self, payer: Account) -> Holds:
+        hold = payer.open_holds.get(self.hold_id)
+        if hold is None or self.final or self.amount is None or self.amount >= hold.remaining:
+            return without_hold(payer.open_holds, self.hold_id)
+        rest = replace(hold, remaining=WIDE.subtract(hold.remaining, self.amount))
+        return {**payer.open_holds, self.hold_id: rest}
+
+
+_SMALLEST = Decimal("1E-130")

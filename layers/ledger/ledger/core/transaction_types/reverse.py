@@ -1,0 +1,90 @@
+"""Reverses a posted transaction, whole or in part: the opposite amount on each of its accounts, in one commit."""
+
+from collections.abc import Sequence
+from decimal import Decimal, Inexact
+
+from msgspec.structs import replace
+
+from ledger.core.accounts import Account
+from ledger.core.decoding import Id
+from ledger.core.journal import EntryId, JournalEntry
+from ledger.core.money import EXACT, WIDE, normalized
+from ledger.core.reason_codes import UnknownTransaction
+from ledger.core.reversals import Reversal, Reversed
+from ledger.core.rules import Decision, RejectionReason, all_rejected, moved
+from ledger.core.transaction_types.base import AccountMessage, Context, Range
+
+
+class Reverse(AccountMessage, frozen=True, tag="reverse"):
+    """`account_id` is the reversed transaction's account, or one of its two.
+
+    `amount` is above 0, in whichever direction it goes back; all that is left to reverse, if it isn't given.
+    """
+
+    numbers = (("amount", Range.ABOVE_ZERO),)
+    posted_event = "TransactionReversed"
+
+    of_transaction_id: Id
+    amount: Decimal | None = None
+
+    @property
+    def referred_entries(self) -> tuple[EntryId, ...]:
+        return (EntryId(self.account_id, self.of_transaction_id),)
+
+    def all_account_ids(self, context: Context) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.account_id, *self._reversed_entry(context).account_ids)))
+
+    def decide(self, accounts: Sequence[Account | None], context: Context) -> tuple[Decision, ...]:
+        """A rejection has what was reversed before."""
+        decisions = super().decide(accounts, context)
+        if decisions[0].reason:
+            before = self._reversed_before(context)
+            return self._reversing(decisions, before.number, before.amount, context)
+        return decisions
+
+    def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
+        """If both accounts have a reason for a rejection, that of the account that is debited counts."""
+        entry, before = self._reversed_entry(context), self._reversed_before(context)
+        left = WIDE.subtract(abs(entry.outcome.amount), before.amount)
+        amount = left if self.amount is None else self.amount
+        if reason := _reason(entry, left, amount):
+            return all_rejected(accounts, reason)
+        try:
+            EXACT.subtract(left, amount)  # so that the rest can be reversed
+            reversed_after = EXACT.add(before.amount, amount)
+        except Inexact:
+            return all_rejected(accounts, RejectionReason.BALANCE_OUT_OF_RANGE)
+        effect = amount.copy_negate() if entry.outcome.amount > 0 else amount
+        effects = (effect, effect.copy_negate())  # the first account has the reversed entry
+        decisions = [moved(account, each) for account, each in zip(accounts, effects, strict=False)]
+        in_order = decisions if effect < 0 else reversed(decisions)
+        if reason := next((decision.reason for decision in in_order if decision.reason), None):
+            return all_rejected(accounts, reason)
+        return self._reversing(decisions, before.number + 1, normalized(reversed_after), context)
+
+    def _reversed_before(self, context: Context) -> Reversed:
+        return context.find_reversed(EntryId(self._reversed_entry(context).account_ids[0], self.of_transaction_id))
+
+    def _reversing(
+        self, decisions: Sequence[Decision], number: int, reversed_after: Decimal, context: Context
+    ) -> tuple[Decision, ...]:
+        """The decisions with the reversal that each entry has."""
+        ids = self.all_account_ids(context)
+        others = reversed(ids) if len(ids) > 1 else [None]
+        return tuple(
+            replace(decision, reversal=Reversal(number, reversed_after, other))
+            for decision, other in zip(decisions, others, strict=True)
+        )
+
+    def _reversed_entry(self, context: Context) -> JournalEntry:
+        [entry_id] = self.referred_entries
+        sentence = f"of_transaction_id: account {self.account_id!r} has no transaction {self.of_transaction_id!r}"
+        return context.entry(entry_id, UnknownTransaction(sentence))
+
+
+def _reason(entry: JournalEntry, left: Decimal, amount: Decimal) -> str | None:
+    if entry.outcome.amount == 0:
+        return RejectionReason.NOT_REVERSIBLE
+    if left <= 0:
+        return RejectionReason.ALREADY_REVERSED
+    return RejectionReason.REVERSAL_EXCEEDED if amount > left else None
