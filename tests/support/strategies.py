@@ -140,8 +140,9 @@ def that_refer(draw: st.DrawFn, batches: st.SearchStrategy[list[TransactionMessa
             named = {"account_id": account_id, name: referred.transaction_id}
             if getattr(message, "to_account_id", None) == account_id:
                 named["to_account_id"] = message.account_ids[0]
-            message = replace(message, **named)
-        messages.append(message)
+            messages.append(replace(message, **named))
+        else:
+            messages.append(message)
     return messages
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 from collections.abc import Sequence
-from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from decimal import Context as DecimalContext
 from fractions import Fraction
@@ -16,11 +15,10 @@ from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold
-from ledger.core.journal import EntryId, Outcome
+from ledger.core.holds import MOST_OPEN_HOLDS
+from ledger.core.journal import Outcome
 from ledger.core.money import normalized
-from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount, UnknownHold, UnknownTransaction
-from ledger.core.reversals import Reversal, Reversed
+from ledger.core.reason_codes import NotYet, UnknownAccount
 from ledger.core.rules import RejectionReason, Status
 from ledger.core.transaction_types import (
     TRANSACTION_TYPES,
@@ -40,16 +38,11 @@ from tests.support.samples import (
     BOB,
     CLOSED,
     closing,
-    expiring,
-    hold,
     interest,
     limit,
     opening,
     payment,
-    posting,
-    reversing,
     transfer,
-    voiding,
 )
 from tests.support.strategies import exact_numbers, exact_rates, messages_of, that_refer
 
