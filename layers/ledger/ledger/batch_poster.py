@@ -259,7 +259,7 @@ class _GroupPoster(Struct):
             self.commit_milliseconds.append(round((time.monotonic() - started) * 1000, 1))
         return written.result
 
-    def _prepare_again(self, result: "_Lost | _Unread") -> None:
+    def _prepare_again(self, result: "_Lost | _ToRead") -> None:
         if isinstance(result, _ToRead):
             self.observed |= self.poster.read(result.keys, self.deadline)
         else:
