@@ -39,7 +39,7 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
         decisions = super().decide(accounts, context)
         before, ids = self._reversed_before(context), self.all_account_ids(context)
         number = before.number if decisions[0].reason else before.number + 1
-        reversed_after = normalized(EXACT.add(before.amount, abs(decisions[0].amount)))
+        reversed_after = normalized(EXACT.add(before.amount, decisions[0].amount.copy_abs()))
         others = reversed(ids) if len(ids) > 1 else [None]
         return tuple(
             replace(decision, reversal=Reversal(number, reversed_after, other))
