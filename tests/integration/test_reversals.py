@@ -187,7 +187,8 @@ def test_a_reversals_id_that_its_other_account_had_used_is_refused(bank: RacingB
     bank.post(reversing("r-2", "t-1", "bob", amount=5), reversing("r-2", "t-1", amount=5))
     letters = take_dead_letters(ministack, bank.workers[0].worker.queue.dead_letter_url)
     assert sorted(letter.reason for letter in letters) == [
-        "transaction_id: 'r-1' was used before on account 'bob' with another account_id, amount, of_transaction_id, type",
+        "transaction_id: 'r-1' was used before on account 'bob' with another account_id, amount, of_transaction_id, "
+        "type",
         "transaction_id: 'r-2' was used before on account 'alice' with another account_id",
     ]
     assert balances(bank) == (75, 26)

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.holds import MOST_OPEN_HOLDS
-from ledger.core.journal import Outcome
+from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold
+from ledger.core.journal import EntryId, JournalEntry, Outcome
 from ledger.core.money import normalized
-from ledger.core.reason_codes import NotYet, UnknownAccount
+from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount, UnknownHold, UnknownTransaction
+from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import RejectionReason, Status
 from ledger.core.transaction_types import (
     TRANSACTION_TYPES,
@@ -37,12 +38,18 @@ from tests.support.samples import (
     ALICE,
     BOB,
     CLOSED,
+    NOW,
     closing,
+    expiring,
+    hold,
     interest,
     limit,
     opening,
     payment,
+    posting,
+    reversing,
     transfer,
+    voiding,
 )
 from tests.support.strategies import exact_numbers, exact_rates, messages_of, that_refer
 
@@ -299,6 +306,322 @@ def test_any_debts_interest_is_what_a_thousand_digits_make_of_it(number: Decimal
         assert (decision.reason, decision.amount) == (RejectionReason.BALANCE_OUT_OF_RANGE, 0)
 
 
+HELD = replace(
+    ALICE,
+    held=Decimal(70),
+    holds={"h-1": OpenHold(Decimal(60), "2026-03-01T11:00:00+00:00"), "h-2": OpenHold(Decimal(10))},
+)
+"""100 with a limit of -50, of which 70 are held: 80 are available."""
+OTHER_HOLD = {"h-2": OpenHold(Decimal(10))}
+EMPTY = replace(ALICE, balance=Decimal(0), overdraft_limit=Decimal(0))
+FULL = replace(
+    ALICE, held=Decimal(20), holds={f"h-{number}": OpenHold(Decimal(1)) for number in range(MOST_OPEN_HOLDS)}
+)
+HOLDS_POSTED = {
+    "a first hold": (hold(150), ALICE, replace(ALICE, held=Decimal(150), holds={"h-1": OpenHold(Decimal(150))})),
+    "a further hold, with its expiry in UTC": (
+        hold("79.5", "h-3", expires_at="2026-03-01T12:00:00+05:30"),
+        HELD,
+        replace(
+            HELD,
+            held=Decimal("149.5"),
+            holds={**HELD.open_holds, "h-3": OpenHold(Decimal("79.5"), "2026-03-01T06:30:00+00:00")},
+        ),
+    ),
+    "the whole hold": (posting(), HELD, replace(HELD, balance=Decimal(40), held=Decimal(10), holds=OTHER_HOLD)),
+    "the hold's amount, which isn't final": (
+        posting(60, final=False),
+        HELD,
+        replace(HELD, balance=Decimal(40), held=Decimal(10), holds=OTHER_HOLD),
+    ),
+    "a part, and the rest is released": (
+        posting("0.5"),
+        HELD,
+        replace(HELD, balance=Decimal("99.5"), held=Decimal(10), holds=OTHER_HOLD),
+    ),
+    "a part, and the rest stays": (
+        posting("0.5", final=False),
+        HELD,
+        replace(
+            HELD,
+            balance=Decimal("99.5"),
+            held=Decimal("69.5"),
+            holds={"h-1": OpenHold(Decimal("59.5"), "2026-03-01T11:00:00+00:00"), **OTHER_HOLD},
+        ),
+    ),
+    "a hold down to the limit": (
+        posting(),
+        replace(HELD, balance=Decimal(20)),
+        replace(HELD, balance=Decimal(-40), held=Decimal(10), holds=OTHER_HOLD),
+    ),
+    "a void": (voiding(), HELD, replace(HELD, held=Decimal(10), holds=OTHER_HOLD)),
+    "a void of the last one": (
+        voiding(),
+        replace(HELD, held=Decimal(60), holds={"h-1": OpenHold(Decimal(60))}),
+        replace(HELD, held=Decimal(0), holds={}),
+    ),
+    "an expiry at the instant, in another offset": (
+        expiring("2026-03-01T12:00:00+01:00"),
+        HELD,
+        replace(HELD, held=Decimal(10), holds=OTHER_HOLD),
+    ),
+    "a debit of what isn't held": (payment(-80), HELD, replace(HELD, balance=Decimal(20))),
+    "a credit of an account that has too much held": (
+        payment(1),
+        replace(HELD, balance=Decimal(-1)),
+        replace(HELD, balance=Decimal(0)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "before", "after"), HOLDS_POSTED.values(), ids=HOLDS_POSTED)
+def test_what_is_posted_changes_the_holds(message: TransactionMessage, before: Account, after: Account) -> None:
+    assert decide(message, before) == (
+        Decided(replace(after, version=before.version + 1), EXACT.subtract(after.balance, before.balance)),
+    )
+
+
+KNOWN = Context(lambda entry_id: entry_of("1") if entry_id == EntryId("alice", "h-9") else None)
+"""The account has an entry with the id h-9, and no such hold."""
+HOLDS_REJECTED = {
+    "a hold of more than is available": (hold("150.01"), ALICE, RejectionReason.OVERDRAFT_LIMIT),
+    "a hold of more than other holds leave": (hold("80.01", "h-3"), HELD, RejectionReason.OVERDRAFT_LIMIT),
+    "a hold on a closed account": (hold(), CLOSED, RejectionReason.ACCOUNT_CLOSED),
+    "a 21st hold": (hold(999, "h-20"), FULL, RejectionReason.TOO_MANY_HOLDS),
+    "holds whose sum has 39 digits": (
+        hold("1e-37", "h-3"),
+        replace(HELD, balance=Decimal("1e37"), overdraft_limit=Decimal(0)),
+        RejectionReason.BALANCE_OUT_OF_RANGE,
+    ),
+    "holds beyond DynamoDB's": (
+        hold("9e125", "h-2"),
+        replace(ALICE, balance=Decimal("9e125"), held=Decimal("9e125"), holds={"h-1": OpenHold(Decimal("9e125"))}),
+        RejectionReason.BALANCE_OUT_OF_RANGE,
+    ),
+    "a debit of held money": (payment("-80.01"), HELD, RejectionReason.OVERDRAFT_LIMIT),
+    "interest on held money": (
+        interest("1"),
+        replace(HELD, balance=Decimal(-20), held=Decimal(30), holds={"h-1": OpenHold(Decimal(30))}),
+        RejectionReason.OVERDRAFT_LIMIT,
+    ),
+    "a limit above what isn't held": (
+        limit("-0.01"),
+        replace(HELD, balance=Decimal(69)),
+        RejectionReason.OVERDRAFT_LIMIT,
+    ),
+    "more than is held": (posting("60.01"), HELD, RejectionReason.HOLD_EXCEEDED),
+    "a rest of 39 digits": (
+        posting("1e-37", final=False),
+        HELD,
+        RejectionReason.BALANCE_OUT_OF_RANGE,
+    ),
+    "a posting of no open hold": (posting(hold_id="h-9"), HELD, RejectionReason.HOLD_NOT_OPEN),
+    "a posting on an account that never had a hold": (posting(hold_id="h-9"), ALICE, RejectionReason.HOLD_NOT_OPEN),
+    "a posting of no open hold, of too much": (posting(999, hold_id="h-9"), HELD, RejectionReason.HOLD_NOT_OPEN),
+    "a posting on a closed account": (posting(hold_id="h-9"), CLOSED, RejectionReason.ACCOUNT_CLOSED),
+    "a void of no open hold": (voiding(hold_id="h-9"), HELD, RejectionReason.HOLD_NOT_OPEN),
+    "an expiry of no open hold": (expiring(hold_id="h-9"), HELD, RejectionReason.HOLD_NOT_OPEN),
+    "an expiry before the time": (
+        expiring("2026-03-01T10:59:59.999999+00:00"),
+        HELD,
+        RejectionReason.HOLD_NOT_EXPIRED,
+    ),
+    "an expiry of a hold that has none": (
+        expiring("9999-01-01T00:00:00Z", hold_id="h-2"),
+        HELD,
+        RejectionReason.HOLD_NOT_EXPIRED,
+    ),
+    "a closing with a hold": (closing(), replace(HELD, balance=Decimal(0)), RejectionReason.HOLDS_OPEN),
+    "a closing with money and a hold": (closing(), HELD, RejectionReason.BALANCE_NOT_ZERO),
+}
+
+
+@pytest.mark.parametrize(("message", "account", "reason"), HOLDS_REJECTED.values(), ids=HOLDS_REJECTED)
+def test_what_is_rejected_changes_no_hold(
+    message: TransactionMessage, account: Account, reason: RejectionReason
+) -> None:
+    expected = Decided(replace(account, version=account.version + 1), Decimal(0), reason)
+    assert decide(message, account, context=KNOWN) == (expected,)
+
+
+@pytest.mark.parametrize("message", [posting(), voiding(), expiring(), posting(to_account_id="bob")])
+def test_a_resolution_waits_until_its_account_has_a_transaction_with_the_holds_id(message: TransactionMessage) -> None:
+    with pytest.raises(UnknownHold, match=r"^hold_id: account 'alice' has no transaction 'h-1'$"):
+        decide(message, *(ALICE, BOB)[: len(message.account_ids)])
+
+
+POSTED_TO_BOB = {
+    "all": (posting(to_account_id="bob"), BOB, "60", None),
+    "a part": (posting(1, to_account_id="bob"), BOB, "1", None),
+    "more than is held": (posting(61, to_account_id="bob"), BOB, "0", RejectionReason.HOLD_EXCEEDED),
+    "another currency": (posting(to_account_id="bob"), FRANCS, "0", RejectionReason.CURRENCY_MISMATCH),
+    "more than is held, another currency": (
+        posting(61, to_account_id="bob"),
+        FRANCS,
+        "0",
+        RejectionReason.HOLD_EXCEEDED,
+    ),
+    "a closed account": (posting(to_account_id="bob"), CLOSED_BOB, "0", RejectionReason.ACCOUNT_CLOSED),
+    "a balance of 39 digits": (
+        posting("0.1", to_account_id="bob"),
+        replace(BOB, balance=EXACT_BALANCE),
+        "0",
+        RejectionReason.BALANCE_OUT_OF_RANGE,
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "payee", "amount", "reason"), POSTED_TO_BOB.values(), ids=POSTED_TO_BOB)
+def test_a_hold_is_posted_to_another_account_on_both_sides_or_neither(
+    message: PostHold, payee: Account, amount: str, reason: RejectionReason | None
+) -> None:
+    moved = Decimal(amount)
+    holds = HELD if reason else replace(HELD, held=Decimal(10), holds=OTHER_HOLD)
+    assert decide(message, HELD, payee) == (
+        Decided(replace(holds, balance=HELD.balance - moved, version=8), moved.copy_negate(), reason),
+        Decided(replace(payee, balance=EXACT.add(payee.balance, moved), version=4), moved, reason),
+    )
+
+
+def entry_of(amount: str, request: TransactionMessage | None = None, account_id: str = "alice") -> JournalEntry:
+    message = request or payment(1)
+    outcome = Outcome("POSTED", None, Decimal(amount), Decimal(0), 1, NOW)
+    return JournalEntry(account_id, message.transaction_id, message.canonical_payload(), "hash", outcome)
+
+
+def reversal_context(entry: JournalEntry, already: str = "0", number: int = 0) -> Context:
+    """`already` of the entry's amount was reversed."""
+    before = Reversed(*entry.first_entry_id, Decimal(already), number)
+    return Context({entry.entry_id: entry}.get, {entry.first_entry_id: before}.__getitem__)
+
+
+REVERSALS = {
+    "a debit": (reversing(), "-30", "0", "30", None),
+    "a credit": (reversing(), "30", "0", "-30", None),
+    "a part": (reversing(amount="0.5"), "30", "0", "-0.5", None),
+    "what is left": (reversing(), "30", "29.5", "-0.5", None),
+    "exactly what is left": (reversing(amount="0.5"), "30", "29.5", "-0.5", None),
+    "a credit down to the limit": (reversing(), "150", "0", "-150", None),
+    "38 digits": (reversing(), f"-{'7' * 36}", "0", "7" * 36, None),
+    "more than is left": (reversing(amount="0.51"), "30", "29.5", "0", RejectionReason.REVERSAL_EXCEEDED),
+    "nothing left": (reversing(), "30", "30", "0", RejectionReason.ALREADY_REVERSED),
+    "nothing left, of a part": (reversing(amount=1), "-30", "30", "0", RejectionReason.ALREADY_REVERSED),
+    "less than nothing left": (reversing(amount=1), "-30", "31", "0", RejectionReason.ALREADY_REVERSED),
+    "nothing moved": (reversing(amount=1), "0", "0", "0", RejectionReason.NOT_REVERSIBLE),
+    "below the limit": (reversing(), "150.01", "0", "0", RejectionReason.OVERDRAFT_LIMIT),
+    "a rest of 39 digits": (
+        reversing(amount="1e-37"),
+        "-30",
+        "0",
+        "0",
+        RejectionReason.BALANCE_OUT_OF_RANGE,
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "amount", "already", "effect", "reason"), REVERSALS.values(), ids=REVERSALS)
+def test_a_reversal_is_the_opposite_of_what_is_left_or_of_a_part_of_it(
+    message: Reverse, amount: str, already: str, effect: str, reason: RejectionReason | None
+) -> None:
+    context = reversal_context(entry_of(amount), already, number=4)
+    [decision] = message.decide([ALICE], context)
+    assert (str(decision.amount), decision.reason) == (str(normalized(Decimal(effect))), reason)
+    after = EXACT.add(Decimal(already), Decimal(effect).copy_abs())
+    assert decision.reversal == Reversal(4 if reason else 5, after)
+
+
+def test_a_reversal_waits_for_its_transaction() -> None:
+    with pytest.raises(UnknownTransaction, match=r"^of_transaction_id: account 'alice' has no transaction 't-1'$"):
+        decide(reversing(), ALICE)
+
+
+SIDES = {
+    "the payer's side": ("alice", "-30", (ALICE, BOB), RejectionReason.OVERDRAFT_LIMIT),
+    "the payee's side": ("bob", "30", (BOB, ALICE), RejectionReason.OVERDRAFT_LIMIT),
+    "a closed payer": ("bob", "30", (BOB, CLOSED), RejectionReason.ACCOUNT_CLOSED),
+    "a closed payee": ("alice", "-30", (ALICE, CLOSED_BOB), RejectionReason.ACCOUNT_CLOSED),
+    "a payer out of range, and a payee below its limit": (
+        "alice",
+        "-30",
+        (replace(ALICE, balance=Decimal("1e38")), replace(BOB, balance=Decimal(28))),
+        RejectionReason.OVERDRAFT_LIMIT,
+    ),
+}
+
+
+@pytest.mark.parametrize(("account_id", "amount", "accounts", "reason"), SIDES.values(), ids=SIDES)
+def test_both_accounts_of_a_rejected_reversal_have_one_reason(
+    account_id: str, amount: str, accounts: tuple[Account, Account], reason: RejectionReason
+) -> None:
+    """Bob, who has 5, would be debited by 30."""
+    context = reversal_context(entry_of(amount, transfer(30), account_id), "1", number=1)
+    decisions = reversing(account_id=account_id).decide(accounts, context)
+    others = [account.account_id for account in reversed(accounts)]
+    assert [decision.reason for decision in decisions] == [reason, reason]
+    assert [decision.reversal for decision in decisions] == [Reversal(1, Decimal(1), other) for other in others]
+
+
+DECIMALS = {
+    "an amount": (payment("0.001"), "amount: 3 decimals, expected at most 2, as many as EUR has"),
+    "a hold": (hold("0.001"), "amount: 3 decimals, expected at most 2, as many as EUR has"),
+    "a posting": (posting("0.001"), "amount: 3 decimals, expected at most 2, as many as EUR has"),
+    "a limit": (limit("-0.001"), "overdraft_limit: 3 decimals, expected at most 2, as many as EUR has"),
+    "a transfer": (transfer("0.125"), "amount: 3 decimals, expected at most 2, as many as EUR has"),
+}
+
+
+@pytest.mark.parametrize(("message", "sentence"), DECIMALS.values(), ids=DECIMALS)
+@pytest.mark.parametrize("status", AccountStatus)
+def test_an_amount_with_more_decimals_than_its_account_is_invalid_whatever_else_is_wrong(
+    message: TransactionMessage, sentence: str, status: AccountStatus
+) -> None:
+    accounts = [replace(each, decimal_places=2, status=status) for each in (ALICE, BOB)][: len(message.account_ids)]
+    with pytest.raises(InvalidMessage, match=f"^{sentence}$"):
+        decide(message, *accounts)
+
+
+def test_the_payee_may_be_the_one_with_fewer_decimals() -> None:
+    with pytest.raises(InvalidMessage, match="at most 0, as many as EUR has"):
+        decide(transfer("0.5"), ALICE, replace(BOB, decimal_places=0))
+
+
+def test_zeros_at_the_end_are_no_decimals_and_a_rate_may_have_any_number_of_them() -> None:
+    account = replace(ALICE, balance=Decimal(-10), decimal_places=0)
+    [decision] = decide(payment("1.000"), account)
+    assert decision.amount == 1
+    [decision] = decide(interest("0.123456"), account)
+    assert decision.status is Status.POSTED
+
+
+@pytest.mark.parametrize(("places", "charged"), [(None, "0.33"), (0, "0"), (2, "0.33"), (3, "0.329"), (4, "0.3288")])
+def test_interest_is_rounded_to_the_accounts_decimals(places: int | None, charged: str) -> None:
+    account = replace(ALICE, balance=Decimal(-1000), overdraft_limit=Decimal(-2000), decimal_places=places)
+    [decision] = decide(interest("0.12"), account)
+    assert decision.amount == -Decimal(charged)
+
+
+OPENED = {"EUR": 2, "JPY": 0, "BHD": 3, "CLF": 4, "XAU": None, "PTS": None}
+
+
+@pytest.mark.parametrize(("currency", "places"), OPENED.items())
+def test_an_account_is_opened_with_its_currencys_decimals(currency: str, places: int | None) -> None:
+    message = opening(currency=currency)
+    [decision] = message.decide([None], Context())
+    assert decision.decimal_places == places
+    [decided] = decide(message, None)
+    assert decided.account.decimal_places == places
+    [decided] = decide(message, None, context=Context(minor_units=False))
+    assert decided.account.decimal_places is None
+
+
+def test_an_opening_whose_limit_has_too_many_decimals_is_invalid_only_under_the_rule() -> None:
+    message = opening("-0.5", currency="JPY")
+    with pytest.raises(InvalidMessage, match=r"^overdraft_limit: 1 decimals, expected at most 0, as many as JPY has$"):
+        decide(message, None)
+    [decided] = decide(message, None, context=Context(minor_units=False))
+    assert decided.status is Status.POSTED
+
+
 class Step(NamedTuple):
     """A decided message, its outcomes, and its accounts afterwards."""
 
@@ -348,7 +671,7 @@ def test_a_decisions_numbers_are_spelled_as_dynamodb_would_give_them_back(day: l
     """So an outcome is spelled the same, whether its account was in memory or read from the table."""
     for account, outcome in itertools.chain.from_iterable(stories(day)):
         numbers = [outcome.amount, account.balance, account.held]
-        numbers += [hold.remaining for hold in account.open_holds.values()]
+        numbers += [each.remaining for each in account.open_holds.values()]
         numbers += [outcome.reversal.reversed_after] if outcome.reversal else []
         assert [str(number) for number in numbers] == [str(normalized(number)) for number in numbers]
 
@@ -378,9 +701,9 @@ def test_no_version_is_below_its_limit_with_all_its_holds_counted(day: list[Tran
 @given(any_day)
 def test_what_is_held_is_the_sum_of_the_open_holds_and_each_has_something_left(day: list[TransactionMessage]) -> None:
     for account, outcome in itertools.chain.from_iterable(stories(day)):
-        assert Fraction(account.held) == sum(Fraction(hold.remaining) for hold in account.open_holds.values())
+        assert Fraction(account.held) == sum(Fraction(each.remaining) for each in account.open_holds.values())
         assert outcome.held_after == account.held
-        assert all(hold.remaining > 0 for hold in account.open_holds.values())
+        assert all(each.remaining > 0 for each in account.open_holds.values())
         assert len(account.open_holds) <= MOST_OPEN_HOLDS
 
 
@@ -403,8 +726,8 @@ def test_a_hold_is_placed_once_and_gives_no_more_than_its_amount_and_nothing_aft
             case VoidHold(hold_id=hold_id) | ExpireHold(hold_id=hold_id):
                 assert left[hold_id] > 0
                 left[hold_id] = Fraction(0)
-        holds = {name: hold for account in step.accounts for name, hold in account.open_holds.items()}
-        assert all(Fraction(hold.remaining) == left[name] for name, hold in holds.items())
+        for name, each in itertools.chain.from_iterable(account.open_holds.items() for account in step.accounts):
+            assert Fraction(each.remaining) == left[name]
 
 
 @given(any_day)

@@ -49,7 +49,7 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
         """If both accounts have a reason for a rejection, that of the account that is debited counts."""
         entry, before = self._reversed_entry(context), self._reversed_before(context)
-        left = WIDE.subtract(entry.outcome.amount.copy_abs(), before.amount)
+        left = WIDE.normalize(WIDE.subtract(entry.outcome.amount.copy_abs(), before.amount))
         amount = left if self.amount is None else self.amount
         if reason := _reason(entry, left, amount):
             return all_rejected(accounts, reason)
