@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conditional_writes import Check, Deadline, Key, Put
+from conditional_writes import Check, Condition, Deadline, Key, Put, Update, Write, absent, key, version_is
 from conditional_writes.items import to_dynamodb
 from ledger import batch_poster
 from ledger.batch_poster import BatchPoster, QueuedTransaction
@@ -26,7 +26,7 @@ from ledger.core.transaction_types.base import Context, EntryId, TransactionMess
 from ledger.lines import Lines
 from ledger.tables import LedgerTables
 from tests.support.replaying import Known
-from tests.support.samples import ALICE, NOW, opening, payment, reversing
+from tests.support.samples import ALICE, BOB, NOW, opening, payment, reversing, transfer, voiding
 from tests.support.strategies import messages_of
 from tests.unit.stubs import Stubbed
 from workers.queue_messages import Disposition, Done, QueueMessage, Waiting
@@ -113,6 +113,111 @@ def test_a_repetition_is_replayed() -> None:
     assert [outcome_of(first).replayed, outcome_of(repeated).replayed] == [False, True]
 
 
+BOTH_ACCOUNTS = ALICES | {TABLES.account_key("bob"): account_item(BOB)}
+COUNT = key("reversals", account_id="alice", transaction_id="t-1")
+
+
+def after(items: Mapping[Key, Any], *transactions: TransactionMessage) -> dict[Key, Any]:
+    """The items after a commit of these transactions."""
+    return as_written(planned(list(map(message_of, transactions)), items).writes, items)
+
+
+def of_reversals(items: Mapping[Key, Any], *transactions: TransactionMessage) -> list[tuple[type, Key, Condition]]:
+    """The commit's writes to the Reversals table."""
+    writes = planned(list(map(message_of, transactions)), items).writes
+    return [(type(each), each.key, each.condition) for each in writes if each.key.table == "reversals"]
+
+
+@pytest.mark.parametrize("account_id", ["alice", "bob"])
+def test_what_was_reversed_is_counted_under_the_first_account_by_its_version(account_id: str) -> None:
+    items = after(BOTH_ACCOUNTS, transfer(5))
+    first, second = (
+        reversing(amount=2, transaction_id=transaction_id, account_id=account_id) for transaction_id in ("r-1", "r-2")
+    )
+    assert of_reversals(items, first) == [(Put, COUNT, absent("account_id"))]
+    items = after(items, first)
+    assert items[COUNT] == {
+        "account_id": "alice",
+        "transaction_id": "t-1",
+        "amount": 2,
+        "version": 1,
+        "reversed_by": "r-1",
+        "account_version": 9,
+    }
+    assert of_reversals(items, second) == [(Update, COUNT, version_is(1))]
+    items = after(items, second)
+    assert (items[COUNT]["amount"], items[COUNT]["version"], items[COUNT]["reversed_by"]) == (4, 2, "r-2")
+
+
+def test_a_rejected_reversal_asserts_what_was_reversed_and_changes_nothing_of_it() -> None:
+    items = after(BOTH_ACCOUNTS, transfer(5))
+    assert of_reversals(items, reversing(amount=6)) == [(Check, COUNT, absent("account_id"))]
+    items = after(items, reversing(amount=2))
+    too_much = reversing(amount=4, transaction_id="r-2")
+    assert of_reversals(items, too_much) == [(Check, COUNT, version_is(1))]
+    assert after(items, too_much)[COUNT] == items[COUNT]
+
+
+def test_reversals_of_one_transaction_in_one_commit_are_one_write_and_a_rejected_one_needs_no_check() -> None:
+    items = after(BOTH_ACCOUNTS, transfer(5))
+    parts = [reversing(amount=2, transaction_id=f"r-{number}") for number in range(3)]
+    assert of_reversals(items, *parts) == [(Put, COUNT, absent("account_id"))]
+    items = after(items, *parts)
+    assert (items[COUNT]["amount"], items[COUNT]["version"], items[COUNT]["reversed_by"]) == (4, 2, "r-1")
+
+
+@pytest.mark.parametrize("account_id", ["alice", "bob"])
+def test_a_reversal_that_was_posted_is_replayed_and_counted_once(account_id: str) -> None:
+    """On a first delivery its own entries aren't read: the refused commit hands them back."""
+    reversal = reversing(amount=2, account_id=account_id)
+    items = after(BOTH_ACCOUNTS, transfer(5), reversal)
+    for receive_count in (1, 2):
+        message = message_of(reversal, receive_count)
+        observed = {each: items.get(each) for each in POSTER.keys_of([message], items)}
+        plan = POSTER.plan([message], observed, {}, datetime.fromisoformat(NOW))
+        if receive_count == 1:
+            assert plan.writes
+            handed_back = {each.key: items[each.key] for each in plan.writes if each.key.table == "journal"}
+            plan = POSTER.plan([message], observed | handed_back, {}, datetime.fromisoformat(NOW))
+        assert not plan.writes
+        assert outcome_of(plan.result.dispositions[message]).replayed
+
+
+def test_the_second_account_of_a_reversal_is_in_its_group_and_read_before_the_fold(stubbed_dynamodb: Stubbed) -> None:
+    items = after(BOTH_ACCOUNTS, transfer(5))
+
+    def found(*keys: Key) -> None:
+        responses: dict[str, list[Any]] = {}
+        for each in keys:
+            responses.setdefault(each.table, []).append(to_dynamodb(items[each]))
+        stubbed_dynamodb.answers("batch_get_item", {"Responses": responses, "UnprocessedKeys": {}})
+
+    alice, bob = (TABLES.account_key(name) for name in ("alice", "bob"))
+    found(bob, alice, TABLES.entry_key(EntryId("bob", "t-1")))
+    stubbed_dynamodb.answers("batch_get_item", {"Responses": {}, "UnprocessedKeys": {}})
+    stubbed_dynamodb.answers("transact_write_items")
+    messages = list(map(message_of, [reversing(account_id="bob"), payment(transaction_id="t-2")]))
+    BatchPoster(stubbed_dynamodb.client, TABLES, Lines(stubbed_dynamodb.client, "locks")).post(
+        messages, Deadline.after(60)
+    )
+    assert stubbed_dynamodb.operations == ["BatchGetItem", "BatchGetItem", "TransactWriteItems"]
+    [asked] = stubbed_dynamodb.parameters[1]["RequestItems"].values()
+    assert asked["Keys"] == [to_dynamodb({"account_id": "alice", "transaction_id": "t-1"})]
+    assert [outcome_of(message.disposition).status for message in messages] == ["POSTED", "POSTED"]
+
+
+def test_a_hold_that_isnt_open_is_looked_up_only_then(stubbed_dynamodb: Stubbed) -> None:
+    found = {"accounts": [to_dynamodb(account_item(ALICE))]}
+    stubbed_dynamodb.answers("batch_get_item", {"Responses": found, "UnprocessedKeys": {}})
+    stubbed_dynamodb.answers("batch_get_item", {"Responses": {}, "UnprocessedKeys": {}})
+    message = message_of(voiding())
+    post(stubbed_dynamodb, message)
+    assert stubbed_dynamodb.parameters[1]["RequestItems"]["journal"]["Keys"] == [
+        to_dynamodb({"account_id": "alice", "transaction_id": "h-1"})
+    ]
+    assert message.disposition == Waiting(ReasonCode.UNKNOWN_HOLD, "hold_id: account 'alice' has no transaction 'h-1'")
+
+
 def post(dynamodb: Stubbed, message: QueuedTransaction) -> None:
     BatchPoster(dynamodb.client, TABLES, Lines(dynamodb.client, "locks")).post([message], Deadline.after(60))
 
@@ -133,9 +238,16 @@ def written(transactions: Sequence[TransactionMessage]) -> dict[Key, Any]:
     """The items after these transactions, each in a commit of its own whose entries were read."""
     items: dict[Key, Any] = {}
     for transaction in transactions:
-        for each in planned([message_of(transaction, receive_count=2)], items).writes:
-            if not isinstance(each, Check):
-                items[each.key] = each.item if isinstance(each, Put) else (items[each.key] or {}) | each.values
+        items = as_written(planned([message_of(transaction, receive_count=2)], items).writes, items)
+    return items
+
+
+def as_written(writes: Iterable[Write], before: Mapping[Key, Any]) -> dict[Key, Any]:
+    """The items after the writes."""
+    items = dict(before)
+    for each in writes:
+        if not isinstance(each, Check):
+            items[each.key] = each.item if isinstance(each, Put) else (items[each.key] or {}) | each.values
     return items
 
 
