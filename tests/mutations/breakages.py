@@ -15,6 +15,8 @@ REFUSALS = "tests/unit/test_refusals.py"
 DEAD_LETTERS = "tests/unit/test_dead_letters.py"
 BATCH_POSTER = "tests/unit/test_batch_poster.py"
 CONTEXT = "tests/unit/test_decision_context.py"
+TYPES = "tests/unit/test_transaction_types.py"
+ITEMS = "tests/unit/test_items_of_the_ledger.py"
 POSTING_TIME = "tests/unit/test_posting_time.py"
 OWNERS = "tests/unit/test_owners_of_trouble.py"
 HANDED_BACK = "tests/unit/test_handed_back.py"
@@ -25,6 +27,8 @@ ERASING = "tests/integration/test_erasing.py"
 UPSERTS = "tests/integration/test_upserts.py"
 VERSIONED = "tests/integration/test_versioned.py"
 POSTING = "tests/integration/test_posting.py"
+HOLDS = "tests/integration/test_holds.py"
+REVERSALS = "tests/integration/test_reversals.py"
 INTEREST = "tests/integration/test_interest.py"
 TLS = "tests/integration/test_tls.py"
 JOBS = "tests/integration/test_jobs.py"
@@ -162,8 +166,8 @@ BREAKAGES = [
     Breakage(
         "a rejection isn't recorded",
         f"{LEDGER}/batch_poster.py",
-        "if payload_hash is not None:",
-        "if payload_hash is not None and outcome.reason is None:",
+        "if payload_hash is None:",
+        "if payload_hash is None or outcome.reason is not None:",
         (BATCH_POSTER, POSTING),
     ),
     Breakage(
@@ -176,16 +180,156 @@ BREAKAGES = [
     Breakage(
         "a debit goes below the limit",
         f"{LEDGER}/core/rules.py",
-        "if amount < 0 and balance < account.overdraft_limit:",
-        "if amount < 0 and balance < account.overdraft_limit - 1:",
+        "if amount < 0 and account.available < amount.copy_negate():",
+        "if amount < 0 and account.available + 1 < amount.copy_negate():",
         ("tests/unit/test_rules.py",),
     ),
     Breakage(
         "an earlier journal entry that a decision refers to isn't read",
         f"{LEDGER}/batch_poster.py",
-        "entries = transaction.referred_entries + (transaction.entry_ids if message.delivered_before else ())",
-        "entries = transaction.entry_ids if message.delivered_before else ()",
+        "            entry_ids = transaction.referred_entries\n",
+        "            entry_ids: tuple[EntryId, ...] = ()\n",
         (CONTEXT,),
+    ),
+    Breakage(
+        "if a decision depends on items that weren't read, nothing is decided",
+        f"{LEDGER}/batch_poster.py",
+        "        if unread:\n            return",
+        "        if False:\n            return",
+        (CONTEXT,),
+    ),
+    Breakage(
+        "the second account of a reversal isn't in its group",
+        f"{LEDGER}/batch_poster.py",
+        "*itertools.chain.from_iterable(found.account_ids for found in self._referred(transaction, observed)),",
+        "",
+        (CONTEXT,),
+    ),
+    Breakage(
+        "what was reversed isn't counted",
+        f"{LEDGER}/batch_poster.py",
+        "yield key, reversed_item(after)",
+        "yield from ()",
+        (CONTEXT,),
+    ),
+    Breakage(
+        "a rejected reversal doesn't assert what was reversed",
+        f"{LEDGER}/batch_poster.py",
+        "        self.reversals |= decided.reversed_before.keys()\n",
+        "",
+        (CONTEXT,),
+    ),
+    Breakage(
+        "what was reversed is counted apart on the payer's side and on the payee's",
+        f"{LEDGER}/core/journal.py",
+        "return EntryId(self.account_ids[0], self.transaction_id)",
+        "return self.entry_id",
+        (CONTEXT, REVERSALS),
+    ),
+    Breakage(
+        "what was reversed is believed below zero",
+        f"{LEDGER}/core/reversals.py",
+        "    if amount < 0:\n",
+        "    if False:\n",
+        (ITEMS, REVERSALS),
+    ),
+    Breakage(
+        "a transaction is reversed again",
+        f"{LEDGER}/core/transaction_types/reverse.py",
+        "    if left <= 0:\n",
+        "    if False:\n",
+        (TYPES, REVERSALS),
+    ),
+    Breakage(
+        "more than what is left of a transaction is reversed",
+        f"{LEDGER}/core/transaction_types/reverse.py",
+        "return RejectionReason.REVERSAL_EXCEEDED if amount > left else None",
+        "return None",
+        (TYPES, REVERSALS),
+    ),
+    Breakage(
+        "a reversal gives money to both sides of a transfer",
+        f"{LEDGER}/core/transaction_types/reverse.py",
+        "effects = (effect, effect.copy_negate())",
+        "effects = (effect, effect)",
+        (TYPES, REVERSALS),
+    ),
+    Breakage(
+        "held money is spent",
+        f"{LEDGER}/core/accounts.py",
+        "return WIDE.subtract(WIDE.subtract(self.balance, self.held), self.overdraft_limit)",
+        "return WIDE.subtract(self.balance, self.overdraft_limit)",
+        (TYPES, HOLDS),
+    ),
+    Breakage(
+        "a resolved hold can be resolved again",
+        f"{LEDGER}/core/transaction_types/hold_resolution.py",
+        "holds = without_hold(account.open_holds, self.hold_id)",
+        "holds = account.open_holds",
+        (TYPES, HOLDS),
+    ),
+    Breakage(
+        "a resolution that comes before its hold is rejected",
+        f"{LEDGER}/core/transaction_types/hold_resolution.py",
+        "context.entry(EntryId(self.account_id, self.hold_id), missing)",
+        "context.find_entry(EntryId(self.account_id, self.hold_id))",
+        (TYPES, HOLDS),
+    ),
+    Breakage(
+        "more is posted than is held",
+        f"{LEDGER}/core/transaction_types/post_hold.py",
+        "if amount > hold.remaining:",
+        "if False:",
+        (TYPES, HOLDS),
+    ),
+    Breakage(
+        "a posting that isn't final leaves the hold as it was",
+        f"{LEDGER}/core/transaction_types/post_hold.py",
+        "return after_taking(payer.open_holds, self.hold_id, self.amount)",
+        "return payer.open_holds",
+        (TYPES, HOLDS),
+    ),
+    Breakage(
+        "a hold expires before its time",
+        f"{LEDGER}/core/transaction_types/expire_hold.py",
+        "if not hold.is_expired(self.as_of):",
+        "if False:",
+        (TYPES, HOLDS),
+    ),
+    Breakage(
+        "the sum of some holds has more digits than DynamoDB's numbers",
+        f"{LEDGER}/core/holds.py",
+        "    except InvalidOperation:\n        return False\n",
+        "    except InvalidOperation:\n        return True\n",
+        (TYPES,),
+    ),
+    Breakage(
+        "an account is closed with an open hold",
+        f"{LEDGER}/core/transaction_types/close_account.py",
+        "if account.open_holds:",
+        "if False:",
+        (TYPES, HOLDS),
+    ),
+    Breakage(
+        "an account has more holds than it has room for",
+        f"{LEDGER}/core/transaction_types/hold.py",
+        "if len(account.open_holds) >= MOST_OPEN_HOLDS:",
+        "if len(account.open_holds) > MOST_OPEN_HOLDS:",
+        (TYPES, HOLDS),
+    ),
+    Breakage(
+        "an amount is posted with more decimals than its account has",
+        f"{LEDGER}/core/transaction_types/base.py",
+        "(found := decimal_places(number)) > most:",
+        "(found := decimal_places(number)) > most + 1:",
+        (TYPES,),
+    ),
+    Breakage(
+        "interest has cents in a currency without them",
+        f"{LEDGER}/core/transaction_types/charge_interest.py",
+        "places = DECIMAL_PLACES if account.decimal_places is None else account.decimal_places",
+        "places = DECIMAL_PLACES",
+        (TYPES,),
     ),
     Breakage(
         "the journal replay doesn't see the entries that a decision refers to",
@@ -938,7 +1082,7 @@ BREAKAGES = [
     Breakage(
         "groups that wait in line hold up those on quiet accounts",
         f"{LEDGER}/batch_poster.py",
-        "        groups.sort(key=lambda group: not ready.issuperset(self.keys_of(group)))\n",
+        "        groups.sort(key=lambda group: not ready.issuperset(self.keys_of(group, observed)))\n",
         "",
         (LINES,),
     ),

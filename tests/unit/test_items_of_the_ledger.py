@@ -1,5 +1,6 @@
 """Accounts and journal entries survive the conversion to items and back."""
 
+import json
 import re
 from decimal import Decimal
 
@@ -9,11 +10,22 @@ from msgspec.structs import replace
 from conditional_writes import key
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core.accounts import Account, account_from_item, account_item
-from ledger.core.journal import FORMAT, JournalEntry, Outcome, entry_from_item, entry_item, outcome_of
+from ledger.core.holds import OpenHold
+from ledger.core.journal import (
+    FORMAT,
+    JournalEntry,
+    Outcome,
+    entry_from_item,
+    entry_item,
+    outcome_from_json,
+    outcome_of,
+    outcome_to_json,
+)
+from ledger.core.reversals import Reversal, Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import Decision, RejectionReason, Status
-from ledger.core.transaction_types.base import EntryId
+from ledger.core.transaction_types.base import EntryId, TransactionMessage
 from ledger.tables import LedgerTables
-from tests.support.samples import ALICE, CLOSED, NOW, payment
+from tests.support.samples import ALICE, CLOSED, NOW, payment, posting, reversing, transfer
 
 POSTED = outcome_of(Decision(Decimal("-12.5"), Decimal("87.5")), replace(ALICE, version=8), NOW)
 REJECTED = outcome_of(
@@ -21,16 +33,124 @@ REJECTED = outcome_of(
 )
 
 
-@pytest.mark.parametrize(
-    "account", [ALICE, CLOSED, replace(ALICE, posted_at=NOW)], ids=["of an earlier release", "closed", "posted"]
+HELD = replace(
+    ALICE,
+    held=Decimal("7.5"),
+    holds={"h-1": OpenHold(Decimal(7)), "\U0001f3e6": OpenHold(Decimal("0.5"), "2026-03-01T12:00:00+00:00")},
+    decimal_places=2,
 )
+ACCOUNTS = {
+    "of an earlier release": ALICE,
+    "closed": CLOSED,
+    "posted": replace(ALICE, posted_at=NOW),
+    "with holds": HELD,
+    "without holds, after it had some": replace(HELD, held=Decimal(0), holds={}),
+    "of a currency without decimals": replace(ALICE, decimal_places=0),
+}
+
+
+@pytest.mark.parametrize("account", ACCOUNTS.values(), ids=ACCOUNTS)
 def test_an_item_gives_its_account_back(account: Account) -> None:
     assert account_from_item(account_item(account)) == account
     assert account_from_item(from_dynamodb(to_dynamodb(account_item(account)))) == account
     assert account_item(account).get("posted_at") == account.posted_at
 
 
-@pytest.mark.parametrize("outcome", [POSTED, REJECTED], ids=["posted", "rejected"])
+def test_an_account_that_never_had_a_hold_has_no_attributes_of_them() -> None:
+    assert not {"held", "holds", "decimal_places"} & account_item(ALICE).keys()
+    emptied = account_item(replace(HELD, held=Decimal(0), holds={}))
+    assert (emptied["held"], emptied["holds"]) == (0, {})
+
+
+NO_HOLDS = {
+    "a list": ([], "holds: expected dict, got list"),
+    "a hold of nothing": ({"h": {}}, "'remaining'"),
+    "a number": ({"h": Decimal(1)}, "holds: expected a map for each hold, got Decimal"),
+    "a hold of zero": (
+        {"h": {"remaining": Decimal(0)}},
+        "holds: remaining: expected a number greater than zero, got 0",
+    ),
+    "a hold below zero": (
+        {"h": {"remaining": Decimal(-5)}},
+        "holds: remaining: expected a number greater than zero, got -5",
+    ),
+    "a text": ({"h": {"remaining": "5"}}, "remaining: expected Decimal, got str"),
+    "a time without an offset": (
+        {"h": {"remaining": Decimal(5), "expires_at": "2026-03-01T12:00:00"}},
+        "holds: expires_at: expected a time with its offset, got '2026-03-01T12:00:00'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("holds", "sentence"), NO_HOLDS.values(), ids=NO_HOLDS)
+def test_a_damaged_hold_is_refused_with_a_sentence(holds: object, sentence: str) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError), match=re.escape(sentence)):
+        account_from_item(account_item(HELD) | {"holds": holds})
+
+
+REVERSED = Reversed("alice", "t-1", Decimal("12.5"), 2, "r-2", 9)
+
+
+def test_an_item_gives_back_what_was_reversed() -> None:
+    assert reversed_from_item(reversed_item(REVERSED)) == REVERSED
+    assert reversed_from_item(from_dynamodb(to_dynamodb(reversed_item(REVERSED)))) == REVERSED
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        ({"amount": Decimal("-0.01")}, "amount: expected what was reversed, got -0.01"),
+        ({"amount": "1"}, "amount: expected Decimal, got str"),
+        ({"version": Decimal("1.5")}, "version: expected a whole number, got 1.5"),
+    ],
+)
+def test_a_damaged_count_of_what_was_reversed_is_refused(damage: dict[str, object], sentence: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(sentence)):
+        reversed_from_item(reversed_item(REVERSED) | damage)
+
+
+OUTCOMES = {
+    "posted": POSTED,
+    "rejected": REJECTED,
+    "with money held": replace(POSTED, held_after=Decimal("7.5")),
+    "an opening": replace(POSTED, decimal_places=0),
+    "a reversal": replace(POSTED, reversal=Reversal(2, Decimal("12.5"))),
+    "a reversal of two accounts": replace(REJECTED, reversal=Reversal(0, Decimal(0), "bob")),
+}
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
+def test_an_outcome_in_json_gives_itself_back(outcome: Outcome) -> None:
+    assert outcome_from_json(json.loads(json.dumps(outcome_to_json(outcome)))) == outcome
+    assert outcome_to_json(outcome)["held_after"] == str(outcome.held_after)
+
+
+def test_an_entry_has_what_is_held_unless_it_is_nothing() -> None:
+    entry = JournalEntry("alice", "t-1", {}, "hash", POSTED)
+    assert not {"held_after", "decimal_places", "reversal"} & entry_item(entry).keys()
+    assert entry_item(replace(entry, outcome=OUTCOMES["with money held"]))["held_after"] == Decimal("7.5")
+
+
+ACCOUNTS_OF = {
+    "of one": (payment(), "alice", None, ("alice",)),
+    "of a transfer, on the payee": (transfer(), "bob", None, ("alice", "bob")),
+    "of a posting to another": (posting(to_account_id="bob"), "bob", None, ("alice", "bob")),
+    "of a reversal, on the account that it names": (reversing(account_id="bob"), "bob", "alice", ("bob", "alice")),
+    "of a reversal, on the other one": (reversing(account_id="bob"), "alice", "bob", ("bob", "alice")),
+}
+
+
+@pytest.mark.parametrize(("message", "account_id", "other", "expected"), ACCOUNTS_OF.values(), ids=ACCOUNTS_OF)
+def test_each_entry_of_a_transaction_names_the_same_accounts_in_the_same_order(
+    message: TransactionMessage, account_id: str, other: str | None, expected: tuple[str, ...]
+) -> None:
+    outcome = replace(POSTED, reversal=Reversal(1, Decimal(1), other) if other else None)
+    entry = JournalEntry(account_id, message.transaction_id, message.canonical_payload(), "hash", outcome)
+    assert entry.account_ids == expected
+    assert entry.first_entry_id == EntryId(expected[0], message.transaction_id)
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
 def test_an_item_gives_its_journal_entry_back(outcome: Outcome) -> None:
     entry = JournalEntry("alice", "t-1", payment("-12.5").canonical_payload(), "hash", outcome)
     assert entry_from_item(entry_item(entry)) == entry
@@ -67,6 +187,7 @@ def test_only_a_rejections_entry_has_a_reason() -> None:
 
 
 def test_an_entrys_key_is_its_account_and_its_transaction() -> None:
-    tables = LedgerTables("accounts", "journal")
+    tables = LedgerTables("accounts", "journal", "reversals")
     assert tables.account_key("alice") == key("accounts", account_id="alice")
     assert tables.entry_key(EntryId("alice", "t-1")) == key("journal", account_id="alice", transaction_id="t-1")
+    assert tables.reversed_key(EntryId("alice", "t-1")) == key("reversals", account_id="alice", transaction_id="t-1")
