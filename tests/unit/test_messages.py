@@ -3,6 +3,7 @@
 import functools
 import json
 import string
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -19,12 +20,16 @@ from ledger.core.transaction_types.base import TransactionMessage
 from tests.support import refusals
 from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS, as_sent
 from tests.support.samples import (
+    expiry_body,
+    hold_body,
     in_json,
     interest_body,
     largest_transaction,
     largest_transfer,
     opening_body,
     payment,
+    posting_body,
+    reversal_body,
     transaction_body,
     transfer_body,
 )
@@ -136,6 +141,38 @@ REFUSED = {
     "a rate null": (interest_body(annual_rate="null"), "annual_rate: expected `decimal`, got `null`"),
     "interest with an amount": (interest_body(amount="1"), "body: object contains unknown field `amount`"),
     "a payment with a rate": (transaction_body(annual_rate="0.1"), "body: object contains unknown field `annual_rate`"),
+    "a hold of zero": (hold_body(amount="0"), "amount: expected a number greater than zero"),
+    "a hold without an amount": (hold_body(amount=None), "body: object missing required field `amount`"),
+    "a hold of null": (hold_body(amount="null"), "amount: expected `decimal`, got `null`"),
+    "a hold's expiry without an offset": (
+        hold_body(expires_at='"2026-03-01T12:00:00"'),
+        "expires_at: expected `datetime` with a timezone component",
+    ),
+    "a hold's expiry that UTC has no date for": (
+        hold_body(expires_at='"9999-12-31T23:59:59-14:00"'),
+        "expires_at: expected a time between the years 1 and 9999 in UTC",
+    ),
+    "a posting of no hold": (posting_body(hold_id=None), "body: object missing required field `hold_id`"),
+    "a posting of zero": (posting_body(amount="0.00"), "amount: expected a number greater than zero"),
+    "a posting that is spelled otherwise": (posting_body(amount='"1_0"'), f"amount: {NUMBER}"),
+    "a posting to the hold's account": (
+        posting_body(to_account_id='"alice"'),
+        "to_account_id: expected another account than account_id",
+    ),
+    "a posting that is final in words": (posting_body(final='"yes"'), "final: expected `bool`, got `str`"),
+    "a posting that is null final": (posting_body(final="null"), "final: expected `bool`, got `null`"),
+    "an expiry as of no time": (expiry_body(as_of=None), "body: object missing required field `as_of`"),
+    "an expiry as of a time that UTC has no date for": (
+        expiry_body(as_of='"0001-01-01T00:00:00+14:00"'),
+        "as_of: expected a time between the years 1 and 9999 in UTC",
+    ),
+    "a reversal of nothing": (
+        reversal_body(of_transaction_id=None),
+        "body: object missing required field `of_transaction_id`",
+    ),
+    "a reversal of less than zero": (reversal_body(amount='"-1"'), "amount: expected a number greater than zero"),
+    "a reversal of NaN": (reversal_body(amount="NaN"), f"amount: {FINITE}, got NaN"),
+    "a reversal that is spelled otherwise": (reversal_body(amount='" 1"'), f"amount: {NUMBER}"),
     "currency in small letters": (transaction_body(currency='"eur"'), f"currency: {CURRENCY}"),
     "currency of four letters": (transaction_body(currency='"EURO"'), f"currency: {CURRENCY}"),
     "currency and a newline": (transaction_body(currency='"EUR\\n"'), f"currency: {CURRENCY}"),
@@ -297,7 +334,7 @@ NUMBERS = [
     (name, field.name)
     for name, message in TRANSACTION_TYPES.items()
     for field in msgspec.structs.fields(message)
-    if field.type is Decimal
+    if field.type in (Decimal, Decimal | None)
 ]
 
 
@@ -384,6 +421,25 @@ def test_what_is_left_out_has_its_default() -> None:
     assert (paid.currency, paid.occurred_at, paid.description, paid.metadata) == (None, None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        (hold_body, ["expires_at"]),
+        (posting_body, ["amount", "to_account_id"]),
+        (reversal_body, ["amount", "description"]),
+    ],
+)
+def test_an_optional_field_that_is_null_is_left_out(body: Callable[..., str], names: list[str]) -> None:
+    left_out = decode(body())
+    assert decode(body(**dict.fromkeys(names, "null"))) == left_out
+    assert not set(names) & left_out.canonical_payload().keys()
+
+
+def test_a_posting_is_final_unless_it_says_otherwise() -> None:
+    assert decode(posting_body(final="true")).canonical_payload() == decode(posting_body()).canonical_payload()
+    assert decode(posting_body(final="false")).canonical_payload()["final"] is False
+
+
 def test_null_is_the_same_as_left_out() -> None:
     nulls = dict.fromkeys(["currency", "occurred_at", "description", "metadata"], "null")
     assert decode(transaction_body(**nulls)).canonical_payload() == decode(transaction_body()).canonical_payload()
@@ -434,6 +490,7 @@ names = st.sampled_from(
     [
         *("type", "transaction_id", "account_id", "from_account_id", "to_account_id"),
         *("amount", "currency", "overdraft_limit", "annual_rate", "occurred_at", "metadata"),
+        *("hold_id", "final", "expires_at", "as_of", "of_transaction_id"),
     ]
 )
 values: st.SearchStrategy[Any] = st.recursive(
@@ -447,7 +504,17 @@ values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(names | st.text(), inner),
     max_leaves=8,
 )
-valid = st.sampled_from(list(map(json.loads, [transaction_body(), transfer_body(), interest_body()])))
+valid = st.sampled_from(
+    list(
+        map(
+            json.loads,
+            [
+                *(transaction_body(), transfer_body(), interest_body()),
+                *(hold_body(), posting_body(), expiry_body(), reversal_body()),
+            ],
+        )
+    )
+)
 bodies = (
     st.text()
     | st.text(st.characters())  # Lone surrogates, too.

@@ -361,7 +361,7 @@ class _Fold(Struct):
         account_keys = [self.tables.account_key(account_id) for account_id in transaction.account_ids]
         new_accounts = sum(account_key not in self.changed for account_key in account_keys)
         others = 3 if transaction.referred_entries else 0
-        writes = len(self.changed) + len(self.new_entries) + len(self.reversals - self.changed.keys())
+        writes = len(self.changed) + len(self.new_entries) + len(self.reversals.difference(self.changed))
         return writes + new_accounts + len(account_keys) + others <= MAXIMUM_WRITES
 
     def add(self, message: QueuedTransaction) -> None:
@@ -399,7 +399,7 @@ class _Fold(Struct):
         return [
             *(replacing(key, self.before[key], item) for key, item in self.changed.items()),
             *(Put(key, item, absent("transaction_id")) for key, item in self.new_entries.items()),
-            *(unchanged(key, self.before[key]) for key in sorted(self.reversals - self.changed.keys())),
+            *(unchanged(key, self.before[key]) for key in sorted(self.reversals.difference(self.changed))),
         ]
 
     def _decided(self, transaction: TransactionMessage) -> _Decided:
