@@ -50,8 +50,8 @@ class Ledger:
         account = message.next_account(before, decision, self.time_of(version))
         assert account
         request = message.canonical_payload()
-        outcome = outcome_of(decision, version, self.time_of(version))
-        return account, JournalEntry(*message.entry_ids[0], request, payload_hash_of(request), outcome)
+        outcome = outcome_of(decision, account, self.time_of(version))
+        return account, JournalEntry(name, message.transaction_id, request, payload_hash_of(request), outcome)
 
     def _put(self, table: str, items: list[dict[str, Any]]) -> None:
         puts = [{"PutRequest": {"Item": to_dynamodb(item | {WRITE_ID: "0" * 32})}} for item in items]
