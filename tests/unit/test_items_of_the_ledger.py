@@ -12,6 +12,7 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.holds import OpenHold
 from ledger.core.journal import (
+    ACCOUNT_FIELDS,
     FORMAT,
     JournalEntry,
     Outcome,
@@ -23,6 +24,7 @@ from ledger.core.journal import (
 )
 from ledger.core.reversals import Reversal, Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import Decision, RejectionReason, Status
+from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import EntryId, TransactionMessage
 from ledger.tables import LedgerTables
 from tests.support.samples import ALICE, CLOSED, NOW, payment, posting, reversing, transfer
@@ -191,3 +193,8 @@ def test_an_entrys_key_is_its_account_and_its_transaction() -> None:
     assert tables.account_key("alice") == key("accounts", account_id="alice")
     assert tables.entry_key(EntryId("alice", "t-1")) == key("journal", account_id="alice", transaction_id="t-1")
     assert tables.reversed_key(EntryId("alice", "t-1")) == key("reversals", account_id="alice", transaction_id="t-1")
+
+
+def test_an_entry_knows_the_fields_of_all_types_that_hold_account_ids() -> None:
+    fields = {field for message_type in TRANSACTION_TYPES.values() for field in message_type.account_fields}
+    assert fields == set(ACCOUNT_FIELDS)

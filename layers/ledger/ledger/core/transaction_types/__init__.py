@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.core.decoding import check_time, decode_json
+from ledger.core.decoding import Time, check_time, decode_json
 from ledger.core.money import is_json_number
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types.base import CURRENCY_PATTERN, TransactionMessage
@@ -62,7 +62,14 @@ _EXPECTATIONS = {
 }
 
 _NUMBERS = sorted({field for message_type in TRANSACTION_TYPES.values() for field, _ in message_type.numbers})
-_TIMES = ("occurred_at", "expires_at", "as_of")
+_TIMES = sorted(
+    {
+        field.name
+        for message_type in TRANSACTION_TYPES.values()
+        for field in msgspec.structs.fields(message_type)
+        if field.type in (Time, Time | None)
+    }
+)
 _Envelope: Any = msgspec.defstruct(
     "_Envelope",
     [("type", str, "transaction"), *((field, msgspec.Raw, msgspec.Raw(b"0")) for field in _NUMBERS)],
