@@ -46,7 +46,8 @@ def transfer(transaction_id: str, payer: str, payee: str, amount: object) -> dic
 
 
 BOOKS = [
-    *(opening(name) for name in ("alice", "bob", "carol", "dave")),
+    *(opening(name) for name in ("alice", "bob", "carol")),
+    opening("dave") | {"currency": "XAU"},  # Gold has no minor units.
     payment("t-1", "alice", 100),
     payment("t-2", "alice", "-250.50"),
     payment("t-3", "alice", -100),  # Rejected.
