@@ -197,7 +197,8 @@ class Bank:
         return {
             account_id
             for account_id, account in self.accounts().items()
-            if {name: saved.get(account_id, {}).get(name) for name in names} != {name: account.get(name) for name in names}
+            if {name: saved.get(account_id, {}).get(name) for name in names}
+            != {name: account.get(name) for name in names}
         }
 
     def change_checkpoint(self, account_id: str, /, **changes: Any) -> None:

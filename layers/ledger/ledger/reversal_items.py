@@ -46,7 +46,9 @@ class ReversalItems(NamedTuple):
                     found = _with(found, reversed_from_item(item), account.version)
                 except (KeyError, TypeError, ValueError) as error:
                     why = f"{type(error).__name__}: {error}"
-                    return _mismatch(account, f"its item of {quoted_id(item['transaction_id'])} can't be read: {why}")
+                    return _mismatch(
+                        account, f"an item of {quoted_id(item['transaction_id'])} that can't be read: {why}"
+                    )
             if after is None:
                 return self._compared(account, journals, found, deadline)
 
@@ -55,19 +57,17 @@ class ReversalItems(NamedTuple):
             if found.then == journals:
                 return []
             if found.then.number == journals.number:
-                return _mismatch(account, "their amounts aren't those that the journal gives")
-            has = f"has {found.then.number:,} reversals of its transactions"
-            return _mismatch(account, f"the table {has}, the journal gives {journals.number:,}")
+                return _mismatch(account, f"{journals.number:,} {OF_ITS}, but of other amounts than the journal gives")
+            return _mismatch(account, f"{found.then.number:,} {OF_ITS}, the journal gives {journals.number:,}")
         present = read_one(self.client, self.tables.account_key(account.account_id), deadline, ACCOUNT_ATTRIBUTES)
         present_version = account_from_item(present).version if present else account.version
         if found.newest.account_version > present_version:
-            of = f"its item of {quoted_id(found.newest.transaction_id)}"
-            written = f"was written at version {found.newest.account_version}"
-            return _mismatch(account, f"{of} {written}, the account is at version {present_version}")
+            of = f"an item of {quoted_id(found.newest.transaction_id)} of version {found.newest.account_version}"
+            return _mismatch(account, f"{of}, the account is at version {present_version}")
         if found.then.number <= journals.number <= found.then.number + found.newer:
             return []
-        has = f"has {found.then.number:,} to {found.then.number + found.newer:,} reversals of its transactions"
-        return _mismatch(account, f"the table {has}, the journal gives {journals.number:,}")
+        between = f"{found.then.number:,} to {found.then.number + found.newer:,}"
+        return _mismatch(account, f"{between} {OF_ITS}, the journal gives {journals.number:,}")
 
     def _page(self, account_id: str, after: str | None, deadline: Deadline) -> tuple[list[Item], str | None]:
         """Up to 1 MB of the account's items, strongly consistent, and the transaction id after which the next begin."""
@@ -87,6 +87,7 @@ class ReversalItems(NamedTuple):
         return list(map(from_dynamodb, response["Items"])), from_dynamodb(last)["transaction_id"] if last else None
 
 
+OF_ITS = "reversals of its transactions"
 ATTRIBUTES = ("account_id", "transaction_id", "amount", "version", "reversed_by", "account_version")
 
 
@@ -98,4 +99,4 @@ def _with(found: _Found, item: Reversed, version: int) -> _Found:
 
 
 def _mismatch(account: Account, sentence: str) -> list[Mismatch]:
-    return [Mismatch(account.account_id, "wrong reversals", 0, sentence)]
+    return [Mismatch(account.account_id, "wrong reversals", 0, f"the table Reversals has {sentence}")]

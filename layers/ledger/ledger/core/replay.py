@@ -172,7 +172,7 @@ class Replay(Struct):
             referred = around.referred_entry(entry, entry_id)
             if reversal is None or referred is None:
                 continue
-            first = EntryId(referred.account_ids[0], referred.transaction_id)
+            first = referred.first_entry_id
             is_posted, is_first = outcome.status == Status.POSTED, first.account_id == self.target.account_id
             if is_posted and is_first:
                 self.reversals = self.reversals.with_reversal(first.transaction_id, reversal, outcome.amount)
@@ -262,7 +262,7 @@ def _wrong_decision(
         yield _mismatch(entry, "wrong decision", f"it is {_shown(entry.outcome)}, expected nothing: {missing}")
         return
     if set(account_ids) != {entry.account_id, other_id or entry.account_id}:
-        expected = " and ".join(map(quoted_id, account_ids))
+        expected = " and ".join(quoted_id(name) for name in account_ids if name != entry.account_id) or "none"
         sentence = f"its other account is {quoted_id(other_id or 'none')}, expected {expected}"
         yield _mismatch(entry, "one-sided transfer", sentence)
         return
