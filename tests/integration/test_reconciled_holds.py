@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conditional_writes.items import from_dynamodb
+from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger import reconciler
 from tests.support.reconciling import Bank, opening, payment, transfer, without_pauses
 from tests.support.reconciling_holds import (
@@ -134,6 +134,19 @@ def test_a_checkpoint_of_a_release_without_holds_leads_on(bank: Bank) -> None:
     bank.post([message("hold", "h-1", "ann", amount=30), message("reverse", "r-1", "ann", of_transaction_id="p-1")])
     assert found(bank, night + 1) == []
     assert bank.report(night + 1)["accounts_replayed_whole"] == 0
+
+
+def test_a_checkpoint_that_an_earlier_release_saved_without_the_decimals_is_replaced(held: Bank) -> None:
+    """It runs beside this one for a while. The account is replayed whole once, and nothing is wrong."""
+    night = held.quiet_night()
+    assert found(held, night) == []
+    saved = held.checkpoints()["ben"]
+    held.delete_checkpoint("ben")
+    without = {name: value for name, value in saved.items() if name != "decimal_places"}
+    held.client.put_item(TableName=held.tables.checkpoints, Item=to_dynamodb(without))
+    assert found(held, night + 1) == []
+    assert held.report(night + 1)["accounts_replayed_whole"] == 1
+    assert held.checkpoints()["ben"]["decimal_places"] == 2
 
 
 @pytest.mark.parametrize(

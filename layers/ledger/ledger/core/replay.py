@@ -187,8 +187,13 @@ class Replay(Struct):
                 yield _mismatch(entry, "wrong reversal", f"{of} it is {_shown_reversal(reversal)}, {has}")
 
     def _wrong_checkpoint(self, entry: JournalEntry) -> Iterator[Mismatch]:
+        """An earlier release that runs beside this one saves the checkpoint of an account without its decimals."""
         checkpoint = self.checkpoint
-        if checkpoint and checkpoint.version == self.version and (sentence := _difference(checkpoint, self.account)):
+        if checkpoint is None or checkpoint.version != self.version:
+            return
+        if checkpoint.decimal_places is None and self.account:
+            checkpoint = replace(checkpoint, decimal_places=self.account.decimal_places)
+        if sentence := _difference(checkpoint, self.account):
             yield _mismatch(entry, "wrong checkpoint", sentence)
 
 
