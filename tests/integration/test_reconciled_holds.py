@@ -54,6 +54,7 @@ def test_a_whole_replay_reads_the_reversals_of_an_account_in_one_request(held: B
     assert held.requests["Query reversals"] == 2
     assert held.requests["Query journal"] == 2
     assert held.requests["BatchGetItem accounts journal reversals"] == 2
+    assert held.requests["BatchGetItem journal"] == 0, "an entry that is read by itself"
 
 
 @pytest.mark.parametrize("planted", HELD_PLANTED)
