@@ -17,7 +17,7 @@ from conditional_writes import Deadline
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger import long_journals, reconciler
 from ledger.checkpoints import Checkpoint
-from ledger.core.accounts import Account, AccountStatus, account_from_item
+from ledger.core.accounts import Account, AccountStatus, account_from_item, account_item
 from ledger.long_journals import SUMS, Position
 from tests.support.faults import no_logs
 from tests.support.reconciling import BOOKS, PLANTED, Bank, event, opening, payment, transfer, without_pauses
@@ -290,7 +290,7 @@ def test_a_checkpoint_that_another_run_saved_meanwhile_is_no_mismatch(long: Bank
         lock = from_dynamodb(long.client.get_item(TableName=long.locks_table, Key=key)["Item"])
         progress = lock["checkpoint"]["saved"]
     long.post(NEW)
-    newer = {name: long.accounts()[LONG][name] for name in Account.__struct_fields__}
+    newer = account_item(account_from_item(long.accounts()[LONG]))
     item = to_dynamodb(newer | {"whole_on": "2026-03-01"})
     long.client.put_item(TableName=long.tables.checkpoints, Item=item)
     assert counts(run(long, night))[2:] == (0, 0)

@@ -94,7 +94,8 @@ class Night:
             self.waiting.append((again, request))
 
     def _function(self) -> ModuleType:
-        tables = Tables(self._books.tables.accounts, self._books.tables.journal, self._tables.checkpoints)
+        books = self._books.tables
+        tables = Tables(books.accounts, books.journal, self._tables.checkpoints, books.reversals)
         segments = str(next(self._segments))
         function = reconcile_accounts(self._books.dynamodb, tables, self._locks_table, JOB_SEGMENTS=segments)
         function.job.locks.now = lambda: time.time() + 3600 * self._hours_on

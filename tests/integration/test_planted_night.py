@@ -57,7 +57,7 @@ def run_night(
     endpoint: Endpoint, tables: Tables, locks_table: str, planted: dict[str, int]
 ) -> tuple[Night, dict[str, Any]]:
     """A night in a process of its own, and its report."""
-    names = [tables.accounts, tables.journal, tables.checkpoints, locks_table]
+    names = [tables.accounts, tables.journal, tables.checkpoints, tables.reversals, locks_table]
     arguments = [endpoint.url, *names, json.dumps(planted)]
     ran = subprocess.run(
         [sys.executable, "-m", "tests.support.night", *arguments],

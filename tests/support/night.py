@@ -1,9 +1,9 @@
 """A night's reconciliation in a process of its own, as on Lambda. Prints what it took, as JSON.
 
-The arguments are the endpoint's URL, the names of the Accounts, Journal, Checkpoints and Locks tables, and the planted
-journals as JSON: the number of entries by account. Queries of those, and of their index, are answered in this process,
-in pages of 1 MB as DynamoDB's. An engine would sort a journal of a million entries for each page, and take half a
-minute for it.
+The arguments are the endpoint's URL, the names of the Accounts, Journal, Checkpoints, Reversals and Locks tables, and
+the planted journals as JSON: the number of entries by account. Queries of those, and of their index, are answered in
+this process, in pages of 1 MB as DynamoDB's. An engine would sort a journal of a million entries for each page, and
+take half a minute for it.
 """
 
 import json
@@ -67,8 +67,8 @@ def entry(name: str, version: int) -> dict[str, Any]:
 class Planted:
     """Answers the queries of planted journals, and counts all requests."""
 
-    def __init__(self, journals: dict[str, int]) -> None:
-        self.journals = journals
+    def __init__(self, journals: dict[str, int], reversals: str) -> None:
+        self.journals, self.reversals = journals, reversals
         self.requests: Counter[str] = Counter()
         self.queries: Counter[str] = Counter()
 
@@ -80,7 +80,7 @@ class Planted:
         query = json.loads(request.body)
         name = query["ExpressionAttributeValues"][":account_id"]["S"]
         self.queries[name] += 1
-        if name not in self.journals:
+        if name not in self.journals or query["TableName"] == self.reversals:
             return None
         last = self.journals[name]
         if "IndexName" in query:
@@ -104,9 +104,9 @@ class Planted:
         return {"Items": items}
 
 
-def main(url: str, accounts: str, journal: str, checkpoints: str, locks: str, journals: str) -> None:
-    function = reconcile_accounts(Endpoint(url), Tables(accounts, journal, checkpoints), locks)
-    planted, outcomes = Planted(json.loads(journals)), list[str]()
+def main(url: str, accounts: str, journal: str, checkpoints: str, reversals: str, locks: str, journals: str) -> None:
+    function = reconcile_accounts(Endpoint(url), Tables(accounts, journal, checkpoints, reversals), locks)
+    planted, outcomes = Planted(json.loads(journals), reversals), list[str]()
     function.client.meta.events.register_first("before-send.dynamodb", planted.before_send)
     started, idle = time.monotonic(), most_megabytes()
     with mock.patch("workers.scheduled_jobs._invoke_again"):

@@ -46,7 +46,8 @@ def transfer(transaction_id: str, payer: str, payee: str, amount: object) -> dic
 
 
 BOOKS = [
-    *(opening(name) for name in ("alice", "bob", "carol", "dave")),
+    *(opening(name) for name in ("alice", "bob", "carol")),
+    opening("dave") | {"currency": "XAU"},  # Gold has no minor units.
     payment("t-1", "alice", 100),
     payment("t-2", "alice", "-250.50"),
     payment("t-3", "alice", -100),  # Rejected.
@@ -196,7 +197,8 @@ class Bank:
         return {
             account_id
             for account_id, account in self.accounts().items()
-            if {name: saved.get(account_id, {}).get(name) for name in names} != {name: account[name] for name in names}
+            if {name: saved.get(account_id, {}).get(name) for name in names}
+            != {name: account.get(name) for name in names}
         }
 
     def change_checkpoint(self, account_id: str, /, **changes: Any) -> None:

@@ -31,7 +31,7 @@ def journal_of(*transactions: TransactionMessage, times: Sequence[str] = ()) -> 
         account = transaction.next_account(account, decision, posted_at)
         assert account
         request = transaction.canonical_payload()
-        outcome = outcome_of(decision, account.version, posted_at)
+        outcome = outcome_of(decision, account, posted_at)
         entries.append(JournalEntry("alice", transaction.transaction_id, request, payload_hash_of(request), outcome))
     assert account
     return account, entries
@@ -131,9 +131,11 @@ def test_the_sides_of_a_transfer_that_were_posted_at_two_times_are_found() -> No
     alice, bob = ALICE, replace(ALICE, account_id="bob", version=1)
     request = transfer(5).canonical_payload()
     debit, credit = transfer(5).decide([alice, bob], Context())
-    mine = JournalEntry("alice", "t-1", request, payload_hash_of(request), outcome_of(debit, 1, NOW))
+    mine = JournalEntry(
+        "alice", "t-1", request, payload_hash_of(request), outcome_of(debit, replace(alice, version=1), NOW)
+    )
     later = NOW.replace("12:00:00", "12:00:01")
-    theirs = JournalEntry("bob", "t-1", request, payload_hash_of(request), outcome_of(credit, 1, later))
+    theirs = JournalEntry("bob", "t-1", request, payload_hash_of(request), outcome_of(credit, bob, later))
     sides = {"t-1": OtherSide(bob, theirs)}
     sentences = [each.sentence for each in mismatches(replace(alice, version=1), [mine], sides, AT)]
     assert f"version 1, t-1: here {NOW}, on bob {later}" in sentences

@@ -2,7 +2,7 @@
 
 The index has the entries in their order, and the table has the truth. So the entries are replayed from the index, and
 added up in a sum that doesn't depend on their order. Then the table's entries are added up. If the sums are equal, the
-replay was one of the table.
+replay was one of the table. At the end the reversals are compared with the Reversals table.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ from conditional_writes.reading import read_one
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.mismatches import Mismatch, first_mismatches, quoted_id
 from ledger.core.replay import Replay
+from ledger.core.reversal_sums import SUMS, ReversalSum
 from ledger.journal_versions import MOST_TABLE_PAGES, JournalVersions
+from ledger.reversal_items import ReversalItems
 from ledger.surroundings import JournalSurroundings, readable_entry
 from ledger.tables import ACCOUNT_ATTRIBUTES
 
 PAUSE_SECONDS = 1.25
 """Before what has mismatches is read again: a commit may be visible in one table before the other."""
-SUMS = 2**256
-"""Sums of hashes are kept below."""
 
 
 class IndexDiffers(Exception):
@@ -41,6 +41,7 @@ class Position(NamedTuple):
     `target` is the account as it was when the replay began, `replayed` the account as the entries so far give it. The
     replay `is_whole` if it began with the first entry. Then the table's entries are added up `after` this transaction
     id. `beyond` has the version and the transaction id of the entry that is furthest beyond the target's version.
+    `reversals` has the reversals so far, for the comparison with the Reversals table at the end.
     """
 
     target: Account
@@ -50,6 +51,7 @@ class Position(NamedTuple):
     table_sum: int = 0
     after: str | None = None
     beyond: tuple[int, str] | None = None
+    reversals: ReversalSum = ReversalSum()
 
     @property
     def version(self) -> int:
@@ -60,14 +62,19 @@ class Position(NamedTuple):
         items = {"target": account_item(self.target), "replayed": replayed}
         sums = {"index_sum": f"{self.index_sum:x}", "table_sum": f"{self.table_sum:x}"}
         beyond = list(self.beyond) if self.beyond else None
-        return items | sums | {"is_whole": self.is_whole, "after": self.after, "beyond": beyond}
+        reversals = {"reversals": [self.reversals.number, f"{self.reversals.states:x}"]}
+        return items | sums | reversals | {"is_whole": self.is_whole, "after": self.after, "beyond": beyond}
 
     @classmethod
     def from_item(cls, item: Item) -> "Position":
+        """A position that an earlier release saved has no reversals: that release replays none."""
         replayed = account_from_item(item["replayed"]) if item["replayed"] else None
         beyond = (int(item["beyond"][0]), str(item["beyond"][1])) if item["beyond"] else None
         sums = (int(item["index_sum"], 16), int(item["table_sum"], 16))
-        return cls(account_from_item(item["target"]), replayed, item["is_whole"], *sums, item["after"], beyond)
+        number, states = item.get("reversals", (0, "0"))
+        reversals = ReversalSum(int(number), int(states, 16))
+        target, is_whole = account_from_item(item["target"]), item["is_whole"]
+        return cls(target, replayed, is_whole, *sums, item["after"], beyond, reversals)
 
 
 class LongJournals(NamedTuple):
@@ -125,14 +132,14 @@ class LongJournals(NamedTuple):
         if page.missing and not page.is_certain:
             raise IndexDiffers
         entries = list(map(readable_entry, page.items))
-        replay = Replay(target, position.replayed, checkpoint)
+        replay = Replay(target, position.replayed, checkpoint, position.reversals)
         around = JournalSurroundings(*self.versions, entries, deadline)
         mismatches = replay.mismatches(entries, around, datetime.now(UTC))
         is_end = page.through == target.version
         after = replay.last_mismatches() if is_end else replay.missing(page.through + 1)
         found = first_mismatches(itertools.chain(mismatches, after))
         index_sum = (position.index_sum + _sum(page.items)) % SUMS
-        return position._replace(replayed=replay.account, index_sum=index_sum), found
+        return position._replace(replayed=replay.account, index_sum=index_sum, reversals=replay.reversals), found
 
     def _added_page(self, position: Position, deadline: Deadline) -> Position | list[Mismatch]:
         """The position after the next page of the table, or after the last page the mismatches: at most one."""
@@ -146,7 +153,7 @@ class LongJournals(NamedTuple):
             return further
         if further.table_sum != further.index_sum:
             raise IndexDiffers
-        return self._beyond(further, deadline)
+        return self._beyond(further, deadline) or self._wrong_reversals(further, deadline)
 
     def _beyond(self, position: Position, deadline: Deadline) -> list[Mismatch]:
         """The entry of the highest version, if it is beyond the account's present version."""
@@ -161,6 +168,14 @@ class LongJournals(NamedTuple):
             return []
         sentence = f"version {version}, {quoted_id(transaction_id)}: the account is at version {present_version}"
         return [Mismatch(position.target.account_id, "entry beyond", version, sentence)]
+
+    def _wrong_reversals(self, position: Position, deadline: Deadline) -> list[Mismatch]:
+        """The mismatch with the Reversals table, if it stays after a pause."""
+        items = ReversalItems(*self.versions)
+        if not items.mismatches(position.target, position.reversals, deadline):
+            return []
+        time.sleep(PAUSE_SECONDS)
+        return first_mismatches(items.mismatches(position.target, position.reversals, deadline))
 
     def _present_version(self, account: Account, deadline: Deadline) -> int:
         client, tables = self.versions

@@ -2,7 +2,7 @@
 
 An account that hasn't changed since its checkpoint is compared with the checkpoint. If it has changed, its new entries
 are replayed from there. Its whole journal is replayed once in thirty days, and whenever anything is wrong: only the
-replay of a whole journal reports mismatches.
+replay of a whole journal reports mismatches. It is then compared with the account's items of the Reversals table, too.
 
 Whatever one account is like, the others are checked: the memory and the time for an account are bounded, and an account
 that can't be checked within them is skipped, with a reason. Trouble of AWS's own is raised.
@@ -12,7 +12,7 @@ import itertools
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,6 +28,7 @@ from ledger.core.mismatches import Mismatch, first_mismatches, shortened
 from ledger.core.replay import Replay
 from ledger.journal_versions import AWS_ERRORS, JournalVersions
 from ledger.long_journals import IndexDiffers, LongJournals, Position
+from ledger.reversal_items import ReversalItems
 from ledger.surroundings import JournalSurroundings, readable_entry
 from ledger.tables import LedgerTables
 from workers.parallel import in_parallel
@@ -50,7 +51,7 @@ IN_PARALLEL = Bounds(entries=15_000, pages=5, seconds=30)
 ALONE = Bounds(entries=250_000, pages=100, seconds=55)
 """An entry takes 1.6 KB of memory, or four times its size if that is more: at most 400 MB of the function's 1 GB."""
 LARGEST_ACCOUNT_BYTES = 32_768
-"""Of an account's item. One that Teller writes has less than 1 KB."""
+"""Of an account's item. One that Teller writes has less than 1 KB, and up to 13 KB more if it has open holds."""
 STEP_SECONDS = 5
 """Of accounts in parallel: none begins after this time."""
 CHECKPOINTS_SECONDS = 5
@@ -267,7 +268,13 @@ class Reconciler(NamedTuple):
         around = JournalSurroundings(self.client, self.tables, entries, deadline)
         replay = Replay(account, checkpoint=checkpoint.account if checkpoint else None)
         found = replay.mismatches(entries, around, datetime.now(UTC))
-        return first_mismatches(itertools.chain(found, replay.last_mismatches()))
+        at_the_end = itertools.chain(replay.last_mismatches(), self._wrong_reversals(replay, deadline))
+        return first_mismatches(itertools.chain(found, at_the_end))
+
+    def _wrong_reversals(self, replay: Replay, deadline: Deadline) -> Iterator[Mismatch]:
+        """The mismatch of the replayed journal with the Reversals table, if there is one."""
+        if replay.is_known:
+            yield from ReversalItems(self.client, self.tables).mismatches(replay.target, replay.reversals, deadline)
 
     def _entries(self, account_id: str, bounds: Bounds, deadline: Deadline) -> list[JournalEntry]:
         """The account's journal. Raises JournalTooLong, after as much as the bounds was read."""

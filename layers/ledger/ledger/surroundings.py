@@ -1,4 +1,6 @@
-"""The surroundings of a journal: the other sides of transfers, and the entries that requests refer to."""
+"""The surroundings of a journal: the other sides of transfers, the entries that requests refer to, and how much was
+reversed of transactions.
+"""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -7,14 +9,15 @@ from typing import TYPE_CHECKING
 from conditional_writes import Deadline, Item, Key, Observed, read
 from ledger.core.accounts import Account, account_from_item
 from ledger.core.journal import EntryId, JournalEntry, entry_from_item
-from ledger.core.replay import OtherSide, other_account_id, referred_entry_ids
+from ledger.core.replay import OtherSide, other_account_id, referred_entry_ids, reversed_ids
+from ledger.core.reversals import Reversed, reversed_from_item
 from ledger.tables import LedgerTables
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 ENTRIES_AT_ONCE = 25
-"""Entries whose surroundings are read in one request, and in memory at the same time: some 10 MB at most."""
+"""Entries whose surroundings are read together, and in memory at the same time: some 10 MB at most."""
 
 
 class JournalSurroundings:
@@ -43,6 +46,14 @@ class JournalSurroundings:
     def referred_entry(self, entry: JournalEntry, entry_id: EntryId) -> JournalEntry | None:
         return _entry_or_none(self._item(entry, self._tables.entry_key(entry_id)))
 
+    def reversed(self, entry: JournalEntry, entry_id: EntryId) -> Reversed | None:
+        """None for an unreadable item, too: a posted reversal has one that can be read."""
+        item = self._item(entry, self._tables.reversed_key(entry_id))
+        try:
+            return reversed_from_item(item) if item else None
+        except Exception:  # noqa: BLE001 (the item may be anything)
+            return None
+
     def _item(self, entry: JournalEntry, key: Key) -> Item | None:
         if key in self._keys(entry):
             while key not in self._items and (batch := next(self._batches, None)):
@@ -57,6 +68,7 @@ class JournalSurroundings:
     def _keys(self, entry: JournalEntry) -> list[Key]:
         """The keys of what each replay of the entry asks for."""
         keys = [self._tables.entry_key(entry_id) for entry_id in referred_entry_ids(entry)]
+        keys += map(self._tables.reversed_key, reversed_ids(entry))
         other_id = other_account_id(entry)
         if other_id is None:
             return keys

@@ -1,12 +1,16 @@
 """The journal replay: each decision made again, in version order, and compared with what the journal records.
 
 Of a transfer's other side the replay knows the journal entry, and the account as it is now. If several earlier states
-of the other account are possible, a decision that follows from any of them is accepted. Whether a payer had the money
-is judged on the payer's own side.
+of the other account are possible, a decision that follows from any of them is accepted. Whether a payer had the money,
+or the hold, is judged on the payer's own side.
+
+How much of a transaction was reversed before a reversal follows from the reversal's own entry. The item of the
+Reversals table says how much was reversed since, and `ReversalSum` compares the two over a whole journal.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from decimal import Decimal
 from itertools import groupby
 from typing import Protocol
 
@@ -14,15 +18,18 @@ from msgspec import Struct, ValidationError
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account
+from ledger.core.decoding import MOST_ID_CHARACTERS
 from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of, payload_hash_of
 from ledger.core.mismatches import Mismatch, difference, quoted, quoted_id, why_unreadable
 from ledger.core.money import WIDE
 from ledger.core.posting_time import CLOCK_SKEW, time_of
 from ledger.core.reason_codes import NotYet, Refusal
+from ledger.core.reversal_sums import ReversalSum
 from ledger.core.reversals import Reversal, Reversed
-from ledger.core.rules import Decision, Status
+from ledger.core.rules import Decision, RejectionReason, Status
 from ledger.core.transaction_types import TRANSACTION_TYPES, from_payload
 from ledger.core.transaction_types.base import Context, TransactionMessage
+from ledger.core.transaction_types.hold_resolution import HoldResolution
 
 
 class OtherSide(Struct, frozen=True):
@@ -41,21 +48,46 @@ class Surroundings(Protocol):
     def referred_entry(self, entry: JournalEntry, entry_id: EntryId) -> JournalEntry | None:
         """A journal entry that the request of this one refers to; None if it doesn't exist."""
 
+    def reversed(self, entry: JournalEntry, entry_id: EntryId) -> Reversed | None:
+        """How much was reversed of the transaction that the entry reverses, by now; None if no item says it."""
+
 
 def other_account_id(entry: JournalEntry) -> str | None:
-    """The other account of the entry's transaction. None if it has no other, or if the entry doesn't name it."""
-    return next((account_id for account_id in entry.account_ids if account_id != entry.account_id), None)
+    """The other account of the entry's transaction. None if it has no other, or if the entry doesn't name it.
+
+    A damaged entry may name anything: an id that no account can have isn't looked for.
+    """
+    others = (account_id for account_id in entry.account_ids if account_id != entry.account_id)
+    return next((account_id for account_id in others if 0 < len(account_id) <= MOST_ID_CHARACTERS), None)
 
 
 def referred_entry_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
-    """The entries that the entry's request refers to: none, for most types, or if the request can't be read."""
+    """The entries that the replay of this one asks for: none, for most types, or if the request can't be read."""
     message_type = TRANSACTION_TYPES.get(str(entry.request.get("type")))
-    if message_type is None or message_type.referred_entries is TransactionMessage.referred_entries:
+    if message_type is None:
+        return ()
+    is_of_hold = issubclass(message_type, HoldResolution) and (
+        entry.outcome.reason == RejectionReason.HOLD_NOT_OPEN or other_account_id(entry) is not None
+    )
+    if not is_of_hold and message_type.referred_entries is TransactionMessage.referred_entries:
         return ()
     try:
-        return from_payload(entry.request).referred_entries
+        message = from_payload(entry.request)
     except (ValidationError, KeyError, TypeError):
         return ()
+    of_hold = [EntryId(message.account_id, message.hold_id)] if isinstance(message, HoldResolution) else []
+    return (*message.referred_entries, *of_hold)
+
+
+def reversed_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
+    """The ids under which the Reversals table may have the transaction that the entry reverses.
+
+    It is under the transaction's first account, which is one of the entry's.
+    """
+    if entry.outcome.reversal is None:
+        return ()
+    names = filter(None, (entry.account_id, other_account_id(entry)))
+    return tuple(EntryId(name, each.transaction_id) for name in names for each in referred_entry_ids(entry))
 
 
 class Replay(Struct):
@@ -63,12 +95,14 @@ class Replay(Struct):
 
     `target` is the account as it was read, before its entries. `account` is the account as the entries so far give it:
     None before the first one, or that of a checkpoint, from which the replay goes on. If the replay comes past the
-    version of a `checkpoint`, it compares the two.
+    version of a `checkpoint`, it compares the two. `reversals` has the posted reversals so far of those transactions
+    whose first account this is.
     """
 
     target: Account
     account: Account | None = None
     checkpoint: Account | None = None
+    reversals: ReversalSum = ReversalSum()
     is_known: bool = True
     """After a version that is missing, or twice, the later states are unknown, and versions alone are checked."""
     version: int = 0
@@ -126,11 +160,40 @@ class Replay(Struct):
             self.is_known = False
             return
         yield from _wrong_decision(entry, message, before, around)
+        yield from self._wrong_reversal(entry, message, around)
         self.account = message.next_account(before, _as_recorded(entry.outcome), entry.outcome.posted_at)
 
+    def _wrong_reversal(
+        self, entry: JournalEntry, message: TransactionMessage, around: Surroundings
+    ) -> Iterator[Mismatch]:
+        """The mismatches of a reversal with the item of the Reversals table, which may be of a later reversal."""
+        reversal, outcome = entry.outcome.reversal, entry.outcome
+        for entry_id in message.referred_entries:
+            referred = around.referred_entry(entry, entry_id)
+            if reversal is None or referred is None:
+                continue
+            first = referred.first_entry_id
+            is_posted, is_first = outcome.status == Status.POSTED, first.account_id == self.target.account_id
+            if is_posted and is_first:
+                self.reversals = self.reversals.with_reversal(first.transaction_id, reversal, outcome.amount)
+            found = around.reversed(entry, first) or Reversed(*first)
+            same = reversal == replace(reversal, number=found.number, reversed_after=found.amount)
+            if same and is_posted:
+                version = outcome.account_version if is_first else found.account_version
+                same = (found.reversed_by, found.account_version) == (entry.transaction_id, version)
+            if found.number < reversal.number or (found.number == reversal.number and not same):
+                of = f"of {quoted_id(first.transaction_id)} on {quoted_id(first.account_id)}"
+                has = f"the table Reversals has {_shown_reversed(found)}"
+                yield _mismatch(entry, "wrong reversal", f"{of} it is {_shown_reversal(reversal)}, {has}")
+
     def _wrong_checkpoint(self, entry: JournalEntry) -> Iterator[Mismatch]:
+        """An earlier release that runs beside this one saves the checkpoint of an account without its decimals."""
         checkpoint = self.checkpoint
-        if checkpoint and checkpoint.version == self.version and (sentence := _difference(checkpoint, self.account)):
+        if checkpoint is None or checkpoint.version != self.version:
+            return
+        if checkpoint.decimal_places is None and self.account:
+            checkpoint = replace(checkpoint, decimal_places=self.account.decimal_places)
+        if sentence := _difference(checkpoint, self.account):
             yield _mismatch(entry, "wrong checkpoint", sentence)
 
 
@@ -188,31 +251,39 @@ def _wrong_decision(
         lambda entry_id: _reversed_before(entry, entry_id),
         minor_units=entry.outcome.decimal_places is not None,
     )
+    account_ids, missing = message.account_ids, None
     try:
         account_ids = message.all_account_ids(context)
     except NotYet as error:
-        yield _mismatch(entry, "wrong decision", f"it is {_shown(entry.outcome)}, expected nothing: {error}")
-        return
-    if message.transaction_id != entry.transaction_id or entry.account_id not in account_ids:
+        missing = error
+    if message.transaction_id != entry.transaction_id or (entry.account_id not in account_ids and not missing):
         of = f"{quoted_id(message.transaction_id)} on {' and '.join(map(quoted_id, account_ids))}"
         yield _mismatch(entry, "wrong request", f"its request is that of {of}")
         return
+    if other_id and (other is None or other.account is None or other.entry is None):
+        yield _mismatch(entry, "one-sided transfer", f"on {quoted_id(other_id)} no entry of it can be read")
+        return
+    if missing:
+        yield _mismatch(entry, "wrong decision", f"it is {_shown(entry.outcome)}, expected nothing: {missing}")
+        return
+    if set(account_ids) != {entry.account_id, other_id or entry.account_id}:
+        expected = " and ".join(quoted_id(name) for name in account_ids if name != entry.account_id) or "none"
+        sentence = f"its other account is {quoted_id(other_id or 'none')}, expected {expected}"
+        yield _mismatch(entry, "one-sided transfer", sentence)
+        return
     mine = account_ids.index(entry.account_id)
     others: Iterable[Account | None] = [None]
-    if len(account_ids) > 1:
-        if other is None or other.account is None or other.entry is None or other_id not in account_ids:
-            yield _mismatch(entry, "one-sided transfer", f"on {quoted_id(str(other_id))} no entry of it can be read")
-            return
+    if other and other.account and other.entry:
         yield from _unlike_sides(entry, other.entry)
         outcome = other.entry.outcome
         balance_before = WIDE.subtract(outcome.balance_after, outcome.amount)
         others = message.possible_before(replace(other.account, balance=balance_before), outcome.amount)
-    expected = {
+    expected_ones = {
         _decided(message, [before if name == entry.account_id else each for name in account_ids], mine, context)
         for each in others
     }
-    if _shown(entry.outcome) not in expected:
-        sentence = f"it is {_shown(entry.outcome)}, expected {' or '.join(sorted(expected))}"
+    if _shown(entry.outcome) not in expected_ones:
+        sentence = f"it is {_shown(entry.outcome)}, expected {' or '.join(sorted(expected_ones))}"
         yield _mismatch(entry, "wrong decision", sentence)
 
 
@@ -225,19 +296,19 @@ def _earlier(entry: JournalEntry, other: OtherSide | None, referred: JournalEntr
 
 
 def _reversed_before(entry: JournalEntry, reversed_entry: EntryId) -> Reversed:
-    """What was reversed before, by the reversal that the entry has."""
+    """What was reversed before, by the reversal that the entry has. Nothing, if there can't have been that."""
     reversal = entry.outcome.reversal
     if reversal is None:
         return Reversed(*reversed_entry)
-    posted = entry.outcome.status == Status.POSTED
-    amount = WIDE.subtract(reversal.reversed_after, abs(entry.outcome.amount))
-    return Reversed(*reversed_entry, amount, reversal.number - posted)
+    number = reversal.number - (entry.outcome.status == Status.POSTED)
+    amount = WIDE.subtract(reversal.reversed_after, entry.outcome.amount.copy_abs())
+    return Reversed(*reversed_entry, amount, number) if number > 0 and amount > 0 else Reversed(*reversed_entry)
 
 
 def _unlike_sides(one: JournalEntry, other: JournalEntry) -> Iterator[Mismatch]:
     mine, theirs, account_id = one.outcome, other.outcome, quoted_id(other.account_id)
     same = (one.request, mine.status, mine.reason) == (other.request, theirs.status, theirs.reason)
-    if not same or mine.amount != theirs.amount.copy_negate():
+    if not same or mine.amount != theirs.amount.copy_negate() or _count(mine.reversal) != _count(theirs.reversal):
         yield _mismatch(one, "unlike sides", f"here {_shown(mine)}, on {account_id} {_shown(theirs)}")
     elif mine.posted_at != theirs.posted_at:
         yield _mismatch(
@@ -245,13 +316,20 @@ def _unlike_sides(one: JournalEntry, other: JournalEntry) -> Iterator[Mismatch]:
         )
 
 
+def _count(reversal: Reversal | None) -> tuple[int, Decimal] | None:
+    """The part of a reversal that both sides have."""
+    return (reversal.number, reversal.reversed_after) if reversal else None
+
+
 def _decided(message: TransactionMessage, accounts: Sequence[Account | None], mine: int, context: Context) -> str:
     """The decision for the account `mine` of these, spelled as `_shown` spells the recorded outcome."""
     try:
         decision = message.decide(accounts, context)[mine]
+        after = message.next_account(accounts[mine], decision, "")
     except (NotYet, Refusal) as error:
         return f"nothing: {error}"
-    after = message.next_account(accounts[mine], decision, "")
+    except (ArithmeticError, ValueError) as error:  # the entries before may have been damaged in any way
+        return f"nothing: no decision can be made, {type(error).__name__}"
     assert after is not None, "a decision is about an account that exists, or that it opens"
     return _shown(outcome_of(decision, after, ""))
 
@@ -259,15 +337,22 @@ def _decided(message: TransactionMessage, accounts: Sequence[Account | None], mi
 def _shown(outcome: Outcome) -> str:
     because = f"{quoted(outcome.reason)}, " if outcome.reason else ""
     held = f", held {quoted(outcome.held_after)}" if outcome.held_after else ""
-    places = f", {outcome.decimal_places} decimals" if outcome.decimal_places is not None else ""
+    places = f", {quoted(Decimal(outcome.decimal_places))} decimals" if outcome.decimal_places is not None else ""
     return (
         f"{quoted(outcome.status)} {quoted(outcome.amount)}, {because}balance {quoted(outcome.balance_after)}{held}"
-        f"{places}{_shown_reversal(outcome.reversal)}"
+        f"{places}{f', {_shown_reversal(outcome.reversal)}' if outcome.reversal else ''}"
     )
 
 
-def _shown_reversal(reversal: Reversal | None) -> str:
-    if reversal is None:
-        return ""
+def _shown_reversal(reversal: Reversal) -> str:
     other = f", the other account {quoted_id(reversal.other_account_id)}" if reversal.other_account_id else ""
-    return f", reversal {reversal.number}, reversed {quoted(reversal.reversed_after)}{other}"
+    return f"reversal {quoted(Decimal(reversal.number))}, reversed {quoted(reversal.reversed_after)}{other}"
+
+
+def _shown_reversed(found: Reversed) -> str:
+    if found == Reversed(found.account_id, found.transaction_id):
+        return "none"
+    return (
+        f"reversal {quoted(Decimal(found.number))}, reversed {quoted(found.amount)}, by {quoted(found.reversed_by)} of"
+        f" version {quoted(Decimal(found.account_version))}"
+    )

@@ -56,13 +56,15 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
         return {"holds": holds, "held": total(holds)}
 
     def possible_before(self, account: Account, amount: Decimal) -> Iterator[Account]:
-        """The hold may have been open, with enough left or too little, or not open."""
+        """The hold may have been open, with enough left or too little, or not open. Or the others don't fit."""
         for before in super().possible_before(account, amount):
             yield before
             if account.account_id == self.account_id:
                 for remaining in (amount.copy_negate(), self.amount, _SMALLEST):
                     if remaining and remaining > 0:
                         yield replace(before, holds={self.hold_id: OpenHold(remaining)}, held=remaining)
+                hold = OpenHold(self.amount or _SMALLEST)
+                yield replace(before, holds={self.hold_id: hold, **_THAT_DO_NOT_FIT})
 
     def _holds_after(self, payer: Account) -> Holds:
         if self.final or self.amount is None or self.hold_id not in payer.open_holds:
@@ -71,3 +73,4 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
 
 
 _SMALLEST = Decimal("1E-130")
+_THAT_DO_NOT_FIT = {"": OpenHold(_SMALLEST), " ": OpenHold(Decimal("1E+125"))}

@@ -1,0 +1,190 @@
+"""The replay of journals with holds, reversals and minor units: sound ones, and any damage to them."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from ledger.core.holds import OpenHold
+from ledger.core.journal import EntryId
+from ledger.core.mismatches import LONGEST_SENTENCE, difference
+from ledger.core.reversals import Reversal, Reversed
+from ledger.core.transaction_types.base import TransactionMessage
+from tests.support.replaying import Ledger
+from tests.support.samples import ALICE, expiring, hold, opening, payment, posting, reversing, transfer, voiding
+from tests.support.strategies import exact_numbers, exact_rates, messages_of, that_refer
+
+WHOSE = (st.sampled_from(["alice", "bob"]), st.integers(0, 40).map(lambda number: f"t-{number}"))
+EVERYDAY = messages_of(*WHOSE)
+EXTREME = messages_of(*WHOSE, exact_numbers(), exact_numbers().map(lambda number: -abs(number)), exact_rates())
+
+
+def days(messages: st.SearchStrategy[TransactionMessage], limit: str) -> st.SearchStrategy[list[TransactionMessage]]:
+    """Messages of ids of their own, after the openings of two accounts, one of a currency without minor units."""
+    openings: list[TransactionMessage] = [
+        opening(limit, currency="XAU", account_id="alice"),
+        opening(limit, currency="XAU", account_id="bob"),
+    ]
+    numbered = st.lists(messages, max_size=40).map(
+        lambda day: [replace(message, transaction_id=f"t-{number}") for number, message in enumerate(day)]
+    )
+    return that_refer(numbered).map(lambda day: openings + day)
+
+
+@given(days(EVERYDAY, "-200") | days(EXTREME, "-9.9e125"), st.data())
+def test_any_history_is_sound_from_its_beginning_and_from_any_state(
+    day: list[TransactionMessage], data: st.DataObject
+) -> None:
+    ledger = Ledger.of(day)
+    assert ledger.mismatches() == []
+    since = {name: data.draw(st.sampled_from(states)) for name, states in ledger.states.items()}
+    assert ledger.mismatches(since) == []
+
+
+BOOKS = [
+    opening("-200"),
+    opening("-200", account_id="bob"),
+    payment(100, transaction_id="in"),
+    hold(30, "h-1", expires_at="2026-05-01T00:00:00+00:00"),
+    hold(20, "h-2"),
+    posting(12, final=False, to_account_id="bob", transaction_id="p-1", hold_id="h-1"),
+    voiding("v-1", "h-2"),
+    posting(to_account_id="bob", transaction_id="p-2", hold_id="h-2"),  # Rejected.
+    expiring("2026-04-01T00:00:00+00:00", "e-1", "h-1"),  # Rejected.
+    transfer(40, "x-1"),
+    reversing("x-1", 10, "r-1"),
+    reversing("x-1", 5, "r-2", account_id="bob"),
+    reversing("x-1", 100, "r-3"),  # Rejected.
+    reversing("in", transaction_id="r-4"),
+    reversing("r-1", transaction_id="r-5", account_id="bob"),
+]
+NUMBERS = st.sampled_from([Decimal(0), Decimal(7), Decimal("-1e-130"), Decimal("9.9e125"), Decimal("9" * 38)])
+NAMES = st.sampled_from(["alice", "bob", "carl", "", "\uffff" * 3_000])
+REVERSALS = st.none() | st.builds(
+    Reversal, st.sampled_from([0, 1, 2, 3, 10**120]), NUMBERS, st.none() | NAMES.filter(bool)
+)
+DAMAGES: dict[str, st.SearchStrategy[Any]] = {
+    "held_after": NUMBERS,
+    "amount": NUMBERS,
+    "balance_after": NUMBERS,
+    "decimal_places": st.sampled_from([None, 0, 2, 3, 10**120]),
+    "reversal": REVERSALS,
+    "status": st.sampled_from(["POSTED", "REJECTED", "\uffff" * 3_000]),
+    "reason": st.sampled_from([None, "HOLD_NOT_OPEN", "HOLD_EXCEEDED", "REVERSAL_EXCEEDED", "\uffff" * 3_000]),
+}
+
+
+def test_the_books_are_sound() -> None:
+    ledger = Ledger.of(BOOKS)
+    assert ledger.mismatches() == []
+    assert len(ledger.entries) == 22
+    assert len(ledger.reversals) == 3
+    assert ledger.accounts["alice"].open_holds == {"h-1": OpenHold(Decimal(18), "2026-05-01T00:00:00+00:00")}
+
+
+@given(st.data())
+def test_any_damage_to_an_entry_is_a_mismatch_in_whole_sentences(data: st.DataObject) -> None:
+    ledger = Ledger.of(BOOKS)
+    entry_id = data.draw(st.sampled_from(list(ledger.entries)))
+    name = data.draw(st.sampled_from(list(DAMAGES)))
+    damaged = ledger.damaged(entry_id, **{name: data.draw(DAMAGES[name])})
+    assume(damaged.entries != ledger.entries)
+    found = damaged.mismatches()
+    assert found
+    for mismatch in found:
+        assert len(mismatch.sentence) < LONGEST_SENTENCE + 2
+        assert "Decimal(" not in mismatch.sentence
+        assert "Reversal(" not in mismatch.sentence
+        assert "OpenHold(" not in mismatch.sentence
+
+
+@given(st.data())
+def test_any_damage_to_what_was_reversed_is_a_mismatch(data: st.DataObject) -> None:
+    ledger = Ledger.of(BOOKS)
+    name, transaction_id = data.draw(st.sampled_from(["alice", "bob"])), data.draw(st.sampled_from(["x-1", "in", "z"]))
+    before = ledger.reversals.get(EntryId(name, transaction_id))
+    of_numbers = st.sampled_from([0, 1, 2, 3, 10**120])
+    damaged = data.draw(
+        st.none()
+        | st.builds(Reversed, st.just(name), st.just(transaction_id), NUMBERS, of_numbers, st.just("r-2"), st.just(11))
+    )
+    assume((damaged or Reversed(name, transaction_id)) != (before or Reversed(name, transaction_id)))
+    assume(before or (damaged and (damaged.number or damaged.amount)))
+    rest = {at: item for at, item in ledger.reversals.items() if at != (name, transaction_id)}
+    planted = {EntryId(name, transaction_id): damaged} if damaged else {}
+    assert ledger._replace(reversals=rest | planted).mismatches()
+
+
+@pytest.mark.parametrize("entry_id", Ledger.of(BOOKS).entries, ids=" ".join)
+def test_each_entry_that_is_gone_is_a_mismatch(entry_id: EntryId) -> None:
+    ledger = Ledger.of(BOOKS)
+    del ledger.entries[entry_id]
+    assert "missing entry" in {mismatch.what for mismatch in ledger.mismatches()}
+
+
+def test_the_payees_side_is_sound_if_the_payers_holds_would_not_fit() -> None:
+    """The hold would need 60 digits after the posting. The payee's side knows nothing of the payer's holds."""
+    openings = [opening("-1e30", currency="XAU", account_id=name) for name in ("alice", "bob")]
+    part = posting("1e-30", final=False, to_account_id="bob")
+    ledger = Ledger.of([*openings, hold("1e30"), part])
+    assert ledger.entries[EntryId("bob", "p-1")].outcome.reason == "BALANCE_OUT_OF_RANGE"
+    assert ledger.mismatches() == []
+
+
+def test_an_account_that_was_opened_without_the_rule_of_minor_units_is_sound() -> None:
+    ledger = Ledger.of([opening(), payment("0.001", transaction_id="t-1")], minor_units=False)
+    assert ledger.accounts["alice"].version == 2
+    assert ledger.mismatches() == []
+
+
+def test_an_amount_of_more_decimals_than_the_account_has_is_found() -> None:
+    ledger = Ledger.of([opening(), payment("0.001", transaction_id="t-1")], minor_units=False)
+    places = ledger.damaged(EntryId("alice", "open"), decimal_places=2)
+    sentences = [mismatch.sentence for mismatch in places.mismatches()]
+    assert sentences == [
+        "version 2, t-1: it is POSTED 0.001, balance 0.001, expected nothing: amount: 3 decimals, expected at most 2,"
+        " as many as EUR has",
+        "decimal_places is none, the journal gives 2",
+    ]
+
+
+UNTIL = "2026-05-01T00:00:00+00:00"
+HOLDS: dict[str, tuple[dict[str, OpenHold] | None, dict[str, OpenHold] | None, str]] = {
+    "another remainder": (
+        {"h-1": OpenHold(Decimal(5), UNTIL)},
+        {"h-1": OpenHold(Decimal("7.50"), UNTIL)},
+        f"hold h-1 is 5 until {UNTIL}, the journal gives 7.5 until {UNTIL}",
+    ),
+    "no expiry": (
+        {"h-1": OpenHold(Decimal(5))},
+        {"h-1": OpenHold(Decimal(5), UNTIL)},
+        f"hold h-1 is 5, the journal gives 5 until {UNTIL}",
+    ),
+    "one too many, one too few": (
+        {"h-1": OpenHold(Decimal(5))},
+        {"h-2": OpenHold(Decimal(5))},
+        "hold h-1 is 5, the journal gives none; hold h-2 is none, the journal gives 5",
+    ),
+    "never one": (None, {}, "holds is none, the journal gives empty"),
+    "many": (
+        {f"h-{number}": OpenHold(Decimal(number)) for number in range(1, 21)},
+        None,
+        "holds is h-1 of 1 and h-2 of 2 and 18 more, the journal gives none",
+    ),
+    "many others": (
+        {f"h-{number}": OpenHold(Decimal(number)) for number in range(1, 21)},
+        {f"h-{number}": OpenHold(Decimal(number + 1)) for number in range(1, 21)},
+        "hold h-1 is 1, the journal gives 2; hold h-2 is 2, the journal gives 3; 18 more holds differ",
+    ),
+}
+
+
+@pytest.mark.parametrize(("holds", "given_holds", "sentence"), HOLDS.values(), ids=HOLDS)
+def test_holds_that_differ_are_described_in_words(
+    holds: dict[str, OpenHold] | None, given_holds: dict[str, OpenHold] | None, sentence: str
+) -> None:
+    account = replace(ALICE, holds=holds)
+    assert difference(account, replace(ALICE, holds=given_holds)) == sentence
