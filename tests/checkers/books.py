@@ -110,7 +110,7 @@ def is_poison(letter: DeadLetter) -> bool:
     reason = letter.reason or ""
     if is_invalid(decode, letter.body):
         return bool(reason)
-    return "was used before on account" in reason or " decimals, expected at most " in reason
+    return "was used before on account" in reason or "decimals, expected at most" in reason
 
 
 def journal_of(books: Books) -> oracle.Journal:

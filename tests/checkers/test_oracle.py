@@ -26,17 +26,18 @@ from ledger.core.transaction_types import (
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.checkers import oracle
 from tests.checkers.books import Books, state_of, violations
-from tests.checkers.meeting import holds_and_reversals, meeting
+from tests.checkers.few_ids import holds_and_reversals
 from tests.checkers.small_books import OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, Rules, post, post_messages
 from tests.support.rules import Decided, decide
 from tests.support.samples import opening, payment
-from tests.support.strategies import everyday_amounts, exact_numbers, exact_rates, messages_of
+from tests.support.strategies import everyday_amounts, exact_numbers, exact_rates, messages_of, that_refer
 
 few_ids, many_ids = st.sampled_from("abc"), st.integers().map(str)
 large_limits = exact_numbers().map(lambda number: number.copy_abs().copy_negate()) | st.just(Decimal(0))
 everyday = messages_of(few_ids, many_ids) | holds_and_reversals(few_ids, many_ids, everyday_amounts)
-of_many_digits = messages_of(few_ids, many_ids, exact_numbers(), large_limits, exact_rates()) | holds_and_reversals(
-    few_ids, many_ids, exact_numbers()
+any_amounts = exact_numbers() | everyday_amounts
+of_many_digits = messages_of(few_ids, many_ids, any_amounts, large_limits, exact_rates()) | holds_and_reversals(
+    few_ids, many_ids, any_amounts
 )
 IN_DEBT = "in debt"
 WITHOUT_A_RULE = "XTS"
@@ -47,13 +48,14 @@ def days(
     draw: st.DrawFn, messages: st.SearchStrategy[TransactionMessage], limit: str, currency: str
 ) -> list[TransactionMessage]:
     """From nothing, or of open accounts, in debt or not: else most messages would wait for their accounts."""
-    day = draw(meeting(draw(st.lists(messages, min_size=10, max_size=30))))
+    day = draw(that_refer(st.lists(messages, min_size=15, max_size=40)))
     if draw(st.integers(0, 3)) == 0:
         return day
-    openings: list[TransactionMessage] = [opening(limit, currency, account_id=name) for name in "abc"]
+    openings: list[TransactionMessage] = [opening(limit, currency, account_id=name) for name in "abcd"]
     debts = st.sampled_from([limit, "-0.01"]) | exact_numbers().map(lambda number: str(number.copy_abs().copy_negate()))
     first = [payment(draw(debts), transaction_id=IN_DEBT, account_id=name) for name in "abc" if draw(st.booleans())]
-    return [*openings, *first, *day]
+    last = CloseAccount(transaction_id="close", account_id="d")  # It hardly has a balance.
+    return [*openings, *first, *day, last]
 
 
 @pytest.mark.parametrize(

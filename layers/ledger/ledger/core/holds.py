@@ -6,6 +6,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ledger.core.attributes import attribute
 from ledger.core.money import EXACT, WIDE
@@ -58,6 +59,14 @@ def without_hold(holds: Holds, hold_id: str) -> Holds:
     return {name: hold for name, hold in holds.items() if name != hold_id}
 
 
+def after_taking(holds: Holds, hold_id: str, amount: Decimal) -> Holds:
+    """The holds after a part of this one was taken. None of it is left if the amount is all that remains, or more."""
+    rest = WIDE.subtract(holds[hold_id].remaining, amount)
+    if rest <= 0:
+        return without_hold(holds, hold_id)
+    return {**holds, hold_id: replace(holds[hold_id], remaining=WIDE.normalize(rest))}
+
+
 def holds_item(holds: Holds) -> dict[str, Any]:
     """The holds as a map of the account's item."""
     return {
@@ -77,7 +86,10 @@ def _hold(item: Any) -> OpenHold:
     expires_at = attribute(item, "expires_at", str) if "expires_at" in item else None
     if expires_at is not None and datetime.fromisoformat(expires_at).tzinfo is None:
         raise ValueError(f"holds: expires_at: expected a time with its offset, got {expires_at[:40]!r}")
-    return OpenHold(attribute(item, "remaining", Decimal), expires_at)
+    remaining = attribute(item, "remaining", Decimal)
+    if remaining <= 0:
+        raise ValueError(f"holds: remaining: expected a number greater than zero, got {remaining}")
+    return OpenHold(remaining, expires_at)
 
 
 def _exponent(number: Decimal) -> int:

@@ -1,11 +1,9 @@
 """Strategies for holds and reversals that meet: they are of few ids, so that most refer to what is there."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from ledger.core.transaction_types import ExpireHold, Hold, PostHold, Reverse, VoidHold
 from ledger.core.transaction_types.base import TransactionMessage
@@ -53,26 +51,3 @@ def holds_and_reversals(
         final=draw(st.booleans()),
         to_account_id=None if payee == account_id else payee,
     )
-
-
-@st.composite
-def meeting(draw: st.DrawFn, messages: Sequence[TransactionMessage]) -> list[TransactionMessage]:
-    """These messages, most of whose references are to an earlier one of them."""
-    met: list[TransactionMessage] = []
-    for message in messages:
-        holds = [each for each in met if isinstance(each, Hold)]
-        if draw(st.integers(0, 9)) == 0 or not met:
-            met.append(message)
-        elif isinstance(message, Reverse):
-            earlier = draw(st.sampled_from(met))
-            account_id = draw(st.sampled_from(earlier.account_ids))
-            met.append(replace(message, account_id=account_id, of_transaction_id=earlier.transaction_id))
-        elif isinstance(message, PostHold | VoidHold | ExpireHold) and holds:
-            hold = draw(st.sampled_from(holds))
-            is_own = isinstance(message, PostHold) and message.to_account_id == hold.account_id
-            changes = {"to_account_id": None} if is_own else {}
-            resolution = replace(message, account_id=hold.account_id, hold_id=hold.transaction_id, **changes)
-            met.append(resolution)
-        else:
-            met.append(message)
-    return met
