@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from ledger.core.transaction_types import ExpireHold, Hold, PostHold, Reverse, VoidHold
 from ledger.core.transaction_types.base import TransactionMessage
 
-EXPIRES_AT = datetime(2026, 3, 1, 12, 0, 1, tzinfo=UTC)
-LATER = datetime(2026, 3, 2, tzinfo=UTC)
+FIRST, SECOND = datetime(2026, 3, 1, 1, tzinfo=UTC), datetime(2026, 3, 1, 13, tzinfo=UTC)
 hold_ids = st.integers(1, 9).map("hold-{}".format)
-expiries = st.sampled_from([None, EXPIRES_AT, EXPIRES_AT, LATER, datetime(2099, 1, 1, tzinfo=UTC)])
-times = st.sampled_from([EXPIRES_AT, LATER, LATER, datetime(2026, 3, 1, 12, tzinfo=UTC)])
+expiries = st.sampled_from([None, FIRST, SECOND, datetime(2099, 1, 1, tzinfo=UTC)])
+times = st.sampled_from([FIRST, SECOND, SECOND, datetime(2026, 2, 1, tzinfo=UTC)])
 types = st.sampled_from([*[Hold] * 4, *[PostHold] * 3, VoidHold, ExpireHold, *[Reverse] * 3])
 
 
