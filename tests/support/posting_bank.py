@@ -101,7 +101,7 @@ histories = st.lists(steps, min_size=1, max_size=5)
 
 def post_history(bank: PostingBank, history: list[Step]) -> None:
     """Posts the steps with a clock that goes back now and then. In some of them another worker is first."""
-    for table in (bank.tables.accounts, bank.tables.journal):
+    for table in (bank.tables.accounts, bank.tables.journal, bank.tables.reversals):
         refill(bank.dynamodb, table)
     time = YEAR_2020
     bank.post_at(time, *(opening(name) for name in NAMES))
