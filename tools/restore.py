@@ -1,4 +1,4 @@
-"""Restores the six tables of a stack to one second, as new tables, and stops its queues meanwhile: docs/restoring.md.
+"""Restores the seven tables of a stack to one second, as new tables, and stops its queues meanwhile: docs/restoring.md.
 
 Each command may be run again: what was done before is left as it is.
 """
@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, WrongUse, failure_of
 
-TABLES = ("Accounts", "Journal", "Profiles", "Locks", "Attempts", "Checkpoints")
+TABLES = ("Accounts", "Journal", "Reversals", "Profiles", "Locks", "Attempts", "Checkpoints")
 EXPIRING = ("Locks", "Attempts")
 """The tables whose items expire, by the attribute `expires_at`."""
 WORKERS = ("ProcessTransactionsFunctionName", "UpsertProfilesFunctionName")

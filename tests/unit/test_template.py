@@ -342,7 +342,11 @@ def test_an_alarm_rings_when_reads_or_writes_of_a_table_or_its_index_are_throttl
     }
 
 
-STATES = {"reconcile_accounts": "ReconcileState", "charge_overdraft_interest": "InterestState"}
+STATES = {
+    "reconcile_accounts": "ReconcileState",
+    "charge_overdraft_interest": "InterestState",
+    "expire_holds": "ExpireHoldsState",
+}
 
 
 @pytest.mark.parametrize(("job", "state"), STATES.items())
@@ -517,7 +521,7 @@ def test_the_outputs_name_the_tables_that_are_used() -> None:
 
 def as_the_own(text: str) -> str:
     """A resource's text with the restored tables, spelled as with the stack's own."""
-    table = r"(Accounts|Journal|Profiles|Locks|Attempts|Checkpoints)"
+    table = r"(Accounts|Journal|Reversals|Profiles|Locks|Attempts|Checkpoints)"
     arn = re.escape("arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table/${RestoredTables}-")
     label = re.escape("${RestoredJournalStreamLabel}")
     text = re.sub(rf'{{"Sub": "{arn}Journal/stream/{label}"}}', '{"GetAtt": "JournalTable.StreamArn"}', text)
@@ -609,6 +613,7 @@ NEEDS = {
     "process_transactions": {
         "AccountsTable": "dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem",
         "JournalTable": "dynamodb:BatchGetItem dynamodb:PutItem",
+        "ReversalsTable": "dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:PutItem dynamodb:UpdateItem",
         "LocksTable": "dynamodb:UpdateItem",
         "TransactionsQueue": OF_QUEUE,
         "AttemptsTable": OF_ATTEMPTS,
@@ -625,6 +630,7 @@ NEEDS = {
     "reconcile_accounts": {
         "AccountsTable": "dynamodb:Scan dynamodb:GetItem dynamodb:BatchGetItem",
         "JournalTable": "dynamodb:Query dynamodb:BatchGetItem",
+        "ReversalsTable": "dynamodb:Query dynamodb:BatchGetItem",
         BY_VERSION: "dynamodb:Query",
         "CheckpointsTable": "dynamodb:BatchGetItem dynamodb:BatchWriteItem",
         "LocksTable": OF_JOBS_RECORDS,
@@ -638,9 +644,17 @@ NEEDS = {
         "JobsDeadLetterQueue": "sqs:SendMessage",
         "ChargeOverdraftInterestFunction": "lambda:InvokeFunction",
     },
+    "expire_holds": {
+        "AccountsTable": "dynamodb:Scan",
+        "LocksTable": OF_JOBS_RECORDS,
+        "TransactionsQueue": "sqs:SendMessage*",
+        "JobsDeadLetterQueue": "sqs:SendMessage",
+        "ExpireHoldsFunction": "lambda:InvokeFunction",
+    },
     "read_accounts": {
         "AccountsTable": "dynamodb:GetItem",
         "JournalTable": "dynamodb:GetItem dynamodb:Query",
+        "ReversalsTable": "dynamodb:GetItem",
         BY_VERSION: "dynamodb:Query",
     },
     "publish_outcomes": {
@@ -673,6 +687,7 @@ RESTRICTED = {
     "process_transactions": {"Lines": "line *"},
     "reconcile_accounts": {"LocksAndRuns": "reconcile_accounts*"},
     "charge_overdraft_interest": {"LocksAndRuns": "charge_overdraft_interest*"},
+    "expire_holds": {"LocksAndRuns": "expire_holds*"},
 }
 """The keys of the Locks table that each function may write, by the statement's Sid."""
 
@@ -729,6 +744,7 @@ def test_the_outputs_that_others_rely_on_are_there() -> None:
         "TransactionsDeadLetterQueueUrl",
         "AccountsTableName",
         "JournalTableName",
+        "ReversalsTableName",
         "ProcessTransactionsFunctionName",
         "ProfilesQueueUrl",
         "ProfilesDeadLetterQueueUrl",
@@ -739,6 +755,7 @@ def test_the_outputs_that_others_rely_on_are_there() -> None:
         "CheckpointsTableName",
         "ReconcileAccountsFunctionName",
         "ChargeOverdraftInterestFunctionName",
+        "ExpireHoldsFunctionName",
         "ReadAccountsFunctionName",
         "PublishOutcomesFunctionName",
         "OutcomesBusName",

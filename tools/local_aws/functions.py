@@ -137,6 +137,15 @@ def charge_overdraft_interest(
     return load_function("charge_overdraft_interest", aws, fixed | variables)
 
 
+def expire_holds(
+    aws: Endpoint, tables: Tables, locks_table: str, queue_url: str, dynamodb: Endpoint | None = None, **variables: str
+) -> ModuleType:
+    """The function. It sends to this queue on `aws`. Its tables are on `dynamodb` if that is given, else on `aws`."""
+    fixed = {"ACCOUNTS_TABLE": tables.accounts, "LOCKS_TABLE": locks_table, "QUEUE_URL": queue_url}
+    fixed |= {"AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url, "JOB_SEGMENTS": "1"}
+    return load_function("expire_holds", aws, fixed | variables)
+
+
 def _with_queues(name: str, aws: Endpoint, dynamodb: Endpoint, variables: Mapping[str, str]) -> ModuleType:
     sqs = aws.client("sqs")
     number = next(_numbers)

@@ -44,6 +44,7 @@ JOBS = {
     for job in (
         JobInfo("reconcile_accounts", "ReconcileSchedule", "ReconcileState", "ScheduleTimezone"),
         JobInfo("charge_overdraft_interest", "InterestSchedule", "InterestState"),
+        JobInfo("expire_holds", "ExpireHoldsSchedule", "ExpireHoldsState"),
     )
 }
 

@@ -1,0 +1,77 @@
+"""Expired holds: the accounts with open holds, and the messages that release those that have expired."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from conditional_writes import Item
+from conditional_writes.items import to_dynamodb
+from ledger.account_pages import AccountPage, account_page
+from ledger.core.attributes import attribute
+from ledger.core.holds import MOST_OPEN_HOLDS, holds_from_item
+from ledger.core.reason_codes import InvalidMessage
+from ledger.core.transaction_types import decode
+from ledger.core.transaction_types.expire_hold import ExpireHold
+from workers.segments import Segment
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+
+class DamagedHolds(Exception):
+    """The account's holds are none that Teller wrote. The text says why."""
+
+
+def with_holds(
+    client: "DynamoDBClient", accounts_table: str, segment: Segment, after: str | None, limit: int
+) -> AccountPage:
+    """Of the segment's next `limit` accounts those with open holds now, as `{"account_id": …, "holds": …}`."""
+    return account_page(
+        client,
+        accounts_table,
+        segment,
+        after,
+        limit,
+        FilterExpression="#held > :zero",
+        ProjectionExpression="account_id, #holds",
+        ExpressionAttributeNames={"#held": "held", "#holds": "holds"},
+        ExpressionAttributeValues=to_dynamodb({":zero": 0}),
+    )
+
+
+def expiries(account: Item, now: datetime) -> Sequence[ExpireHold]:
+    """A message for each hold of the account that has expired by now; at most for as many as an account may have.
+
+    `account` is from `with_holds`. Raises DamagedHolds.
+    """
+    try:
+        holds = holds_from_item(attribute(account, "holds", dict))
+        expired = [
+            expire(account["account_id"], hold_id, datetime.fromisoformat(hold.expires_at))
+            for hold_id, hold in holds.items()
+            if hold.expires_at and hold.is_expired(now)
+        ]
+        return expired[:MOST_OPEN_HOLDS]
+    except (KeyError, TypeError, ValueError, OverflowError, InvalidMessage) as error:
+        raise DamagedHolds(f"{type(error).__name__}: {error}"[:1000]) from None
+
+
+def expire(account_id: str, hold_id: str, expires_at: datetime) -> ExpireHold:
+    """The message that releases the hold. It depends on the arguments alone, so a second message is a repetition.
+
+    Raises InvalidMessage if no message can have one of the ids, and OverflowError if the time has no date in UTC.
+    """
+    hold_hash = hashlib.sha256(json.dumps([account_id, hold_id]).encode()).hexdigest()[:32]
+    fields = {
+        "type": "expire_hold",
+        "transaction_id": f"expire-hold-{hold_hash}",
+        "account_id": account_id,
+        "hold_id": hold_id,
+        "as_of": expires_at.astimezone(UTC).isoformat(),
+        "description": "The hold has expired",
+    }
+    message = decode(json.dumps(fields))
+    assert isinstance(message, ExpireHold)
+    return message
