@@ -331,8 +331,9 @@ def _compare(entry: JournalEntry, effect: oracle.Effect) -> Iterator[str]:
         yield f"{entry.account_id}: version {after['version']} should be {expected}, and is {found}"
     if found.held_after != after["held"]:
         yield f"{entry.account_id}: version {after['version']} should have {after['held']:f} held, and is {found}"
-    if found.decimal_places != (after["decimal_places"] if after["version"] == 1 else None):
-        yield f"{entry.account_id}: version {after['version']} should have {after['decimal_places']} decimal places"
+    decimal_places = after["decimal_places"] if after["version"] == 1 else None
+    if found.decimal_places != decimal_places:
+        yield f"{entry.account_id}: version {after['version']} should have {decimal_places} decimal places: {found}"
     reversal = found.reversal and oracle.Reversal(*astuple(found.reversal))
     if reversal != effect.reversal:
         yield f"{entry.account_id}: version {after['version']} should have {effect.reversal}, and has {reversal}"

@@ -28,6 +28,10 @@ VOID = '{"type": "void_hold", "transaction_id": "void", "account_id": "a", "hold
 REVERSE_TRANSFER = (
     '{"type": "reverse", "transaction_id": "back", "account_id": "b", "of_transaction_id": "3", "amount": 5}'
 )
+EXPIRE = (
+    '{"type": "expire_hold", "transaction_id": "expiry", "account_id": "a", "hold_id": "hold",'
+    ' "as_of": "2026-03-01T00:00:00Z"}'
+)
 
 
 type Rules = Callable[..., Sequence[Decided]]
