@@ -13,12 +13,18 @@ from hypothesis import strategies as st
 from msgspec.structs import astuple, replace
 
 from ledger.core.accounts import Account, AccountStatus
+from ledger.core.holds import OpenHold
 from ledger.core.reason_codes import InvalidMessage, NotYet
+from ledger.core.reversals import Reversed
 from ledger.core.rules import RejectionReason
 from ledger.core.transaction_types import (
     TRANSACTION_TYPES,
     ChargeInterest,
     CloseAccount,
+    ExpireHold,
+    Hold,
+    PostHold,
+    Reverse,
     SetOverdraftLimit,
     Transaction,
     Transfer,
@@ -27,7 +33,21 @@ from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.checkers import oracle
 from tests.checkers.books import Books, state_of, violations
 from tests.checkers.few_ids import holds_and_reversals
-from tests.checkers.small_books import OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, Rules, post, post_messages
+from tests.checkers.small_books import (
+    EXPIRE,
+    HOLD,
+    OPEN_A,
+    OPEN_B,
+    PAY,
+    POST_IN_PART,
+    REVERSE_TRANSFER,
+    SPEND,
+    TRANSFER,
+    VOID,
+    Rules,
+    post,
+    post_messages,
+)
 from tests.support.rules import Decided, decide
 from tests.support.samples import opening, payment
 from tests.support.strategies import everyday_amounts, exact_numbers, exact_rates, messages_of, that_refer
@@ -232,11 +252,93 @@ def a_rejection_takes_no_version(
     ]
 
 
+def held_money_is_spent(message: TransactionMessage, *accounts: Account, context: Context) -> Sequence[Decided]:
+    if isinstance(message, Transaction):
+        return [_posted(accounts[0], message.amount)]
+    return decide(message, *accounts, context=context)
+
+
+def a_hold_is_placed_twice_on_the_same_money(
+    message: TransactionMessage, *accounts: Account, context: Context
+) -> Sequence[Decided]:
+    """The open holds aren't counted."""
+    if isinstance(message, Hold):
+        [account] = accounts
+        holds = {**account.open_holds, message.transaction_id: OpenHold(message.amount)}
+        return [_posted(account, holds=holds, held=account.held + message.amount)]
+    return decide(message, *accounts, context=context)
+
+
+def a_hold_is_posted_in_part_and_stays_whole(
+    message: TransactionMessage, *accounts: Account, context: Context
+) -> Sequence[Decided]:
+    decisions = decide(message, *accounts, context=context)
+    if isinstance(message, PostHold):
+        payer, *others = decisions
+        account = replace(payer.account, holds=accounts[0].holds, held=accounts[0].held)
+        return [payer._replace(account=account), *others]
+    return decisions
+
+
+def a_hold_expires_before_its_time(
+    message: TransactionMessage, *accounts: Account, context: Context
+) -> Sequence[Decided]:
+    if isinstance(message, ExpireHold):
+        return [_posted(accounts[0], holds={}, held=Decimal(0))]
+    return decide(message, *accounts, context=context)
+
+
+def an_account_with_a_hold_is_closed(
+    message: TransactionMessage, *accounts: Account, context: Context
+) -> Sequence[Decided]:
+    if isinstance(message, CloseAccount):
+        return decide(message, *(replace(account, holds={}) for account in accounts), context=context)
+    return decide(message, *accounts, context=context)
+
+
+def more_is_reversed_than_is_left(
+    message: TransactionMessage, *accounts: Account, context: Context
+) -> Sequence[Decided]:
+    """What was reversed before isn't counted."""
+    return decide(message, *accounts, context=context._replace(find_reversed=lambda entry_id: Reversed(*entry_id)))
+
+
+def a_reversal_is_of_the_wrong_sign(
+    message: TransactionMessage, *accounts: Account, context: Context
+) -> Sequence[Decided]:
+    decisions = decide(message, *accounts, context=context)
+    if isinstance(message, Reverse):
+        return [
+            _posted(account, -decision.amount)._replace(reversal=decision.reversal)
+            for account, decision in zip(accounts, decisions, strict=True)
+        ]
+    return decisions
+
+
+def interest_has_two_decimals_in_every_currency(
+    message: TransactionMessage, *accounts: Account, context: Context
+) -> Sequence[Decided]:
+    if isinstance(message, ChargeInterest):
+        [decided] = decide(message, replace(accounts[0], decimal_places=2), context=context)
+        return [decided._replace(account=replace(decided.account, decimal_places=accounts[0].decimal_places))]
+    return decide(message, *accounts, context=context)
+
+
+def an_amount_has_any_decimals(message: TransactionMessage, *accounts: Account, context: Context) -> Sequence[Decided]:
+    if isinstance(message, Transaction):
+        return [_posted(accounts[0], message.amount)]
+    return decide(message, *accounts, context=context)
+
+
 OVERDRAFT_A = OPEN_A.replace('"currency"', '"overdraft_limit": -30, "currency"')
 TO_THE_LIMIT, BELOW_IT, A_LITTLE = (SPEND.replace("-80", amount) for amount in ("-30", "-31", "-10"))
 INTEREST = '{"type": "charge_interest", "transaction_id": "5", "account_id": "a", "annual_rate": "0.365"}'
 CLOSE = '{"type": "close_account", "transaction_id": "6", "account_id": "a"}'
 LIMIT = '{"type": "set_overdraft_limit", "transaction_id": "7", "account_id": "a", "overdraft_limit": -5}'
+IN_YEN = OVERDRAFT_A.replace("EUR", "JPY").replace("-30", "-9000")
+HOLD_FOR_LONG = HOLD.replace("}", ', "expires_at": "2026-03-01T00:00:01Z"}')
+ANOTHER_HOLD = HOLD.replace('_id": "hold"', '_id": "another"')
+BACK_AGAIN = REVERSE_TRANSFER.replace('"back"', '"again"').replace("5}", "16}")
 IN_FRANCS = PAY.replace('"amount"', '"currency": "CHF", "amount"')
 
 BROKEN: dict[Rules, tuple[list[str], str]] = {
@@ -279,6 +381,38 @@ BROKEN: dict[Rules, tuple[list[str], str]] = {
         [OPEN_A, OPEN_B, TRANSFER],
         "b: version 2 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
     ),
+    held_money_is_spent: (
+        [OPEN_A, PAY, HOLD, SPEND.replace("-80", "-21")],
+        "a: version 4 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
+    ),
+    a_hold_is_placed_twice_on_the_same_money: (
+        [OPEN_A, PAY, HOLD, ANOTHER_HOLD],
+        "a: version 4 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
+    ),
+    a_hold_is_posted_in_part_and_stays_whole: (
+        [OPEN_A, OPEN_B, PAY, HOLD, POST_IN_PART],
+        "a: version 4 should have 20 held",
+    ),
+    a_hold_expires_before_its_time: (
+        [OPEN_A, PAY, HOLD_FOR_LONG, EXPIRE],
+        "a: version 4 should be ('REJECTED', 'HOLD_NOT_EXPIRED',",
+    ),
+    an_account_with_a_hold_is_closed: (
+        [OVERDRAFT_A, HOLD, CLOSE],
+        "a: version 3 should be ('REJECTED', 'HOLDS_OPEN',",
+    ),
+    more_is_reversed_than_is_left: (
+        [OPEN_A, OPEN_B, PAY, TRANSFER, REVERSE_TRANSFER, BACK_AGAIN],
+        "b: version 4 should be ('REJECTED', 'REVERSAL_EXCEEDED',",
+    ),
+    a_reversal_is_of_the_wrong_sign: (
+        [OPEN_A, OPEN_B, PAY, TRANSFER, REVERSE_TRANSFER],
+        "a: version 4 should be ('POSTED', None, Decimal('5')",
+    ),
+    interest_has_two_decimals_in_every_currency: (
+        [IN_YEN, SPEND.replace("-80", "-1499"), INTEREST],
+        "a: version 3 should be ('POSTED', None, Decimal('-1')",
+    ),
     a_rejection_takes_no_version: ([OPEN_A, SPEND], "a: at version 1, but its journal has [1, 1]"),
 }
 
@@ -292,8 +426,15 @@ def test_a_rule_that_is_wrong_is_found_though_all_books_agree_with_it(
     assert any(violation.startswith(sentence) for violation in found), found
 
 
+def test_an_amount_with_a_decimal_too_many_can_not_be_replayed() -> None:
+    too_fine = PAY.replace("50", "50.005")
+    found = violations(post(Books({}, {}), OPEN_A, too_fine, rules=an_amount_has_any_decimals))
+    assert any(violation.startswith("a: version 2 can't be replayed") for violation in found), found
+
+
 def test_the_product_without_a_fault_has_sound_books() -> None:
-    assert violations(post(Books({}, {}), OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, INTEREST, CLOSE, LIMIT)) == []
+    bodies = [OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, HOLD, POST_IN_PART, VOID, REVERSE_TRANSFER, INTEREST, CLOSE, LIMIT]
+    assert violations(post(Books({}, {}), *bodies)) == []
 
 
 def _of_a_new_type(books: Books) -> None:
