@@ -270,6 +270,9 @@ class Machine(RuleBasedStateMachine):
         self.delivered += self._bodies(list(self.system.history.messages))
         self.check_all(self._unfinished())
         self.system.tally.done["tickets"] += self.system.tickets_taken()
+        self.system.tally.outcomes.update(
+            (entry.request["type"], entry.outcome.reason or entry.outcome.status) for entry in self.books.entries
+        )
         before = self.system.everything()
         self.system.redeliver_everything()
         self.check_all([*quiescence.changed(before, self.system.everything()), *self._unfinished()])

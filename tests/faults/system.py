@@ -72,10 +72,11 @@ NOTHING = Injection()
 
 
 class Tally:
-    """Counts of steps and faults."""
+    """Counts of steps, of outcomes by type and reason, and of faults."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
+        self.outcomes: Counter[tuple[str, str]] = Counter()
         self.faults: Counter[Fault] = Counter()
 
     def __str__(self) -> str:
