@@ -126,7 +126,7 @@ class Machine(RuleBasedStateMachine):
     def send(self, bodies: Sequence[str], fault_at: FaultAt, worker: int, later: bool) -> None:
         """Sends messages, and delivers the waiting ones unless `later`."""
         for body in bodies:
-            self._send(TRANSACTIONS, body)
+            self._send(TRANSACTIONS, self._aimed(body))
         if not later:
             self._deliver(TRANSACTIONS, self.system.waiting[TRANSACTIONS][:10], fault_at, worker)
 
@@ -178,7 +178,7 @@ class Machine(RuleBasedStateMachine):
         ours=st.lists(bodies, min_size=1, max_size=4), theirs=st.lists(bodies, min_size=1, max_size=4), before=meetings
     )
     def send_to_two(self, ours: Sequence[str], theirs: Sequence[str], before: int) -> None:
-        numbers, others = ([self._send(TRANSACTIONS, body) for body in sent] for sent in (ours, theirs))
+        numbers, others = ([self._send(TRANSACTIONS, self._aimed(body)) for body in sent] for sent in (ours, theirs))
         self._deliver_to_two(TRANSACTIONS, numbers, others, before, None)
 
     @rule(amounts=st.lists(whole_amounts, min_size=3, max_size=5), fault_at=faults_at)
@@ -416,6 +416,25 @@ class Machine(RuleBasedStateMachine):
         number = self.system.send(queue, body)
         note(f"  message {number} to {queue}: {body}")
         return number
+
+    def _aimed(self, body: str) -> str:
+        """Three of four messages that refer to a hold or to a transaction are sent about one that is there."""
+        number = len(self.system.history.messages)
+        if number % 4 == 0 or not ('"hold_id"' in body or '"of_transaction_id"' in body):
+            return body
+        message = json.loads(body)
+        name = "hold_id" if "hold_id" in message else "of_transaction_id"
+        there = [(each.account_id, hold_id) for each in self.books.accounts.values() for hold_id in each.open_holds]
+        if name == "of_transaction_id":
+            there = [(each.account_id, each.transaction_id) for each in self.books.entries if each.outcome.amount]
+        if there:
+            account_id, message[name] = sorted(there)[number % len(there)]
+            if message.get("to_account_id") == account_id:
+                message["to_account_id"] = message["account_id"]
+            message["account_id"] = account_id
+        if message.get("to_account_id") == message["account_id"]:
+            del message["to_account_id"]
+        return json.dumps(message)
 
     def _note(self, queue: str, numbers: Sequence[str], who: str) -> None:
         note(f"  {who} messages {', '.join(numbers)} of {queue}")
