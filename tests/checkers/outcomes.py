@@ -32,6 +32,11 @@ POSTED_EVENTS = {
     "transaction": "TransactionPosted",
     "transfer": "TransactionPosted",
     "charge_interest": "TransactionPosted",
+    "hold": "HoldPlaced",
+    "post_hold": "HoldPosted",
+    "void_hold": "HoldVoided",
+    "expire_hold": "HoldExpired",
+    "reverse": "TransactionReversed",
 }
 """The detail type of a posting, by the type of its request."""
 REFUSAL_FIELDS = {
@@ -117,8 +122,20 @@ def _differences(event: Event, entry: JournalEntry) -> Iterator[str]:
     for field, value in expected.items():
         if field not in detail or detail[field] != value:
             yield f"{field} should be {value!r}, and is {detail.get(field)!r}"
-    for field, number in (("amount", outcome.amount), ("balance_after", outcome.balance_after)):
-        text = detail.get(field)
+    numbers = {name: (detail.get(name), getattr(outcome, name)) for name in ("amount", "balance_after", "held_after")}
+    if outcome.reversal:
+        told = detail.get("reversal", {})
+        numbers["reversal.reversed_after"] = told.get("reversed_after"), outcome.reversal.reversed_after
+        others = {"number": outcome.reversal.number}
+        if outcome.reversal.other_account_id:
+            others["other_account_id"] = outcome.reversal.other_account_id
+        if {name: value for name, value in told.items() if name != "reversed_after"} != others:
+            yield f"reversal should have {others!r}, and is {told!r}"
+    elif "reversal" in detail:
+        yield f"reversal should be absent, and is {detail['reversal']!r}"
+    if detail.get("decimal_places") != outcome.decimal_places:
+        yield f"decimal_places should be {outcome.decimal_places!r}, and is {detail.get('decimal_places')!r}"
+    for field, (text, number) in numbers.items():
         if not isinstance(text, str) or not _PLAIN_DECIMAL.fullmatch(text) or Decimal(text) != number:
             yield f"{field} should be {number:f}, and is {text!r}"
     if event.get("source") != "teller":

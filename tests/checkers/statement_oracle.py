@@ -18,10 +18,21 @@ class Journal(NamedTuple):
     entries: Sequence[dict[str, Any]]
 
     def account_answer(self) -> Answer:
+        """The holds are those that the entries leave open."""
         shown = {name: self.account[name] for name in ("account_id", "currency", "status")}
-        amounts = {name: text(self.account[name]) for name in ("balance", "overdraft_limit")}
+        holds = open_holds(self.entries, self.account["account_id"])
+        held = sum((amount for amount, _ in holds.values()), Decimal(0))
+        amounts = {name: self.account[name] for name in ("balance", "overdraft_limit")} | {"held": held}
+        amounts["available"] = amounts["balance"] - held - amounts["overdraft_limit"]
         rest = {"version": int(self.account["version"]), "posted_at": self.account["posted_at"]}
-        return shown | amounts | rest
+        places = self.account.get("decimal_places")
+        rest["decimal_places"] = None if places is None else int(places)
+        in_order = sorted(holds.items(), key=lambda hold: (hold[1][1] is None, hold[1][1] or "", hold[0]))
+        rest["holds"] = [
+            {"hold_id": hold_id, "remaining": text(amount), "expires_at": expires_at}
+            for hold_id, (amount, expires_at) in in_order
+        ]
+        return shown | {name: text(amount) for name, amount in amounts.items()} | rest
 
     def statement(self, wanted: Iterable[int], limit: int, unknown: Collection[int] = ()) -> Answer:
         """The statement of these versions, a run without a gap. The entries of the `unknown` ones can't be found."""
@@ -51,9 +62,11 @@ class Journal(NamedTuple):
     def balance(self, at: datetime) -> Answer:
         earlier = [entry for entry in self.entries if time_of(entry) < at]
         last = earlier[-1] if earlier else None
+        holds = open_holds(earlier, self.account["account_id"])
         return {
             "account_id": self.account["account_id"],
             "balance": text(sum((entry["amount"] for entry in earlier), Decimal(0))) if last else None,
+            "held": text(sum((amount for amount, _ in holds.values()), Decimal(0))) if last else None,
             "account_version": len(earlier),
             "posted_at": last["posted_at"] if last else None,
             "complete": True,
@@ -62,7 +75,40 @@ class Journal(NamedTuple):
     def transaction(self, transaction_id: str) -> Answer:
         found = [shown(entry) for entry in self.entries if entry["transaction_id"] == transaction_id]
         answer = {"account_id": self.account["account_id"], "transaction_id": transaction_id}
-        return answer | {"entry": found[0] if found else None}
+        return answer | {"entry": found[0] if found else None, "reversed": self.reversed(transaction_id)}
+
+    def reversed(self, transaction_id: str) -> Answer | None:
+        """What was reversed of a transaction: each of its accounts has an entry of each reversal."""
+        reversals = [
+            entry
+            for entry in self.entries
+            if entry["status"] == "POSTED"
+            and entry["request"]["type"] == "reverse"
+            and entry["request"]["of_transaction_id"] == transaction_id
+        ]
+        amount = abs(sum((entry["amount"] for entry in reversals), Decimal(0)))
+        if not reversals:
+            return None
+        return {"amount": text(amount), "number": len(reversals), "reversed_by": reversals[-1]["transaction_id"]}
+
+
+def open_holds(entries: Iterable[dict[str, Any]], account_id: str) -> dict[str, tuple[Decimal, str | None]]:
+    """What remains of each hold after these entries of the account, and when it expires."""
+    holds = dict[str, tuple[Decimal, str | None]]()
+    for entry in entries:
+        request = entry["request"]
+        if entry["status"] != "POSTED" or request.get("account_id") != account_id:
+            continue  # a payee has no part in a hold
+        match request["type"]:
+            case "hold":
+                holds[entry["transaction_id"]] = Decimal(request["amount"]), request.get("expires_at")
+            case "post_hold":
+                remaining, expires_at = holds.pop(request["hold_id"])
+                if not request.get("final", True) and remaining + entry["amount"] > 0:
+                    holds[request["hold_id"]] = remaining + entry["amount"], expires_at
+            case "void_hold" | "expire_hold":
+                del holds[request["hold_id"]]
+    return holds
 
 
 def journals(accounts: Iterable[dict[str, Any]], entries: Iterable[dict[str, Any]]) -> dict[str, Journal]:
@@ -80,7 +126,14 @@ def shown(entry: dict[str, Any]) -> Answer:
         name: entry[name] for name in ("transaction_id", "status", "reason", "posted_at", "request") if name in entry
     }
     amounts = {name: text(entry[name]) for name in ("amount", "balance_after")}
-    return same | amounts | {"account_version": int(entry["account_version"])}
+    amounts["held_after"] = text(entry.get("held_after", Decimal(0)))
+    numbers = {name: int(entry[name]) for name in ("account_version", "decimal_places") if name in entry}
+    if reversal := entry.get("reversal"):
+        same["reversal"] = reversal | {
+            "number": int(reversal["number"]),
+            "reversed_after": text(reversal["reversed_after"]),
+        }
+    return same | amounts | numbers
 
 
 def time_of(entry: dict[str, Any]) -> datetime:

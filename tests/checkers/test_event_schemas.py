@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 
 from ledger.core import outcome_events
 from ledger.core.journal import JournalEntry, entry_item, outcome_of, payload_hash_of
@@ -18,10 +19,12 @@ from ledger.core.money import normalized
 from ledger.core.outcome_events import OutcomeEvent, outcome_event, refusal_event
 from ledger.core.posting_time import timestamp
 from ledger.core.reason_codes import ReasonCode
+from ledger.core.reversals import Reversal
 from ledger.core.rules import Decision, RejectionReason
-from ledger.core.transaction_types import TRANSACTION_TYPES, decode
+from ledger.core.transaction_types import TRANSACTION_TYPES, Reverse, decode
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.event_schemas import problems, schema, strict, violations
+from tests.support.samples import ALICE, expiring, hold, posting, reversing, voiding
 from tests.support.strategies import any_message, exact_numbers, ids
 from workers.batches import GivenUp
 
@@ -48,23 +51,40 @@ def delivered(event: OutcomeEvent) -> Event:
     }
 
 
-def told(message: TransactionMessage, account_id: str, decision: Decision, version: int = 1) -> Event:
-    """The event that tells of this decision."""
-    request, outcome = message.canonical_payload(), outcome_of(decision, version, timestamp(NOW))
+def told(
+    message: TransactionMessage, account_id: str, decision: Decision, version: int = 1, held: Decimal = Decimal(0)
+) -> Event:
+    """The event that tells of this decision, which leaves so much `held`."""
+    after = replace(ALICE, version=version, held=held)
+    request, outcome = message.canonical_payload(), outcome_of(decision, after, timestamp(NOW))
     entry = JournalEntry(account_id, message.transaction_id, request, payload_hash_of(request), outcome)
     return delivered(outcome_event(entry_item(entry)))
 
 
 balances = (exact_numbers() | st.just(Decimal(0))).map(normalized)
+NEVER_ZERO = {"HoldPosted", "TransactionReversed"}
+"""The detail types whose amount is never 0; that of an interest may be."""
 
 
 @st.composite
 def outcomes(draw: st.DrawFn) -> Event:
     """The event of any decision on any message."""
     message, reason = draw(any_message()), draw(st.none() | st.sampled_from(RejectionReason))
-    moves = message.posted_event == TransactionMessage.posted_event and not reason
-    decision = Decision(draw(balances) if moves else Decimal(0), draw(balances), reason)
-    return told(message, draw(st.sampled_from(message.account_ids)), decision, draw(st.integers(1, 10**12)))
+    account_id, amount, reversal = draw(st.sampled_from(message.account_ids)), Decimal(0), None
+    if message.posted_event in {TransactionMessage.posted_event, *NEVER_ZERO} and not reason:
+        amount = draw(balances.filter(bool) if message.posted_event in NEVER_ZERO else balances)
+    held = draw(balances).copy_abs()
+    if message.posted_event == "HoldPlaced" and not reason:
+        held = held or Decimal("0.01")
+    if isinstance(message, Reverse):
+        other = draw(st.none() | ids.filter(lambda name: name != account_id))
+        reversal = Reversal(draw(st.integers(0, 99)), draw(balances).copy_abs(), other)
+        if other and draw(st.booleans()):
+            account_id, reversal = other, replace(reversal, other_account_id=account_id)
+    is_opening = message.posted_event == "AccountOpened" and not reason
+    decimal_places = draw(st.none() | st.integers(0, 4)) if is_opening else None
+    decision = Decision(amount, draw(balances), reason, decimal_places, reversal)
+    return told(message, account_id, decision, draw(st.integers(1, 10**12)), held)
 
 
 @given(outcomes())
@@ -142,26 +162,52 @@ POSTED = told(DEBIT, "a", Decision(Decimal("-12.5"), FIVE), 3)
 OPENED = told(OPENING, "a", Decision(NOTHING, NOTHING))
 CLOSED = told(CLOSING, "a", Decision(NOTHING, NOTHING), 9)
 REJECTED = told(DEBIT, "a", Decision(NOTHING, FIVE, RejectionReason.OVERDRAFT_LIMIT), 4)
+OPENED_IN_EUROS = told(OPENING, "a", Decision(NOTHING, NOTHING, decimal_places=2))
+HELD = told(hold("5", account_id="a"), "a", Decision(NOTHING, FIVE), 5, FIVE)
+HOLD_POSTED = told(posting("2", final=False, account_id="a"), "a", Decision(Decimal(-2), FIVE), 6, Decimal(3))
+VOIDED = told(voiding(account_id="a"), "a", Decision(NOTHING, FIVE), 7)
+EXPIRED = told(expiring(account_id="a"), "a", Decision(NOTHING, FIVE), 7)
+REVERSED = told(reversing(account_id="a"), "a", Decision(FIVE, FIVE, reversal=Reversal(1, FIVE, "b")), 8)
+OTHER_SIDE = told(reversing(account_id="a"), "b", Decision(-FIVE, FIVE, reversal=Reversal(1, FIVE, "a")), 9)
+NOT_REVERSED = told(
+    reversing(account_id="a"),
+    "a",
+    Decision(NOTHING, FIVE, RejectionReason.ALREADY_REVERSED, reversal=Reversal(1, FIVE)),
+)
+SOUND = [
+    *(POSTED, OPENED, OPENED_IN_EUROS, CLOSED, REJECTED, HELD, HOLD_POSTED, VOIDED, EXPIRED),
+    *(REVERSED, OTHER_SIDE, NOT_REVERSED),
+]
 REFUSED = delivered(refusal_event("m-1", DEBIT, "PAYLOAD_CHANGED", "amount: another one", NOW))
 
 
 @pytest.mark.parametrize("event", [POSTED, REJECTED, REFUSED])
 def test_a_consumer_takes_further_fields(event: Event) -> None:
-    later = event | {"replay-name": "again", "detail": event["detail"] | {"held": "5"}}
+    later = event | {"replay-name": "again", "detail": event["detail"] | {"settled_on": "2026-11-24"}}
     Draft202012Validator(schema("transaction_refused" if event is REFUSED else "outcome")).validate(later)
     assert len(problems(later)) == 2
 
 
 def test_a_consumer_takes_further_types_and_reasons() -> None:
     detail = REJECTED["detail"]
-    request = {"type": "hold", "transaction_id": "t-1", "account_id": "a", "amount": "5", "expires_at": "never"}
-    later = REJECTED | {"detail": detail | {"reason": "HOLD_NOT_OPEN", "request": request}}
+    request = {"type": "freeze", "transaction_id": "t-1", "account_id": "a", "amount": "5", "until": "further notice"}
+    later = REJECTED | {"detail": detail | {"reason": "ACCOUNT_FROZEN", "request": request}}
     Draft202012Validator(schema("outcome")).validate(later)
     assert problems(later)
 
 
+def test_a_consumer_takes_an_archived_event_of_a_release_before_holds() -> None:
+    """`held_after` isn't required of it, but of each event of this release."""
+    archived = POSTED | {"detail": {name: value for name, value in POSTED["detail"].items() if name != "held_after"}}
+    Draft202012Validator(schema("outcome")).validate(archived)
+    assert problems(archived) == ["detail: 'held_after' is a required property"]
+
+
 def test_sound_events_have_no_problems() -> None:
-    assert [problems(event) for event in (POSTED, OPENED, CLOSED, REJECTED, REFUSED)] == [[]] * 5
+    assert [problems(event) for event in (*SOUND, REFUSED)] == [[]] * 13
+    assert {event["detail-type"] for event in SOUND} | {"OverdraftLimitSet"} == set(
+        schema("outcome")["properties"]["detail-type"]["examples"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,6 +237,28 @@ def test_sound_events_have_no_problems() -> None:
         (POSTED, "detail.balance_after", "1E+2", "detail.balance_after: '1E+2' does not match"),
         (POSTED, "detail.balance_after", "-0", "detail.balance_after: '-0' does not match"),
         (POSTED, "detail.posted_at", "2026-11-22T14:30:00", "detail.posted_at: '2026-11-22T14:30:00' does not match"),
+        (POSTED, "detail.held_after", "-1", "detail.held_after: '-1' does not match"),
+        (POSTED, "detail.held_after", 1, "detail.held_after: 1 is not of type 'string'"),
+        (POSTED, "detail.decimal_places", 2, "detail.request.type: 'open_account' was expected"),
+        (POSTED, "detail.reversal", REVERSED["detail"]["reversal"], "detail: {'schema_version': 1"),
+        (OPENED, "detail.decimal_places", "2", "detail.decimal_places: '2' is not of type 'integer'"),
+        (HELD, "detail-type", "TransactionPosted", "detail.request.type: 'hold' should not be valid under"),
+        (HELD, "detail-type", "HoldVoided", "detail.request.type: 'void_hold' was expected"),
+        (HELD, "detail.amount", "-5", "detail.amount: '0' was expected"),
+        (HELD, "detail.held_after", "0", "detail.held_after: '0' does not match"),
+        (HELD, "detail.request.expires_at", "2026-11-22", "detail.request.expires_at: '2026-11-22' does not match"),
+        (HOLD_POSTED, "detail.amount", "0", "detail.amount: '0' should not be valid under"),
+        (HOLD_POSTED, "detail.request.final", True, "detail.request.final: False was expected"),
+        (HOLD_POSTED, "detail.request.amount", "-2", "detail.request.amount: '-2' does not match"),
+        (VOIDED, "detail.amount", "5", "detail.amount: '0' was expected"),
+        (EXPIRED, "detail-type", "HoldVoided", "detail.request.type: 'void_hold' was expected"),
+        (REVERSED, "detail.amount", "0", "detail.amount: '0' should not be valid under"),
+        (REVERSED, "detail.reversal", {"number": 1}, "detail.reversal: 'reversed_after' is a required property"),
+        (REVERSED, "detail.reversal.number", -1, "detail.reversal.number: -1 is less than the minimum of 0"),
+        (REVERSED, "detail.reversal.reversed_after", "-5", "detail.reversal.reversed_after: '-5' does not match"),
+        (REVERSED, "detail.reversal.by", "t-9", "detail.reversal: Unevaluated properties are not allowed ('by'"),
+        (REVERSED, "detail.reversal.other_account_id", "a", "detail.account_id: 'a', expected 'another one'"),
+        (OTHER_SIDE, "detail.reversal.other_account_id", "c", "detail.account_id: 'b', expected 'a'"),
         (POSTED, "detail.payload_hash", "d0d0", "detail: Unevaluated properties are not allowed ('payload_hash'"),
         (POSTED, "detail.request.amount", "0", "detail.request.amount: '0' should not be valid under"),
         (POSTED, "detail.request.colour", "green", "detail.request: Unevaluated properties are not allowed ('colour'"),
@@ -219,7 +287,7 @@ def test_a_violation_names_its_event() -> None:
     assert list(violations([OPENED, wrong, REFUSED])) == ["a#3: source: 'teller' was expected"]
 
 
-@pytest.mark.parametrize("event", [POSTED, REFUSED])
+@pytest.mark.parametrize("event", [POSTED, REVERSED, REFUSED])
 def test_each_field_is_needed(event: Event) -> None:
     for name in event["detail"]:
         detail = {other: value for other, value in event["detail"].items() if other != name}

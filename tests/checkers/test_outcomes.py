@@ -40,10 +40,12 @@ def sound_events() -> list[dict[str, Any]]:
                 "reason": entry.outcome.reason,
                 "amount": f"{entry.outcome.amount:f}",
                 "balance_after": f"{entry.outcome.balance_after:f}",
+                "held_after": f"{entry.outcome.held_after:f}",
                 "account_version": entry.outcome.account_version,
                 "posted_at": entry.outcome.posted_at,
                 "request": entry.request,
-            },
+            }
+            | ({} if entry.outcome.decimal_places is None else {"decimal_places": entry.outcome.decimal_places}),
         }
         for number, entry in enumerate(ENTRIES)
     ]
@@ -73,6 +75,12 @@ def _again(**changes: Any) -> Callable[[list[dict[str, Any]]], object]:
 
 
 PLANTED: dict[str, tuple[Callable[[list[dict[str, Any]]], object], str]] = {
+    "another amount held": (_change(PAID, held_after="1"), "a: version 2: held_after should be 0, and is '1'"),
+    "a reversal that is none": (
+        _change(PAID, reversal={"number": 1}),
+        "a: version 2: reversal should be absent, and is {'number': 1}",
+    ),
+    "decimals that no entry has": (_change(PAID, decimal_places=4), "a: version 2: decimal_places should be None, and"),
     "an entry that nobody hears of": (lambda events: events.pop(PAID), "a: version 2: no event tells of"),
     "the last entry unheard of": (lambda events: events.pop(RECEIVED), "b: version 2: no event tells of"),
     "no event at all": (lambda events: events.clear(), "b: version 1: no event tells of"),

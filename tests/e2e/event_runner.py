@@ -29,6 +29,7 @@ from tools.local_aws.functions import (
     Context,
     Queue,
     charge_overdraft_interest,
+    expire_holds,
     process_transactions,
     publish_outcomes,
     read_accounts,
@@ -191,6 +192,7 @@ def in_process(folder: Path) -> Iterator[EventRunner]:
             "charge_overdraft_interest": charge_overdraft_interest(
                 endpoint, tables, locks_table, teller.worker.queue.url
             ),
+            "expire_holds": expire_holds(endpoint, tables, locks_table, teller.worker.queue.url),
             "reconcile_accounts": reconcile_accounts(endpoint, tables, locks_table),
             "read_accounts": read_accounts(endpoint, tables),
             "publish_outcomes": publisher,

@@ -1,6 +1,6 @@
 """The functions' roles on a local AWS that enforces IAM: each allows the function's own actions and no others."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
@@ -42,6 +42,7 @@ class AsTheFunction:
         self.lambda_: Any = session.client("lambda", endpoint_url=url)
         self.accounts = bank.stack["AccountsTableName"]
         self.journal = bank.stack["JournalTableName"]
+        self.reversals = bank.stack["ReversalsTableName"]
         self.profiles = bank.stack["ProfilesTableName"]
         self.checkpoints = bank.stack["CheckpointsTableName"]
         self.locks = bank.stack["LocksTableName"]
@@ -57,6 +58,8 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "another table": lambda me: me.dynamodb.put_item(TableName="others", Item=KEY),
         "deleting an account": lambda me: me.dynamodb.delete_item(TableName=me.accounts, Key=KEY),
         "changing an entry": lambda me: me.dynamodb.update_item(TableName=me.journal, Key=ENTRY_KEY),
+        "deleting a count of reversals": lambda me: me.dynamodb.delete_item(TableName=me.reversals, Key=ENTRY_KEY),
+        "scanning the counts of reversals": lambda me: me.dynamodb.scan(TableName=me.reversals),
         "deleting a profile": lambda me: me.dynamodb.delete_item(TableName=me.profiles, Key=KEY),
         "reading a profile": lambda me: me.dynamodb.get_item(TableName=me.profiles, Key=KEY),
         "deleting a table": lambda me: me.dynamodb.delete_table(TableName=me.profiles),
@@ -85,6 +88,7 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "changing an account": lambda me: me.dynamodb.update_item(TableName=me.accounts, Key=KEY),
         "putting an account": lambda me: me.dynamodb.put_item(TableName=me.accounts, Item=KEY),
         "putting an entry": lambda me: me.dynamodb.put_item(TableName=me.journal, Item=ENTRY_KEY),
+        "putting a count of reversals": lambda me: me.dynamodb.put_item(TableName=me.reversals, Item=ENTRY_KEY),
         "reading a queue": lambda me: me.sqs.receive_message(QueueUrl=me.queue),
         "scanning the locks": lambda me: me.dynamodb.scan(TableName=me.locks),
         "sending to the profiles": lambda me: me.sqs.send_message(
@@ -98,9 +102,15 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "reading the journal": lambda me: query(me, me.journal),
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
     },
+    "expire_holds": {
+        "reading the journal": lambda me: query(me, me.journal),
+        "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
+        "reading counts of reversals": lambda me: query(me, me.reversals),
+    },
     "process_transactions": {
         "deleting an entry": lambda me: me.dynamodb.delete_item(TableName=me.journal, Key=ENTRY_KEY),
         "scanning the journal": lambda me: me.dynamodb.scan(TableName=me.journal),
+        "reading the counts of an account's reversals": lambda me: query(me, me.reversals),
         "changing a profile": lambda me: me.dynamodb.update_item(TableName=me.profiles, Key=KEY),
     },
     "read_accounts": {
@@ -109,6 +119,7 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "changing an account": lambda me: me.dynamodb.update_item(TableName=me.accounts, Key=KEY),
         "putting an entry": lambda me: me.dynamodb.put_item(TableName=me.journal, Item=ENTRY_KEY),
         "deleting an entry": lambda me: me.dynamodb.delete_item(TableName=me.journal, Key=ENTRY_KEY),
+        "putting a count of reversals": lambda me: me.dynamodb.put_item(TableName=me.reversals, Item=ENTRY_KEY),
         "putting accounts in a batch": lambda me: me.dynamodb.batch_write_item(
             RequestItems={me.accounts: [{"PutRequest": {"Item": KEY}}]}
         ),
@@ -172,6 +183,7 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
         "reading a journal": lambda me: query(me, me.journal),
         "reading a journal by versions": lambda me: query(me, me.journal, IndexName=JOURNAL_INDEX),
+        "reading the counts of an account's reversals": lambda me: query(me, me.reversals),
         "reading checkpoints": lambda me: me.dynamodb.batch_get_item(RequestItems={me.checkpoints: {"Keys": [KEY]}}),
         "deleting checkpoints": lambda me: me.dynamodb.batch_write_item(
             RequestItems={me.checkpoints: [{"DeleteRequest": {"Key": KEY}}]}
@@ -185,9 +197,31 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
             QueueUrl=me.queue, Entries=[{"Id": "1", "MessageBody": "from the test of permissions"}]
         ),
     },
+    "expire_holds": {
+        "sending transactions": lambda me: me.sqs.send_message_batch(
+            QueueUrl=me.queue, Entries=[{"Id": "1", "MessageBody": "from the test of permissions"}]
+        ),
+    },
     "process_transactions": {
-        "reading accounts and entries": lambda me: me.dynamodb.batch_get_item(
-            RequestItems={me.accounts: {"Keys": [KEY]}, me.journal: {"Keys": [ENTRY_KEY]}}
+        "reading accounts, entries and counts of reversals": lambda me: me.dynamodb.batch_get_item(
+            RequestItems={
+                me.accounts: {"Keys": [KEY]},
+                me.journal: {"Keys": [ENTRY_KEY]},
+                me.reversals: {"Keys": [ENTRY_KEY]},
+            }
+        ),
+        "counting a reversal": lambda me: me.dynamodb.update_item(TableName=me.reversals, Key=ENTRY_KEY),
+        "counting the first reversal": lambda me: me.dynamodb.put_item(TableName=me.reversals, Item=ENTRY_KEY),
+        "checking a count of reversals": lambda me: me.dynamodb.transact_write_items(
+            TransactItems=[
+                {
+                    "ConditionCheck": {
+                        "TableName": me.reversals,
+                        "Key": ENTRY_KEY,
+                        "ConditionExpression": "attribute_not_exists(version)",
+                    }
+                }
+            ]
         ),
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
         "taking a ticket": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=TICKET_KEY),
@@ -208,6 +242,7 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
     "read_accounts": {
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
         "reading an entry": lambda me: me.dynamodb.get_item(TableName=me.journal, Key=ENTRY_KEY),
+        "reading a count of reversals": lambda me: me.dynamodb.get_item(TableName=me.reversals, Key=ENTRY_KEY),
         "reading a journal": lambda me: query(me, me.journal),
         "reading a journal by versions": lambda me: query(me, me.journal, IndexName=JOURNAL_INDEX),
     },
@@ -276,14 +311,16 @@ def of_each_function(attempts: dict[str, dict[str, Attempt]]) -> pytest.MarkDeco
 
 
 @pytest.fixture(scope="module")
-def functions(bank: Bank) -> dict[str, AsTheFunction]:
+def functions(bank: Bank) -> Iterator[dict[str, AsTheFunction]]:
     lines = {"TransactionsQueue.Arn": bank.transactions, "ProfilesQueue.Arn": bank.profiles}
     own = {
         folder: lines[source["Queue"]["GetAtt"]]
         for folder, name in FOLDERS.items()
         for source in event_sources(name, "SQS")
     }
-    return {folder: AsTheFunction(bank, folder, own.get(folder, bank.transactions)) for folder in FOLDERS}
+    yield {folder: AsTheFunction(bank, folder, own.get(folder, bank.transactions)) for folder in FOLDERS}
+    dynamodb = bank.stack.endpoint.client("dynamodb")
+    dynamodb.delete_item(TableName=bank.stack["ReversalsTableName"], Key=ENTRY_KEY)
 
 
 @of_each_function(REFUSED)

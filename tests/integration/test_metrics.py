@@ -15,6 +15,7 @@ from tests.support.template import alarm_metrics, dashboard_metrics
 from tools.local_aws.functions import (
     Context,
     charge_overdraft_interest,
+    expire_holds,
     invoke,
     process_transactions,
     publish_outcomes,
@@ -54,6 +55,7 @@ def emitted(ministack: Endpoint, capsys: pytest.CaptureFixture[str], monkeypatch
             run_in_each_way,
             partial(charge_overdraft_interest, ministack, tables, locks, queue["QueueUrl"]),
         ),
+        ("expire_holds", run_in_each_way, partial(expire_holds, ministack, tables, locks, queue["QueueUrl"])),
         ("read_accounts", read, partial(read_accounts, ministack, tables)),
         ("publish_outcomes", publish, partial(publish_outcomes, ministack, tables)),
     ):
@@ -71,7 +73,7 @@ def post(function: ModuleType) -> None:
     invoke(function, [record(opening | {"account_id": name}) for name in ACCOUNTS])
     invoke(function, [record(payment), record("junk"), record(payment | {"account_id": "nobody"})])
     invoke(function, [record(payment), record(payment | {"transaction_id": "t-2", "amount": -2})])
-    _, tables, lines = function.poster
+    tables, lines = function.poster.tables, function.poster.lines
     alice, deadline = tables.account_key("alice"), Deadline.after(30)
     lines.mark_as_contended(alice, deadline)
     assert lines.take_ticket(alice, Line(), deadline), "of a worker that dies"

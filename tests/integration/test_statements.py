@@ -83,6 +83,7 @@ def test_a_statement_has_the_last_entries_in_the_order_of_their_versions(bank: B
                 "status": "POSTED",
                 "amount": "100",
                 "balance_after": "100",
+                "held_after": "0",
                 "request": {"type": "transaction", "transaction_id": "t-1", "account_id": "alice", "amount": "100"},
             },
             {
@@ -91,6 +92,7 @@ def test_a_statement_has_the_last_entries_in_the_order_of_their_versions(bank: B
                 "status": "POSTED",
                 "amount": "-250.5",
                 "balance_after": "-150.5",
+                "held_after": "0",
                 "request": {"type": "transaction", "transaction_id": "t-2", "account_id": "alice", "amount": "-250.5"},
             },
             {
@@ -100,6 +102,7 @@ def test_a_statement_has_the_last_entries_in_the_order_of_their_versions(bank: B
                 "reason": "OVERDRAFT_LIMIT",
                 "amount": "0",
                 "balance_after": "-150.5",
+                "held_after": "0",
                 "request": {"type": "transaction", "transaction_id": "t-3", "account_id": "alice", "amount": "-100"},
             },
         ],
@@ -107,6 +110,102 @@ def test_a_statement_has_the_last_entries_in_the_order_of_their_versions(bank: B
         "missing_versions": [],
         "next": None,
     }
+
+
+# --- holds and reversals ------------------------------------------------------------------------------------
+
+
+def of_type(kind: str, transaction_id: str, account_id: str = "alice", **fields: Any) -> dict[str, Any]:
+    return {"type": kind, "transaction_id": transaction_id, "account_id": account_id} | fields
+
+
+def test_an_account_has_its_holds_and_what_they_leave(bank: Bank) -> None:
+    """The hold that expires first is first, and those that never expire are last, by their ids."""
+    bank.post(opening(), payment(1, "100.50"))
+    answer = bank.read("account")
+    amounts = {name: answer[name] for name in ("balance", "held", "available", "overdraft_limit")}
+    assert amounts == {"balance": "100.5", "held": "0", "available": "300.5", "overdraft_limit": "-200"}
+    assert (answer["holds"], answer["decimal_places"]) == ([], 2)
+    bank.post(
+        of_type("hold", "h-2", amount="20.25"),
+        of_type("hold", "h-1", amount="5"),
+        of_type("hold", "h-4", amount="7", expires_at="2100-01-02T01:00:00+02:00"),
+        of_type("hold", "h-3", amount="8", expires_at="2100-01-02T00:00:00Z"),
+        of_type("hold", "h-5", amount="9"),
+        of_type("void_hold", "v-1", hold_id="h-5"),
+        of_type("post_hold", "p-1", hold_id="h-2", amount="0.75", final=False),
+    )
+    answer = bank.read("account")
+    amounts = {name: answer[name] for name in ("balance", "held", "available", "overdraft_limit")}
+    assert amounts == {"balance": "99.75", "held": "39.5", "available": "260.25", "overdraft_limit": "-200"}
+    assert answer["holds"] == [
+        {"hold_id": "h-4", "remaining": "7", "expires_at": "2100-01-01T23:00:00+00:00"},
+        {"hold_id": "h-3", "remaining": "8", "expires_at": "2100-01-02T00:00:00+00:00"},
+        {"hold_id": "h-1", "remaining": "5", "expires_at": None},
+        {"hold_id": "h-2", "remaining": "19.5", "expires_at": None},
+    ]
+
+
+def test_what_is_available_is_told_with_all_its_digits(bank: Bank) -> None:
+    """It may have more of them than DynamoDB's numbers have."""
+    bank.post(opening())
+    bank.change_account(balance=Decimal("1E+60"), overdraft_limit=Decimal("-0.01"), decimal_places=None)
+    answer = bank.read("account")
+    assert (answer["available"], answer["decimal_places"]) == (f"1{'0' * 60}.01", None)
+
+
+def test_a_balance_at_a_time_has_what_was_held_then(bank: Bank) -> None:
+    bank.post_hourly(
+        opening(),
+        payment(1, 100),
+        of_type("hold", "h-1", amount="40"),
+        of_type("post_hold", "p-1", hold_id="h-1", amount="15", final=False),
+        of_type("void_hold", "v-1", hold_id="h-1"),
+    )
+    expected = [(None, None), ("0", "0"), ("100", "0"), ("100", "40"), ("85", "25"), ("85", "0")]
+    for hours, balance_and_held in enumerate(expected):
+        answer = bank.read("balance", at=(YEAR_2020 + timedelta(hours=hours)).isoformat())
+        assert (answer["balance"], answer["held"]) == balance_and_held
+
+
+def test_a_transaction_has_what_was_reversed_of_it(bank: Bank) -> None:
+    bank.post(opening(), payment(1, "12.50"), payment(2, 5))
+    bank.post(of_type("reverse", "r-1", of_transaction_id="t-1", amount="2.50"))
+    bank.post(of_type("reverse", "r-2", of_transaction_id="t-1"), of_type("reverse", "r-3", of_transaction_id="t-1"))
+    answer = bank.read("transaction", transaction_id="t-1")
+    assert answer["reversed"] == {"amount": "12.5", "number": 2, "reversed_by": "r-2"}
+    assert (answer["entry"]["amount"], answer["account_id"], answer["transaction_id"]) == ("12.5", "alice", "t-1")
+    answer = bank.read("transaction", transaction_id="r-2")
+    assert (answer["reversed"], answer["entry"]["amount"]) == (None, "-10")
+    assert answer["entry"]["reversal"] == {"number": 2, "reversed_after": "12.5"}
+    rejected = bank.read("transaction", transaction_id="r-3")["entry"]
+    assert (rejected["reason"], rejected["reversal"]) == ("ALREADY_REVERSED", answer["entry"]["reversal"])
+    for name in ("t-2", "open", "t-none"):
+        assert bank.read("transaction", transaction_id=name)["reversed"] is None
+
+
+def test_a_transfer_that_was_reversed_says_so_on_both_accounts(bank: Bank) -> None:
+    """What was reversed is counted under the payer, so the payee's answer takes a second request."""
+    transfer = {"from_account_id": "alice", "to_account_id": "bob", "amount": "30"}
+    bank.post(opening(), opening("bob"), {"type": "transfer", "transaction_id": "t-1"} | transfer)
+    bank.post(of_type("reverse", "r-1", "bob", of_transaction_id="t-1", amount="10"))
+    answers = {}
+    for name, requests, units in (("alice", 1, 2), ("bob", 2, 3)):
+        bank.meter.reset()
+        answers[name] = bank.read("transaction", name, transaction_id="t-1")
+        assert (dict(bank.meter.requests), bank.meter.read_units) == ({"BatchGetItem": requests}, units)
+        assert answers[name]["reversed"] == {"amount": "10", "number": 1, "reversed_by": "r-1"}
+    assert [answers[name]["entry"]["amount"] for name in answers] == ["-30", "30"]
+    reversal = bank.read("transaction", "bob", transaction_id="r-1")["entry"]["reversal"]
+    assert reversal == {"number": 1, "reversed_after": "10", "other_account_id": "alice"}
+
+
+def test_a_damaged_count_of_what_was_reversed_gets_a_sentence(bank: Bank) -> None:
+    bank.post(opening(), payment(1, 10), of_type("reverse", "r-1", of_transaction_id="t-1"))
+    bank.change(bank.tables.reversals, {"account_id": "alice", "transaction_id": "t-1"}, amount="all")
+    reason = "the amount reversed of 't-1' can't be read: TypeError: amount: expected Decimal, got str"
+    assert bank.read("transaction", transaction_id="t-1") == {"error": {"code": "UNREADABLE", "reason": reason}}
+    assert bank.read("transaction", transaction_id="r-1")["reversed"] is None
 
 
 # --- pages --------------------------------------------------------------------------------------------------
@@ -173,7 +272,7 @@ def test_an_answer_takes_few_requests_and_read_units(bank: Bank) -> None:
 
     in_between = (YEAR_2020 + 150 * MILLISECOND).isoformat()
     assert cost("account") == ({"GetItem": 1}, 1)
-    assert cost("transaction", transaction_id="t-7") == ({"GetItem": 1}, 1)
+    assert cost("transaction", transaction_id="t-7") == ({"BatchGetItem": 1}, 2)
     assert cost("balance", at="2100-01-01T00:00:00Z") == ({"GetItem": 1, "Query": 1}, 1.5)
     requests, units = cost("statement", last=50)
     assert requests == {"GetItem": 1, "Query": 1}
@@ -297,6 +396,30 @@ DAMAGED: dict[str, tuple[Callable[[Bank], None], str]] = {
         "entry 't-2' can't be read: ValueError: format: expected 1, got 2: a later release of Teller may have written"
         " it",
     ),
+    "a hold that is a number": (
+        lambda bank: bank.change_account(holds={"h-1": 5}),
+        "the account can't be read: TypeError: holds: expected a map for each hold, got Decimal",
+    ),
+    "a hold of a text": (
+        lambda bank: bank.change_account(holds={"h-1": {"remaining": "5"}}),
+        "the account can't be read: TypeError: remaining: expected Decimal, got str",
+    ),
+    "a hold that expires without an offset": (
+        lambda bank: bank.change_account(holds={"h-1": {"remaining": 5, "expires_at": "2026-03-01"}}),
+        "the account can't be read: ValueError: holds: expires_at: expected a time with its offset, got '2026-03-01'",
+    ),
+    "holds that are none": (
+        lambda bank: bank.change_account(holds="none"),
+        "the account can't be read: TypeError: holds: expected dict, got str",
+    ),
+    "an amount held that is a text": (
+        lambda bank: bank.change_account(held="5"),
+        "the account can't be read: TypeError: held: expected Decimal, got str",
+    ),
+    "an amount held after an entry that is a text": (
+        lambda bank: bank.change_entry("t-2", held_after="12"),
+        "entry 't-2' can't be read: TypeError: held_after: expected Decimal, got str",
+    ),
     "an amount that is a text": (
         lambda bank: bank.change_entry("t-2", amount="12"),
         "entry 't-2' can't be read: TypeError: amount: expected Decimal, got str",
@@ -388,7 +511,8 @@ def test_trouble_of_the_tables_fails_the_invocation(bank: Bank) -> None:
     bank.post(opening())
     refusal = LateIndex.refusal("InternalServerError", "try again")
     events = bank.function.reader.client.meta.events
-    events.register("before-call.dynamodb.GetItem", lambda **_: refusal)
+    for operation in ("GetItem", "BatchGetItem"):
+        events.register(f"before-call.dynamodb.{operation}", lambda **_: refusal)
     for kind, fields in {"account": {}, "transaction": {"transaction_id": "open"}}.items():
         with pytest.raises(ClientError, match="try again"):
             bank.read(kind, **fields)

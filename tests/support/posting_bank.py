@@ -18,7 +18,7 @@ from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.books import read_books, violations
 from tests.checkers.statement_oracle import Journal, journals
 from tests.support.late_index import AWAY, THROTTLED, LateIndex
-from tests.support.strategies import messages_of
+from tests.support.strategies import messages_of, that_refer
 from tools.local_aws.functions import Queue, invoke, process_transactions, record
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import Tables, refill, scan
@@ -93,7 +93,7 @@ in_fewer_examples = settings(max_examples=max(1, settings().max_examples // 3), 
 messages = messages_of(st.sampled_from(NAMES), st.integers(1, 99).map(lambda number: f"t-{number:02}"))
 steps = st.tuples(
     st.timedeltas(-CLOCK_SKEW / 3, timedelta(hours=1)),
-    st.lists(messages, min_size=1, max_size=8),
+    that_refer(st.lists(messages, min_size=1, max_size=8)),
     st.none() | st.lists(messages, min_size=1, max_size=3),
 )
 histories = st.lists(steps, min_size=1, max_size=5)
@@ -101,7 +101,7 @@ histories = st.lists(steps, min_size=1, max_size=5)
 
 def post_history(bank: PostingBank, history: list[Step]) -> None:
     """Posts the steps with a clock that goes back now and then. In some of them another worker is first."""
-    for table in (bank.tables.accounts, bank.tables.journal):
+    for table in (bank.tables.accounts, bank.tables.journal, bank.tables.reversals):
         refill(bank.dynamodb, table)
     time = YEAR_2020
     bank.post_at(time, *(opening(name) for name in NAMES))

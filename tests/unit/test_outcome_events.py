@@ -14,21 +14,27 @@ from msgspec.structs import replace
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core.journal import JournalEntry, Outcome, entry_item
 from ledger.core.outcome_events import NotAnEntry, outcome_event, refusal_event
+from ledger.core.reversals import Reversal
 from ledger.core.rules import RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.outcomes import POSTED_EVENTS, violations
 from tests.support.samples import (
     closing,
+    expiring,
+    hold,
     interest,
     largest_transaction,
     largest_transfer,
     limit,
     opening,
     payment,
+    posting,
+    reversing,
     transfer,
+    voiding,
 )
-from tests.support.strategies import any_message, exact_numbers
+from tests.support.strategies import any_message, exact_numbers, ids
 
 CHARGED_BYTES = 64_000
 """EventBridge charges an event that is larger as two: https://aws.amazon.com/eventbridge/pricing/"""
@@ -66,13 +72,33 @@ def test_an_event_has_the_entrys_ids_its_outcome_and_its_request() -> None:
         "reason": None,
         "amount": "1.5",
         "balance_after": "100",
+        "held_after": "0",
         "account_version": 7,
         "posted_at": "2026-03-01T12:00:00.123+00:00",
         "request": {"type": "transaction", "transaction_id": "t-1", "account_id": "alice", "amount": "1.5"},
     }
 
 
-OF_EACH_TYPE = [opening(), payment(), transfer(), limit(-1), closing(), interest()]
+def test_an_event_has_what_is_held_the_accounts_decimals_and_the_reversal() -> None:
+    held = replace(OUTCOME, amount=Decimal(0), held_after=Decimal("7.50"))
+    assert delivered(entry_of(hold("7.50"), held))["detail"]["held_after"] == "7.5"
+    opened = replace(OUTCOME, amount=Decimal(0), decimal_places=0)
+    assert delivered(entry_of(opening(), opened))["detail"]["decimal_places"] == 0
+    assert "decimal_places" not in delivered(entry_of(opening()))["detail"]
+    reversed_by = replace(OUTCOME, reversal=Reversal(2, Decimal("1E+1"), "bob"))
+    detail = delivered(entry_of(reversing("t-0", "1.50"), reversed_by))["detail"]
+    assert detail["reversal"] == {"number": 2, "reversed_after": "10", "other_account_id": "bob"}
+    assert "reversal" not in delivered(entry_of(payment()))["detail"]
+
+
+def test_a_request_may_have_a_boolean() -> None:
+    assert delivered(entry_of(posting(5, final=False)))["detail"]["request"]["final"] is False
+
+
+OF_EACH_TYPE = [
+    *(opening(), payment(), transfer(), limit(-1), closing(), interest()),
+    *(hold(), posting(), voiding(), expiring(), reversing()),
+]
 
 
 @pytest.mark.parametrize("message", OF_EACH_TYPE, ids=lambda message: type(message).__name__)
@@ -99,6 +125,9 @@ def entries(draw: st.DrawFn) -> JournalEntry:
         balance_after=draw(numbers),
         account_version=draw(st.integers(1, 10**15)),
         posted_at=OUTCOME.posted_at,
+        held_after=draw(numbers),
+        decimal_places=draw(st.none() | st.integers(0, 4)),
+        reversal=draw(st.none() | st.builds(Reversal, st.integers(0, 99), numbers, st.none() | ids)),
     )
     message = draw(any_message())
     return replace(entry_of(message, outcome), account_id=draw(st.sampled_from(message.account_ids)))
@@ -125,28 +154,36 @@ DAMAGED: dict[str, tuple[dict[str, Any], str]] = {
     "an account that is none": ({"account_id": Decimal(1)}, "account_id: expected str, got Decimal"),
     "an attribute that cannot be read": ({"status": b"x"}, "status: expected str, got bytes"),
     "an amount that is a text": ({"amount": "1"}, "amount: expected Decimal, got str"),
+    "an amount held that is a text": ({"held_after": "1"}, "held_after: expected Decimal, got str"),
+    "half a decimal place": ({"decimal_places": Decimal("0.5")}, "decimal_places: expected a whole number, got 0.5"),
+    "a reversal that is a text": ({"reversal": "t-0"}, "reversal: expected dict, got str"),
+    "a reversal without its number": ({"reversal": {"reversed_after": Decimal(1)}}, "number: missing"),
+    "a reversal of another account that is none": (
+        {"reversal": {"number": Decimal(1), "reversed_after": Decimal(1), "other_account_id": Decimal(1)}},
+        "other_account_id: expected str, got Decimal",
+    ),
     "half a version": ({"account_version": Decimal("1.5")}, "account_version: expected a whole number, got 1.5"),
     "the version before the first": ({"account_version": Decimal(0)}, "account_version: expected 1 or more, got 0"),
     "an endless number": (
         {"account_version": Decimal("Infinity")},
-        "account_version, amount or balance_after: expected",
+        "account_version, amount or another number: expected one of DynamoDB's",
     ),
-    "no number": ({"amount": Decimal("sNaN")}, "account_version, amount or balance_after: expected a number"),
+    "no number": ({"amount": Decimal("sNaN")}, "account_version, amount or another number: expected one of DynamoDB's"),
     "a format of a later release": (
         {"format": Decimal(2)},
         "format: expected 1, got 2: a later release of Teller may have written it",
     ),
     "a status of a later release": ({"status": "HELD"}, "status: expected one of POSTED, REJECTED, got 'HELD'"),
     "a type of a later release": (
-        {"request": {"type": "hold"}},
+        {"request": {"type": "freeze"}},
         "request.type: expected one of open_account, transaction, transfer, set_overdraft_limit, close_account,"
-        " charge_interest, got 'hold'",
+        " charge_interest, hold, post_hold, void_hold, expire_hold, reverse, got 'freeze'",
     ),
     "no type": ({"request": {}}, "request.type: expected one of"),
     "a type that is a list": ({"request": {"type": ["transaction"]}}, "request.type: expected one of"),
     "a number in the request": (
         {"request": {"type": "transaction", "amount": Decimal(1)}},
-        "request: expected texts and maps of texts, got Decimal",
+        "request: expected texts, booleans and maps of texts, got Decimal",
     ),
     "a rejection without a reason": (
         {"status": "REJECTED"},
@@ -175,7 +212,7 @@ def test_an_item_that_is_no_entry_is_refused_with_a_sentence(changes: dict[str, 
 
 @given(
     st.dictionaries(
-        st.sampled_from([*SOUND, "reason"]),
+        st.sampled_from([*SOUND, "reason", "held_after", "decimal_places", "reversal"]),
         st.recursive(
             st.none() | st.booleans() | st.text() | st.decimals() | st.binary(),
             lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),

@@ -11,10 +11,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item
-from conditional_writes.reading import read_one
+from conditional_writes.reading import read
 from ledger.account_reading import Answer, ErrorCode, Refused, answer_or_error, read_account, unreadable
 from ledger.core.accounts import Account
-from ledger.core.journal import EntryId, entry_from_item, outcome_to_json
+from ledger.core.holds import OpenHold
+from ledger.core.journal import EntryId, JournalEntry, entry_from_item, outcome_to_json
 from ledger.core.money import format_decimal
 from ledger.core.posting_time import CLOCK_SKEW, LONGEST_POSTING, time_of
 from ledger.core.read_requests import (
@@ -26,6 +27,7 @@ from ledger.core.read_requests import (
     ReadTransaction,
     decode_request,
 )
+from ledger.core.reversals import reversed_from_item
 from ledger.journal_times import Boundary, boundary
 from ledger.journal_versions import MOST_TABLE_PAGES, JournalVersions
 from ledger.tables import LedgerTables
@@ -52,10 +54,7 @@ class AccountReader(NamedTuple):
 
     def _read(self, request: ReadRequest, deadline: Deadline) -> Answer:
         if isinstance(request, ReadTransaction):
-            entry_id = EntryId(request.account_id, request.transaction_id)
-            item = read_one(self.client, self.tables.entry_key(entry_id), deadline)
-            entry = _entry_json(item) if item else None
-            return {"account_id": request.account_id, "transaction_id": request.transaction_id, "entry": entry}
+            return self._transaction(EntryId(request.account_id, request.transaction_id), deadline)
         now = datetime.now(UTC)
         account = read_account(self.client, self.tables, request.account_id, deadline)
         match request:
@@ -69,15 +68,33 @@ class AccountReader(NamedTuple):
                 return self._statement_by_times(request, account, now, deadline)
         raise AssertionError(request)
 
+    def _transaction(self, entry_id: EntryId, deadline: Deadline) -> Answer:
+        """The entry, and how much of the transaction was reversed, which is counted under its first account.
+
+        The account that is asked for is the first one, mostly. If it is, one request reads both.
+        """
+        entry_key, reversed_key = self.tables.entry_key(entry_id), self.tables.reversed_key(entry_id)
+        found = read(self.client, [entry_key, reversed_key], deadline)
+        answer: Answer = entry_id._asdict() | {"entry": None, "reversed": None}
+        if item := found[entry_key]:
+            entry = _entry(item)
+            first = entry_id._replace(account_id=entry.account_ids[0])
+            if first != entry_id:
+                reversed_key = self.tables.reversed_key(first)
+                found = read(self.client, [reversed_key], deadline)
+            answer |= {"entry": _entry_json(entry), "reversed": _reversed_json(found[reversed_key])}
+        return answer
+
     def _balance(self, request: ReadBalance, account: Account, now: datetime, deadline: Deadline) -> Answer:
         found = self._boundary(account, request.at, deadline)
-        balance, posted_at = _balance_after(found) if found.is_certain else (None, None)
+        last = _last_entry(found) if found.is_certain else None
         return {
             "account_id": account.account_id,
             "at": request.at.isoformat(),
-            "balance": balance,
+            "balance": last and last["balance_after"],
+            "held": last and last["held_after"],
             "account_version": found.before if found.is_certain else None,
-            "posted_at": posted_at,
+            "posted_at": last and last["posted_at"],
             "complete": found.is_certain,
             "final": _is_final(request.at, account, now),
         }
@@ -150,7 +167,7 @@ class AccountReader(NamedTuple):
                 return
             found = [(int(item["account_version"]), item) for item in page.items]
             for version, item in sorted([*found, *((version, None) for version in page.missing)], key=itemgetter(0)):
-                yield _entry_json(item) if item else version
+                yield _entry_json(_entry(item)) if item else version
             begin = page.through + 1
 
     def _boundary(self, account: Account, time: datetime, deadline: Deadline) -> Boundary:
@@ -164,18 +181,14 @@ class AccountReader(NamedTuple):
         return JournalVersions(self.client, self.tables)
 
 
-def _balance_after(found: Boundary) -> tuple[str | None, str | None]:
-    """The balance after the version before the boundary, and when that was posted; None before the opening.
-
-    Raises Refused.
-    """
+def _last_entry(found: Boundary) -> Answer | None:
+    """The entry of the version before the boundary; None before the opening. Raises Refused."""
     if found.before == 0:
-        return None, None
+        return None
     if len(found.entries) > 1:
         names = " and ".join(repr(item["transaction_id"]) for item in found.entries)
         raise Refused(ErrorCode.UNREADABLE, f"of version {found.before} are two entries: {names}")
-    entry = _entry_json(found.entries[0])
-    return entry["balance_after"], entry["posted_at"]
+    return _entry_json(_entry(found.entries[0]))
 
 
 def _is_within(request: ReadStatement, entry: Answer) -> bool:
@@ -195,22 +208,52 @@ def _account_json(account: Account) -> Answer:
     return {
         "account_id": account.account_id,
         "balance": format_decimal(account.balance),
+        "held": format_decimal(account.held),
+        "available": format_decimal(account.available),
         "overdraft_limit": format_decimal(account.overdraft_limit),
         "currency": account.currency,
+        "decimal_places": account.decimal_places,
         "status": str(account.status),
         "version": account.version,
         "posted_at": account.posted_at,
+        "holds": [
+            {"hold_id": hold_id, "remaining": format_decimal(hold.remaining), "expires_at": hold.expires_at}
+            for hold_id, hold in sorted(account.open_holds.items(), key=_by_expiry)
+        ],
     }
 
 
-def _entry_json(item: Item) -> Answer:
+def _by_expiry(hold: tuple[str, OpenHold]) -> tuple[bool, datetime, str]:
+    """The hold that expires first is first, and those that never expire are last."""
+    hold_id, open_hold = hold
+    never = datetime.max.replace(tzinfo=UTC)
+    time = datetime.fromisoformat(open_hold.expires_at) if open_hold.expires_at else never
+    return open_hold.expires_at is None, time, hold_id
+
+
+def _entry(item: Item) -> JournalEntry:
     """The entry in an item. Raises Refused for an item that is none."""
     try:
         entry = entry_from_item(item)
-        outcome = outcome_to_json(entry.outcome)
-        if outcome["reason"] is None:
-            del outcome["reason"]
         json.dumps(entry.request)
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(f"entry {item['transaction_id']!r}", error) from None
+    return entry
+
+
+def _entry_json(entry: JournalEntry) -> Answer:
+    outcome = outcome_to_json(entry.outcome)
+    if outcome["reason"] is None:
+        del outcome["reason"]
     return {"transaction_id": entry.transaction_id} | outcome | {"request": entry.request}
+
+
+def _reversed_json(item: Item | None) -> Answer | None:
+    """What was reversed of a transaction; None if nothing was. Raises Refused for a damaged item."""
+    if item is None:
+        return None
+    try:
+        found = reversed_from_item(item)
+    except (KeyError, TypeError, ValueError) as error:
+        raise unreadable(f"the amount reversed of {item['transaction_id']!r}", error) from None
+    return {"amount": format_decimal(found.amount), "number": found.number, "reversed_by": found.reversed_by}

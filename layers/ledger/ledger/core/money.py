@@ -48,5 +48,5 @@ def normalized(number: Decimal) -> Decimal:
 
 
 def format_decimal(number: Decimal) -> str:
-    """`100.00`, `1E+2` and `100` as `100`; `-0` as `0`."""
-    return format(normalized(number), "f")
+    """`100.00`, `1E+2` and `100` as `100`; `-0` as `0`. All digits, also if they are more than an item holds."""
+    return format(WIDE.normalize(number) if number else Decimal(0), "f")

@@ -69,7 +69,7 @@ def outcome_event(item: Mapping[str, Any]) -> OutcomeEvent:
     except (TypeError, ValueError) as error:
         raise NotAnEntry(str(error)[:300]) from None
     except ArithmeticError:
-        raise NotAnEntry("account_version, amount or balance_after: expected a number of DynamoDB's") from None
+        raise NotAnEntry("account_version, amount or another number: expected one of DynamoDB's") from None
 
 
 def refusal_event(
@@ -111,7 +111,7 @@ def _entry(item: Mapping[str, Any]) -> JournalEntry:
 
 
 def _not_in_a_request(value: object) -> NoReturn:
-    raise TypeError(f"request: expected texts and maps of texts, got {type(value).__name__}")
+    raise TypeError(f"request: expected texts, booleans and maps of texts, got {type(value).__name__}")
 
 
 def _detail_type(entry: JournalEntry) -> str:
