@@ -29,9 +29,9 @@ def add_to(app: typer.Typer) -> None:
 def transaction(operator: Operator, account_id: AccountId, transaction_id: TransactionId) -> None:
     """Show what became of a transaction on an account.
 
-    How much of it was reversed is said, too. Posted and rejected transactions are in the account's journal, with the exit status 0. A dead one is in the
-    dead-letter queue, with its reason. If it is neither, it may be on the queue, or was never sent. Exit status 1:
-    dead, or not seen yet.
+    How much of it was reversed is said, too. Posted and rejected transactions are in the account's journal, with the
+    exit status 0. A dead one is in the dead-letter queue, with its reason. If it is neither, it may be on the queue, or
+    was never sent. Exit status 1: dead, or not seen yet.
     """
     answer = what_became_of(operator, account_id, transaction_id)
     if operator.as_json:
