@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from ledger.core.accounts import Account
 from ledger.core.journal import JournalEntry
 from ledger.core.reason_codes import InvalidMessage
-from ledger.core.transaction_types import decode, from_payload
+from ledger.core.transaction_types import decode
 from ledger.core.transaction_types.base import TransactionMessage
-from tests.checkers.books import Books
+from tests.checkers import oracle
+from tests.checkers.books import Books, account_ids_of, journal_of
 from tools.local_aws.queues import DeadLetter
 
 type Entries = Mapping[tuple[str, str], JournalEntry]
@@ -91,7 +92,7 @@ def flipped(seen: Entries, books: Books) -> Iterator[str]:
 
 def lost(messages: Iterable[Sent], books: Books, letters: Collection[tuple[str, DeadLetter]]) -> Iterator[str]:
     """Yields a sentence for each acknowledged message that isn't in the journal, nor dead-lettered with a reason."""
-    now = entries_of(books)
+    now, journal = entries_of(books), journal_of(books)
     dead = {number for number, letter in letters if letter.reason}
     for message in messages:
         if message.acknowledged is None or message.number in dead:
@@ -100,7 +101,7 @@ def lost(messages: Iterable[Sent], books: Books, letters: Collection[tuple[str, 
         if decoded is None:
             yield f"acknowledged and invalid, but not dead-lettered: {message.body}"
             continue
-        for account_id in decoded.account_ids:
+        for account_id in oracle.account_ids(decoded.canonical_payload(), journal):
             entry = now.get((account_id, decoded.transaction_id))
             if entry is None or entry.request != decoded.canonical_payload():
                 yield f"acknowledged, but not in the journal of {account_id}: {message.body}"
@@ -109,16 +110,17 @@ def lost(messages: Iterable[Sent], books: Books, letters: Collection[tuple[str, 
 def misapplied(before: Books, after: Books, delivered: Iterable[str]) -> Iterator[str]:
     """Checks the effects of these bodies' deliveries, by one invocation or by concurrent ones, answered or not.
 
-    Yields a sentence for each effect without an entry, repeated effect, transfer with one side, and entry without a
-    delivery.
+    Yields a sentence for each effect without an entry, repeated effect, transaction with a side missing, and entry
+    without a delivery.
     """
     old = entries_of(before)
     new = {key: entry for key, entry in entries_of(after).items() if key not in old}
+    journal = journal_of(after)
     requests = [message.canonical_payload() for message in map(_valid, delivered) if message]
     for (account_id, transaction_id), entry in new.items():
         if entry.request not in requests:
             yield f"{account_id}: {transaction_id} was posted, but never delivered: {entry.request}"
-        for other in from_payload(entry.request).account_ids:
+        for other in account_ids_of(entry, journal):
             if (other, transaction_id) not in new:
                 yield f"{account_id}: {transaction_id} was posted, but not on {other}"
     for account_id, account in after.accounts.items():
@@ -144,10 +146,10 @@ def out_of_order(messages: Iterable[Sent], books: Books, letters: Collection[tup
     dead = {number for number, _ in letters}
     started: dict[tuple[str, str], float] = defaultdict(lambda: math.inf)
     acknowledged: dict[tuple[str, str], float] = defaultdict(lambda: math.inf)
-    now = entries_of(books)
+    now, journal = entries_of(books), journal_of(books)
     for message in messages:
         decoded = _valid(message.body)
-        for account_id in decoded.account_ids if decoded else ():
+        for account_id in oracle.account_ids(decoded.canonical_payload(), journal) if decoded else ():
             assert decoded
             key = (account_id, decoded.transaction_id)
             if key not in now or now[key].request != decoded.canonical_payload():

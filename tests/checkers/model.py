@@ -4,19 +4,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
+from msgspec.structs import astuple
+
 from ledger.core.journal import Outcome
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers import oracle
-from tests.checkers.books import Books, state_of
+from tests.checkers.books import Books, journal_of, state_of
 from tests.checkers.history import entries_of
 
 
 class Expected(Enum):
     DONE = "posted or rejected, now or before"
     DEAD = "dead-lettered"
-    AGAIN = "back on the queue to wait for its account"
+    AGAIN = "back on the queue to wait for its account, its hold or its transaction"
     EITHER = "dead-lettered, or back on the queue until it is"
 
 
@@ -57,7 +59,7 @@ def predict(books: Books, batch: Sequence[Delivery], limits: Limits) -> Predicte
     Messages with an attempt that never ended are processed last, those with the fewest of them first.
     """
     dispositions = [Expected.DEAD] * len(batch)
-    together, joined = Group({}, {}), list[set[str]]()
+    together, joined, journal = Group({}, {}), list[set[str]](), journal_of(books)
     for index, (body, deliveries, waits, begun) in sorted(enumerate(batch), key=lambda each: each[1].begun):
         try:
             message = decode(body)
@@ -65,11 +67,12 @@ def predict(books: Books, batch: Sequence[Delivery], limits: Limits) -> Predicte
             continue
         if begun >= limits.begun:
             continue
-        expected = _post(books, together, message, delivered_before=deliveries > 1)
+        account_ids = oracle.account_ids(message.canonical_payload(), journal)
+        expected = _post(books, journal, together, message, delivered_before=deliveries > 1)
         is_last_wait = expected is Expected.AGAIN and waits >= limits.waits
         dispositions[index] = Expected.DEAD if is_last_wait else expected
-        others = [names for names in joined if not names.isdisjoint(message.account_ids)]
-        joined = [names for names in joined if names not in others] + [set(message.account_ids).union(*others)]
+        others = [names for names in joined if not names.isdisjoint(account_ids)]
+        joined = [names for names in joined if names not in others] + [set(account_ids).union(*others)]
     groups = [
         Group(
             {name: account for name, account in together.accounts.items() if name in names},
@@ -80,26 +83,29 @@ def predict(books: Books, batch: Sequence[Delivery], limits: Limits) -> Predicte
     return Predicted(dispositions, groups)
 
 
-def _post(books: Books, group: Group, message: TransactionMessage, *, delivered_before: bool) -> Expected:
-    existing = entries_of(books)
-    keys = [(account_id, message.transaction_id) for account_id in message.account_ids]
-    states = [group.accounts.get(name, _state(books, name)) for name in message.account_ids]
+def _post(
+    books: Books, journal: oracle.Journal, group: Group, message: TransactionMessage, *, delivered_before: bool
+) -> Expected:
+    """Adds the effects to the group, and the new entries to the journal."""
+    existing, request = entries_of(books), message.canonical_payload()
+    keys = [(account_id, message.transaction_id) for account_id in oracle.account_ids(request, journal)]
+    states = [group.accounts.get(name, _state(books, name)) for name, _ in keys]
     staged = [group.entries[key][0] for key in keys if key in group.entries]
     before = [existing[key].request for key in keys if key in existing]
-    if None in states and before and not staged and not delivered_before:
+    try:
+        effects = oracle.effects(request, states, journal)
+    except oracle.Invalid:
+        return Expected.DEAD
+    if effects is None and before and not staged and not delivered_before:
         return Expected.EITHER  # Its entries are read only if another message of the batch needs them.
     if before or staged:
-        return (
-            Expected.DONE
-            if all(request == message.canonical_payload() for request in before + staged)
-            else Expected.DEAD
-        )
-    effects = oracle.effects(message.canonical_payload(), states)
+        return Expected.DONE if all(each == request for each in before + staged) else Expected.DEAD
     if effects is None:
         return Expected.AGAIN
     for key, effect in zip(keys, effects, strict=True):
         group.accounts[key[0]] = effect.after
-        group.entries[key] = (message.canonical_payload(), effect)
+        group.entries[key] = (request, effect)
+        journal.add(key[0], request, effect.amount)
     return Expected.DONE
 
 
@@ -152,8 +158,11 @@ def wrong_dispositions(
 
 
 def _fields(outcome: Outcome) -> tuple[object, ...]:
-    return outcome.status, outcome.reason, outcome.amount, outcome.balance_after, outcome.account_version
+    reversal = outcome.reversal and oracle.Reversal(*astuple(outcome.reversal))
+    amounts = outcome.amount, outcome.balance_after, outcome.held_after
+    return outcome.status, outcome.reason, *amounts, outcome.account_version, reversal
 
 
 def _predicted_fields(effect: oracle.Effect) -> tuple[object, ...]:
-    return effect.status, effect.reason, effect.amount, effect.after["balance"], effect.after["version"]
+    amounts = effect.amount, effect.after["balance"], effect.after["held"]
+    return effect.status, effect.reason, *amounts, effect.after["version"], effect.reversal

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ledger.core.reason_codes import InvalidMessage
-from ledger.core.transaction_types import OpenAccount, decode
-from tests.checkers.books import Books
+from ledger.core.transaction_types import decode
+from tests.checkers import oracle
+from tests.checkers.books import Books, journal_of, state_of
 from tests.checkers.history import entries_of
 from tools.local_aws.queues import DeadLetter
 
@@ -30,12 +31,16 @@ def _is_poison(body: str, books: Books) -> bool:
         message = decode(body)
     except InvalidMessage:
         return True
-    entries = entries_of(books)
-    found = [entries.get((account_id, message.transaction_id)) for account_id in message.account_ids]
-    if any(entry is not None and entry.request != message.canonical_payload() for entry in found):
+    entries, journal, request = entries_of(books), journal_of(books), message.canonical_payload()
+    account_ids = oracle.account_ids(request, journal)
+    found = [entries.get((account_id, message.transaction_id)) for account_id in account_ids]
+    if any(entry is not None and entry.request != request for entry in found):
         return True
-    unknown = any(account_id not in books.accounts for account_id in message.account_ids)
-    return unknown and not isinstance(message, OpenAccount)
+    states = [state_of(account) if account else None for account in map(books.accounts.get, account_ids)]
+    try:
+        return oracle.effects(request, states, journal) is None
+    except oracle.Invalid:
+        return True
 
 
 def changed(before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]]) -> Iterator[str]:

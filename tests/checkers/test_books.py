@@ -7,13 +7,27 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ledger.core.journal import JournalEntry, Outcome
+from ledger.core.holds import OpenHold
+from ledger.core.journal import JournalEntry
+from ledger.core.reversals import Reversed
 from ledger.core.transaction_types import OpenAccount, SetOverdraftLimit, Transaction, Transfer
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.books import Books, violations
-from tests.support.rules import decide
+from tests.checkers.small_books import (
+    HOLD,
+    NOW,
+    OPEN_A,
+    OPEN_B,
+    PAY,
+    POST_IN_PART,
+    REVERSE_TRANSFER,
+    TRANSFER,
+    VOID,
+    post,
+    post_messages,
+)
 
-TIME, LATER = "2026-01-01T00:00:00+00:00", "2026-01-01T00:00:01+00:00"
+TIME, LATER = str(NOW), "2026-03-01 00:00:01+00:00"
 
 MESSAGES: list[TransactionMessage] = [
     OpenAccount(transaction_id="open", account_id="a", currency="EUR", overdraft_limit=Decimal(-100)),
@@ -40,21 +54,7 @@ OF_MANY_DIGITS: list[TransactionMessage] = [  # If rounded to Python's 28 digits
 
 
 def sound_books() -> Books:
-    books = Books({}, {"a": [], "b": [], "c": [], "d": []})
-    for message in MESSAGES + BETWEEN_TWO + OF_MANY_DIGITS:
-        for decision in decide(message, *map(books.accounts.get, message.account_ids)):
-            account = books.accounts[decision.account.account_id] = decision.account
-            outcome = Outcome(
-                status=str(decision.status),
-                reason=decision.reason,
-                amount=decision.amount,
-                balance_after=account.balance,
-                account_version=account.version,
-                posted_at=TIME,
-            )
-            entry = JournalEntry(account.account_id, message.transaction_id, message.canonical_payload(), "", outcome)
-            books.journal[account.account_id].append(entry)
-    return books
+    return post_messages(Books({}, {}), MESSAGES + BETWEEN_TWO + OF_MANY_DIGITS)
 
 
 def test_sound_books_have_no_violation() -> None:
@@ -169,3 +169,132 @@ def test_it_finds_two_transfers_in_another_order_on_each_account_though_each_see
     _write_c(books, opened, second, first, *others)
     assert [violation.partition(":")[0] for violation in violations(books)] == ["b", "c"]
     assert all("can't be replayed" in violation for violation in violations(books))
+
+
+def books_with_holds() -> Books:
+    """Account a: a hold posted in part and voided, one that is open, and a transfer reversed in part."""
+    another = HOLD.replace('_id": "hold"', '_id": "another"').replace("30", "5")
+    return post(Books({}, {}), OPEN_A, OPEN_B, PAY, TRANSFER, HOLD, POST_IN_PART, REVERSE_TRANSFER, VOID, another)
+
+
+HELD, POSTED_IN_PART, REVERSED, VOIDED = 3, 4, 5, 6
+"""The places of the entries in a's journal."""
+
+
+def test_sound_books_with_holds_have_no_violation() -> None:
+    books = books_with_holds()
+    assert violations(books) == []
+    assert [entry.request["type"] for entry in books.journal["a"]][HELD:] == [
+        *("hold", "post_hold", "reverse", "void_hold", "hold")
+    ]
+    assert books.counts() == {"POSTED": 9}
+    assert [(key, each.amount, each.reversed_by) for key, each in (books.reversals or {}).items()] == [
+        (("a", "3"), 5, "back")
+    ]
+
+
+def _void_again(books: Books) -> None:
+    voided = books.journal["a"][VOIDED]
+    outcome = replace(voided.outcome, account_version=9, held_after=Decimal(5))
+    request = voided.request | {"transaction_id": "again"}
+    books.journal["a"].append(replace(voided, transaction_id="again", request=request, outcome=outcome))
+    _account(books, version=9)
+
+
+def _name_another(books: Books) -> None:
+    reversal = books.journal["a"][REVERSED].outcome.reversal
+    assert reversal
+    _outcome(books, REVERSED, reversal=replace(reversal, other_account_id="c"))
+
+
+def _reverse_too_much(books: Books) -> None:
+    _outcome(books, REVERSED, amount=Decimal(21))
+    _outcome(books, 3, "b", amount=Decimal(-21))
+
+
+def _reverse_nothing(books: Books) -> None:
+    entry = books.journal["a"][REVERSED]
+    books.journal["a"][REVERSED] = replace(entry, request=entry.request | {"of_transaction_id": "none"})
+
+
+def _in_the_table(books: Books, **changes: Any) -> None:
+    assert books.reversals
+    books.reversals["a", "3"] = replace(books.reversals["a", "3"], **changes)
+
+
+OF_HOLDS: dict[str, tuple[Callable[[Books], object], str]] = {
+    "another sum": (lambda books: _account(books, held=Decimal(6)), "a: the sum of its open holds is 5, and 6 is held"),
+    "a hold missing": (
+        lambda books: _account(books, held=Decimal(0), holds={}),
+        "a: its journal has the open holds {'another': Decimal('5')}, the account has {}",
+    ),
+    "a hold of another amount": (
+        lambda books: _account(books, holds={"another": OpenHold(Decimal(6))}),
+        "a: its journal has the open holds {'another': Decimal('5')}",
+    ),
+    "a hold of another expiry": (
+        lambda books: _account(books, holds={"another": OpenHold(Decimal(5), str(NOW))}),
+        "a: its journal gives",
+    ),
+    "another sum in an entry": (
+        lambda books: _outcome(books, HELD, held_after=Decimal(29)),
+        "a: version 4 should have 30 held, and has 29",
+    ),
+    "held money that is spent": (
+        lambda books: _outcome(books, HELD, held_after=Decimal(31)),
+        "a: version 4 has spent held money",
+    ),
+    "a hold resolved twice": (_void_again, "a: again resolves hold, which isn't open"),
+    "more posted than held": (
+        lambda books: _outcome(books, POSTED_IN_PART, amount=Decimal(-31)),
+        "a: posting posts 1 more than hold holds",
+    ),
+    "a posting with one side": (
+        lambda books: books.journal["b"].pop(2),
+        "post_hold posting from a to b: its entries are on a",
+    ),
+    "a reversal with one side": (
+        lambda books: books.journal["a"].pop(REVERSED),
+        "reverse back from b to a: its entries are on b",
+    ),
+    "a reversal that names another account": (_name_another, "a: version 6 should have Reversal(number=1"),
+    "more reversed than moved": (_reverse_too_much, "a: 3 was reversed by 21, and its amount is 20"),
+    "a reversal of nothing": (_reverse_nothing, "a: back reverses none, which isn't in the journal"),
+    "a reversal that isn't in the table": (
+        lambda books: books.reversals and books.reversals.clear(),
+        "a: 3 was reversed as Reversed(",
+    ),
+    "a reversal that is in the table alone": (
+        lambda books: books.reversals.update({("b", "3"): Reversed("b", "3")}),
+        "b: 3 was reversed as None",
+    ),
+    "another sum in the table": (
+        lambda books: _in_the_table(books, amount=Decimal(6)),
+        "a: 3 was reversed as Reversed(",
+    ),
+    "another version in the table": (
+        lambda books: _in_the_table(books, account_version=5),
+        "a: 3 was reversed as Reversed(",
+    ),
+    "other decimals": (lambda books: _account(books, decimal_places=3), "a: its journal gives"),
+    "other decimals in the opening": (
+        lambda books: _outcome(books, 0, decimal_places=3),
+        "a: version 1 should have 2 decimal places",
+    ),
+    "decimals in another entry": (
+        lambda books: _outcome(books, 1, decimal_places=2),
+        "a: version 2 should have None decimal places",
+    ),
+}
+
+
+@pytest.mark.parametrize(("plant", "sentence"), OF_HOLDS.values(), ids=OF_HOLDS)
+def test_it_finds_of_holds_and_reversals(plant: Callable[[Books], object], sentence: str) -> None:
+    books = books_with_holds()
+    plant(books)
+    assert any(violation.startswith(sentence) for violation in violations(books)), violations(books)
+
+
+def test_reversals_that_were_not_read_are_no_violation() -> None:
+    books = books_with_holds()
+    assert violations(Books(books.accounts, books.journal)) == []

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.checkers.books import Books
-from tests.checkers.history import History, entries_of, flipped, lost, misapplied, out_of_order
-from tests.checkers.small_books import JUNK, NOW, OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, post
+from tests.checkers.history import History, Sent, entries_of, flipped, lost, misapplied, out_of_order
+from tests.checkers.small_books import JUNK, NOW, OPEN_A, OPEN_B, PAY, REVERSE_TRANSFER, SPEND, TRANSFER, post
 from tools.local_aws.queues import DeadLetter
 
 
@@ -122,6 +122,17 @@ def test_it_finds(plant: Callable[[Bank], object], sentence: str) -> None:
     bank = Bank()
     plant(bank)
     assert any(violation.startswith(sentence) for violation in bank.found()), bank.found()
+
+
+def test_a_reversal_is_on_the_other_account_of_its_transaction_too() -> None:
+    bank = Bank()
+    before, bank.after = bank.after, post(bank.after, REVERSE_TRANSFER)
+    assert list(misapplied(before, bank.after, [REVERSE_TRANSFER])) == []
+    sent = Sent("9", REVERSE_TRANSFER, NOW, acknowledged=1)
+    assert list(lost([sent], bank.after, [])) == []
+    bank.after.journal["a"].pop()
+    assert "b: back was posted, but not on a" in list(misapplied(before, bank.after, [REVERSE_TRANSFER]))
+    assert list(lost([sent], bank.after, [])) == [f"acknowledged, but not in the journal of a: {REVERSE_TRANSFER}"]
 
 
 def test_a_message_without_an_answer_may_be_posted_or_not() -> None:

@@ -8,7 +8,19 @@ from msgspec.structs import replace
 
 from tests.checkers.books import Books
 from tests.checkers.model import Delivery, Expected, Limits, predict, surprises, wrong_dispositions
-from tests.checkers.small_books import JUNK, OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, post
+from tests.checkers.small_books import (
+    HOLD,
+    JUNK,
+    OPEN_A,
+    OPEN_B,
+    PAY,
+    POST_IN_PART,
+    REVERSE_TRANSFER,
+    SPEND,
+    TRANSFER,
+    VOID,
+    post,
+)
 
 BEFORE = post(Books({}, {}), OPEN_A, PAY)
 TO_NOBODY = PAY.replace('"a"', '"nobody"')
@@ -52,6 +64,57 @@ def test_it_predicts_each_message_in_its_order() -> None:
 )
 def test_it_predicts_one_message(delivery: Delivery, expected: Expected) -> None:
     assert predict(BEFORE, [delivery], LIMITS).dispositions == [expected]
+
+
+WITH_HOLD = post(BEFORE, OPEN_B, TRANSFER, HOLD)
+UNKNOWN_HOLD, UNKNOWN_TRANSACTION = VOID.replace('"hold"', '"none"'), REVERSE_TRANSFER.replace('"3"', '"none"')
+TOO_FINE = SPEND.replace("-80", "-8.005")
+
+
+@pytest.mark.parametrize(
+    ("delivery", "expected"),
+    [
+        (Delivery(VOID), Expected.DONE),
+        (Delivery(VOID.replace('"hold"', '"1"')), Expected.DONE),
+        (Delivery(UNKNOWN_HOLD), Expected.AGAIN),
+        (Delivery(UNKNOWN_HOLD, 30, waits=4), Expected.DEAD),
+        (Delivery(UNKNOWN_HOLD.replace('"void"', '"1"')), Expected.EITHER),
+        (Delivery(UNKNOWN_HOLD.replace('"void"', '"1"'), 2), Expected.DEAD),
+        (Delivery(REVERSE_TRANSFER), Expected.DONE),
+        (Delivery(UNKNOWN_TRANSACTION), Expected.AGAIN),
+        (Delivery(REVERSE_TRANSFER.replace('"back"', '"1"')), Expected.DEAD),
+        (Delivery(TOO_FINE), Expected.DEAD),
+        (Delivery(TOO_FINE.replace('"a"', '"nobody"')), Expected.AGAIN),
+    ],
+    ids=[
+        *("a hold", "no hold", "waits for its hold", "its last wait", "its entry wasn't read", "its entry was read"),
+        *("a reversal", "waits for its transaction", "the other account has its id", "too fine", "waits all the same"),
+    ],
+)
+def test_it_predicts_one_message_about_a_hold_or_a_reversal(delivery: Delivery, expected: Expected) -> None:
+    assert predict(WITH_HOLD, [delivery], LIMITS).dispositions == [expected]
+
+
+def test_messages_refer_to_earlier_ones_of_their_batch() -> None:
+    bodies = [VOID, OPEN_B, HOLD, REVERSE_TRANSFER, TRANSFER, POST_IN_PART, VOID, REVERSE_TRANSFER]
+    predicted = predict(BEFORE, list(map(Delivery, bodies)), LIMITS)
+    expected = [Expected.DONE] * len(bodies)
+    expected[0] = expected[3] = Expected.AGAIN
+    assert predicted.dispositions == expected
+    books = post(BEFORE, OPEN_B, HOLD, TRANSFER, POST_IN_PART, VOID, REVERSE_TRANSFER)
+    assert not list(surprises(predicted, BEFORE, books, whole=True))
+    reversal = books.journal["b"][-1].outcome.reversal
+    assert reversal
+    _outcome(books, "b", reversal=replace(reversal, number=2))
+    _outcome(books, "a", held_after=Decimal(1))
+    found = list(surprises(predicted, BEFORE, books, whole=True))
+    assert sorted(violation.partition(" should")[0] for violation in found) == ["a: back", "b: back"]
+
+
+def _outcome(books: Books, account_id: str, **changes: object) -> None:
+    """Changes the account's last entry."""
+    entry = books.journal[account_id].pop()
+    books.journal[account_id].append(replace(entry, outcome=replace(entry.outcome, **changes)))
 
 
 def test_what_may_have_killed_its_function_comes_last() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.checkers.books import Books
 from tests.checkers.quiescence import changed, unfinished
-from tests.checkers.small_books import OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, post
+from tests.checkers.small_books import EXPIRE, HOLD, OPEN_A, OPEN_B, PAY, REVERSE_TRANSFER, SPEND, TRANSFER, VOID, post
 from tools.local_aws.queues import DeadLetter
 
 BOOKS = post(Books({}, {}), OPEN_A, PAY, SPEND)
@@ -13,6 +13,10 @@ POISON = {
     "invalid": "not JSON",
     "another payload": PAY.replace("50", "51"),
     "an account that was never opened": TRANSFER,
+    "a hold that was never placed": VOID,
+    "a transaction that never came": REVERSE_TRANSFER.replace('"b"', '"a"'),
+    "a decimal too many": PAY.replace("50", "50.005").replace('"1"', '"9"'),
+    "a decimal too many in an opening": OPEN_B.replace('"currency"', '"overdraft_limit": "-0.005", "currency"'),
 }
 
 
@@ -22,7 +26,9 @@ def test_poison_may_be_dead_lettered_with_a_reason(body: str) -> None:
     assert list(unfinished([], [DeadLetter(body, None)], BOOKS)) == [f"dead-lettered without a reason: {body}"]
 
 
-@pytest.mark.parametrize("body", [PAY, PAY.replace('"1"', '"9"'), OPEN_A, OPEN_B])
+@pytest.mark.parametrize(
+    "body", [PAY, PAY.replace('"1"', '"9"'), OPEN_A, OPEN_B, HOLD, EXPIRE.replace('"hold"', '"1"')]
+)
 def test_it_finds_a_dead_letter_that_is_no_poison(body: str) -> None:
     assert list(unfinished([], [DeadLetter(body, "why")], BOOKS)) == [
         f"dead-lettered, but could be posted: {body} (why)"

@@ -20,9 +20,11 @@ from ledger.core.profile_messages import decode as decode_update
 from tests.checkers import history, quiescence, windows
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books, violations
+from tests.checkers.few_ids import holds_and_reversals
 from tests.checkers.model import Delivery, predict, surprises, wrong_dispositions
 from tests.faults.system import (
     CHARGE,
+    EXPIRE,
     LIMITS,
     NOTHING,
     PROFILES,
@@ -48,9 +50,16 @@ type FaultAt = tuple[Fault, int] | None
 
 ACCOUNTS = ["a", "b", "c"]
 HOT_ACCOUNT = ACCOUNTS[0]
-amounts = st.integers(-300, 300).filter(bool).map(Decimal)
+whole_amounts = st.integers(-300, 300).filter(bool).map(Decimal)
+too_fine = whole_amounts.map(lambda amount: amount + Decimal("0.005"))
+"""A decimal more than the accounts' currency has."""
+amounts = st.one_of([whole_amounts] * 14 + [too_fine])
 limits = st.sampled_from([0, -100, -500]).map(Decimal)
-messages = messages_of(st.sampled_from([*ACCOUNTS, "d"]), st.integers(1, 20).map(str), amounts, limits)
+account_ids, few_ids = st.sampled_from([*ACCOUNTS, "d"]), st.integers(1, 20).map(str)
+messages = st.one_of(
+    messages_of(account_ids, few_ids, amounts, limits),
+    holds_and_reversals(st.sampled_from([*ACCOUNTS, *ACCOUNTS, "d"]), few_ids | st.just("first"), amounts),
+)
 bodies = st.one_of(
     [messages.map(lambda message: json.dumps(message.canonical_payload()))] * 9 + [st.sampled_from(JUNK)]
 )
@@ -70,7 +79,7 @@ queues = st.sampled_from([TRANSACTIONS, TRANSACTIONS, PROFILES])
 meetings = st.sampled_from([2, 2, 2, 3, 1, 4])
 """The call before which a competing worker runs. A batch's first call reads, its second commits."""
 later = st.sampled_from([False, False, True])
-jobs = st.sampled_from([CHARGE, RECONCILE])
+jobs = st.sampled_from([CHARGE, EXPIRE, RECONCILE])
 days = st.integers(1, 2)
 workers = st.integers(0, 1)
 
@@ -172,7 +181,7 @@ class Machine(RuleBasedStateMachine):
         numbers, others = ([self._send(TRANSACTIONS, body) for body in sent] for sent in (ours, theirs))
         self._deliver_to_two(TRANSACTIONS, numbers, others, before, None)
 
-    @rule(amounts=st.lists(amounts, min_size=3, max_size=5), fault_at=faults_at)
+    @rule(amounts=st.lists(whole_amounts, min_size=3, max_size=5), fault_at=faults_at)
     def contend(self, amounts: Sequence[Decimal], fault_at: FaultAt) -> None:
         """Two workers post on one account: one of them loses two commits, and both wait in line from then on."""
         messages = [
@@ -261,6 +270,9 @@ class Machine(RuleBasedStateMachine):
         self.delivered += self._bodies(list(self.system.history.messages))
         self.check_all(self._unfinished())
         self.system.tally.done["tickets"] += self.system.tickets_taken()
+        self.system.tally.outcomes.update(
+            (entry.request["type"], entry.outcome.reason or entry.outcome.status) for entry in self.books.entries
+        )
         before = self.system.everything()
         self.system.redeliver_everything()
         self.check_all([*quiescence.changed(before, self.system.everything()), *self._unfinished()])

@@ -1,4 +1,4 @@
-"""The whole system in one process: four functions with two workers each, their tables, and queues under control.
+"""The whole system in one process: five functions with two workers each, their tables, and queues under control.
 
 Only one step runs at a time, and only if it is called. The same steps make the same calls, so that a failure can be
 repeated with a fault at the same call.
@@ -27,6 +27,7 @@ from tests.support.faults import THIS_INVOCATION, Fault, Faults, Killed, Outage
 from tools.local_aws.functions import (
     Context,
     charge_overdraft_interest,
+    expire_holds,
     invoke,
     process_transactions,
     reconcile_accounts,
@@ -40,8 +41,8 @@ from workers.attempts import MAXIMUM_BEGUN
 from workers.invocation import RESERVED_SECONDS
 
 TRANSACTIONS, PROFILES = "transactions", "profiles"
-CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
-SEGMENTS = {CHARGE: ("2", "1"), RECONCILE: ("1", "3")}
+CHARGE, EXPIRE, RECONCILE = "charge_overdraft_interest", "expire_holds", "reconcile_accounts"
+SEGMENTS = {CHARGE: ("2", "1"), EXPIRE: ("1", "2"), RECONCILE: ("1", "3")}
 """The setting of each job's two workers. Who begins a run decides for all who go on with it."""
 LIMITS = Limits(waits=3, begun=MAXIMUM_BEGUN)
 LONGEST_LEASE_SECONDS = 100
@@ -71,10 +72,11 @@ NOTHING = Injection()
 
 
 class Tally:
-    """Counts of steps and faults."""
+    """Counts of steps, of outcomes by type and reason, and of faults."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
+        self.outcomes: Counter[tuple[str, str]] = Counter()
         self.faults: Counter[Fault] = Counter()
 
     def __str__(self) -> str:
@@ -122,6 +124,17 @@ class System:
                         JOB_SEGMENTS=segments,
                     )
                     for segments in SEGMENTS[CHARGE]
+                ],
+                EXPIRE: [
+                    expire_holds(
+                        self.aws,
+                        self.tables,
+                        self.locks_table,
+                        first.worker.queue.url,
+                        self.dynamodb,
+                        JOB_SEGMENTS=segments,
+                    )
+                    for segments in SEGMENTS[EXPIRE]
                 ],
                 RECONCILE: [
                     reconcile_accounts(self.dynamodb, self.tables, self.locks_table, JOB_SEGMENTS=segments)
@@ -196,11 +209,11 @@ class System:
         """
         if event["job"] == CHARGE:
             self.before_charge()
+        sends = event["job"] in (CHARGE, EXPIRE)
         function = self.jobs[event["job"]][worker]
         self.clock.seconds += 0.001
         called_again: list[dict[str, Any]] = []
-        client = function.dynamodb if event["job"] == CHARGE else function.client
-        clients = [client, function.sqs] if event["job"] == CHARGE else [client]
+        clients = [function.dynamodb, function.sqs] if sends else [function.client]
         context = Context(RESERVED_SECONDS if one_step else 60)
         to_be_retried = self._requests[str(event)]
         context.aws_request_id = to_be_retried.pop() if to_be_retried else context.aws_request_id
@@ -218,23 +231,25 @@ class System:
         if event in self.events:
             self.events.remove(event)
         self.events += called_again
-        if event["job"] == CHARGE:
+        if sends:
             for letter in take_dead_letters(self.aws, function.QUEUE_URL):
                 self.send(TRANSACTIONS, letter.body)
         self.tally.done["job runs"] += 1
         return outcome
 
     def drain(self) -> None:
-        """Delivers all messages without faults until quiescence, and then all dead letters once more.
+        """Delivers all messages without faults until quiescence, and then all dead letters, until none is posted.
 
         A message that had waited too long before its account was opened can be posted then, and so can one whose
-        function was killed each time, by a fault.
+        function was killed each time, by a fault. Each may be what another one has waited for.
         """
         self.clock.seconds += LONGEST_LEASE_SECONDS
         self.deliver_until_quiet()
-        for queue in self.waiting:
-            self.redrive(queue)
-        self.deliver_until_quiet()
+        posted = None
+        while posted != (posted := len(self.books().entries)):
+            for queue in self.waiting:
+                self.redrive(queue)
+            self.deliver_until_quiet()
 
     def redeliver_everything(self) -> None:
         """Delivers all events and messages of the run again."""
@@ -275,7 +290,8 @@ class System:
 
     def everything(self) -> dict[str, list[str]]:
         """All items of all tables, with the library's own attributes."""
-        tables = (self.tables.accounts, self.tables.journal, self.profiles_table, self.locks_table)
+        ledger = (self.tables.accounts, self.tables.journal, self.tables.reversals)
+        tables = (*ledger, self.profiles_table, self.locks_table)
         return {
             table: sorted(json.dumps(item, sort_keys=True) for item in scan(self.dynamodb, table)) for table in tables
         }

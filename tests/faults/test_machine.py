@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from ledger.core.transaction_types import TRANSACTION_TYPES
 from tests.faults.machine import Machine
 from tests.faults.system import System, Tally
 from tests.support.faults import no_logs, unlimited_retries
@@ -51,7 +52,10 @@ def test_the_invariants_hold_after_any_steps(
         if seconds >= SOAK_SECONDS:
             break
         round_seed = random.SystemRandom().randrange(2**32)
+    say("; ".join(f"{number} {kind} {result}" for (kind, result), number in sorted(tally.outcomes.items())))
     assert tally.done["tickets"] > 0, "workers should meet in lines"
+    posted = {kind for kind, result in tally.outcomes if result == "POSTED"}
+    assert posted == TRANSACTION_TYPES.keys(), "each type should be posted"
 
 
 def run_round(aws: Endpoint, dynamodb: Endpoint, tally: Tally, round_seed: int, examples: int) -> None:

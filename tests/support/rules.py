@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ledger.core.accounts import Account
 from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of
 from ledger.core.money import EXACT
-from ledger.core.reversals import Reversed
+from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.support.samples import NOW
@@ -22,6 +22,7 @@ class Decided(NamedTuple):
     account: Account
     amount: Decimal
     reason: str | None = None
+    reversal: Reversal | None = None
 
     @property
     def status(self) -> Status:
@@ -36,7 +37,8 @@ def decide(
     for before, decision in zip(accounts, message.decide(accounts, context or Context()), strict=True):
         after = message.next_account(before, decision, NOW)
         assert after is not None
-        decided.append(Decided(replace(after, posted_at=None), decision.amount, decision.reason))
+        after = replace(after, posted_at=None)
+        decided.append(Decided(after, decision.amount, decision.reason, decision.reversal))
     return tuple(decided)
 
 

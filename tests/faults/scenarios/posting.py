@@ -19,7 +19,7 @@ from tools.local_aws.consumers import new_consumer
 from tools.local_aws.functions import Queue, process_transactions, record
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import create_locks_table, create_tables, refill
+from tools.local_aws.tables import create_locks_table, create_tables, refill, scan
 from workers.batches import Measurement
 
 _numbers = itertools.count(1)
@@ -28,7 +28,8 @@ _numbers = itertools.count(1)
 class Posting:
     """Posts `batch`. `dead` has the bodies that can never be posted. Each of `killers` kills its function each time.
 
-    With a competing worker SQS delivers the batch twice, and that worker commits it after this one's read.
+    With a competing worker SQS delivers the batch twice, and that worker commits it after this one's read. If `theirs`
+    are given, that worker commits these messages instead. `there` is posted before, without faults.
     """
 
     def __init__(
@@ -41,6 +42,8 @@ class Posting:
         competing_worker: bool = False,
         killers: Collection[str] = (),
         maximum_waits: int = 3,
+        there: Sequence[object] = (),
+        theirs: Sequence[object] = (),
     ) -> None:
         self._aws, self._dynamodb, self._batch, self._dead, self._killers = aws, dynamodb, batch, dead, killers
         prefix = f"posting-scenario-{next(_numbers)}"
@@ -56,7 +59,10 @@ class Posting:
         self._function = process_transactions(aws, self._tables, dynamodb, **self._settings)
         self._function.worker = self._function.worker._replace(handle=self._post)
         self._client = self._function.poster.client
-        self._competing_worker = self._another_worker() if competing_worker else None
+        self._theirs = theirs
+        self._competing_worker = self._another_worker() if competing_worker or theirs else None
+        Queue(list(map(record, there))).deliver_until_quiet(self._function)
+        self._there = {table: list(scan(dynamodb, table)) for table in self._all_tables()}
 
     def _another_worker(self) -> ModuleType:
         """A worker of the same tables."""
@@ -81,13 +87,18 @@ class Posting:
         return ScenarioResult(faults, _outcomes(books), wrong)
 
     def _fill_tables(self) -> None:
-        for table in (self._tables.accounts, self._tables.journal, self._locks_table, self._function.attempts.table):
-            refill(self._dynamodb, table)
+        for table, items in self._there.items():
+            refill(self._dynamodb, table, items)
+
+    def _all_tables(self) -> Sequence[str]:
+        tables = self._tables
+        return tables.accounts, tables.journal, tables.reversals, self._locks_table, self._function.attempts.table
 
     def _others_at_work(self, records: Sequence[dict[str, Any]]) -> AbstractContextManager[None]:
         if not self._competing_worker:
             return contextlib.nullcontext()
-        return competing_worker_first(self._client, "TransactWriteItems", self._competing_worker, records)
+        theirs = list(map(record, self._theirs)) or records
+        return competing_worker_first(self._client, "TransactWriteItems", self._competing_worker, theirs)
 
     def _post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
         if any(message.body in self._killers for message in messages):
