@@ -14,8 +14,9 @@ from ledger.core.money import format_decimal
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.reversals import Reversed
 from ledger.core.rules import RejectionReason
-from ledger.core.transaction_types import decode
+from ledger.core.transaction_types import ExpireHold, Hold, decode
 from ledger.core.transaction_types.base import Context, TransactionMessage
+from ledger.hold_expiry import expire
 from tests.support.samples import NOW, interest, payment
 from tools.local_aws.server import PROJECT
 
@@ -66,6 +67,15 @@ def test_the_holds_and_reversals_in_use_end_as_the_page_says() -> None:
         assert [outcome, *amounts] == expected, message
         seen.append(outcome)
     assert {"POSTED", "HOLD_EXCEEDED", "HOLD_NOT_OPEN", "ALREADY_REVERSED", "REVERSAL_EXCEEDED"} < set(seen)
+
+
+def test_the_sample_of_an_expiry_is_what_the_job_sends_for_the_sample_of_a_hold() -> None:
+    messages = map(decode, re.findall(r"^```json\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
+    samples = {type(message): message for message in messages}
+    hold, expiry = samples[Hold], samples[ExpireHold]
+    assert isinstance(hold, Hold)
+    assert hold.expires_at
+    assert expiry == expire(hold.account_id, hold.transaction_id, hold.expires_at)
 
 
 def test_interest_is_rounded_as_the_page_says() -> None:
