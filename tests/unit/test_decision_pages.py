@@ -5,7 +5,6 @@ from decimal import Decimal
 
 import pytest
 
-from benchmarks import prices
 from conditional_writes.sizes import item_bytes
 from ledger.core.accounts import Account, AccountStatus, account_item
 from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold, total
@@ -53,8 +52,3 @@ def test_open_holds_take_the_bytes_that_their_page_says(number: int, id_letters:
     item = account_item(account) | {"cw:version_id": 32 * "x"}
     assert re.search(rf"\b{item_bytes(item):,}\b", page), item_bytes(item)
     assert f"at most {MOST_OPEN_HOLDS}" in page
-
-
-def test_two_write_units_more_cost_what_the_page_of_costs_says() -> None:
-    page = (PROJECT / "docs" / "operations.md").read_text()
-    assert f"two write units, or {2 * prices.WRITE_UNITS.dollars:.2f} dollars for a million" in page
