@@ -48,7 +48,7 @@ def names_by_day() -> Iterator[str]:
     found: dict[date, list[str]] = {day: [] for day in days}
     while min(map(len, found.values())) < DUE:
         name = f"account-{sum(map(len, found.values())):06}"
-        opened = OpenAccount(transaction_id="open", account_id=name, currency="EUR").opened_account()
+        opened = OpenAccount(transaction_id="open", account_id=name, currency="EUR").opened_account(2)
         [due] = [day for day in days if Checkpoint(opened, day - timedelta(days=1)).is_whole_due(day)]
         found[due].append(name)
     return itertools.chain.from_iterable(names[:DUE] for names in found.values())

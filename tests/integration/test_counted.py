@@ -4,11 +4,12 @@ A sample counts what is ours. Every case is the benchmark itself, with what is b
 """
 
 import re
+import uuid
 from typing import Any
 
 import pytest
 
-from benchmarks import costs, counted, locks, night, outcomes, upserts, versioned
+from benchmarks import costs, counted, locks, night, outcomes, prices, upserts, versioned
 from benchmarks.filled import Ledger
 from conditional_writes.items import to_dynamodb
 from ledger.tables import JOURNAL_INDEX
@@ -42,6 +43,91 @@ def test_a_transfer_that_is_alone_costs_ten_units_and_so_does_a_rejected_one(
         counted.deliver(side.function, [record(transfer | {"transaction_id": transaction_id})])
         assert side.meter.requests == {"BatchGetItem": 1, "TransactWriteItems": 1}
         assert side.meter.write_units == 2 * (2 + 1) + 2 * 2
+
+
+class Costs:
+    """Counts the requests, the write units and the read units of one message, or of several in a batch.
+
+    On ministack alone: the meter doesn't know the size of an item that DynamoDB Local has updated in a transaction.
+    """
+
+    def __init__(self, ministack: Endpoint, tables: Tables) -> None:
+        self._side = counted.teller_side(ministack, tables)
+        self._side.open_accounts(["alice", "bob"])
+
+    def of(self, *messages: dict[str, Any]) -> tuple[int, int, float, float]:
+        """BatchGetItems, TransactWriteItems, write units, read units."""
+        meter = self._side.meter
+        meter.reset()
+        counted.deliver(self._side.function, [record(message) for message in messages])
+        assert meter.requests.keys() == {"BatchGetItem", "TransactWriteItems"}
+        return (
+            *map(meter.requests.__getitem__, ("BatchGetItem", "TransactWriteItems")),
+            meter.write_units,
+            meter.read_units,
+        )
+
+
+@pytest.fixture
+def costs_of(ministack: Endpoint) -> Costs:
+    return Costs(ministack, create_tables(ministack, f"counted-{uuid.uuid4()}"))
+
+
+def message(type_name: str, transaction_id: str, account_id: str = "alice", **fields: Any) -> dict[str, Any]:
+    return {"type": type_name, "transaction_id": transaction_id, "account_id": account_id} | fields
+
+
+TRANSFER = {"type": "transfer", "from_account_id": "alice", "to_account_id": "bob", "amount": 5}
+EXPIRES_AT = "2026-12-01T00:00:00Z"
+
+
+def test_a_hold_and_its_resolution_cost_what_two_transactions_cost(costs_of: Costs) -> None:
+    one = costs_of.of(message("transaction", "t-1", amount=100))
+    assert one == (1, 1, 5, 1)
+    two = costs_of.of(*(message("transaction", f"t-{number}", amount=1) for number in (2, 3)))
+    resolutions: list[dict[str, Any]] = [
+        message("post_hold", "p-1", hold_id="h-1"),
+        message("post_hold", "p-2", hold_id="h-2", amount="0.5", final=False),
+        message("void_hold", "v-3", hold_id="h-3"),
+        message("expire_hold", "x-4", hold_id="h-4", as_of=EXPIRES_AT),
+    ]
+    for number, resolution in enumerate(resolutions, 1):
+        assert costs_of.of(message("hold", f"h-{number}", amount=1, expires_at=EXPIRES_AT)) == one
+        assert costs_of.of(resolution) == one
+    hold, posting = message("hold", "h-5", amount=1), message("post_hold", "p-5", hold_id="h-5")
+    assert costs_of.of(hold, posting) == two == (1, 1, 8, 1)
+    assert costs_of.of(message("hold", "h-6", amount=1)) == one
+    assert costs_of.of(TRANSFER | {"transaction_id": "t-7"}) == (1, 1, 10, 2)
+    assert costs_of.of(message("post_hold", "p-6", hold_id="h-6", to_account_id="bob")) == (1, 1, 10, 2)
+
+
+def test_a_second_resolution_of_a_hold_reads_its_entry_besides(costs_of: Costs) -> None:
+    costs_of.of(message("transaction", "t-1", amount=100))
+    costs_of.of(message("hold", "h-1", amount=1), message("void_hold", "v-1", hold_id="h-1"))
+    assert costs_of.of(message("post_hold", "p-1", hold_id="h-1")) == (2, 1, 5, 2)
+
+
+def test_a_reversal_costs_two_units_more_and_reads_the_entry_and_what_was_reversed(costs_of: Costs) -> None:
+    costs_of.of(message("transaction", "t-1", amount=100))
+    costs_of.of(TRANSFER | {"transaction_id": "t-2"})
+    for number, amount in enumerate((10, 90, 1)):  # the first one, the last one, one that is rejected
+        reversal = message("reverse", f"r-{number}", of_transaction_id="t-1", amount=amount)
+        costs_of.of(message("transaction", f"credit-{number}", amount=100))
+        assert costs_of.of(reversal) == (1, 1, 7, 3)
+    by_payer, by_payee = (
+        message("reverse", f"r-{name}", name, of_transaction_id="t-2", amount=1) for name in ("alice", "bob")
+    )
+    assert costs_of.of(by_payer) == (2, 1, 12, 4)
+    assert costs_of.of(by_payee) == (2, 1, 12, 5)
+    batch = [TRANSFER | {"transaction_id": "t-3"}, message("reverse", "r-3", of_transaction_id="t-3")]
+    assert costs_of.of(*batch) == (1, 1, 18, 4)
+
+
+def test_nine_holds_with_long_ids_fit_into_the_first_kilobyte_and_twenty_into_the_second(costs_of: Costs) -> None:
+    costs_of.of(message("transaction", "t-1", amount=10_000))
+    costs = [costs_of.of(message("hold", str(uuid.uuid4()), amount="12.34", expires_at=EXPIRES_AT)) for _ in range(20)]
+    assert costs == [(1, 1, 5, 1)] * 9 + [(1, 1, 7, 1)] * 11
+    assert costs_of.of(message("transaction", "t-2", amount=1)) == (1, 1, 7, 1)
 
 
 def test_a_batch_of_writes_is_as_dear_as_its_writes_one_by_one(dynamodb: Endpoint, tables: Tables) -> None:
@@ -124,6 +210,12 @@ def test_a_million_transactions_cost_what_the_documentation_says(ministack: Endp
             counted_now, abs=0.006, rel=0.02
         )
         assert batch.write_units == 3 * batch.size + 2
+
+
+def test_two_write_units_more_cost_what_the_documentation_says() -> None:
+    page = " ".join((PROJECT / "docs/operations.md").read_text().split())
+    [dollars] = re.findall(r"two write units, or ([\d.]+) dollars for a million, more", page)
+    assert float(dollars) == pytest.approx(2 * prices.WRITE_UNITS.dollars)
 
 
 def test_a_month_of_a_stack_costs_what_the_documentation_says() -> None:

@@ -13,7 +13,7 @@ from conditional_writes import EXACT
 from conditional_writes.upserts import REMOVED
 from ledger.core.decoding import Id, Time
 from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, ProfileUpdate
-from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, Hold, OpenAccount, Reverse
+from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, ExpireHold, Hold, OpenAccount, Reverse
 from ledger.core.transaction_types.base import Currency, Description, Metadata, Range, TransactionMessage
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 from tests.checkers.profile_oracle import EVERYTHING, Write
@@ -137,11 +137,14 @@ def that_refer(draw: st.DrawFn, batches: st.SearchStrategy[list[TransactionMessa
             referred = draw(st.sampled_from(earlier))
             account_id = draw(st.sampled_from(referred.account_ids))
             name = "of_transaction_id" if isinstance(message, Reverse) else "hold_id"
-            named = {"account_id": account_id, name: referred.transaction_id}
+            named: dict[str, Any] = {"account_id": account_id, name: referred.transaction_id}
             if getattr(message, "to_account_id", None) == account_id:
                 named["to_account_id"] = message.account_ids[0]
-            message = replace(message, **named)
-        messages.append(message)
+            if isinstance(message, ExpireHold) and referred.expires_at and draw(st.booleans()):
+                named["as_of"] = referred.expires_at
+            messages.append(replace(message, **named))
+        else:
+            messages.append(message)
     return messages
 
 

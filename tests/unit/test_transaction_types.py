@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 from collections.abc import Sequence
-from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from decimal import Context as DecimalContext
 from fractions import Fraction
@@ -16,11 +15,10 @@ from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold
-from ledger.core.journal import EntryId, Outcome
+from ledger.core.holds import MOST_OPEN_HOLDS
+from ledger.core.journal import Outcome
 from ledger.core.money import normalized
-from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount, UnknownHold, UnknownTransaction
-from ledger.core.reversals import Reversal, Reversed
+from ledger.core.reason_codes import NotYet, UnknownAccount
 from ledger.core.rules import RejectionReason, Status
 from ledger.core.transaction_types import (
     TRANSACTION_TYPES,
@@ -40,16 +38,11 @@ from tests.support.samples import (
     BOB,
     CLOSED,
     closing,
-    expiring,
-    hold,
     interest,
     limit,
     opening,
     payment,
-    posting,
-    reversing,
     transfer,
-    voiding,
 )
 from tests.support.strategies import exact_numbers, exact_rates, messages_of, that_refer
 
@@ -345,7 +338,7 @@ def days(messages: st.SearchStrategy[TransactionMessage], limit: str) -> st.Sear
 
 whose = (st.sampled_from(["alice", "bob"]), st.integers(0, 40).map(lambda number: f"t-{number}"))
 extreme_limits = exact_numbers().map(lambda number: -abs(number))
-any_day = days(messages_of(*whose), "-200") | days(
+any_day = days(messages_of(*whose), "-1000") | days(
     messages_of(*whose, exact_numbers(), extreme_limits, exact_rates()), "-9.9e125"
 )
 
@@ -507,17 +500,14 @@ def test_a_closed_account_stays_as_it_is(day: list[TransactionMessage]) -> None:
         assert len({repr(replace(account, version=0)) for account in closed}) <= 1
 
 
-def test_the_days_have_all_types_posted_and_every_reason() -> None:
+def test_the_days_have_posted_and_rejected_transactions_of_all_types() -> None:
     """So that the properties say something of each of them."""
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
 
-    @settings(max_examples=1_000, phases=[Phase.generate], database=None, derandomize=True)
+    @settings(max_examples=600, phases=[Phase.generate], database=None, derandomize=True)
     @given(any_day)
     def collect(day: list[TransactionMessage]) -> None:
-        for step in steps(day):
-            seen.add(step.outcomes[0].reason or type(step.message).__name__)
+        seen.update((type(step.message).__name__, step.outcomes[0].status) for step in steps(day))
 
     collect()
-    types = {each.__name__ for each in TRANSACTION_TYPES.values()}
-    # Twenty holds are tried in an example of their own.
-    assert seen >= types | set(RejectionReason) - {RejectionReason.TOO_MANY_HOLDS}
+    assert seen == {(each.__name__, status) for each in TRANSACTION_TYPES.values() for status in Status}
