@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.core.journal import JournalEntry
+from ledger.core.reversals import Reversal
 from tests.checkers import oracle
 from tools.local_aws.queues import DeadLetter
 
@@ -124,15 +125,9 @@ def _differences(event: Event, entry: JournalEntry) -> Iterator[str]:
             yield f"{field} should be {value!r}, and is {detail.get(field)!r}"
     numbers = {name: (detail.get(name), getattr(outcome, name)) for name in ("amount", "balance_after", "held_after")}
     if outcome.reversal:
-        told = detail.get("reversal", {})
-        numbers["reversal.reversed_after"] = told.get("reversed_after"), outcome.reversal.reversed_after
-        others = {"number": outcome.reversal.number}
-        if outcome.reversal.other_account_id:
-            others["other_account_id"] = outcome.reversal.other_account_id
-        if {name: value for name, value in told.items() if name != "reversed_after"} != others:
-            yield f"reversal should have {others!r}, and is {told!r}"
-    elif "reversal" in detail:
-        yield f"reversal should be absent, and is {detail['reversal']!r}"
+        told = detail.get("reversal", {}).get("reversed_after")
+        numbers["reversal.reversed_after"] = told, outcome.reversal.reversed_after
+    yield from _reversal_differences(detail, outcome.reversal)
     if detail.get("decimal_places") != outcome.decimal_places:
         yield f"decimal_places should be {outcome.decimal_places!r}, and is {detail.get('decimal_places')!r}"
     for field, (text, number) in numbers.items():
@@ -143,6 +138,20 @@ def _differences(event: Event, entry: JournalEntry) -> Iterator[str]:
     detail_type = "TransactionRejected" if outcome.status == "REJECTED" else POSTED_EVENTS.get(entry.request["type"])
     if event.get("detail-type") != detail_type:
         yield f"detail-type should be {detail_type!r}, and is {event.get('detail-type')!r}"
+
+
+def _reversal_differences(detail: Mapping[str, Any], reversal: Reversal | None) -> Iterator[str]:
+    """The differences beside the amount."""
+    if reversal is None:
+        if "reversal" in detail:
+            yield f"reversal should be absent, and is {detail['reversal']!r}"
+        return
+    told = {name: value for name, value in detail.get("reversal", {}).items() if name != "reversed_after"}
+    expected: dict[str, Any] = {"number": reversal.number}
+    if reversal.other_account_id:
+        expected["other_account_id"] = reversal.other_account_id
+    if told != expected:
+        yield f"reversal should have {expected!r}, and has {told!r}"
 
 
 def _refusals(events: Iterable[Event]) -> Iterator[Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import costs, counted, locks, night, outcomes, upserts, versioned
+from benchmarks import costs, counted, locks, night, outcomes, prices, upserts, versioned
 from benchmarks.filled import Ledger
 from conditional_writes.items import to_dynamodb
 from ledger.tables import JOURNAL_INDEX
@@ -210,6 +210,12 @@ def test_a_million_transactions_cost_what_the_documentation_says(ministack: Endp
             counted_now, abs=0.006, rel=0.02
         )
         assert batch.write_units == 3 * batch.size + 2
+
+
+def test_two_write_units_more_cost_what_the_documentation_says() -> None:
+    page = " ".join((PROJECT / "docs/operations.md").read_text().split())
+    [dollars] = re.findall(r"two write units, or ([\d.]+) dollars for a million, more", page)
+    assert float(dollars) == pytest.approx(2 * prices.WRITE_UNITS.dollars)
 
 
 def test_a_month_of_a_stack_costs_what_the_documentation_says() -> None:

@@ -11,7 +11,7 @@ from tools.local_aws.functions import Queue, process_transactions, record
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
 
-DECIMALS = {"JPY": 0, "EUR": 2, "KWD": 3, "CLF": 4}
+DECIMALS = {"JPY": 0, "EUR": 2, "KWD": 3, "UYW": 4}
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ BATCH_POSTER = "tests/unit/test_batch_poster.py"
 CONTEXT = "tests/unit/test_decision_context.py"
 TYPES = "tests/unit/test_transaction_types.py"
 ITEMS = "tests/unit/test_items_of_the_ledger.py"
+CURRENCIES = "tests/unit/test_currencies.py"
+MINOR_UNITS = "tests/integration/test_minor_units.py"
 POSTING_TIME = "tests/unit/test_posting_time.py"
 OWNERS = "tests/unit/test_owners_of_trouble.py"
 HANDED_BACK = "tests/unit/test_handed_back.py"
@@ -80,6 +82,41 @@ BREAKAGES = [
         "        _send_together(client, writes, write_id, token)\n    except",
         "        for each in writes:\n            _send_alone(client, each, write_id)\n    except",
         (EVERY_CALL,),
+    ),
+    Breakage(
+        "an amount may have more decimals than its account's currency",
+        f"{LEDGER}/core/transaction_types/base.py",
+        "            self._check_decimals(account.decimal_places, account.currency)\n",
+        "            pass\n",
+        (CURRENCIES, MINOR_UNITS),
+    ),
+    Breakage(
+        "the decimals of a currency aren't recorded at the opening of an account",
+        f"{LEDGER}/core/transaction_types/open_account.py",
+        "MINOR_UNITS.get(self.currency) if context.minor_units else None",
+        "None",
+        (CURRENCIES, MINOR_UNITS),
+    ),
+    Breakage(
+        "the parameter for minor units doesn't count",
+        f"{LEDGER}/core/transaction_types/open_account.py",
+        "MINOR_UNITS.get(self.currency) if context.minor_units else None",
+        "MINOR_UNITS.get(self.currency)",
+        (CURRENCIES, MINOR_UNITS),
+    ),
+    Breakage(
+        "a currency is missing from the list",
+        f"{LEDGER}/core/currencies.py",
+        '"BHD IQD JOD KWD LYD OMR TND"',
+        '"BHD IQD JOD KWD LYD OMR"',
+        (CURRENCIES,),
+    ),
+    Breakage(
+        "interest is rounded to hundredths in every currency",
+        f"{LEDGER}/core/transaction_types/charge_interest.py",
+        "places = DECIMAL_PLACES if account.decimal_places is None else account.decimal_places",
+        "places = DECIMAL_PLACES",
+        (CURRENCIES,),
     ),
     Breakage(
         "a refused write doesn't ask for the current item",

@@ -653,8 +653,8 @@ NEEDS = {
     },
     "read_accounts": {
         "AccountsTable": "dynamodb:GetItem",
-        "JournalTable": "dynamodb:GetItem dynamodb:Query",
-        "ReversalsTable": "dynamodb:GetItem",
+        "JournalTable": "dynamodb:BatchGetItem dynamodb:Query",
+        "ReversalsTable": "dynamodb:BatchGetItem",
         BY_VERSION: "dynamodb:Query",
     },
     "publish_outcomes": {

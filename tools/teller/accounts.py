@@ -12,7 +12,7 @@ from rich.table import Table
 
 from tools.teller.failures import WrongUse, failure_in
 from tools.teller.operator import Operator, subcommand
-from tools.teller.tables import fields_table
+from tools.teller.tables import fields_table, table
 from tools.teller.times import moment, shown
 
 AccountId = Annotated[str, typer.Argument(help="The account's id.", metavar="ACCOUNT")]
@@ -34,7 +34,7 @@ MOST_ENTRIES = 1000
 """Of a page: read_accounts's own bound."""
 CSV_COLUMNS = (
     *("account_version", "posted_at", "transaction_id", "type", "status", "reason", "amount", "balance_after"),
-    *("occurred_at", "description"),
+    *("occurred_at", "description", "held_after", "hold_id", "of_transaction_id"),
 )
 
 type Entry = dict[str, Any]
@@ -47,9 +47,14 @@ def add_to(app: typer.Typer) -> None:
 
 
 def account(operator: Operator, account_id: AccountId) -> None:
-    """Show an account as it is now."""
+    """Show an account as it is now, with its open holds.
+
+    What is available is the largest debit or hold that the overdraft limit allows: the balance less what is held, down
+    to the limit. The hold that expires first is the first one.
+    """
     answer = read(operator, {"read": "account", "account_id": account_id})
-    operator.show(answer, fields_table(answer))
+    fields = {name: value for name, value in answer.items() if name != "holds"}
+    operator.show(answer, fields_table(fields), *([_holds_table(answer["holds"])] if answer["holds"] else []))
 
 
 def statement(
@@ -63,8 +68,8 @@ def statement(
     """Show an account's entries, the oldest first.
 
     They are the last ten, the last N, or those of a time. Times without an offset are in UTC, as are all that are
-    shown. A rejected transaction is an entry, too: its amount is 0. Exit status 1: not all entries were found, and the
-    versions without one are named.
+    shown. A rejected transaction is an entry, too: its amount is 0. So is a hold, and what is held after an entry is
+    below its balance. Exit status 1: not all entries were found, and the versions without one are named.
     """
     if as_csv and operator.as_json:
         raise WrongUse("--csv and --json exclude each other")
@@ -143,24 +148,40 @@ def _print(operator: Operator, pages: Iterator[Page], as_csv: bool) -> Page:
 
 def _table(page: list[Entry], *, show_header: bool) -> Table:
     """The widths are the same for each page."""
-    table = Table(box=box.SIMPLE_HEAD, show_header=show_header, show_edge=False, expand=True, padding=(0, 1, 0, 0))
-    table.add_column("version", justify="right", width=7, overflow="fold")
-    table.add_column("posted at (UTC)", width=19)
-    table.add_column("transaction", ratio=1, overflow="fold")
-    table.add_column("amount", justify="right", width=12, overflow="fold")
-    table.add_column("balance", justify="right", width=12, overflow="fold")
+    made = Table(box=box.SIMPLE_HEAD, show_header=show_header, show_edge=False, expand=True, padding=(0, 1, 0, 0))
+    made.add_column("version", justify="right", width=7, overflow="fold")
+    made.add_column("posted at (UTC)", width=19)
+    made.add_column("transaction", ratio=1, overflow="fold")
+    made.add_column("amount", justify="right", width=12, overflow="fold")
+    made.add_column("balance", justify="right", width=12, overflow="fold")
     for entry in page:
-        rejected = entry["status"] == "REJECTED"
-        what = f"rejected: {entry['reason']}" if rejected else entry["request"].get("type", "")
-        table.add_row(
+        held = "" if entry["held_after"] == "0" else f"\nheld {entry['held_after']}"
+        made.add_row(
             str(entry["account_version"]),
             shown(entry["posted_at"]),
-            f"{entry['transaction_id']} {what}",
+            f"{entry['transaction_id']} {_kind(entry)}",
             entry["amount"],
-            entry["balance_after"],
-            style="yellow" if rejected else None,
+            f"{entry['balance_after']}{held}",
+            style="yellow" if entry["status"] == "REJECTED" else None,
         )
-    return table
+    return made
+
+
+def _kind(entry: Entry) -> str:
+    """The transaction's type, and the hold or the transaction that it is about. If it was rejected, the reason."""
+    request = entry["request"]
+    kind = request.get("type", "")
+    if entry["status"] == "REJECTED":
+        return f"rejected: {entry['reason']}"
+    of = request.get("hold_id") or request.get("of_transaction_id") or (kind == "hold" and request.get("amount"))
+    return f"{kind} of {of}" if of else kind
+
+
+def _holds_table(holds: list[dict[str, Any]]) -> Table:
+    made = table("open hold", "remaining", "expires at (UTC)", right=["remaining"])
+    for hold in holds:
+        made.add_row(hold["hold_id"], hold["remaining"], shown(hold["expires_at"]) or "never")
+    return made
 
 
 def _print_csv(page: list[Entry], *, with_names: bool) -> None:

@@ -104,7 +104,7 @@ def request(account_id: str | None, begin: str | None, end: str | None) -> dict[
 
 
 def line(event: Event) -> str:
-    """An event in a line: its time and type, the account and version, the transaction, and the amounts."""
+    """An event in a line: its time and type, the account and version, the transaction, the amounts, what is held."""
     detail = event["detail"]
     match detail:
         case {"reason_code": code, "reason": reason, "refused_at": time}:
@@ -112,6 +112,8 @@ def line(event: Event) -> str:
             transaction = detail["transaction_id"] or "no transaction"
             return f"{shown(time)}  {event['detail-type']}  {accounts}  {transaction}  {code}: {reason}"
     change = f"{detail['amount']} -> {detail['balance_after']}"
+    if detail["held_after"] != "0":
+        change += f"  held {detail['held_after']}"
     words = [shown(detail["posted_at"]), event["detail-type"], detail["id"], detail["transaction_id"], change]
     return "  ".join([*words, *([detail["reason"]] if detail["reason"] else [])])
 

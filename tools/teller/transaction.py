@@ -1,6 +1,7 @@
 """`teller transaction`: what became of a transaction on an account."""
 
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from tools.teller.letters import QueueName, look
 from tools.teller.operator import Operator, subcommand
 from tools.teller.queues import Counts, MessageQueue, counts_of
 from tools.teller.tables import fields_table
+from tools.teller.words import counted
 
 TransactionId = Annotated[str, typer.Argument(help="The transaction's id.", metavar="TRANSACTION")]
 
@@ -27,17 +29,18 @@ def add_to(app: typer.Typer) -> None:
 def transaction(operator: Operator, account_id: AccountId, transaction_id: TransactionId) -> None:
     """Show what became of a transaction on an account.
 
-    Posted and rejected transactions are in the account's journal, with the exit status 0. A dead one is in the
-    dead-letter queue, with its reason. If it is neither, it may be on the queue, or was never sent. Exit status 1:
-    dead, or not seen yet.
+    How much of it was reversed is said, too. Posted and rejected transactions are in the account's journal, with the
+    exit status 0. A dead one is in the dead-letter queue, with its reason. If it is neither, it may be on the queue, or
+    was never sent. Exit status 1: dead, or not seen yet.
     """
     answer = what_became_of(operator, account_id, transaction_id)
     if operator.as_json:
         operator.show(answer)
     elif answer["entry"]:
         entry = answer["entry"]
-        fields = {name: value for name, value in entry.items() if name != "request"}
-        operator.console.print(f"{transaction_id} on {account_id} was {answer['state']}.")
+        fields = {name: value for name, value in entry.items() if name not in ("request", "reversal")}
+        for sentence in (f"{transaction_id} on {account_id} was {answer['state']}.", *_about_reversals(answer)):
+            operator.console.print(sentence)
         operator.show(answer, fields_table(fields | {"request": json.dumps(entry["request"], ensure_ascii=False)}))
     else:
         _show_what_is_known(operator, answer)
@@ -46,15 +49,16 @@ def transaction(operator: Operator, account_id: AccountId, transaction_id: Trans
 
 
 def what_became_of(operator: Operator, account_id: str, transaction_id: str) -> dict[str, Any]:
-    """The transaction's `state`: posted, rejected, dead or not seen. `entry` is its journal entry, or None.
+    """The transaction's `state`: posted, rejected, dead or not seen. `entry` is its journal entry, or None. `reversed`
+    has how much of it was reversed, or is None.
 
     Without an entry, `dead_letters` has what is known of each letter of it, and `queue` has the numbers of messages on
     the transactions queue.
     """
-    answer = {"account_id": account_id, "transaction_id": transaction_id, "state": "not seen", "entry": None}
+    answer = {"account_id": account_id, "transaction_id": transaction_id, "state": "not seen"}
     request = {"read": "transaction", "account_id": account_id, "transaction_id": transaction_id}
-    entry = read(operator, request)["entry"]
-    if entry is None:
+    found = read(operator, request)
+    if found["entry"] is None:
         deployment = operator.deployment
         letters = [
             letter
@@ -65,10 +69,10 @@ def what_became_of(operator: Operator, account_id: str, transaction_id: str) -> 
         answer |= {"dead_letters": [letter.as_json() for letter in letters], "queue": queue._asdict()}
         answer["account_exists"] = _exists(operator, account_id)
         answer["state"] = "dead" if letters else "not seen"
-        entry = read(operator, request)["entry"]  # it may have been posted in between
-    if entry:
-        answer |= {"entry": entry, "state": entry["status"].lower()}
-    return answer
+        found = read(operator, request)  # it may have been posted in between
+    if found["entry"]:
+        answer["state"] = found["entry"]["status"].lower()
+    return answer | {"entry": found["entry"], "reversed": found["reversed"]}
 
 
 def is_about(body: str, account_id: str, transaction_id: str) -> bool:
@@ -80,6 +84,22 @@ def is_about(body: str, account_id: str, transaction_id: str) -> bool:
     if not isinstance(fields, dict) or fields.get("transaction_id") != transaction_id:
         return False
     return account_id in [fields.get(name) for name in ("account_id", "from_account_id", "to_account_id")]
+
+
+def _about_reversals(answer: dict[str, Any]) -> Iterator[str]:
+    """How much of the transaction was reversed, or of the one that it was to reverse."""
+    entry, found = answer["entry"], answer["reversed"]
+    if reversal := entry.get("reversal"):
+        of, number = entry["request"].get("of_transaction_id"), reversal["number"]
+        amount = reversal["reversed_after"]
+        if answer["state"] == "posted":
+            yield f"It is reversal {number} of {of}. {amount} of {of} had been reversed after it."
+        else:
+            yield f"{amount} of {of} had been reversed before, by {counted(number, 'reversal')}."
+    if found:
+        total = entry["amount"].removeprefix("-")
+        by = f"by {counted(found['number'], 'reversal')}, the last of which is {found['reversed_by']}"
+        yield f"{found['amount']} of its {total} has been reversed, {by}."
 
 
 def _exists(operator: Operator, account_id: str) -> bool:

@@ -1,0 +1,114 @@
+"""The examples of docs/messages.md, with the numbers that they have."""
+
+import json
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+from msgspec.structs import replace
+
+from ledger.core.accounts import Account, AccountStatus
+from ledger.core.journal import EntryId, JournalEntry, outcome_of, payload_hash_of
+from ledger.core.money import format_decimal
+from ledger.core.reason_codes import InvalidMessage
+from ledger.core.reversals import Reversed
+from ledger.core.rules import RejectionReason
+from ledger.core.transaction_types import ExpireHold, Hold, decode
+from ledger.core.transaction_types.base import Context, TransactionMessage
+from ledger.hold_expiry import expire
+from tests.support.samples import NOW, interest, payment
+from tools.local_aws.server import PROJECT
+
+PAGE = (PROJECT / "docs" / "messages.md").read_text()
+ACCOUNT = Account("acc-1", Decimal(0), Decimal(0), "EUR", AccountStatus.OPEN, 1, decimal_places=2)
+
+
+def rows(header: str) -> Iterator[list[str]]:
+    """The cells of the rows under this header."""
+    [table] = re.findall(rf"^{re.escape(header)}\n\|[-|]+\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    for row in table.splitlines():
+        yield [cell.strip() for cell in row.strip("|").split("|")]
+
+
+class Books:
+    """An account, its journal, and what was reversed."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.entries: dict[EntryId, JournalEntry] = {}
+        self.reversed: dict[EntryId, Reversed] = {}
+
+    def post(self, message: TransactionMessage) -> str:
+        """The outcome in a word."""
+        context = Context(self.entries.get, lambda entry_id: self.reversed.get(entry_id, Reversed(*entry_id)))
+        [decision] = message.decide([self.account], context)
+        after = message.next_account(self.account, decision, NOW)
+        assert after
+        self.account = after
+        request, outcome = message.canonical_payload(), outcome_of(decision, after, NOW)
+        entry = JournalEntry("acc-1", message.transaction_id, request, payload_hash_of(request), outcome)
+        self.entries[entry.entry_id] = entry
+        if outcome.reversal and not outcome.reason:
+            of = EntryId("acc-1", request["of_transaction_id"])
+            before = self.reversed.get(of, Reversed(*of))
+            self.reversed[of] = before.after(outcome.reversal, message.transaction_id, after.version)
+        return outcome.reason or outcome.status
+
+
+def test_the_holds_and_reversals_in_use_end_as_the_page_says() -> None:
+    books = Books(replace(ACCOUNT, balance=Decimal(150)))
+    seen = []
+    for message, *expected in rows("| message | outcome | balance | held | available |"):
+        body = json.loads(message.strip("`"), parse_float=Decimal)
+        outcome = books.post(decode(json.dumps(body | {"account_id": "acc-1"}, default=str)))
+        account = books.account
+        amounts = map(format_decimal, (account.balance, account.held, account.available))
+        assert [outcome, *amounts] == expected, message
+        seen.append(outcome)
+    assert {"POSTED", "HOLD_EXCEEDED", "HOLD_NOT_OPEN", "ALREADY_REVERSED", "REVERSAL_EXCEEDED"} < set(seen)
+
+
+def test_the_sample_of_an_expiry_is_what_the_job_sends_for_the_sample_of_a_hold() -> None:
+    messages = map(decode, re.findall(r"^```json\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
+    samples = {type(message): message for message in messages}
+    hold, expiry = samples[Hold], samples[ExpireHold]
+    assert isinstance(hold, Hold)
+    assert hold.expires_at
+    assert expiry == expire(hold.account_id, hold.transaction_id, hold.expires_at)
+
+
+def test_interest_is_rounded_as_the_page_says() -> None:
+    units = set()
+    for balance, rate, places, exactly, rounded in rows(
+        "| balance | annual rate | decimal places | exact interest | rounded |"
+    ):
+        account = replace(
+            ACCOUNT,
+            balance=Decimal(balance),
+            overdraft_limit=Decimal(-2_000_000),
+            decimal_places=None if places == "none" else int(places),
+        )
+        [decision] = interest(rate).decide([account], Context())
+        assert (decision.reason, decision.amount) == (None, -Decimal(rounded)), balance
+        if exactly != "below 0":
+            shown = exactly.removesuffix("…")
+            assert str(-account.balance * Decimal(rate) / 365).startswith(shown), balance
+        units.add(places)
+    assert units == {"none", "0", "2", "3", "4"}
+
+
+def test_a_debit_leaves_what_is_held_as_the_page_says() -> None:
+    """For a balance of 20 and a limit of -100: 120, and 70 if 50 are held."""
+    account = replace(ACCOUNT, balance=Decimal(20), overdraft_limit=Decimal(-100))
+    for held, most in ((0, "120"), (50, "70")):
+        assert f"a debit of {most} is posted and one of {most}.01 is rejected" in " ".join(PAGE.split())
+        for amount, reason in ((most, None), (f"{most}.01", RejectionReason.OVERDRAFT_LIMIT)):
+            [decision] = payment(f"-{amount}").decide([replace(account, held=Decimal(held))], Context())
+            assert decision.reason == reason
+
+
+def test_the_sentence_about_too_many_decimals_is_the_pages() -> None:
+    with pytest.raises(InvalidMessage) as caught:
+        payment("0.001").decide([ACCOUNT], Context())
+    assert f"\n{caught.value}\n" in PAGE
