@@ -92,7 +92,9 @@ def vanished(bodies: Iterable[str], books: Books, letters: Iterable[DeadLetter])
 def is_poison(letter: DeadLetter) -> bool:
     """Whether the dead letter has a reason, and no delivery could have posted it."""
     reason = letter.reason or ""
-    return bool(reason) if is_invalid(decode, letter.body) else "was used before on account" in reason
+    if is_invalid(decode, letter.body):
+        return bool(reason)
+    return "was used before on account" in reason or "decimals, expected at most" in reason
 
 
 def _account_ids(entry: JournalEntry) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import NamedTuple
 
 from conditional_writes.items import Item
@@ -40,9 +40,12 @@ CLAIMS = (
 NIGHT_CLAIMS = (
     "a job that is delivered twice has one effect",
     "each overdrawn account was charged a day's interest, once",
+    "each hold that had expired was released",
     "the nightly reconciliation finds nothing",
 )
-"""The claims about one night on a deployed stack, checked by the jobs' answers, the report and `wrongly_charged`."""
+"""The claims about one night on a deployed stack, checked by the jobs' answers, the report, `wrongly_charged` and
+`open_though_expired`.
+"""
 
 
 def done_again(runs: Sequence[Run]) -> Iterator[str]:
@@ -130,6 +133,14 @@ def wrongly_charged(before: Books, after: Books, day: date) -> Iterator[str]:
         yield f"{name} was overdrawn, but not charged"
     for name in sorted(charged - overdrawn):
         yield f"{name} was charged, but not overdrawn"
+
+
+def open_though_expired(books: Books, as_of: datetime) -> Iterator[str]:
+    """Yields a sentence for each open hold that has expired. A job that expires holds is done for `as_of`."""
+    for account in books.accounts.values():
+        for hold_id, hold in account.open_holds.items():
+            if hold.expires_at is not None and datetime.fromisoformat(hold.expires_at) <= as_of:
+                yield f"{account.account_id}: hold {hold_id} expired at {hold.expires_at}, but is open"
 
 
 def uncharged(overdrawn: Mapping[str, Collection[str]], books: Books) -> Iterator[str]:

@@ -82,7 +82,7 @@ def _about(plan: Plan) -> list[str]:
         f" lease lasts {TIMEOUT_SECONDS + 2} s.",
         f"After a third of the messages AWS denied the functions everything but events for {plan.outage_seconds:g} s,"
         f" after two thirds only events for {plan.eventbridge_outage_seconds:g} s.",
-        f"Every {plan.seconds_between_runs:g} s both jobs were scheduled for another day, and delivered twice.",
+        f"Every {plan.seconds_between_runs:g} s all three jobs were scheduled for another day, and delivered twice.",
         "A killed invocation's postings are in the journal, but not in the metrics. Only logged conflicts are counted.",
         f"Seed {plan.seed}.",
     ]

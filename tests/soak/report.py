@@ -9,9 +9,11 @@ import matplotlib as mpl
 from matplotlib import pyplot
 
 from tests.soak.run import Soaked
+from tests.soak.scheduled_runs import JOBS
 from tests.soak.workload import counted
 
 BUCKET_SECONDS = 5.0
+TYPES_OF_HOLDS = ("hold", "post_hold", "void_hold", "expire_hold")
 
 mpl.use("agg")
 
@@ -62,6 +64,9 @@ def _figures(soaked: Soaked) -> Iterator[tuple[str, str]]:
         "rejected",
         f"{counts.total():,}: {', '.join(f'{reason} {count:,}' for reason, count in counts.most_common())}",
     )
+    posted = _posted_by_type(soaked)
+    yield "holds, and their postings, voids and expiries", ", ".join(f"{posted[kind]:,}" for kind in TYPES_OF_HOLDS)
+    yield "reversals", f"{posted['reverse']:,}"
     yield "entries in the journal", f"{len(soaked.quiescence.books.entries):,}"
     yield "profiles", f"{len(soaked.quiescence.profiles):,}"
     letters = (soaked.quiescence.dead_transactions, soaked.quiescence.dead_updates)
@@ -75,8 +80,8 @@ def _figures(soaked: Soaked) -> Iterator[tuple[str, str]]:
         ", ".join(f"{logs[name].metrics['Conflicts']:,}" for name in ("process_transactions", "upsert_profiles")),
     )
     yield "tickets taken in lines of accounts", f"{soaked.tickets:,}"
-    yield "scheduled times, each with two jobs", f"{len(soaked.scheduled_runs.times):,}"
-    for name in ("charge_overdraft_interest", "reconcile_accounts"):
+    yield f"scheduled times, each with {len(JOBS)} jobs", f"{len(soaked.scheduled_runs.times):,}"
+    for name in JOBS:
         names = ("Done", "Continued", "DoneBefore", "InProgress", "Refused")
         outcomes = {outcome: logs[name].metrics[outcome] for outcome in names}
         yield f"`{name}`", ", ".join(f"{outcome} {count:,}" for outcome, count in outcomes.items())
@@ -94,9 +99,18 @@ def _figures(soaked: Soaked) -> Iterator[tuple[str, str]]:
 
 def _jobs_that_died(soaked: Soaked) -> int:
     """The number of job runs that started, but logged no outcome."""
-    logs = [soaked.logs[name] for name in ("charge_overdraft_interest", "reconcile_accounts")]
+    logs = [soaked.logs[name] for name in JOBS]
     started = sum(line.get("message") == "started" for each in logs for line in each.lines)
     return started - sum(each.metrics["Done"] + each.metrics["Continued"] for each in logs)
+
+
+def _posted_by_type(soaked: Soaked) -> Counter[str]:
+    """The number of posted transactions by type. One of two accounts counts once, if it names an `account_id`."""
+    return Counter(
+        entry.request["type"]
+        for entry in soaked.quiescence.books.entries
+        if not entry.outcome.reason and entry.request.get("account_id") == entry.account_id
+    )
 
 
 def _interest(soaked: Soaked):

@@ -30,7 +30,7 @@ from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.stack import NAME, Stack
 from tools.local_aws.tables import scan
 
-JOBS = ("charge_overdraft_interest", "reconcile_accounts")
+JOBS = ("charge_overdraft_interest", "expire_holds", "reconcile_accounts")
 TIMEOUT_SECONDS = 20
 SENT_AGAIN_AFTER_SECONDS = 30
 FIRST_SCHEDULED_TIME = datetime(2026, 4, 1, 2, tzinfo=UTC)

@@ -4,6 +4,7 @@ Half of the transactions are of one hot account, before which the workers wait i
 """
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from tools.local_aws.profiles_day import believable_updates
 
 REPEATED_SHARE = 0.2
 HOT_ACCOUNT = "soak-hot"
+NEVER_HEATED = {"set_overdraft_limit", "close_account"}
+"""They would end the hot account's payments."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,18 @@ def make_workload(transactions: int, seed: int) -> Workload:
 
 
 def _heated(body: str) -> str:
-    """The body, for the hot account if it is one of two thirds of the payments: about half of all transactions."""
+    """The body, for the hot account if it is one of two thirds of the payments and holds, or refers to such a one.
+
+    About half of all transactions are.
+    """
     try:
         message = json.loads(body)
     except ValueError:
         return body
-    if not isinstance(message, dict) or not {"account_id", "amount"} <= message.keys():
+    if not isinstance(message, dict) or "account_id" not in message or message.get("type") in NEVER_HEATED:
         return body
-    _, dash, number = message["transaction_id"].partition("t-")
-    return json.dumps(message | {"account_id": HOT_ACCOUNT}) if dash and int(number) % 3 else body
+    number = re.fullmatch(r"t-(\d+)(-\d)?", message["transaction_id"])
+    return json.dumps(message | {"account_id": HOT_ACCOUNT}) if number and int(number[1]) % 3 else body
 
 
 def _renamed(body: str) -> str:

@@ -1,4 +1,4 @@
-"""Decides a transaction by the product's rules, and checks whether DynamoDB can store a number."""
+"""Decides transactions by the product's rules, and checks whether DynamoDB can store a number."""
 
 from decimal import Context as DecimalContext
 from decimal import Decimal
@@ -8,7 +8,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account
+from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of
 from ledger.core.money import EXACT
+from ledger.core.reversals import Reversed
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.support.samples import NOW
@@ -26,14 +28,56 @@ class Decided(NamedTuple):
         return Status.REJECTED if self.reason else Status.POSTED
 
 
-def decide(message: TransactionMessage, *accounts: Account | None) -> tuple[Decided, ...]:
+def decide(
+    message: TransactionMessage, *accounts: Account | None, context: Context | None = None
+) -> tuple[Decided, ...]:
     """Decides a transaction for its accounts. Raises NotYet, as the product's decision does."""
     decided = []
-    for before, decision in zip(accounts, message.decide(accounts, Context()), strict=True):
+    for before, decision in zip(accounts, message.decide(accounts, context or Context()), strict=True):
         after = message.next_account(before, decision, NOW)
         assert after is not None
         decided.append(Decided(replace(after, posted_at=None), decision.amount, decision.reason))
     return tuple(decided)
+
+
+class Ledger:
+    """Accounts, journal entries and what was reversed of them, in memory. Transaction ids aren't repeated."""
+
+    def __init__(self, *accounts: Account, minor_units: bool = True) -> None:
+        self.minor_units = minor_units
+        self.accounts = {account.account_id: account for account in accounts}
+        self.entries: dict[EntryId, JournalEntry] = {}
+        self.reversed: dict[EntryId, Reversed] = {}
+
+    def decide(self, message: TransactionMessage) -> tuple[Outcome, ...]:
+        """Posts or rejects the transaction. The outcome on each of its accounts. Raises NotYet and InvalidMessage."""
+        context = Context(self.entries.get, self.reversed_of, self.minor_units)
+        account_ids = message.all_account_ids(context)
+        before = [self.accounts.get(account_id) for account_id in account_ids]
+        decisions = message.decide(before, context)
+        assert len(decisions) == len(account_ids)
+        assert len({(decision.reason, decision.amount.copy_abs()) for decision in decisions}) == 1
+        outcomes = []
+        for account_id, account, decision in zip(account_ids, before, decisions, strict=True):
+            after = message.next_account(account, decision, NOW)
+            assert after
+            assert after.account_id == account_id
+            self.accounts[account_id] = after
+            outcome = outcome_of(decision, after, NOW)
+            outcomes.append(outcome)
+            entry = JournalEntry(account_id, message.transaction_id, message.canonical_payload(), "hash", outcome)
+            self.entries[entry.entry_id] = entry
+        self._count(message, context, outcomes[0])
+        return tuple(outcomes)
+
+    def reversed_of(self, entry_id: EntryId) -> Reversed:
+        return self.reversed.get(entry_id, Reversed(*entry_id))
+
+    def _count(self, message: TransactionMessage, context: Context, outcome: Outcome) -> None:
+        if outcome.reversal and outcome.status == Status.POSTED:
+            [entry_id] = message.referred_entries
+            first = self.entries[entry_id].first_entry_id
+            self.reversed[first] = self.reversed_of(first).after(outcome.reversal, message.transaction_id, 1)
 
 
 def fits_dynamodb(number: Fraction) -> bool:

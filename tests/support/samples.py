@@ -11,10 +11,15 @@ from ledger.core.accounts import Account, AccountStatus
 from ledger.core.transaction_types import (
     ChargeInterest,
     CloseAccount,
+    ExpireHold,
+    Hold,
     OpenAccount,
+    PostHold,
+    Reverse,
     SetOverdraftLimit,
     Transaction,
     Transfer,
+    VoidHold,
 )
 
 NOW = "2026-01-31T12:00:00.000+00:00"
@@ -68,6 +73,65 @@ def closing(transaction_id: str = "t-1") -> CloseAccount:
 
 def interest(annual_rate: str = "0.12", transaction_id: str = "t-1", account_id: str = "alice") -> ChargeInterest:
     return ChargeInterest(transaction_id=transaction_id, account_id=account_id, annual_rate=Decimal(annual_rate))
+
+
+def hold(
+    amount: str | int = 1,
+    transaction_id: str = "h-1",
+    account_id: str = "alice",
+    expires_at: str | None = None,
+) -> Hold:
+    return Hold(
+        transaction_id=transaction_id,
+        account_id=account_id,
+        amount=Decimal(amount),
+        expires_at=datetime.fromisoformat(expires_at) if expires_at else None,
+    )
+
+
+def posting(
+    amount: str | int | None = None,
+    *,
+    final: bool = True,
+    to_account_id: str | None = None,
+    transaction_id: str = "p-1",
+    hold_id: str = "h-1",
+    account_id: str = "alice",
+) -> PostHold:
+    return PostHold(
+        transaction_id=transaction_id,
+        account_id=account_id,
+        hold_id=hold_id,
+        amount=None if amount is None else Decimal(amount),
+        final=final,
+        to_account_id=to_account_id,
+    )
+
+
+def voiding(transaction_id: str = "v-1", hold_id: str = "h-1", account_id: str = "alice") -> VoidHold:
+    return VoidHold(transaction_id=transaction_id, account_id=account_id, hold_id=hold_id)
+
+
+def expiring(
+    as_of: str = NOW, transaction_id: str = "x-1", hold_id: str = "h-1", account_id: str = "alice"
+) -> ExpireHold:
+    return ExpireHold(
+        transaction_id=transaction_id, account_id=account_id, hold_id=hold_id, as_of=datetime.fromisoformat(as_of)
+    )
+
+
+def reversing(
+    of_transaction_id: str = "t-1",
+    amount: str | int | None = None,
+    transaction_id: str = "r-1",
+    account_id: str = "alice",
+) -> Reverse:
+    return Reverse(
+        transaction_id=transaction_id,
+        account_id=account_id,
+        of_transaction_id=of_transaction_id,
+        amount=None if amount is None else Decimal(amount),
+    )
 
 
 LARGEST: dict[str, Any] = {
@@ -129,6 +193,25 @@ def limit_body(**fields: str | None) -> str:
 
 def interest_body(**fields: str | None) -> str:
     start = {"type": '"charge_interest"', "transaction_id": '"t-1"', "account_id": '"alice"', "annual_rate": "0.12"}
+    return _body(start | fields)
+
+
+def hold_body(**fields: str | None) -> str:
+    start = {"type": '"hold"', "transaction_id": '"t-1"', "account_id": '"alice"', "amount": "1"}
+    return _body(start | fields)
+
+
+def posting_body(**fields: str | None) -> str:
+    start = {"type": '"post_hold"', "transaction_id": '"t-1"', "account_id": '"alice"', "hold_id": '"h-1"'}
+    return _body(start | fields)
+
+
+def expiry_body(**fields: str | None) -> str:
+    return posting_body(**{"type": '"expire_hold"', "as_of": '"2026-03-01T12:00:00Z"'} | fields)
+
+
+def reversal_body(**fields: str | None) -> str:
+    start = {"type": '"reverse"', "transaction_id": '"t-1"', "account_id": '"alice"', "of_transaction_id": '"t-0"'}
     return _body(start | fields)
 
 

@@ -13,8 +13,9 @@ from conditional_writes import EXACT
 from conditional_writes.upserts import REMOVED
 from ledger.core.decoding import Id, Time
 from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, ProfileUpdate
-from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, OpenAccount
+from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, Hold, OpenAccount, Reverse
 from ledger.core.transaction_types.base import Currency, Description, Metadata, Range, TransactionMessage
+from ledger.core.transaction_types.hold_resolution import HoldResolution
 from tests.checkers.profile_oracle import EVERYTHING, Write
 
 ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128)
@@ -79,10 +80,12 @@ def messages_of(
         Range.ZERO_OR_LESS: limits,
         Range.RATE: rates,
     }
+    optional = {field.name for field in msgspec.structs.fields(message_type) if field.default is None}
     number = len(message_type.account_fields)
     accounts = draw(st.lists(account_ids, min_size=number, max_size=number, unique=True))
     fields: dict[str, Any] = dict(zip(message_type.account_fields, accounts, strict=True))
     fields |= {field: draw(numbers[expected]) for field, expected in message_type.numbers}
+    fields |= {name: draw(st.sampled_from([value, None])) for name, value in fields.items() if name in optional}
     for field in msgspec.structs.fields(message_type):
         if field.name not in fields and (field.required or field.name not in _SHARED):
             fields[field.name] = draw(_values_of(field.type, transaction_ids))
@@ -105,6 +108,7 @@ def _values_of(kind: Any, transaction_ids: st.SearchStrategy[str]) -> st.SearchS
         return st.one_of(*(_values_of(each, transaction_ids) for each in get_args(kind)))
     known: list[tuple[Any, st.SearchStrategy[Any]]] = [
         (NoneType, st.none()),
+        (bool, st.booleans()),
         (Id, transaction_ids),  # The id of another transaction.
         (Currency, currencies),
         (Time, times),
@@ -115,6 +119,30 @@ def _values_of(kind: Any, transaction_ids: st.SearchStrategy[str]) -> st.SearchS
         if kind == each:
             return values
     raise LookupError(f"no strategy for a field of the type {kind}")
+
+
+@st.composite
+def that_refer(draw: st.DrawFn, batches: st.SearchStrategy[list[TransactionMessage]]) -> list[TransactionMessage]:
+    """These messages, most of whose references are to an earlier one of them: to a hold, or to what can be reversed."""
+    messages: list[TransactionMessage] = []
+    for message in draw(batches):
+        match message:
+            case HoldResolution():
+                earlier = [each for each in messages if isinstance(each, Hold)]
+            case Reverse():
+                earlier = [each for each in messages if not isinstance(each, OpenAccount | CloseAccount)]
+            case _:
+                earlier = []
+        if earlier and draw(st.integers(0, 7)):
+            referred = draw(st.sampled_from(earlier))
+            account_id = draw(st.sampled_from(referred.account_ids))
+            name = "of_transaction_id" if isinstance(message, Reverse) else "hold_id"
+            named = {"account_id": account_id, name: referred.transaction_id}
+            if getattr(message, "to_account_id", None) == account_id:
+                named["to_account_id"] = message.account_ids[0]
+            message = replace(message, **named)
+        messages.append(message)
+    return messages
 
 
 @st.composite

@@ -13,12 +13,14 @@ from ledger.core.reason_codes import PayloadChanged, UnknownAccount
 from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.idempotent_decision import _CONFIG, Decided, decide_once
-from tests.support.samples import NOW, payment
+from tests.support.samples import ALICE, NOW, payment
 from tests.support.strategies import any_message
 
 ENTRY_ID = EntryId("alice", "t-1")
-POSTED = outcome_of(Decision(Decimal("-12.5"), Decimal("87.5")), 8, NOW)
-REJECTED = outcome_of(Decision(Decimal(0), Decimal("1E+2"), RejectionReason.OVERDRAFT_LIMIT), 8, NOW)
+POSTED = outcome_of(Decision(Decimal("-12.5"), Decimal("87.5")), replace(ALICE, version=8), NOW)
+REJECTED = outcome_of(
+    Decision(Decimal(0), Decimal("1E+2"), RejectionReason.OVERDRAFT_LIMIT), replace(ALICE, version=8), NOW
+)
 REQUEST = payment("-12.5").canonical_payload()
 
 

@@ -15,8 +15,10 @@ from ledger.core.transaction_types.base import EntryId
 from ledger.tables import LedgerTables
 from tests.support.samples import ALICE, CLOSED, NOW, payment
 
-POSTED = outcome_of(Decision(Decimal("-12.5"), Decimal("87.5")), 8, NOW)
-REJECTED = outcome_of(Decision(Decimal(0), Decimal("1E+2"), RejectionReason.OVERDRAFT_LIMIT), 8, NOW)
+POSTED = outcome_of(Decision(Decimal("-12.5"), Decimal("87.5")), replace(ALICE, version=8), NOW)
+REJECTED = outcome_of(
+    Decision(Decimal(0), Decimal("1E+2"), RejectionReason.OVERDRAFT_LIMIT), replace(ALICE, version=8), NOW
+)
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,8 @@ def test_each_refusal_has_a_code() -> None:
         "InvalidMessage": ReasonCode.INVALID_MESSAGE,
         "PayloadChanged": ReasonCode.PAYLOAD_CHANGED,
         "UnknownAccount": ReasonCode.UNKNOWN_ACCOUNT,
+        "UnknownHold": ReasonCode.UNKNOWN_HOLD,
+        "UnknownTransaction": ReasonCode.UNKNOWN_TRANSACTION,
     }
 
 

@@ -25,7 +25,7 @@ from tests.checkers import outcomes as outcomes_checker
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books, read_books
 from tests.checkers.profiles import Profiles, read_profiles
-from tests.checkers.windows import NIGHT_CLAIMS, wrongly_charged
+from tests.checkers.windows import NIGHT_CLAIMS, open_though_expired, wrongly_charged
 from tools.local_aws import jobs, left_running, stack
 from tools.local_aws.consumers import EVERYTHING, Event, new_consumer
 from tools.local_aws.day import believable_day
@@ -123,7 +123,11 @@ def _run(port: int, messages: int) -> int:
                 *books_checker.violations(books),
                 *books_checker.vanished(transactions, books, refused_transactions),
             ],
-            NIGHT_CLAIMS: [*job_violations, *wrongly_charged(before_interest, books, NIGHT.date())],
+            NIGHT_CLAIMS: [
+                *job_violations,
+                *wrongly_charged(before_interest, books, NIGHT.date()),
+                *open_though_expired(books, NIGHT),
+            ],
             profiles_checker.CLAIMS: [
                 *profiles_checker.violations(profiles, winners),
                 *profiles_checker.vanished(updates, refused_updates),
@@ -184,7 +188,7 @@ def _send(deployed: stack.Stack, day: Mapping[str, Sequence[str]]) -> None:
 def _run_jobs_twice(deployed: stack.Stack) -> list[str]:
     """Returns a sentence for each violation."""
     found = []
-    for name in ("charge_overdraft_interest", "reconcile_accounts"):
+    for name in ("expire_holds", "charge_overdraft_interest", "reconcile_accounts"):
         answers = [jobs.run_job(deployed, name, NIGHT) for _ in range(2)]
         console.print(f"   {name:<27}first run: {answers[0]['outcome']}, second run: {answers[1]['outcome']}")
         if [answer["outcome"] for answer in answers] != ["Done", "DoneBefore"]:

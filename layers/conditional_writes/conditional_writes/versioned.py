@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from conditional_writes.conditions import Condition, exists
 from conditional_writes.deadline import Deadline, deadline_or_default
-from conditional_writes.item_diff import diff, replacing, version_condition, version_of
+from conditional_writes.item_diff import diff, replacing, unchanged, version_condition, version_of
 from conditional_writes.items import Item, Key, check_names, copied, same
 from conditional_writes.loop import Observed, Plan, Written, write
 from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
@@ -235,9 +235,8 @@ class VersionedTable:
 
     def checking(self, item: VersionedItem, *, when: Condition | None = None) -> Check:
         """A check for a transaction that only read the item: the item still has the version that was loaded."""
-        key = self._key_of(item)
-        expected, still_same = version_condition(key, item.loaded, self._version)
-        return Check(key, _both(still_same, when), expected)
+        check = unchanged(self._key_of(item), item.loaded, self._version)
+        return check._replace(condition=_both(check.condition, when))
 
     def _is_checked(self, *, checked: bool | None) -> bool:
         """The argument of the call; None: the setting of the table."""

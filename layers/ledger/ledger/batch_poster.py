@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 type QueuedTransaction = QueueMessage[TransactionMessage]
 
+NOTHING: Observed = {}
+
 
 class BatchPoster(NamedTuple):
     """The ledger's tables, the client that reads and writes them, and the lines of contended accounts.
@@ -80,15 +82,15 @@ class BatchPoster(NamedTuple):
             except Exception as error:  # noqa: BLE001 (it costs the groups with these keys)
                 unread |= dict.fromkeys(keys, disposition_of(error))
         groups = []
-        for group in grouped_by_account(messages, lambda message: self._account_ids(message, observed)):
-            failed = next((unread[key] for key in self.keys_of(group) if key in unread), None)
+        for group in grouped_by_account(messages, lambda message: self._account_ids(message.decoded, observed)):
+            failed = next((unread[key] for key in self.keys_of(group, observed) if key in unread), None)
             if failed:
                 _give(failed, group)
             else:
                 groups.append(group)
         # Groups that read again, or wait in line, come last: they may take all the threads, and all of the time.
         ready = {key for key, item in observed.items() if not Line.of(item).is_contended}
-        groups.sort(key=lambda group: not ready.issuperset(self.keys_of(group)))
+        groups.sort(key=lambda group: not ready.issuperset(self.keys_of(group, observed)))
         posters = in_parallel(lambda group: self._post_group(group, observed, deadline), groups)
         return _measurements(messages, posters)
 
@@ -96,7 +98,7 @@ class BatchPoster(NamedTuple):
         """Sets the dispositions of the group's messages. Returns the poster, for its measurements."""
         poster = _GroupPoster(self, deadline)
         try:
-            keys = self.keys_of(group)
+            keys = self.keys_of(group, observed)
             unread = self.read([key for key in keys if key not in observed], deadline)
             poster.post(group, {key: unread[key] if key in unread else observed[key] for key in keys})
         except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
@@ -120,33 +122,43 @@ class BatchPoster(NamedTuple):
         """The attributes that are read, by table."""
         return {self.tables.accounts: ACCOUNT_ATTRIBUTES}
 
-    def keys_of(self, messages: Iterable[QueuedTransaction]) -> list[Key]:
-        """The keys of the items that are read first: the messages' accounts, the journal entries that each decision
-        refers to, with what was reversed of them, and the own entries of messages that were delivered before. Only
-        those messages may be posted already."""
+    def keys_of(self, messages: Iterable[QueuedTransaction], observed: Observed = NOTHING) -> list[Key]:
+        """The keys of the items that are read before the fold: the messages' accounts, the journal entries that each
+        decision refers to, with what was reversed of them, and the own entries of messages that were delivered before.
+        Only those messages may be posted already.
+
+        If a referred entry is in `observed`, the keys of its accounts are among them.
+        """
         keys = []
         for message in messages:
             transaction = message.decoded
-            entries = transaction.referred_entries
-            keys += [self.tables.reversed_key(entry_id) for entry_id in entries]
+            account_ids = self._account_ids(transaction, observed)
+            entry_ids = transaction.referred_entries
+            first_ids = (found.first_entry_id for found in self._referred(transaction, observed))
+            keys += [self.tables.reversed_key(entry_id) for entry_id in (*entry_ids, *first_ids)]
             if message.delivered_before:
-                entries += tuple(EntryId(name, transaction.transaction_id) for name in transaction.account_ids)
-            keys += [self.tables.account_key(account_id) for account_id in transaction.account_ids]
-            keys += [self.tables.entry_key(entry_id) for entry_id in entries]
+                entry_ids += tuple(EntryId(account_id, transaction.transaction_id) for account_id in account_ids)
+            keys += [self.tables.account_key(account_id) for account_id in account_ids]
+            keys += [self.tables.entry_key(entry_id) for entry_id in entry_ids]
         return keys
 
-    def _account_ids(self, message: QueuedTransaction, observed: Observed) -> list[str]:
-        """The message's accounts, as far as they are known from what was read."""
-        account_ids = list(message.decoded.account_ids)
-        for entry_id in message.decoded.referred_entries:
+    def _account_ids(self, transaction: TransactionMessage, observed: Observed) -> Sequence[str]:
+        """The transaction's accounts, as far as they are known from what was read."""
+        return (
+            *transaction.account_ids,
+            *itertools.chain.from_iterable(found.account_ids for found in self._referred(transaction, observed)),
+        )
+
+    def _referred(self, transaction: TransactionMessage, observed: Observed) -> Iterator[JournalEntry]:
+        """Those of the referred entries that were read."""
+        for entry_id in transaction.referred_entries:
             if item := observed.get(self.tables.entry_key(entry_id)):
                 with contextlib.suppress(KeyError, TypeError, ValueError):  # the message's decision says what is wrong
-                    account_ids += entry_from_item(item).account_ids
-        return account_ids
+                    yield entry_from_item(item)
 
     def plan(
         self, messages: Sequence[QueuedTransaction], observed: Observed, tickets: Mapping[Key, Ticket], now: datetime
-    ) -> "Plan[_Fold | _Lost | _Unread]":
+    ) -> "Plan[_Fold | _Lost | _ToRead]":
         """Folds the messages that fit into one DynamoDB transaction: a pure function of the observed items.
 
         If all of them fit, it serves the tickets. If a decision depends on items that weren't read, nothing is written.
@@ -162,7 +174,7 @@ class BatchPoster(NamedTuple):
             except _NotRead as error:
                 unread += error.keys
         if unread:
-            return Plan(_Unread(unread, observed))
+            return Plan(_ToRead(unread, observed))
         if len(fold.dispositions) == len(messages):
             fold.serve(tickets)
         return Plan(fold, fold.writes())
@@ -225,7 +237,7 @@ class _GroupPoster(Struct):
 
     def _commit(
         self, messages: Sequence[QueuedTransaction], tickets: Mapping[Key, Ticket]
-    ) -> "_Fold | _Lost | _Unread":
+    ) -> "_Fold | _Lost | _ToRead":
         """Commits the first messages, as many as fit. If all fit, the commit serves the tickets.
 
         If another writer was first in an account, or if more items have to be read, nothing is written. Raises what
@@ -234,7 +246,7 @@ class _GroupPoster(Struct):
         before, started = self.observed, time.monotonic()
         now = datetime.now(UTC)
 
-        def plan(seen: Observed) -> "Plan[_Fold | _Lost | _Unread]":
+        def plan(seen: Observed) -> "Plan[_Fold | _Lost | _ToRead]":
             # `write` hands on the same objects, but for those that DynamoDB has handed back.
             lost = [key for key in self._account_keys(before) if seen[key] is not before[key]]
             if lost:
@@ -247,8 +259,8 @@ class _GroupPoster(Struct):
             self.commit_milliseconds.append(round((time.monotonic() - started) * 1000, 1))
         return written.result
 
-    def _prepare_again(self, result: "_Lost | _Unread") -> None:
-        if isinstance(result, _Unread):
+    def _prepare_again(self, result: "_Lost | _ToRead") -> None:
+        if isinstance(result, _ToRead):
             self.observed |= self.poster.read(result.keys, self.deadline)
         else:
             self._line_up_after(result)
@@ -293,7 +305,7 @@ class _Lost(NamedTuple):
     observed: Observed
 
 
-class _Unread(NamedTuple):
+class _ToRead(NamedTuple):
     """A commit that wasn't made: decisions depend on these items, too. `observed` has the others as they are."""
 
     keys: Sequence[Key]
@@ -316,18 +328,18 @@ class _Effect(NamedTuple):
 
 
 class _Decided(NamedTuple):
-    """A transaction's outcome, its effects if it is new, and what was reversed of those on which it depends."""
+    """A transaction's outcome and, if it is new, its effects, and what had been reversed when it was decided."""
 
     outcome: Outcome
     effects: Sequence[_Effect] = ()
-    reversed_before: Sequence[Reversed] = ()
+    reversed_before: Mapping[Key, Reversed] = {}
 
 
 class _Fold(Struct):
     """A commit in the making. `before` has the items as DynamoDB has them, `observed` as the commit leaves them.
 
-    `changed_reversals` has the items of the Reversals table that it changes, and `checked_reversals` those on which a
-    decision depends. `served_accounts` are those whose tickets it serves.
+    `changed` has the accounts and the items of the Reversals table that it changes, `reversals` the keys of those items
+    of the latter on which a decision depends. `served_accounts` are the accounts whose tickets it serves.
     """
 
     tables: LedgerTables
@@ -335,22 +347,21 @@ class _Fold(Struct):
     minor_units: bool
     before: Observed
     observed: dict[Key, Item | None]
-    changed_accounts: dict[Key, Item] = {}
+    changed: dict[Key, Item] = {}
     new_entries: dict[Key, Item] = {}
-    changed_reversals: dict[Key, Item] = {}
-    checked_reversals: set[Key] = set()
+    reversals: set[Key] = set()
     dispositions: dict[QueuedTransaction, Disposition] = {}
     served_accounts: set[Key] = set()
 
     def has_room_for(self, transaction: TransactionMessage) -> bool:
         """Whether the commit has room for the transaction's entries, and for those of its accounts that are new.
 
-        A transaction that refers to an entry may have a second account, and depend on what was reversed of the entry.
+        If the transaction refers to an entry, it may have a second account, and change what was reversed of the entry.
         """
         account_keys = [self.tables.account_key(account_id) for account_id in transaction.account_ids]
-        new_accounts = sum(account_key not in self.changed_accounts for account_key in account_keys)
+        new_accounts = sum(account_key not in self.changed for account_key in account_keys)
         others = 3 if transaction.referred_entries else 0
-        writes = len(self.changed_accounts) + len(self.new_entries) + len(self.checked_reversals)
+        writes = len(self.changed) + len(self.new_entries) + len(self.reversals - self.changed.keys())
         return writes + new_accounts + len(account_keys) + others <= MAXIMUM_WRITES
 
     def add(self, message: QueuedTransaction) -> None:
@@ -360,38 +371,35 @@ class _Fold(Struct):
         """
         try:
             decided = self._decided(message.decoded)
-            accounts = dict(map(self._changed_account, decided.effects))
+            changed = dict(map(self._changed_account, decided.effects)) | dict(self._changed_reversals(decided))
             entries = {self.tables.entry_key(entry.entry_id): entry_item(entry) for _, entry in decided.effects}
-            reversals = dict(self._reversals(decided))
         except _NotRead:
             raise
         except BaseException as error:  # noqa: BLE001 (an error of any type is this message's alone)
             self.dispositions[message] = disposition_of(error)
             return
-        self.changed_accounts |= accounts
+        self.changed |= changed
         self.new_entries |= entries
-        self.changed_reversals |= {key: item for key, item in reversals.items() if item}
-        self.checked_reversals |= reversals.keys()
-        self.observed |= accounts | entries | self.changed_reversals
+        self.reversals |= decided.reversed_before.keys()
+        self.observed |= changed | entries
         self.dispositions[message] = Done(decided.outcome)
 
     def serve(self, tickets: Mapping[Key, Ticket]) -> None:
         """Notes the tickets as served in those of their accounts that the commit changes."""
-        for key in tickets.keys() & self.changed_accounts.keys():
-            served = self.changed_accounts[key] | tickets[key].served(Line.of(self.before[key]))
-            self.changed_accounts[key] = self.observed[key] = served
+        for key in tickets.keys() & self.changed.keys():
+            served = self.changed[key] | tickets[key].served(Line.of(self.before[key]))
+            self.changed[key] = self.observed[key] = served
             self.served_accounts.add(key)
 
     def writes(self) -> list[Write]:
-        """One write for each account, however many messages change it, and one for each journal entry.
+        """One write for each item that it changes, however many messages change it, and one for each journal entry.
 
-        And one for each item of reversals on which a decision depends: it is changed, or checked.
+        An item of the Reversals table on which only rejections depend is checked: nobody has changed it since.
         """
-        changed = self.changed_accounts | self.changed_reversals
         return [
-            *(replacing(key, self.before[key], item) for key, item in changed.items()),
+            *(replacing(key, self.before[key], item) for key, item in self.changed.items()),
             *(Put(key, item, absent("transaction_id")) for key, item in self.new_entries.items()),
-            *(unchanged(key, self.before[key]) for key in self.checked_reversals - self.changed_reversals.keys()),
+            *(unchanged(key, self.before[key]) for key in sorted(self.reversals - self.changed.keys())),
         ]
 
     def _decided(self, transaction: TransactionMessage) -> _Decided:
@@ -401,12 +409,13 @@ class _Fold(Struct):
         the transaction. The outcome is that of its first account, unless only the other one's entry was observed.
         Raises Refusal, NotYet and _NotRead.
         """
-        found_reversed: list[Reversed] = []
+        reversed_before: dict[Key, Reversed] = {}
 
         def find_reversed(entry_id: EntryId) -> Reversed:
-            item = self._item(self.tables.reversed_key(entry_id))
-            found_reversed.append(reversed_from_item(item) if item else Reversed(*entry_id))
-            return found_reversed[-1]
+            key = self.tables.reversed_key(entry_id)
+            item = self._item(key)
+            reversed_before[key] = reversed_from_item(item) if item else Reversed(*entry_id)
+            return reversed_before[key]
 
         context = Context(self._find_entry, find_reversed, self.minor_units)
         account_ids = transaction.account_ids
@@ -434,7 +443,7 @@ class _Fold(Struct):
             _Effect(account, JournalEntry(account.account_id, transaction.transaction_id, request, payload_hash, each))
             for account, each in sides
         ]
-        return _Decided(outcome, effects, found_reversed)
+        return _Decided(outcome, effects, reversed_before)
 
     def _existing(self, account_ids: Sequence[str], request: dict[str, Any]) -> JournalEntry | None:
         """The transaction's own entry. One of another request comes first: it refuses this one."""
@@ -463,17 +472,14 @@ class _Fold(Struct):
         changed.pop(VERSION_ID, None)  # of the commit before: this one writes its own
         return key, changed
 
-    def _reversals(self, decided: _Decided) -> Iterator[tuple[Key, Item | None]]:
-        """The items of the Reversals table on which the decision depends: as they are afterwards, None if unchanged."""
-        for before in decided.reversed_before:
-            key = self.tables.reversed_key(EntryId(before.account_id, before.transaction_id))
-            [first] = [entry for _, entry in decided.effects if entry.account_id == before.account_id]
-            outcome = first.outcome
-            if outcome.reversal and outcome.status == Status.POSTED:
-                after = before.after(outcome.reversal, first.transaction_id, outcome.account_version)
-                yield key, reversed_item(after)
-            else:
-                yield key, None
+    def _changed_reversals(self, decided: _Decided) -> Iterator[tuple[Key, Item]]:
+        """What was reversed, as the decision leaves it. A rejection leaves it as it was."""
+        for key, before in decided.reversed_before.items():
+            for _, entry in decided.effects:
+                outcome = entry.outcome
+                if outcome.reversal and outcome.status == Status.POSTED and entry.account_id == before.account_id:
+                    after = before.after(outcome.reversal, entry.transaction_id, outcome.account_version)
+                    yield key, reversed_item(after)
 
 
 def _halves(messages: Sequence[QueuedTransaction], error: Exception) -> list[Sequence[QueuedTransaction]]:

@@ -6,9 +6,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ledger.core.attributes import attribute
-from ledger.core.money import EXACT, WIDE, normalized
+from ledger.core.money import EXACT, WIDE
 
 MOST_OPEN_HOLDS = 20
 """Of one account. They are on the account's item, and each KB of it costs 2 write units more in each commit."""
@@ -46,7 +47,7 @@ def fit(holds: Holds) -> bool:
 
     It can if the sum has at most 38 digits down to the last decimal of the finest hold: then so has each sum of some.
     """
-    finest = min((normalized(hold.remaining) for hold in holds.values()), key=_exponent, default=Decimal(0))
+    finest = min((WIDE.normalize(hold.remaining) for hold in holds.values()), key=_exponent, default=Decimal(0))
     try:
         EXACT.quantize(total(holds), finest)
     except InvalidOperation:
@@ -56,6 +57,14 @@ def fit(holds: Holds) -> bool:
 
 def without_hold(holds: Holds, hold_id: str) -> Holds:
     return {name: hold for name, hold in holds.items() if name != hold_id}
+
+
+def after_taking(holds: Holds, hold_id: str, amount: Decimal) -> Holds:
+    """The holds after a part of this one was taken. None of it is left if the amount is all that remains, or more."""
+    rest = WIDE.subtract(holds[hold_id].remaining, amount)
+    if rest <= 0:
+        return without_hold(holds, hold_id)
+    return {**holds, hold_id: replace(holds[hold_id], remaining=WIDE.normalize(rest))}
 
 
 def holds_item(holds: Holds) -> dict[str, Any]:
@@ -77,7 +86,10 @@ def _hold(item: Any) -> OpenHold:
     expires_at = attribute(item, "expires_at", str) if "expires_at" in item else None
     if expires_at is not None and datetime.fromisoformat(expires_at).tzinfo is None:
         raise ValueError(f"holds: expires_at: expected a time with its offset, got {expires_at[:40]!r}")
-    return OpenHold(attribute(item, "remaining", Decimal), expires_at)
+    remaining = attribute(item, "remaining", Decimal)
+    if remaining <= 0:
+        raise ValueError(f"holds: remaining: expected a number greater than zero, got {remaining}")
+    return OpenHold(remaining, expires_at)
 
 
 def _exponent(number: Decimal) -> int:

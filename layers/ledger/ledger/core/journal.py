@@ -82,6 +82,11 @@ class JournalEntry(Struct, frozen=True):
         return EntryId(self.account_id, self.transaction_id)
 
     @property
+    def first_entry_id(self) -> EntryId:
+        """The id of the transaction's entry on its first account: under it is what was reversed of the transaction."""
+        return EntryId(self.account_ids[0], self.transaction_id)
+
+    @property
     def account_ids(self) -> tuple[str, ...]:
         """The transaction's accounts: those that the request names, and the other one of a reversal."""
         named = [self.request.get(field) for field in ACCOUNT_FIELDS]

@@ -77,10 +77,13 @@ def reversed_item(transaction: Reversed) -> dict[str, Any]:
 
 def reversed_from_item(item: dict[str, Any]) -> Reversed:
     """Raises KeyError, TypeError or ValueError for an item that is none of the Reversals table."""
+    amount = attribute(item, "amount", Decimal)
+    if amount < 0:
+        raise ValueError(f"amount: expected what was reversed, got {amount}")  # more than all would be left
     return Reversed(
         account_id=item["account_id"],
         transaction_id=item["transaction_id"],
-        amount=attribute(item, "amount", Decimal),
+        amount=amount,
         number=version(item, "version"),
         reversed_by=attribute(item, "reversed_by", str),
         account_version=version(item, "account_version"),

@@ -5,7 +5,6 @@ from decimal import Decimal, Inexact, Overflow
 from enum import StrEnum
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.money import EXACT, normalized
@@ -85,6 +84,6 @@ def moved(account: Account, amount: Decimal) -> Decision:
         balance = normalized(EXACT.add(account.balance, amount))
     except (Inexact, Overflow):
         return rejected(account, RejectionReason.BALANCE_OUT_OF_RANGE)
-    if amount < 0 and replace(account, balance=balance).available < 0:
+    if amount < 0 and account.available < amount.copy_negate():
         return rejected(account, RejectionReason.OVERDRAFT_LIMIT)
     return Decision(amount, balance)

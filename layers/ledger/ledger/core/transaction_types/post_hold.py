@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import Id
-from ledger.core.holds import Holds, OpenHold, fit, total, without_hold
-from ledger.core.money import WIDE
+from ledger.core.holds import Holds, OpenHold, after_taking, fit, total, without_hold
 from ledger.core.rules import Decision, RejectionReason, all_rejected, moved
 from ledger.core.transaction_types.base import Range
 from ledger.core.transaction_types.hold_resolution import HoldResolution
@@ -66,11 +65,9 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
                         yield replace(before, holds={self.hold_id: OpenHold(remaining)}, held=remaining)
 
     def _holds_after(self, payer: Account) -> Holds:
-        hold = payer.open_holds.get(self.hold_id)
-        if hold is None or self.final or self.amount is None or self.amount >= hold.remaining:
+        if self.final or self.amount is None or self.hold_id not in payer.open_holds:
             return without_hold(payer.open_holds, self.hold_id)
-        rest = replace(hold, remaining=WIDE.subtract(hold.remaining, self.amount))
-        return {**payer.open_holds, self.hold_id: rest}
+        return after_taking(payer.open_holds, self.hold_id, self.amount)
 
 
 _SMALLEST = Decimal("1E-130")

@@ -35,46 +35,38 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
         return tuple(dict.fromkeys((self.account_id, *self._reversed_entry(context).account_ids)))
 
     def decide(self, accounts: Sequence[Account | None], context: Context) -> tuple[Decision, ...]:
-        """A rejection has what was reversed before."""
+        """Each decision has the reversal; a rejection's is as it was before."""
         decisions = super().decide(accounts, context)
-        if decisions[0].reason:
-            before = self._reversed_before(context)
-            return self._reversing(decisions, before.number, before.amount, context)
-        return decisions
-
-    def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
-        """If both accounts have a reason for a rejection, that of the account that is debited counts."""
-        entry, before = self._reversed_entry(context), self._reversed_before(context)
-        left = WIDE.subtract(abs(entry.outcome.amount), before.amount)
-        amount = left if self.amount is None else self.amount
-        if reason := _reason(entry, left, amount):
-            return all_rejected(accounts, reason)
-        try:
-            EXACT.subtract(left, amount)  # so that the rest can be reversed
-            reversed_after = EXACT.add(before.amount, amount)
-        except Inexact:
-            return all_rejected(accounts, RejectionReason.BALANCE_OUT_OF_RANGE)
-        effect = amount.copy_negate() if entry.outcome.amount > 0 else amount
-        effects = (effect, effect.copy_negate())  # the first account has the reversed entry
-        decisions = [moved(account, each) for account, each in zip(accounts, effects, strict=False)]
-        in_order = decisions if effect < 0 else reversed(decisions)
-        if reason := next((decision.reason for decision in in_order if decision.reason), None):
-            return all_rejected(accounts, reason)
-        return self._reversing(decisions, before.number + 1, normalized(reversed_after), context)
-
-    def _reversed_before(self, context: Context) -> Reversed:
-        return context.find_reversed(EntryId(self._reversed_entry(context).account_ids[0], self.of_transaction_id))
-
-    def _reversing(
-        self, decisions: Sequence[Decision], number: int, reversed_after: Decimal, context: Context
-    ) -> tuple[Decision, ...]:
-        """The decisions with the reversal that each entry has."""
-        ids = self.all_account_ids(context)
+        before, ids = self._reversed_before(context), self.all_account_ids(context)
+        number = before.number if decisions[0].reason else before.number + 1
+        reversed_after = normalized(EXACT.add(before.amount, decisions[0].amount.copy_abs()))
         others = reversed(ids) if len(ids) > 1 else [None]
         return tuple(
             replace(decision, reversal=Reversal(number, reversed_after, other))
             for decision, other in zip(decisions, others, strict=True)
         )
+
+    def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
+        """If both accounts have a reason for a rejection, that of the account that is debited counts."""
+        entry, before = self._reversed_entry(context), self._reversed_before(context)
+        left = WIDE.subtract(entry.outcome.amount.copy_abs(), before.amount)
+        amount = left if self.amount is None else self.amount
+        if reason := _reason(entry, left, amount):
+            return all_rejected(accounts, reason)
+        try:
+            EXACT.subtract(left, amount)  # so that the rest can be reversed, too
+            EXACT.add(before.amount, amount)
+        except Inexact:
+            return all_rejected(accounts, RejectionReason.BALANCE_OUT_OF_RANGE)
+        effect = amount.copy_negate() if entry.outcome.amount > 0 else amount
+        effects = (effect, effect.copy_negate())  # the first account has the reversed entry
+        decisions = tuple(moved(account, each) for account, each in zip(accounts, effects, strict=False))
+        in_order = decisions if effect < 0 else reversed(decisions)
+        reason = next((decision.reason for decision in in_order if decision.reason), None)
+        return all_rejected(accounts, reason) if reason else decisions
+
+    def _reversed_before(self, context: Context) -> Reversed:
+        return context.find_reversed(self._reversed_entry(context).first_entry_id)
 
     def _reversed_entry(self, context: Context) -> JournalEntry:
         [entry_id] = self.referred_entries

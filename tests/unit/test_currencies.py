@@ -1,0 +1,216 @@
+"""The minor units of currencies: the list is ISO 4217's, and the rules hold for every currency that it has."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import iso4217
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from ledger.core.accounts import Account, AccountStatus
+from ledger.core.currencies import MINOR_UNITS
+from ledger.core.holds import OpenHold
+from ledger.core.journal import JournalEntry, Outcome, payload_hash_of
+from ledger.core.money import decimal_places
+from ledger.core.reason_codes import InvalidMessage
+from ledger.core.rules import Status
+from ledger.core.transaction_types import TRANSACTION_TYPES, Hold, PostHold, Reverse
+from ledger.core.transaction_types.base import Context, Range, TransactionMessage
+from tests.support.samples import ALICE, BOB, NOW, interest, limit, opening, payment, transfer
+from tests.support.strategies import everyday_rates
+
+PLENTY = Decimal(10**15)
+CODES = sorted(MINOR_UNITS)
+codes = st.sampled_from(CODES)
+units = st.integers(1, 10**9)
+a_last_digit = st.integers(1, 9)
+in_few_examples = settings(max_examples=10)
+"""Each of them for every currency."""
+
+
+def test_the_list_is_that_of_iso_4217() -> None:
+    assert {currency.code: currency.exponent for currency in iso4217.Currency if currency.exponent is not None} == (
+        MINOR_UNITS
+    )
+
+
+@pytest.mark.parametrize(("code", "decimals"), [("JPY", 0), ("EUR", 2), ("KWD", 3), ("CLF", 4), ("XAU", None)])
+def test_the_decimals_of_some_currencies_are_known_to_everyone(code: str, decimals: int | None) -> None:
+    assert MINOR_UNITS.get(code) == decimals
+
+
+def an_account(currency: str, places: int | None, account: Account = ALICE) -> Account:
+    """With a balance of plenty, and a hold of as much."""
+    hold = OpenHold(PLENTY)
+    return replace(
+        account,
+        currency=currency,
+        decimal_places=places,
+        balance=3 * PLENTY,
+        overdraft_limit=-PLENTY,
+        held=PLENTY,
+        holds={"hold-1": hold},
+    )
+
+
+def _credit() -> JournalEntry:
+    request = payment(PLENTY, transaction_id="credit").canonical_payload()
+    outcome = Outcome(str(Status.POSTED), None, PLENTY, 3 * PLENTY, 2, NOW)
+    return JournalEntry("alice", "credit", request, payload_hash_of(request), outcome)
+
+
+CREDIT = _credit()
+AROUND = Context({CREDIT.entry_id: CREDIT}.get)
+
+
+def messages_with(number: Decimal, currency: str) -> Iterator[tuple[TransactionMessage, str]]:
+    """Messages of each type that may have the number, and the field that has it."""
+    hold: dict[str, Any] = {"transaction_id": "t-1", "account_id": "alice", "amount": number}
+    yield opening(str(-number), currency), "overdraft_limit"
+    yield payment(str(number)), "amount"
+    yield payment(str(-number)), "amount"
+    yield transfer(str(number)), "amount"
+    yield limit(str(-number)), "overdraft_limit"
+    yield Hold(**hold), "amount"
+    yield PostHold(hold_id="hold-1", **hold), "amount"
+    yield PostHold(hold_id="hold-1", to_account_id="bob", final=False, **hold), "amount"
+    yield Reverse(of_transaction_id="credit", **hold), "amount"
+
+
+def after(message: TransactionMessage, currency: str, places: int | None, context: Context = AROUND) -> list[Account]:
+    """The message's accounts afterwards. It is posted."""
+    known = {name: an_account(currency, places, account) for name, account in (("alice", ALICE), ("bob", BOB))}
+    ids = message.all_account_ids(context)
+    before = [None if message.opened_account(None) else known[name] for name in ids]
+    accounts = []
+    for account, decision in zip(before, message.decide(before, context), strict=True):
+        assert decision.reason is None
+        accounts.append(message.next_account(account, decision, NOW))
+    return [account for account in accounts if account]
+
+
+def test_each_type_with_an_amount_or_a_limit_is_tried() -> None:
+    numbered = {kind for kind in TRANSACTION_TYPES.values() if {each for _, each in kind.numbers} - {Range.RATE}}
+    assert {type(message) for message, _ in messages_with(Decimal(1), "EUR")} == numbered
+
+
+@given(units)
+@in_few_examples
+def test_an_amount_with_the_currencys_decimals_is_posted_and_leaves_no_finer_one(whole: int) -> None:
+    for currency, places in MINOR_UNITS.items():
+        number = Decimal(whole).scaleb(-places)
+        for message, _ in messages_with(number, currency):
+            for account in after(message, currency, places):
+                assert account.decimal_places == places
+                for amount in (account.balance, account.held, account.overdraft_limit):
+                    assert decimal_places(amount) <= places
+
+
+@given(units, a_last_digit)
+@in_few_examples
+def test_one_decimal_more_is_an_invalid_message_whose_reason_says_how_many_the_currency_has(
+    whole: int, digit: int
+) -> None:
+    for currency, places in MINOR_UNITS.items():
+        number = Decimal(10 * whole + digit).scaleb(-places - 1)
+        for message, field in messages_with(number, currency):
+            with pytest.raises(InvalidMessage) as caught:
+                after(message, currency, places)
+            assert str(caught.value) == (
+                f"{field}: {places + 1} decimals, expected at most {places}, as many as {currency} has"
+            )
+
+
+@given(units, st.integers(0, 9))
+def test_zeros_at_the_end_are_no_decimals(whole: int, zeros: int) -> None:
+    spelled = Decimal(f"{whole}.{'0' * zeros}") if zeros else Decimal(whole)
+    for message, _ in messages_with(spelled, "JPY"):
+        assert after(message, "JPY", 0)
+
+
+@given(units, st.integers(1, 12))
+@in_few_examples
+def test_an_account_without_the_rule_takes_any_decimals(whole: int, finer: int) -> None:
+    """So it is if it was opened before the rule came, or while the rule was off, or in a currency of one's own."""
+    number = Decimal(10 * whole + 1).scaleb(-finer)
+    for message, _ in messages_with(number, "PTS"):
+        assert [account.decimal_places for account in after(message, "PTS", None)] == [None] * len(message.account_ids)
+    for currency in MINOR_UNITS:
+        off = AROUND._replace(minor_units=False)
+        for message, _ in messages_with(number, currency):
+            assert all(account.decimal_places is None for account in after(message, currency, None, off))
+
+
+@given(codes, st.booleans())
+def test_the_rule_is_recorded_when_the_account_is_opened(currency: str, is_on: bool) -> None:
+    message = opening("0", currency)
+    [decision] = message.decide([None], Context(minor_units=is_on))
+    account = message.next_account(None, decision, NOW)
+    assert account
+    assert account.decimal_places == decision.decimal_places == (MINOR_UNITS[currency] if is_on else None)
+
+
+@given(codes, units, a_last_digit, st.booleans())
+def test_an_account_keeps_its_rule_whatever_the_parameter_says_later(
+    currency: str, whole: int, digit: int, is_on: bool
+) -> None:
+    places = MINOR_UNITS[currency]
+    message = payment(str(Decimal(10 * whole + digit).scaleb(-places - 1)))
+    context = Context(minor_units=is_on)
+    assert after(message, currency, None, context)
+    with pytest.raises(InvalidMessage):
+        after(message, currency, places, context)
+
+
+def test_a_transfer_has_no_more_decimals_than_either_of_its_accounts_may_have() -> None:
+    """One was opened under the rule, and one before."""
+    ruled, free = an_account("EUR", 2), an_account("EUR", None, BOB)
+    assert [each.reason for each in transfer("0.01").decide([ruled, free], AROUND)] == [None, None]
+    for accounts in ([ruled, free], [free, ruled]):
+        with pytest.raises(InvalidMessage, match="amount: 3 decimals, expected at most 2, as many as EUR has"):
+            transfer("0.001").decide(accounts, AROUND)
+
+
+def test_the_decimals_are_looked_at_before_whether_the_account_is_open() -> None:
+    closed = replace(ALICE, status=AccountStatus.CLOSED, decimal_places=2)
+    with pytest.raises(InvalidMessage):
+        payment("0.001").decide([closed], Context())
+
+
+@given(st.integers(1, 10**12), everyday_rates)
+@in_few_examples
+def test_interest_is_rounded_to_the_currencys_unit(debt: int, rate: Decimal) -> None:
+    for currency, places in MINOR_UNITS.items():
+        unit = Decimal(1).scaleb(-places)
+        account = replace(ALICE, currency=currency, decimal_places=places, balance=-debt * unit)
+        account = replace(account, overdraft_limit=account.balance * 2 - 1)
+        [decision] = interest(str(rate)).decide([account], Context())
+        exactly = Fraction(debt * unit) * Fraction(rate) / 365
+        assert decision.reason is None
+        assert decimal_places(decision.amount) <= places
+        assert abs(exactly + Fraction(decision.amount)) <= Fraction(unit) / 2
+
+
+INTEREST = {
+    "JPY": ("-1000000", "-329"),
+    "EUR": ("-1000", "-0.33"),
+    "KWD": ("-1000", "-0.329"),
+    "CLF": ("-1000", "-0.3288"),
+}
+
+
+@pytest.mark.parametrize(("currency", "balance", "amount"), [(code, *row) for code, row in INTEREST.items()])
+def test_a_days_interest_of_twelve_percent(currency: str, balance: str, amount: str) -> None:
+    account = replace(
+        ALICE,
+        currency=currency,
+        decimal_places=MINOR_UNITS[currency],
+        balance=Decimal(balance),
+        overdraft_limit=Decimal(balance) * 2,
+    )
+    [decision] = interest("0.12").decide([account], Context())
+    assert (decision.reason, decision.amount) == (None, Decimal(amount))
