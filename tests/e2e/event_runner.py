@@ -124,7 +124,7 @@ class EventRunner:
     def _accounts(self) -> dict[str, str]:
         return {
             item["account_id"]["S"]: f"{item['status']['S']}, balance {_plain(item['balance'])} {item['currency']['S']}"
-            f", limit {_plain(item['overdraft_limit'])}, version {_plain(item['version'])}"
+            f"{_held(item)}, limit {_plain(item['overdraft_limit'])}, version {_plain(item['version'])}"
             for item in scan(self.endpoint, self.tables.accounts)
         }
 
@@ -139,6 +139,10 @@ class EventRunner:
             for item in scan(self.endpoint, self.locks_table)
             if "accounts_checked" in item
         }
+
+
+def _held(account: dict[str, Any]) -> str:
+    return f", held {_plain(account['held'])}" if "held" in account else ""
 
 
 def _identifier(record: dict[str, Any]) -> str:

@@ -178,6 +178,103 @@ EXPECTED = {
         journal={"acc-alice t-0050": "POSTED -1950, balance -450, version 11"},
         accounts={"acc-alice": "OPEN, balance -450 EUR, limit -500, version 11"},
     ),
+    "process_transactions/20-holds": Effect(
+        journal={
+            "acc-frank t-0060": "POSTED 0, balance 0, version 1",
+            "acc-grace t-0061": "POSTED 0, balance 0, version 1",
+            "acc-frank t-0062": "POSTED 400, balance 400, version 2",
+            "acc-frank t-0063": "POSTED 0, balance 400, version 3",
+            "acc-frank t-0064": "POSTED 0, balance 400, version 4",
+            "acc-frank t-0065": "POSTED 0, balance 400, version 5",
+            "acc-frank t-0066": "POSTED 0, balance 400, version 6",
+        },
+        accounts={
+            "acc-frank": "OPEN, balance 400 EUR, held 390.5, limit 0, version 6",
+            "acc-grace": "OPEN, balance 0 EUR, limit 0, version 1",
+        },
+    ),
+    "process_transactions/21-hold-above-what-is-available": Effect(
+        journal={
+            "acc-frank t-0067": "REJECTED OVERDRAFT_LIMIT, balance 400, version 7",
+        },
+        accounts={
+            "acc-frank": "OPEN, balance 400 EUR, held 390.5, limit 0, version 7",
+        },
+    ),
+    "process_transactions/22-post-hold-in-part": Effect(
+        journal={
+            "acc-frank t-0068": "POSTED -90, balance 310, version 8",
+        },
+        accounts={
+            "acc-frank": "OPEN, balance 310 EUR, held 300.5, limit 0, version 8",
+        },
+    ),
+    "process_transactions/23-post-hold-to-a-payee": Effect(
+        journal={
+            "acc-frank t-0069": "POSTED -95, balance 215, version 9",
+            "acc-grace t-0069": "POSTED 95, balance 95, version 2",
+        },
+        accounts={
+            "acc-frank": "OPEN, balance 215 EUR, held 190.5, limit 0, version 9",
+            "acc-grace": "OPEN, balance 95 EUR, limit 0, version 2",
+        },
+    ),
+    "process_transactions/24-void-hold": Effect(
+        journal={
+            "acc-frank t-0070": "POSTED 0, balance 215, version 10",
+        },
+        accounts={
+            "acc-frank": "OPEN, balance 215 EUR, held 160, limit 0, version 10",
+        },
+    ),
+    "process_transactions/25-hold-not-open": Effect(
+        journal={
+            "acc-frank t-0071": "REJECTED HOLD_NOT_OPEN, balance 215, version 11",
+        },
+        accounts={
+            "acc-frank": "OPEN, balance 215 EUR, held 160, limit 0, version 11",
+        },
+    ),
+    "process_transactions/26-expire-hold": Effect(
+        journal={
+            "acc-frank t-0072": "POSTED 0, balance 215, version 12",
+        },
+        accounts={
+            "acc-frank": "OPEN, balance 215 EUR, held 120, limit 0, version 12",
+        },
+    ),
+    "process_transactions/27-reverse-in-part": Effect(
+        journal={
+            "acc-frank t-0073": "POSTED 10, balance 225, version 13",
+        },
+        accounts={
+            "acc-frank": "OPEN, balance 225 EUR, held 120, limit 0, version 13",
+        },
+    ),
+    "process_transactions/28-reverse-both-sides": Effect(
+        journal={
+            "acc-frank t-0074": "POSTED 95, balance 320, version 14",
+            "acc-grace t-0074": "POSTED -95, balance 0, version 3",
+        },
+        accounts={
+            "acc-frank": "OPEN, balance 320 EUR, held 120, limit 0, version 14",
+            "acc-grace": "OPEN, balance 0 EUR, limit 0, version 3",
+        },
+    ),
+    "process_transactions/29-reverse-too-much": Effect(
+        journal={
+            "acc-frank t-0075": "REJECTED REVERSAL_EXCEEDED, balance 320, version 15",
+            "acc-frank t-0076": "REJECTED ALREADY_REVERSED, balance 320, version 16",
+            "acc-grace t-0076": "REJECTED ALREADY_REVERSED, balance 0, version 4",
+        },
+        accounts={
+            "acc-frank": "OPEN, balance 320 EUR, held 120, limit 0, version 16",
+            "acc-grace": "OPEN, balance 0 EUR, limit 0, version 4",
+        },
+    ),
+    "process_transactions/30-too-many-decimals": Effect(
+        dead_lettered={0: "amount: 3 decimals, expected at most 2, as many as EUR has"}
+    ),
     "upsert_profiles/01-first-entries": Effect(
         profiles={"acc-alice": {"preferences": {"theme": "dark", "language": "fr"}}}
     ),
@@ -263,12 +360,19 @@ EXPECTED = {
         },
         accounts={"acc-alice": "OPEN, balance -450.3 EUR, limit -500, version 13"},
     ),
+    "expire_holds/01-an-hour": Effect(
+        outcome="Done",
+        journal={"acc-frank expire-hold-8fe8eeb9dced22bf6ca3eafaaac54fee": "POSTED 0, balance 320, version 17"},
+        accounts={"acc-frank": "OPEN, balance 320 EUR, held 0, limit 0, version 17"},
+    ),
+    "expire_holds/02-the-same-hour-again": Effect(outcome="DoneBefore"),
+    "expire_holds/03-the-next-hour": Effect(outcome="Done"),
     "reconcile_accounts/01-a-night": Effect(
-        outcome="Done", reports={"reconcile_accounts 2026-01-01T02:01:00+00:00": "3 accounts, 0 mismatches"}
+        outcome="Done", reports={"reconcile_accounts 2026-01-01T02:01:00+00:00": "5 accounts, 0 mismatches"}
     ),
     "reconcile_accounts/02-the-same-night-again": Effect(outcome="DoneBefore"),
     "reconcile_accounts/03-the-next-night": Effect(
-        outcome="Done", reports={"reconcile_accounts 2026-01-02T02:01:00+00:00": "3 accounts, 0 mismatches"}
+        outcome="Done", reports={"reconcile_accounts 2026-01-02T02:01:00+00:00": "5 accounts, 0 mismatches"}
     ),
     "read_accounts/01-an-account": Effect(
         answer={

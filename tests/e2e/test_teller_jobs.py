@@ -163,7 +163,10 @@ def test_a_time_that_the_function_would_refuse_is_refused_with_its_sentence(bank
 
 
 WRONG = {
-    "another job": (("jobs", "run", "reconcile"), "expected reconcile_accounts or charge_overdraft_interest"),
+    "another job": (
+        ("jobs", "run", "reconcile"),
+        "expected reconcile_accounts, charge_overdraft_interest or expire_holds",
+    ),
     "a lock of another job": (("jobs", "release", "line"), "there is no job 'line'"),
     "whole interest": (("jobs", "run", CHARGE, "--whole"), "--whole is for reconcile_accounts"),
     "a time in words": (("jobs", "run", CHARGE, "--for", "tonight"), "expected an ISO 8601 time"),

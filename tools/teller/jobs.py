@@ -30,7 +30,8 @@ from tools.teller.times import moment, shown
 from tools.teller.words import counted
 from workers.job_events import why_not_begun
 
-JobName = Annotated[str, typer.Argument(help=f"{' or '.join(JOBS)}.", metavar="NAME", show_default=False)]
+NAMES = " or ".join((", ".join(list(JOBS)[:-1]), list(JOBS)[-1]))
+JobName = Annotated[str, typer.Argument(help=f"{NAMES}.", metavar="NAME", show_default=False)]
 ForOption = Annotated[
     datetime | None,
     typer.Option("--for", parser=moment, help="The scheduled time. ISO 8601. Default: this minute.", metavar="TIME"),
@@ -190,7 +191,7 @@ def _job_named(name: str) -> JobInfo:
     try:
         return JOBS[name]
     except KeyError:
-        raise WrongUse(f"there is no job {name!r}: expected {' or '.join(JOBS)}") from None
+        raise WrongUse(f"there is no job {name!r}: expected {NAMES}") from None
 
 
 def _job_fields(records: JobRecords, job: dict[str, Any], now: datetime) -> dict[str, str]:
