@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
+from msgspec.structs import astuple
+
 from conditional_writes.items import from_dynamodb
 from ledger.core.accounts import Account, account_from_item
 from ledger.core.journal import JournalEntry, entry_from_item
 from ledger.core.reason_codes import InvalidMessage
+from ledger.core.reversals import Reversed, reversed_from_item
 from ledger.core.transaction_types import decode
 from tests.checkers import oracle
 from tests.checkers.poison import is_invalid
@@ -20,21 +23,25 @@ from tools.local_aws.tables import Tables, scan
 
 @dataclass(frozen=True)
 class Books:
-    """The accounts, and each account's journal in version order."""
+    """The accounts, each account's journal in version order, and what was reversed; None if that wasn't read.
+
+    `reversals` are by the first account of the reversed transaction, and its id.
+    """
 
     accounts: dict[str, Account]
     journal: dict[str, list[JournalEntry]]
+    reversals: dict[tuple[str, str], Reversed] | None = None
 
     @property
     def entries(self) -> list[JournalEntry]:
         return [entry for entries in self.journal.values() for entry in entries]
 
     def counts(self) -> Counter[str]:
-        """Counts posted transactions by status and rejected ones by reason. A transfer with two entries counts once."""
+        """Counts posted transactions by status and rejected ones by reason. One with two entries counts once."""
         return Counter(
             entry.outcome.reason or entry.outcome.status
             for entry in self.entries
-            if entry.account_id == _account_ids(entry)[0]
+            if entry.account_id == _named_account_ids(entry)[0]
         )
 
     def types(self) -> Counter[str]:
@@ -42,7 +49,7 @@ class Books:
         return Counter(
             entry.request["type"]
             for entry in self.entries
-            if not entry.outcome.reason and entry.account_id == _account_ids(entry)[0]
+            if not entry.outcome.reason and entry.account_id == _named_account_ids(entry)[0]
         )
 
 
@@ -54,7 +61,11 @@ def read_books(endpoint: Endpoint, tables: Tables) -> Books:
         journal[entry.account_id].append(entry)
     for entries in journal.values():
         entries.sort(key=lambda entry: entry.outcome.account_version)
-    return Books({account.account_id: account for account in accounts}, dict(journal))
+    reversals = None
+    if tables.reversals:
+        found = (reversed_from_item(from_dynamodb(item)) for item in scan(endpoint, tables.reversals))
+        reversals = {(each.account_id, each.transaction_id): each for each in found}
+    return Books({account.account_id: account for account in accounts}, dict(journal), reversals)
 
 
 CLAIMS = (
@@ -62,7 +73,10 @@ CLAIMS = (
     "replaying each journal gives every decision again",
     "replaying each journal gives every balance",
     "no account was below its limit at any version",
-    "each transfer has its two sides, posted at one time, and they sum to zero",
+    "held money is never spent: the balance without it wasn't below the limit at any version",
+    "what is held is the sum of the open holds, and a hold is resolved once",
+    "each transaction of two accounts has its two sides, posted at one time, and they sum to zero",
+    "no transaction is reversed by more than its amount, and the Reversals table has the sum of its reversals",
     "no account's times go back from a version to the next, and the account has the last one",
     "the sum of the balances is the sum of the posted amounts",
     "every message is in the journal, or in the dead-letter queue with a reason",
@@ -75,7 +89,9 @@ def violations(books: Books) -> list[str]:
         *_unknown_types(books),
         *_unknown_accounts(books),
         *_conservation(books),
-        *_transfers(books),
+        *_two_sides(books),
+        *_holds(books),
+        *_reversals(books),
         *_each_account(books),
         *_times(books),
     ]
@@ -102,13 +118,27 @@ def is_poison(letter: DeadLetter) -> bool:
     reason = letter.reason or ""
     if is_invalid(decode, letter.body):
         return bool(reason)
-    return "was used before on account" in reason or "decimals, expected at most" in reason
+    return "was used before on account" in reason or " decimals, expected at most " in reason
 
 
-def _account_ids(entry: JournalEntry) -> list[str]:
+def journal_of(books: Books) -> oracle.Journal:
+    """All entries of the books, in the oracle's terms. Those of types that the oracle doesn't know are left out."""
+    journal = oracle.Journal()
+    for entry in books.entries:
+        if entry.request.get("type") in oracle.ACCOUNT_FIELDS:
+            journal.add(entry.account_id, entry.request, entry.outcome.amount)
+    return journal
+
+
+def _named_account_ids(entry: JournalEntry) -> list[str]:
+    """The accounts that the entry's request names. If the oracle doesn't know its type, the entry's own account."""
+    return account_ids_of(entry, oracle.Journal())
+
+
+def account_ids_of(entry: JournalEntry, journal: oracle.Journal) -> list[str]:
     """The accounts of the entry's transaction. If the oracle doesn't know its type, only the entry's own account."""
     try:
-        return oracle.account_ids(entry.request)
+        return oracle.account_ids(entry.request, journal)
     except oracle.UnknownType:
         return [entry.account_id]
 
@@ -116,7 +146,7 @@ def _account_ids(entry: JournalEntry) -> list[str]:
 def _unknown_types(books: Books) -> Iterator[str]:
     for entry in books.entries:
         try:
-            oracle.account_ids(entry.request)
+            oracle.named_account_ids(entry.request)
         except oracle.UnknownType as error:
             yield f"{entry.account_id}: {entry.transaction_id}: {error}"
 
@@ -127,21 +157,21 @@ def _unknown_accounts(books: Books) -> Iterator[str]:
 
 
 def _conservation(books: Books) -> Iterator[str]:
-    with localcontext(prec=1000):  # By default Python rounds to 28 digits.
-        balances = sum((account.balance for account in books.accounts.values()), Decimal(0))
-        amounts = sum((entry.outcome.amount for entry in books.entries), Decimal(0))
+    balances = _sum(account.balance for account in books.accounts.values())
+    amounts = _sum(entry.outcome.amount for entry in books.entries)
     if balances != amounts:
         yield f"the sum of the balances is {balances}, the sum of the posted amounts is {amounts}"
 
 
-def _transfers(books: Books) -> Iterator[str]:
-    transfers: dict[tuple[str, ...], list[JournalEntry]] = defaultdict(list)
+def _two_sides(books: Books) -> Iterator[str]:
+    transactions: dict[tuple[str, ...], list[JournalEntry]] = defaultdict(list)
+    journal = journal_of(books)
     for entry in books.entries:
-        account_ids = _account_ids(entry)
+        account_ids = account_ids_of(entry, journal)
         if len(account_ids) > 1:
-            transfers[entry.transaction_id, *account_ids].append(entry)
-    for (transaction_id, *account_ids), sides in transfers.items():
-        transfer = f"transfer {transaction_id} from {' to '.join(account_ids)}"
+            transactions[entry.request["type"], entry.transaction_id, *account_ids].append(entry)
+    for (kind, transaction_id, *account_ids), sides in transactions.items():
+        transfer = f"{kind} {transaction_id} from {' to '.join(account_ids)}"
         if sorted(side.account_id for side in sides) != sorted(account_ids):
             yield f"{transfer}: its entries are on {', '.join(side.account_id for side in sides)}"
             continue
@@ -154,6 +184,74 @@ def _transfers(books: Books) -> Iterator[str]:
             yield f"{transfer}: its sides were posted at {one.outcome.posted_at} and {other.outcome.posted_at}"
         if one.outcome.amount + other.outcome.amount != 0:
             yield f"{transfer}: its sides' amounts are {one.outcome.amount:f} and {other.outcome.amount:f}"
+
+
+def _holds(books: Books) -> Iterator[str]:
+    """Checks the holds without the rules: from their postings alone."""
+    for account_id, entries in books.journal.items():
+        left: dict[str, Decimal] = {}
+        for entry in entries:
+            yield from _resolve(left, entry)
+            held = _sum(left.values())
+            if entry.outcome.held_after != held:
+                yield (
+                    f"{account_id}: version {entry.outcome.account_version} should have {held:f} held, and has"
+                    f" {entry.outcome.held_after:f}"
+                )
+        account = books.accounts.get(account_id)
+        if account and {name: hold.remaining for name, hold in account.open_holds.items()} != left:
+            yield f"{account_id}: its journal has the open holds {left}, the account has {account.holds}"
+    for account_id, account in books.accounts.items():
+        held = _sum(hold.remaining for hold in account.open_holds.values())
+        if account.held != held:
+            yield f"{account_id}: the sum of its open holds is {held:f}, and {account.held:f} is held"
+
+
+def _resolve(left: dict[str, Decimal], entry: JournalEntry) -> Iterator[str]:
+    """Changes what is left of an account's holds by its next entry."""
+    request, hold_id = entry.request, entry.request.get("hold_id")
+    if entry.outcome.status != "POSTED":
+        return
+    if request["type"] == "hold":
+        left[entry.transaction_id] = Decimal(request["amount"])
+    elif hold_id is not None and request["account_id"] == entry.account_id:
+        if hold_id not in left:
+            yield f"{entry.account_id}: {entry.transaction_id} resolves {hold_id}, which isn't open"
+            return
+        left[hold_id] = oracle.EXACTLY.add(left[hold_id], entry.outcome.amount)
+        if left[hold_id] < 0:
+            yield f"{entry.account_id}: {entry.transaction_id} posts {-left[hold_id]:f} more than {hold_id} holds"
+        if request["type"] != "post_hold" or request.get("final", True) or left[hold_id] <= 0:
+            del left[hold_id]
+
+
+def _sum(numbers: Iterable[Decimal]) -> Decimal:
+    with localcontext(oracle.EXACTLY):  # By default Python rounds to 28 digits.
+        return sum(numbers, Decimal(0))
+
+
+def _reversals(books: Books) -> Iterator[str]:
+    """Checks the reversals without the rules: their sums against the amounts, and against the Reversals table."""
+    journal, expected = journal_of(books), dict[tuple[str, str], Reversed]()
+    for entry in books.entries:
+        if entry.request.get("type") != "reverse" or entry.outcome.status != "POSTED":
+            continue
+        reversed_id = entry.request["of_transaction_id"]
+        if not journal.has(entry.account_id, reversed_id):
+            yield f"{entry.account_id}: {entry.transaction_id} reverses {reversed_id}, which isn't in the journal"
+            continue
+        whole = journal.amount(entry.account_id, reversed_id).copy_abs()
+        number, amount = journal.reversed(entry.account_id, reversed_id)
+        if amount > whole:
+            yield f"{entry.account_id}: {reversed_id} was reversed by {amount:f}, and its amount is {whole:f}"
+        first = journal.account_ids(entry.account_id, reversed_id)[0]
+        last = Reversed(first, reversed_id, amount, number, entry.transaction_id, entry.outcome.account_version)
+        if entry.account_id == first:  # The entries are in version order, so the last one counts.
+            expected[first, reversed_id] = last
+    for key in () if books.reversals is None else expected.keys() | books.reversals.keys():
+        found = books.reversals and books.reversals.get(key)
+        if found != expected.get(key):
+            yield f"{': '.join(key)} was reversed as {expected.get(key)}, and the Reversals table has {found}"
 
 
 def _times(books: Books) -> Iterator[str]:
@@ -185,21 +283,28 @@ def _each_account(books: Books) -> Iterator[str]:
 def _replay(accounts: dict[str, Account], journal: dict[str, list[JournalEntry]]) -> Iterator[str]:
     """Replays all journals together. A transfer is decided when it is the next entry of both its accounts."""
     replayed: dict[str, oracle.State] = {}
+    earlier = oracle.Journal()
     left = {account_id: deque(entries) for account_id, entries in journal.items()}
     to_try = list(left)
     while to_try:
         entries = left[to_try.pop()]
         if not entries:
             continue
-        request, account_ids = entries[0].request, _account_ids(entries[0])
+        request, account_ids = entries[0].request, account_ids_of(entries[0], earlier)
         if any(not left.get(name) or left[name][0].request != request for name in account_ids):
             continue
         try:
-            effects = oracle.effects(request, [replayed.get(name) for name in account_ids])
-        except oracle.UnknownType:
+            effects = oracle.effects(
+                request,
+                [replayed.get(name) for name in account_ids],
+                earlier,
+                minor_units=entries[0].outcome.decimal_places is not None,
+            )
+        except (oracle.UnknownType, oracle.Invalid):
             continue
         for account_id, effect in zip(account_ids, effects or (), strict=effects is not None):
             replayed[account_id] = effect.after
+            earlier.add(account_id, request, effect.amount)
             yield from _compare(left[account_id].popleft(), effect)
             to_try.append(account_id)
     for account_id, entries in left.items():
@@ -207,7 +312,7 @@ def _replay(accounts: dict[str, Account], journal: dict[str, list[JournalEntry]]
         if entries:
             yield (
                 f"{account_id}: version {entries[0].outcome.account_version} can't be replayed: {entries[0].request}"
-                " isn't next on all of its accounts, or one of them isn't open, or the oracle doesn't know its type"
+                " isn't next on all of its accounts, or should wait, or is invalid, or the oracle doesn't know its type"
             )
         elif replayed.get(account_id) != state:
             yield f"{account_id}: its journal gives {replayed.get(account_id)}, the account is {state}"
@@ -221,6 +326,9 @@ def state_of(account: Account) -> oracle.State:
         "currency": account.currency,
         "status": str(account.status),
         "version": account.version,
+        "held": account.held,
+        "holds": {name: (hold.remaining, hold.expires_at) for name, hold in account.open_holds.items()},
+        "decimal_places": account.decimal_places,
     }
 
 
@@ -229,5 +337,14 @@ def _compare(entry: JournalEntry, effect: oracle.Effect) -> Iterator[str]:
     expected = (effect.status, effect.reason, effect.amount, after["balance"])
     if (found.status, found.reason, found.amount, found.balance_after) != expected:
         yield f"{entry.account_id}: version {after['version']} should be {expected}, and is {found}"
+    if found.held_after != after["held"]:
+        yield f"{entry.account_id}: version {after['version']} should have {after['held']:f} held, and is {found}"
+    if found.decimal_places != (after["decimal_places"] if after["version"] == 1 else None):
+        yield f"{entry.account_id}: version {after['version']} should have {after['decimal_places']} decimal places"
+    reversal = found.reversal and oracle.Reversal(*astuple(found.reversal))
+    if reversal != effect.reversal:
+        yield f"{entry.account_id}: version {after['version']} should have {effect.reversal}, and has {reversal}"
     if found.balance_after < after["overdraft_limit"]:
         yield f"{entry.account_id}: version {after['version']} is below its limit {after['overdraft_limit']}"
+    elif oracle.EXACTLY.subtract(found.balance_after, found.held_after) < after["overdraft_limit"]:
+        yield f"{entry.account_id}: version {after['version']} has spent held money: {found}"

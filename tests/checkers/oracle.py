@@ -5,12 +5,17 @@ second time, from its description. That repetition is on purpose.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 type State = dict[str, Any]
-"""An account's `balance`, `overdraft_limit`, `currency`, `status` and `version`."""
+"""An account's `balance`, `overdraft_limit`, `currency`, `status`, `version`, `held`, `holds` and `decimal_places`.
+
+`holds` has what remains of each open hold, and the time of its expiry or None, by the hold's id. `decimal_places` are
+None if the account's amounts have no rule.
+"""
 
 ACCOUNT_FIELDS = {
     "open_account": ["account_id"],
@@ -19,7 +24,16 @@ ACCOUNT_FIELDS = {
     "set_overdraft_limit": ["account_id"],
     "close_account": ["account_id"],
     "charge_interest": ["account_id"],
+    "hold": ["account_id"],
+    "post_hold": ["account_id", "to_account_id"],
+    "void_hold": ["account_id"],
+    "expire_hold": ["account_id"],
+    "reverse": ["account_id"],
 }
+"""The fields that name accounts. A `to_account_id` of a `post_hold` may be absent."""
+DECIMALS = {"CHF": 2, "EUR": 2, "GBP": 2, "JPY": 0, "KRW": 0, "KWD": 3, "TND": 3, "USD": 2, "UYW": 4}
+"""By ISO 4217, of the currencies in use here. Another code has no rule."""
+MOST_OPEN_HOLDS = 20
 EXACTLY = Context(prec=1000)
 """Has more digits than any sum, so that nothing is rounded."""
 
@@ -28,53 +42,139 @@ class UnknownType(Exception):
     """The oracle has no rule for this type of transaction."""
 
 
+class Invalid(Exception):
+    """An amount has more decimals than one of the transaction's accounts: nothing is recorded."""
+
+
+class Reversal(NamedTuple):
+    """How many reversals a transaction had and their sum, with this one if it is posted; and its other account."""
+
+    number: int
+    reversed_after: Decimal
+    other_account_id: str | None
+
+
 class Effect(NamedTuple):
     """The effect on one account: the rejection reason (None if posted), the amount, and the next state."""
 
     reason: str | None
     amount: Decimal
     after: State
+    reversal: Reversal | None = None
 
     @property
     def status(self) -> str:
         return "REJECTED" if self.reason else "POSTED"
 
 
-def account_ids(payload: Mapping[str, Any]) -> list[str]:
-    """The accounts of a canonical payload. Raises UnknownType."""
+class Journal:
+    """What a transaction may refer to: the earlier journal entries, and how much of a transaction was reversed."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str], tuple[Mapping[str, Any], Decimal]] = {}
+        self._reversed: dict[tuple[str, str], tuple[int, Decimal]] = {}
+
+    def add(self, account_id: str, payload: Mapping[str, Any], amount: Decimal) -> None:
+        """Adds an account's entry of this canonical payload and amount. A rejected transaction has the amount 0."""
+        self._entries[account_id, payload["transaction_id"]] = payload, amount
+        if payload["type"] == "reverse" and amount != 0:
+            # Each reversal has an entry on each account of what it reverses, where both have the same ids.
+            reversed_id = account_id, payload["of_transaction_id"]
+            number, before = self.reversed(*reversed_id)
+            self._reversed[reversed_id] = number + 1, EXACTLY.add(before, amount.copy_abs())
+
+    def has(self, account_id: str, transaction_id: str) -> bool:
+        return (account_id, transaction_id) in self._entries
+
+    def amount(self, account_id: str, transaction_id: str) -> Decimal:
+        return self._entries[account_id, transaction_id][1]
+
+    def account_ids(self, account_id: str, transaction_id: str) -> list[str]:
+        """The accounts of the entry's transaction."""
+        return account_ids(self._entries[account_id, transaction_id][0], self)
+
+    def reversed(self, account_id: str, transaction_id: str) -> tuple[int, Decimal]:
+        """How many reversals the transaction had, and their sum."""
+        return self._reversed.get((account_id, transaction_id), (0, Decimal(0)))
+
+
+def named_account_ids(payload: Mapping[str, Any]) -> list[str]:
+    """The accounts that a canonical payload names. Raises UnknownType."""
     if payload["type"] not in ACCOUNT_FIELDS:
         raise UnknownType(
             f"the oracle doesn't know the type {payload['type']!r}: add its rule to tests/checkers/oracle.py"
         )
-    return [payload[field] for field in ACCOUNT_FIELDS[payload["type"]]]
+    return [payload[field] for field in ACCOUNT_FIELDS[payload["type"]] if payload.get(field) is not None]
 
 
-def effects(payload: Mapping[str, Any], states: Sequence[State | None]) -> list[Effect] | None:
-    """The effects of a transaction on its accounts. None if it must wait for one of them to be opened.
+def account_ids(payload: Mapping[str, Any], journal: Journal) -> list[str]:
+    """The accounts of a canonical payload: those that it names, and those of what it reverses. Raises UnknownType."""
+    named = named_account_ids(payload)
+    if payload["type"] == "reverse" and journal.has(*named, payload["of_transaction_id"]):
+        return list(dict.fromkeys([*named, *journal.account_ids(*named, payload["of_transaction_id"])]))
+    return named
 
-    `states` are in the order of `account_ids(payload)`, with None for a missing account. Raises UnknownType.
+
+def effects(
+    payload: Mapping[str, Any], states: Sequence[State | None], journal: Journal, *, minor_units: bool = True
+) -> list[Effect] | None:
+    """The effects of a transaction on its accounts. None if it must wait for an account, a hold or a transaction.
+
+    `states` are in the order of `account_ids(payload, journal)`, with None for a missing account. `minor_units` says
+    whether an account is opened under the rule of minor units. Raises UnknownType, and Invalid.
     """
-    assert len(states) == len(account_ids(payload))
+    names = account_ids(payload, journal)
+    assert len(states) == len(names)
     if payload["type"] == "open_account" and states == [None]:
-        known = [_new(payload)]
+        known = [_new(payload, minor_units=minor_units)]
     else:
         known = [state for state in states if state]
-    if len(known) < len(states):
+    if len(known) < len(states) or (payload["type"] == "reverse" and not _is_known(payload, journal)):
         return None
+    if payload["type"] != "open_account" or known[0]["version"] == 0:
+        _check_decimals(payload, known)
     with localcontext(EXACTLY):
-        reason, amounts, changes = _rule(payload, *known)
-        if reason:
-            amounts, changes = [Decimal(0) for _ in known], {}
+        if payload["type"] != "open_account" and any(each["status"] == "CLOSED" for each in known):
+            decided: Decided | None = Decided("ACCOUNT_CLOSED")
+        else:
+            decided = _rule(payload, journal, *known)
+        if decided is None:
+            return None
+        reason, amounts, changes = decided
+        if reason or not amounts:
+            amounts = [Decimal(0) for _ in known]
         return [
-            Effect(reason, amount, _next(state, amount, changes)) for state, amount in zip(known, amounts, strict=True)
+            Effect(
+                reason,
+                amount,
+                # The first account alone has other fields that change.
+                _next(state, amount, changes if name == names[0] and not reason else {}),
+                _reversal(payload, journal, [each for each in names if each != name], amount),
+            )
+            for name, state, amount in zip(names, known, amounts, strict=True)
         ]
 
 
-def _new(payload: Mapping[str, Any]) -> State:
+class Decided(NamedTuple):
+    """The rejection reason or None, the amount for each account if there is one, and the other fields that change."""
+
+    reason: str | None = None
+    amounts: Sequence[Decimal] = ()
+    changes: State = {}  # noqa: RUF012 (it is never changed)
+
+
+def _new(payload: Mapping[str, Any], *, minor_units: bool) -> State:
     """The account at version 0. Its opening makes version 1."""
-    limit = Decimal(payload.get("overdraft_limit", 0))
-    currency = payload["currency"]
-    return {"balance": Decimal(0), "overdraft_limit": limit, "currency": currency, "status": "OPEN", "version": 0}
+    return {
+        "balance": Decimal(0),
+        "overdraft_limit": Decimal(payload.get("overdraft_limit", 0)),
+        "currency": payload["currency"],
+        "status": "OPEN",
+        "version": 0,
+        "held": Decimal(0),
+        "holds": {},
+        "decimal_places": DECIMALS.get(payload["currency"]) if minor_units else None,
+    }
 
 
 def _next(state: State, amount: Decimal, changes: State) -> State:
@@ -82,32 +182,143 @@ def _next(state: State, amount: Decimal, changes: State) -> State:
     return state | changes | {"balance": state["balance"] + amount, "version": state["version"] + 1}
 
 
-def _rule(payload: Mapping[str, Any], account: State, *others: State) -> tuple[str | None, list[Decimal], State]:
-    """The rejection reason or None, the amount for each account, and the other fields that change."""
-    nothing = [Decimal(0)]
-    if payload["type"] == "open_account":
-        return ("ACCOUNT_EXISTS" if account["version"] else None), nothing, {}
-    if any(each["status"] == "CLOSED" for each in (account, *others)):
-        return "ACCOUNT_CLOSED", nothing, {}
+def _is_known(payload: Mapping[str, Any], journal: Journal) -> bool:
+    return journal.has(payload["account_id"], payload["of_transaction_id"])
+
+
+def _check_decimals(payload: Mapping[str, Any], accounts: Sequence[State]) -> None:
+    for field in ("amount", "overdraft_limit"):
+        if payload.get(field) is not None:
+            unit_exponent = EXACTLY.normalize(Decimal(payload[field])).as_tuple().exponent
+            if any(
+                each["decimal_places"] is not None and -int(unit_exponent) > each["decimal_places"] for each in accounts
+            ):
+                raise Invalid(f"{field}: {payload[field]}")
+
+
+def _reversal(payload: Mapping[str, Any], journal: Journal, others: Sequence[str], amount: Decimal) -> Reversal | None:
+    if payload["type"] != "reverse":
+        return None
+    number, before = journal.reversed(payload["account_id"], payload["of_transaction_id"])
+    posted = [abs(amount)] if amount else []
+    return Reversal(number + len(posted), before + sum(posted), *others or [None])
+
+
+def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others: State) -> Decided | None:
+    """The type's own rule, for accounts that aren't closed. None if the transaction must wait for a hold."""
     match payload["type"]:
+        case "open_account":
+            return Decided("ACCOUNT_EXISTS" if account["version"] else None)
         case "transaction":
             amount = Decimal(payload["amount"])
             same_currency = payload.get("currency") in {None, account["currency"]}
-            return (_refusal(account, amount) if same_currency else "CURRENCY_MISMATCH"), [amount], {}
+            return Decided(_refusal(account, amount) if same_currency else "CURRENCY_MISMATCH", [amount])
         case "transfer":
             [payee] = others
             amount = Decimal(payload["amount"])
             reason = _refusal(account, -amount) or _refusal(payee, amount)
-            return (reason if account["currency"] == payee["currency"] else "CURRENCY_MISMATCH"), [-amount, amount], {}
+            return Decided(
+                reason if account["currency"] == payee["currency"] else "CURRENCY_MISMATCH", [-amount, amount]
+            )
         case "set_overdraft_limit":
             limit = Decimal(payload["overdraft_limit"])
-            return ("OVERDRAFT_LIMIT" if account["balance"] < limit else None), nothing, {"overdraft_limit": limit}
+            is_above = account["balance"] - account["held"] < limit
+            return Decided("OVERDRAFT_LIMIT" if is_above else None, changes={"overdraft_limit": limit})
         case "close_account":
-            return ("BALANCE_NOT_ZERO" if account["balance"] != 0 else None), nothing, {"status": "CLOSED"}
+            reason = "BALANCE_NOT_ZERO" if account["balance"] != 0 else "HOLDS_OPEN" if account["holds"] else None
+            return Decided(reason, changes={"status": "CLOSED"})
         case "charge_interest":
-            interest = _interest(account["balance"], Decimal(payload["annual_rate"]))
-            return (_refusal(account, -interest) if _fits(interest) else "BALANCE_OUT_OF_RANGE"), [-interest], {}
+            interest = _interest(account, Decimal(payload["annual_rate"]))
+            return Decided(_refusal(account, -interest) if _fits(interest) else "BALANCE_OUT_OF_RANGE", [-interest])
+        case "hold" | "post_hold" | "void_hold" | "expire_hold":
+            return _rule_of_holds(payload, journal, account, *others)
+        case "reverse":
+            return _reverse(payload, journal, account, *others)
     raise AssertionError(payload["type"])
+
+
+def _rule_of_holds(payload: Mapping[str, Any], journal: Journal, account: State, *payees: State) -> Decided | None:
+    if payload["type"] == "hold":
+        return _hold(payload, account)
+    if payload["hold_id"] in account["holds"]:
+        return _resolution(payload, account, *payees)
+    return Decided("HOLD_NOT_OPEN") if journal.has(payload["account_id"], payload["hold_id"]) else None
+
+
+def _hold(payload: Mapping[str, Any], account: State) -> Decided:
+    amount = Decimal(payload["amount"])
+    placed = {payload["transaction_id"]: (amount, payload.get("expires_at"))}
+    holds = account["holds"] | placed
+    if len(account["holds"]) >= MOST_OPEN_HOLDS:
+        reason: str | None = "TOO_MANY_HOLDS"
+    elif not _can_be_summed(holds):
+        reason = "BALANCE_OUT_OF_RANGE"
+    else:
+        is_refused = account["balance"] - account["held"] - amount < account["overdraft_limit"]
+        reason = "OVERDRAFT_LIMIT" if is_refused else None
+    return Decided(reason, changes=_with_holds(holds))
+
+
+def _resolution(payload: Mapping[str, Any], account: State, *payees: State) -> Decided:
+    """Of an open hold: the first account's."""
+    remaining, expires_at = account["holds"][payload["hold_id"]]
+    others = {name: hold for name, hold in account["holds"].items() if name != payload["hold_id"]}
+    if payload["type"] == "void_hold":
+        return Decided(changes=_with_holds(others))
+    if payload["type"] == "expire_hold":
+        is_expired = expires_at and datetime.fromisoformat(expires_at) <= datetime.fromisoformat(payload["as_of"])
+        return Decided(None if is_expired else "HOLD_NOT_EXPIRED", changes=_with_holds(others))
+    amount = Decimal(payload.get("amount", remaining))
+    if amount > remaining:
+        return Decided("HOLD_EXCEEDED")
+    if any(payee["currency"] != account["currency"] for payee in payees):
+        return Decided("CURRENCY_MISMATCH")
+    rest = (
+        {}
+        if payload.get("final", True) or amount == remaining
+        else {payload["hold_id"]: (remaining - amount, expires_at)}
+    )
+    holds = others | rest
+    if not _can_be_summed(holds):
+        return Decided("BALANCE_OUT_OF_RANGE")
+    reasons = [_refusal(account | _with_holds(holds), -amount), *(_refusal(payee, amount) for payee in payees)]
+    return Decided(_first(reasons), [-amount, *(amount for _ in payees)], _with_holds(holds))
+
+
+def _reverse(payload: Mapping[str, Any], journal: Journal, *accounts: State) -> Decided:
+    reversed_id = payload["account_id"], payload["of_transaction_id"]
+    whole, (_, before) = journal.amount(*reversed_id), journal.reversed(*reversed_id)
+    left = abs(whole) - before
+    amount = Decimal(payload.get("amount", left))
+    if whole == 0:
+        return Decided("NOT_REVERSIBLE")
+    if left == 0:
+        return Decided("ALREADY_REVERSED")
+    if amount > left:
+        return Decided("REVERSAL_EXCEEDED")
+    if not _fits(left - amount) or not _fits(before + amount):
+        return Decided("BALANCE_OUT_OF_RANGE")
+    back = -amount if whole > 0 else amount
+    amounts = [back, -back][: len(accounts)]
+    by_amount = sorted(zip(amounts, accounts, strict=True), key=lambda each: each[0])
+    return Decided(_first([_refusal(account, each) for each, account in by_amount]), amounts)
+
+
+def _first(reasons: Sequence[str | None]) -> str | None:
+    return next(filter(None, reasons), None)
+
+
+def _with_holds(holds: State) -> State:
+    return {"holds": holds, "held": sum((remaining for remaining, _ in holds.values()), Decimal(0))}
+
+
+def _can_be_summed(holds: State) -> bool:
+    """Whether each sum of some of them fits: at most 38 digits down to the last decimal of the finest one."""
+    if not holds:
+        return True
+    finest = min(int(remaining.normalize().as_tuple().exponent) for remaining, _ in holds.values())
+    held = _with_holds(holds)["held"]
+    return bool(held.scaleb(-finest) < Decimal("1e38")) and held < Decimal("1e126")
 
 
 def _refusal(account: State, amount: Decimal) -> str | None:
@@ -115,7 +326,8 @@ def _refusal(account: State, amount: Decimal) -> str | None:
     balance = account["balance"] + amount
     if not _fits(balance):
         return "BALANCE_OUT_OF_RANGE"
-    return "OVERDRAFT_LIMIT" if amount < 0 and balance < account["overdraft_limit"] else None
+    is_below = balance - account["held"] < account["overdraft_limit"]
+    return "OVERDRAFT_LIMIT" if amount < 0 and is_below else None
 
 
 def _fits(number: Decimal) -> bool:
@@ -123,12 +335,16 @@ def _fits(number: Decimal) -> bool:
     return len(number.normalize().as_tuple().digits) <= 38 and abs(number) < Decimal("1e126")
 
 
-def _interest(balance: Decimal, annual_rate: Decimal) -> Decimal:
-    """A day's interest on a negative balance: 1/365 of a year's, rounded once to whole hundredths, half to even."""
-    if balance >= 0:
+def _interest(account: State, annual_rate: Decimal) -> Decimal:
+    """A day's interest on a negative balance: 1/365 of a year's, rounded once to whole units, half to even.
+
+    A unit is the smallest amount of the account's currency; a hundredth, if its amounts have no rule.
+    """
+    if account["balance"] >= 0:
         return Decimal(0)
-    hundredths = Fraction(-balance) * Fraction(annual_rate) / 365 * 100
-    whole, rest = divmod(hundredths, 1)
+    places = 2 if account["decimal_places"] is None else account["decimal_places"]
+    units = Fraction(-account["balance"]) * Fraction(annual_rate) / 365 * 10**places
+    whole, rest = divmod(units, 1)
     if rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1):
         whole += 1
-    return Decimal(whole) / 100
+    return Decimal(whole) / 10**places

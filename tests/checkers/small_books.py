@@ -1,10 +1,12 @@
 """Books of two accounts and a few messages, for the checkers' tests."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
-from ledger.core.journal import JournalEntry, Outcome
-from ledger.core.transaction_types import decode
+from ledger.core.journal import EntryId, JournalEntry, Outcome
+from ledger.core.reversals import Reversed
+from ledger.core.transaction_types import Reverse, decode
+from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.checkers.books import Books
 from tests.support.rules import Decided, decide
 
@@ -17,19 +19,54 @@ TRANSFER = '{"type": "transfer", "transaction_id": "3", "from_account_id": "a", 
 JUNK = "not JSON"
 
 
+HOLD = '{"type": "hold", "transaction_id": "hold", "account_id": "a", "amount": 30}'
+POST_IN_PART = (
+    '{"type": "post_hold", "transaction_id": "posting", "account_id": "a", "hold_id": "hold", "amount": 10,'
+    ' "final": false, "to_account_id": "b"}'
+)
+VOID = '{"type": "void_hold", "transaction_id": "void", "account_id": "a", "hold_id": "hold"}'
+REVERSE_TRANSFER = (
+    '{"type": "reverse", "transaction_id": "back", "account_id": "b", "of_transaction_id": "3", "amount": 5}'
+)
+
+
 type Rules = Callable[..., Sequence[Decided]]
 
 
 def post(books: Books, *bodies: str, rules: Rules = decide) -> Books:
     """The books after these bodies are posted, by the product's rules or by `rules`."""
-    accounts = dict(books.accounts)
+    return post_messages(books, map(decode, bodies), rules)
+
+
+def post_messages(books: Books, messages: Iterable[TransactionMessage], rules: Rules = decide) -> Books:
+    """The books after these messages are posted, one after another."""
+    accounts, reversals = dict(books.accounts), dict(books.reversals or {})
     journal = {name: list(entries) for name, entries in books.journal.items()}
-    for body in bodies:
-        message = decode(body)
-        for decision in rules(message, *map(accounts.get, message.account_ids)):
-            account = accounts[decision.account.account_id] = decision.account
-            status, reason = str(decision.status), decision.reason
-            outcome = Outcome(status, reason, decision.amount, account.balance, account.version, str(NOW))
+    entries = {entry.entry_id: entry for entry in books.entries}
+    context = Context(entries.get, lambda entry_id: reversals.get(entry_id, Reversed(*entry_id)))
+    for message in messages:
+        account_ids = message.all_account_ids(context)
+        for decided in rules(message, *map(accounts.get, account_ids), context=context):
+            account = accounts[decided.account.account_id] = decided.account
+            outcome = Outcome(
+                status=str(decided.status),
+                reason=decided.reason,
+                amount=decided.amount,
+                balance_after=account.balance,
+                account_version=account.version,
+                posted_at=str(NOW),
+                held_after=account.held,
+                decimal_places=account.decimal_places if account.version == 1 else None,
+                reversal=decided.reversal,
+            )
             entry = JournalEntry(account.account_id, message.transaction_id, message.canonical_payload(), "", outcome)
             journal.setdefault(account.account_id, []).append(entry)
-    return Books(accounts, journal)
+            entries[entry.entry_id] = entry
+            if isinstance(message, Reverse) and decided.reversal and not decided.reason:
+                found = entries[EntryId(message.account_id, message.of_transaction_id)]
+                if found.account_ids[0] == account.account_id:
+                    reversed_id = EntryId(account.account_id, message.of_transaction_id)
+                    before = context.find_reversed(reversed_id)
+                    after = before.after(decided.reversal, message.transaction_id, account.version)
+                    reversals[reversed_id] = after
+    return Books(accounts, journal, reversals)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ledger.core.journal import JournalEntry, Outcome
+from ledger.core.journal import JournalEntry
 from ledger.core.transaction_types import OpenAccount, SetOverdraftLimit, Transaction, Transfer
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.books import Books, violations
-from tests.support.rules import decide
+from tests.checkers.small_books import NOW, post_messages
 
-TIME, LATER = "2026-01-01T00:00:00+00:00", "2026-01-01T00:00:01+00:00"
+TIME, LATER = str(NOW), "2026-03-01 00:00:01+00:00"
 
 MESSAGES: list[TransactionMessage] = [
     OpenAccount(transaction_id="open", account_id="a", currency="EUR", overdraft_limit=Decimal(-100)),
@@ -40,21 +40,7 @@ OF_MANY_DIGITS: list[TransactionMessage] = [  # If rounded to Python's 28 digits
 
 
 def sound_books() -> Books:
-    books = Books({}, {"a": [], "b": [], "c": [], "d": []})
-    for message in MESSAGES + BETWEEN_TWO + OF_MANY_DIGITS:
-        for decision in decide(message, *map(books.accounts.get, message.account_ids)):
-            account = books.accounts[decision.account.account_id] = decision.account
-            outcome = Outcome(
-                status=str(decision.status),
-                reason=decision.reason,
-                amount=decision.amount,
-                balance_after=account.balance,
-                account_version=account.version,
-                posted_at=TIME,
-            )
-            entry = JournalEntry(account.account_id, message.transaction_id, message.canonical_payload(), "", outcome)
-            books.journal[account.account_id].append(entry)
-    return books
+    return post_messages(Books({}, {}), MESSAGES + BETWEEN_TWO + OF_MANY_DIGITS)
 
 
 def test_sound_books_have_no_violation() -> None:

@@ -9,9 +9,13 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account
 from ledger.core.money import EXACT
+from ledger.core.reversals import Reversal
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.support.samples import NOW
+
+NOTHING_BEFORE = Context()
+"""Of a ledger without a journal."""
 
 
 class Decided(NamedTuple):
@@ -20,19 +24,23 @@ class Decided(NamedTuple):
     account: Account
     amount: Decimal
     reason: str | None = None
+    reversal: Reversal | None = None
 
     @property
     def status(self) -> Status:
         return Status.REJECTED if self.reason else Status.POSTED
 
 
-def decide(message: TransactionMessage, *accounts: Account | None) -> tuple[Decided, ...]:
+def decide(
+    message: TransactionMessage, *accounts: Account | None, context: Context = NOTHING_BEFORE
+) -> tuple[Decided, ...]:
     """Decides a transaction for its accounts. Raises NotYet, as the product's decision does."""
     decided = []
-    for before, decision in zip(accounts, message.decide(accounts, Context()), strict=True):
+    for before, decision in zip(accounts, message.decide(accounts, context), strict=True):
         after = message.next_account(before, decision, NOW)
         assert after is not None
-        decided.append(Decided(replace(after, posted_at=None), decision.amount, decision.reason))
+        after = replace(after, posted_at=None)
+        decided.append(Decided(after, decision.amount, decision.reason, decision.reversal))
     return tuple(decided)
 
 

@@ -105,6 +105,7 @@ def _values_of(kind: Any, transaction_ids: st.SearchStrategy[str]) -> st.SearchS
         return st.one_of(*(_values_of(each, transaction_ids) for each in get_args(kind)))
     known: list[tuple[Any, st.SearchStrategy[Any]]] = [
         (NoneType, st.none()),
+        (bool, st.booleans()),
         (Id, transaction_ids),  # The id of another transaction.
         (Currency, currencies),
         (Time, times),

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from ledger.core.attributes import attribute
-from ledger.core.money import EXACT, WIDE, normalized
+from ledger.core.money import EXACT, WIDE
 
 MOST_OPEN_HOLDS = 20
 """Of one account. They are on the account's item, and each KB of it costs 2 write units more in each commit."""
@@ -46,7 +46,7 @@ def fit(holds: Holds) -> bool:
 
     It can if the sum has at most 38 digits down to the last decimal of the finest hold: then so has each sum of some.
     """
-    finest = min((normalized(hold.remaining) for hold in holds.values()), key=_exponent, default=Decimal(0))
+    finest = min((WIDE.normalize(hold.remaining) for hold in holds.values()), key=_exponent, default=Decimal(0))
     try:
         EXACT.quantize(total(holds), finest)
     except InvalidOperation:
