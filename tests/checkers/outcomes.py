@@ -32,6 +32,11 @@ POSTED_EVENTS = {
     "transaction": "TransactionPosted",
     "transfer": "TransactionPosted",
     "charge_interest": "TransactionPosted",
+    "hold": "HoldPlaced",
+    "post_hold": "HoldPosted",
+    "void_hold": "HoldVoided",
+    "expire_hold": "HoldExpired",
+    "reverse": "TransactionReversed",
 }
 """The detail type of a posting, by the type of its request."""
 REFUSAL_FIELDS = {
