@@ -97,7 +97,8 @@ def _run(port: int, messages: int) -> int:
     }
     console.print(f"[bold]4[/]  Sending the day: {len(transactions):,} transactions, {len(updates):,} profile updates")
     seconds = _send_and_wait(deployed, day)
-    tables = Tables(deployed["AccountsTableName"], deployed["JournalTableName"])
+    accounts, journal, reversals = (deployed[f"{name}TableName"] for name in ("Accounts", "Journal", "Reversals"))
+    tables = Tables(accounts, journal, reversals=reversals)
     before_interest = read_books(endpoint, tables)
     console.print("[bold]5[/]  Running the nightly jobs, each of them twice")
     job_violations = _run_jobs_twice(deployed)
