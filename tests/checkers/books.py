@@ -44,6 +44,14 @@ class Books:
             if entry.account_id == _named_account_ids(entry)[0]
         )
 
+    def types(self) -> Counter[str]:
+        """Counts posted transactions by type. A transfer with two entries counts once."""
+        return Counter(
+            entry.request["type"]
+            for entry in self.entries
+            if not entry.outcome.reason and entry.account_id == _named_account_ids(entry)[0]
+        )
+
 
 def read_books(endpoint: Endpoint, tables: Tables) -> Books:
     accounts = [account_from_item(from_dynamodb(item)) for item in scan(endpoint, tables.accounts)]

@@ -8,7 +8,7 @@ import pytest
 
 from conditional_writes.items import from_dynamodb
 from tests.checkers.books import Books, violations
-from tests.checkers.windows import windows_done, wrongly_charged
+from tests.checkers.windows import open_though_expired, windows_done, wrongly_charged
 from tests.support.deployed import Bank, until
 from tools.local_aws.jobs import function_name, read_report, run_job
 from tools.local_aws.tables import scan
@@ -45,6 +45,28 @@ def test_interest_is_charged_once_though_its_day_is_delivered_twice(bank: Bank, 
     again = run_job(bank.stack, "charge_overdraft_interest", NIGHT)
     assert again["outcome"] == "DoneBefore"
     assert again["reason"].startswith("the run was finished at ")
+    bank.transactions.wait_until_drained()
+    assert bank.books() == once
+    assert violations(once) == []
+
+
+def test_expired_holds_are_released_once_though_the_job_is_delivered_twice(bank: Bank, overdrawn: Books) -> None:
+    holder = next(name for name in overdrawn.accounts if name.startswith("job-"))
+    hold = {"type": "hold", "amount": "10"}
+    times = {"past": NIGHT - timedelta(hours=1), "ahead": datetime.now(UTC) + timedelta(days=1)}
+    holds = [body(name, holder, expires_at=time.isoformat(), **hold) for name, time in times.items()]
+    bank.transactions.send([*holds, body("never", holder, **hold)])
+    bank.transactions.wait_until_drained()
+    assert run_job(bank.stack, "expire_holds", NIGHT)["outcome"] == "Done"
+    bank.transactions.wait_until_drained()
+    once = bank.books()
+    assert once.accounts[holder].open_holds.keys() == {"ahead", "never"}
+    assert list(open_though_expired(once, NIGHT)) == []
+    assert [entry.request["hold_id"] for entry in once.journal[holder] if entry.request["type"] == "expire_hold"] == [
+        "past"
+    ]
+    assert run_job(bank.stack, "expire_holds", NIGHT)["outcome"] == "DoneBefore"
+    assert run_job(bank.stack, "expire_holds", NIGHT + timedelta(hours=1))["outcome"] == "Done"
     bank.transactions.wait_until_drained()
     assert bank.books() == once
     assert violations(once) == []
@@ -102,7 +124,8 @@ def _done(bank: Bank, job: str = "reconcile_accounts") -> set[str]:
     return windows_done(_records(bank), job)
 
 
-def test_the_schedule_starts_the_job(bank: Bank, overdrawn: Books) -> None:
+@pytest.mark.parametrize("job", ["reconcile_accounts", "expire_holds"])
+def test_the_schedule_starts_the_job(bank: Bank, overdrawn: Books, job: str) -> None:
     """A schedule for the next second, with the template's target. The local AWS doesn't fill in the scheduled time."""
     assert overdrawn
     scheduler = bank.stack.endpoint.client("scheduler")
@@ -111,13 +134,13 @@ def test_the_schedule_starts_the_job(bank: Bank, overdrawn: Books) -> None:
         for page in scheduler.get_paginator("list_schedules").paginate()
         for schedule in page["Schedules"]
     ]
-    [target] = [target for target in targets if "reconcile_accounts" in target["Input"]]
+    [target] = [target for target in targets if job in target["Input"]]
     soon = datetime.now(UTC) + timedelta(seconds=1)
     scheduler.create_schedule(
-        Name="soon",
+        Name=f"soon-{job}",
         ScheduleExpression=f"at({soon:%Y-%m-%dT%H:%M:%S})",
         FlexibleTimeWindow={"Mode": "OFF"},
         Target=target,
     )
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).isoformat()
-    until(lambda: today in _done(bank), "today is done")
+    until(lambda: today in _done(bank, job), "today is done")

@@ -3,7 +3,7 @@
 import itertools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ def new_consumer(bank: Bank, pattern: Any = EVERYTHING) -> Consumer:
     return bank.new_consumer(f"test-{next(_numbers)}", pattern)
 
 
-def posted(bank: Bank, bodies: Sequence[str], *account_ids: str) -> list[JournalEntry]:
+def posted(bank: Bank, bodies: Iterable[str], *account_ids: str) -> list[JournalEntry]:
     """The accounts' entries, once the messages are posted."""
     bank.transactions.send(bodies)
     bank.transactions.wait_until_drained()
@@ -50,6 +50,37 @@ def test_each_outcome_is_heard_of_with_what_a_read_of_it_says(bank: Bank) -> Non
         assert detail.items() >= answer["entry"].items()
     types = {event["detail-type"] for event in events}
     assert types == {"AccountOpened", "TransactionPosted", "TransactionRejected"}
+
+
+def test_each_outcome_of_holds_and_reversals_is_heard_of_by_a_type_of_its_own(bank: Bank) -> None:
+    consumer = new_consumer(bank)
+    body = {"account_id": "held-and-told"}
+    hold, past = body | {"type": "hold", "amount": "10"}, "2026-01-01T00:00:00Z"
+    ends = [
+        body | {"type": "post_hold", "transaction_id": "post", "hold_id": "hold-1", "amount": "4", "final": False},
+        body | {"type": "void_hold", "transaction_id": "void", "hold_id": "hold-1"},
+        body | {"type": "expire_hold", "transaction_id": "expire", "hold_id": "hold-2", "as_of": past},
+        body | {"type": "reverse", "transaction_id": "back", "of_transaction_id": "post", "amount": "1"},
+        body | {"type": "reverse", "transaction_id": "too-much", "of_transaction_id": "post", "amount": "4"},
+    ]
+    posted(bank, [opening("held-and-told", LIMIT)], "held-and-told")
+    holds = [hold | {"transaction_id": "hold-1"}, hold | {"transaction_id": "hold-2", "expires_at": past}]
+    posted(bank, map(json.dumps, holds), "held-and-told")
+    for end in ends:
+        entries = posted(bank, [json.dumps(end)], "held-and-told")
+    events = about("held-and-told", consumer.take_until_heard(entries))
+    assert violations(entries, events) == []
+    types = {event["detail"]["transaction_id"]: event["detail-type"] for event in events}
+    assert types == {
+        "open": "AccountOpened",
+        "hold-1": "HoldPlaced",
+        "hold-2": "HoldPlaced",
+        "post": "HoldPosted",
+        "void": "HoldVoided",
+        "expire": "HoldExpired",
+        "back": "TransactionReversed",
+        "too-much": "TransactionRejected",
+    }
 
 
 def test_a_consumer_hears_only_what_its_rule_is_for(bank: Bank) -> None:

@@ -23,6 +23,7 @@ from tools.teller.verify import command
 from tools.teller.verify.command import STEPS, perform
 from tools.teller.verify.configuration import configuration
 from tools.teller.verify.contention import contention
+from tools.teller.verify.holds import holds
 from tools.teller.verify.metrics import metrics
 from tools.teller.verify.permissions import permissions
 from tools.teller.verify.poison import poison
@@ -64,11 +65,11 @@ def test_messages_are_sent_and_everything_is_tidied_up_but_for_letters_of_others
     bank.stack.endpoint.client("sqs").send_message(
         QueueUrl=bank.transactions.dead_letter_queue_url, MessageBody="a letter of another's"
     )
-    for work in (each_outcome, poison, metrics):
+    for work in (each_outcome, holds, poison, metrics):
         assert problems(done(run, work)) == []
     assert tidy_up(run) == []
     accounts = [run.item("AccountsTableName", account_id=account_id) for account_id in run.accounts]
-    assert [(account["status"], account["balance"]) for account in accounts if account] == [("CLOSED", 0)] * 3
+    assert [(account["status"], account["balance"]) for account in accounts if account] == [("CLOSED", 0)] * 5
     assert [run.item("ProfilesTableName", account_id=profile_id) for profile_id in run.profiles] == [None, None]
     assert [letter.body for letter in bank.transactions.take_dead_letters()] == ["a letter of another's"]
     assert bank.profiles.take_dead_letters() == []
@@ -80,6 +81,9 @@ def test_an_interrupted_run_leaves_no_open_account_and_no_message_that_waits(
     def interrupted(its_run: Run, _: Step) -> None:
         its_run.open(its_run.account("interrupted"))
         its_run.send("Transactions", [payment(its_run.accounts[0], "credit", "5")])
+        its_run.wait_for_version(its_run.accounts[0], 2)
+        hold = {"type": "hold", "transaction_id": "hold", "account_id": its_run.accounts[0], "amount": "3"}
+        its_run.send("Transactions", [hold])
         its_run.send("Transactions", [payment(its_run.account("interrupted-late"), "early", "1")])
         raise KeyboardInterrupt
 
@@ -256,16 +260,21 @@ def is_failed(check: dict[str, Any]) -> bool:
     return check["verdict"] == Verdict.FAILED
 
 
-def without_version_condition(build: Path) -> None:
-    """A change of an account no longer asserts the version that it was planned from."""
-    folder = build / "ConditionalWritesLayer" / "python" / "conditional_writes"
-    module = folder / "item_diff.py"
-    old = "return Update(key, values, condition, removed, expected=expected)"
+def edited(build: Path, layer: str, module_name: str, old: str, new: str) -> None:
+    """Replaces the text in a module of a built layer."""
+    module = build / layer / "python" / module_name
     assert module.read_text().count(old) == 1
-    changed = module.read_text().replace(old, old.replace("condition", "exists(key.attributes[0][0])"))
+    changed = module.read_text().replace(old, new)
     module.unlink()  # A copy may share the file with the build.
     module.write_text(changed)
-    shutil.rmtree(folder / "__pycache__")
+    shutil.rmtree(module.parent / "__pycache__")
+
+
+def without_version_condition(build: Path) -> None:
+    """A change of an account no longer asserts the version that it was planned from."""
+    old = "return Update(key, values, condition, removed, expected=expected)"
+    new = old.replace("condition", "exists(key.attributes[0][0])")
+    edited(build, "ConditionalWritesLayer", "conditional_writes/item_diff.py", old, new)
 
 
 @pytest.mark.exhaustive
@@ -275,3 +284,30 @@ def test_lost_updates_are_named(built: None, tmp_path: Path, say: Say) -> None:
     assert any("twice: an update was lost" in problem for problem in found), found
     assert any("expected the balance" in problem for problem in found), found
     say("\n".join(found))
+
+
+def without_held_money(build: Path) -> None:
+    """A debit may spend what is held."""
+    old = "WIDE.subtract(WIDE.subtract(self.balance, self.held), self.overdraft_limit)"
+    edited(build, "LedgerLayer", "ledger/core/accounts.py", old, "WIDE.subtract(self.balance, self.overdraft_limit)")
+
+
+def without_the_count_of_reversals(build: Path) -> None:
+    """A transaction may be reversed again and again."""
+    edited(build, "LedgerLayer", "ledger/core/transaction_types/reverse.py", "    if left <= 0:", "    if False:")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("change", "transaction", "expected"),
+    [
+        (without_held_money, "too-early", "('REJECTED', '0', 'OVERDRAFT_LIMIT')"),
+        (without_the_count_of_reversals, "second-reversal", "('REJECTED', '0', 'ALREADY_REVERSED')"),
+    ],
+)
+def test_held_money_that_is_spent_and_a_second_reversal_are_named(
+    built: None, tmp_path: Path, change: Callable[[Path], None], transaction: str, expected: str
+) -> None:
+    with deployed(tmp_path, change) as unsound:
+        found = problems(done(new_run(unsound), holds))
+    assert any(f"-buyer, {transaction}: expected {expected}, got ('POSTED', " in problem for problem in found), found

@@ -64,9 +64,9 @@ def _figures(soaked: Soaked) -> Iterator[tuple[str, str]]:
         "rejected",
         f"{counts.total():,}: {', '.join(f'{reason} {count:,}' for reason, count in counts.most_common())}",
     )
-    posted = _posted_by_type(soaked)
-    yield "holds, and their postings, voids and expiries", ", ".join(f"{posted[kind]:,}" for kind in TYPES_OF_HOLDS)
-    yield "reversals", f"{posted['reverse']:,}"
+    types = soaked.quiescence.books.types()
+    yield "holds, and their postings, voids and expiries", ", ".join(f"{types[kind]:,}" for kind in TYPES_OF_HOLDS)
+    yield "reversals", f"{types['reverse']:,}"
     yield "entries in the journal", f"{len(soaked.quiescence.books.entries):,}"
     yield "profiles", f"{len(soaked.quiescence.profiles):,}"
     letters = (soaked.quiescence.dead_transactions, soaked.quiescence.dead_updates)
@@ -102,15 +102,6 @@ def _jobs_that_died(soaked: Soaked) -> int:
     logs = [soaked.logs[name] for name in JOBS]
     started = sum(line.get("message") == "started" for each in logs for line in each.lines)
     return started - sum(each.metrics["Done"] + each.metrics["Continued"] for each in logs)
-
-
-def _posted_by_type(soaked: Soaked) -> Counter[str]:
-    """The number of posted transactions by type. One of two accounts counts once, if it names an `account_id`."""
-    return Counter(
-        entry.request["type"]
-        for entry in soaked.quiescence.books.entries
-        if not entry.outcome.reason and entry.request.get("account_id") == entry.account_id
-    )
 
 
 def _interest(soaked: Soaked):

@@ -36,4 +36,6 @@ def test_functions_killed_while_working_do_everything_exactly_once(bank: Bank, s
     assert sum(soaked.died.values()) > 0
     assert soaked.tickets > 0, "workers should wait in line before the hot account"
     assert soaked.quiescence.books.counts()["POSTED"] > messages / 2
+    types = soaked.quiescence.books.types()
+    assert {"hold", "post_hold", "void_hold", "expire_hold", "reverse"} <= types.keys()
     assert len(soaked.scheduled_runs.times) >= 2, "one during the kills, and the last one"

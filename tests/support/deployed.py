@@ -165,7 +165,8 @@ class Bank:
         return FunctionQueue(self.stack, "Profiles", self.stack["UpsertProfilesFunctionName"])
 
     def books(self) -> Books:
-        return read_books(self.stack.endpoint, Tables(self.stack["AccountsTableName"], self.stack["JournalTableName"]))
+        accounts, journal, reversals = (self.stack[f"{name}TableName"] for name in ("Accounts", "Journal", "Reversals"))
+        return read_books(self.stack.endpoint, Tables(accounts, journal, reversals=reversals))
 
     def post(self, account_id: str, *amounts: str) -> None:
         """Opens an account, and posts payments of these amounts, from t-1 on."""

@@ -316,10 +316,10 @@ def test_costs_are_numbers_at_their_prices() -> None:
     requests = Requests()
     requests.add("sqs", "SendMessageBatch")
     requests.add_read({"CapacityUnits": 2.5})
-    usage = Usage([700, 2000], 2, 1, 100, 1, 3, 0.5, 4096)
+    usage = Usage([700, 2000], 1, 2, 1, 100, 1, 3, 0.5, 4096)
     found = {cost.what: cost for cost in costs(requests, usage)}
     assert found.keys() == DOLLARS.keys()
-    assert found["DynamoDB write units"].number == 3 * 5 + 200 + 2
-    assert found["DynamoDB read units"].number == 2.5 + 3 + 1
+    assert found["DynamoDB write units"].number == 3 * 5 + 2 + 200 + 2
+    assert found["DynamoDB read units"].number == 2.5 + 3 + 2 + 1
     assert found["SQS requests"].number == 1 + 6
     assert found["EventBridge events"].dollars == pytest.approx(3 / 1e6)

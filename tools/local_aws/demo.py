@@ -97,7 +97,8 @@ def _run(port: int, messages: int) -> int:
     }
     console.print(f"[bold]4[/]  Sending the day: {len(transactions):,} transactions, {len(updates):,} profile updates")
     seconds = _send_and_wait(deployed, day)
-    tables = Tables(deployed["AccountsTableName"], deployed["JournalTableName"])
+    accounts, journal, reversals = (deployed[f"{name}TableName"] for name in ("Accounts", "Journal", "Reversals"))
+    tables = Tables(accounts, journal, reversals=reversals)
     before_interest = read_books(endpoint, tables)
     console.print("[bold]5[/]  Running the nightly jobs, each of them twice")
     job_violations = _run_jobs_twice(deployed)
@@ -230,6 +231,8 @@ def _add_transactions(table: Table, bodies: Sequence[str], books: Books, letters
     table.add_row("transactions sent", f"{len(bodies):,}")
     table.add_row("accounts", f"{len(books.accounts):,}")
     table.add_row("posted", f"{counts.pop('POSTED', 0):,}", style="green")
+    for what, kind in (("holds placed", "hold"), ("reversals", "reverse")):
+        table.add_row(f"  {what}", f"{books.types()[kind]:,}", style="dim green")
     table.add_row("rejected", f"{counts.total():,}", style="yellow")
     for reason, count in counts.most_common():
         table.add_row(f"  {reason}", f"{count:,}", style="dim yellow")

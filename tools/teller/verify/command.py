@@ -12,6 +12,7 @@ from tools.teller.operator import Operator, YesOption, subcommand
 from tools.teller.verify.configuration import configuration
 from tools.teller.verify.contention import contention
 from tools.teller.verify.costs import costs
+from tools.teller.verify.holds import holds
 from tools.teller.verify.large_messages import large_messages
 from tools.teller.verify.metrics import metrics
 from tools.teller.verify.permissions import permissions
@@ -30,6 +31,7 @@ type Work = Callable[[Run, Step], None]
 STEPS: Sequence[tuple[str, Work]] = (
     ("Open, post, repeat, reject, transfer", each_outcome),
     ("A payment before its account", a_payment_before_its_account),
+    ("Hold, post a part, void, reverse", holds),
     ("Messages that can't be processed", poison),
     ("Many messages of few accounts", contention),
     ("Transactions that meet on an item", tokens),
@@ -50,7 +52,7 @@ def add_to(app: typer.Typer) -> None:
 def verify(operator: Operator, yes: YesOption = False) -> None:
     """Show that the stack does what the README says.
 
-    In eleven steps it sends some 5,300 messages on accounts of its own, whose names begin with verify-, and closes them
+    In twelve steps it sends some 5,300 messages on accounts of its own, whose names begin with verify-, and closes them
     at the end. Nothing of others is touched; consumers of events hear of these accounts, too. On AWS it takes some ten
     minutes and costs less than a dollar. The answer is a report in Markdown. Exit status 1 if a step failed.
     """

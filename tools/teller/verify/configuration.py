@@ -1,4 +1,4 @@
-"""Step 10: each resource is configured as template.yaml says, with the stack's parameters."""
+"""Step 11: each resource is configured as template.yaml says, with the stack's parameters."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""Step 4: thousands of messages of a few accounts, which all workers want at once."""
+"""Step 5: thousands of messages of a few accounts, which all workers want at once."""
 
 import random
 import time

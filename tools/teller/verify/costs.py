@@ -22,6 +22,8 @@ DOLLARS = {
 }
 WRITES_PER_KB = 5
 """Of a journal entry that is alone in its commit: 2 for itself, 1 for the index, 2 for its account."""
+WRITES_PER_REVERSAL = READS_PER_REVERSAL = 2
+"""Beside its entries: of the count of what was reversed. The reversed entry is read, too."""
 WRITES_PER_REFUSAL = 200
 """Of a refused commit with a hundred items."""
 SQS_REQUESTS_PER_MESSAGE = 3
@@ -70,6 +72,7 @@ class Usage(NamedTuple):
     """The functions' work for the run. `entry_bytes` has the size of each journal entry."""
 
     entry_bytes: Sequence[int]
+    reversals: int
     messages: int
     dead_letters: int
     dead_letter_bytes: int
@@ -84,8 +87,14 @@ def costs(requests: Requests, usage: Usage) -> list[Cost]:
     entry_kb = sum(math.ceil(size / 1024) for size in usage.entry_bytes)
     refused_kb = 2 * math.ceil(usage.dead_letter_bytes / 1024) * max(1, math.ceil(math.log2(usage.dead_letters + 1)))
     numbers = {
-        "DynamoDB write units": WRITES_PER_KB * entry_kb + WRITES_PER_REFUSAL * usage.refused_commits + refused_kb,
-        "DynamoDB read units": requests.read_units + entry_kb + usage.scanned_bytes / 4096,
+        "DynamoDB write units": WRITES_PER_KB * entry_kb
+        + WRITES_PER_REVERSAL * usage.reversals
+        + WRITES_PER_REFUSAL * usage.refused_commits
+        + refused_kb,
+        "DynamoDB read units": requests.read_units
+        + entry_kb
+        + READS_PER_REVERSAL * usage.reversals
+        + usage.scanned_bytes / 4096,
         "SQS requests": requests.of("sqs") + SQS_REQUESTS_PER_MESSAGE * usage.messages,
         "EventBridge events": len(usage.entry_bytes) + usage.dead_letters,
         "Lambda invocations": usage.invocations,

@@ -1,4 +1,4 @@
-"""Step 6: a batch of the largest transactions, and then the same ids with other payloads: refusals of megabytes."""
+"""Step 7: a batch of the largest transactions, and then the same ids with other payloads: refusals of megabytes."""
 
 import time
 from typing import Any

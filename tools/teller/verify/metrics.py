@@ -1,4 +1,4 @@
-"""Step 7: the metrics are what was sent. On AWS CloudWatch has them, on a local AWS only the functions' log lines."""
+"""Step 8: the metrics are what was sent. On AWS CloudWatch has them, on a local AWS only the functions' log lines."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Step 9: each role may do what its function needs, and nothing else. Plain HTTP to the queues is denied."""
+"""Step 10: each role may do what its function needs, and nothing else. Plain HTTP to the queues is denied."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from tools.teller.verify.steps import Step
 DENIED: Mapping[str, tuple[str, ...]] = {
     "AccountsTable": ("dynamodb:DeleteItem", "dynamodb:DeleteTable", "dynamodb:UpdateTable"),
     "JournalTable": ("dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
+    "ReversalsTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "ProfilesTable": ("dynamodb:GetItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "LocksTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "AttemptsTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),

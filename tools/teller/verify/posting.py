@@ -39,12 +39,12 @@ def each_outcome(run: Run, step: Step) -> None:
         payee: {"open": ("POSTED", "0", None), "transfer": ("POSTED", "20", None)},
     }
     for account_id, outcomes in expected.items():
-        _check_account(run, step, account_id, outcomes)
+        check_account(run, step, account_id, outcomes)
     _check_statement(run, step, payer, len(expected[payer]))
     _later_wins(run, step)
 
 
-def _check_account(run: Run, step: Step, account_id: str, expected: Mapping[str, Outcome]) -> None:
+def check_account(run: Run, step: Step, account_id: str, expected: Mapping[str, Outcome]) -> None:
     entries = run.entries(account_id)
     found = {entry["transaction_id"]: outcome_of(entry) for entry in entries}
     problems = [

@@ -144,9 +144,10 @@ class Run:
 
     def usage(self) -> Usage:
         """The functions' work for the run, by its journal."""
-        sizes = [len(str(entry).encode()) for account_id in self.accounts for entry in self.entries(account_id)]
+        entries = [entry for account_id in self.accounts for entry in self.entries(account_id)]
         return Usage(
-            entry_bytes=sizes,
+            entry_bytes=[len(str(entry).encode()) for entry in entries],
+            reversals=sum(entry["request"]["type"] == "reverse" for entry in entries),
             messages=sum(self.sent.values()),
             dead_letters=len(self.dead_letters),
             dead_letter_bytes=sum(self.dead_letters),

@@ -1,4 +1,4 @@
-"""Step 8: a one-off schedule runs a job once, and the same event again does nothing."""
+"""Step 9: a one-off schedule runs a job once, and the same event again does nothing."""
 
 import json
 import time
@@ -57,7 +57,8 @@ def schedule(run: Run, step: Step) -> None:
 
 def _why_not(run: Run) -> str | None:
     """Why the job isn't to run now, if so."""
-    size = sum(_bytes(run, table) for table in ("AccountsTableName", "JournalTableName", "CheckpointsTableName"))
+    tables = ("Accounts", "Journal", "Reversals", "Checkpoints")
+    size = sum(_bytes(run, f"{table}TableName") for table in tables)
     dollars = size / READ_UNIT_BYTES * DOLLARS["DynamoDB read units"]
     if dollars > MOST_DOLLARS:
         return f"reading all accounts and journals may cost {dollars:.2f} dollars"

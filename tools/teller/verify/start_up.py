@@ -1,4 +1,4 @@
-"""Step 11: how long the functions took to start and to work, by Lambda's own lines, and whether they have room."""
+"""Step 12: how long the functions took to start and to work, by Lambda's own lines, and whether they have room."""
 
 import re
 import statistics

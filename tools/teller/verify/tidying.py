@@ -42,7 +42,7 @@ def _delete_dead_letters(run: Run) -> None:
 
 
 def _close_accounts(run: Run) -> None:
-    """An account that isn't open is opened first: then no transaction waits for it for hours.
+    """An account that isn't open is opened first: then no transaction waits for it for hours. Holds are voided.
 
     After an interruption the run's own messages may still change the balances. Then an account isn't closed at once.
     """
@@ -58,6 +58,8 @@ def _close_accounts(run: Run) -> None:
         left = {account_id: account for account_id, account in accounts.items() if account["status"] != "CLOSED"}
         if not left:
             return
+        for account_id, account in left.items():
+            _void_holds(run, account_id, account, attempt)
         drained = {account_id: account for account_id, account in left.items() if account["balance"]}
         drains = [
             payment(account_id, f"drain-{attempt}", format(-account["balance"], "f"))
@@ -65,7 +67,7 @@ def _close_accounts(run: Run) -> None:
         ]
         run.send("Transactions", drains)
         for account_id, account in drained.items():
-            run.wait_for_version(account_id, int(account["version"]) + 1)
+            run.wait_for_version(account_id, int(account["version"]) + len(account.get("holds", {})) + 1)
         closing = {"type": "close_account", "transaction_id": f"close-{attempt}"}
         run.send("Transactions", [closing | {"account_id": account_id} for account_id in left])
         with suppress(TimeIsUp):
@@ -73,6 +75,14 @@ def _close_accounts(run: Run) -> None:
                 _wait_until_closed(run, account_id, SECONDS_OF_AN_ATTEMPT)
     for account_id in left:
         _wait_until_closed(run, account_id, USUAL_SECONDS)
+
+
+def _void_holds(run: Run, account_id: str, account: Any, attempt: int) -> None:
+    void = {"type": "void_hold", "account_id": account_id}
+    voids = [void | {"transaction_id": f"void-{attempt}-{each}", "hold_id": each} for each in account.get("holds", {})]
+    if voids:
+        run.send("Transactions", voids)
+        run.wait_for_version(account_id, int(account["version"]) + len(voids))
 
 
 def _wait_until_closed(run: Run, account_id: str, seconds: float) -> None:

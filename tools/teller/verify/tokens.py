@@ -1,4 +1,4 @@
-"""Step 5: transactions on one item at once, each sent again with its client token until DynamoDB says how it ended.
+"""Step 6: transactions on one item at once, each sent again with its client token until DynamoDB says how it ended.
 
 It shows DynamoDB itself, which the library's loop relies on: a token has one effect, and no cancellation sticks to it.
 """
