@@ -136,6 +136,10 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "reading attempts": lambda me: me.dynamodb.get_item(TableName=me.attempts, Key=ATTEMPT_KEY),
         "scanning the accounts": lambda me: me.dynamodb.scan(TableName=me.accounts),
         "scanning the journal": lambda me: me.dynamodb.scan(TableName=me.journal),
+        "reading accounts in a batch": lambda me: me.dynamodb.batch_get_item(
+            RequestItems={me.accounts: {"Keys": [KEY]}, me.journal: {"Keys": [ENTRY_KEY]}}
+        ),
+        "reading the counts of an account's reversals": lambda me: query(me, me.reversals),
         "sending a transaction": lambda me: me.sqs.send_message(QueueUrl=me.queue, MessageBody="{}"),
         "sending a dead letter": lambda me: me.sqs.send_message(QueueUrl=me.dead, MessageBody="{}"),
         "reading a queue": lambda me: me.sqs.receive_message(QueueUrl=me.queue),
@@ -241,8 +245,9 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
     },
     "read_accounts": {
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
-        "reading an entry": lambda me: me.dynamodb.get_item(TableName=me.journal, Key=ENTRY_KEY),
-        "reading a count of reversals": lambda me: me.dynamodb.get_item(TableName=me.reversals, Key=ENTRY_KEY),
+        "reading an entry and a count of reversals": lambda me: me.dynamodb.batch_get_item(
+            RequestItems={me.journal: {"Keys": [ENTRY_KEY]}, me.reversals: {"Keys": [ENTRY_KEY]}}
+        ),
         "reading a journal": lambda me: query(me, me.journal),
         "reading a journal by versions": lambda me: query(me, me.journal, IndexName=JOURNAL_INDEX),
     },

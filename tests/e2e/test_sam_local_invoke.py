@@ -378,10 +378,14 @@ EXPECTED = {
         answer={
             "account_id": "acc-alice",
             "balance": "-450.3",
+            "held": "0",
+            "available": "49.7",
             "overdraft_limit": "-500",
             "currency": "EUR",
+            "decimal_places": 2,
             "status": "OPEN",
             "version": 13,
+            "holds": [],
         }
     ),
     "read_accounts/02-the-last-entries": Effect(
@@ -425,6 +429,7 @@ EXPECTED = {
             "account_id": "acc-alice",
             "at": "2100-01-01T00:00:00+00:00",
             "balance": "-450.3",
+            "held": "0",
             "account_version": 13,
             "complete": True,
             "final": False,
@@ -435,6 +440,7 @@ EXPECTED = {
             "account_id": "acc-alice",
             "at": "2020-01-01T00:00:00+00:00",
             "balance": None,
+            "held": None,
             "account_version": 0,
             "complete": True,
             "final": True,
@@ -445,10 +451,11 @@ EXPECTED = {
             "account_id": "acc-bob",
             "transaction_id": "t-0041",
             "entry": "t-0041: REJECTED OVERDRAFT_LIMIT, balance 85.84, version 10",
+            "reversed": None,
         }
     ),
     "read_accounts/08-a-transaction-that-never-came": Effect(
-        answer={"account_id": "acc-bob", "transaction_id": "t-9999", "entry": None}
+        answer={"account_id": "acc-bob", "transaction_id": "t-9999", "entry": None, "reversed": None}
     ),
     "read_accounts/09-an-unknown-account": Effect(
         answer={
@@ -461,6 +468,14 @@ EXPECTED = {
                 "code": "INVALID_REQUEST",
                 "reason": "limit: expected it with from_version or from, got it with last",
             }
+        }
+    ),
+    "read_accounts/11-a-transaction-that-was-reversed": Effect(
+        answer={
+            "account_id": "acc-frank",
+            "transaction_id": "t-0069",
+            "entry": "t-0069: POSTED -95, balance 215, version 9",
+            "reversed": {"amount": "95", "number": 1, "reversed_by": "t-0074"},
         }
     ),
     "publish_outcomes/01-a-batch-of-the-stream": Effect(published=OF_ERIN),

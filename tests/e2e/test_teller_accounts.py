@@ -1,6 +1,7 @@
 """`teller account`, `statement`, `transaction` and `profile` on the deployed stack, held against the tables."""
 
 import csv
+import itertools
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,11 +21,35 @@ from tools.teller import accounts
 def posted(bank: Bank, account_id: str, *amounts: str) -> Journal:
     """The account's journal, once it is opened and the payments are posted."""
     bank.post(account_id, *amounts)
+    return journal_of(bank, account_id)
+
+
+def journal_of(bank: Bank, account_id: str) -> Journal:
     items = [
         [from_dynamodb(item) for item in scan(bank.stack.endpoint, bank.stack[output])]
         for output in ("AccountsTableName", "JournalTableName")
     ]
     return journals(*items)[account_id]
+
+
+def sent_one_by_one(bank: Bank, account_id: str, *messages: dict[str, Any]) -> Journal:
+    """The account's journal, once these messages of it are posted in this order."""
+    for message in messages:
+        bank.transactions.send([json.dumps(message | {"account_id": account_id})])
+        bank.transactions.wait_until_drained()
+    return journal_of(bank, account_id)
+
+
+def hold(hold_id: str, amount: str, **fields: str) -> dict[str, Any]:
+    return {"type": "hold", "transaction_id": hold_id, "amount": amount} | fields
+
+
+def post(transaction_id: str, hold_id: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "post_hold", "transaction_id": transaction_id, "hold_id": hold_id} | fields
+
+
+def reverse(transaction_id: str, of: str, **fields: str) -> dict[str, Any]:
+    return {"type": "reverse", "transaction_id": transaction_id, "of_transaction_id": of} | fields
 
 
 def without_next(answer: dict[str, Any]) -> dict[str, Any]:
@@ -189,6 +214,81 @@ def test_a_transaction_that_waits_for_its_account_is_on_the_queue(bank: Bank) ->
     bank.transactions.send([opening(name)])
     bank.transactions.wait_until_drained()
     assert command.json("transaction", name, "t-1")["state"] == "posted"
+
+
+def test_open_holds_are_shown_with_what_remains_of_them(bank: Bank) -> None:
+    command, name = Command(bank.stack), "teller-holds"
+    posted(bank, name, "100")
+    journal = sent_one_by_one(
+        bank,
+        name,
+        hold("h-1", "40"),
+        hold("h-2", "12.75", expires_at="2096-11-29T12:00:00Z"),
+        hold("h-3", "47.26"),
+        hold("h-4", "47.25"),
+        post("p-1", "h-1", amount="15", final=False),
+        {"type": "void_hold", "transaction_id": "v-1", "hold_id": "h-4"},
+    )
+    answer = command.json("account", name)
+    assert answer == journal.account_answer()
+    assert (answer["balance"], answer["held"], answer["available"]) == ("85", "37.75", "47.25")
+    shown = command.shown("account", name).split("open hold", 1)[1]
+    rows = [line.split() for line in shown.splitlines()[2:] if line.strip()]
+    assert rows == [["h-2", "12.75", "2096-11-29", "12:00:00"], ["h-1", "25", "never"]]
+
+    statement = command.json("statement", name)
+    assert statement == without_next(journal.statement(journal.last(10), 10))
+    held = [entry["held_after"] for entry in statement["entries"]]
+    assert held == ["0", "0", "40", "52.75", "52.75", "100", "85", "37.75"]
+    shown = " ".join(command.shown("statement", name).split())
+    for words in ("h-1 hold of 40 0 100", "h-3 rejected:", "p-1 post_hold of h-1 -15 85", "v-1 void_hold of h-4 0 85"):
+        assert words in shown
+    assert [word for before, word in itertools.pairwise(shown.split()) if before == "held"] == held[2:]
+    rows = list(csv.DictReader(command.run("statement", name, "--csv").out.splitlines()))
+    assert [row["held_after"] for row in rows] == held
+    assert [(row["transaction_id"], row["hold_id"]) for row in rows[-2:]] == [("p-1", "h-1"), ("v-1", "h-4")]
+
+    for transaction_id, state in (("h-1", "posted"), ("h-3", "rejected"), ("p-1", "posted")):
+        answer = command.json("transaction", name, transaction_id)
+        assert answer == journal.transaction(transaction_id) | {"state": state}
+    assert "OVERDRAFT_LIMIT" in command.shown("transaction", name, "h-3")
+
+
+def test_a_transaction_is_shown_with_its_reversals_and_a_reversal_with_its_transaction(bank: Bank) -> None:
+    command, name = Command(bank.stack), "teller-reversals"
+    posted(bank, name, "100", "-30")
+    journal = sent_one_by_one(
+        bank,
+        name,
+        reverse("r-1", "t-2", amount="10.5"),
+        reverse("r-2", "t-2", amount="19.51"),
+        reverse("r-3", "t-2", amount="4.5"),
+    )
+    sentences = {
+        "t-2": "15 of its 30 has been reversed, by 2 reversals, the last of which is r-3.",
+        "r-1": "It is reversal 1 of t-2. 10.5 of t-2 had been reversed after it.",
+        "r-2": "10.5 of t-2 had been reversed before, by 1 reversal.",
+        "r-3": "It is reversal 2 of t-2. 15 of t-2 had been reversed after it.",
+    }
+    for transaction_id, sentence in sentences.items():
+        answer = command.json("transaction", name, transaction_id)
+        state = "rejected" if transaction_id == "r-2" else "posted"
+        assert answer == journal.transaction(transaction_id) | {"state": state}
+        assert sentence in " ".join(command.shown("transaction", name, transaction_id).split())
+    assert "reversed," not in command.shown("transaction", name, "t-1")
+
+    assert command.json("account", name) == journal.account_answer()
+    assert command.json("statement", name) == without_next(journal.statement(journal.last(10), 10))
+    shown = " ".join(command.shown("statement", name).split())
+    for words in (
+        "r-1 reverse of t-2 10.5 80.5",
+        "r-2 rejected: REVERSAL_EXCEEDED 0 80.5",
+        "r-3 reverse of t-2 4.5 85",
+    ):
+        assert words in " ".join(shown.split())
+    rows = csv.DictReader(command.run("statement", name, "--csv").out.splitlines())
+    of = {row["transaction_id"]: row["of_transaction_id"] for row in rows if row["of_transaction_id"]}
+    assert of == dict.fromkeys(("r-1", "r-2", "r-3"), "t-2")
 
 
 def test_a_profile_is_shown_with_its_times_and_removals(bank: Bank) -> None:

@@ -33,6 +33,12 @@ PAYMENTS = [
     ("t-4", "-9000", "a car"),
     ("t-5", "-12,50", "lunch"),
 ]
+HOLDS_AND_A_REVERSAL: list[dict[str, object]] = [
+    {"type": "hold", "transaction_id": "h-1", "amount": "40"},
+    {"type": "hold", "transaction_id": "h-2", "amount": "12.75", "expires_at": "2026-11-29T12:00:00Z"},
+    {"type": "post_hold", "transaction_id": "p-1", "hold_id": "h-1", "amount": "15", "final": False},
+    {"type": "reverse", "transaction_id": "r-1", "of_transaction_id": "t-3", "amount": "40.50"},
+]
 UPDATE = {"account_id": "acc-1", "path": ["preferences"], "entries": {"theme": "dark", "statements": "mail"}}
 
 
@@ -60,7 +66,7 @@ def picture(operator: Operator, command: str, run: Callable[[], None]) -> None:
 
 
 def _post(operator: Operator) -> None:
-    """An account with a few transactions, one of them dead; a profile; and a run of each job."""
+    """An account with a few transactions, one of them dead, with holds and a reversal; a profile; a run of each job."""
     deployment = operator.deployment
     sqs, queue_url = deployment.client("sqs"), deployment["TransactionsQueueUrl"]
     sqs.send_message(QueueUrl=queue_url, MessageBody=json.dumps(OPENING | {"transaction_id": "t-1"}))
@@ -68,6 +74,9 @@ def _post(operator: Operator) -> None:
     for name, amount, description in PAYMENTS:
         message = {"transaction_id": name, "account_id": "acc-1", "amount": amount, "description": description}
         sqs.send_message(QueueUrl=queue_url, MessageBody=json.dumps(message))
+        _wait(operator)
+    for about_it in HOLDS_AND_A_REVERSAL:
+        sqs.send_message(QueueUrl=queue_url, MessageBody=json.dumps(about_it | {"account_id": "acc-1"}))
         _wait(operator)
     sqs.send_message(QueueUrl=deployment["ProfilesQueueUrl"], MessageBody=json.dumps(UPDATE))
     now = datetime.now(UTC).replace(second=0, microsecond=0)
