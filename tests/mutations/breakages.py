@@ -91,6 +91,13 @@ BREAKAGES = [
         (CURRENCIES, MINOR_UNITS),
     ),
     Breakage(
+        "what remains of a hold may have more decimals than the payee's amounts",
+        f"{LEDGER}/core/transaction_types/post_hold.py",
+        "if payee.decimal_places is not None:",
+        "if False:",
+        (MINOR_UNITS,),
+    ),
+    Breakage(
         "the decimals of a currency aren't recorded at the opening of an account",
         f"{LEDGER}/core/transaction_types/open_account.py",
         "MINOR_UNITS.get(self.currency) if context.minor_units else None",
