@@ -1387,8 +1387,8 @@ BREAKAGES = [
     Breakage(
         "a reader tells a balance though entries before the time are missing",
         f"{LEDGER}/statements.py",
-        "_balance_after(found) if found.is_certain else (None, None)",
-        "_balance_after(found)",
+        "_last_entry(found) if found.is_certain else None",
+        "_last_entry(found)",
         (STATEMENTS,),
     ),
     Breakage(

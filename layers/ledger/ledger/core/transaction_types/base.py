@@ -111,8 +111,8 @@ class TransactionMessage(
     @property
     def account_ids(self) -> tuple[str, ...]:
         """The accounts that the message names. They are read, decided on and changed together."""
-        named = (getattr(self, field) for field in self.account_fields)
-        return tuple(account_id for account_id in named if account_id is not None)
+        named = [getattr(self, field) for field in self.account_fields]
+        return tuple(named if None not in named else filter(None, named))
 
     def all_account_ids(self, context: Context) -> tuple[str, ...]:
         """The accounts that the message names, and after them those that only an entry names to which it refers.
