@@ -3,7 +3,9 @@
 import itertools
 import json
 import random
+import re
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +21,9 @@ from tests.checkers.books import Books, read_books
 from tests.support.clock import Clock
 from tools.local_aws import functions
 from tools.local_aws.functions import Queue, expire_holds, process_transactions, record
+from tools.local_aws.meter import Meter
 from tools.local_aws.queues import take_dead_letters
-from tools.local_aws.server import Endpoint
+from tools.local_aws.server import PROJECT, Endpoint
 from tools.local_aws.tables import Tables, create_locks_table, create_tables, refill, scan
 from workers import scheduled_jobs as jobs
 from workers.invocation import RESERVED_SECONDS
@@ -441,3 +444,42 @@ def test_it_counts_what_it_sent(opened: Bank, capsys: pytest.CaptureFixture[str]
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         sent += [sum(line["HoldExpiries"]) for line in lines if "HoldExpiries" in line]
     assert sent == [len(EXPIRED)]
+
+
+ACCOUNT = {
+    "balance": Decimal("12345.67"),
+    "overdraft_limit": -800,
+    "decimal_places": 2,
+    "version": 42,
+    "posted_at": "2026-02-21T21:01:40.742+00:00",
+    "cw:version_id": "f64d2308440e49ca8f8ce7e30dd811cf",
+}
+
+
+def test_a_run_costs_the_units_that_its_page_says(bank: Bank) -> None:
+    """The scan on DynamoDB Local alone: ministack doesn't say how large the accounts without a hold are."""
+    page = " ".join((PROJECT / "docs/jobs.md").read_text().split())
+    [figures] = re.findall(r"([\d,]+) read units and ([\d,]+) write units for a million accounts", page)
+    reads, writes = (int(figure.replace(",", "")) / 1_000_000 for figure in figures)
+    accounts = 400
+    for number in range(accounts):
+        hold = {str(uuid.uuid4()): {"remaining": Decimal("12.34"), "expires_at": SOON}}
+        held = {"held": Decimal("12.34"), "holds": hold} if number % 2 else {}
+        bank.put_account(str(uuid.uuid4()), **ACCOUNT | held)
+    function = bank.function()
+    assert run(function) == "Done"
+    bank.clock.seconds += 1
+    bank.dynamodb.client("dynamodb").update_item(
+        TableName=bank.locks_table,
+        Key=to_dynamodb({"lock_key": "expire_holds"}),
+        UpdateExpression="SET windows_done = :times",
+        ExpressionAttributeValues=to_dynamodb({":times": [f"2026-02-27T{i:02}:00:00+00:00" for i in range(100)]}),
+    )
+    meter = Meter(function.dynamodb)
+    # SOON is past this time: nothing is sent
+    assert run(function, EVENT | {"scheduled_time": "2026-03-01T11:00:00Z"}) == "Done"
+    full_pages = accounts / function.ACCOUNTS_PER_STEP
+    if bank.dynamodb is not bank.aws:
+        assert meter.answered["Scan"] == full_pages + 1
+        assert meter.units["Scan"] - 1 == pytest.approx(reads * accounts)
+    assert meter.units["UpdateItem"] / meter.answered["UpdateItem"] == pytest.approx(writes * accounts / full_pages)

@@ -1,5 +1,6 @@
 """Minor units through the function that posts, on both engines: the rule is recorded at the opening of an account."""
 
+from decimal import Decimal
 from types import ModuleType
 from typing import Any
 
@@ -101,6 +102,23 @@ def test_accounts_keep_the_rule_of_their_opening_and_the_reconciliation_finds_ea
     assert [len(reasons(ministack, function)) for function in (bank.teller, free)] == [1, 1]
     report = bank.run()
     assert (report["mismatches"], report["accounts_checked"]) == (0, 4)
+
+
+def test_a_hold_on_an_account_without_the_rule_leaves_no_finer_amount_on_an_account_under_it(
+    bank: Bank, ministack: Endpoint
+) -> None:
+    free = process_transactions(ministack, bank.tables, bank.dynamodb, MINOR_UNITS="off")
+    hold = {"type": "hold", "transaction_id": "h-1", "account_id": "early", "amount": "1.125"}
+    post(free, opening("early", "EUR"), payment("t-1", "early", "5"), hold)
+    fields = {"type": "post_hold", "account_id": "early", "hold_id": "h-1", "to_account_id": "ruled"}
+    post(bank.teller, opening("ruled", "EUR"), {"transaction_id": "p-1"} | fields)
+    assert set(reasons(ministack, bank.teller).values()) == {
+        "amount: 3 decimals, expected at most 2, as many as EUR has"
+    }
+    post(bank.teller, {"transaction_id": "p-2", "amount": "1.12"} | fields)
+    accounts = books_of(bank).accounts
+    assert (accounts["early"].balance, accounts["ruled"].balance) == (5 - Decimal("1.12"), Decimal("1.12"))
+    assert bank.run()["mismatches"] == 0
 
 
 def test_an_account_of_an_earlier_release_is_posted_to_as_before(bank: Bank, ministack: Endpoint) -> None:

@@ -91,6 +91,13 @@ BREAKAGES = [
         (CURRENCIES, MINOR_UNITS),
     ),
     Breakage(
+        "what remains of a hold may have more decimals than the payee's amounts",
+        f"{LEDGER}/core/transaction_types/post_hold.py",
+        "if payee.decimal_places is not None:",
+        "if False:",
+        (MINOR_UNITS,),
+    ),
+    Breakage(
         "the decimals of a currency aren't recorded at the opening of an account",
         f"{LEDGER}/core/transaction_types/open_account.py",
         "MINOR_UNITS.get(self.currency) if context.minor_units else None",
@@ -1380,8 +1387,8 @@ BREAKAGES = [
     Breakage(
         "a reader tells a balance though entries before the time are missing",
         f"{LEDGER}/statements.py",
-        "_balance_after(found) if found.is_certain else (None, None)",
-        "_balance_after(found)",
+        "_last_entry(found) if found.is_certain else None",
+        "_last_entry(found)",
         (STATEMENTS,),
     ),
     Breakage(

@@ -1,5 +1,6 @@
 """The replay of whole journals from values in memory, and a ledger in memory whose journals they are."""
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -8,14 +9,14 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account
-from ledger.core.journal import EntryId, JournalEntry, outcome_of, payload_hash_of
+from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.mismatches import Mismatch, first_mismatches
 from ledger.core.reason_codes import NotYet, Refusal
 from ledger.core.replay import OtherSide, Replay, other_account_id
 from ledger.core.reversal_sums import ReversalSum
 from ledger.core.reversals import Reversed
-from ledger.core.rules import Status
-from ledger.core.transaction_types.base import Context, TransactionMessage
+from ledger.core.transaction_types.base import TransactionMessage
+from tests.support import rules
 from tests.support.samples import NOW
 
 
@@ -59,37 +60,11 @@ class Ledger(NamedTuple):
     @classmethod
     def of(cls, messages: Sequence[TransactionMessage], *, minor_units: bool = True) -> "Ledger":
         """After these messages. Those that can't be decided are left out."""
-        ledger = cls({}, {}, {}, {})
+        ledger = rules.Ledger(minor_units=minor_units)
         for message in messages:
-            ledger._post(message, minor_units)
-        return ledger
-
-    def _post(self, message: TransactionMessage, minor_units: bool) -> None:
-        def find_reversed(entry_id: EntryId) -> Reversed:
-            return self.reversals.get(entry_id, Reversed(*entry_id))
-
-        context = Context(self.entries.get, find_reversed, minor_units)
-        try:
-            account_ids = message.all_account_ids(context)
-            accounts = [self.accounts.get(account_id) for account_id in account_ids]
-            decisions = message.decide(accounts, context)
-        except (NotYet, Refusal):
-            return
-        request = message.canonical_payload()
-        for account_id, before, decision in zip(account_ids, accounts, decisions, strict=True):
-            after = message.next_account(before, decision, NOW)
-            assert after is not None
-            outcome = outcome_of(decision, after, NOW)
-            entry = JournalEntry(account_id, message.transaction_id, request, payload_hash_of(request), outcome)
-            self.accounts[account_id] = after
-            self.entries[entry.entry_id] = entry
-            self.states.setdefault(account_id, []).append(after)
-            if outcome.reversal and outcome.status == Status.POSTED:
-                [reversed_id] = message.referred_entries
-                first = find_reversed(self.entries[reversed_id].first_entry_id)
-                if first.account_id == account_id:
-                    at = EntryId(first.account_id, first.transaction_id)
-                    self.reversals[at] = first.after(outcome.reversal, entry.transaction_id, after.version)
+            with contextlib.suppress(NotYet, Refusal):
+                ledger.decide(message)
+        return cls(ledger.accounts, ledger.entries, ledger.reversed, ledger.states)
 
     def other_side(self, entry: JournalEntry) -> OtherSide | None:
         other_id = other_account_id(entry)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account
-from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of
+from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of, payload_hash_of
 from ledger.core.money import EXACT
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Status
@@ -43,13 +43,17 @@ def decide(
 
 
 class Ledger:
-    """Accounts, journal entries and what was reversed of them, in memory. Transaction ids aren't repeated."""
+    """Accounts, journal entries and what was reversed of them, in memory. Transaction ids aren't repeated.
+
+    `states` has each account by its versions, from that of its first transaction here on.
+    """
 
     def __init__(self, *accounts: Account, minor_units: bool = True) -> None:
         self.minor_units = minor_units
         self.accounts = {account.account_id: account for account in accounts}
         self.entries: dict[EntryId, JournalEntry] = {}
         self.reversed: dict[EntryId, Reversed] = {}
+        self.states: dict[str, list[Account]] = {}
 
     def decide(self, message: TransactionMessage) -> tuple[Outcome, ...]:
         """Posts or rejects the transaction. The outcome on each of its accounts. Raises NotYet and InvalidMessage."""
@@ -59,27 +63,29 @@ class Ledger:
         decisions = message.decide(before, context)
         assert len(decisions) == len(account_ids)
         assert len({(decision.reason, decision.amount.copy_abs()) for decision in decisions}) == 1
-        outcomes = []
+        request, outcomes = message.canonical_payload(), []
         for account_id, account, decision in zip(account_ids, before, decisions, strict=True):
             after = message.next_account(account, decision, NOW)
             assert after
             assert after.account_id == account_id
             self.accounts[account_id] = after
+            self.states.setdefault(account_id, []).append(after)
             outcome = outcome_of(decision, after, NOW)
             outcomes.append(outcome)
-            entry = JournalEntry(account_id, message.transaction_id, message.canonical_payload(), "hash", outcome)
+            entry = JournalEntry(account_id, message.transaction_id, request, payload_hash_of(request), outcome)
             self.entries[entry.entry_id] = entry
-        self._count(message, context, outcomes[0])
+        self._count(message, outcomes[0])
         return tuple(outcomes)
 
     def reversed_of(self, entry_id: EntryId) -> Reversed:
         return self.reversed.get(entry_id, Reversed(*entry_id))
 
-    def _count(self, message: TransactionMessage, context: Context, outcome: Outcome) -> None:
+    def _count(self, message: TransactionMessage, outcome: Outcome) -> None:
         if outcome.reversal and outcome.status == Status.POSTED:
             [entry_id] = message.referred_entries
             first = self.entries[entry_id].first_entry_id
-            self.reversed[first] = self.reversed_of(first).after(outcome.reversal, message.transaction_id, 1)
+            version = self.accounts[first.account_id].version
+            self.reversed[first] = self.reversed_of(first).after(outcome.reversal, message.transaction_id, version)
 
 
 def fits_dynamodb(number: Fraction) -> bool:

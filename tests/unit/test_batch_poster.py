@@ -363,14 +363,15 @@ def test_times_never_go_back_on_an_account_and_both_sides_of_a_transfer_have_one
     for message, ahead in zip(messages, itertools.cycle(clocks), strict=False):
         plan = planned([message], items, AT + ahead)
         items = as_written(plan.writes, items)
-        for entry in (write.item for write in plan.writes if isinstance(write, Put) and write.key.table == "journal"):
+        entries = [write.item for write in plan.writes if isinstance(write, Put) and write.key.table == "journal"]
+        for entry in entries:
             account = items[TABLES.account_key(entry["account_id"])]
             assert account
             assert entry["posted_at"] == account["posted_at"]
             assert timestamp(AT + ahead) <= entry["posted_at"] <= timestamp(AT + CLOCK_SKEW)
             assert times.get(entry["account_id"], "") <= entry["posted_at"]
             times[entry["account_id"]] = entry["posted_at"]
-        assert len({write.item["posted_at"] for write in plan.writes if isinstance(write, Put)}) <= 1
+        assert len({entry["posted_at"] for entry in entries}) <= 1
 
 
 @given(MESSAGES)

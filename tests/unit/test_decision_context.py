@@ -20,7 +20,7 @@ from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.journal import JournalEntry, Outcome, entry_from_item, entry_item
 from ledger.core.reason_codes import ReasonCode, UnknownTransaction
 from ledger.core.replay import OtherSide, Replay
-from ledger.core.reversals import Reversal
+from ledger.core.reversals import Reversal, reversed_from_item
 from ledger.core.rules import Decision
 from ledger.core.transaction_types.base import Context, EntryId, TransactionMessage
 from ledger.lines import Lines
@@ -267,8 +267,12 @@ def found_by_replay(items: Mapping[Key, Any], entries: Sequence[JournalEntry], a
         for entry in journal_of(items, other)
     }
     replay, in_order = Replay(account_of(items, account_id)), sorted(entries, key=version_of)
+    all_entries = [*journal_of(items, "alice"), *journal_of(items, "bob")]
+    reversals = [reversed_from_item(item) for key, item in items.items() if item and key.table == "reversals"]
     around = Known(
-        other_sides, {entry.entry_id: entry for entry in [*journal_of(items, "alice"), *journal_of(items, "bob")]}
+        other_sides,
+        {entry.entry_id: entry for entry in all_entries},
+        {EntryId(each.account_id, each.transaction_id): each for each in reversals},
     )
     now = datetime.fromisoformat(NOW)
     found = itertools.chain(replay.mismatches(in_order, around, now), replay.last_mismatches())

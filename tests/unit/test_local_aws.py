@@ -24,7 +24,9 @@ from tools.local_aws.server import PROJECT, Endpoint, LocalAwsError
 
 
 def test_a_function_that_is_loaded_in_this_process_is_freed_after_its_use() -> None:
-    variables = dict.fromkeys(["ACCOUNTS_TABLE", "JOURNAL_TABLE", "CHECKPOINTS_TABLE", "LOCKS_TABLE"], "x")
+    variables = dict.fromkeys(
+        ["ACCOUNTS_TABLE", "JOURNAL_TABLE", "REVERSALS_TABLE", "CHECKPOINTS_TABLE", "LOCKS_TABLE"], "x"
+    )
     variables["JOB_SEGMENTS"] = "1"
     frozen = gc.get_freeze_count()
     function = load_function("reconcile_accounts", Endpoint("http://127.0.0.1:9"), variables)

@@ -585,6 +585,19 @@ def test_the_payee_may_be_the_one_with_fewer_decimals() -> None:
         decide(transfer("0.5"), ALICE, replace(BOB, decimal_places=0))
 
 
+@pytest.mark.parametrize("final", [True, False])
+def test_what_remains_of_a_hold_may_be_too_fine_for_the_payee(final: bool) -> None:
+    """The payer was opened without the rule, the payee under it. A posting that names an amount is posted."""
+    payer = replace(ALICE, held=Decimal("1.125"), holds={"h-1": OpenHold(Decimal("1.125"))})
+    payee = replace(BOB, decimal_places=2)
+    with pytest.raises(InvalidMessage, match=r"^amount: 3 decimals, expected at most 2, as many as EUR has$"):
+        decide(posting(to_account_id="bob", final=final), payer, payee)
+    decisions = decide(posting("1.12", to_account_id="bob", final=final), payer, payee)
+    assert [decision.amount for decision in decisions] == [Decimal("-1.12"), Decimal("1.12")]
+    [decision] = decide(posting(final=final), payer)
+    assert decision.amount == Decimal("-1.125")
+
+
 def test_zeros_at_the_end_are_no_decimals_and_a_rate_may_have_any_number_of_them() -> None:
     account = replace(ALICE, balance=Decimal(-10), decimal_places=0)
     [decision] = decide(payment("1.000"), account)

@@ -111,8 +111,8 @@ class TransactionMessage(
     @property
     def account_ids(self) -> tuple[str, ...]:
         """The accounts that the message names. They are read, decided on and changed together."""
-        named = (getattr(self, field) for field in self.account_fields)
-        return tuple(account_id for account_id in named if account_id is not None)
+        named = [getattr(self, field) for field in self.account_fields]
+        return tuple(named if None not in named else filter(None, named))
 
     def all_account_ids(self, context: Context) -> tuple[str, ...]:
         """The accounts that the message names, and after them those that only an entry names to which it refers.
@@ -192,9 +192,11 @@ class TransactionMessage(
 
     def _check_decimals(self, most: int | None, currency: str) -> None:
         """Raises InvalidMessage for an amount with more decimals. None allows any number of them."""
+        if most is None:
+            return
         for field, number, expected in self._given_numbers():
-            if most is not None and expected is not Range.RATE and (found := decimal_places(number)) > most:
-                raise InvalidMessage(f"{field}: {found} decimals, expected at most {most}, as many as {currency} has")
+            if expected is not Range.RATE:
+                check_decimals(field, number, most, currency)
 
     def _known(self, accounts: Sequence[Account | None], context: Context) -> list[Account]:
         known = []
@@ -204,6 +206,12 @@ class TransactionMessage(
                 raise UnknownAccount(f"{next(fields, 'its other account')}: no account {account_id!r} has been opened")
             known.append(account)
         return known
+
+
+def check_decimals(field: str, number: Decimal, most: int, currency: str) -> None:
+    """Raises InvalidMessage for a number with more decimals."""
+    if (found := decimal_places(number)) > most:
+        raise InvalidMessage(f"{field}: {found} decimals, expected at most {most}, as many as {currency} has")
 
 
 class AccountMessage(TransactionMessage, frozen=True):

@@ -13,7 +13,7 @@ from ledger.core.accounts import Account
 from ledger.core.decoding import Id
 from ledger.core.holds import Holds, OpenHold, after_taking, fit, total, without_hold
 from ledger.core.rules import Decision, RejectionReason, all_rejected, moved
-from ledger.core.transaction_types.base import Range
+from ledger.core.transaction_types.base import Range, check_decimals
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 
 
@@ -34,7 +34,10 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
             raise ValueError("to_account_id: expected another account than account_id")
 
     def decide_hold(self, accounts: Sequence[Account], hold: OpenHold) -> tuple[Decision, ...]:
-        """If both accounts have a reason for a rejection, that of the hold's account counts."""
+        """If both accounts have a reason for a rejection, that of the hold's account counts.
+
+        What remains of a hold may have more decimals than the payee's amounts. Raises InvalidMessage then.
+        """
         payer, *payees = accounts
         amount = self.amount or hold.remaining
         if amount > hold.remaining:
@@ -44,6 +47,9 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
         holds = self._holds_after(payer)
         if not fit(holds):
             return all_rejected(accounts, RejectionReason.BALANCE_OUT_OF_RANGE)
+        for payee in payees:
+            if payee.decimal_places is not None:
+                check_decimals("amount", amount, payee.decimal_places, payee.currency)
         released = replace(payer, holds=holds, held=total(holds))
         decisions = (moved(released, amount.copy_negate()), *(moved(payee, amount) for payee in payees))
         reason = next((decision.reason for decision in decisions if decision.reason), None)
