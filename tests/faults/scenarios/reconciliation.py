@@ -98,14 +98,14 @@ class Reconciling:
         return [] if is_right else [f"the report has {counted}, {found}"]
 
     def _wrong_checkpoints(self) -> list[str]:
-        names = Account.__struct_fields__
+        names = Account.__struct_fields__  # an account that never had a hold has none of theirs
         wanted = {
-            item["account_id"]: {name: item[name] for name in names}
+            item["account_id"]: {name: item.get(name) for name in names}
             for item in map(from_dynamodb, scan(self._dynamodb, self._tables.accounts))
             if item["account_id"] != self._damaged
         }
         saved = {
-            item["account_id"]: {name: item[name] for name in names}
+            item["account_id"]: {name: item.get(name) for name in names}
             for item in map(from_dynamodb, scan(self._dynamodb, self._tables.checkpoints))
         }
         return [] if saved == wanted else [f"the checkpoints are {saved}, not {wanted}"]
