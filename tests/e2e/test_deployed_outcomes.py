@@ -41,8 +41,9 @@ def test_each_outcome_is_heard_of_with_what_a_read_of_it_says(bank: Bank) -> Non
     bodies = [json.dumps(transfer | {"amount": "5"}), payment(names[0], 1), payment(names[1], 2, "-5000")]
     posted(bank, [opening(name, LIMIT) for name in names], *names)
     entries = posted(bank, bodies, *names)
-    events = consumer.take_until_heard(entries)
-    assert violations(entries, [event for name in names for event in about(name, events)]) == []
+    heard = consumer.take_until_heard(entries)
+    events = [event for name in names for event in about(name, heard)]
+    assert violations(entries, events) == []
     for event in events:
         detail = event["detail"]
         request = {"read": "transaction", **{name: detail[name] for name in ("account_id", "transaction_id")}}

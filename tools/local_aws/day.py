@@ -35,7 +35,8 @@ def believable_day(messages: int, accounts: int = 60, seed: int = 1, repeated_sh
     choose = random.Random(seed)
     names = [f"acc-{number:04}" for number in range(1, accounts + 1)]
     openings = [_opening(choose, name) for name in names]
-    timed = [(choose.random(), _salary(choose, name)) for name in names]
+    # Salaries come early: an account without money could be closed, and all else would be rejected.
+    timed = [(0.05 * choose.random(), _salary(choose, name)) for name in names]
     different = math.ceil(messages * (0.97 - repeated_share)) - accounts
     while len(timed) < different:
         happening = _happening(choose, names, len(timed))
