@@ -3,6 +3,7 @@
 Each wrong rule makes books whose accounts and journals agree, so that a replay by that rule finds nothing.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal, localcontext
 from typing import Any
@@ -28,6 +29,7 @@ from ledger.core.transaction_types import (
     SetOverdraftLimit,
     Transaction,
     Transfer,
+    decode,
 )
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.checkers import oracle
@@ -49,7 +51,7 @@ from tests.checkers.small_books import (
     post_messages,
 )
 from tests.support.rules import Decided, decide
-from tests.support.samples import opening, payment
+from tests.support.samples import life_of, opening, payment
 from tests.support.strategies import everyday_amounts, exact_numbers, exact_rates, messages_of, that_refer
 
 few_ids, many_ids = st.sampled_from("abc"), st.integers().map(str)
@@ -67,7 +69,10 @@ WITHOUT_A_RULE = "XTS"
 def days(
     draw: st.DrawFn, messages: st.SearchStrategy[TransactionMessage], limit: str, currency: str
 ) -> list[TransactionMessage]:
-    """From nothing, or of open accounts, in debt or not: else most messages would wait for their accounts."""
+    """From nothing, or of open accounts, in debt or not: else most messages would wait for their accounts.
+
+    A day of open accounts ends with the whole life of another one, so that each type is posted in any sample.
+    """
     day = draw(that_refer(st.lists(messages, min_size=15, max_size=40)))
     if draw(st.integers(0, 3)) == 0:
         return day
@@ -75,7 +80,7 @@ def days(
     debts = st.sampled_from([limit, "-0.01"]) | exact_numbers().map(lambda number: str(number.copy_abs().copy_negate()))
     first = [payment(draw(debts), transaction_id=IN_DEBT, account_id=name) for name in "abc" if draw(st.booleans())]
     last = CloseAccount(transaction_id="close", account_id="d")  # It hardly has a balance.
-    return [*openings, *first, *day, last]
+    return [*openings, *first, *day, last, *(decode(json.dumps(step)) for step in life_of("e"))]
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from tests.faults.system import (
     System,
 )
 from tests.support.faults import CODES_OF_EVENTS, FOR_TRANSACTIONS, OUTAGES, Fault
+from tests.support.samples import life_of
 from tests.support.strategies import messages_of
 from tools.local_aws.day import JUNK
 from workers.queue_messages import FIRST_SUSPECT_DELIVERY
@@ -205,22 +206,7 @@ class Machine(RuleBasedStateMachine):
     def live(self, worker: int) -> None:
         """The life of an account, from its opening to its closing, in one batch: random messages seldom close one."""
         name = f"short-lived-{len(self.system.history.messages)}"
-        life: list[dict[str, Any]] = [
-            {"type": "open_account", "currency": "EUR"},
-            {"amount": 50},
-            {"type": "hold", "amount": 10, "expires_at": "2026-01-31T00:00:00Z"},
-            {"type": "expire_hold", "hold_id": "2", "as_of": "2026-01-31T00:00:00Z"},
-            {"type": "hold", "amount": 10},
-            {"type": "void_hold", "hold_id": "4"},
-            {"type": "hold", "amount": 10},
-            {"type": "post_hold", "hold_id": "6"},
-            {"type": "reverse", "of_transaction_id": "7"},
-            {"type": "charge_interest", "annual_rate": "0.12"},
-            {"amount": -50},
-            {"type": "close_account"},
-        ]
-        bodies = [step | {"account_id": name, "transaction_id": str(number)} for number, step in enumerate(life)]
-        numbers = [self._send(TRANSACTIONS, json.dumps(body)) for body in bodies]
+        numbers = [self._send(TRANSACTIONS, json.dumps(body)) for body in life_of(name)]
         self._deliver(TRANSACTIONS, numbers, None, worker)
 
     @rule(queue=queues)

@@ -229,3 +229,23 @@ def _body(fields: dict[str, str | None]) -> str:
 
 def in_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+def life_of(account_id: str) -> list[dict[str, Any]]:
+    """The messages of an account from its opening to its closing, of all types with one account: all are posted."""
+    steps: list[dict[str, Any]] = [
+        {"type": "open_account", "currency": "EUR"},
+        {"type": "set_overdraft_limit", "overdraft_limit": -1},
+        {"type": "transaction", "amount": 50},
+        {"type": "hold", "amount": 10, "expires_at": "2026-01-31T00:00:00Z"},
+        {"type": "expire_hold", "hold_id": "3", "as_of": "2026-01-31T00:00:00Z"},
+        {"type": "hold", "amount": 10},
+        {"type": "void_hold", "hold_id": "5"},
+        {"type": "hold", "amount": 10},
+        {"type": "post_hold", "hold_id": "7"},
+        {"type": "reverse", "of_transaction_id": "8"},
+        {"type": "charge_interest", "annual_rate": "0.12"},
+        {"type": "transaction", "amount": -50},
+        {"type": "close_account"},
+    ]
+    return [step | {"account_id": account_id, "transaction_id": str(number)} for number, step in enumerate(steps)]
