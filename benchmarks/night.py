@@ -191,9 +191,9 @@ def main() -> None:
 
 
 FOOTNOTE = f"""\
-[dim]Units read are those of the scan, of the checkpoints, of the index (entries of the day) and of the table (whole \
+[dim]Units read are those of the scan, of the checkpoints, of the index (entries of the day) and of the tables (whole \
 replays of {DUE} accounts). Units written are the checkpoints and the lock's record. "Before" is the release that \
-replayed everything each night, and had no checkpoints.
+replayed everything each night, and had neither checkpoints nor reversals.
 
 Dollars are those of a million such accounts, at the prices of benchmarks/prices.py.[/]
 """
