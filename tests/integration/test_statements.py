@@ -53,6 +53,8 @@ class Bank(PostingBank):
         self.function: ModuleType = read_accounts(dynamodb, tables)
         self.meter = Meter(self.function.reader.client)
         self.index = LateIndex(self.function.reader.client)
+        # DynamoDB counts a read unit for an item of a batch that doesn't exist, and DynamoDB Local counts none.
+        self.units_of_a_missing_item = int(dynamodb == ministack)
 
     def read(self, kind: str, account_id: str = "alice", **fields: Any) -> dict[str, Any]:
         return self.invoke({"read": kind, "account_id": account_id} | fields)
@@ -190,7 +192,7 @@ def test_a_transfer_that_was_reversed_says_so_on_both_accounts(bank: Bank) -> No
     bank.post(opening(), opening("bob"), {"type": "transfer", "transaction_id": "t-1"} | transfer)
     bank.post(of_type("reverse", "r-1", "bob", of_transaction_id="t-1", amount="10"))
     answers = {}
-    for name, requests, units in (("alice", 1, 2), ("bob", 2, 3)):
+    for name, requests, units in (("alice", 1, 2), ("bob", 2, 2 + bank.units_of_a_missing_item)):
         bank.meter.reset()
         answers[name] = bank.read("transaction", name, transaction_id="t-1")
         assert (dict(bank.meter.requests), bank.meter.read_units) == ({"BatchGetItem": requests}, units)
@@ -274,7 +276,7 @@ def test_an_answer_takes_few_requests_and_read_units(bank: Bank) -> None:
 
     in_between = (YEAR_2020 + 150 * MILLISECOND).isoformat()
     assert cost("account") == ({"GetItem": 1}, 1)
-    assert cost("transaction", transaction_id="t-7") == ({"BatchGetItem": 1}, 2)
+    assert cost("transaction", transaction_id="t-7") == ({"BatchGetItem": 1}, 1 + bank.units_of_a_missing_item)
     assert cost("balance", at="2100-01-01T00:00:00Z") == ({"GetItem": 1, "Query": 1}, 1.5)
     requests, units = cost("statement", last=50)
     assert requests == {"GetItem": 1, "Query": 1}
