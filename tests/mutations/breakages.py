@@ -1254,7 +1254,7 @@ BREAKAGES = [
     Breakage(
         "groups that wait in line hold up those on quiet accounts",
         f"{LEDGER}/batch_poster.py",
-        "        groups.sort(key=lambda group: not ready.issuperset(self.keys_of(group, observed)))\n",
+        "        groups.sort(key=lambda group: not ready.issuperset(group[1]))\n",
         "",
         (LINES,),
     ),

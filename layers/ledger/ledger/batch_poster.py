@@ -83,22 +83,27 @@ class BatchPoster(NamedTuple):
                 unread |= dict.fromkeys(keys, disposition_of(error))
         groups = []
         for group in grouped_by_account(messages, lambda message: self._account_ids(message.decoded, observed)):
-            failed = next((unread[key] for key in self.keys_of(group, observed) if key in unread), None)
+            keys_of_group = self.keys_of(group, observed)
+            failed = next((unread[key] for key in keys_of_group if key in unread), None)
             if failed:
                 _give(failed, group)
             else:
-                groups.append(group)
+                groups.append((group, keys_of_group))
         # Groups that read again, or wait in line, come last: they may take all the threads, and all of the time.
         ready = {key for key, item in observed.items() if not Line.of(item).is_contended}
-        groups.sort(key=lambda group: not ready.issuperset(self.keys_of(group, observed)))
-        posters = in_parallel(lambda group: self._post_group(group, observed, deadline), groups)
+        groups.sort(key=lambda group: not ready.issuperset(group[1]))
+        posters = in_parallel(lambda group: self._post_group(*group, observed, deadline), groups)
         return _measurements(messages, posters)
 
-    def _post_group(self, group: Sequence[QueuedTransaction], observed: Observed, deadline: Deadline) -> "_GroupPoster":
-        """Sets the dispositions of the group's messages. Returns the poster, for its measurements."""
+    def _post_group(
+        self, group: Sequence[QueuedTransaction], keys: Sequence[Key], observed: Observed, deadline: Deadline
+    ) -> "_GroupPoster":
+        """Sets the dispositions of the group's messages. Returns the poster, for its measurements.
+
+        `keys` are those of the group's items.
+        """
         poster = _GroupPoster(self, deadline)
         try:
-            keys = self.keys_of(group, observed)
             unread = self.read([key for key in keys if key not in observed], deadline)
             poster.post(group, {key: unread[key] if key in unread else observed[key] for key in keys})
         except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
