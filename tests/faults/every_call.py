@@ -36,9 +36,7 @@ def injections(
     ]
 
 
-def sampled(
-    cases: Sequence[tuple[int, Fault]], start: int = 0, every: int = SAMPLED_EVERY
-) -> list[tuple[int, Fault]]:
+def sampled(cases: Sequence[tuple[int, Fault]], start: int = 0, every: int = SAMPLED_EVERY) -> list[tuple[int, Fault]]:
     """A part of the cases, the same each time: each fault at every so many calls, with a start of its own."""
     chosen = []
     for number, fault in enumerate(Fault, start):

@@ -62,7 +62,9 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
 ) -> None:
     choose = random.Random(SEED)
     whole = every_case and dynamodb == ministack
-    number_of_them, probability = (TRANSFERS, FAULTS_PER_CALL) if whole else (SAMPLED_TRANSFERS, SAMPLED_FAULTS_PER_CALL)
+    number_of_them, probability = (
+        (TRANSFERS, FAULTS_PER_CALL) if whole else (SAMPLED_TRANSFERS, SAMPLED_FAULTS_PER_CALL)
+    )
     sent = transfers(choose, number_of_them)
     duplicates = choose.sample(sent, round(len(sent) * DUPLICATES_SHARE))
     messages = sent + duplicates
