@@ -10,6 +10,8 @@ from conditional_writes.conditions import (
     absent,
     at_least,
     at_most,
+    begins_with,
+    between,
     contains,
     equals,
     exists,
@@ -23,7 +25,7 @@ from conditional_writes.items import EXACT, Item, Key, key
 from conditional_writes.loop import Observed, OutcomeUnknown, Plan, UnsatisfiableCondition, Written, write
 from conditional_writes.reading import read
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write
-from conditional_writes.versioned import Conflict, VersionedItem, VersionedTable, write_together
+from conditional_writes.versioned import Conflict, NoSuchItem, VersionedItem, VersionedTable, write_together
 
 __all__ = [
     "EXACT",
@@ -36,6 +38,7 @@ __all__ = [
     "Delete",
     "Item",
     "Key",
+    "NoSuchItem",
     "Observed",
     "OutcomeUnknown",
     "Plan",
@@ -49,6 +52,8 @@ __all__ = [
     "absent",
     "at_least",
     "at_most",
+    "begins_with",
+    "between",
     "contains",
     "dynamodb_client",
     "equals",
