@@ -5,35 +5,40 @@ of other writers. Writes that belong together go into one transaction: `write_to
 """
 
 import copy
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
 
+from conditional_writes import queries
 from conditional_writes.conditions import Condition, exists
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.item_diff import diff, replacing, unchanged, version_condition, version_of
-from conditional_writes.items import Item, Key, check_names, copied, same
+from conditional_writes.items import Item, Key, check_names, copied, same, to_dynamodb
 from conditional_writes.loop import Observed, Plan, Written, write
 from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
+from conditional_writes.plain_client import check_plain
 from conditional_writes.reading import read_one
 from conditional_writes.requests import Check, Delete, Expected, Put, Update, Write
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
+    from conditional_writes.upserts import MapEntry, Upserted
+
 
 class VersionedItem(dict[str, Any]):
     """An item as it was loaded, or as a query or a plan's `observed` has it.
 
     Change the item in place, or make a changed copy with `|`, and save that. `loaded` is the item before any change, so
-    a save writes the difference.
+    a save writes the difference. The library's own attributes are in `loaded` alone.
+
+    `index` names the index that a query found the item in: it may lack attributes, the version among them.
     """
 
-    def __init__(self, loaded: Item) -> None:
-        super().__init__(copied(loaded))
-        for mark in MARKS:
-            self.pop(mark, None)
-        self.loaded = loaded
+    def __init__(self, loaded: Item, index: str | None = None) -> None:
+        super().__init__({name: copied(value) for name, value in loaded.items() if not is_own(name)})
+        self.loaded, self.index = loaded, index
 
     def __or__(self, changes: Mapping[str, Any]) -> Self:  # type: ignore[override]
         changed = copy.copy(self)
@@ -41,6 +46,17 @@ class VersionedItem(dict[str, Any]):
         return changed
 
     copy = copy.copy
+
+
+class NoSuchItem(LookupError):
+    """The item doesn't exist. `key` is the item's."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"{self.key}: there is no such item"
 
 
 class Conflict(Exception):
@@ -63,7 +79,8 @@ class Conflict(Exception):
 
 def _difference(expected: Expected | None, found: Item | None) -> str:
     if found is None:
-        return "there is no such item, or no longer"
+        gone = "there is no such item, or no longer"
+        return gone if expected is None or expected.version else f"{gone}: to create one, save a plain dict"
     if expected is None:
         return "the condition doesn't hold"
     if expected.version is None:
@@ -99,6 +116,7 @@ class VersionedTable:
     ) -> None:
         if not key_names:
             raise ValueError(f"{name}: expected the names of its key, got none")
+        check_plain(client)
         self._client, self._name, self._key_names = client, name, key_names
         self._version, self._checked = version, checked
 
@@ -113,6 +131,98 @@ class VersionedTable:
         key = self.key(*key_values)
         found = read_one(self._client, key, deadline_or_default(deadline))
         return None if found is None else VersionedItem(found)
+
+    def get(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> VersionedItem:
+        """As `load`, but raises NoSuchItem if the item doesn't exist."""
+        return _existing(self.key(*key_values), self.load(*key_values, deadline=deadline))
+
+    def load_from(self, observed: Observed, *key_values: str | int | Decimal | bytes) -> VersionedItem | None:
+        """The item as a plan's `observed` has it, None if it doesn't exist. Raises ValueError if it wasn't read."""
+        key = self.key(*key_values)
+        if key not in observed:
+            raise ValueError(f"{key}: wasn't read: name its key among those that the plan starts from")
+        found = observed[key]
+        return None if found is None else VersionedItem(found)
+
+    def get_from(self, observed: Observed, *key_values: str | int | Decimal | bytes) -> VersionedItem:
+        """As `load_from`, but raises NoSuchItem if the item doesn't exist."""
+        return _existing(self.key(*key_values), self.load_from(observed, *key_values))
+
+    def query(  # noqa: PLR0913 (six have defaults that are seldom changed)
+        self,
+        condition: Condition,
+        *,
+        index: str | None = None,
+        matching: Condition | None = None,
+        consistent: bool = False,
+        descending: bool = False,
+        page_size: int | None = None,
+        after: Key | None = None,
+        deadline: Deadline | None = None,
+    ) -> Iterator[VersionedItem]:
+        """The items whose keys fulfil the condition, in the order of their sort keys. They can be saved.
+
+        The condition has `equals` of the partition key, and may have `equals`, `less_than`, `at_most`, `more_than`,
+        `at_least`, `between` or `begins_with` of the sort key, joined by `&`. `index` names an index, whose key the
+        condition is about then. `matching` is a condition of any kind on other attributes: items that don't fulfil it
+        are read, and cost their read units, but aren't returned.
+
+        Pages are read when they are needed: one request for each `page_size` items, or 1 MB. To have the first ten,
+        `itertools.islice(orders.query(…, page_size=10), 10)`. `after` is the key of the item to go on after.
+        Without a `deadline` each page has ten seconds.
+
+        Raises ValueError before anything is sent if the condition isn't one on the key, and, as items are taken,
+        DeadlinePassed and botocore's errors.
+        """
+        request = queries.query_request(self._name, self._key_names, condition, index, matching)
+        request |= {"ScanIndexForward": False} if descending else {}
+        request |= self._pages(index, consistent=consistent, page_size=page_size, after=after)
+        return self._found("query", request, deadline)
+
+    def scan(  # noqa: PLR0913 (as `query`)
+        self,
+        *,
+        index: str | None = None,
+        matching: Condition | None = None,
+        consistent: bool = False,
+        page_size: int | None = None,
+        after: Key | None = None,
+        segment: tuple[int, int] | None = None,
+        deadline: Deadline | None = None,
+    ) -> Iterator[VersionedItem]:
+        """All items of the table, or of the index, in no order. They can be saved. Reads the whole table, page by page.
+
+        `segment=(0, 4)` is the first quarter: four workers, each with its segment, read the table together. The other
+        parameters, and the errors, are those of `query`.
+        """
+        request = queries.scan_request(matching)
+        if segment is not None:
+            request["Segment"], request["TotalSegments"] = segment
+        request |= self._pages(index, consistent=consistent, page_size=page_size, after=after)
+        return self._found("scan", request, deadline)
+
+    def upsert(
+        self,
+        *key_values: str | int | Decimal | bytes,
+        entries: "Iterable[MapEntry]",
+        forget_after: timedelta | None = None,
+        deadline: Deadline | None = None,
+    ) -> "Upserted":
+        """Sets entries of maps in the item, as `conditional_writes.upserts.upsert`; each request counts as a version.
+
+        A missing item is created. No version is asserted: the latest entry wins. A `save` of a writer that loaded the
+        item before is a Conflict.
+        """
+        from conditional_writes.upserts import upsert  # noqa: PLC0415 (a function without upserts starts faster)
+
+        return upsert(
+            self._client,
+            self.key(*key_values),
+            entries,
+            version_attribute=self._version,
+            forget_after=forget_after,
+            deadline=deadline,
+        )
 
     def save(
         self,
@@ -133,7 +243,7 @@ class VersionedTable:
         saving = self.saving(item, when=when, checked=checked)
         written = _write_once(self._client, [saving], deadline_or_default(deadline))
         returned = written.found.get(saving.key)
-        return VersionedItem(returned) if returned else self._as_saved(item, saving, written.write_id)
+        return VersionedItem(returned) if returned else self._as_saved(_loaded(item), item, saving, written.write_id)
 
     def update(
         self,
@@ -189,7 +299,7 @@ class VersionedTable:
         deadline = deadline_or_default(deadline)
         key = self.key(*key_values)
 
-        def plan(observed: Observed) -> Plan[tuple[Item, Put | Update | None]]:
+        def plan(observed: Observed) -> Plan[tuple[Item | None, Item, Put | Update | None]]:
             found = observed[key]
             before = None if found is None else VersionedItem(found)
             after = change(before)
@@ -198,12 +308,12 @@ class VersionedTable:
             self._check_change(key, found, after)
             saving = self._replacing(key, found, after)
             if found is not None and self._changes_nothing(saving):
-                return Plan((found, None))
-            return Plan((after, saving), [saving])
+                return Plan((found, found, None))
+            return Plan((found, after, saving), [saving])
 
         written = write(self._client, plan, {key: read_one(self._client, key, deadline)}, deadline)
-        item, saving = written.result
-        return self._as_saved(item, saving, written.write_id) if saving else VersionedItem(item)
+        found, after, saving = written.result
+        return self._as_saved(found, after, saving, written.write_id) if saving else VersionedItem(after)
 
     def saving(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Put | Update:
         """The write of a `save`, for `write_together` or a plan of your own."""
@@ -211,6 +321,7 @@ class VersionedTable:
         key = self._key_of(item)
         self._check_change(key, before, item)
         if self._is_checked(checked=checked):
+            self._check_has_version(key, item)
             saving = self._replacing(key, before, item)
         else:
             values, removed = diff(before or {}, item, ignored=[*dict(key.attributes), self._version])
@@ -230,13 +341,40 @@ class VersionedTable:
             raise ValueError(
                 f"{key}: wasn't loaded, so there is no version to assert: load it, or delete it with checked=False"
             )
+        self._check_has_version(key, item)
         expected, still_same = version_condition(key, before, self._version)
         return Delete(key, _both(still_same, when), expected)
 
     def checking(self, item: VersionedItem, *, when: Condition | None = None) -> Check:
         """A check for a transaction that only read the item: the item still has the version that was loaded."""
-        check = unchanged(self._key_of(item), item.loaded, self._version)
+        key = self._key_of(item)
+        self._check_has_version(key, item)
+        check = unchanged(key, item.loaded, self._version)
         return check._replace(condition=_both(check.condition, when))
+
+    def _pages(
+        self, index: str | None, *, consistent: bool, page_size: int | None, after: Key | None
+    ) -> dict[str, Any]:
+        """The parameters that queries and scans have in common."""
+        request: dict[str, Any] = {"TableName": self._name, "ConsistentRead": consistent}
+        if index is not None:
+            request["IndexName"] = index
+        if page_size is not None:
+            request["Limit"] = page_size
+        if after is not None:
+            if index is not None:
+                raise ValueError(
+                    f"{index}: the key of an item says nothing of its place in an index: go on with a condition on the"
+                    " index's sort key"
+                )
+            request["ExclusiveStartKey"] = to_dynamodb(dict(after.attributes))
+        return request
+
+    def _found(
+        self, operation: queries.Operation, request: dict[str, Any], deadline: Deadline | None
+    ) -> Iterator[VersionedItem]:
+        index = request.get("IndexName")
+        return (VersionedItem(item, index) for item in queries.found(self._client, operation, request, deadline))
 
     def _is_checked(self, *, checked: bool | None) -> bool:
         """The argument of the call; None: the setting of the table."""
@@ -246,13 +384,22 @@ class VersionedTable:
         version = version_of(key, before or {}, self._version) + 1
         return replacing(key, before, {**after, self._version: version}, self._version)
 
+    def _check_has_version(self, key: Key, item: Item) -> None:
+        """Raises ValueError if the item is from an index that lacks its version."""
+        if isinstance(item, VersionedItem) and item.index is not None and self._version not in item.loaded:
+            raise ValueError(
+                f"{key}: is from the index {item.index}, which lacks its {self._version}: load the item, or let"
+                f" the index project {self._version} and {VERSION_ID}"
+            )
+
     def _changes_nothing(self, saving: Put | Update) -> bool:
         return isinstance(saving, Update) and saving.values.keys() == {self._version} and not saving.removed
 
-    def _as_saved(self, item: Item, saving: Put | Update, version_id: str) -> VersionedItem:
+    def _as_saved(self, before: Item | None, after: Item, saving: Put | Update, version_id: str) -> VersionedItem:
         values = saving.item if isinstance(saving, Put) else saving.values
+        own = {name: value for name, value in (before or {}).items() if is_own(name)}
         made = {self._version: values[self._version], VERSION_ID: version_id}
-        return VersionedItem(copied({**item, **dict(saving.key.attributes), **made}))
+        return VersionedItem(copied({**own, **after, **dict(saving.key.attributes), **made}))
 
     def _key_of(self, item: Item) -> Key:
         if not isinstance(item, dict):
@@ -314,6 +461,12 @@ def _write_once(client: "DynamoDBClient", writes: Sequence[Write], deadline: Dea
         return Plan(None, writes, once=True)
 
     return write(client, plan, {}, deadline)
+
+
+def _existing(key: Key, item: VersionedItem | None) -> VersionedItem:
+    if item is None:
+        raise NoSuchItem(key)
+    return item
 
 
 def _loaded(item: Item) -> Item | None:
