@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import ClientError
 
-from conditional_writes.conditions import Condition
+from conditional_writes.conditions import AttributePath, Condition
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.items import Item, from_dynamodb
 from conditional_writes.requests import expression
@@ -93,12 +93,16 @@ def _check_key_condition(table: str, key_names: Sequence[str], condition: Condit
     for name in condition.names:
         if index is None and name not in key_names:
             raise ValueError(
-                f"{table}: {name} isn't in the key ({', '.join(key_names)}): use `matching`, or give an `index`"
+                f"{table}: {_text(name)} isn't in the key ({', '.join(key_names)}): use `matching`, or give an `index`"
             )
     if index is None and "{} = []" not in (
         comparison for comparison, name in zip(comparisons, condition.names, strict=True) if name == key_names[0]
     ):
         raise ValueError(f"{table}: a query is of one {key_names[0]}, with `equals`: use `scan` for all")
+
+
+def _text(name: AttributePath) -> str:
+    return name if isinstance(name, str) else ".".join(name)
 
 
 def _check_filter(table: str, key_names: Sequence[str], matching: Condition) -> None:

@@ -367,6 +367,8 @@ class VersionedTable:
                     f"{index}: the key of an item says nothing of its place in an index: go on with a condition on the"
                     " index's sort key"
                 )
+            if after.table != self._name:
+                raise ValueError(f"{self._name}: a key of {after.table} can't be gone on after")
             request["ExclusiveStartKey"] = to_dynamodb(dict(after.attributes))
         return request
 
