@@ -204,7 +204,7 @@ BREAKAGES = [
     ),
     Breakage(
         "an id with a changed payload is taken for a repetition",
-        f"{WORKERS}/staged_record.py",
+        f"{LIBRARY}/staged_record.py",
         "            self._validate_payload(data_record, self.existing)\n",
         "",
         ("tests/unit/test_staged_record.py", BATCH_POSTER, POSTING),

@@ -20,7 +20,7 @@ FUNCTIONS = sorted((PROJECT / "functions").glob("*/app.py"))
 
 FOR_TYPES_ONLY = {"types_boto3_dynamodb", "types_boto3_events", "types_boto3_lambda", "types_boto3_sqs"}
 ALLOWED = {
-    "conditional_writes": {"conditional_writes", "boto3", "botocore"},
+    "conditional_writes": {"conditional_writes", "boto3", "botocore", "aws_lambda_powertools"},
     "workers": {"workers", "conditional_writes", "botocore", "aws_lambda_powertools"},
     "ledger": {"ledger", "workers", "conditional_writes", "botocore", "aws_lambda_powertools", "msgspec"},
 }
@@ -65,6 +65,14 @@ def test_a_library_imports_only_what_is_below_it(library: str, path: Path) -> No
 @pytest.mark.parametrize(("library", "allowed"), ALLOWED.items())
 def test_a_library_needs_all_that_it_may_import(library: str, allowed: set[str]) -> None:
     assert set().union(*map(packages, modules(LIBRARIES[library]))) == allowed
+
+
+def test_only_the_idempotency_records_of_the_library_import_powertools() -> None:
+    folder = LIBRARIES["conditional_writes"]
+    importing = {str(path.relative_to(folder)) for path in modules(folder) if "aws_lambda_powertools" in packages(path)}
+    assert importing == {"staged_record.py", "exactly_once/powertools.py", "exactly_once/function.py"}
+    loaded = "import conditional_writes.exactly_once, sys; assert 'aws_lambda_powertools' not in sys.modules"
+    subprocess.run([sys.executable, "-c", loaded], check=True)  # in function.py the import is for types
 
 
 @pytest.mark.parametrize("path", FUNCTIONS, ids=shown)
@@ -130,7 +138,8 @@ def test_the_library_starts_without_what_only_some_functions_need() -> None:
     run = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     names = run.stdout.split()
     assert "conditional_writes.loop" in names
-    assert not [name for name in names if name.startswith(("conditional_writes.upserts", "conditional_writes.locks"))]
+    apart = ("upserts", "locks", "exactly_once", "staged_record")
+    assert not [name for name in names if name.removeprefix("conditional_writes.").startswith(apart)]
 
 
 def test_the_core_counts_as_exactly_as_dynamodb_does() -> None:

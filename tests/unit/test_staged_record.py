@@ -8,7 +8,7 @@ from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idemp
 from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyValidationError
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 
-from workers.staged_record import StagedRecord
+from conditional_writes.staged_record import StagedRecord
 
 
 def call(store: StagedRecord, order: dict[str, Any], *, fails: bool = False) -> tuple[Any, int]:
