@@ -18,7 +18,14 @@ from tests.support.template import TEMPLATE, resources
 from tools.local_aws.server import PROJECT
 from workers.batches import GivenUp
 
-PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md"), *PROJECT.glob("layers/*/README.md")])
+PAGES = sorted(
+    [
+        *PROJECT.glob("*.md"),
+        *PROJECT.glob("docs/**/*.md"),
+        *PROJECT.glob("layers/*/README.md"),
+        *PROJECT.glob("layers/*/examples/*.md"),
+    ]
+)
 OF_POWERTOOLS = {"ColdStart"}
 
 

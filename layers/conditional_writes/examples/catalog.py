@@ -7,7 +7,8 @@ with a version that goes back. A class's first save replaces an item that has no
 
 from dataclasses import dataclass, field, replace
 
-from conditional_writes import Loaded, ModelTable, dynamodb_client
+from conditional_writes import dynamodb_client
+from conditional_writes.models import Loaded, ModelTable
 
 client = dynamodb_client()
 
