@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 from unittest import mock
 
-from conditional_writes.client import _session
+from botocore.handlers import BUILTIN_HANDLERS
+
 from tests.checkers.event_schemas import problems
 from tools.local_aws.consumers import Consumer
 
@@ -26,7 +27,7 @@ class SeenEvents:
     @contextlib.contextmanager
     def watching(self) -> Iterator["SeenEvents"]:
         """Sees all events of consumers, and of functions whose clients are made meanwhile."""
-        take, hooks = Consumer.take, _session().events
+        take = Consumer.take
 
         def taken(consumer: Consumer) -> list[dict[str, Any]]:
             events = take(consumer)
@@ -38,12 +39,13 @@ class SeenEvents:
             self.published += len(params["Entries"])
             self._hold(map(_as_delivered, params["Entries"]))
 
-        hooks.register(PUT_EVENTS, published)
+        hook: Any = (PUT_EVENTS, published)
+        BUILTIN_HANDLERS.append(hook)  # a new client has them all
         try:
             with mock.patch.object(Consumer, "take", taken):
                 yield self
         finally:
-            hooks.unregister(PUT_EVENTS, published)
+            BUILTIN_HANDLERS.remove(hook)
 
     def _hold(self, events: Iterable[Mapping[str, Any]]) -> None:
         self.problems += (problem for event in events for problem in problems(event))

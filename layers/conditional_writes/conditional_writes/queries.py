@@ -12,6 +12,7 @@ from conditional_writes.conditions import Condition
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.items import Item, from_dynamodb
 from conditional_writes.requests import expression
+from conditional_writes.table_errors import explain_key, explain_table
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -64,10 +65,18 @@ def _page(client: "DynamoDBClient", operation: Operation, request: dict[str, Any
         try:
             return client.query(**request) if operation == "query" else client.scan(**request)
         except ClientError as error:
+            _explain(client, error, request)
             if error.response["Error"]["Code"] not in _THROTTLED or deadline.remaining_seconds < longest_seconds:
                 raise
         time.sleep(random.uniform(0, longest_seconds))
         longest_seconds = min(2 * longest_seconds, LONGEST_PAUSE_SECONDS)
+
+
+def _explain(client: "DynamoDBClient", error: ClientError, request: dict[str, Any]) -> None:
+    table = request["TableName"]
+    explain_table(client, error, [table])
+    named = f"{table}, index {request['IndexName']}" if "IndexName" in request else table
+    explain_key(error, error.response["Error"].get("Message", ""), named)
 
 
 _ON_THE_KEY = re.compile(r"\{\} (=|<|<=|>|>=) \[\]|\{\} BETWEEN \[\] AND \[\]|begins_with\(\{\}, \[\]\)")

@@ -78,7 +78,8 @@ class Conflict(Exception):
 
 def _difference(expected: Expected | None, found: Item | None) -> str:
     if found is None:
-        return "there is no such item, or no longer"
+        gone = "there is no such item, or no longer"
+        return gone if expected is None or expected.version else f"{gone}: to create one, save a plain dict"
     if expected is None:
         return "the condition doesn't hold"
     if expected.version is None:
@@ -184,13 +185,17 @@ class VersionedTable:
         consistent: bool = False,
         page_size: int | None = None,
         after: Key | None = None,
+        segment: tuple[int, int] | None = None,
         deadline: Deadline | None = None,
     ) -> Iterator[VersionedItem]:
         """All items of the table, or of the index, in no order. They can be saved. Reads the whole table, page by page.
 
-        Parameters and errors as those of `query`.
+        `segment=(0, 4)` is the first quarter: four workers, each with its segment, read the table together. The other
+        parameters, and the errors, are those of `query`.
         """
         request = queries.scan_request(matching)
+        if segment is not None:
+            request["Segment"], request["TotalSegments"] = segment
         request |= self._pages(index, consistent=consistent, page_size=page_size, after=after)
         return self._found("scan", request, deadline)
 

@@ -1,5 +1,6 @@
 """Hashes of a request's fields, by which a record knows its request again. The record has no values."""
 
+import base64
 import dataclasses
 import enum
 import hashlib
@@ -31,7 +32,7 @@ class PayloadChanged(Exception):
         return f"{self.key}: was used before, with another {', '.join(self.fields)}"
 
 
-def field_hashes(record_id: str, payload: Any) -> dict[str, bytes]:
+def field_hashes(record_id: str, payload: Any) -> dict[str, str]:
     """The hash of each top-level field of a payload, or of the whole payload if it has no fields.
 
     The hash of a value differs from record to record, so that equal values of two requests aren't seen to be equal.
@@ -44,13 +45,14 @@ def field_hashes(record_id: str, payload: Any) -> dict[str, bytes]:
     return {name: _hash([record_id, name, _canonical(name, value)]) for name, value in fields.items()}
 
 
-def different(before: Mapping[str, bytes], now: Mapping[str, bytes]) -> tuple[str, ...]:
+def different(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
     """The names of the fields that differ, or that only one of the two has."""
     return tuple(sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)))
 
 
-def _hash(canonical: Any) -> bytes:
-    return hashlib.sha256(json.dumps(canonical).encode()).digest()[:HASH_BYTES]
+def _hash(canonical: Any) -> str:
+    digest = hashlib.sha256(json.dumps(canonical).encode()).digest()
+    return base64.urlsafe_b64encode(digest[:HASH_BYTES]).rstrip(b"=").decode()
 
 
 def _fields_of(value: Any) -> Any:

@@ -111,7 +111,7 @@ class PlainRecording:
 
 
 class PlainCall:
-    def __init__(self, recording: PlainRecording, record_id: str, hashes: dict[str, bytes]) -> None:
+    def __init__(self, recording: PlainRecording, record_id: str, hashes: dict[str, str]) -> None:
         self.record_id = record_id
         self._recording, self._hashes = recording, hashes
 
