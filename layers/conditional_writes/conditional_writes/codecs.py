@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from conditional_writes.items import Item
+from conditional_writes.items import Item, copied
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ def codec_of[Model](model: type[Model] | Codec[Model]) -> tuple[Codec[Model], Fi
     Raises UnfitModel, and ImportError if msgspec isn't there for a dataclass.
     """
     if isinstance(model, Codec):
-        return model, None
+        # A model may be changed in place, and so must have no part in common with an item.
+        return Codec(lambda value: copied(model.encode(value)), lambda item: model.decode(copied(item))), None
     if hasattr(model, "__pydantic_validator__"):
         from conditional_writes import pydantic_models  # noqa: PLC0415 - only if such a model is given
 
@@ -78,11 +79,11 @@ def codec_of[Model](model: type[Model] | Codec[Model]) -> tuple[Codec[Model], Fi
 
 def with_whole_numbers(value: Any) -> Any:
     """A deep copy with an int for each whole Decimal, because no model takes a Decimal for an int."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else value
     match value:
-        case str():
-            return value
-        case Decimal():
-            return int(value) if value == value.to_integral_value() else value
         case dict():
             return {name: with_whole_numbers(element) for name, element in value.items()}
         case list():

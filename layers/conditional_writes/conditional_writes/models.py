@@ -5,22 +5,25 @@ call returns, what it takes, and what `change` is given are one type for dicts a
 for type parameters, which Python 3.12 lacks, every `VersionedTable` in an annotation would have to name them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from conditional_writes.codecs import Codec, Unfit, UnfitModel, codec_of
-from conditional_writes.conditions import Condition
+from conditional_writes.conditions import Condition, absent, all_of
 from conditional_writes.deadline import Deadline
 from conditional_writes.item_diff import version_of
-from conditional_writes.items import Item, Key, copied, same
-from conditional_writes.own_attributes import is_own
+from conditional_writes.items import Item, Key, same
+from conditional_writes.loop import Observed
 from conditional_writes.requests import Check, Delete, Put, Update
 from conditional_writes.versioned import VersionedItem, VersionedTable
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
+
+    from conditional_writes.upserts import MapEntry, Upserted
 
 __all__ = ["Codec", "Loaded", "Misfit", "ModelTable", "UnfitModel"]
 
@@ -105,6 +108,74 @@ class ModelTable[Model]:
         item = self.table.load(*key_values, deadline=deadline)
         return None if item is None else self.loaded(item)
 
+    def get(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> Loaded[Model]:
+        """As `load`, but raises NoSuchItem if the item doesn't exist."""
+        return self.loaded(self.table.get(*key_values, deadline=deadline))
+
+    def load_from(self, observed: Observed, *key_values: str | int | Decimal | bytes) -> Loaded[Model] | None:
+        """The model of the item as a plan's `observed` has it, None if it doesn't exist."""
+        item = self.table.load_from(observed, *key_values)
+        return None if item is None else self.loaded(item)
+
+    def get_from(self, observed: Observed, *key_values: str | int | Decimal | bytes) -> Loaded[Model]:
+        """As `load_from`, but raises NoSuchItem if the item doesn't exist."""
+        return self.loaded(self.table.get_from(observed, *key_values))
+
+    def query(  # noqa: PLR0913 (as VersionedTable's)
+        self,
+        condition: Condition,
+        *,
+        index: str | None = None,
+        matching: Condition | None = None,
+        consistent: bool = False,
+        descending: bool = False,
+        page_size: int | None = None,
+        after: Key | None = None,
+        deadline: Deadline | None = None,
+    ) -> Iterator[Loaded[Model]]:
+        """As VersionedTable's, with values as the item has them: a datetime as its text. The models can be saved.
+
+        If an index doesn't project an attribute, the field has its default, or the item is a Misfit. If you change such
+        a field, the save is a Conflict if the item has the attribute after all.
+        """
+        items = self.table.query(
+            condition,
+            index=index,
+            matching=matching,
+            consistent=consistent,
+            descending=descending,
+            page_size=page_size,
+            after=after,
+            deadline=deadline,
+        )
+        return map(self.loaded, items)
+
+    def scan(  # noqa: PLR0913 (as VersionedTable's)
+        self,
+        *,
+        index: str | None = None,
+        matching: Condition | None = None,
+        consistent: bool = False,
+        page_size: int | None = None,
+        after: Key | None = None,
+        deadline: Deadline | None = None,
+    ) -> Iterator[Loaded[Model]]:
+        """As VersionedTable's. The models can be saved, as those of `query`."""
+        items = self.table.scan(
+            index=index, matching=matching, consistent=consistent, page_size=page_size, after=after, deadline=deadline
+        )
+        return map(self.loaded, items)
+
+    def upsert(
+        self,
+        *key_values: str | int | Decimal | bytes,
+        entries: "Iterable[MapEntry]",
+        forget_after: timedelta | None = None,
+        deadline: Deadline | None = None,
+    ) -> "Upserted":
+        """As VersionedTable's: entries are written without the model, so they aren't held against it."""
+        return self.table.upsert(*key_values, entries=entries, forget_after=forget_after, deadline=deadline)
+
     def loaded(self, item: VersionedItem) -> Loaded[Model]:
         """The model of an item from elsewhere, as from `Conflict.found`."""
         key = self.table._key_of(item)
@@ -123,7 +194,9 @@ class ModelTable[Model]:
 
         Raises Conflict, and ValueError for a model that can't be saved.
         """
-        return self.loaded(self.table.save(self._item(model), when=when, checked=checked, deadline=deadline))
+        item = self._item(model)
+        when = _with_absent(item, when)
+        return self.loaded(self.table.save(item, when=when, checked=checked, deadline=deadline))
 
     def modify(
         self,
@@ -162,7 +235,8 @@ class ModelTable[Model]:
         self, model: Model | Loaded[Model], *, when: Condition | None = None, checked: bool | None = None
     ) -> Put | Update:
         """The write of a `save`, for `write_together` or a plan of your own."""
-        return self.table.saving(self._item(model), when=when, checked=checked)
+        item = self._item(model)
+        return self.table.saving(item, when=_with_absent(item, when), checked=checked)
 
     def deleting(self, loaded: Loaded[Model], *, when: Condition | None = None, checked: bool | None = None) -> Delete:
         """The write of a `delete`, for the same."""
@@ -186,22 +260,29 @@ class ModelTable[Model]:
     def _encoded(self, model: Model) -> Item:
         if self._model is not None and not isinstance(model, self._model):
             raise TypeError(f"{self._table_name}: expected a {self._name}, or a loaded one; got {model!r}")
-        item = copied(self._codec.encode(model))
+        item = self._codec.encode(model)
         if not isinstance(item, dict):
             raise TypeError(f"{self._table_name}: `encode` returned {item!r}, expected an item")
         item.pop(self._version, None)
         return item
 
     def _decoded(self, key: Key, item: Item) -> Model:
-        known = {name: value for name, value in item.items() if not is_own(name)}
         if self._fields is not None and self._version not in self._fields.names:
-            known.pop(self._version, None)
+            item = {name: value for name, value in item.items() if name != self._version}
         try:
-            return self._codec.decode(known)
+            return self._codec.decode(item)
         except Unfit as error:
             raise Misfit(key, self._name, str(error)) from None
         except Exception as error:
             raise Misfit(key, self._name, repr(error)) from error
+
+
+def _with_absent(item: Item, when: Condition | None) -> Condition | None:
+    """`when`, and that the item lacks what its index lacks: else a model's default would pass for what was there."""
+    if not isinstance(item, VersionedItem) or item.index is None:
+        return when
+    conditions = [absent(name) for name in item if name not in item.loaded]
+    return all_of([*conditions, when] if when is not None else conditions) if conditions else when
 
 
 def laid_over(stored: Item, known: Item, after: Item) -> Item:
@@ -219,14 +300,14 @@ def _laid_over(stored: Any, known: Any, after: Any) -> Any:
     match stored, known, after:
         case dict(), dict(), dict():
             return laid_over(stored, known, after)
-        case list(), list(), list() if len(stored) == len(known):
+        case list(), list() | tuple(), list() | tuple() if len(stored) == len(known):
             first = _same_from_start(known, after)
             last = min(_same_from_start(known[::-1], after[::-1]), len(known) - first, len(after) - first)
-            return stored[:first] + after[first : len(after) - last] + stored[len(stored) - last :]
+            return [*stored[:first], *after[first : len(after) - last], *stored[len(stored) - last :]]
     return after
 
 
-def _same_from_start(one: list[Any], other: list[Any]) -> int:
+def _same_from_start(one: Sequence[Any], other: Sequence[Any]) -> int:
     """How many elements both lists begin with."""
     pairs = zip(one, other, strict=False)
     return next((count for count, (a, b) in enumerate(pairs) if not same(a, b)), min(len(one), len(other)))

@@ -26,7 +26,8 @@ def codec_of[Model](model: type[Model]) -> tuple[Codec[Model], Fields]:
 
     def decode(item: Item) -> Model:
         try:
-            return adapter.validate_python(with_whole_numbers(item))
+            # A strict model would take no text for a datetime, nor a list for a tuple, and DynamoDB has neither.
+            return adapter.validate_python(with_whole_numbers(item), strict=False)
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False, include_input=False)
             raise Unfit("; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found)) from None
@@ -96,7 +97,8 @@ def _check(model: Any, path: str, seen: set[Any]) -> None:
 
 def _check_set(annotation: Any, path: str) -> None:
     for part in itertools.chain.from_iterable(map(_parts, get_args(annotation))):
-        if _has_fields(part) or part in {tuple, list, dict} or get_origin(part) in {tuple, list, dict, frozenset}:
+        kind = get_origin(part) or part
+        if _has_fields(kind) or (isinstance(kind, type) and issubclass(kind, tuple | frozenset | bool)):
             raise UnfitModel(f"{path} is a set, and DynamoDB's sets are of texts, numbers or bytes: make it a list")
 
 
