@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from conditional_writes.bodies import get_item
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb, to_dynamodb
 from conditional_writes.loop import Observed
@@ -74,8 +75,7 @@ def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline, attributes:
     """
     deadline.check("reading")
     key_attributes = to_dynamodb(dict(key.attributes))
-    response = client.get_item(TableName=key.table, Key=key_attributes, ConsistentRead=True, **projection(attributes))
-    return from_dynamodb(response["Item"]) if "Item" in response else None
+    return get_item(client, TableName=key.table, Key=key_attributes, ConsistentRead=True, **projection(attributes))
 
 
 def projection(names: Sequence[str]) -> dict[str, Any]:
