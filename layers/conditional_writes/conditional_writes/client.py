@@ -58,9 +58,21 @@ def new_client(service_name: str, **config: Any) -> Any:
     session = Session(include_builtin_handlers=False)
     session.register_component("event_emitter", copy.copy(_handlers(*BUILTIN_HANDLERS)))
     session.register_component("data_loader", _loader())
-    client = session.create_client(service_name, config=CONFIG.merge(Config(**config)))
+    settings = {"user_agent": _user_agent(session)} | config
+    client = session.create_client(service_name, config=CONFIG.merge(Config(**settings)))
     _load_authorities_once(client)
     return client
+
+
+def _user_agent(session: Session) -> str:
+    """The text by which a client calls itself, made once. botocore's own takes a tenth of each request's CPU time.
+
+    It names an application's id (`AWS_SDK_UA_APP_ID`), too. It leaves out the SDK's features that were used, which only
+    AWS counts.
+    """
+    user_agent = session.user_agent().removesuffix(f" {session.user_agent_extra}")  # botocore adds it itself
+    application = session.get_config_variable("user_agent_appid")
+    return f"{user_agent} app/{application}" if application else user_agent
 
 
 def _load_authorities_once(client: Any) -> None:

@@ -5,15 +5,13 @@ docs/decisions/memory-of-a-batch.md. There is no public way around it. If botoco
 it reads large items as it reads small ones: slowly, and with more memory, but as correctly.
 """
 
-import base64
 import contextlib
-import functools
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from conditional_writes.bodies import read_body
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, from_dynamodb
 
@@ -80,45 +78,9 @@ def _read_items(response_dict: Any = None, customized_response_dict: Any = None,
         raise NoTurn
     _turn.is_taken = True
     try:
-        error = json.loads(body, object_hook=_value_of)
+        error = read_body(body)
         items = [reason.pop("Item", None) for reason in error.get("CancellationReasons", [error])]
     except Exception:  # noqa: BLE001 (botocore says what is wrong with it)
         return
     customized_response_dict[ITEMS] = items
     response_dict["body"] = json.dumps(error).encode()
-
-
-def _value_of(read: dict[str, Any]) -> Any:
-    """The value of an object in DynamoDB's JSON whose own values were read before.
-
-    The value of `{"N": "1"}` is returned in a tuple, as no JSON is: `{"S": …}` may also be a map with the name `S`.
-    """
-    if len(read) == 1:
-        name, value = read.popitem()
-        if type(value) is tuple:
-            return {name: value[0]}
-        if name in _READERS:
-            return _READERS[name](value)
-        if name != "Code":  # the one field of `{"Code": "None"}`, a transaction's reason
-            raise ValueError(f"{name}: no type of DynamoDB's")
-        return {name: value}
-    return {name: value[0] if type(value) is tuple else value for name, value in read.items()}
-
-
-@functools.lru_cache(1024)
-def _number(digits: str) -> tuple[Decimal]:
-    return (Decimal(digits),)
-
-
-_READERS: dict[str, Callable[[Any], tuple[Any]]] = {
-    "S": lambda text: (text,),
-    "N": _number,
-    "B": lambda text: (base64.b64decode(text),),
-    "BOOL": {True: (True,), False: (False,)}.__getitem__,
-    "NULL": {True: (None,)}.__getitem__,
-    "M": lambda read: (read,),
-    "L": lambda read: ([value for (value,) in read],),
-    "SS": lambda texts: (set(texts),),
-    "NS": lambda texts: (set(map(Decimal, texts)),),
-    "BS": lambda texts: (set(map(base64.b64decode, texts)),),
-}

@@ -15,16 +15,32 @@ EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, 
 """Arithmetic on DynamoDB's numbers: 38 digits, 1E-130 to 9.9E+125. Raises an error instead of rounding."""
 
 
+_TOO_LONG = 10**EXACT.prec
+"""The smallest natural number with too many digits for `str`: they may be zeros."""
+
+
 class _Serializer(TypeSerializer):
-    """boto3's serializer, but for every number that DynamoDB holds: boto3 refuses 10**38, for its 39 digits."""
+    """boto3's serializer, but for every number that DynamoDB holds: boto3 refuses 10**38, for its 39 digits.
+
+    The types of most values come first. boto3 itself asks for up to ten types before it knows one.
+    """
 
     @override
     def serialize(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is str:
+            return {"S": value}
+        if kind is Decimal or kind is int:
+            return {"N": self._serialize_n(value)}
+        if kind is dict:
+            return {"M": self._serialize_m(value)}
         if isinstance(value, set | frozenset) and not value:
             raise TypeError("an empty set, which DynamoDB has no type for: remove the attribute")
         return super().serialize(value)
 
     def _serialize_n(self, value: int | Decimal) -> str:
+        if type(value) is int and -_TOO_LONG < value < _TOO_LONG:
+            return str(value)
         number = Decimal(value)
         if not number.is_finite():
             raise TypeError(f"{number}: DynamoDB has no such number")
@@ -47,7 +63,21 @@ def check_names(attributes: Mapping[Any, Any]) -> None:
 
 
 class _Deserializer(TypeDeserializer):
-    """boto3's deserializer, but for every number that DynamoDB holds, and with immutable bytes for binaries."""
+    """boto3's deserializer, but for every number that DynamoDB holds, and with immutable bytes for binaries.
+
+    The types of most values come first. boto3 itself looks for a method by its name.
+    """
+
+    @override
+    def deserialize(self, value: Any) -> Any:
+        for kind, plain in value.items():
+            if kind == "S":
+                return plain
+            if kind == "N":
+                return Decimal(plain)
+            if kind == "M":
+                return {name: self.deserialize(element) for name, element in plain.items()}
+        return super().deserialize(value)
 
     def _deserialize_n(self, value: str) -> Decimal:
         return Decimal(value)
@@ -98,10 +128,15 @@ def from_dynamodb(attributes: dict[str, Any]) -> Item:
     return {name: _deserializer.deserialize(value) for name, value in attributes.items()}
 
 
+_PLAIN = {str, Decimal, bool, int, bytes, NoneType}
+"""Most values have one of these immutable types. A look-up takes less time than a check for `Mapping`."""
+
+
 def same(one: Any, other: Any) -> bool:
     """Whether two values are the same in DynamoDB: 1 is 1.0; True isn't 1, although it is in Python."""
-    if isinstance(one, str) and isinstance(other, str):
-        return one == other
+    kind = type(one)
+    if kind in _PLAIN and kind is type(other):
+        return bool(one == other)
     match one, other:
         case (bool(), _) | (_, bool()):
             return one is other
@@ -112,13 +147,9 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-_IMMUTABLE = (str, Decimal, bool, int, bytes, NoneType)
-"""Most values have one of these types. They are checked first, because a check for `Mapping` takes longer."""
-
-
 def copied(value: Any) -> Any:
     """A deep copy: the same value, with no mutable part in common."""
-    if isinstance(value, _IMMUTABLE):
+    if type(value) in _PLAIN:
         return value
     match value:
         case list() | tuple():

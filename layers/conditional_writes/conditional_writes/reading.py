@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from conditional_writes.bodies import get_item
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb, to_dynamodb
 from conditional_writes.loop import Observed
@@ -85,11 +86,10 @@ def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline, attributes:
     key_attributes = to_dynamodb(dict(key.attributes))
     request = {"TableName": key.table, "Key": key_attributes, "ConsistentRead": True, **projection(attributes)}
     try:
-        response = client.get_item(**request)
+        return get_item(client, **request)
     except ClientError as error:
         explain(client, error, [key])
         raise
-    return from_dynamodb(response["Item"]) if "Item" in response else None
 
 
 def projection(names: Sequence[str]) -> dict[str, Any]:
