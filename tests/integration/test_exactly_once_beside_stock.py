@@ -4,6 +4,7 @@ The request is delivered again after the dead invocation would have timed out.
 """
 
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,8 @@ from tools.local_aws.server import Endpoint
 KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER)
 STOCK_CALLS = ["PutItem", "UpdateItem", "PutItem", "UpdateItem"]
 """The record in progress, the debit, the payment, the completed record."""
-OUR_CALLS = ["BatchGetItem", "TransactWriteItems"]
+READ = "BatchGetItem"
+OUR_CALLS = [READ, "TransactWriteItems"]
 DELIVERIES = 3
 
 
@@ -68,6 +70,9 @@ def by_powertools(tables: Tables) -> Worker:
     return Worker(tables, Way.POWERTOOLS)
 
 
+OURS = (plain, by_powertools)
+
+
 def debits(dynamodb: Endpoint, make: Callable[[Tables], Worker], fault: Fault, at: int) -> tuple[int, list[str]]:
     """The number of times that the account was debited, and the payments, after the fault and its redeliveries."""
     tables = Tables(dynamodb)
@@ -99,7 +104,7 @@ def test_stock_powertools_debits_twice_if_the_answer_to_the_debit_is_lost(minist
     assert debits(ministack, Stock, Fault.RESPONSE_LOST, at=2) == (2, ["p-1"])
 
 
-@pytest.mark.parametrize("make", [plain, by_powertools])
+@pytest.mark.parametrize("make", OURS)
 @pytest.mark.parametrize("fault", [*KILLS, Fault.RESPONSE_LOST], ids=lambda fault: fault.name)
 @pytest.mark.parametrize("at", [1, 2])
 def test_ours_debits_once_wherever_the_process_dies(
@@ -125,10 +130,29 @@ def test_stock_powertools_without_lambdas_context_refuses_for_an_hour_what_died_
     assert tables.balances() == {"alice": 100}
 
 
-def test_the_calls_are_those_of_the_table(ministack: Endpoint) -> None:
-    for make, calls in ((Stock, STOCK_CALLS), (plain, OUR_CALLS), (by_powertools, OUR_CALLS)):
+def test_a_second_delivery_at_the_same_time_is_refused_by_stock_powertools(ministack: Endpoint) -> None:
+    """Ours replays it: test_exactly_once.py has that."""
+    tables = Tables(ministack)
+    ministack.client("dynamodb").put_item(TableName=tables.accounts, Item=to_dynamodb(account()))
+    stock, refused = Stock(tables, registered=False), list[str]()
+
+    def deliver_again(**_: Any) -> None:
+        if not refused:
+            with pytest.raises(IdempotencyAlreadyInProgressError) as caught:
+                stock.pay(payment())
+            refused.append(str(caught.value))
+
+    stock.client.meta.events.register("before-call.dynamodb.UpdateItem", deliver_again)
+    with warnings.catch_warnings(action="ignore"):
+        assert stock.pay(payment()) == {"paid": 30}
+    assert len(refused) == 1
+    assert tables.balances() == {"alice": 70}
+
+
+def test_a_payment_and_a_repetition_make_the_calls_that_the_table_says(ministack: Endpoint) -> None:
+    for make, calls, again in ((Stock, STOCK_CALLS, "PutItem"), *((ours, OUR_CALLS, READ) for ours in OURS)):
         tables = Tables(ministack)
         ministack.client("dynamodb").put_item(TableName=tables.accounts, Item=to_dynamodb(account()))
         worker = make(tables)
-        worker.pay(payment())
-        assert worker.calls == calls
+        assert worker.pay(payment()) == worker.pay(payment())
+        assert worker.calls == [*calls, again]
