@@ -92,6 +92,7 @@ NOT_OF_A_KEY = r"Orders: a query's condition is made of equals, .* joined by &: 
         (at_least("order_id", 7), "a query is of one customer_id, with `equals`: use `scan` for all"),
         (begins_with("customer_id", "c-"), "a query is of one customer_id, with `equals`"),
         (at_least("customer_id", "c") & equals("order_id", 7), "a query is of one customer_id, with `equals`"),
+        (OF_C_1 & at_least("order_id", 7) & less_than("order_id", 9), "two conditions on order_id, .*: use `between`"),
         (OF_C_1 & equals("status", "NEW"), r"status isn't in the key \(customer_id, order_id\): use `matching`, or"),
         (OF_C_1 & equals(("customer_id", "a"), 1), r"customer_id\.a isn't in the key"),
     ],
@@ -101,6 +102,11 @@ def test_a_condition_that_is_none_of_the_key_is_refused_before_anything_is_sent(
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
         orders().query(condition)
+
+
+def test_a_query_of_an_index_is_of_one_value_of_its_partition_key() -> None:
+    with pytest.raises(ValueError, match="Orders: a query is of one partition key of by_status, with `equals`: use"):
+        orders().query(at_least("placed_at", 7), index="by_status")
 
 
 def test_all_that_must_hold_of_a_key_may_be_nested() -> None:

@@ -101,7 +101,8 @@ def refused(code: str, *keys: Key, reasons: list[dict[str, Any]] | None = None, 
 def test_a_missing_table_is_named_and_one_of_several_too() -> None:
     error = refused("ResourceNotFoundException", ONE)
     assert isinstance(error, NoSuchTable)
-    assert str(error) == "there is no table Orders in us-east-1, in the account of the client"
+    sentence = "there is no table Orders in us-east-1, in the account of the client"
+    assert str(error) == f"{sentence} (ResourceNotFoundException of BatchGetItem)"
     assert error.operation_name == "BatchGetItem"
     assert error.response["Error"]["Code"] == "ResourceNotFoundException"
     assert str(refused("ResourceNotFoundException", ONE, TWO)).startswith("there is no table Orders, or no table Lines")
@@ -113,7 +114,8 @@ WRONG = "The provided key element does not match the schema"
 def test_a_wrong_key_is_named_and_one_of_several_too() -> None:
     error = refused("ValidationException", ONE, message=WRONG)
     assert isinstance(error, WrongKey)
-    assert str(error) == f"Orders order_id='o-1': the key has other names or types in DynamoDB: {WRONG}"
+    sentence = f"Orders order_id='o-1': the key has other names or types in DynamoDB: {WRONG}"
+    assert str(error) == f"{sentence} (ValidationException of BatchGetItem)"
     error = refused("ValidationException", ONE, TWO, message=WRONG)
     assert str(error).startswith("Orders order_id='o-1' or another of the request's 2 keys: the key has")
 
