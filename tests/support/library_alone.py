@@ -1,7 +1,7 @@
 """Fixtures for the library's own tests in an environment that has the library and no application.
 
 A plugin, in the place of tests/conftest.py, which imports the application:
-`pytest --noconftest -p tests.support.library_alone -p tests.unit.conftest`.
+`pytest --noconftest -p tests.support.library_alone`.
 """
 
 from collections.abc import Iterator
