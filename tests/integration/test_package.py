@@ -1,11 +1,28 @@
-"""The library alone, as another project installs it: by its path, without the application and without Powertools."""
+"""The library alone, as another project installs it: wheel and sdist, each Python, the lowest versions, no application.
+
+Environments are made by uv, in a second; `pip` installs the folder, as the README says.
+"""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
+from email import message_from_bytes
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tools.local_aws.server import PROJECT, Endpoint
+
+LIBRARY = PROJECT / "layers" / "conditional_writes"
+UV = Path(sys.executable).with_name("uv")
+TWINE = "twine==7.0.0"
+EXTRAS = ("msgspec", "pydantic", "powertools")
+LOWEST_MOTO = "5.0.28"
 
 PROGRAM = """
 import importlib.util
@@ -14,37 +31,185 @@ import conditional_writes
 from conditional_writes import VersionedTable, dynamodb_client
 
 assert not importlib.util.find_spec("aws_lambda_powertools")
+assert not importlib.util.find_spec("msgspec")
 assert not importlib.util.find_spec("ledger")
 assert files("conditional_writes").joinpath("py.typed").is_file()
 client = dynamodb_client()
+table = f"Installed-{INSTALLED}"
 client.create_table(
-    TableName="Installed",
+    TableName=table,
     BillingMode="PAY_PER_REQUEST",
     AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
     KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
 )
-saved = VersionedTable(client, "Installed", "id").save({"id": "1"})
+saved = VersionedTable(client, table, "id").save({"id": "1"})
 print(conditional_writes.__file__, saved["version"])
 """
 
+UNIT_TESTS = ["tests/unit/test_loop.py", "tests/unit/test_requests.py", "tests/unit/test_reading.py"]
+TESTS = [
+    f"tests/integration/test_{name}.py"
+    for name in ("versioned", "locks", "upserts", "models", "exactly_once", "queries")
+]
+"""The library's own tests, which import no application."""
+LEFT_OUT = "contenders or thousand or sixteen or eight or many or equal_clocks or come_and_go or waits or deadline"
+"""The tests of large runs, and of waits: they are the same on each Python."""
 
-def test_the_library_is_a_package_of_its_own(ministack: Endpoint, tmp_path: Path) -> None:
-    python = tmp_path / "venv" / "bin" / "python"
-    for command in (
-        [sys.executable, "-m", "venv", tmp_path / "venv"],
-        [
-            python,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            PROJECT / "layers/conditional_writes",
-        ],
-    ):
-        subprocess.run(command, check=True)
-    environment = os.environ | ministack.environment
-    run = subprocess.run([python, "-c", PROGRAM], check=True, capture_output=True, text=True, env=environment)
-    path, version = run.stdout.split()
-    assert path.startswith(str(tmp_path))
+
+def run(*command: object, **options: Any) -> str:
+    """The command's output. If it fails, the test shows what it printed."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def empty_environment(folder: Path, python: Path = Path(sys.executable)) -> Path:
+    """The Python of a new environment, which has nothing installed."""
+    run(UV, "venv", "--quiet", "--python", python, folder)
+    return folder / "bin" / "python"
+
+
+def install(python: Path, *packages: object) -> None:
+    run(UV, "pip", "install", "--quiet", "--python", python, *packages)
+
+
+@pytest.fixture(scope="session")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The sdist, and the wheel that is made of it."""
+    folder = tmp_path_factory.mktemp("distributions")
+    run(UV, "build", "--quiet", "--out-dir", folder, LIBRARY)
+    return {"sdist": next(folder.glob("*.tar.gz")), "wheel": next(folder.glob("*.whl"))}
+
+
+MODULES = {str(path.relative_to(LIBRARY)) for path in (LIBRARY / "conditional_writes").rglob("*.py")}
+
+
+def test_the_wheel_has_the_library_its_types_and_its_licence_and_nothing_else(distributions: dict[str, Path]) -> None:
+    with zipfile.ZipFile(distributions["wheel"]) as wheel:
+        names = set(wheel.namelist())
+    about = {name for name in names if ".dist-info/" in name}
+    assert names - about == MODULES | {"conditional_writes/py.typed"}
+    assert {name.partition(".dist-info/")[2] for name in about} == {"METADATA", "WHEEL", "RECORD", "licenses/LICENSE"}
+
+
+def test_the_sdist_has_the_guide_the_changelog_and_the_examples_too(distributions: dict[str, Path]) -> None:
+    with tarfile.open(distributions["sdist"]) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    beside = {
+        str(path.relative_to(LIBRARY)) for folder in ("docs", "examples") for path in LIBRARY.glob(f"{folder}/*.*")
+    }
+    around = {"README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "PKG-INFO", ".gitignore"}
+    assert "docs/errors.md" in beside
+    assert names - {".gitignore"} == (MODULES | beside | around | {"conditional_writes/py.typed"}) - {".gitignore"}
+
+
+def test_the_metadata_says_what_is_needed(distributions: dict[str, Path]) -> None:
+    with zipfile.ZipFile(distributions["wheel"]) as wheel:
+        [name] = [name for name in wheel.namelist() if name.endswith("/METADATA")]
+        metadata = message_from_bytes(wheel.read(name))
+    assert metadata["Requires-Python"] == ">=3.12"
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert sorted(metadata.get_all("Provides-Extra", [])) == sorted(EXTRAS)
+    needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
+    assert [re.split(r"[<>=]", line)[0] for line in needed] == ["boto3"]
+    assert (LIBRARY / "LICENSE").read_text() == (PROJECT / "LICENSE").read_text()
+
+
+def test_twine_finds_nothing_wrong(distributions: dict[str, Path]) -> None:
+    """The description of both renders on PyPI, too."""
+    run(UV, "tool", "run", "--quiet", TWINE.replace("==", "@"), "check", "--strict", *distributions.values())
+
+
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_either_is_a_package_of_its_own(
+    distributions: dict[str, Path], kind: str, ministack: Endpoint, tmp_path: Path
+) -> None:
+    python = empty_environment(tmp_path / "environment")
+    install(python, distributions[kind])
+    check_installed(python, kind, ministack, tmp_path)
+
+
+def test_pip_installs_the_folder(ministack: Endpoint, tmp_path: Path) -> None:
+    run(sys.executable, "-m", "venv", tmp_path / "environment")
+    python = tmp_path / "environment" / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", LIBRARY)
+    check_installed(python, "folder", ministack, tmp_path)
+
+
+def check_installed(python: Path, kind: str, endpoint: Endpoint, folder: Path) -> None:
+    program = PROGRAM.replace("{INSTALLED}", kind)
+    path, version = run(python, "-c", program, cwd=folder, env=os.environ | endpoint.environment).split()
+    assert path.startswith(str(folder))
     assert version == "1"
+
+
+def pythons() -> dict[str, Path]:
+    """The Pythons from 3.12 on that are here, by version: pyenv's, and those on the PATH."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = {}
+    for minor in range(12, 20):
+        installed = sorted(pyenv.glob(f"3.{minor}.*/bin/python3.{minor}"))
+        on_path = shutil.which(f"python3.{minor}")
+        candidates = [*reversed(installed), *([Path(on_path)] if on_path else [])]
+        if python := next(filter(works, candidates), None):
+            found[f"3.{minor}"] = python
+    return found
+
+
+def works(python: Path) -> bool:
+    """A shim of pyenv's is there without its Python."""
+    return subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode == 0
+
+
+PYTHONS = pythons()
+
+
+@pytest.mark.parametrize("version", sorted(PYTHONS))
+@pytest.mark.parametrize("resolution", ["highest", "lowest-direct"])
+def test_the_librarys_tests_pass_on_each_python_and_with_the_lowest_versions_that_it_declares(
+    distributions: dict[str, Path], version: str, resolution: str, tmp_path: Path
+) -> None:
+    if len(PYTHONS) == 1:
+        pytest.skip(f"ONE PYTHON IS THERE, {version}: conditional_writes wasn't tried on the others from 3.12 on")
+    if resolution == "highest" and version == f"3.{sys.version_info.minor}":
+        pytest.skip("the newest versions on this Python are what all other tests run with")
+    python = empty_environment(tmp_path / "environment", PYTHONS[version])
+    extras = ",".join(EXTRAS)
+    install(python, f"--resolution={resolution}", f"conditional-writes[{extras}] @ {distributions['wheel'].as_uri()}")
+    install(python, "pytest", "pytest-timeout", "hypothesis")
+    assert passed(python, "tests.unit.conftest", UNIT_TESTS) > 100
+    assert passed(python, "tests.support.library_alone", TESTS) > 200
+
+
+def passed(python: Path, fixtures: str, tests: list[str]) -> int:
+    """The number of the tests that passed. None failed."""
+    # botocore of 2024 uses what Python 3.12 deprecates, so warnings aren't errors here.
+    options = (
+        "--noconftest",
+        "-p",
+        fixtures,
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "-W",
+        "default",
+        "-k",
+        f"not ({LEFT_OUT})",
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    there = [test for test in tests if (PROJECT / test).exists()]
+    said = run(python, "-m", "pytest", *options, *there, cwd=PROJECT, env=environment | {"PYTHONPATH": str(PROJECT)})
+    return int(re.findall(r"(\d+) passed", said)[-1])
+
+
+@pytest.mark.parametrize("version", sorted(PYTHONS)[:1])
+def test_the_page_on_testing_works_with_the_lowest_moto_that_it_names(
+    distributions: dict[str, Path], version: str, tmp_path: Path
+) -> None:
+    page = (LIBRARY / "docs" / "testing.md").read_text()
+    assert f"moto {LOWEST_MOTO} and later" in page
+    [example] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    python = empty_environment(tmp_path / "environment", PYTHONS[version])
+    install(python, distributions["wheel"], f"moto[dynamodb]=={LOWEST_MOTO}")
+    region = {"AWS_DEFAULT_REGION": "us-east-1"}
+    run(python, "-c", f"{example}\ntest_a_flight_is_delayed()", cwd=tmp_path, env=os.environ | region)

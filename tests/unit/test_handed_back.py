@@ -28,7 +28,7 @@ from conditional_writes import (
 from conditional_writes.handed_back import AT_ONCE, LARGE_BYTES
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from tests.support.answers import answer
-from tests.support.strategies import exact_numbers
+from tests.support.numbers import exact_numbers
 
 FIRST, SECOND = key("Profiles", account_id="alice"), key("Profiles", account_id="bob")
 LARGE = {"account_id": "alice", "notes": "x" * LARGE_BYTES}

@@ -17,6 +17,7 @@ from conditional_writes import handed_back
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb
 from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
+from conditional_writes.plain_client import check_plain
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, as_request
 from conditional_writes.table_errors import explain
 
@@ -304,6 +305,7 @@ def _watch_tries(client: "DynamoDBClient") -> None:
     """
     _tries.unanswered = False
     if client not in _watched:
+        check_plain(client)
         client.meta.events.register("needs-retry.dynamodb", _note_try)
         handed_back.register(client)
         _watched.add(client)

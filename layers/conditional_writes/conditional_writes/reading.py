@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb, to_dynamodb
 from conditional_writes.loop import Observed
+from conditional_writes.plain_client import check_plain
 from conditional_writes.table_errors import explain
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def read_once(
 ) -> Observed:
     """As `read`, but one request for at most 100 keys: those that DynamoDB left unprocessed are missing."""
     deadline.check("reading")
+    check_plain(client)
     batch = list(dict.fromkeys(keys))
     tables: dict[str, Any] = {}
     for wanted in batch:

@@ -17,6 +17,7 @@ from conditional_writes.item_diff import diff, replacing, unchanged, version_con
 from conditional_writes.items import Item, Key, check_names, copied, same, to_dynamodb
 from conditional_writes.loop import Observed, Plan, Written, write
 from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
+from conditional_writes.plain_client import check_plain
 from conditional_writes.reading import read_one
 from conditional_writes.requests import Check, Delete, Expected, Put, Update, Write
 
@@ -115,6 +116,7 @@ class VersionedTable:
     ) -> None:
         if not key_names:
             raise ValueError(f"{name}: expected the names of its key, got none")
+        check_plain(client)
         self._client, self._name, self._key_names = client, name, key_names
         self._version, self._checked = version, checked
 

@@ -6,6 +6,7 @@ or neither is, whenever the process dies.
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
@@ -197,6 +198,8 @@ def exactly_once(  # noqa: PLR0913 (by name, all but the first)
 
     def decorate(function: Callable[[Any, Observed], Plan[Any]], /) -> ExactlyOnce[Any, Any]:
         name = prefix or _name_of(function)
+        if inspect.iscoroutinefunction(function):
+            raise TypeError(f"{name}: is a coroutine function, and only plans writes: make it a plain one")
         recording: Recording
         if config is not None:
             # Powertools is imported here, because most functions start without it.
