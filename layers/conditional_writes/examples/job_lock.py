@@ -1,8 +1,8 @@
 """A job that runs once a day, however many processes start it.
 
 The usual code runs the job where it handles the refusal of the lock. So the job's own refused write counts as a lock
-that is taken, and nobody hears of it. A failed job keeps the lock until it lapses, and a job that outlives its lock
-writes its result beside that of the next holder.
+that is taken, and nobody hears of it. A failed job keeps the lock until it lapses. A job that outlives its lock writes
+its result over that of the next holder.
 """
 
 from collections.abc import Callable

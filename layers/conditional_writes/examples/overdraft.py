@@ -17,7 +17,7 @@ accounts = VersionedTable(client, "accounts", "AccountId", version="Version")
 
 @exactly_once(Records(client, "payments"), key=lambda p: p["PaymentId"], items=lambda p: [accounts.key(p["AccountId"])])
 def post(payment: dict[str, Any], observed: Observed) -> Plan[Decimal]:
-    """Returns the balance after the payment, and the same for each repetition of it."""
+    """Returns the balance after the payment; a repetition within thirty days returns the same, and posts nothing."""
     account = accounts.get_from(observed, payment["AccountId"])
     balance = account["Balance"] + payment["Value"]
     if balance < account["OverdraftLimit"]:
