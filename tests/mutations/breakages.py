@@ -1659,4 +1659,11 @@ BREAKAGES = [
         "if self.existing is not None:",
         ("tests/unit/test_staged_record.py",),
     ),
+    Breakage(
+        "a staged record that was refused is replayed from Powertools' cache",
+        f"{LIBRARY}/staged_record.py",
+        "        self.use_local_cache = False\n",
+        "",
+        (ONCE,),
+    ),
 ]
