@@ -52,14 +52,14 @@ class PowertoolsCall:
 
         @functools.wraps(recording.function)  # Powertools' key begins with the function's name
         def decide_now() -> Any:
-            return self._decide()
+            return [self._decide()]
 
         self._handler = IdempotencyHandler(
             function=decide_now,
             function_payload=request,
             config=recording.config,
             persistence_store=self._store,
-            output_serializer=CustomDictSerializer(to_dict=lambda result: result, from_dict=_out_of_list),
+            output_serializer=CustomDictSerializer(to_dict=_out_of_list, from_dict=_out_of_list),
             key_prefix=recording.prefix,
             function_args=(),
             function_kwargs={},
@@ -103,7 +103,7 @@ class PowertoolsCall:
 
 
 class _Record(DataRecord):
-    """Its result is in a list, because Powertools would replay a result that is false, such as 0 or {}, as None."""
+    """Its result is in a list, so it is true: Powertools takes a result that is false, such as 0 or {}, for None."""
 
     @override
     def response_json_as_dict(self) -> Any:
