@@ -19,30 +19,45 @@ from tools.local_aws.server import PROJECT, Endpoint
 LIBRARY = PROJECT / "layers" / "conditional_writes"
 README = LIBRARY / "README.md"
 GUIDE = sorted(LIBRARY.glob("docs/*.md"))
-KEYS = {
+TABLES = {
     "Accounts": "account_id",
     "Flights": "flight_id",
     "Invoices": "invoice_id",
     "Locks": "lock_key",
+    "Orders": "customer_id order_id:N",
     "Profiles": "account_id",
     "Records": "id",
 }
-"""The partition keys of the tables that the examples use."""
+"""The keys of the tables that the examples use. Each attribute is a text, or a number with `:N`."""
+INDEXES = {"Orders": {"by_status": "status placed_at"}}
 
 type Run = Callable[[Path], dict[str, Any]]
+
+
+def table_of(name: str, key: str, indexes: dict[str, str]) -> dict[str, Any]:
+    attributes = dict(each.split(":") if ":" in each else (each, "S") for each in " ".join([key, *indexes.values()]).split())
+
+    def schema(key: str) -> list[dict[str, str]]:
+        names = [each.partition(":")[0] for each in key.split()]
+        return [{"AttributeName": each, "KeyType": kind} for each, kind in zip(names, ("HASH", "RANGE"), strict=False)]
+
+    all_attributes = {"Projection": {"ProjectionType": "ALL"}}
+    found = [{"IndexName": index, "KeySchema": schema(key), **all_attributes} for index, key in indexes.items()]
+    return {
+        "TableName": name,
+        "BillingMode": "PAY_PER_REQUEST",
+        "AttributeDefinitions": [{"AttributeName": each, "AttributeType": kind} for each, kind in attributes.items()],
+        "KeySchema": schema(key),
+        **({"GlobalSecondaryIndexes": found} if found else {}),
+    }
 
 
 @pytest.fixture
 def run(dynamodb: Endpoint) -> Iterator[Run]:
     """Runs a page's examples on new tables. Returns the names that they define."""
     client = dynamodb.client("dynamodb")
-    for table, key_name in KEYS.items():
-        client.create_table(
-            TableName=table,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": key_name, "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": key_name, "KeyType": "HASH"}],
-        )
+    for table, key in TABLES.items():
+        client.create_table(**table_of(table, key, INDEXES.get(table, {})))
 
     def run_page(page: Path, **names: Any) -> dict[str, Any]:
         examples = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
@@ -51,7 +66,7 @@ def run(dynamodb: Endpoint) -> Iterator[Run]:
 
     with mock.patch.dict(os.environ, dynamodb.environment):
         yield run_page
-    for table in KEYS:
+    for table in TABLES:
         client.delete_table(TableName=table)
 
 
