@@ -35,7 +35,9 @@ type Run = Callable[[Path], dict[str, Any]]
 
 
 def table_of(name: str, key: str, indexes: dict[str, str]) -> dict[str, Any]:
-    attributes = dict(each.split(":") if ":" in each else (each, "S") for each in " ".join([key, *indexes.values()]).split())
+    attributes = dict(
+        each.split(":") if ":" in each else (each, "S") for each in " ".join([key, *indexes.values()]).split()
+    )
 
     def schema(key: str) -> list[dict[str, str]]:
         names = [each.partition(":")[0] for each in key.split()]
@@ -103,6 +105,16 @@ def test_the_readmes_examples_do_what_they_say(run: Any, dynamodb: Endpoint) -> 
     assert booked["version"] == 21
 
 
+def test_the_examples_of_versioned_items_do_what_they_say(run: Run) -> None:
+    names = run(LIBRARY / "docs" / "versioned-items.md")
+    flights = names["flights"]
+    early = flights.save({"flight_id": "TL2", "seats": 9, "passengers": ["p-0"], "status": "BOARDING"})
+    assert names["delay"]("TL2", "12:30") == "delayed"
+    departed = flights.save(flights.load("TL2") | {"status": "DEPARTED"})
+    assert "the condition doesn't hold" in names["delay"]("TL2", "13:00")
+    assert flights.load("TL2") == departed == early | {"departs_at": "12:30", "status": "DEPARTED", "version": 3}
+
+
 def test_the_examples_of_plans_do_what_they_say(run: Run) -> None:
     names = run(LIBRARY / "docs" / "plans.md")
     flights = names["flights"]
@@ -155,7 +167,7 @@ def test_the_example_of_a_test_with_moto_passes(run: Run, monkeypatch: pytest.Mo
     names["test_a_flight_is_delayed"]()
 
 
-ASSERTED = {"plans.md", "upserts.md", "locks.md", "clients.md", "testing.md"}
+ASSERTED = {"versioned-items.md", "plans.md", "upserts.md", "locks.md", "clients.md", "testing.md"}
 
 
 @pytest.mark.parametrize("page", [page for page in GUIDE if page.name not in ASSERTED], ids=lambda page: page.stem)
