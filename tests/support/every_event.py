@@ -10,6 +10,7 @@ from unittest import mock
 
 from botocore.handlers import BUILTIN_HANDLERS
 
+from conditional_writes.client import _handlers
 from tests.checkers.event_schemas import problems
 from tools.local_aws.consumers import Consumer
 
@@ -27,7 +28,7 @@ class SeenEvents:
     @contextlib.contextmanager
     def watching(self) -> Iterator["SeenEvents"]:
         """Sees all events of consumers, and of functions whose clients are made meanwhile."""
-        take = Consumer.take
+        take, hooks = Consumer.take, _handlers(*BUILTIN_HANDLERS)
 
         def taken(consumer: Consumer) -> list[dict[str, Any]]:
             events = take(consumer)
@@ -39,13 +40,12 @@ class SeenEvents:
             self.published += len(params["Entries"])
             self._hold(map(_as_delivered, params["Entries"]))
 
-        hook: Any = (PUT_EVENTS, published)
-        BUILTIN_HANDLERS.append(hook)  # a new client has them all
+        hooks.register(PUT_EVENTS, published)
         try:
             with mock.patch.object(Consumer, "take", taken):
                 yield self
         finally:
-            BUILTIN_HANDLERS.remove(hook)
+            hooks.unregister(PUT_EVENTS, published)
 
     def _hold(self, events: Iterable[Mapping[str, Any]]) -> None:
         self.problems += (problem for event in events for problem in problems(event))

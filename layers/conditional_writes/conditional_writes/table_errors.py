@@ -19,7 +19,7 @@ class _Explained(ClientError):
         self._sentence = sentence
 
     def __str__(self) -> str:
-        return self._sentence
+        return f"{self._sentence} ({self.response['Error']['Code']} of {self.operation_name})"
 
     def __reduce__(self) -> Any:
         return type(self), (self.response, self.operation_name, self._sentence)
