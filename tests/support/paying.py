@@ -84,11 +84,13 @@ class Worker:
     def once(self, way: Way, function: Any, *, items: bool) -> ExactlyOnce[dict[str, Any], Any]:
         named = (lambda payment: [self.accounts.key(payment["account_id"])]) if items else None
         if way is Way.PLAIN:
-            return exactly_once(self.records, key=lambda payment: payment["payment_id"], items=named)(function)
+            return exactly_once(
+                self.records, key=lambda payment: payment["payment_id"], items=named, prefix=function.__name__
+            )(function)
         config = IdempotencyConfig(
             event_key_jmespath="payment_id", payload_validation_jmespath="[account_id, amount]", hash_function="sha256"
         )
-        return exactly_once(self.records, config=config, items=named)(function)
+        return exactly_once(self.records, config=config, items=named, prefix=function.__name__)(function)
 
     @contextmanager
     def before_writing(self, *others: Any) -> Iterator[None]:

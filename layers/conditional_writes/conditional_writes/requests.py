@@ -41,7 +41,8 @@ class Update(NamedTuple):
 
     `added` has numbers by attribute. In a transaction they are added once. Alone they may be added twice, if the answer
     is lost and another write comes before the SDK's second try. `expected` is given if `values` has the item's next
-    version. With `return_new` the answer to an update that is sent alone has the item as it is afterwards.
+    version; `makes_version` if `added` counts it, whatever it was. With `return_new` the answer to an update that is
+    sent alone has the item as it is afterwards.
     """
 
     key: Key
@@ -51,6 +52,7 @@ class Update(NamedTuple):
     added: Mapping[str, int | Decimal] = {}
     expected: Expected | None = None
     return_new: bool = False
+    makes_version: bool = False
 
 
 class Delete(NamedTuple):
@@ -131,7 +133,8 @@ def _update(update: Update, write_id: str, names: dict[str, str], values: dict[s
 
 
 def _mark(write: Put | Update) -> str:
-    return VERSION_ID if write.expected else WRITE_ID
+    makes_version = write.expected is not None or (isinstance(write, Update) and write.makes_version)
+    return VERSION_ID if makes_version else WRITE_ID
 
 
 def expression(condition: Condition, names: dict[str, str], values: dict[str, Any]) -> str:

@@ -12,7 +12,16 @@ if TYPE_CHECKING:
 
 
 class _Explained(ClientError):
-    """botocore's error, with a sentence of ours. `response` and `operation_name` are as they were."""
+    """botocore's error, with a sentence of ours. `response` and `operation_name` are as they were.
+
+    It is caught as the client's own exception, too: `except client.exceptions.ResourceNotFoundException`.
+    """
+
+    @classmethod
+    def of(cls, error: ClientError, sentence: str) -> "_Explained":
+        both: Any = type(cls.__name__, (cls, type(error)), {"__module__": __name__, "_importable": cls})
+        explained: _Explained = both(error.response, error.operation_name, sentence)
+        return explained
 
     def __init__(self, error_response: Any, operation_name: str, sentence: str) -> None:
         super().__init__(error_response, operation_name)
@@ -22,7 +31,8 @@ class _Explained(ClientError):
         return f"{self._sentence} ({self.response['Error']['Code']} of {self.operation_name})"
 
     def __reduce__(self) -> Any:
-        return type(self), (self.response, self.operation_name, self._sentence)
+        # A client makes its exceptions when it is made, so another process has other ones.
+        return getattr(self, "_importable", type(self)), (self.response, self.operation_name, self._sentence)
 
 
 class NoSuchTable(_Explained):
@@ -65,11 +75,11 @@ def explain_table(client: "DynamoDBClient", error: ClientError, tables: Iterable
     if error.response["Error"]["Code"] == "ResourceNotFoundException":
         named = ", or no table ".join(dict.fromkeys(tables))
         sentence = f"there is no table {named} in {client.meta.region_name}, in the account of the client"
-        raise NoSuchTable(error.response, error.operation_name, sentence) from None
+        raise NoSuchTable.of(error, sentence) from None
 
 
 def explain_key(error: ClientError, message: str, named: str) -> None:
     """Raises WrongKey if DynamoDB's message is of that. `named` says which key was sent."""
     if any(part in message for part in _OF_THE_KEY):
         sentence = f"{named}: the key has other names or types in DynamoDB: {message}"
-        raise WrongKey(error.response, error.operation_name, sentence) from None
+        raise WrongKey.of(error, sentence) from None

@@ -326,7 +326,8 @@ class VersionedTable:
         else:
             values, removed = diff(before or {}, item, ignored=[*dict(key.attributes), self._version])
             condition = None if before is None else exists(self._key_names[0])
-            saving = Update(key, values, condition, removed, {self._version: 1}, return_new=True)
+            added = {self._version: 1}
+            saving = Update(key, values, condition, removed, added, return_new=True, makes_version=True)
         if when is None:
             return saving
         return saving._replace(condition=when if saving.condition is None else saving.condition & when)
@@ -360,6 +361,8 @@ class VersionedTable:
         if index is not None:
             request["IndexName"] = index
         if page_size is not None:
+            if page_size < 1:
+                raise ValueError(f"page_size: {page_size}, expected 1 or more")
             request["Limit"] = page_size
         if after is not None:
             if index is not None:
@@ -387,12 +390,15 @@ class VersionedTable:
         return replacing(key, before, {**after, self._version: version}, self._version)
 
     def _check_has_version(self, key: Key, item: Item) -> None:
-        """Raises ValueError if the item is from an index that lacks its version."""
-        if isinstance(item, VersionedItem) and item.index is not None and self._version not in item.loaded:
-            raise ValueError(
-                f"{key}: is from the index {item.index}, which lacks its {self._version}: load the item, or let"
-                f" the index project {self._version} and {VERSION_ID}"
-            )
+        """Raises ValueError if the item is from an index that lacks its version, or the version's id."""
+        if not isinstance(item, VersionedItem) or item.index is None:
+            return
+        for name in (self._version, VERSION_ID):
+            if name not in item.loaded:
+                raise ValueError(
+                    f"{key}: is from the index {item.index}, which lacks its {name}: load the item, or let the index"
+                    f" project {self._version} and {VERSION_ID}"
+                )
 
     def _changes_nothing(self, saving: Put | Update) -> bool:
         return isinstance(saving, Update) and saving.values.keys() == {self._version} and not saving.removed

@@ -7,6 +7,7 @@ or neither is, whenever the process dies.
 import copy
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.exactly_once.record import Call, PlainRecording, Recording, Records, free
-from conditional_writes.items import Item, Key
+from conditional_writes.items import Item, Key, copied
 from conditional_writes.loop import Observed, Plan, UnsatisfiableCondition, write
 from conditional_writes.reading import read
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Put, Write
@@ -68,7 +69,7 @@ class ExactlyOnce[Request, Result]:
     def run(self, request: Request, *, deadline: Deadline | None = None) -> Ran[Result]:
         """As a call, and says whether the result is an earlier call's."""
         deadline = deadline_or_default(deadline)
-        call = self._recording.begin(request)
+        call = self._recording.begin(copy.deepcopy(request))
         record_key = self._records.key(call.record_id)
         raised: list[Exception] = []
 
@@ -76,8 +77,9 @@ class ExactlyOnce[Request, Result]:
             writes: list[Write] = []
 
             def decide() -> Result:
+                items = {key: copied(observed[key]) for key in observed if key != record_key}
                 try:
-                    planned = self._planned(request, {key: observed[key] for key in observed if key != record_key})
+                    planned = self._planned(request, items)
                 except Exception as error:
                     raised.append(error)
                     raise
@@ -90,7 +92,7 @@ class ExactlyOnce[Request, Result]:
             _check_size(record_key, record)
             return Plan(Ran(result, replayed=False), [Put(record_key, record, free()), *writes])
 
-        keys = list(self._items(request)) if self._items else []
+        keys = self._keys_of(request)
         client = self._records.client
         observed = read(client, [record_key, *keys], deadline) if keys else {}
         try:
@@ -99,6 +101,12 @@ class ExactlyOnce[Request, Result]:
             if error not in raised and not isinstance(error, UnsatisfiableCondition):
                 raise
             return self._recorded_or_raise(call, error, deadline)
+
+    def _keys_of(self, request: Request) -> list[Key]:
+        keys = self._items(copy.deepcopy(request)) if self._items else []
+        if isinstance(keys, Key):
+            raise TypeError(f"{self._name}: `items` returned one key, expected a list: put {keys} into one")
+        return list(keys)
 
     def _planned(self, request: Request, observed: Observed) -> Plan[Result]:
         """The function's plan. It gets a copy of the request: it may be called again, and must be given the same."""
@@ -116,7 +124,8 @@ class ExactlyOnce[Request, Result]:
         """The recorded result, if there is a record by now. Otherwise raises the error.
 
         Items are read one after another. If another call for the same request commits meanwhile, this one may have seen
-        that call's items without its record: an account that is empty because the payment was made.
+        that call's items without its record: an account that is empty because the payment was made. If the check itself
+        fails, nobody knows, and its error is raised, from the function's.
         """
         record_key = self._records.key(call.record_id)
 
@@ -128,7 +137,10 @@ class ExactlyOnce[Request, Result]:
                 return Plan(None, [Check(record_key, free())])
             return Plan(Ran(call.settle(observed[record_key], again).result, replayed=True))
 
-        recorded = write(self._records.client, plan, {}, deadline).result
+        try:
+            recorded = write(self._records.client, plan, {}, deadline).result
+        except Exception as unchecked:
+            raise unchecked from None if unchecked is error else error
         if recorded is None:
             raise error
         return recorded
@@ -183,7 +195,7 @@ def exactly_once(  # noqa: PLR0913 (by name, all but the first)
     `key` has the request's key, a text. `items` has the keys of the items that the function is to see; they are read in
     one request with the record. `payload` has what must be the same in each call with the key, by default the whole
     request. After `expires_after` the key is forgotten. Keys are the function's own: `prefix` names it, by default by
-    its module and its qualified name.
+    its module and its qualified name, and in Lambda by the name of the Lambda function before these.
 
     With Powertools' `config` instead of `key`, `payload` and `expires_after`, keys and records are those of stock
     Powertools for the same function.
@@ -200,6 +212,10 @@ def exactly_once(  # noqa: PLR0913 (by name, all but the first)
         name = prefix or _name_of(function)
         if inspect.iscoroutinefunction(function):
             raise TypeError(f"{name}: is a coroutine function, and only plans writes: make it a plain one")
+        try:
+            inspect.signature(function).bind("request", "observed")
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}: expected a function of a request and its items, and no method") from None
         recording: Recording
         if config is not None:
             # Powertools is imported here, because most functions start without it.
@@ -228,7 +244,9 @@ def _whole(request: Any) -> Any:
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    try:
-        return f"{function.__module__}.{function.__qualname__}"
-    except AttributeError:
-        raise TypeError(f"{function!r} has no name, which begins its keys: give it a `prefix`") from None
+    """In Lambda it begins with the Lambda function's name, as Powertools' does: many functions are `app.handler`."""
+    name = f"{function.__module__}.{getattr(function, '__qualname__', '<no name>')}"
+    if "<" in name:
+        raise TypeError(f"{name}: others may have this name, and it would begin their keys, too: give it a `prefix`")
+    lambda_function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME")
+    return f"{lambda_function}.{name}" if lambda_function else name

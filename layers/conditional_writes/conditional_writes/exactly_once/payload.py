@@ -14,8 +14,11 @@ from uuid import UUID
 from conditional_writes.items import Key
 
 HASH_BYTES = 16
+MAXIMUM_FIELDS = 50
+"""Each hash takes some 30 bytes of the record, and of its write units."""
+MAXIMUM_NAME = 255
 WHOLE = "payload"
-"""The name of a payload that has no fields, such as a text."""
+"""The name of a payload that is hashed as a whole: it is a text, has more fields, or names that no record can hold."""
 
 
 class PayloadChanged(Exception):
@@ -33,21 +36,26 @@ class PayloadChanged(Exception):
 
 
 def field_hashes(record_id: str, payload: Any) -> dict[str, str]:
-    """The hash of each top-level field of a payload, or of the whole payload if it has no fields.
+    """The hash of each top-level field of a payload, or of the whole payload if it has no fields or too many.
 
     The hash of a value differs from record to record, so that equal values of two requests aren't seen to be equal.
 
     Raises TypeError for a payload of a type that has no canonical form.
     """
     fields = _fields_of(payload)
-    if not isinstance(fields, Mapping) or not all(isinstance(name, str) and name for name in fields):
-        fields = {WHOLE: payload}
+    if not isinstance(fields, Mapping) or len(fields) > MAXIMUM_FIELDS or not all(map(_is_name, fields)):
+        return {WHOLE: _hash([record_id, None, _canonical(WHOLE, payload)])}
     return {name: _hash([record_id, name, _canonical(name, value)]) for name, value in fields.items()}
 
 
 def different(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
     """The names of the fields that differ, or that only one of the two has."""
     return tuple(sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)))
+
+
+def _is_name(name: Any) -> bool:
+    """Whether a record can hold the name. A text that UTF-8 can't hold isn't printable."""
+    return isinstance(name, str) and 0 < len(name) <= MAXIMUM_NAME and name.isprintable()
 
 
 def _hash(canonical: Any) -> str:
@@ -77,7 +85,7 @@ def _canonical(path: str, value: Any) -> Any:
         case None | bool() | str():
             return value
         case int() | float() | Decimal():
-            return ["number", _number(Decimal(repr(value) if isinstance(value, float) else value))]
+            return ["number", _number(Decimal(float.__repr__(value) if isinstance(value, float) else value))]
         case bytes() | bytearray():
             return ["bytes", bytes(value).hex()]
         case Mapping() as fields:

@@ -93,8 +93,8 @@ class PlainRecording:
     ) -> None:
         if "#" in prefix:
             raise ValueError(f"prefix: {prefix!r} has a #, which ends the prefix: choose another character")
-        if expires_after < timedelta(seconds=1):
-            raise ValueError(f"expires_after: {expires_after}, expected a second or more")
+        if not isinstance(expires_after, timedelta) or expires_after < timedelta(seconds=1):
+            raise ValueError(f"expires_after: {expires_after}, expected a timedelta of a second or more")
         self.records, self.prefix, self.expires_after = records, prefix, expires_after
         self._key_of, self._payload_of = key_of, payload_of
 

@@ -161,9 +161,10 @@ class Planner(NamedTuple):
         return Plan(Done([], superseded), [self._versioned(draft)])
 
     def _versioned(self, draft: Draft) -> Update:
-        if self.version_attribute:
-            draft.added[self.version_attribute] = 1
-        return draft.update(self.key)
+        if not self.version_attribute:
+            return draft.update(self.key)
+        draft.added[self.version_attribute] = 1
+        return draft.update(self.key)._replace(makes_version=True)
 
 
 def _set_entries(draft: Draft, entries: Sequence[MapEntry], shape: Shape) -> None:
