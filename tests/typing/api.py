@@ -1,6 +1,7 @@
 """Uses of the library as a user's type checker sees them: checked by mypy in `make check`, never run."""
 
-from datetime import datetime
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any, assert_type
 
 from conditional_writes import (
@@ -11,6 +12,8 @@ from conditional_writes import (
     Delete,
     Item,
     Key,
+    NoSuchItem,
+    NoSuchTable,
     Observed,
     Plan,
     Put,
@@ -18,7 +21,11 @@ from conditional_writes import (
     VersionedItem,
     VersionedTable,
     Written,
+    WrongKey,
     absent,
+    at_least,
+    begins_with,
+    between,
     dynamodb_client,
     equals,
     key,
@@ -28,7 +35,7 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, WindowDone
-from conditional_writes.upserts import Upserted, erase
+from conditional_writes.upserts import MapEntry, Upserted, erase
 from workers.invocation import lease_seconds_of
 
 client = dynamodb_client()
@@ -41,6 +48,23 @@ assert_type(order | {"status": "PAID"}, VersionedItem)
 assert_type(orders.save(order, when=equals("status", "NEW"), checked=True), VersionedItem)
 assert_type(orders.update("c-1", 7, version=3, values={"status": "PAID"}, removed=["note"]), int)
 orders.delete(order)
+
+assert_type(orders.get("c-1", 7), VersionedItem)
+assert_type(orders.get("c-1", 7) | {"status": "PAID"}, VersionedItem)
+of_one = equals("customer_id", "c-1")
+noted = begins_with("note", "x")
+assert_type(orders.query(of_one & between("order_id", 7, 9), matching=noted), Iterator[VersionedItem])
+orders.query(equals("status", "NEW"), index="by_status", descending=True, page_size=5, deadline=Deadline.after(1))
+assert_type(orders.scan(consistent=True, after=orders.key("c-1", 7), segment=(0, 4)), Iterator[VersionedItem])
+assert_type(
+    orders.upsert("c-1", 7, entries=[MapEntry(("lines", "a"), 1)], forget_after=timedelta(days=1)),
+    Upserted,
+)
+
+
+def explain_refusal(missing: NoSuchItem, table: NoSuchTable | WrongKey) -> None:
+    assert_type(missing.key, Key)
+    assert_type(table.operation_name, str)
 
 
 def pay(item: VersionedItem | None) -> Item:
@@ -55,11 +79,13 @@ assert_type(orders.saving(order), Put | Update)
 assert_type(orders.deleting(order), Delete)
 write_together(client, [orders.saving(order), Put(key("Events", event_id="e-1"), {}, absent("event_id"))])
 
-assert_type(version_is(3) & ~absent("paid_at") | equals("status", "NEW"), Condition)
+assert_type(version_is(3) & ~absent("paid_at") | equals("status", "NEW") & at_least("pieces", 3), Condition)
 
 
 def plan(observed: Observed) -> Plan[int]:
     assert_type(observed[key("Orders", order_id="o-1")], dict[str, Any] | None)
+    assert_type(orders.load_from(observed, "c-1", 7), VersionedItem | None)
+    assert_type(orders.get_from(observed, "c-1", 7), VersionedItem)
     return Plan(7)
 
 

@@ -25,6 +25,7 @@ from conditional_writes.items import EXACT, Item, Key, key
 from conditional_writes.loop import Observed, OutcomeUnknown, Plan, UnsatisfiableCondition, Written, write
 from conditional_writes.reading import read
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write
+from conditional_writes.table_errors import NoSuchTable, WrongKey
 from conditional_writes.versioned import Conflict, NoSuchItem, VersionedItem, VersionedTable, write_together
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Item",
     "Key",
     "NoSuchItem",
+    "NoSuchTable",
     "Observed",
     "OutcomeUnknown",
     "Plan",
@@ -49,6 +51,7 @@ __all__ = [
     "VersionedTable",
     "Write",
     "Written",
+    "WrongKey",
     "absent",
     "at_least",
     "at_most",

@@ -18,6 +18,7 @@ from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb
 from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, as_request
+from conditional_writes.table_errors import explain
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -99,8 +100,8 @@ def write[Result](
 
     Raises DeadlinePassed if no time is left for another try and nothing was written, UnsatisfiableCondition if another
     try can't help, OutcomeUnknown if a single write that must not be made twice may have been made already, or if no
-    time is left and a write may have taken effect, ValueError for writes that no transaction takes, and botocore's
-    errors for what no retry can mend.
+    time is left and a write may have taken effect, ValueError for writes that no transaction takes, NoSuchTable,
+    WrongKey, and botocore's other errors for what no retry can mend.
     """
     with handed_back.in_turn(deadline):
         return _write(client, plan, observed, deadline)
@@ -218,6 +219,7 @@ def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str, toke
     except ClientError as error:
         refusal = _refusal(error, writes)
         if refusal is None:
+            explain(client, error, [write.key for write in writes])
             raise
         return refusal
     except handed_back.NoTurn:  # at the deadline

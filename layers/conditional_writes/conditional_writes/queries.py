@@ -3,15 +3,17 @@
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import ClientError
 
-from conditional_writes.conditions import Condition
+from conditional_writes.conditions import AttributePath, Condition
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.items import Item, from_dynamodb
 from conditional_writes.requests import expression
+from conditional_writes.table_errors import explain_key, explain_table
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -64,10 +66,18 @@ def _page(client: "DynamoDBClient", operation: Operation, request: dict[str, Any
         try:
             return client.query(**request) if operation == "query" else client.scan(**request)
         except ClientError as error:
+            _explain(client, error, request)
             if error.response["Error"]["Code"] not in _THROTTLED or deadline.remaining_seconds < longest_seconds:
                 raise
         time.sleep(random.uniform(0, longest_seconds))
         longest_seconds = min(2 * longest_seconds, LONGEST_PAUSE_SECONDS)
+
+
+def _explain(client: "DynamoDBClient", error: ClientError, request: dict[str, Any]) -> None:
+    table = request["TableName"]
+    explain_table(client, error, [table])
+    named = f"{table}, index {request['IndexName']}" if "IndexName" in request else table
+    explain_key(error, error.response["Error"].get("Message", ""), named)
 
 
 _ON_THE_KEY = re.compile(r"\{\} (=|<|<=|>|>=) \[\]|\{\} BETWEEN \[\] AND \[\]|begins_with\(\{\}, \[\]\)")
@@ -81,15 +91,21 @@ def _check_key_condition(table: str, key_names: Sequence[str], condition: Condit
             f"{table}: a query's condition is made of equals, less_than, at_most, more_than, at_least, between and"
             f" begins_with, joined by &: put {condition.template!r} into `matching`"
         )
-    for name in condition.names:
+    for name, count in Counter(condition.names).items():
         if index is None and name not in key_names:
             raise ValueError(
-                f"{table}: {name} isn't in the key ({', '.join(key_names)}): use `matching`, or give an `index`"
+                f"{table}: {_text(name)} isn't in the key ({', '.join(key_names)}): use `matching`, or give an `index`"
             )
-    if index is None and "{} = []" not in (
-        comparison for comparison, name in zip(comparisons, condition.names, strict=True) if name == key_names[0]
-    ):
-        raise ValueError(f"{table}: a query is of one {key_names[0]}, with `equals`: use `scan` for all")
+        if count > 1:
+            raise ValueError(f"{table}: two conditions on {_text(name)}, and a query takes one: use `between`")
+    equal = {name for name, comparison in zip(condition.names, comparisons, strict=True) if comparison == "{} = []"}
+    if not equal or (index is None and key_names[0] not in equal):
+        partition_key = key_names[0] if index is None else f"partition key of {index}"
+        raise ValueError(f"{table}: a query is of one {partition_key}, with `equals`: use `scan` for all")
+
+
+def _text(name: AttributePath) -> str:
+    return name if isinstance(name, str) else ".".join(name)
 
 
 def _check_filter(table: str, key_names: Sequence[str], matching: Condition) -> None:

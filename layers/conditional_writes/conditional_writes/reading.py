@@ -5,9 +5,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import ClientError
+
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb, to_dynamodb
 from conditional_writes.loop import Observed
+from conditional_writes.table_errors import explain
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -24,7 +27,7 @@ def read(
     `attributes` has names by table, those of its key among them: of that table's items only these attributes are read.
     The items of other tables are read whole.
 
-    Raises DeadlinePassed if keys are unread at the deadline, and botocore's errors.
+    Raises DeadlinePassed if keys are unread at the deadline, NoSuchTable, WrongKey, and botocore's other errors.
     """
     observed: dict[Key, Item | None] = {}
     unread = list(dict.fromkeys(keys))
@@ -51,7 +54,11 @@ def read_once(
         if wanted.table not in tables:
             tables[wanted.table] = {"Keys": [], "ConsistentRead": True} | projection(attributes.get(wanted.table, ()))
         tables[wanted.table]["Keys"].append(to_dynamodb(dict(wanted.attributes)))
-    response = client.batch_get_item(RequestItems=tables)
+    try:
+        response = client.batch_get_item(RequestItems=tables)
+    except ClientError as error:
+        explain(client, error, batch)
+        raise
     unprocessed = {
         _key_of(table, from_dynamodb(key_attributes), batch)
         for table, rest in response.get("UnprocessedKeys", {}).items()
@@ -70,11 +77,16 @@ def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline, attributes:
 
     If `attributes` has names, only these attributes are read.
 
-    Raises DeadlinePassed and botocore's errors.
+    Raises DeadlinePassed, NoSuchTable, WrongKey, and botocore's other errors.
     """
     deadline.check("reading")
     key_attributes = to_dynamodb(dict(key.attributes))
-    response = client.get_item(TableName=key.table, Key=key_attributes, ConsistentRead=True, **projection(attributes))
+    request = {"TableName": key.table, "Key": key_attributes, "ConsistentRead": True, **projection(attributes)}
+    try:
+        response = client.get_item(**request)
+    except ClientError as error:
+        explain(client, error, [key])
+        raise
     return from_dynamodb(response["Item"]) if "Item" in response else None
 
 

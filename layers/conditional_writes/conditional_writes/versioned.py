@@ -32,7 +32,7 @@ class VersionedItem(dict[str, Any]):
     Change the item in place, or make a changed copy with `|`, and save that. `loaded` is the item before any change, so
     a save writes the difference. The library's own attributes are in `loaded` alone.
 
-    `index` names the index that a query found the item in: it may lack attributes, the version among them.
+    `index` names the index that the item was found in, which may lack attributes of it, even the version.
     """
 
     def __init__(self, loaded: Item, index: str | None = None) -> None:
@@ -78,7 +78,8 @@ class Conflict(Exception):
 
 def _difference(expected: Expected | None, found: Item | None) -> str:
     if found is None:
-        return "there is no such item, or no longer"
+        is_adopting = expected is not None and expected.version == 0
+        return f"there is no such item, or no longer{': to create one, save a plain dict' if is_adopting else ''}"
     if expected is None:
         return "the condition doesn't hold"
     if expected.version is None:
@@ -99,14 +100,14 @@ class VersionedTable:
 
     `version` names the attribute with an item's version. The first save of a new item makes version 1. An item that has
     no version yet gets version 1 with its next save. Beside the version, `cw:version_id` names the write that made it:
-    a write recognises its own effect by it, and tells a recreated item from the deleted one. `load` leaves it out.
+    a write recognises its own effect by it, and tells a recreated item from the deleted one.
 
     With `checked=False` saves and deletes assert no version, unless a call says otherwise: the last writer wins, for
     the attributes that it changed. The version still grows, so that other writers notice.
 
-    Each call takes a deadline, by default ten seconds from now. Each may raise DeadlinePassed, OutcomeUnknown and
-    botocore's own errors, as `write` does. After DeadlinePassed nothing was written. After the others the write may
-    have taken effect.
+    Each call takes a deadline, by default ten seconds from now. Each may raise DeadlinePassed, OutcomeUnknown,
+    NoSuchTable, WrongKey and botocore's other errors, as `write` does. After OutcomeUnknown and botocore's errors the
+    write may have taken effect. After the others nothing was written.
     """
 
     def __init__(
@@ -160,16 +161,16 @@ class VersionedTable:
         """The items whose keys fulfil the condition, in the order of their sort keys. They can be saved.
 
         The condition has `equals` of the partition key, and may have `equals`, `less_than`, `at_most`, `more_than`,
-        `at_least`, `between` or `begins_with` of the sort key, joined by `&`. `index` names an index, whose key the
-        condition is about then. `matching` is a condition of any kind on other attributes: items that don't fulfil it
-        are read, and cost their read units, but aren't returned.
+        `at_least`, `between` or `begins_with` of the sort key, joined by `&`. With an `index` it is about that one's
+        key. `matching` is a condition of any kind on other attributes: items that don't fulfil it cost their read
+        units, and are left out. `after` is the key of an item, there still or not: those behind it are returned.
 
-        Pages are read when they are needed: one request for each `page_size` items, or 1 MB. To have the first ten,
-        `itertools.islice(orders.query(…, page_size=10), 10)`. `after` is the key of the item to go on after.
-        Without a `deadline` each page has ten seconds.
+        A page is read when its first item is asked for. It takes one request, and has at most `page_size` items, those
+        left out among them, or 1 MB. A throttled page is read again until the deadline. It is that of all pages;
+        without one each page has ten seconds.
 
-        Raises ValueError before anything is sent if the condition isn't one on the key, and, as items are taken,
-        DeadlinePassed and botocore's errors.
+        Raises ValueError, before anything is sent, for a condition that isn't one on a key. As items are asked for,
+        DeadlinePassed, NoSuchTable, WrongKey, and botocore's other errors.
         """
         request = queries.query_request(self._name, self._key_names, condition, index, matching)
         request |= {"ScanIndexForward": False} if descending else {}
@@ -184,13 +185,17 @@ class VersionedTable:
         consistent: bool = False,
         page_size: int | None = None,
         after: Key | None = None,
+        segment: tuple[int, int] | None = None,
         deadline: Deadline | None = None,
     ) -> Iterator[VersionedItem]:
-        """All items of the table, or of the index, in no order. They can be saved. Reads the whole table, page by page.
+        """All items of the table, or of the index, in no order, page by page. They can be saved.
 
-        Parameters and errors as those of `query`.
+        `segment=(0, 4)` is the first quarter: four workers, each with its segment, read the table together. The other
+        parameters, and the errors, are those of `query`.
         """
         request = queries.scan_request(matching)
+        if segment is not None:
+            request["Segment"], request["TotalSegments"] = segment
         request |= self._pages(index, consistent=consistent, page_size=page_size, after=after)
         return self._found("scan", request, deadline)
 
@@ -201,10 +206,10 @@ class VersionedTable:
         forget_after: timedelta | None = None,
         deadline: Deadline | None = None,
     ) -> "Upserted":
-        """Sets entries of maps in the item, as `conditional_writes.upserts.upsert`; each request counts as a version.
+        """Sets entries of maps in the item, which may be missing: `upserts.upsert`, with its parameters and errors.
 
-        A missing item is created. No version is asserted: the latest entry wins. A `save` of a writer that loaded the
-        item before is a Conflict.
+        No version is asserted: of two entries the later one wins. Each request that writes makes a version, so that the
+        `save` of a writer that loaded the item before is a Conflict.
         """
         from conditional_writes.upserts import upsert  # noqa: PLC0415 (a function without upserts starts faster)
 
@@ -360,6 +365,8 @@ class VersionedTable:
                     f"{index}: the key of an item says nothing of its place in an index: go on with a condition on the"
                     " index's sort key"
                 )
+            if after.table != self._name:
+                raise ValueError(f"{self._name}: a key of {after.table} can't be gone on after")
             request["ExclusiveStartKey"] = to_dynamodb(dict(after.attributes))
         return request
 
