@@ -66,6 +66,7 @@ check: setup .venv-checkov/made
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy layers/conditional_writes/conditional_writes layers/conditional_writes/examples \
 	  layers/workers/workers layers/ledger/ledger functions/*/app.py tests/typing
+	.venv/bin/mypy --python-version 3.12 layers/conditional_writes/conditional_writes
 	.venv-tools/bin/sam validate --lint
 	.venv-tools/bin/python tools/checkov/expanded_template.py > .venv-checkov/template.json
 	.venv-checkov/bin/checkov --config-file tools/checkov/checkov.yaml --file .venv-checkov/template.json

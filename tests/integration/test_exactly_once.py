@@ -28,6 +28,7 @@ from conditional_writes import (
     Plan,
     Put,
     UnsatisfiableCondition,
+    Update,
     VersionedItem,
     at_least,
 )
@@ -157,6 +158,21 @@ def test_a_function_that_raises_records_nothing(worker: Worker) -> None:
     assert worker.tables.items(worker.tables.records) == []
     worker.accounts.save(worker.accounts.load("alice") | {"balance": 200})  # type: ignore[operator]
     assert worker.pay(payment(amount=101)) == {"balance": "99", "paid": 101}
+
+
+def test_a_function_without_items_is_given_the_item_whose_condition_was_false(unseeing: Worker) -> None:
+    key, seen = unseeing.accounts.key("alice"), list[Any]()
+
+    def debit(request: dict[str, Any], observed: Observed) -> Plan[Any]:
+        seen.append(dict(observed))
+        if key in observed:
+            return Plan("refused")
+        return Plan("paid", [Update(key, {}, at_least("balance", 101), added={"balance": -101})])
+
+    pay = unseeing.once(unseeing.way, debit, items=False)
+    assert pay.run(payment()) == Ran("refused", replayed=False)
+    assert pay.run(payment()) == Ran("refused", replayed=True)
+    assert [list(each) for each in seen] == [[], [key], []]
 
 
 def test_a_false_condition_of_the_functions_own_is_raised_and_nothing_recorded(unseeing: Worker) -> None:
@@ -530,6 +546,14 @@ def test_the_response_hook_of_a_configuration_is_called_for_replays(both: Worker
     ours = ours_of(both, config)
     assert ours(payment()) == {"balance": "70", "paid": 30}
     assert ours(payment()) == {"balance": "70", "paid": 30, "status": "COMPLETED"}
+
+
+def test_a_configuration_with_a_local_cache_replays_nothing_that_was_refused(both: Worker) -> None:
+    config = IdempotencyConfig(event_key_jmespath="payment_id", use_local_cache=True)
+    ours, other = ours_of(both, config), Worker(both.tables)
+    with both.before_writing(lambda: other.pay(payment(2))):
+        assert ours.run(payment()) == Ran({"balance": "40", "paid": 30}, replayed=False)
+    assert both.tables.paid() == ["p-1", "p-2"]
 
 
 def test_a_record_of_the_other_way_is_no_record(tables: Tables) -> None:

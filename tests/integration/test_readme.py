@@ -19,30 +19,47 @@ from tools.local_aws.server import PROJECT, Endpoint
 LIBRARY = PROJECT / "layers" / "conditional_writes"
 README = LIBRARY / "README.md"
 GUIDE = sorted(LIBRARY.glob("docs/*.md"))
-KEYS = {
+TABLES = {
     "Accounts": "account_id",
     "Flights": "flight_id",
     "Invoices": "invoice_id",
     "Locks": "lock_key",
+    "Orders": "customer_id order_id:N",
     "Profiles": "account_id",
     "Records": "id",
 }
-"""The partition keys of the tables that the examples use."""
+"""The keys of the tables that the examples use. Each attribute is a text, or a number with `:N`."""
+INDEXES = {"Orders": {"by_status": "status placed_at"}}
 
 type Run = Callable[[Path], dict[str, Any]]
+
+
+def table_of(name: str, key: str, indexes: dict[str, str]) -> dict[str, Any]:
+    attributes = dict(
+        each.split(":") if ":" in each else (each, "S") for each in " ".join([key, *indexes.values()]).split()
+    )
+
+    def schema(key: str) -> list[dict[str, str]]:
+        names = [each.partition(":")[0] for each in key.split()]
+        return [{"AttributeName": each, "KeyType": kind} for each, kind in zip(names, ("HASH", "RANGE"), strict=False)]
+
+    all_attributes = {"Projection": {"ProjectionType": "ALL"}}
+    found = [{"IndexName": index, "KeySchema": schema(key), **all_attributes} for index, key in indexes.items()]
+    return {
+        "TableName": name,
+        "BillingMode": "PAY_PER_REQUEST",
+        "AttributeDefinitions": [{"AttributeName": each, "AttributeType": kind} for each, kind in attributes.items()],
+        "KeySchema": schema(key),
+        **({"GlobalSecondaryIndexes": found} if found else {}),
+    }
 
 
 @pytest.fixture
 def run(dynamodb: Endpoint) -> Iterator[Run]:
     """Runs a page's examples on new tables. Returns the names that they define."""
     client = dynamodb.client("dynamodb")
-    for table, key_name in KEYS.items():
-        client.create_table(
-            TableName=table,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": key_name, "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": key_name, "KeyType": "HASH"}],
-        )
+    for table, key in TABLES.items():
+        client.create_table(**table_of(table, key, INDEXES.get(table, {})))
 
     def run_page(page: Path, **names: Any) -> dict[str, Any]:
         examples = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
@@ -51,7 +68,7 @@ def run(dynamodb: Endpoint) -> Iterator[Run]:
 
     with mock.patch.dict(os.environ, dynamodb.environment):
         yield run_page
-    for table in KEYS:
+    for table in TABLES:
         client.delete_table(TableName=table)
 
 
@@ -86,6 +103,16 @@ def test_the_readmes_examples_do_what_they_say(run: Any, dynamodb: Endpoint) -> 
     booked = flights.load("TL1")
     assert len(set(booked["passengers"])) == 20
     assert booked["version"] == 21
+
+
+def test_the_examples_of_versioned_items_do_what_they_say(run: Run) -> None:
+    names = run(LIBRARY / "docs" / "versioned-items.md")
+    flights = names["flights"]
+    early = flights.save({"flight_id": "TL2", "seats": 9, "passengers": ["p-0"], "status": "BOARDING"})
+    assert names["delay"]("TL2", "12:30") == "delayed"
+    departed = flights.save(flights.load("TL2") | {"status": "DEPARTED"})
+    assert "the condition doesn't hold" in names["delay"]("TL2", "13:00")
+    assert flights.load("TL2") == departed == early | {"departs_at": "12:30", "status": "DEPARTED", "version": 3}
 
 
 def test_the_examples_of_plans_do_what_they_say(run: Run) -> None:
@@ -140,7 +167,7 @@ def test_the_example_of_a_test_with_moto_passes(run: Run, monkeypatch: pytest.Mo
     names["test_a_flight_is_delayed"]()
 
 
-ASSERTED = {"plans.md", "upserts.md", "locks.md", "clients.md", "testing.md"}
+ASSERTED = {"versioned-items.md", "plans.md", "upserts.md", "locks.md", "clients.md", "testing.md"}
 
 
 @pytest.mark.parametrize("page", [page for page in GUIDE if page.name not in ASSERTED], ids=lambda page: page.stem)

@@ -28,6 +28,8 @@ LOCKS = "tests/integration/test_locks.py"
 ERASING = "tests/integration/test_erasing.py"
 UPSERTS = "tests/integration/test_upserts.py"
 VERSIONED = "tests/integration/test_versioned.py"
+ONCE = "tests/integration/test_exactly_once.py"
+PAYLOADS = "tests/unit/test_exactly_once.py"
 POSTING = "tests/integration/test_posting.py"
 HOLDS = "tests/integration/test_holds.py"
 REVERSALS = "tests/integration/test_reversals.py"
@@ -1544,5 +1546,124 @@ BREAKAGES = [
         "if self.trouble and not self.is_begun:",
         "if False:",
         (REPUBLISHING,),
+    ),
+    Breakage(
+        "an exactly-once function's record replaces another call's",
+        f"{LIBRARY}/exactly_once/function.py",
+        "[Put(record_key, record, free()), *writes]",
+        "[Put(record_key, record), *writes]",
+        (ONCE,),
+    ),
+    Breakage(
+        "an exactly-once function's writes aren't in the record's transaction",
+        f"{LIBRARY}/exactly_once/function.py",
+        "[Put(record_key, record, free()), *writes]",
+        "[Put(record_key, record, free())]",
+        (ONCE,),
+    ),
+    Breakage(
+        "an exactly-once function raises though the same request was done meanwhile",
+        f"{LIBRARY}/exactly_once/function.py",
+        "if error not in raised and not isinstance(error, UnsatisfiableCondition):",
+        "if not isinstance(error, UnsatisfiableCondition):",
+        (ONCE,),
+    ),
+    Breakage(
+        "a false condition of an exactly-once function is raised though the request was done meanwhile",
+        f"{LIBRARY}/exactly_once/function.py",
+        "if error not in raised and not isinstance(error, UnsatisfiableCondition):",
+        "if error not in raised:",
+        (ONCE,),
+    ),
+    Breakage(
+        "an exactly-once function is given its request as it changed it before",
+        f"{LIBRARY}/exactly_once/function.py",
+        "self.plan(copy.deepcopy(request), observed)",
+        "self.plan(request, observed)",
+        (ONCE,),
+    ),
+    Breakage(
+        "an exactly-once function may have more writes than a transaction",
+        f"{LIBRARY}/exactly_once/function.py",
+        "len(planned.writes) >= MAXIMUM_WRITES",
+        "len(planned.writes) > MAXIMUM_WRITES",
+        (ONCE,),
+    ),
+    Breakage(
+        "an expired record of an exactly-once function is replayed",
+        f"{LIBRARY}/exactly_once/record.py",
+        "if found is not None and not is_over(found):",
+        "if found is not None:",
+        (ONCE,),
+    ),
+    Breakage(
+        "an expired record of an exactly-once function is never replaced",
+        f"{LIBRARY}/exactly_once/record.py",
+        "less_than(EXPIRATION, int(now)), timed_out",
+        "timed_out",
+        (ONCE,),
+    ),
+    Breakage(
+        "a timed-out record of stock Powertools is never replaced",
+        f"{LIBRARY}/exactly_once/record.py",
+        "less_than(EXPIRATION, int(now)), timed_out",
+        "less_than(EXPIRATION, int(now))",
+        (ONCE,),
+    ),
+    Breakage(
+        "another payload of an exactly-once function is taken for a repetition",
+        f"{LIBRARY}/exactly_once/record.py",
+        "        if fields:\n",
+        "        if False:\n",
+        (ONCE,),
+    ),
+    Breakage(
+        "another payload by Powertools' configuration is Powertools' bare error",
+        f"{LIBRARY}/exactly_once/powertools.py",
+        "if self._store.existing is None:",
+        "if True:",
+        (ONCE,),
+    ),
+    Breakage(
+        "the first result by Powertools' configuration isn't the recorded one",
+        f"{LIBRARY}/exactly_once/powertools.py",
+        "return Settled(json.loads(completed.response_data), record)",
+        "return Settled(result[0], record)",
+        (ONCE,),
+    ),
+    Breakage(
+        "a request without a key is done without a record",
+        f"{LIBRARY}/exactly_once/powertools.py",
+        "self._store.raise_on_no_idempotency_key = True",
+        "self._store.raise_on_no_idempotency_key = False",
+        (ONCE,),
+    ),
+    Breakage(
+        "equal values of two requests have one hash",
+        f"{LIBRARY}/exactly_once/payload.py",
+        "_hash([record_id, name, _canonical(name, value)])",
+        "_hash([name, _canonical(name, value)])",
+        (PAYLOADS,),
+    ),
+    Breakage(
+        "the order of a set changes its hash",
+        f"{LIBRARY}/exactly_once/payload.py",
+        '["set", *sorted((_canonical(path, element) for element in value), key=json.dumps)]',
+        '["set", *(_canonical(path, element) for element in value)]',
+        (PAYLOADS,),
+    ),
+    Breakage(
+        "a stock function's record that is over stops a staged call",
+        f"{LIBRARY}/staged_record.py",
+        "if self.existing is not None and not _is_over(self.existing):",
+        "if self.existing is not None:",
+        ("tests/unit/test_staged_record.py",),
+    ),
+    Breakage(
+        "a staged record that was refused is replayed from Powertools' cache",
+        f"{LIBRARY}/staged_record.py",
+        "        self.use_local_cache = False\n",
+        "",
+        (ONCE,),
     ),
 ]

@@ -13,10 +13,15 @@ from tools.local_aws.server import Endpoint
 
 
 @pytest.fixture(scope="session")
-def dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+def ministack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     started = server.ministack(server.free_port(), tmp_path_factory.mktemp("ministack") / "log")
     with server.running(started) as endpoint:
         yield endpoint
+
+
+@pytest.fixture
+def dynamodb(ministack: Endpoint) -> Endpoint:
+    return ministack
 
 
 @pytest.fixture

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any, assert_type
+from decimal import Decimal
+from typing import Any, TypedDict, assert_type
+
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 
 from conditional_writes import (
     Check,
@@ -34,6 +37,7 @@ from conditional_writes import (
     write,
     write_together,
 )
+from conditional_writes.exactly_once import ExactlyOnce, PayloadChanged, Ran, Records, exactly_once
 from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, WindowDone
 from conditional_writes.upserts import MapEntry, Upserted, erase
 from workers.invocation import lease_seconds_of
@@ -131,3 +135,76 @@ def explain(taken: LockTaken, done: WindowDone, lost: LockLost) -> None:
 
 
 assert_type(erase(client, key("Profiles", account_id="a"), datetime.fromisoformat("2026-02-28T12:00:00Z")), Upserted)
+
+
+class Payment(TypedDict):
+    payment_id: str
+    order_id: int
+
+
+class Receipt(TypedDict):
+    paid: Decimal
+
+
+records = Records(client, "Records")
+
+
+def key_of(payment: Payment) -> str:
+    return payment["payment_id"]
+
+
+@exactly_once(
+    records,
+    key=key_of,
+    items=lambda payment: [orders.key("c-1", payment["order_id"])],
+    payload=lambda payment: payment["order_id"],
+    expires_after=timedelta(days=7),
+    prefix="shop.pay",
+)
+def pay_once(payment: Payment, observed: Observed) -> Plan[Receipt]:
+    found = observed[orders.key("c-1", payment["order_id"])]
+    assert found is not None
+    return Plan({"paid": Decimal(1)}, [orders.saving(VersionedItem(found) | {"status": "PAID"})])
+
+
+payment = Payment(payment_id="p-1", order_id=7)
+assert_type(pay_once, ExactlyOnce[Payment, Receipt])
+assert_type(pay_once(payment, deadline=Deadline.after(1)), Receipt)
+assert_type(pay_once.run(payment), Ran[Receipt])
+assert_type(pay_once.run(payment).replayed, bool)
+assert_type(pay_once.plan(payment, {}), Plan[Receipt])
+pay_once({"payment_id": "p-1"})  # type: ignore[typeddict-item]
+
+config = IdempotencyConfig(event_key_jmespath="payment_id")
+
+
+@exactly_once(records, config=config)
+def count_once(payment: Payment, observed: Observed) -> Plan[int]:
+    return Plan(payment["order_id"])
+
+
+assert_type(count_once(payment), int)
+
+
+@exactly_once(records, key=key_of)  # type: ignore[type-var]
+def returns_what_comes_back_as_a_decimal(payment: Payment, observed: Observed) -> Plan[int]:
+    return Plan(1)
+
+
+@exactly_once(records, config=config)  # type: ignore[type-var]
+def returns_what_comes_back_as_a_text(payment: Payment, observed: Observed) -> Plan[Decimal]:
+    return Plan(Decimal(1))
+
+
+@exactly_once(records, key=key_of)  # type: ignore[arg-type]
+def returns_no_plan(payment: Payment, observed: Observed) -> int:
+    return 1
+
+
+exactly_once(records, key=key_of, config=config)  # type: ignore[call-overload]
+exactly_once(records, payload=key_of)  # type: ignore[call-overload]
+
+
+def explain_payload(changed: PayloadChanged) -> None:
+    assert_type(changed.key, Key)
+    assert_type(changed.fields, tuple[str, ...])
