@@ -299,7 +299,7 @@ def test_none_and_an_empty_set_are_no_attribute_if_the_default_brings_them_back(
 
 
 class Camel(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(alias_generator=to_camel, validate_by_name=True)
+    model_config = pydantic.ConfigDict(alias_generator=to_camel, populate_by_name=True)
     flight_id: str
     seats_left: int = pydantic.Field(default=0, alias="left")
     old_gate: str = pydantic.Field(
