@@ -5,6 +5,7 @@ of other writers. Writes that belong together go into one transaction: `write_to
 """
 
 import copy
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
@@ -13,10 +14,11 @@ from conditional_writes.conditions import Condition, exists
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.item_diff import diff, replacing, unchanged, version_condition, version_of
 from conditional_writes.items import Item, Key, check_names, copied, same
-from conditional_writes.loop import Observed, Plan, Written, write
+from conditional_writes.loop import Observed, Plan, Written, write, write_in_turn
 from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
 from conditional_writes.reading import read_one
 from conditional_writes.requests import Check, Delete, Expected, Put, Update, Write
+from conditional_writes.turns import Turns
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -101,6 +103,7 @@ class VersionedTable:
             raise ValueError(f"{name}: expected the names of its key, got none")
         self._client, self._name, self._key_names = client, name, key_names
         self._version, self._checked = version, checked
+        self._turns = Turns()
 
     def key(self, *values: str | int | Decimal | bytes) -> Key:
         """The item's primary key from its values, in the order of the table's key names."""
@@ -201,9 +204,18 @@ class VersionedTable:
                 return Plan((found, None))
             return Plan((after, saving), [saving])
 
-        written = write(self._client, plan, {key: read_one(self._client, key, deadline)}, deadline)
+        is_contended = self._turns.wait(key, deadline)
+        asked_at = time.monotonic()
+        observed = {key: read_one(self._client, key, deadline)}
+        request_seconds = time.monotonic() - asked_at
+        written = (write_in_turn if is_contended else write)(self._client, plan, observed, deadline)
         item, saving = written.result
-        return self._as_saved(item, saving, written.write_id) if saving else VersionedItem(item)
+        if not saving:
+            return VersionedItem(item)
+        saved = self._as_saved(item, saving, written.write_id)
+        if is_contended or written.conflicts:
+            self._turns.end(key, saved[self._version], written.conflicts, request_seconds)
+        return saved
 
     def saving(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Put | Update:
         """The write of a `save`, for `write_together` or a plan of your own."""
