@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 LONGEST_PAUSE_SECONDS = 1.0
-FIRST_PAUSE, FIRST_PAUSE_IN_TURN = 2, 6
-"""The conflicts after which a writer pauses first. One in its turn has waited before, and should use its turn."""
+FIRST_PAUSE, FIRST_PAUSE_IF_PACED = 2, 6
+"""The conflicts after which a writer pauses first. A paced one has waited already, before its read: `pacing`."""
 
 type Observed = Mapping[Key, Item | None]
 """Items by key, as they were last seen; None for an item that doesn't exist. A missing key was never looked at."""
@@ -108,15 +108,15 @@ def write[Result](
         return _write(client, plan, observed, deadline, FIRST_PAUSE)
 
 
-def write_in_turn[Result](
+def write_paced[Result](
     client: "DynamoDBClient",
     plan: Callable[[Observed], Plan[Result]],
     observed: Observed,
     deadline: Deadline,
 ) -> Written[Result]:
-    """As `write`, for a writer that has left the others their turns: it steps aside only after many conflicts."""
+    """As `write`, for a writer that has left the others time before it read the item: it steps aside later."""
     with handed_back.in_turn(deadline):
-        return _write(client, plan, observed, deadline, FIRST_PAUSE_IN_TURN)
+        return _write(client, plan, observed, deadline, FIRST_PAUSE_IF_PACED)
 
 
 def _write[Result](
@@ -329,8 +329,9 @@ def _note_try(response: tuple[Any, Any] | None, **_: object) -> None:
 def _back_off(conflicts: int, first_pause: int, answer: _Answer, request_seconds: float, deadline: Deadline) -> None:
     """Pauses after the 2nd, 6th, 12th, 20th, … conflict, and after each try that was throttled or is in progress.
 
-    After any other conflict it returns at once. The pause is random, up to 64 times as long as the request took, and at
-    most a second. Pauses that start short and grow would make every writer's item stale: docs/decisions/back-off.md.
+    After any other conflict, and after those before the `first_pause`, it returns at once. The pause is random, up to
+    64 times as long as the request took, and at most a second. Pauses that start short and grow would make every
+    writer's item stale: docs/decisions/back-off.md.
     """
     root = math.isqrt(conflicts)  # 2 is 1 * 2, 6 is 2 * 3, 12 is 3 * 4
     is_turn_to_pause = root * (root + 1) == conflicts and conflicts >= first_pause

@@ -14,11 +14,11 @@ from conditional_writes.conditions import Condition, exists
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.item_diff import diff, replacing, unchanged, version_condition, version_of
 from conditional_writes.items import Item, Key, check_names, copied, same
-from conditional_writes.loop import Observed, Plan, Written, write, write_in_turn
+from conditional_writes.loop import Observed, Plan, Written, write, write_paced
 from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
+from conditional_writes.pacing import Pace
 from conditional_writes.reading import read_one
 from conditional_writes.requests import Check, Delete, Expected, Put, Update, Write
-from conditional_writes.turns import Turns
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -103,7 +103,7 @@ class VersionedTable:
             raise ValueError(f"{name}: expected the names of its key, got none")
         self._client, self._name, self._key_names = client, name, key_names
         self._version, self._checked = version, checked
-        self._turns = Turns()
+        self._pace = Pace()
 
     def key(self, *values: str | int | Decimal | bytes) -> Key:
         """The item's primary key from its values, in the order of the table's key names."""
@@ -187,7 +187,8 @@ class VersionedTable:
         `change` gets the item, None if it doesn't exist, and returns the item as it should be. It must be a pure
         function of what it gets, because it is called again after each conflict. If it raises an error, nothing is
         written and the error passes through. If it changes nothing, nothing is written either. Costs one read and one
-        write, and one write more for each conflict.
+        write, and one write more for each conflict. A thread that changes an item at which it met conflicts leaves the
+        others some round trips before it reads the item again.
         """
         deadline = deadline_or_default(deadline)
         key = self.key(*key_values)
@@ -204,17 +205,17 @@ class VersionedTable:
                 return Plan((found, None))
             return Plan((after, saving), [saving])
 
-        is_contended = self._turns.wait(key, deadline)
+        is_paced = self._pace.wait(key, deadline)
         asked_at = time.monotonic()
         observed = {key: read_one(self._client, key, deadline)}
         request_seconds = time.monotonic() - asked_at
-        written = (write_in_turn if is_contended else write)(self._client, plan, observed, deadline)
+        written = (write_paced if is_paced else write)(self._client, plan, observed, deadline)
         item, saving = written.result
         if not saving:
             return VersionedItem(item)
         saved = self._as_saved(item, saving, written.write_id)
-        if is_contended or written.conflicts:
-            self._turns.end(key, saved[self._version], written.conflicts, request_seconds)
+        if is_paced or written.conflicts:
+            self._pace.note(key, saved[self._version], written.conflicts, request_seconds)
         return saved
 
     def saving(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Put | Update:
