@@ -53,20 +53,23 @@ def dynamodb_client() -> "DynamoDBClient":
 def new_client(service_name: str, **config: Any) -> Any:
     """A client of any service, as quickly made. `config` has botocore's settings that differ from `CONFIG`."""
     session = _session()
-    client = session.client(service_name, config=CONFIG.merge(Config(**{"user_agent": _user_agent(session)} | config)))
+    client = session.client(
+        service_name, config=CONFIG.merge(Config(**{"user_agent": _user_agent(session._session)} | config))
+    )
     _load_authorities_once(client)
     return client
 
 
-def _user_agent(session: boto3.Session) -> str:
+def _user_agent(session: botocore.session.Session) -> str:
     """The text by which a client calls itself, made once. botocore's own takes a tenth of each request's CPU time.
 
     It names an application's id (`AWS_SDK_UA_APP_ID`), too. It leaves out the SDK's features that were used, which only
     AWS counts.
     """
-    of_session = session._session
-    user_agent = of_session.user_agent().removesuffix(f" {of_session.user_agent_extra}")  # botocore adds it itself
-    application = of_session.get_config_variable("user_agent_appid")
+    user_agent = session.user_agent()
+    if session.user_agent_extra:  # botocore adds it again
+        user_agent = user_agent.removesuffix(f" {session.user_agent_extra}")
+    application = session.get_config_variable("user_agent_appid")
     return f"{user_agent} app/{application}" if application else user_agent
 
 
