@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 LONGEST_PAUSE_SECONDS = 1.0
+FIRST_PAUSE, FIRST_PAUSE_IF_PACED = 2, 6
+"""The conflicts after which a writer pauses first. A paced one has waited already, before its read: `pacing`."""
 
 type Observed = Mapping[Key, Item | None]
 """Items by key, as they were last seen; None for an item that doesn't exist. A missing key was never looked at."""
@@ -105,7 +107,18 @@ def write[Result](
     WrongKey, and botocore's other errors for what no retry can mend.
     """
     with handed_back.in_turn(deadline):
-        return _write(client, plan, observed, deadline)
+        return _write(client, plan, observed, deadline, FIRST_PAUSE)
+
+
+def write_paced[Result](
+    client: "DynamoDBClient",
+    plan: Callable[[Observed], Plan[Result]],
+    observed: Observed,
+    deadline: Deadline,
+) -> Written[Result]:
+    """As `write`, for a writer that has left the others time before it read the item: it steps aside later."""
+    with handed_back.in_turn(deadline):
+        return _write(client, plan, observed, deadline, FIRST_PAUSE_IF_PACED)
 
 
 def _write[Result](
@@ -113,6 +126,7 @@ def _write[Result](
     plan: Callable[[Observed], Plan[Result]],
     observed: Observed,
     deadline: Deadline,
+    first_pause: int,
 ) -> Written[Result]:
     conflicts = 0
     answer = _DONE
@@ -136,7 +150,7 @@ def _write[Result](
             if refused in observed and observed[refused] == item:
                 raise UnsatisfiableCondition(refused, item)
         conflicts += not answer.in_progress
-        _back_off(conflicts, answer, time.monotonic() - sent_at, deadline)
+        _back_off(conflicts, first_pause, answer, time.monotonic() - sent_at, deadline)
         if answer.found:
             observed = {**observed, **answer.found}
             planned, write_id = plan(observed), uuid.uuid4().hex
@@ -316,14 +330,15 @@ def _note_try(response: tuple[Any, Any] | None, **_: object) -> None:
         _tries.unanswered = True
 
 
-def _back_off(conflicts: int, answer: _Answer, request_seconds: float, deadline: Deadline) -> None:
+def _back_off(conflicts: int, first_pause: int, answer: _Answer, request_seconds: float, deadline: Deadline) -> None:
     """Pauses after the 2nd, 6th, 12th, 20th, … conflict, and after each try that was throttled or is in progress.
 
-    After any other conflict it returns at once. The pause is random, up to 64 times as long as the request took, and at
-    most a second. Pauses that start short and grow would make every writer's item stale: docs/decisions/back-off.md.
+    After any other conflict, and after those before the `first_pause`, it returns at once. The pause is random, up to
+    64 times as long as the request took, and at most a second. Pauses that start short and grow would make every
+    writer's item stale: docs/decisions/back-off.md.
     """
     root = math.isqrt(conflicts)  # 2 is 1 * 2, 6 is 2 * 3, 12 is 3 * 4
-    is_turn_to_pause = root * (root + 1) == conflicts
+    is_turn_to_pause = root * (root + 1) == conflicts and conflicts >= first_pause
     if not is_turn_to_pause and not answer.throttled and not answer.in_progress:
         return
     longest = min(64 * request_seconds, LONGEST_PAUSE_SECONDS, max(0.0, deadline.remaining_seconds))
