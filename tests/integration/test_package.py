@@ -195,7 +195,7 @@ def test_the_librarys_tests_pass_on_each_python_and_with_the_lowest_versions_tha
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     said = run(*command, cwd=PROJECT, env=environment | {"PYTHONPATH": str(PROJECT)})
     [passed] = re.findall(r"^(\d+) passed", said, re.MULTILINE)
-    assert int(passed) > 100
+    assert int(passed) > 80
 
 
 def test_the_page_on_testing_works_with_the_lowest_moto_that_it_names(

@@ -150,7 +150,7 @@ BREAKAGES = [
     ),
     Breakage(
         "an answer 5xx is taken for a refusal, as if nothing had been written",
-        f"{LIBRARY}/loop.py",
+        f"{LIBRARY}/tries.py",
         "if response is None or response[0].status_code >= 500:",
         "if response is None:",
         (LOOP,),
@@ -1150,7 +1150,7 @@ BREAKAGES = [
     ),
     Breakage(
         "in a large item a map's name is taken for a type of DynamoDB's",
-        f"{LIBRARY}/handed_back.py",
+        f"{LIBRARY}/bodies.py",
         "        if type(value) is tuple:\n",
         "        if False:\n",
         (HANDED_BACK,),
@@ -1158,7 +1158,7 @@ BREAKAGES = [
     Breakage(
         "of an answer that nobody read the deadline says that nothing was written",
         f"{LIBRARY}/loop.py",
-        "        return _Answer(refused=True, found={}, unanswered=_tries.unanswered)\n",
+        "        return _Answer(refused=True, found={}, unanswered=tries.unanswered)\n",
         "        return _Answer(refused=True, found={})\n",
         (HANDED_BACK,),
     ),

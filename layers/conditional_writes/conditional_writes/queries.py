@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from conditional_writes.conditions import AttributePath, Condition
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.items import Item, from_dynamodb
+from conditional_writes.prepared import prepare
 from conditional_writes.requests import expression
 from conditional_writes.table_errors import explain_key, explain_table
 
@@ -61,6 +62,7 @@ _THROTTLED = {"ProvisionedThroughputExceededException", "RequestLimitExceeded", 
 
 
 def _page(client: "DynamoDBClient", operation: Operation, request: dict[str, Any], deadline: Deadline) -> Any:
+    prepare(client)
     longest_seconds = 0.05
     while True:
         deadline.check(f"reading {request['TableName']}")

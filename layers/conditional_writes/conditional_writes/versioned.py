@@ -19,7 +19,6 @@ from conditional_writes.items import Item, Key, check_names, copied, same, to_dy
 from conditional_writes.loop import Observed, Plan, Written, write, write_paced
 from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
 from conditional_writes.pacing import Pace
-from conditional_writes.plain_client import check_plain
 from conditional_writes.reading import read_one
 from conditional_writes.requests import Check, Delete, Expected, Put, Update, Write
 
@@ -118,7 +117,6 @@ class VersionedTable:
     ) -> None:
         if not key_names:
             raise ValueError(f"{name}: expected the names of its key, got none")
-        check_plain(client)
         self._client, self._name, self._key_names = client, name, key_names
         self._version, self._checked = version, checked
         self._pace = Pace()
