@@ -50,6 +50,8 @@ def _plain(value: Any) -> Any:
             return [_plain(element) for element in value]
         case set() | frozenset():
             return {_plain(element) for element in value} or []
+    if hasattr(value, "get_secret_value"):
+        raise TypeError(f"{value!r} is a secret, which pydantic would write as asterisks: give its field a serializer")
     return _ANYTHING.dump_python(value, mode="json")
 
 
