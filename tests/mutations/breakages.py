@@ -1148,10 +1148,24 @@ BREAKAGES = [
     ),
     Breakage(
         "in a large item a map's name is taken for a type of DynamoDB's",
-        f"{LIBRARY}/handed_back.py",
+        f"{LIBRARY}/bodies.py",
         "        if type(value) is tuple:\n",
         "        if False:\n",
         (HANDED_BACK,),
+    ),
+    Breakage(
+        "the answer to a caller's own read loses its item",
+        f"{LIBRARY}/bodies.py",
+        "        _thread.is_getting = False\n",
+        "        pass\n",
+        ("tests/unit/test_bodies.py",),
+    ),
+    Breakage(
+        "a thread that changes an item again and again leaves the others no time",
+        f"{LIBRARY}/pacing.py",
+        "            others = version - last.version - 1\n",
+        "            others = 0\n",
+        ("tests/unit/test_pacing.py",),
     ),
     Breakage(
         "of an answer that nobody read the deadline says that nothing was written",
