@@ -1161,6 +1161,20 @@ BREAKAGES = [
         (HANDED_BACK,),
     ),
     Breakage(
+        "the answer to a caller's own read loses its item",
+        f"{LIBRARY}/bodies.py",
+        "        _thread.is_getting = False\n",
+        "        pass\n",
+        ("tests/unit/test_bodies.py",),
+    ),
+    Breakage(
+        "a thread that changes an item again and again leaves the others no time",
+        f"{LIBRARY}/pacing.py",
+        "            others = version - last.version - 1\n",
+        "            others = 0\n",
+        ("tests/unit/test_pacing.py",),
+    ),
+    Breakage(
         "of an answer that nobody read the deadline says that nothing was written",
         f"{LIBRARY}/loop.py",
         "        return _Answer(refused=True, found={}, unanswered=tries.unanswered)\n",
