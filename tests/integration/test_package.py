@@ -47,12 +47,20 @@ print(conditional_writes.__file__, saved["version"])
 """
 
 TESTS = [
-    *(f"tests/integration/test_{name}.py" for name in ("versioned", "queries", "models", "exactly_once")),
-    "tests/integration/test_upserts.py::test_a_fault_changes_nothing",
-    "tests/integration/test_locks.py::test_a_fault_never_makes_one_lose_to_oneself",
-    "tests/integration/test_locks.py::test_a_window_is_done_once_and_a_failed_one_is_given_back",
+    "versioned.py",
+    "queries.py::test_an_item_of_a_query_can_be_changed_and_saved",
+    "queries.py::test_a_match_leaves_items_out_and_takes_any_condition",
+    "models.py::test_a_model_is_created_loaded_changed_and_deleted",
+    "models.py::test_attributes_that_the_model_does_not_know_are_kept",
+    "models.py::test_a_field_for_the_version_is_filled_and_not_saved",
+    "exactly_once.py::test_a_second_call_has_the_first_ones_result_and_writes_nothing",
+    "exactly_once.py::test_the_key_with_another_payload_is_refused",
+    "exactly_once.py::test_a_record_of_stock_powertools_is_replayed_and_ours_by_stock",
+    "upserts.py::test_a_fault_changes_nothing",
+    "locks.py::test_a_fault_never_makes_one_lose_to_oneself",
+    "locks.py::test_a_window_is_done_once_and_a_failed_one_is_given_back",
 ]
-"""Tests of the library that import no application: some of each part, for a run takes as long as they do."""
+"""Some of each part's own tests, which import no application."""
 
 
 def run(*command: object, **options: Any) -> str:
@@ -182,11 +190,12 @@ def test_the_librarys_tests_pass_on_each_python_and_with_the_lowest_versions_tha
     install(python, "pytest", "pytest-timeout", "hypothesis")
     options = ("--noconftest", "-p", "tests.support.library_alone", "-p", "no:cacheprovider", "-q")
     # botocore of 2024 uses what Python 3.12 deprecates, so warnings aren't errors here.
-    command = (python, "-m", "pytest", *options, "-W", "default", *TESTS)
+    tests = [f"tests/integration/test_{test}" for test in TESTS]
+    command = (python, "-m", "pytest", *options, "-W", "default", *tests)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     said = run(*command, cwd=PROJECT, env=environment | {"PYTHONPATH": str(PROJECT)})
     [passed] = re.findall(r"^(\d+) passed", said, re.MULTILINE)
-    assert int(passed) > 100
+    assert int(passed) > 80
 
 
 def test_the_page_on_testing_works_with_the_lowest_moto_that_it_names(

@@ -34,6 +34,11 @@ POSTING = "tests/integration/test_posting.py"
 HOLDS = "tests/integration/test_holds.py"
 REVERSALS = "tests/integration/test_reversals.py"
 INTEREST = "tests/integration/test_interest.py"
+IN_MOTO = "tests/integration/test_clients_in_moto.py"
+QUERIES = "tests/integration/test_queries.py"
+QUERIES_ALONE = "tests/unit/test_queries.py"
+OF_VERSIONED_ITEMS = "tests/integration/test_upserts_of_versioned_items.py"
+VERSIONED_ALONE = "tests/unit/test_versioned_tables.py"
 TLS = "tests/integration/test_tls.py"
 JOBS = "tests/integration/test_jobs.py"
 SEGMENTS = "tests/integration/test_segments.py"
@@ -150,7 +155,7 @@ BREAKAGES = [
     ),
     Breakage(
         "an answer 5xx is taken for a refusal, as if nothing had been written",
-        f"{LIBRARY}/loop.py",
+        f"{LIBRARY}/tries.py",
         "if response is None or response[0].status_code >= 500:",
         "if response is None:",
         (LOOP,),
@@ -1150,15 +1155,29 @@ BREAKAGES = [
     ),
     Breakage(
         "in a large item a map's name is taken for a type of DynamoDB's",
-        f"{LIBRARY}/handed_back.py",
+        f"{LIBRARY}/bodies.py",
         "        if type(value) is tuple:\n",
         "        if False:\n",
         (HANDED_BACK,),
     ),
     Breakage(
+        "the answer to a caller's own read loses its item",
+        f"{LIBRARY}/bodies.py",
+        "        _thread.is_getting = False\n",
+        "        pass\n",
+        ("tests/unit/test_bodies.py",),
+    ),
+    Breakage(
+        "a thread that changes an item again and again leaves the others no time",
+        f"{LIBRARY}/pacing.py",
+        "            others = version - last.version - 1\n",
+        "            others = 0\n",
+        ("tests/unit/test_pacing.py",),
+    ),
+    Breakage(
         "of an answer that nobody read the deadline says that nothing was written",
         f"{LIBRARY}/loop.py",
-        "        return _Answer(refused=True, found={}, unanswered=_tries.unanswered)\n",
+        "        return _Answer(refused=True, found={}, unanswered=tries.unanswered)\n",
         "        return _Answer(refused=True, found={})\n",
         (HANDED_BACK,),
     ),
@@ -1665,5 +1684,69 @@ BREAKAGES = [
         "        self.use_local_cache = False\n",
         "",
         (ONCE,),
+    ),
+    Breakage(
+        "an upsert of a versioned item makes no version",
+        f"{LIBRARY}/versioned.py",
+        "version_attribute=self._version,",
+        "version_attribute=None,",
+        (OF_VERSIONED_ITEMS,),
+    ),
+    Breakage(
+        "a saved item has lost the library's attributes",
+        f"{LIBRARY}/versioned.py",
+        "{**own, **after, **dict(saving.key.attributes), **made}",
+        "{**after, **dict(saving.key.attributes), **made}",
+        (OF_VERSIONED_ITEMS,),
+    ),
+    Breakage(
+        "the library's attributes are shown, and refused by the save of a plain dict with them",
+        f"{LIBRARY}/versioned.py",
+        "for name, value in loaded.items() if not is_own(name)}",
+        "for name, value in loaded.items()}",
+        (VERSIONED_ALONE,),
+    ),
+    Breakage(
+        "an index's item without its version is saved as if it had none yet",
+        f"{LIBRARY}/versioned.py",
+        "item.index is not None and self._version not in item.loaded",
+        "False",
+        (VERSIONED_ALONE,),
+    ),
+    Breakage(
+        "an empty page is the last",
+        f"{LIBRARY}/queries.py",
+        'if "LastEvaluatedKey" not in page:',
+        'if "LastEvaluatedKey" not in page or not page["Items"]:',
+        (QUERIES,),
+    ),
+    Breakage(
+        "an iteration without a deadline ends after ten seconds",
+        f"{LIBRARY}/queries.py",
+        "    while True:\n        page = _page(client, operation, request, deadline_or_default(deadline))",
+        "    deadline = deadline_or_default(deadline)\n    while True:\n"
+        "        page = _page(client, operation, request, deadline)",
+        (QUERIES_ALONE,),
+    ),
+    Breakage(
+        "a throttled page ends a query",
+        f"{LIBRARY}/queries.py",
+        "not in _THROTTLED or",
+        "in _THROTTLED or",
+        (QUERIES_ALONE,),
+    ),
+    Breakage(
+        "clients share a session, with the credentials and handlers of the first",
+        f"{LIBRARY}/client.py",
+        "copy.copy(_handlers(*BUILTIN_HANDLERS))",
+        "copy.copy(_handlers())",
+        (IN_MOTO,),
+    ),
+    Breakage(
+        "of a transaction's keys the first one is named, and not the wrong one",
+        f"{LIBRARY}/table_errors.py",
+        "*map(str, keys)]",
+        "*[str(keys[0])] * len(keys)]",
+        (VERSIONED_ALONE,),
     ),
 ]

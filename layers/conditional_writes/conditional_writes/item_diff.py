@@ -19,7 +19,11 @@ class ItemDiff(NamedTuple):
 
 def diff(before: Item, after: Item, ignored: Collection[str]) -> ItemDiff:
     """The changes from `before` to `after`, without those of `ignored` names and of the library's own attributes."""
-    values = {name: value for name, value in after.items() if name not in before or not same(before[name], value)}
+    values = {
+        name: value
+        for name, value in after.items()
+        if name not in before or not (before[name] is value or same(before[name], value))
+    }
     return ItemDiff(
         {name: value for name, value in values.items() if name not in ignored and not is_own(name)},
         [name for name in before if name not in after and name not in ignored and not is_own(name)],

@@ -2,10 +2,8 @@
 
 import math
 import random
-import threading
 import time
 import uuid
-import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -17,14 +15,17 @@ from conditional_writes import handed_back
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb
 from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
-from conditional_writes.plain_client import check_plain
+from conditional_writes.prepared import prepare
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, as_request
 from conditional_writes.table_errors import explain
+from conditional_writes.tries import tries
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 LONGEST_PAUSE_SECONDS = 1.0
+FIRST_PAUSE, FIRST_PAUSE_IF_PACED = 2, 6
+"""The conflicts after which a writer pauses first. A paced one has waited already, before its read: `pacing`."""
 
 type Observed = Mapping[Key, Item | None]
 """Items by key, as they were last seen; None for an item that doesn't exist. A missing key was never looked at."""
@@ -105,7 +106,18 @@ def write[Result](
     WrongKey, and botocore's other errors for what no retry can mend.
     """
     with handed_back.in_turn(deadline):
-        return _write(client, plan, observed, deadline)
+        return _write(client, plan, observed, deadline, FIRST_PAUSE)
+
+
+def write_paced[Result](
+    client: "DynamoDBClient",
+    plan: Callable[[Observed], Plan[Result]],
+    observed: Observed,
+    deadline: Deadline,
+) -> Written[Result]:
+    """As `write`, for a writer that has left the others time before it read the item: it steps aside later."""
+    with handed_back.in_turn(deadline):
+        return _write(client, plan, observed, deadline, FIRST_PAUSE_IF_PACED)
 
 
 def _write[Result](
@@ -113,6 +125,7 @@ def _write[Result](
     plan: Callable[[Observed], Plan[Result]],
     observed: Observed,
     deadline: Deadline,
+    first_pause: int,
 ) -> Written[Result]:
     conflicts = 0
     answer = _DONE
@@ -136,7 +149,7 @@ def _write[Result](
             if refused in observed and observed[refused] == item:
                 raise UnsatisfiableCondition(refused, item)
         conflicts += not answer.in_progress
-        _back_off(conflicts, answer, time.monotonic() - sent_at, deadline)
+        _back_off(conflicts, first_pause, answer, time.monotonic() - sent_at, deadline)
         if answer.found:
             observed = {**observed, **answer.found}
             planned, write_id = plan(observed), uuid.uuid4().hex
@@ -211,7 +224,8 @@ def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str, toke
     if len({write.key for write in writes}) < len(writes):
         [(twice, _)] = Counter(write.key for write in writes).most_common(1)
         raise ValueError(f"{twice}: two writes to one item, and a transaction of DynamoDB's takes one: make them one")
-    _watch_tries(client)
+    prepare(client)
+    tries.unanswered = False
     try:
         alone = _sent_alone(writes)
         if alone is not None:
@@ -224,7 +238,7 @@ def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str, toke
             raise
         return refusal
     except handed_back.NoTurn:  # at the deadline
-        return _Answer(refused=True, found={}, unanswered=_tries.unanswered)
+        return _Answer(refused=True, found={}, unanswered=tries.unanswered)
     return _DONE
 
 
@@ -288,42 +302,19 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
             if reason["Code"] == "ConditionalCheckFailed"
         },
         throttled=any(reason["Code"] in _THROTTLED for reason in reasons),
-        unanswered=_tries.unanswered,
+        unanswered=tries.unanswered,
     )
 
 
-_tries = threading.local()
-"""`unanswered`: whether a try of this thread's call got no answer, or none that says what became of the write."""
-
-_watched: "weakref.WeakSet[DynamoDBClient]" = weakref.WeakSet()
-
-
-def _watch_tries(client: "DynamoDBClient") -> None:
-    """Begins a call: notes from here on whether one of the SDK's tries gets no answer.
-
-    The number of tries wouldn't do: a throttled try had no effect.
-    """
-    _tries.unanswered = False
-    if client not in _watched:
-        check_plain(client)
-        client.meta.events.register("needs-retry.dynamodb", _note_try)
-        handed_back.register(client)
-        _watched.add(client)
-
-
-def _note_try(response: tuple[Any, Any] | None, **_: object) -> None:
-    if response is None or response[0].status_code >= 500:
-        _tries.unanswered = True
-
-
-def _back_off(conflicts: int, answer: _Answer, request_seconds: float, deadline: Deadline) -> None:
+def _back_off(conflicts: int, first_pause: int, answer: _Answer, request_seconds: float, deadline: Deadline) -> None:
     """Pauses after the 2nd, 6th, 12th, 20th, … conflict, and after each try that was throttled or is in progress.
 
-    After any other conflict it returns at once. The pause is random, up to 64 times as long as the request took, and at
-    most a second. Pauses that start short and grow would make every writer's item stale: docs/decisions/back-off.md.
+    After any other conflict, and after those before the `first_pause`, it returns at once. The pause is random, up to
+    64 times as long as the request took, and at most a second. Pauses that start short and grow would make every
+    writer's item stale: docs/decisions/back-off.md.
     """
     root = math.isqrt(conflicts)  # 2 is 1 * 2, 6 is 2 * 3, 12 is 3 * 4
-    is_turn_to_pause = root * (root + 1) == conflicts
+    is_turn_to_pause = root * (root + 1) == conflicts and conflicts >= first_pause
     if not is_turn_to_pause and not answer.throttled and not answer.in_progress:
         return
     longest = min(64 * request_seconds, LONGEST_PAUSE_SECONDS, max(0.0, deadline.remaining_seconds))

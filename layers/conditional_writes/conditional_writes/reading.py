@@ -11,7 +11,7 @@ from conditional_writes.bodies import get_item
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb, to_dynamodb
 from conditional_writes.loop import Observed
-from conditional_writes.plain_client import check_plain
+from conditional_writes.prepared import prepare
 from conditional_writes.table_errors import explain
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def read_once(
 ) -> Observed:
     """As `read`, but one request for at most 100 keys: those that DynamoDB left unprocessed are missing."""
     deadline.check("reading")
-    check_plain(client)
+    prepare(client)
     batch = list(dict.fromkeys(keys))
     tables: dict[str, Any] = {}
     for wanted in batch:
@@ -83,6 +83,7 @@ def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline, attributes:
     Raises DeadlinePassed, NoSuchTable, WrongKey, and botocore's other errors.
     """
     deadline.check("reading")
+    prepare(client)
     key_attributes = to_dynamodb(dict(key.attributes))
     request = {"TableName": key.table, "Key": key_attributes, "ConsistentRead": True, **projection(attributes)}
     try:

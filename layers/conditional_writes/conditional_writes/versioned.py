@@ -5,6 +5,7 @@ of other writers. Writes that belong together go into one transaction: `write_to
 """
 
 import copy
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
@@ -15,9 +16,9 @@ from conditional_writes.conditions import Condition, exists
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.item_diff import diff, replacing, unchanged, version_condition, version_of
 from conditional_writes.items import Item, Key, check_names, copied, same, to_dynamodb
-from conditional_writes.loop import Observed, Plan, Written, write
+from conditional_writes.loop import Observed, Plan, Written, write, write_paced
 from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
-from conditional_writes.plain_client import check_plain
+from conditional_writes.pacing import Pace
 from conditional_writes.reading import read_one
 from conditional_writes.requests import Check, Delete, Expected, Put, Update, Write
 
@@ -116,9 +117,9 @@ class VersionedTable:
     ) -> None:
         if not key_names:
             raise ValueError(f"{name}: expected the names of its key, got none")
-        check_plain(client)
         self._client, self._name, self._key_names = client, name, key_names
         self._version, self._checked = version, checked
+        self._pace = Pace()
 
     def key(self, *values: str | int | Decimal | bytes) -> Key:
         """The item's primary key from its values, in the order of the table's key names."""
@@ -294,7 +295,8 @@ class VersionedTable:
         `change` gets the item, None if it doesn't exist, and returns the item as it should be. It must be a pure
         function of what it gets, because it is called again after each conflict. If it raises an error, nothing is
         written and the error passes through. If it changes nothing, nothing is written either. Costs one read and one
-        write, and one write more for each conflict.
+        write, and one write more for each conflict. A thread that changes an item at which it met conflicts leaves the
+        others some round trips before it reads the item again.
         """
         deadline = deadline_or_default(deadline)
         key = self.key(*key_values)
@@ -311,9 +313,18 @@ class VersionedTable:
                 return Plan((found, found, None))
             return Plan((found, after, saving), [saving])
 
-        written = write(self._client, plan, {key: read_one(self._client, key, deadline)}, deadline)
+        is_paced = self._pace.wait(key, deadline)
+        asked_at = time.monotonic()
+        observed = {key: read_one(self._client, key, deadline)}
+        request_seconds = time.monotonic() - asked_at
+        written = (write_paced if is_paced else write)(self._client, plan, observed, deadline)
         found, after, saving = written.result
-        return self._as_saved(found, after, saving, written.write_id) if saving else VersionedItem(after)
+        if not saving:
+            return VersionedItem(after)
+        saved = self._as_saved(found, after, saving, written.write_id)
+        if is_paced or written.conflicts:
+            self._pace.note(key, saved[self._version], written.conflicts, request_seconds)
+        return saved
 
     def saving(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Put | Update:
         """The write of a `save`, for `write_together` or a plan of your own."""

@@ -1,0 +1,103 @@
+"""Answers to reads: read without botocore, with the same result."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conditional_writes import Deadline, Item, bodies, dynamodb_client, key, prepared
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.reading import read_one
+from tests.support.answers import answer
+from tests.unit.test_handed_back import items
+
+ORDER = key("Orders", order_id="o-1")
+FOUND = {"order_id": "o-1", "lines": [{"product": "tea", "pieces": 3}], "photo": b"\x00\xff", "tags": {"gift"}}
+
+
+class Answers:
+    """A client, each of whose requests is answered so."""
+
+    def __init__(self) -> None:
+        self.answer: tuple[int, dict[str, Any]] = (200, {})
+        self.client = dynamodb_client()
+        self.client.meta.events.register_first("before-send.dynamodb", self._answer)
+
+    def _answer(self, request: Any, **_: Any) -> AWSResponse:
+        return answer(request, *self.answer)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def credentials() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patched.setenv(name, "test")
+        patched.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def answers() -> Answers:
+    return Answers()
+
+
+def read(answers: Answers) -> Item | None:
+    return read_one(answers.client, ORDER, Deadline.after(10))
+
+
+@given(st.data())
+def test_any_item_is_read_as_botocore_and_boto3_read_it(answers: Answers, data: st.DataObject) -> None:
+    """If this fails after an update of botocore: items are right, but cost more time. Mend `get_item`."""
+    stored = to_dynamodb({"order_id": "o-1"} | data.draw(items))
+    answers.answer = 200, {"Item": stored}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bodies, "from_dynamodb", None)
+        assert read(answers) == from_dynamodb(stored)
+
+
+@pytest.mark.parametrize("capacity", [{}, {"ConsumedCapacity": {"TableName": "Orders", "CapacityUnits": 0.5}}])
+def test_an_item_that_is_not_there_is_none(answers: Answers, capacity: dict[str, Any]) -> None:
+    answers.answer = 200, capacity
+    assert read(answers) is None
+
+
+def test_whoever_counts_units_sees_them(answers: Answers) -> None:
+    seen: list[dict[str, Any]] = []
+    answers.client.meta.events.register("after-call.dynamodb", lambda parsed, **_: seen.append(parsed), unique_id="see")
+    capacity = {"TableName": "Orders", "CapacityUnits": 0.5}
+    answers.answer = 200, {"Item": to_dynamodb(FOUND), "ConsumedCapacity": capacity}
+    assert read(answers) == FOUND
+    answers.client.meta.events.unregister("after-call.dynamodb", unique_id="see")
+    assert [each["ConsumedCapacity"] for each in seen] == [capacity]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"response": {"status_code": 200, "body": b"{}"}}])
+def test_an_item_is_found_whatever_botocore_does(arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    take = bodies.take_item
+    monkeypatch.setattr(prepared, "take_item", lambda **_: take(**arguments))
+    answers = Answers()
+    answers.answer = 200, {"Item": to_dynamodb(FOUND)}
+    assert read(answers) == FOUND
+
+
+def test_an_unknown_type_is_left_to_botocore(answers: Answers) -> None:
+    answers.answer = 200, {"Item": {"shape": {"GEO": "a type that DynamoDB may have one day"}}}
+    with pytest.raises(TypeError, match="a valid dynamodb type"):
+        read(answers)
+
+
+def test_an_error_is_raised_as_it_is(answers: Answers) -> None:
+    answers.answer = 400, {"__type": "com.amazonaws.dynamodb.v20120810#ResourceNotFoundException", "message": "none"}
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        read(answers)
+
+
+def test_a_callers_own_request_is_left_alone(answers: Answers) -> None:
+    answers.answer = 200, {"Item": to_dynamodb(FOUND)}
+    read(answers)
+    own = answers.client.get_item(TableName="Orders", Key={"order_id": {"S": "o-1"}})
+    assert own["Item"] == to_dynamodb(FOUND)

@@ -1,0 +1,159 @@
+"""Pacing: a thread leaves the other writers of an item as much time as they took since its own last write."""
+
+import threading
+
+import pytest
+
+from conditional_writes import Deadline, VersionedTable, key, pacing
+from conditional_writes.items import to_dynamodb
+from conditional_writes.pacing import LONGEST_WAIT_SECONDS, MAXIMUM_ITEMS, ROUND_TRIPS, Pace
+from tests.unit.stubs import Stubbed
+
+ORDER, OTHER = key("Orders", order_id="o-1"), key("Orders", order_id="o-2")
+ROUND_TRIP = 0.01
+
+
+class Clock:
+    """A clock that stands still but for pauses, which take no real time."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.pauses: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("time.sleep", clock.sleep)
+    monkeypatch.setattr("time.monotonic", clock.monotonic)
+    return clock
+
+
+def plenty() -> Deadline:
+    return Deadline.after(1000)
+
+
+def wait_after(clock: Clock, *writes: tuple[int, int]) -> float:
+    """The wait after these writes, each of a version and after so many conflicts."""
+    pace = Pace()
+    for version, conflicts in writes:
+        pace.note(ORDER, version, conflicts, ROUND_TRIP)
+    pace.wait(ORDER, plenty())
+    return sum(clock.pauses) / ROUND_TRIP
+
+
+def test_a_thread_that_met_nobody_does_not_wait(clock: Clock) -> None:
+    pace = Pace()
+    assert not pace.wait(ORDER, plenty())
+    pace.note(ORDER, 7, 0, ROUND_TRIP)
+    assert not pace.wait(ORDER, plenty())
+    assert clock.pauses == []
+
+
+def test_at_first_the_conflicts_tell_how_many_others_there_are(clock: Clock) -> None:
+    assert wait_after(clock, (7, 3)) == pytest.approx(3 * ROUND_TRIPS)
+
+
+def test_then_the_versions_that_others_made_do(clock: Clock) -> None:
+    assert wait_after(clock, (7, 3), (13, 1)) == pytest.approx(5 * ROUND_TRIPS)
+
+
+def test_even_if_there_was_no_conflict(clock: Clock) -> None:
+    assert wait_after(clock, (7, 3), (13, 0)) == pytest.approx(5 * ROUND_TRIPS)
+
+
+def test_once_nobody_else_has_written_there_is_no_wait_any_more(clock: Clock) -> None:
+    assert wait_after(clock, (7, 3), (8, 0)) == 0
+
+
+def test_an_item_that_was_made_anew_begins_anew(clock: Clock) -> None:
+    assert wait_after(clock, (7, 3), (1, 0)) == 0
+
+
+def test_what_others_wrote_long_ago_is_forgotten(clock: Clock) -> None:
+    pace = Pace()
+    pace.note(ORDER, 7, 1, ROUND_TRIP)
+    clock.now += 3600
+    assert pace.wait(ORDER, plenty())
+    pace.note(ORDER, 50_000, 2, ROUND_TRIP)
+    pace.wait(ORDER, plenty())
+    assert clock.pauses == [pytest.approx(2 * ROUND_TRIPS * ROUND_TRIP)]
+
+
+def test_time_that_the_thread_spent_otherwise_counts(clock: Clock) -> None:
+    pace = Pace()
+    pace.note(ORDER, 7, 10, ROUND_TRIP)
+    clock.now += 4 * ROUND_TRIP
+    pace.wait(ORDER, plenty())
+    assert clock.pauses == [pytest.approx((10 * ROUND_TRIPS - 4) * ROUND_TRIP)]
+
+
+def test_no_wait_is_longer_than_a_second(clock: Clock) -> None:
+    assert wait_after(clock, (7, 1_000)) == pytest.approx(LONGEST_WAIT_SECONDS / ROUND_TRIP)
+
+
+def test_no_wait_takes_more_than_half_of_the_time_that_is_left(clock: Clock) -> None:
+    pace = Pace()
+    pace.note(ORDER, 7, 50, ROUND_TRIP)
+    assert pace.wait(ORDER, Deadline.after(0.1))
+    assert clock.pauses == [pytest.approx(0.05)]
+    assert pace.wait(ORDER, Deadline.after(-1))
+    assert len(clock.pauses) == 1
+
+
+def test_other_items_and_other_threads_do_not_wait(clock: Clock) -> None:
+    pace = Pace()
+    pace.note(ORDER, 7, 5, ROUND_TRIP)
+    assert not pace.wait(OTHER, plenty())
+    waited: list[bool] = []
+    thread = threading.Thread(target=lambda: waited.append(pace.wait(ORDER, plenty())))
+    thread.start()
+    thread.join()
+    assert waited == [False]
+    assert clock.pauses == []
+
+
+def test_a_thread_remembers_the_items_that_were_contended_last() -> None:
+    pace = Pace()
+    for number in range(MAXIMUM_ITEMS + 1):
+        pace.note(key("Orders", order_id=f"o-{number}"), 7, 1, ROUND_TRIP)
+    assert not pace.wait(key("Orders", order_id="o-0"), plenty())
+    assert pace.wait(key("Orders", order_id="o-1"), plenty())
+
+
+def refused(stubbed: Stubbed, *versions: int) -> None:
+    """Another writer is first with each of these versions."""
+    for version in versions:
+        stubbed.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(version)))
+
+
+def at(version: int) -> dict[str, object]:
+    return {"order_id": "o-1", "count": 0, "version": version, "cw:version_id": "another writer's"}
+
+
+def test_modify_waits_before_it_reads_the_item_again(
+    stubbed_dynamodb: Stubbed, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second `modify` meets four conflicts without a pause: a paced writer steps aside later."""
+    orders = VersionedTable(stubbed_dynamodb.client, "Orders", "order_id")
+    log: list[str] = []
+    monkeypatch.setattr(pacing.Pace, "wait", lambda *_, wait=pacing.Pace.wait: log.append("wait") or wait(*_))
+    stubbed_dynamodb.client.meta.events.register(
+        "before-parameter-build.dynamodb", lambda model, **_: log.append(model.name)
+    )
+    for before, *others in ([7, 8], [12, 13, 14, 15, 16]):
+        stubbed_dynamodb.answers("get_item", {"Item": to_dynamodb(at(before))})
+        refused(stubbed_dynamodb, *others)
+        stubbed_dynamodb.answers("update_item")
+    monkeypatch.setattr("conditional_writes.loop.random.uniform", lambda *_: pytest.fail("has stepped aside"))
+    for _ in range(2):
+        orders.modify("o-1", change=lambda order: order | {"count": 1})  # type: ignore[operator]
+    assert log == ["wait", "GetItem", *["UpdateItem"] * 2, "wait", "GetItem", *["UpdateItem"] * 5]
+    assert orders._pace._last[orders.key("o-1")].version == 17
