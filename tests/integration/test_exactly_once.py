@@ -23,6 +23,7 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
 from conditional_writes import (
     Deadline,
     DeadlinePassed,
+    Key,
     Observed,
     OutcomeUnknown,
     Plan,
@@ -31,6 +32,7 @@ from conditional_writes import (
     Update,
     VersionedItem,
     at_least,
+    version_is,
 )
 from conditional_writes.exactly_once import PayloadChanged, Ran, exactly_once
 from conditional_writes.items import to_dynamodb
@@ -99,7 +101,7 @@ def test_a_result_without_writes_is_recorded_by_one_put_and_replayed_as_it_was(w
 def test_a_result_of_dynamodbs_own_types_is_the_same_at_once_and_later(tables: Tables) -> None:
     result = {"int": 1, "decimal": Decimal("1.50"), "bytes": b"\x00", "set": {"a", "b"}, "tuple": (1, None), "no": {}}
 
-    @exactly_once(Worker(tables).records, key=lambda request: request)
+    @exactly_once(Worker(tables).records, key=lambda request: request, prefix="decide")
     def decide(request: str, observed: Observed) -> Plan[dict[str, Any]]:
         return Plan(result)
 
@@ -368,6 +370,74 @@ def test_a_function_that_changes_its_request_is_given_the_same_again(tables: Tab
         worker.once(way, pay, items=True)(request)
     assert seen == [20, 20]
     assert request == payment(amount=40)
+
+
+def test_a_function_that_changes_an_item_in_place_is_given_it_as_it_is(tables: Tables) -> None:
+    worker, other = Worker(tables), Worker(tables)
+    alice, bob = worker.accounts.key("alice"), worker.accounts.key("bob")
+    other.accounts.save({"account_id": "bob", "balance": 0})
+
+    def transfer(request: dict[str, Any], observed: Observed) -> Plan[Any]:
+        giver: Any = observed[alice]
+        taker: Any = observed[bob]
+        giver["balance"] -= request["amount"]
+        taker["balance"] += request["amount"]
+        return Plan(
+            str(giver["balance"]),
+            [
+                Update(key, {"balance": item["balance"]}, version_is(int(item["version"])), added={"version": 1})
+                for key, item in ((alice, giver), (bob, taker))
+            ],
+        )
+
+    def change_bob(**_: Any) -> None:
+        if worker.calls.count(COMMIT) == 1:
+            other.accounts.save(other.accounts.get("bob") | {"note": "x"})
+
+    worker.client.meta.events.register("before-call.dynamodb.TransactWriteItems", change_bob)
+    moving = exactly_once(
+        worker.records, key=lambda payment: payment["payment_id"], items=lambda payment: [alice, bob], prefix="move"
+    )(transfer)
+    assert moving.run(payment()) == Ran("70", replayed=False)
+    assert worker.calls == [READ, COMMIT, COMMIT]
+    assert tables.balances() == {"alice": 70, "bob": 30}
+
+
+def test_callables_that_change_the_request_are_given_copies(tables: Tables) -> None:
+    worker = Worker(tables)
+
+    def key(request: dict[str, Any]) -> str:
+        return str(request.pop("payment_id"))
+
+    def items(request: dict[str, Any]) -> list[Key]:
+        request["amount"] = 0
+        return [worker.accounts.key(request["account_id"])]
+
+    request = payment()
+    pay = exactly_once(worker.records, key=key, items=items, prefix="pay")(worker.pay.plan)
+    assert pay(request) == {"balance": "70", "paid": 30}
+    assert request == payment()
+
+
+def test_if_nobody_can_say_whether_the_request_was_done_meanwhile_that_is_raised_from_the_functions_error(
+    worker: Worker,
+) -> None:
+    class Closing(Deadline):
+        """A deadline that passes when the function raises."""
+
+        @property
+        def remaining_seconds(self) -> float:
+            return -1.0 if raised else 5.0
+
+    raised: list[Unfunded] = []
+
+    def refuse(request: dict[str, Any], observed: Observed) -> Plan[Any]:
+        raised.append(Unfunded("p-1"))
+        raise raised[0]
+
+    with pytest.raises(DeadlinePassed) as caught:
+        worker.once(worker.way, refuse, items=True).run(payment(), deadline=Closing(0.0))
+    assert caught.value.__cause__ is raised[0]
 
 
 def test_a_function_within_another_has_a_record_and_a_transaction_of_its_own(tables: Tables, way: Way) -> None:

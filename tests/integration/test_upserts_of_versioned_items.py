@@ -76,6 +76,16 @@ def test_a_save_from_before_an_upsert_is_a_conflict_and_loses_no_entry(profiles:
     assert profiles.save(found)["devices"] == {"seen": {"phone": 3, "tablet": 2}}
 
 
+def test_an_item_that_was_upserted_anew_is_not_taken_for_the_deleted_one(profiles: Profiles) -> None:
+    profiles.upsert("alice", entries=[entry("phone", 1)])
+    before = profiles.get("alice")
+    profiles.delete(before)
+    profiles.upsert("alice", entries=[entry("tablet", 2)])
+    with pytest.raises(Conflict, match="version 1, as expected, but of another item: it was deleted and made anew"):
+        profiles.save(before | {"name": "Alice"})
+    assert profiles.get("alice")["devices"] == {"seen": {"tablet": 2}}
+
+
 def test_forgotten_removals_and_erasures_are_counted_too(profiles: Profiles) -> None:
     profiles.upsert("alice", entries=[entry("phone", 1)])
     removal = MapEntry(("devices", "seen", "phone"), REMOVED, NOON + timedelta(hours=1))

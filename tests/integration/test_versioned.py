@@ -642,6 +642,15 @@ def test_an_item_made_anew_is_not_taken_for_the_one_that_was_deleted(orders: Ord
     assert orders.stored() == ids() | {"count": 100, "version": 1}
 
 
+def test_an_item_that_an_unchecked_save_made_anew_is_a_conflict(orders: Orders) -> None:
+    before = orders.save(ids() | {"owner": "a"}, checked=False)
+    orders.delete(before)
+    orders.save(ids() | {"owner": "b"}, checked=False)
+    with pytest.raises(Conflict, match="version 1, as expected, but of another item: it was deleted and made anew"):
+        orders.save(before | {"paid": True})
+    assert orders.stored() == ids() | {"owner": "b", "version": 1}
+
+
 def test_without_any_fault_an_item_made_anew_is_a_conflict(orders: Orders, others: Orders) -> None:
     order = orders.save(ids() | {"count": 5})
     others.delete(loaded(others))

@@ -1672,13 +1672,6 @@ BREAKAGES = [
         (PAYLOADS,),
     ),
     Breakage(
-        "a stock function's record that is over stops a staged call",
-        f"{LIBRARY}/staged_record.py",
-        "if self.existing is not None and not _is_over(self.existing):",
-        "if self.existing is not None:",
-        ("tests/unit/test_staged_record.py",),
-    ),
-    Breakage(
         "a staged record that was refused is replayed from Powertools' cache",
         f"{LIBRARY}/staged_record.py",
         "        self.use_local_cache = False\n",

@@ -137,10 +137,33 @@ def test_the_fields_of_a_model_are_those_of_its_dict(payload: Any) -> None:
     assert different(hashes(payload), hashes({"amount": 2, "text": "a"})) == ("amount", "note", "text")
 
 
-@pytest.mark.parametrize("payload", ["text", 7, ["a"], {1: "a"}, {"": "a"}, None, date(2026, 1, 1)])
-def test_a_payload_without_named_fields_has_one_hash(payload: Any) -> None:
+MANY = {f"field_{number}": number for number in range(51)}
+UNNAMED = ["text", 7, ["a"], {1: "a"}, {"": "a"}, {"\ud800": "a"}, {"a" * 256: "a"}, MANY, None, date(2026, 1, 1)]
+
+
+@pytest.mark.parametrize("payload", UNNAMED)
+def test_a_payload_without_fields_or_names_that_a_record_can_hold_has_one_hash(payload: Any) -> None:
     assert hashes(payload).keys() == {"payload"}
     assert different(hashes(payload), hashes("other")) == ("payload",)
+
+
+def test_of_fifty_fields_each_has_a_hash() -> None:
+    fifty = {name: MANY[name] for name in MANY if name != "field_50"}
+    assert hashes(fifty).keys() == fifty.keys()
+
+
+def test_a_payload_is_not_its_own_only_field() -> None:
+    assert hashes("text") != hashes({"payload": "text"})
+
+
+def test_a_float_of_another_library_is_the_same_number() -> None:
+    class Float64(float):
+        """As numpy's."""
+
+        def __repr__(self) -> str:
+            return f"np.float64({float(self)})"
+
+    assert hashes({"a": Float64(1.5)}) == hashes({"a": 1.5})
 
 
 def test_what_has_no_canonical_form_is_named() -> None:
@@ -181,9 +204,39 @@ def test_a_prefix_ends_at_the_first_number_sign_so_no_two_functions_have_one_key
 def test_a_function_without_a_name_needs_a_prefix() -> None:
     nameless: Any = partial(pay)
     for unnamed in (nameless, lambda payment, observed: Plan("paid")):
-        with pytest.raises(TypeError, match="<.*others may have this name, .* give it a `prefix`"):
+        with pytest.raises(TypeError, match=r"<.*others may have this name, .* give it a `prefix`"):
             exactly_once(RECORDS, key=str)(unnamed)
     assert exactly_once(RECORDS, key=str, prefix="pay")(nameless).plan is nameless
+
+
+def key_of(once: Any, request: Any) -> str:
+    return str(once._recording.begin(request).record_id)
+
+
+def test_in_lambda_a_key_begins_with_the_lambda_functions_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert key_of(exactly_once(RECORDS, key=str)(pay), "p-1") == f"{__name__}.pay#p-1"
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "billing")
+    assert key_of(exactly_once(RECORDS, key=str)(pay), "p-1") == f"billing.{__name__}.pay#p-1"
+    assert key_of(exactly_once(RECORDS, key=str, prefix="pay")(pay), "p-1") == "pay#p-1"
+
+
+def test_a_function_of_other_parameters_such_as_a_method_is_refused() -> None:
+    def method(self: Any, payment: Any, observed: Observed) -> Plan[str]:
+        return Plan("paid")
+
+    def unseeing(payment: Any) -> Plan[str]:
+        return Plan("paid")
+
+    for wrong in (method, unseeing):
+        function: Any = wrong
+        with pytest.raises(TypeError, match=r"^pay: .* argument.*: expected a function of a request and its items"):
+            exactly_once(RECORDS, key=str, prefix="pay")(function)
+
+
+def test_one_key_for_a_list_of_keys_is_refused() -> None:
+    items: Any = lambda payment: RECORDS.key("a")  # noqa: E731
+    with pytest.raises(TypeError, match="`items` returned one key, expected a list: put Records id='a' into one"):
+        exactly_once(RECORDS, key=str, items=items)(pay)({})
 
 
 def test_the_decorated_function_keeps_its_name_and_documentation() -> None:
@@ -203,8 +256,10 @@ def test_either_a_key_or_a_configuration_is_needed() -> None:
 
 
 def test_a_record_lives_for_a_second_or_more() -> None:
-    with pytest.raises(ValueError, match="expires_after: 0:00:00"):
-        exactly_once(RECORDS, key=str, expires_after=timedelta(0))(pay)
+    days: Any = 30
+    for wrong in (timedelta(0), days):
+        with pytest.raises(ValueError, match=f"expires_after: {wrong}, expected a timedelta of a second or more"):
+            exactly_once(RECORDS, key=str, expires_after=wrong)(pay)
 
 
 def test_a_function_that_returns_no_plan_is_named() -> None:
@@ -216,6 +271,6 @@ def test_a_function_that_returns_no_plan_is_named() -> None:
 
     later: Any = pay_later
     with pytest.raises(TypeError, match=r"pay_later: is a coroutine function"):
-        exactly_once(RECORDS, key=str)(later)
+        exactly_once(RECORDS, key=str, prefix="pay_later")(later)
     with pytest.raises(TypeError, match=r"forget: returned None, expected a Plan"):
-        exactly_once(RECORDS, key=str)(forget)._planned("p-1", {})
+        exactly_once(RECORDS, key=str, prefix="forget")(forget)._planned("p-1", {})

@@ -139,6 +139,11 @@ def test_a_query_matches_no_part_of_its_key() -> None:
         orders().query(OF_C_1, matching=exists("note") & less_than("order_id", 3))
 
 
+def test_a_page_has_an_item_or_more() -> None:
+    with pytest.raises(ValueError, match="page_size: 0, expected 1 or more"):
+        orders().scan(page_size=0)
+
+
 def test_the_key_of_an_item_is_no_place_in_an_index() -> None:
     for find in (lambda **after: orders().query(OF_C_1, **after), orders().scan):
         with pytest.raises(ValueError, match="by_status: the key of an item says nothing of its place in an index"):

@@ -57,6 +57,12 @@ def test_an_update_can_remove_and_add() -> None:
     assert request["ExpressionAttributeValues"] == {":0": {"S": "write-1"}, ":1": {"S": "write-1"}, ":2": {"N": "1"}}
 
 
+def test_an_addition_that_makes_a_version_leaves_its_id() -> None:
+    request = as_request(Update(ORDER, {}, added={"version": 1}, makes_version=True), "write-1")
+    assert request["ExpressionAttributeNames"] == {"#0": "cw:version_id", "#1": "version"}
+    assert request["ConditionExpression"] == "attribute_not_exists(#0) OR #0 <> :0"
+
+
 def test_an_addition_has_its_own_condition_too() -> None:
     request = as_request(Update(ORDER, {}, exists("order_id"), added={"version": 1}), "write-1")
     assert request["ConditionExpression"] == "(attribute_exists(#0)) AND (attribute_not_exists(#1) OR #1 <> :0)"

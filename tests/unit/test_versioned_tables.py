@@ -8,6 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from conditional_writes import (
+    Check,
     Deadline,
     Item,
     Key,
@@ -18,6 +19,7 @@ from conditional_writes import (
     VersionedItem,
     VersionedTable,
     WrongKey,
+    exists,
     key,
     read,
     write_together,
@@ -72,6 +74,16 @@ def test_changing_an_item_changes_neither_what_was_loaded_nor_a_copy() -> None:
     assert apart["lines"] == {"a": [1]}
 
 
+def test_an_item_of_an_index_that_lacks_the_id_of_its_version_is_not_saved() -> None:
+    """A recreated item may have the same version."""
+    item = VersionedItem({"customer_id": "c-1", "order_id": 7, "version": 1}, "by_status")
+    for write in (orders.saving, orders.deleting, orders.checking):
+        with pytest.raises(ValueError, match="the index by_status, which lacks its cw:version_id: load the item, or"):
+            write(item)
+    assert orders.saving(item | {"status": "PAID"}, checked=False)
+    assert orders.saving(VersionedItem(STORED, "by_status") | {"status": "PAID"})
+
+
 def test_a_copy_of_an_index_s_item_remembers_the_index() -> None:
     item = VersionedItem({"customer_id": "c-1", "order_id": 7}, "by_status")
     for copied in (item | {"a": 1}, item.copy(), copy.deepcopy(item), pickle.loads(pickle.dumps(item))):
@@ -106,6 +118,18 @@ def test_a_missing_table_is_named_and_one_of_several_too() -> None:
     assert error.operation_name == "BatchGetItem"
     assert error.response["Error"]["Code"] == "ResourceNotFoundException"
     assert str(refused("ResourceNotFoundException", ONE, TWO)).startswith("there is no table Orders, or no table Lines")
+
+
+def test_it_is_caught_as_the_client_s_own_exception_too() -> None:
+    with Stubbed("dynamodb") as stubbed:
+        stubbed._stubber.add_client_error("get_item", "ResourceNotFoundException")
+        with pytest.raises(stubbed.client.exceptions.ResourceNotFoundException) as caught:
+            VersionedTable(stubbed.client, "Orders", "order_id").load("o-1")
+        stubbed.cancels({"Code": "ValidationError", "Message": WRONG})
+        with pytest.raises(stubbed.client.exceptions.TransactionCanceledException) as cancelled:
+            write_together(stubbed.client, [Check(ONE, exists("order_id"))])
+    assert isinstance(caught.value, NoSuchTable)
+    assert isinstance(cancelled.value, WrongKey)
 
 
 WRONG = "The provided key element does not match the schema"
@@ -147,4 +171,5 @@ def test_the_errors_can_be_sent_to_another_process() -> None:
         refused("ValidationException", ONE, message=WRONG),
     ):
         again = pickle.loads(pickle.dumps(error))
-        assert (type(again), str(again)) == (type(error), str(error))
+        assert (type(again).__name__, str(again)) == (type(error).__name__, str(error))
+        assert isinstance(error, type(again))
