@@ -47,7 +47,7 @@ def create(dynamodb: Endpoint, sort_key_type: str = "N") -> str:
         {"AttributeName": "status", "KeyType": "HASH"},
         {"AttributeName": "placed_at", "KeyType": "RANGE"},
     ]
-    versions = ["version", "note"]
+    versions = ["version", "cw:version_id", "note"]
     dynamodb.client("dynamodb").create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",

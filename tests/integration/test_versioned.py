@@ -673,8 +673,7 @@ def test_a_throttled_try_had_no_effect_so_what_follows_is_an_ordinary_conflict(o
 
 def test_an_unchecked_save_under_a_condition_says_when_it_cannot_know(orders: Orders, others: Orders) -> None:
     order = orders.save(ids() | {"status": "NEW"})
-    note = Update(orders.key("c-1", 1), {"note": "theirs"})
-    between_tries(orders.client, lambda: write_together(others.client, [note]))
+    between_tries(orders.client, lambda: others.save(loaded(others) | {"note": "theirs"}))
     with Faults(Fault.RESPONSE_LOST, at=1).on(orders.client), pytest.raises(OutcomeUnknown):
         orders.save(order | {"status": "PAID"}, checked=False, when=equals("status", "NEW"))
 
