@@ -154,5 +154,5 @@ def _named(path: Sequence[str]) -> str:
 
 
 def is_mark(attribute: str) -> bool:
-    marks = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes", "cw:erased_as_of"}
+    marks = {"account_id", "cw:write_id", "cw:version_id", "cw:item_bytes", "cw:removed_bytes", "cw:erased_as_of"}
     return attribute in marks or attribute.startswith("cw:as_of [")

@@ -56,7 +56,7 @@ class Profiles(ProfileTable):
     def maps(self, name: object = "alice") -> Item:
         """The item without its key, its version, its clocks and the library's other attributes."""
         maps = self.read(str(name)).maps
-        return {attribute: maps[attribute] for attribute in maps if attribute not in {"version", "cw:version_id"}}
+        return {attribute: maps[attribute] for attribute in maps if attribute != "version"}
 
     def plant(self, item: Item) -> None:
         self.client.put_item(TableName=self.name, Item=to_dynamodb({"account_id": "alice"} | item))
