@@ -32,6 +32,11 @@ POSTING = "tests/integration/test_posting.py"
 HOLDS = "tests/integration/test_holds.py"
 REVERSALS = "tests/integration/test_reversals.py"
 INTEREST = "tests/integration/test_interest.py"
+IN_MOTO = "tests/integration/test_clients_in_moto.py"
+QUERIES = "tests/integration/test_queries.py"
+QUERIES_ALONE = "tests/unit/test_queries.py"
+OF_VERSIONED_ITEMS = "tests/integration/test_upserts_of_versioned_items.py"
+VERSIONED_ALONE = "tests/unit/test_versioned_tables.py"
 TLS = "tests/integration/test_tls.py"
 JOBS = "tests/integration/test_jobs.py"
 SEGMENTS = "tests/integration/test_segments.py"
@@ -1544,5 +1549,69 @@ BREAKAGES = [
         "if self.trouble and not self.is_begun:",
         "if False:",
         (REPUBLISHING,),
+    ),
+    Breakage(
+        "an upsert of a versioned item makes no version",
+        f"{LIBRARY}/versioned.py",
+        "version_attribute=self._version,",
+        "version_attribute=None,",
+        (OF_VERSIONED_ITEMS,),
+    ),
+    Breakage(
+        "a saved item has lost the library's attributes",
+        f"{LIBRARY}/versioned.py",
+        "{**own, **after, **dict(saving.key.attributes), **made}",
+        "{**after, **dict(saving.key.attributes), **made}",
+        (OF_VERSIONED_ITEMS,),
+    ),
+    Breakage(
+        "the library's attributes are shown, and refused by the save of a plain dict with them",
+        f"{LIBRARY}/versioned.py",
+        "for name, value in loaded.items() if not is_own(name)}",
+        "for name, value in loaded.items()}",
+        (VERSIONED_ALONE,),
+    ),
+    Breakage(
+        "an index's item without its version is saved as if it had none yet",
+        f"{LIBRARY}/versioned.py",
+        "item.index is not None and self._version not in item.loaded",
+        "False",
+        (VERSIONED_ALONE,),
+    ),
+    Breakage(
+        "an empty page is the last",
+        f"{LIBRARY}/queries.py",
+        'if "LastEvaluatedKey" not in page:',
+        'if "LastEvaluatedKey" not in page or not page["Items"]:',
+        (QUERIES,),
+    ),
+    Breakage(
+        "an iteration without a deadline ends after ten seconds",
+        f"{LIBRARY}/queries.py",
+        "    while True:\n        page = _page(client, operation, request, deadline_or_default(deadline))",
+        "    deadline = deadline_or_default(deadline)\n    while True:\n"
+        "        page = _page(client, operation, request, deadline)",
+        (QUERIES_ALONE,),
+    ),
+    Breakage(
+        "a throttled page ends a query",
+        f"{LIBRARY}/queries.py",
+        "not in _THROTTLED or",
+        "in _THROTTLED or",
+        (QUERIES_ALONE,),
+    ),
+    Breakage(
+        "clients share a session, with the credentials and handlers of the first",
+        f"{LIBRARY}/client.py",
+        "copy.copy(_handlers(*BUILTIN_HANDLERS))",
+        "copy.copy(_handlers())",
+        (IN_MOTO,),
+    ),
+    Breakage(
+        "of a transaction's keys the first one is named, and not the wrong one",
+        f"{LIBRARY}/table_errors.py",
+        "*map(str, keys)]",
+        "*[str(keys[0])] * len(keys)]",
+        (VERSIONED_ALONE,),
     ),
 ]
