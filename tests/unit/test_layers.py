@@ -20,7 +20,10 @@ FUNCTIONS = sorted((PROJECT / "functions").glob("*/app.py"))
 
 FOR_TYPES_ONLY = {"types_boto3_dynamodb", "types_boto3_events", "types_boto3_lambda", "types_boto3_sqs"}
 ALLOWED = {
-    "conditional_writes": {"conditional_writes", "boto3", "botocore", "aws_lambda_powertools"},
+    "conditional_writes": {
+        *("conditional_writes", "boto3", "botocore"),
+        *("aws_lambda_powertools", "msgspec", "pydantic"),  # each for what a user of it has
+    },
     "workers": {"workers", "conditional_writes", "botocore", "aws_lambda_powertools"},
     "ledger": {"ledger", "workers", "conditional_writes", "botocore", "aws_lambda_powertools", "msgspec"},
 }
@@ -138,7 +141,16 @@ def test_the_library_starts_without_what_only_some_functions_need() -> None:
     run = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     names = run.stdout.split()
     assert "conditional_writes.loop" in names
-    apart = ("upserts", "locks", "exactly_once", "staged_record")
+    apart = (
+        "upserts",
+        "locks",
+        "exactly_once",
+        "staged_record",
+        "models",
+        "codecs",
+        "msgspec_models",
+        "pydantic_models",
+    )
     assert not [name for name in names if name.removeprefix("conditional_writes.").startswith(apart)]
 
 
@@ -158,4 +170,5 @@ def test_the_dependencies_layer_names_what_is_imported_and_no_more() -> None:
     used = set().union(*map(packages, paths)) - LIBRARIES.keys()
     asked_for = (PROJECT / "layers" / "dependencies" / "requirements.in").read_text().splitlines()
     names = {line.partition("==")[0].replace("-", "_") for line in asked_for if not line.startswith("#")}
-    assert used - {"botocore"} == names  # boto3 brings the version of botocore that it needs.
+    # boto3 brings the version of botocore that it needs, and pydantic is only for models of pydantic's.
+    assert used - {"botocore", "pydantic"} == names

@@ -57,7 +57,7 @@ def test_the_requests_have_the_conditions_and_the_pages() -> None:
             "ConsistentRead": True,
             "ScanIndexForward": False,
             "Limit": 2,
-            "KeyConditionExpression": "(#0 = :0) AND (#1 BETWEEN :1 AND :2)",
+            "KeyConditionExpression": "#0 = :0 AND #1 BETWEEN :1 AND :2",
             "FilterExpression": "(#2 < :3) OR (attribute_exists(#3))",
             "ExpressionAttributeNames": {"#0": "customer_id", "#1": "order_id", "#2": "pieces", "#3": "customer"},
             "ExpressionAttributeValues": c_1 | {":1": {"N": "7"}, ":2": {"N": "9"}, ":3": {"N": "3"}},
@@ -109,10 +109,29 @@ def test_a_query_of_an_index_is_of_one_value_of_its_partition_key() -> None:
         orders().query(at_least("placed_at", 7), index="by_status")
 
 
-def test_all_that_must_hold_of_a_key_may_be_nested() -> None:
-    for condition in (all_of([OF_C_1, at_least("order_id", 7)]), (at_least("order_id", 7) & OF_C_1)):
-        orders().query(condition)
-    orders().query(equals("status", "NEW") & equals("region", "EU") & less_than("placed_at", 7), index="by_status")
+@pytest.mark.parametrize(
+    ("condition", "names", "expression"),
+    [
+        (all_of([OF_C_1, at_least("order_id", 7)]), ["customer_id", "order_id"], "#0 = :0 AND #1 >= :1"),
+        (between("order_id", "c-1", 9) & OF_C_1, ["customer_id", "order_id"], "#0 = :0 AND #1 BETWEEN :1 AND :2"),
+        (
+            less_than("placed_at", 7) & (equals("status", "NEW") & equals("region", "EU")),
+            ["status", "region", "placed_at"],
+            "#0 = :0 AND #1 = :1 AND #2 < :2",
+        ),
+    ],
+)
+def test_a_condition_of_any_nesting_is_sent_flat_and_equals_first(
+    condition: Condition, names: list[str], expression: str
+) -> None:
+    with Stubbed("dynamodb") as stubbed:
+        stubbed.answers("query", {"Items": []})
+        list(orders(stubbed.client).query(condition, index="by_status"))
+    [request] = stubbed.parameters
+    assert request["KeyConditionExpression"] == expression
+    assert list(request["ExpressionAttributeNames"].values()) == names
+    assert len(request["ExpressionAttributeValues"]) == expression.count(":")
+    assert request["ExpressionAttributeValues"][":0"] in ({"S": "c-1"}, {"S": "NEW"})
 
 
 def test_a_query_matches_no_part_of_its_key() -> None:

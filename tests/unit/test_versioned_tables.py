@@ -102,7 +102,7 @@ def test_a_missing_table_is_named_and_one_of_several_too() -> None:
     error = refused("ResourceNotFoundException", ONE)
     assert isinstance(error, NoSuchTable)
     sentence = "there is no table Orders in us-east-1, in the account of the client"
-    assert str(error) == f"{sentence} (ResourceNotFoundException of BatchGetItem)"
+    assert str(error).startswith(f"{sentence}: An error occurred (ResourceNotFoundException) when calling the Batch")
     assert error.operation_name == "BatchGetItem"
     assert error.response["Error"]["Code"] == "ResourceNotFoundException"
     assert str(refused("ResourceNotFoundException", ONE, TWO)).startswith("there is no table Orders, or no table Lines")
@@ -114,8 +114,9 @@ WRONG = "The provided key element does not match the schema"
 def test_a_wrong_key_is_named_and_one_of_several_too() -> None:
     error = refused("ValidationException", ONE, message=WRONG)
     assert isinstance(error, WrongKey)
-    sentence = f"Orders order_id='o-1': the key has other names or types in DynamoDB: {WRONG}"
-    assert str(error) == f"{sentence} (ValidationException of BatchGetItem)"
+    sentence = "Orders order_id='o-1': the key has other names or types in DynamoDB"
+    botocores = f"An error occurred (ValidationException) when calling the BatchGetItem operation: {WRONG}"
+    assert str(error) == f"{sentence}: {botocores}"
     error = refused("ValidationException", ONE, TWO, message=WRONG)
     assert str(error).startswith("Orders order_id='o-1' or another of the request's 2 keys: the key has")
 
@@ -124,7 +125,7 @@ def test_of_a_transaction_the_wrong_key_is_named() -> None:
     reasons = [{"Code": "None"}, {"Code": "ValidationError", "Message": WRONG}]
     error = refused("TransactionCanceledException", ONE, TWO, reasons=reasons)
     assert isinstance(error, WrongKey)
-    assert str(error).startswith("Lines line_id='l-1': the key has other names or types in DynamoDB")
+    assert str(error).startswith(f"Lines line_id='l-1': the key has other names or types in DynamoDB ({WRONG}): ")
     assert error.response["CancellationReasons"] == reasons
 
 

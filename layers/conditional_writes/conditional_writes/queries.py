@@ -1,5 +1,6 @@
 """Queries and scans: the requests, and their items page by page."""
 
+import itertools
 import random
 import re
 import time
@@ -28,10 +29,10 @@ def query_request(
 
     Raises ValueError if the condition isn't one on the key of the table, or on any index's.
     """
-    _check_key_condition(table, key_names, condition, index)
+    on_the_key = _key_condition(table, key_names, condition, index)
     if index is None and matching is not None:
         _check_filter(table, key_names, matching)
-    return _conditions(KeyConditionExpression=condition, FilterExpression=matching)
+    return _conditions(KeyConditionExpression=on_the_key, FilterExpression=matching)
 
 
 def scan_request(matching: Condition | None) -> dict[str, Any]:
@@ -80,10 +81,12 @@ def _explain(client: "DynamoDBClient", error: ClientError, request: dict[str, An
     explain_key(error, error.response["Error"].get("Message", ""), named)
 
 
+EQUAL = "{} = []"
 _ON_THE_KEY = re.compile(r"\{\} (=|<|<=|>|>=) \[\]|\{\} BETWEEN \[\] AND \[\]|begins_with\(\{\}, \[\]\)")
 
 
-def _check_key_condition(table: str, key_names: Sequence[str], condition: Condition, index: str | None) -> None:
+def _key_condition(table: str, key_names: Sequence[str], condition: Condition, index: str | None) -> Condition:
+    """The condition without parentheses, and its `equals` first: as every engine and mock takes it."""
     comparisons = [comparison[0] for comparison in _ON_THE_KEY.finditer(condition.template)]
     rest = _ON_THE_KEY.sub("", condition.template)
     if not comparisons or re.sub(r" AND |[()]", "", rest):
@@ -98,10 +101,21 @@ def _check_key_condition(table: str, key_names: Sequence[str], condition: Condit
             )
         if count > 1:
             raise ValueError(f"{table}: two conditions on {_text(name)}, and a query takes one: use `between`")
-    equal = {name for name, comparison in zip(condition.names, comparisons, strict=True) if comparison == "{} = []"}
+    values = iter(condition.values)
+    parts = [
+        Condition(comparison, (name,), tuple(itertools.islice(values, comparison.count("[]"))))
+        for comparison, name in zip(comparisons, condition.names, strict=True)
+    ]
+    parts.sort(key=lambda part: part.template != EQUAL)
+    equal = {part.names[0] for part in parts if part.template == EQUAL}
     if not equal or (index is None and key_names[0] not in equal):
         partition_key = key_names[0] if index is None else f"partition key of {index}"
         raise ValueError(f"{table}: a query is of one {partition_key}, with `equals`: use `scan` for all")
+    return Condition(
+        " AND ".join(part.template for part in parts),
+        tuple(name for part in parts for name in part.names),
+        tuple(value for part in parts for value in part.values),
+    )
 
 
 def _text(name: AttributePath) -> str:

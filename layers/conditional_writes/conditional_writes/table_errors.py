@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class _Explained(ClientError):
-    """botocore's error, with a sentence of ours. `response` and `operation_name` are as they were."""
+    """botocore's error, with a sentence of ours before its own. `response` and `operation_name` are as they were."""
 
     def __init__(self, error_response: Any, operation_name: str, sentence: str) -> None:
         super().__init__(error_response, operation_name)
         self._sentence = sentence
 
     def __str__(self) -> str:
-        return f"{self._sentence} ({self.response['Error']['Code']} of {self.operation_name})"
+        return f"{self._sentence}: {super().__str__()}"
 
     def __reduce__(self) -> Any:
         return type(self), (self.response, self.operation_name, self._sentence)
@@ -71,5 +71,7 @@ def explain_table(client: "DynamoDBClient", error: ClientError, tables: Iterable
 def explain_key(error: ClientError, message: str, named: str) -> None:
     """Raises WrongKey if DynamoDB's message is of that. `named` says which key was sent."""
     if any(part in message for part in _OF_THE_KEY):
-        sentence = f"{named}: the key has other names or types in DynamoDB: {message}"
+        sentence = f"{named}: the key has other names or types in DynamoDB"
+        if message not in str(error):  # of one write of a transaction
+            sentence += f" ({message})"
         raise WrongKey(error.response, error.operation_name, sentence) from None
