@@ -1254,6 +1254,13 @@ BREAKAGES = [
         (BIG_ITEMS,),
     ),
     Breakage(
+        "a client of a boto3 resource converts each value twice",
+        f"{LIBRARY}/plain_client.py",
+        '.__module__ == "boto3.dynamodb.transform"',
+        '.__module__ == "boto3.dynamodb"',
+        ("tests/integration/test_clients.py",),
+    ),
+    Breakage(
         "each connection loads the file of certificate authorities",
         f"{LIBRARY}/client.py",
         "            if version not in loaded:",
