@@ -23,7 +23,7 @@ PYTEST = .venv/bin/python -m pytest -n $(WORKERS)
 test: setup
 	$(PYTEST)
 
-# Every test, and every case of it.
+# Every test, and every case of it but those that `make soak` alone has.
 test-all: setup
 	$(PYTEST) --all
 
@@ -44,12 +44,15 @@ verify: setup
 bench: setup
 	@.venv/bin/python -m benchmarks
 
-# Tests that could go on for ever: the properties with new and more examples; the whole system at random for SOAK_SECONDS
-# on each engine; and the deployed stack with its functions killed, whose report is in .cache/soak.
+# Tests that take hours, or could go on for ever: every pair of faults, and a million entries; the properties with new and
+# more examples; the whole system at random for SOAK_SECONDS on each engine; and the deployed stack with its functions
+# killed, whose report is in .cache/soak.
 SOAK_SECONDS ?= 600
 SOAK_MESSAGES ?= 20000
 
 soak: setup
+	@$(PYTEST) --all --soak tests/faults/test_every_pair.py tests/faults/test_slow_profiles.py \
+	  tests/integration/test_planted_night.py tests/integration/test_long_lived_profiles.py
 	@.venv/bin/python -m pytest --hypothesis-profile=searching --timeout=1800 tests/unit tests/checkers tests/faults/test_hostile_input.py tests/integration/test_any_order_of_profiles.py
 	@TELLER_SOAK_SECONDS=$(SOAK_SECONDS) .venv/bin/python -m pytest tests/faults/test_machine.py
 	@.venv/bin/python -m tests.soak --messages $(SOAK_MESSAGES)
@@ -61,8 +64,9 @@ mutations: setup
 check: setup .venv-checkov/made
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy layers/conditional_writes/conditional_writes layers/workers/workers layers/ledger/ledger \
-	  functions/*/app.py tests/typing
+	.venv/bin/mypy layers/conditional_writes/conditional_writes layers/conditional_writes/examples \
+	  layers/workers/workers layers/ledger/ledger functions/*/app.py tests/typing
+	.venv/bin/mypy --python-version 3.12 layers/conditional_writes/conditional_writes
 	.venv-tools/bin/sam validate --lint
 	.venv-tools/bin/python tools/checkov/expanded_template.py > .venv-checkov/template.json
 	.venv-checkov/bin/checkov --config-file tools/checkov/checkov.yaml --file .venv-checkov/template.json

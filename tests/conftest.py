@@ -1,4 +1,4 @@
-"""The engines that tests run against, and the option `--all`, which runs every case instead of a sample.
+"""The engines that tests run against, and the options `--all` and `--soak`, which run more cases than a sample.
 
 Each pytest worker starts an engine once, for the first test that uses it.
 """
@@ -31,6 +31,7 @@ settings.register_profile("searching", deadline=None, max_examples=5000)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run every case, not a sample (make test-all)")
+    parser.addoption("--soak", action="store_true", help="with --all: run the cases that take hours, too (make soak)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,11 +46,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without `--all`, leaves out tests marked `exhaustive`, and those marked `one_engine` on the second engine."""
-    if not config.getoption("--all"):
-        left_out = [item for item in items if _is_exhaustive(item)]
-        items[:] = [item for item in items if not _is_exhaustive(item)]
-        config.hook.pytest_deselected(items=left_out)
+    """Without `--all`, leaves out tests marked `exhaustive`, and those marked `one_engine` on the second engine.
+
+    Without `--soak`, leaves out those marked `soak`.
+    """
+    left_out = {
+        item
+        for item in items
+        if (_is_exhaustive(item) and not config.getoption("--all"))
+        or (item.get_closest_marker("soak") and not config.getoption("--soak"))
+    }
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=[*left_out])
 
 
 def _is_exhaustive(item: pytest.Item) -> bool:
@@ -80,6 +88,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 def every_case(pytestconfig: pytest.Config) -> bool:
     """Whether to run every case instead of a sample."""
     return bool(pytestconfig.getoption("--all"))
+
+
+@pytest.fixture
+def soaking(pytestconfig: pytest.Config) -> bool:
+    """Whether to run the cases that take hours, too."""
+    return bool(pytestconfig.getoption("--soak"))
 
 
 @pytest.fixture

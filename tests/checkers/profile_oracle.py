@@ -151,3 +151,8 @@ def _is_empty(value: Any) -> bool:
 
 def _named(path: Sequence[str]) -> str:
     return ".".join(path)
+
+
+def is_mark(attribute: str) -> bool:
+    marks = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes", "cw:erased_as_of"}
+    return attribute in marks or attribute.startswith("cw:as_of [")

@@ -8,7 +8,7 @@ from conditional_writes.items import Item, from_dynamodb
 from conditional_writes.upserts import REMOVED
 from ledger.core.profile_messages import EraseProfile, ProfileMessage, decode
 from tests.checkers.poison import is_invalid
-from tests.checkers.profile_oracle import EVERYTHING, Path, Write, differences, standing
+from tests.checkers.profile_oracle import EVERYTHING, Path, Write, differences, is_mark, standing
 from tools.local_aws.queues import DeadLetter
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import scan
@@ -30,11 +30,6 @@ FUTURE = timedelta(minutes=5)
 def read_profiles(endpoint: Endpoint, table: str) -> Profiles:
     items = [from_dynamodb(item) for item in scan(endpoint, table)]
     return {item["account_id"]: {name: item[name] for name in item if not is_mark(name)} for item in items}
-
-
-def is_mark(attribute: str) -> bool:
-    marks = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes", "cw:erased_as_of"}
-    return attribute in marks or attribute.startswith("cw:as_of [")
 
 
 def writes_of(message: ProfileMessage, sent_at: datetime) -> list[Write]:

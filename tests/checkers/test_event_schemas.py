@@ -24,8 +24,9 @@ from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES, Reverse, decode
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.event_schemas import problems, schema, strict, violations
+from tests.support.numbers import exact_numbers
 from tests.support.samples import ALICE, expiring, hold, posting, reversing, voiding
-from tests.support.strategies import any_message, exact_numbers, ids
+from tests.support.strategies import any_message, ids
 from workers.batches import GivenUp
 
 SCHEMAS = ("outcome", "transaction_refused")

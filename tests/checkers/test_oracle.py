@@ -50,9 +50,10 @@ from tests.checkers.small_books import (
     post,
     post_messages,
 )
+from tests.support.numbers import exact_numbers
 from tests.support.rules import Decided, decide
 from tests.support.samples import life_of, opening, payment
-from tests.support.strategies import everyday_amounts, exact_numbers, exact_rates, messages_of, that_refer
+from tests.support.strategies import everyday_amounts, exact_rates, messages_of, that_refer
 
 few_ids, many_ids = st.sampled_from("abc"), st.integers().map(str)
 large_limits = exact_numbers().map(lambda number: number.copy_abs().copy_negate()) | st.just(Decimal(0))

@@ -1,7 +1,7 @@
-"""Two faults in one scenario, at any two of its AWS calls: a sample of the pairs, or with `--all` every pair.
+"""Two faults in one scenario, at any two of its AWS calls: a sample of the pairs, or with `--soak` every pair.
 
-The longer scenarios have tens of thousands of pairs, which would take half an hour each. So with `--all` they have a
-larger sample: each first fault, with a dozen of the second ones.
+The scenarios have up to tens of thousands of pairs, which take half an hour each. So with `--all` there is a larger
+sample: each first fault, with a few of the second ones. The longest scenarios have no more in a soak.
 """
 
 from collections.abc import Callable
@@ -21,15 +21,17 @@ LONG = (posting_in_line, charging, reconciling, publishing_again)
 @pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_pairs_of_faults_leave_what_no_fault_leaves(
-    ministack: Endpoint, function: Callable[[Endpoint], Scenario], say: Say, every_case: bool
+    ministack: Endpoint, function: Callable[[Endpoint], Scenario], say: Say, every_case: bool, soaking: bool
 ) -> None:
     scenario = function(ministack)
-    if not every_case:
-        tally = inject_some_pairs(scenario, firsts=20, seconds=4)
-    elif function in LONG:
-        tally = inject_some_pairs(scenario, firsts=1_000, seconds=12)
-    else:
+    if soaking and function not in LONG:
         tally = inject_every_pair(scenario, say)
+    elif soaking:
+        tally = inject_some_pairs(scenario, firsts=1_000, seconds=12)
+    elif every_case:
+        tally = inject_some_pairs(scenario, firsts=1_000, seconds=5)
+    else:
+        tally = inject_some_pairs(scenario, firsts=20, seconds=4)
     assert tally.pairs >= 60
     assert not tally.violations, "\n".join(tally.violations)
     assert not tally.not_injected, "\n".join(tally.not_injected)

@@ -93,7 +93,7 @@ def test_all_messages_of_a_profile_are_done_in_the_end(ministack: Endpoint, say:
     say(table_of(deliveries_of(ministack, 4, (0.25, 2), (0, 0.7)), 4))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.soak
 @pytest.mark.timeout(1_800)
 @pytest.mark.usefixtures("new_process")
 def test_forty_messages_of_a_profile_are_done_in_the_end(ministack: Endpoint, say: Say) -> None:

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from tests.checkers.books import Books, read_books
-from tests.support.clock import Clock
+from tests.checkers.books import Books
+from tests.support.job_bank import JobBank
 from tools.local_aws import functions
 from tools.local_aws.functions import Queue, expire_holds, process_transactions, record
 from tools.local_aws.meter import Meter
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import PROJECT, Endpoint
-from tools.local_aws.tables import Tables, create_locks_table, create_tables, refill, scan
+from tools.local_aws.tables import scan
 from workers import scheduled_jobs as jobs
 from workers.invocation import RESERVED_SECONDS
 
@@ -42,38 +42,16 @@ EXPIRED = {("anna", "a-1"), ("anna", "a-2"), ("dora", "d-1")}
 LATER = {("anna", "a-3"), ("emil", "e-1")}
 DELIVERIES = 20
 
-_numbers = itertools.count(1)
-
 type HoldId = tuple[str, str]
 """The ids of an account and of a hold."""
 
 
-class Bank:
-    """Accounts with holds, the transactions queue with the function that posts, and functions that expire holds."""
+class Bank(JobBank):
+    """Accounts with holds, and functions that expire them."""
 
-    def __init__(self, aws: Endpoint, dynamodb: Endpoint) -> None:
-        self.aws, self.dynamodb = aws, dynamodb
-        self.tables: Tables = create_tables(dynamodb, f"expiring-{next(_numbers)}")
-        self.poster = process_transactions(aws, self.tables, dynamodb)
-        self.locks_table = self.new_locks_table()
-        self.clock = Clock()
-
-    def new_locks_table(self) -> str:
-        return create_locks_table(self.dynamodb, f"expiring-{next(_numbers)}")
-
-    def function(self, locks_table: str | None = None, segments: int = 1) -> ModuleType:
-        """The function in a new process. It uses the test's clock unless it has a locks table of its own."""
-        function = expire_holds(
-            self.aws,
-            self.tables,
-            locks_table or self.locks_table,
-            self.poster.worker.queue.url,
-            self.dynamodb,
-            JOB_SEGMENTS=str(segments),
-        )
-        if locks_table is None:
-            function.job.locks.now = self.clock
-        return function
+    def new_function(self, locks_table: str, segments: str) -> ModuleType:
+        url = self.poster.worker.queue.url
+        return expire_holds(self.aws, self.tables, locks_table, url, self.dynamodb, JOB_SEGMENTS=segments)
 
     def open(self, holds: Mapping[str, Mapping[str, str | None]] = HOLDS) -> None:
         """Accounts with a balance of 100, and holds of 1 each, by id and time of expiry."""
@@ -86,19 +64,6 @@ class Bank:
                 messages[-1] |= {"expires_at": expires_at} if expires_at else {}
         self.post(map(json.dumps, messages))
 
-    def send(self, **message: object) -> None:
-        self.post([json.dumps(message)])
-
-    def post(self, bodies: Iterable[str]) -> None:
-        Queue([record(body) for body in bodies]).deliver_until_quiet(self.poster)
-
-    def queued(self) -> list[str]:
-        """Takes all bodies from the transactions queue."""
-        return [message.body for message in take_dead_letters(self.aws, self.poster.worker.queue.url)]
-
-    def forget_all_runs(self) -> None:
-        refill(self.dynamodb, self.locks_table)
-
     def put_account(self, account_id: str, **attributes: Any) -> None:
         """An account as others may write it."""
         account = {"balance": 100, "overdraft_limit": 0, "currency": "EUR", "status": "OPEN", "version": 1}
@@ -107,11 +72,10 @@ class Bank:
 
     def books(self) -> Books:
         """The books, after what is held was compared with the open holds."""
-        books = read_books(self.dynamodb, self.tables)
+        books = super().books()
         for account in books.accounts.values():
             assert account.held == sum(hold.remaining for hold in account.open_holds.values())
             assert account.held == books.journal[account.account_id][-1].outcome.held_after
-        assert not take_dead_letters(self.aws, self.poster.worker.queue.dead_letter_url)
         return books
 
     def report(self, scheduled_time: str = "2026-03-01T12:00:00+00:00") -> dict[str, Any]:

@@ -15,13 +15,13 @@ import pytest
 
 from conditional_writes.items import to_dynamodb
 from ledger.account_pages import account_page
-from tests.checkers.books import Books, read_books, violations
-from tests.support.clock import Clock
+from tests.checkers.books import Books, violations
+from tests.support.job_bank import JobBank
 from tools.local_aws import functions
 from tools.local_aws.functions import Queue, charge_overdraft_interest, process_transactions, record
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import Tables, create_locks_table, create_tables, refill, scan
+from tools.local_aws.tables import create_tables, scan
 from workers import scheduled_jobs as jobs
 from workers.invocation import RESERVED_SECONDS
 from workers.segments import Segment
@@ -33,36 +33,15 @@ BALANCES = {"anna": "-100", "ben": "-0.01", "cleo": "0", "dora": "50", "emil": "
 CHARGED = {"anna": "-0.10", "ben": "0", "emil": "-0.50", "finn": "-1.23"}
 DELIVERIES = 20
 
-_numbers = itertools.count(1)
 
+class Bank(JobBank):
+    """Accounts below zero, and functions that charge them interest."""
 
-class Bank:
-    """Accounts, the transactions queue with the function that posts, and functions that charge interest."""
-
-    def __init__(self, aws: Endpoint, dynamodb: Endpoint) -> None:
-        self.aws, self.dynamodb = aws, dynamodb
-        self.tables: Tables = create_tables(dynamodb, f"interest-{next(_numbers)}")
-        self.poster = process_transactions(aws, self.tables, dynamodb)
-        self.locks_table = self.new_locks_table()
-        self.clock = Clock()
-
-    def new_locks_table(self) -> str:
-        return create_locks_table(self.dynamodb, f"interest-{next(_numbers)}")
-
-    def function(self, locks_table: str | None = None, segments: int = 1) -> ModuleType:
-        """The function in a new process. It uses the test's clock unless it has a locks table of its own."""
-        function = charge_overdraft_interest(
-            self.aws,
-            self.tables,
-            locks_table or self.locks_table,
-            self.poster.worker.queue.url,
-            self.dynamodb,
-            ANNUAL_RATE=str(RATE),
-            JOB_SEGMENTS=str(segments),
+    def new_function(self, locks_table: str, segments: str) -> ModuleType:
+        url = self.poster.worker.queue.url
+        return charge_overdraft_interest(
+            self.aws, self.tables, locks_table, url, self.dynamodb, ANNUAL_RATE=str(RATE), JOB_SEGMENTS=segments
         )
-        if locks_table is None:
-            function.job.locks.now = self.clock
-        return function
 
     def open(self, balances: dict[str, str], limit: object = -5000, currency: str = "EUR") -> None:
         messages: list[dict[str, Any]] = []
@@ -74,23 +53,12 @@ class Bank:
         self.post(map(json.dumps, messages))
 
     def pay(self, transaction_id: str, account_id: str, amount: object) -> None:
-        self.post([json.dumps({"transaction_id": transaction_id, "account_id": account_id, "amount": amount})])
-
-    def post(self, bodies: Iterable[str]) -> None:
-        Queue([record(body) for body in bodies]).deliver_until_quiet(self.poster)
-
-    def queued(self) -> list[str]:
-        """Takes all bodies from the transactions queue."""
-        return [message.body for message in take_dead_letters(self.aws, self.poster.worker.queue.url)]
-
-    def forget_all_runs(self) -> None:
-        refill(self.dynamodb, self.locks_table)
+        self.send(transaction_id=transaction_id, account_id=account_id, amount=amount)
 
     def books(self) -> Books:
         """The books, after the invariants are checked."""
-        books = read_books(self.dynamodb, self.tables)
+        books = super().books()
         assert not violations(books)
-        assert not take_dead_letters(self.aws, self.poster.worker.queue.dead_letter_url)
         return books
 
 
@@ -293,7 +261,7 @@ def test_in_segments_each_account_is_charged_once_and_the_report_has_the_sum(
 
 @pytest.mark.parametrize("segments", [1, 4, 16, 100])
 def test_each_account_is_in_one_segment(dynamodb: Endpoint, segments: int) -> None:
-    tables = create_tables(dynamodb, f"interest-{next(_numbers)}")
+    tables = create_tables(dynamodb, f"interest-{segments}")
     client = dynamodb.client("dynamodb")
     names = [f"acc-{number}" for number in range(150)]
     for batch in itertools.batched(names, 25, strict=False):

@@ -17,9 +17,7 @@ from conditional_writes.items import from_dynamodb
 from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, LockUnreadable, WindowDone
 from tests.support.clock import START, Clock
 from tests.support.faults import Fault, Faults, between_tries
-from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
-from workers.invocation import OVERRUN_SECONDS, lease_seconds_of
 
 _numbers = itertools.count(1)
 
@@ -620,12 +618,6 @@ def test_what_completes_after_a_release_whose_responses_were_lost_is_not_taken_f
             lock.release()
         with pytest.raises(LockLost, match="it was released before"):
             lock.complete(Put(key(table.name, lock_key="report"), {}))
-
-
-def test_no_time_left_is_no_time_and_not_forever() -> None:
-    """aws-lambda-powertools-python #4759: a remaining time of 0 was read as None."""
-    assert lease_seconds_of(Context(timeout_seconds=0)) == OVERRUN_SECONDS
-    assert 30 <= lease_seconds_of(Context(timeout_seconds=30)) <= 30 + OVERRUN_SECONDS
 
 
 # --- contention ------------------------------------------------------------------------------------------

@@ -20,8 +20,9 @@ from ledger.checkpoints import Checkpoint
 from ledger.core.accounts import Account, AccountStatus, account_from_item, account_item
 from ledger.long_journals import SUMS, Position
 from tests.support.faults import no_logs
+from tests.support.numbers import exact_numbers
 from tests.support.reconciling import BOOKS, PLANTED, Bank, event, opening, payment, transfer, without_pauses
-from tests.support.strategies import exact_numbers, ids
+from tests.support.strategies import ids
 from tools.local_aws.functions import Context, Queue, process_transactions, record
 from tools.local_aws.server import Endpoint
 from workers import scheduled_jobs as jobs

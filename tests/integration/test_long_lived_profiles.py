@@ -110,7 +110,7 @@ def test_a_year_of_adds_and_removals_leaves_a_profile_as_small_as_it_was(
     say(live_long(ministack, SHAPES[shape]._replace(batches=30, names=4)))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.soak
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_so_do_a_million_in_two_centuries(ministack: Endpoint, shape: str, say: Say) -> None:

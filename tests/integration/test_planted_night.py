@@ -71,7 +71,7 @@ def run_night(
     return Night(**json.loads(ran.stdout.splitlines()[-1])), from_dynamodb(report)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_a_night_with_long_journals_checks_them_and_the_others_inside_1_gb(ministack: Endpoint, say: Say) -> None:
     """The journal of `most` is replayed page by page. The eight of `many` nearly fill the bounds in parallel."""
@@ -88,7 +88,7 @@ def test_a_night_with_long_journals_checks_them_and_the_others_inside_1_gb(minis
     assert night.megabytes < LAMBDA_MEGABYTES
 
 
-@pytest.mark.exhaustive
+@pytest.mark.soak
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("since", [0, 100], ids=["whole", "from its checkpoint"])
 def test_a_million_entries_are_replayed_in_constant_memory(ministack: Endpoint, say: Say, since: int) -> None:

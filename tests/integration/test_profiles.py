@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from tests.checkers.profiles import is_mark
+from tests.checkers.profile_oracle import is_mark
 from tools.local_aws.functions import Context, Queue, again, invoke, metric_totals, record, upsert_profiles
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint

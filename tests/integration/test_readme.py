@@ -1,34 +1,94 @@
-"""Runs the examples of the library's README, unchanged."""
+"""Runs the examples of the library's README and of its guide, unchanged, one after the other in each page."""
 
+import asyncio
 import os
 import re
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from conditional_writes import Deadline
+import boto3
+import pytest
+
+from conditional_writes import Deadline, VersionedTable
 from tools.local_aws.server import PROJECT, Endpoint
 
-README = PROJECT / "layers" / "conditional_writes" / "README.md"
+LIBRARY = PROJECT / "layers" / "conditional_writes"
+README = LIBRARY / "README.md"
+GUIDE = sorted(LIBRARY.glob("docs/*.md"))
+TABLES = {
+    "Accounts": "account_id",
+    "Flights": "flight_id",
+    "Invoices": "invoice_id",
+    "Locks": "lock_key",
+    "Orders": "customer_id order_id:N",
+    "Profiles": "account_id",
+    "Records": "id",
+}
+"""The keys of the tables that the examples use. Each attribute is a text, or a number with `:N`."""
+INDEXES = {"Orders": {"by_status": "status placed_at"}}
+
+type Run = Callable[[Path], dict[str, Any]]
 
 
-def test_the_readmes_examples_do_what_they_say(dynamodb: Endpoint) -> None:
-    examples = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    tables = {"Flights": "flight_id", "Profiles": "account_id", "Locks": "lock_key", "Invoices": "invoice_id"}
-    for table, key_name in tables.items():
-        dynamodb.client("dynamodb").create_table(
-            TableName=table,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": key_name, "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": key_name, "KeyType": "HASH"}],
-        )
-    names: dict[str, Any] = {}
-    with mock.patch.dict(os.environ, dynamodb.environment):
+def table_of(name: str, key: str, indexes: dict[str, str]) -> dict[str, Any]:
+    attributes = dict(
+        each.split(":") if ":" in each else (each, "S") for each in " ".join([key, *indexes.values()]).split()
+    )
+
+    def schema(key: str) -> list[dict[str, str]]:
+        names = [each.partition(":")[0] for each in key.split()]
+        return [{"AttributeName": each, "KeyType": kind} for each, kind in zip(names, ("HASH", "RANGE"), strict=False)]
+
+    all_attributes = {"Projection": {"ProjectionType": "ALL"}}
+    found = [{"IndexName": index, "KeySchema": schema(key), **all_attributes} for index, key in indexes.items()]
+    return {
+        "TableName": name,
+        "BillingMode": "PAY_PER_REQUEST",
+        "AttributeDefinitions": [{"AttributeName": each, "AttributeType": kind} for each, kind in attributes.items()],
+        "KeySchema": schema(key),
+        **({"GlobalSecondaryIndexes": found} if found else {}),
+    }
+
+
+@pytest.fixture
+def run(dynamodb: Endpoint) -> Iterator[Run]:
+    """Runs a page's examples on new tables. Returns the names that they define."""
+    client = dynamodb.client("dynamodb")
+    for table, key in TABLES.items():
+        client.create_table(**table_of(table, key, INDEXES.get(table, {})))
+
+    def run_page(page: Path, **names: Any) -> dict[str, Any]:
+        examples = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
         exec("\n".join(examples), names)
+        return names
+
+    with mock.patch.dict(os.environ, dynamodb.environment):
+        yield run_page
+    for table in TABLES:
+        client.delete_table(TableName=table)
+
+
+def test_the_readmes_examples_do_what_they_say(run: Any, dynamodb: Endpoint) -> None:
+    accounts = VersionedTable(dynamodb.client("dynamodb"), "Accounts", "account_id")
+    accounts.save({"account_id": "alice", "balance": 100})
+    names = run(README, accounts_table=boto3.resource("dynamodb").Table("Accounts"))
+    assert accounts.get("alice")["balance"] == 60
+
+    pay, payment = names["pay"], names["payment"]
+    assert accounts.get("bob") == {"account_id": "bob", "balance": 60, "version": 2}
+    assert pay(payment) == {"paid": True, "balance": 60}
+    assert pay.run(payment).replayed
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda number: pay(payment | {"payment_id": f"p-2-{number % 2}"}), range(16)))
+    assert [result["paid"] for result in results].count(True) == 8  # one of the two payments, and its repetitions
+    assert accounts.get("bob")["balance"] == 20
+
     flights = names["flights"]
     flights.save({"flight_id": "TL1", "seats": 20, "passengers": []})
-    early = flights.save({"flight_id": "TL2", "seats": 9, "passengers": ["p-0"], "status": "BOARDING"})
 
     def reserve(number: int) -> bool:
         try:
@@ -44,11 +104,22 @@ def test_the_readmes_examples_do_what_they_say(dynamodb: Endpoint) -> None:
     assert len(set(booked["passengers"])) == 20
     assert booked["version"] == 21
 
+
+def test_the_examples_of_versioned_items_do_what_they_say(run: Run) -> None:
+    names = run(LIBRARY / "docs" / "versioned-items.md")
+    flights = names["flights"]
+    early = flights.save({"flight_id": "TL2", "seats": 9, "passengers": ["p-0"], "status": "BOARDING"})
     assert names["delay"]("TL2", "12:30") == "delayed"
     departed = flights.save(flights.load("TL2") | {"status": "DEPARTED"})
     assert "the condition doesn't hold" in names["delay"]("TL2", "13:00")
     assert flights.load("TL2") == departed == early | {"departs_at": "12:30", "status": "DEPARTED", "version": 3}
 
+
+def test_the_examples_of_plans_do_what_they_say(run: Run) -> None:
+    names = run(LIBRARY / "docs" / "plans.md")
+    flights = names["flights"]
+    flights.save({"flight_id": "TL1", "seats": 20, "passengers": [f"p-{number}" for number in range(1, 21)]})
+    flights.save({"flight_id": "TL2", "seats": 9, "passengers": ["p-0"]})
     names["merge"]("TL2", "TL1")
     assert flights.load("TL2") is None
     assert flights.load("TL1")["passengers"][-1] == "p-0"
@@ -63,16 +134,42 @@ def test_the_readmes_examples_do_what_they_say(dynamodb: Endpoint) -> None:
     assert len(flights.load("TL1")["passengers"]) == 16
     assert not names["rebook"]("nobody", "TL3", "TL1", Deadline.after(30))
 
+
+def test_the_example_of_upserts_does_what_it_says(run: Run) -> None:
+    names = run(LIBRARY / "docs" / "upserts.md")
     at = datetime(2026, 2, 28, 12, tzinfo=UTC)
     for minutes in (5, 9, 7):
         names["seen"]("acc-1", "phone", at + timedelta(minutes=minutes))
-    profile = names["VersionedTable"](names["client"], "Profiles", "account_id").load("acc-1")
+    profile = VersionedTable(names["client"], "Profiles", "account_id").get("acc-1")
     assert profile["devices"] == {"last_seen": {"phone": "2026-02-28T12:09:00+00:00"}, "lost": {}}
 
+
+def test_the_example_of_locks_does_what_it_says(run: Run) -> None:
+    names = run(LIBRARY / "docs" / "locks.md")
     assert names["bill"]("acc-1", "2026-02") == "billed"
     assert names["bill"]("acc-1", "2026-02") == "billed before"
-    invoices = names["VersionedTable"](names["client"], "Invoices", "invoice_id")
-    assert invoices.load("acc-1 2026-02")["token"] > datetime.now(UTC).timestamp()
+    invoices = VersionedTable(names["client"], "Invoices", "invoice_id")
+    assert invoices.get("acc-1 2026-02")["token"] > datetime.now(UTC).timestamp()
     names["locks"].acquire("billing acc-1", lease_seconds=60, why="an audit")
     assert "why an audit" in names["bill"]("acc-1", "2026-03")
     assert invoices.load("acc-1 2026-03") is None
+
+
+def test_the_examples_of_clients_do_what_they_say(run: Run) -> None:
+    names = run(LIBRARY / "docs" / "clients.md")
+    assert names["flights"].get("TL1") == {"flight_id": "TL1", "seats": 20, "version": 1}
+    assert asyncio.run(names["seats"]("TL1")) == 20
+
+
+def test_the_example_of_a_test_with_moto_passes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = run(LIBRARY / "docs" / "testing.md")
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    names["test_a_flight_is_delayed"]()
+
+
+ASSERTED = {"versioned-items.md", "plans.md", "upserts.md", "locks.md", "clients.md", "testing.md"}
+
+
+@pytest.mark.parametrize("page", [page for page in GUIDE if page.name not in ASSERTED], ids=lambda page: page.stem)
+def test_the_examples_of_every_other_page_run(run: Run, page: Path) -> None:
+    run(page)

@@ -234,7 +234,7 @@ def test_sixteen_writers_lose_nothing_and_every_entry_is_the_latest(profiles: Pr
 
     def work(number: int) -> None:
         mine = deliveries[number::16]
-        for batch in itertools.batched(mine, choose.choice([1, 10, 25]), strict=False):
+        for batch in itertools.batched(mine, choose.choice([1, 10, 25])):
             profiles.upsert(*batch, deadline=Deadline.after(60))
 
     with ThreadPoolExecutor(16) as pool:
@@ -254,7 +254,7 @@ def test_eight_writers_of_entries_and_maps_of_the_same_names_end_as_one(profiles
         deliveries = choose.sample(writes * 2, 2 * len(writes))
 
         def work(number: int) -> None:
-            for batch in itertools.batched(deliveries[number::8], number + 1, strict=False):  # noqa: B023
+            for batch in itertools.batched(deliveries[number::8], number + 1):  # noqa: B023
                 profiles.upsert(*batch, name=f"{seed} together", deadline=Deadline.after(60))  # noqa: B023
 
         with ThreadPoolExecutor(8) as pool:
@@ -512,13 +512,13 @@ def test_a_removal_is_remembered_for_its_time(profiles: Profiles, today: list[da
 
 def test_maps_that_were_left_empty_go_with_the_removals(profiles: Profiles, today: list[datetime]) -> None:
     paths = [("devices", f"d-{number}", "settings", "sound") for number in range(200)]
-    for batch in itertools.batched(paths, 20, strict=True):
+    for batch in itertools.batched(paths, 20):
         profiles.upsert(*(MapEntry(path, 1, START) for path in batch), forget_after=MONTH)
         profiles.upsert(*(MapEntry(path, REMOVED, at(1)) for path in batch), forget_after=MONTH)
     assert len(profiles.maps()["devices"]) == 200
     today[0] = at(2) + MONTH
     profiles.upsert(MapEntry(("devices", "d-1", "settings", "light"), 1, today[0]), forget_after=MONTH)
-    for batch in itertools.batched(range(1_000), 50, strict=True):  # more than was needed at the last tidying
+    for batch in itertools.batched(range(1_000), 50):  # more than was needed at the last tidying
         removals = [MapEntry(("devices", f"other {number}"), REMOVED, today[0]) for number in batch]
         profiles.upsert(*removals, forget_after=MONTH)
         if len(profiles.maps()["devices"]) == 1:
@@ -528,7 +528,7 @@ def test_maps_that_were_left_empty_go_with_the_removals(profiles: Profiles, toda
 
 def test_a_name_with_a_thousand_maps_inside_can_be_removed(profiles: Profiles) -> None:
     paths = [("a", "many", f"m-{number}", "x") for number in range(1_000)]
-    for batch in itertools.batched(paths, 100, strict=True):
+    for batch in itertools.batched(paths, 100):
         profiles.upsert(*(MapEntry(path, 1, at(1)) for path in batch))
     profiles.upsert(MapEntry(("a", "many", "m-500", "late"), 1, at(3)))
     profiles.upsert(MapEntry(("a", "many"), REMOVED, at(2)))
@@ -540,7 +540,7 @@ def test_a_name_with_a_thousand_maps_inside_can_be_removed(profiles: Profiles) -
 
 def test_nothing_is_dropped_for_an_entry_that_has_no_room_in_the_end(profiles: Profiles) -> None:
     paths = [("a", "many", f"m-{number}", "x") for number in range(300)]
-    for batch in itertools.batched(paths, 100, strict=True):
+    for batch in itertools.batched(paths, 100):
         profiles.upsert(*(MapEntry(path, 1, at(1)) for path in batch))
     before = profiles.maps()
     profiles.plant(profiles.stored() | {"photo": "x" * 330_000})
@@ -551,7 +551,7 @@ def test_nothing_is_dropped_for_an_entry_that_has_no_room_in_the_end(profiles: P
 
 def test_once_a_map_is_being_dropped_nothing_earlier_comes_into_it(profiles: Profiles) -> None:
     paths = [("a", "many", f"m-{number}", "x") for number in range(300)]
-    for batch in itertools.batched(paths, 100, strict=True):
+    for batch in itertools.batched(paths, 100):
         profiles.upsert(*(MapEntry(path, 1, at(1)) for path in batch))
     dropping = upsert_in_requests(profiles.client, profiles.key("alice"), [MapEntry(("a", "many"), REMOVED, at(3))])
     next(dropping)  # a part
@@ -572,7 +572,7 @@ def test_a_hundred_maps_are_removed_in_a_few_requests(profiles: Profiles) -> Non
 
 def test_a_full_item_forgets_before_it_refuses(profiles: Profiles, today: list[datetime]) -> None:
     names = [f"{number:04}" + "x" * 240 for number in range(1_300)]
-    for batch in itertools.batched(names, 100, strict=True):
+    for batch in itertools.batched(names, 100):
         profiles.upsert(*(MapEntry(("a", name), REMOVED, START) for name in batch))  # by a writer who never forgets
     with pytest.raises(ItemTooLarge):
         profiles.upsert(MapEntry(("a", "entry"), "x" * 60_000, at(1)), forget_after=MONTH)

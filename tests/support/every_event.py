@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import Any
 from unittest import mock
 
-from conditional_writes.client import _session
+from botocore.handlers import BUILTIN_HANDLERS
+
+from conditional_writes.client import _handlers
 from tests.checkers.event_schemas import problems
 from tools.local_aws.consumers import Consumer
 
@@ -26,7 +28,7 @@ class SeenEvents:
     @contextlib.contextmanager
     def watching(self) -> Iterator["SeenEvents"]:
         """Sees all events of consumers, and of functions whose clients are made meanwhile."""
-        take, hooks = Consumer.take, _session().events
+        take, hooks = Consumer.take, _handlers(*BUILTIN_HANDLERS)
 
         def taken(consumer: Consumer) -> list[dict[str, Any]]:
             events = take(consumer)

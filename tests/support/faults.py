@@ -1,6 +1,7 @@
 """Injects faults into AWS calls with botocore's event hooks, so that the code under test is the deployed code."""
 
 import contextlib
+import importlib.util
 import json
 import logging
 import random
@@ -123,8 +124,7 @@ class Faults:
             # The SDK's own back-off is left out: it takes up to seconds, and no test depends on it.
             mock.patch("botocore.endpoint.time", types.SimpleNamespace(sleep=lambda seconds: None)),
             mock.patch("conditional_writes.deadline.time", clock),
-            # Deadlines bound these pauses and no number of tries, so a deadline passes as if the time had.
-            mock.patch("workers.retrying.time", types.SimpleNamespace(sleep=self._wait)),
+            self._pauses_of_workers(),
         ):
             try:
                 yield self
@@ -132,6 +132,12 @@ class Faults:
                 for events, before_send in handlers:
                     events.unregister("before-call", self._before_call)
                     events.unregister("before-send", before_send)
+
+    def _pauses_of_workers(self) -> contextlib.AbstractContextManager[object]:
+        """Deadlines bound these pauses and no number of tries, so a deadline passes as if the time had."""
+        if importlib.util.find_spec("workers") is None:  # tests of the library alone: test_package.py
+            return contextlib.nullcontext()
+        return mock.patch("workers.retrying.time", types.SimpleNamespace(sleep=self._wait))
 
     def revive(self) -> None:
         """Begins the next invocation, in a new process."""

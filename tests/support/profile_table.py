@@ -11,8 +11,7 @@ from conditional_writes import Item, Key, key
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.sizes import item_bytes
 from conditional_writes.upserts import MapEntry, Strategy, Upserted, upsert
-from tests.checkers.profile_oracle import Write
-from tests.checkers.profiles import is_mark
+from tests.checkers.profile_oracle import Write, is_mark
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_profiles_table
 

@@ -17,6 +17,7 @@ from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, Expir
 from ledger.core.transaction_types.base import Currency, Description, Metadata, Range, TransactionMessage
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 from tests.checkers.profile_oracle import EVERYTHING, Write
+from tests.support.numbers import exact_numbers
 
 ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128)
 times = st.datetimes(
@@ -34,15 +35,6 @@ optional_fields = st.fixed_dictionaries(
     {}, optional={"occurred_at": times, "description": descriptions, "metadata": metadata}
 )
 currencies = st.sampled_from(["EUR", "EUR", "CHF"])
-
-
-@st.composite
-def exact_numbers(draw: st.DrawFn) -> Decimal:
-    """Any number except zero that DynamoDB can store, in any spelling, such as 1.000 and 10E+2."""
-    digits = draw(st.integers(1, EXACT.prec))
-    coefficient = draw(st.integers(1, 10**digits - 1))
-    exponent = draw(st.integers(EXACT.Emin, EXACT.Emax - len(str(coefficient)) + 1))
-    return Decimal((draw(st.integers(0, 1)), tuple(map(int, str(coefficient))), exponent))
 
 
 everyday_amounts = st.decimals(-1000, 1000, places=2).filter(bool)

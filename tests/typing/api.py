@@ -1,7 +1,11 @@
 """Uses of the library as a user's type checker sees them: checked by mypy in `make check`, never run."""
 
-from datetime import datetime
-from typing import Any, assert_type
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, TypedDict, assert_type
+
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 
 from conditional_writes import (
     Check,
@@ -11,6 +15,8 @@ from conditional_writes import (
     Delete,
     Item,
     Key,
+    NoSuchItem,
+    NoSuchTable,
     Observed,
     Plan,
     Put,
@@ -18,7 +24,11 @@ from conditional_writes import (
     VersionedItem,
     VersionedTable,
     Written,
+    WrongKey,
     absent,
+    at_least,
+    begins_with,
+    between,
     dynamodb_client,
     equals,
     key,
@@ -27,8 +37,9 @@ from conditional_writes import (
     write,
     write_together,
 )
+from conditional_writes.exactly_once import ExactlyOnce, PayloadChanged, Ran, Records, exactly_once
 from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, WindowDone
-from conditional_writes.upserts import Upserted, erase
+from conditional_writes.upserts import MapEntry, Upserted, erase
 from workers.invocation import lease_seconds_of
 
 client = dynamodb_client()
@@ -41,6 +52,23 @@ assert_type(order | {"status": "PAID"}, VersionedItem)
 assert_type(orders.save(order, when=equals("status", "NEW"), checked=True), VersionedItem)
 assert_type(orders.update("c-1", 7, version=3, values={"status": "PAID"}, removed=["note"]), int)
 orders.delete(order)
+
+assert_type(orders.get("c-1", 7), VersionedItem)
+assert_type(orders.get("c-1", 7) | {"status": "PAID"}, VersionedItem)
+of_one = equals("customer_id", "c-1")
+noted = begins_with("note", "x")
+assert_type(orders.query(of_one & between("order_id", 7, 9), matching=noted), Iterator[VersionedItem])
+orders.query(equals("status", "NEW"), index="by_status", descending=True, page_size=5, deadline=Deadline.after(1))
+assert_type(orders.scan(consistent=True, after=orders.key("c-1", 7), segment=(0, 4)), Iterator[VersionedItem])
+assert_type(
+    orders.upsert("c-1", 7, entries=[MapEntry(("lines", "a"), 1)], forget_after=timedelta(days=1)),
+    Upserted,
+)
+
+
+def explain_refusal(missing: NoSuchItem, table: NoSuchTable | WrongKey) -> None:
+    assert_type(missing.key, Key)
+    assert_type(table.operation_name, str)
 
 
 def pay(item: VersionedItem | None) -> Item:
@@ -55,11 +83,13 @@ assert_type(orders.saving(order), Put | Update)
 assert_type(orders.deleting(order), Delete)
 write_together(client, [orders.saving(order), Put(key("Events", event_id="e-1"), {}, absent("event_id"))])
 
-assert_type(version_is(3) & ~absent("paid_at") | equals("status", "NEW"), Condition)
+assert_type(version_is(3) & ~absent("paid_at") | equals("status", "NEW") & at_least("pieces", 3), Condition)
 
 
 def plan(observed: Observed) -> Plan[int]:
     assert_type(observed[key("Orders", order_id="o-1")], dict[str, Any] | None)
+    assert_type(orders.load_from(observed, "c-1", 7), VersionedItem | None)
+    assert_type(orders.get_from(observed, "c-1", 7), VersionedItem)
     return Plan(7)
 
 
@@ -105,3 +135,56 @@ def explain(taken: LockTaken, done: WindowDone, lost: LockLost) -> None:
 
 
 assert_type(erase(client, key("Profiles", account_id="a"), datetime.fromisoformat("2026-02-28T12:00:00Z")), Upserted)
+
+
+class Payment(TypedDict):
+    payment_id: str
+    order_id: int
+
+
+class Receipt(TypedDict):
+    paid: Decimal
+
+
+records = Records(client, "Records")
+
+
+def key_of(payment: Payment) -> str:
+    return payment["payment_id"]
+
+
+@exactly_once(
+    records,
+    key=key_of,
+    items=lambda payment: [orders.key("c-1", payment["order_id"])],
+    payload=lambda payment: payment["order_id"],
+    expires_after=timedelta(days=7),
+    prefix="shop.pay",
+)
+def pay_once(payment: Payment, observed: Observed) -> Plan[Receipt]:
+    found = observed[orders.key("c-1", payment["order_id"])]
+    assert found is not None
+    return Plan({"paid": Decimal(1)}, [orders.saving(VersionedItem(found) | {"status": "PAID"})])
+
+
+payment = Payment(payment_id="p-1", order_id=7)
+assert_type(pay_once, ExactlyOnce[Payment, Receipt])
+assert_type(pay_once(payment, deadline=Deadline.after(1)), Receipt)
+assert_type(pay_once.run(payment), Ran[Receipt])
+assert_type(pay_once.run(payment).replayed, bool)
+assert_type(pay_once.plan(payment, {}), Plan[Receipt])
+
+config = IdempotencyConfig(event_key_jmespath="payment_id")
+
+
+@exactly_once(records, config=config)
+def count_once(payment: Payment, observed: Observed) -> Plan[int]:
+    return Plan(payment["order_id"])
+
+
+assert_type(count_once(payment), int)
+
+
+def explain_payload(changed: PayloadChanged) -> None:
+    assert_type(changed.key, Key)
+    assert_type(changed.fields, tuple[str, ...])

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes import Deadline, Item, bodies, dynamodb_client, key
+from conditional_writes import Deadline, Item, bodies, dynamodb_client, key, prepared
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.reading import read_one
 from tests.support.answers import answer
@@ -77,8 +77,8 @@ def test_whoever_counts_units_sees_them(answers: Answers) -> None:
 
 @pytest.mark.parametrize("arguments", [{}, {"response": {"status_code": 200, "body": b"{}"}}])
 def test_an_item_is_found_whatever_botocore_does(arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    take = bodies._take_item
-    monkeypatch.setattr(bodies, "_take_item", lambda **_: take(**arguments))
+    take = bodies.take_item
+    monkeypatch.setattr(prepared, "take_item", lambda **_: take(**arguments))
     answers = Answers()
     answers.answer = 200, {"Item": to_dynamodb(FOUND)}
     assert read(answers) == FOUND

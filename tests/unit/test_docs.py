@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from conditional_writes.client import SLOWEST_CALL_SECONDS
 from ledger.core import profile_messages, rules, transaction_types
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.reason_codes import ReasonCode
@@ -18,7 +19,9 @@ from tests.support.template import TEMPLATE, resources
 from tools.local_aws.server import PROJECT
 from workers.batches import GivenUp
 
-PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md"), *PROJECT.glob("layers/*/README.md")])
+OF_LAYERS = [page for pattern in ("*.md", "docs/*.md", "examples/*.md") for page in PROJECT.glob(f"layers/*/{pattern}")]
+PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md"), *OF_LAYERS])
+LIBRARY = PROJECT / "layers" / "conditional_writes"
 OF_POWERTOOLS = {"ColdStart"}
 
 
@@ -139,3 +142,39 @@ def read(page: str) -> str:
 
 def test_the_readme_is_read_in_one_sitting() -> None:
     assert len((PROJECT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_the_librarys_readme_names_each_page_of_its_guide() -> None:
+    """A link's text is its path: PyPI, which shows the page, has no such file."""
+    linked = dict(re.findall(r"\[([^\]]+)\]\(([^)#\s]+\.md)\)", (LIBRARY / "README.md").read_text()))
+    pages = {f"docs/{page.name}" for page in LIBRARY.glob("docs/*.md")}
+    assert pages <= linked.keys()
+    assert [text for text, path in linked.items() if path.startswith("docs/") and text != path] == []
+    assert not re.search(r"\]\(\.\./", (LIBRARY / "README.md").read_text()), "the sdist has nothing above its README"
+
+
+def test_the_table_of_errors_has_each_error_of_the_library() -> None:
+    page = (LIBRARY / "docs" / "errors.md").read_text()
+    named = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    sources = [ast.parse(source.read_text()) for source in (LIBRARY / "conditional_writes").rglob("*.py")]
+    classes = {node.name: node for tree in sources for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    errors = {name for name in classes if not name.startswith("_") and is_error(name, classes)}
+    assert errors - {*named} == INTERNAL_ERRORS
+    assert {*named} - errors == set()
+
+
+INTERNAL_ERRORS = {
+    "NoTurn",  # becomes a try of the loop's
+    "Unfit",  # becomes a Misfit
+    "ConfiguredPayloadChanged",  # a PayloadChanged that is Powertools' error, too
+}
+
+
+def is_error(name: str, classes: dict[str, ast.ClassDef]) -> bool:
+    bases = [base.id for base in classes[name].bases if isinstance(base, ast.Name)] if name in classes else []
+    builtin = {"Exception", "LookupError", "ValueError", "TypeError", "ClientError"}
+    return any(base in builtin or is_error(base, classes) for base in bases)
+
+
+def test_the_page_says_how_long_a_request_may_take() -> None:
+    assert f"which is {SLOWEST_CALL_SECONDS} seconds" in (LIBRARY / "docs" / "plans.md").read_text()

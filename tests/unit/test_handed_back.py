@@ -23,12 +23,13 @@ from conditional_writes import (
     dynamodb_client,
     handed_back,
     key,
+    prepared,
     write,
 )
 from conditional_writes.handed_back import AT_ONCE, LARGE_BYTES
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from tests.support.answers import answer
-from tests.support.strategies import exact_numbers
+from tests.support.numbers import exact_numbers
 
 FIRST, SECOND = key("Profiles", account_id="alice"), key("Profiles", account_id="bob")
 LARGE = {"account_id": "alice", "notes": "x" * LARGE_BYTES}
@@ -124,7 +125,7 @@ def test_botocore_never_sees_a_transactions_large_items() -> None:
 def test_an_item_of_any_size_is_found_whatever_botocore_does(
     item: Item | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handed_back, "register", lambda _: None)
+    monkeypatch.setattr(prepared, "take_items", lambda **_: None)
     assert write(Answers(refusal(item)).client, put_unless(), {}, plenty()).result == [item]
 
 

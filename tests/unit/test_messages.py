@@ -18,6 +18,7 @@ from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import TRANSACTION_TYPES, OpenAccount, Transaction, decode, from_payload
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.support import refusals
+from tests.support.numbers import exact_numbers
 from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS, as_sent
 from tests.support.samples import (
     expiry_body,
@@ -33,7 +34,7 @@ from tests.support.samples import (
     transaction_body,
     transfer_body,
 )
-from tests.support.strategies import any_message, exact_numbers
+from tests.support.strategies import any_message
 
 TYPES = ", ".join(TRANSACTION_TYPES)
 NUMBER = 'expected a decimal number, such as "-12.50"'

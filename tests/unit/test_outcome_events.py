@@ -19,6 +19,7 @@ from ledger.core.rules import RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.outcomes import POSTED_EVENTS, violations
+from tests.support.numbers import exact_numbers
 from tests.support.samples import (
     closing,
     expiring,
@@ -34,7 +35,7 @@ from tests.support.samples import (
     transfer,
     voiding,
 )
-from tests.support.strategies import any_message, exact_numbers, ids
+from tests.support.strategies import any_message, ids
 
 CHARGED_BYTES = 64_000
 """EventBridge charges an event that is larger as two: https://aws.amazon.com/eventbridge/pricing/"""

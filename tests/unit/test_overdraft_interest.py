@@ -14,8 +14,9 @@ from ledger.core.money import format_decimal
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
 from ledger.overdraft_interest import annual_rate_of, charge, overdrawn
+from tests.support.numbers import exact_numbers
 from tests.support.samples import in_json, interest_body
-from tests.support.strategies import exact_numbers, exact_rates, ids
+from tests.support.strategies import exact_rates, ids
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import load_function
 from tools.local_aws.server import Endpoint

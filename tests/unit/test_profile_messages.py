@@ -18,9 +18,10 @@ from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from ledger.core.profile_messages import EraseProfile, ProfileUpdate, decode
 from ledger.core.reason_codes import InvalidMessage
 from tests.support import refusals
+from tests.support.numbers import exact_numbers
 from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS, as_sent
 from tests.support.samples import erasure_body, in_json, profile_body
-from tests.support.strategies import exact_numbers, profile_updates
+from tests.support.strategies import profile_updates
 
 reason_of = functools.partial(refusals.reason_of, decode)
 

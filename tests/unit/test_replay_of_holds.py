@@ -13,9 +13,10 @@ from ledger.core.journal import EntryId
 from ledger.core.mismatches import LONGEST_SENTENCE, difference
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.transaction_types.base import TransactionMessage
+from tests.support.numbers import exact_numbers
 from tests.support.replaying import Ledger
 from tests.support.samples import ALICE, expiring, hold, opening, payment, posting, reversing, transfer, voiding
-from tests.support.strategies import exact_numbers, exact_rates, messages_of, that_refer
+from tests.support.strategies import exact_rates, messages_of, that_refer
 
 WHOSE = (st.sampled_from(["alice", "bob"]), st.integers(0, 40).map(lambda number: f"t-{number}"))
 EVERYDAY = messages_of(*WHOSE)

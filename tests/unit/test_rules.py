@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from ledger.core.money import normalized
 from ledger.core.rules import Decision, RejectionReason, Status, moved, posted, rejected
+from tests.support.numbers import exact_numbers
 from tests.support.rules import fits_dynamodb
 from tests.support.samples import ALICE
-from tests.support.strategies import exact_numbers
 
 
 def test_what_is_posted_or_rejected_leaves_the_balance_as_it_is() -> None:

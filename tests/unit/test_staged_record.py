@@ -1,14 +1,18 @@
 """Powertools' protocol with a staged record, whose methods make no requests."""
 
 import json
+import time
 from typing import Any
 
 import pytest
 from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
-from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyValidationError
+from aws_lambda_powertools.utilities.idempotency.exceptions import (
+    IdempotencyAlreadyInProgressError,
+    IdempotencyValidationError,
+)
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 
-from workers.staged_record import StagedRecord
+from conditional_writes.staged_record import StagedRecord
 
 
 def call(store: StagedRecord, order: dict[str, Any], *, fails: bool = False) -> tuple[Any, int]:
@@ -58,3 +62,32 @@ def test_a_call_that_raises_stages_nothing_and_its_error_passes_through() -> Non
     with pytest.raises(LookupError, match="no such customer"):
         call(store, {"id": "1", "amount": 5}, fails=True)
     assert store.completed is None
+
+
+def in_progress(*, expires_in: int = 60, times_out_in: int | None = None) -> DataRecord:
+    """A record of a stock function that runs, or was killed. The times are in seconds from now."""
+    record = placed()
+    timed_out_at = None if times_out_in is None else int((time.time() + times_out_in) * 1000)
+    return DataRecord(
+        record.idempotency_key, "INPROGRESS", int(time.time()) + expires_in, timed_out_at, "", record.payload_hash
+    )
+
+
+@pytest.mark.parametrize("record", [in_progress(times_out_in=60), in_progress()])
+def test_a_stock_functions_record_in_progress_is_respected(record: DataRecord) -> None:
+    with pytest.raises(IdempotencyAlreadyInProgressError):
+        call(StagedRecord(record), {"id": "1", "amount": 5})
+
+
+@pytest.mark.parametrize("record", [in_progress(times_out_in=-1), in_progress(expires_in=-2, times_out_in=60)])
+def test_a_record_that_is_over_counts_as_none(record: DataRecord) -> None:
+    store = StagedRecord(record)
+    assert call(store, {"id": "1", "amount": 5}) == ({"placed": "1"}, 1)
+    assert store.completed
+
+
+def test_a_call_that_began_has_the_key_of_its_record() -> None:
+    store = StagedRecord(None)
+    call(store, {"id": "1", "amount": 5})
+    assert store.in_progress
+    assert store.in_progress.idempotency_key == placed().idempotency_key

@@ -33,6 +33,7 @@ from ledger.core.transaction_types import (
     VoidHold,
 )
 from ledger.core.transaction_types.base import Context, TransactionMessage
+from tests.support.numbers import exact_numbers
 from tests.support.rules import Decided, Ledger, decide, fits_dynamodb
 from tests.support.samples import (
     ALICE,
@@ -51,7 +52,7 @@ from tests.support.samples import (
     transfer,
     voiding,
 )
-from tests.support.strategies import exact_numbers, exact_rates, messages_of, that_refer
+from tests.support.strategies import exact_rates, messages_of, that_refer
 
 POSTED = {
     "a credit": (payment(25), ALICE, replace(ALICE, balance=Decimal(125))),

@@ -10,6 +10,8 @@ from conditional_writes.conditions import (
     absent,
     at_least,
     at_most,
+    begins_with,
+    between,
     contains,
     equals,
     exists,
@@ -23,7 +25,8 @@ from conditional_writes.items import EXACT, Item, Key, key
 from conditional_writes.loop import Observed, OutcomeUnknown, Plan, UnsatisfiableCondition, Written, write
 from conditional_writes.reading import read
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write
-from conditional_writes.versioned import Conflict, VersionedItem, VersionedTable, write_together
+from conditional_writes.table_errors import NoSuchTable, WrongKey
+from conditional_writes.versioned import Conflict, NoSuchItem, VersionedItem, VersionedTable, write_together
 
 __all__ = [
     "EXACT",
@@ -36,6 +39,8 @@ __all__ = [
     "Delete",
     "Item",
     "Key",
+    "NoSuchItem",
+    "NoSuchTable",
     "Observed",
     "OutcomeUnknown",
     "Plan",
@@ -46,9 +51,12 @@ __all__ = [
     "VersionedTable",
     "Write",
     "Written",
+    "WrongKey",
     "absent",
     "at_least",
     "at_most",
+    "begins_with",
+    "between",
     "contains",
     "dynamodb_client",
     "equals",

@@ -7,7 +7,6 @@ import base64
 import functools
 import json
 import threading
-import weakref
 from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 _ITEM = "conditional_writes.item"
 """In botocore's answer: the item that was taken out of the body."""
 
-_clients: "weakref.WeakSet[DynamoDBClient]" = weakref.WeakSet()
-
 
 class _Thread(threading.local):
     """Whether this thread is in `get_item`. Answers to a caller's own requests stay as they are."""
@@ -33,13 +30,10 @@ _thread = _Thread()
 
 
 def get_item(client: "DynamoDBClient", **parameters: Any) -> Item | None:
-    """The item of `client.get_item`, None if there is none.
+    """The item of a prepared client's `get_item`, None if there is none.
 
     If botocore changes the event that is used here, botocore and boto3 read the item: as correctly, and more slowly.
     """
-    if client not in _clients:
-        client.meta.events.register("before-parse.dynamodb.GetItem", _take_item)
-        _clients.add(client)
     _thread.is_getting = True
     try:
         answer: Any = client.get_item(**parameters)
@@ -51,8 +45,8 @@ def get_item(client: "DynamoDBClient", **parameters: Any) -> Item | None:
     return from_dynamodb(answer["Item"]) if "Item" in answer else None
 
 
-def _take_item(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
-    """Takes the item out of the body, and leaves the rest to botocore."""
+def take_item(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
+    """A handler of botocore's event `before-parse`: takes the item out of the body, and leaves the rest to botocore."""
     if not _thread.is_getting or not response_dict or customized_response_dict is None:
         return
     if response_dict["status_code"] != 200:

@@ -10,7 +10,7 @@ type AttributePath = str | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A write's assumption about its item.
+    """A write's assumption about its item, or a query's choice of items.
 
     In `template` each `{}` stands for an attribute or path, and each `[]` for a value.
 
@@ -77,6 +77,16 @@ def more_than(attribute: AttributePath, value: Any) -> Condition:
 
 def at_least(attribute: AttributePath, value: Any) -> Condition:
     return Condition("{} >= []", (attribute,), (value,))
+
+
+def between(attribute: AttributePath, least: Any, most: Any) -> Condition:
+    """The attribute is at least `least`, and at most `most`."""
+    return Condition("{} BETWEEN [] AND []", (attribute,), (least, most))
+
+
+def begins_with(attribute: AttributePath, prefix: str | bytes) -> Condition:
+    """The text, or the binary, begins with this prefix."""
+    return Condition("begins_with({}, [])", (attribute,), (prefix,))
 
 
 def contains(attribute: AttributePath, value: Any) -> Condition:

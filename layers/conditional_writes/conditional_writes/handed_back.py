@@ -9,14 +9,11 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from conditional_writes.bodies import read_body
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, from_dynamodb
-
-if TYPE_CHECKING:
-    from types_boto3_dynamodb import DynamoDBClient
 
 LARGE_BYTES = 16_384
 """Of an error's body. botocore reads the smaller ones."""
@@ -52,11 +49,6 @@ def in_turn(deadline: Deadline) -> Iterator[None]:
         _turn.deadline, _turn.is_taken = outer
 
 
-def register(client: "DynamoDBClient") -> None:
-    """From now on the client reads large items so, if it is called by a thread inside of `in_turn`."""
-    client.meta.events.register("before-parse.dynamodb", _read_items)
-
-
 def items_of(response: dict[str, Any], reasons: Sequence[dict[str, Any]]) -> list[Item | None]:
     """The item of each of the error's reasons, None if a reason has none. Takes large items out of the response."""
     large: list[Item | None] | None = response.pop(ITEMS, None)
@@ -67,8 +59,11 @@ ITEMS = "conditional_writes.items"
 """In botocore's response: the items that were taken out of the body."""
 
 
-def _read_items(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
-    """Takes the items out of a large body, and leaves the rest to botocore. Raises NoTurn."""
+def take_items(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
+    """A handler of botocore's event `before-parse`: takes the items out of a large body, and leaves it the rest.
+
+    Only if the thread is inside of `in_turn`. Raises NoTurn.
+    """
     if _turn.deadline is None or response_dict is None or customized_response_dict is None:
         return
     body = response_dict["body"]

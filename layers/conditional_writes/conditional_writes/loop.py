@@ -2,10 +2,8 @@
 
 import math
 import random
-import threading
 import time
 import uuid
-import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -17,7 +15,10 @@ from conditional_writes import handed_back
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb
 from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
+from conditional_writes.prepared import prepare
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, as_request
+from conditional_writes.table_errors import explain
+from conditional_writes.tries import tries
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -101,8 +102,8 @@ def write[Result](
 
     Raises DeadlinePassed if no time is left for another try and nothing was written, UnsatisfiableCondition if another
     try can't help, OutcomeUnknown if a single write that must not be made twice may have been made already, or if no
-    time is left and a write may have taken effect, ValueError for writes that no transaction takes, and botocore's
-    errors for what no retry can mend.
+    time is left and a write may have taken effect, ValueError for writes that no transaction takes, NoSuchTable,
+    WrongKey, and botocore's other errors for what no retry can mend.
     """
     with handed_back.in_turn(deadline):
         return _write(client, plan, observed, deadline, FIRST_PAUSE)
@@ -223,7 +224,8 @@ def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str, toke
     if len({write.key for write in writes}) < len(writes):
         [(twice, _)] = Counter(write.key for write in writes).most_common(1)
         raise ValueError(f"{twice}: two writes to one item, and a transaction of DynamoDB's takes one: make them one")
-    _watch_tries(client)
+    prepare(client)
+    tries.unanswered = False
     try:
         alone = _sent_alone(writes)
         if alone is not None:
@@ -232,10 +234,11 @@ def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str, toke
     except ClientError as error:
         refusal = _refusal(error, writes)
         if refusal is None:
+            explain(client, error, [write.key for write in writes])
             raise
         return refusal
     except handed_back.NoTurn:  # at the deadline
-        return _Answer(refused=True, found={}, unanswered=_tries.unanswered)
+        return _Answer(refused=True, found={}, unanswered=tries.unanswered)
     return _DONE
 
 
@@ -299,31 +302,8 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
             if reason["Code"] == "ConditionalCheckFailed"
         },
         throttled=any(reason["Code"] in _THROTTLED for reason in reasons),
-        unanswered=_tries.unanswered,
+        unanswered=tries.unanswered,
     )
-
-
-_tries = threading.local()
-"""`unanswered`: whether a try of this thread's call got no answer, or none that says what became of the write."""
-
-_watched: "weakref.WeakSet[DynamoDBClient]" = weakref.WeakSet()
-
-
-def _watch_tries(client: "DynamoDBClient") -> None:
-    """Begins a call: notes from here on whether one of the SDK's tries gets no answer.
-
-    The number of tries wouldn't do: a throttled try had no effect.
-    """
-    _tries.unanswered = False
-    if client not in _watched:
-        client.meta.events.register("needs-retry.dynamodb", _note_try)
-        handed_back.register(client)
-        _watched.add(client)
-
-
-def _note_try(response: tuple[Any, Any] | None, **_: object) -> None:
-    if response is None or response[0].status_code >= 500:
-        _tries.unanswered = True
 
 
 def _back_off(conflicts: int, first_pause: int, answer: _Answer, request_seconds: float, deadline: Deadline) -> None:

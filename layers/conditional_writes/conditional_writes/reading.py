@@ -5,10 +5,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import ClientError
+
 from conditional_writes.bodies import get_item
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb, to_dynamodb
 from conditional_writes.loop import Observed
+from conditional_writes.prepared import prepare
+from conditional_writes.table_errors import explain
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -25,7 +29,7 @@ def read(
     `attributes` has names by table, those of its key among them: of that table's items only these attributes are read.
     The items of other tables are read whole.
 
-    Raises DeadlinePassed if keys are unread at the deadline, and botocore's errors.
+    Raises DeadlinePassed if keys are unread at the deadline, NoSuchTable, WrongKey, and botocore's other errors.
     """
     observed: dict[Key, Item | None] = {}
     unread = list(dict.fromkeys(keys))
@@ -46,13 +50,18 @@ def read_once(
 ) -> Observed:
     """As `read`, but one request for at most 100 keys: those that DynamoDB left unprocessed are missing."""
     deadline.check("reading")
+    prepare(client)
     batch = list(dict.fromkeys(keys))
     tables: dict[str, Any] = {}
     for wanted in batch:
         if wanted.table not in tables:
             tables[wanted.table] = {"Keys": [], "ConsistentRead": True} | projection(attributes.get(wanted.table, ()))
         tables[wanted.table]["Keys"].append(to_dynamodb(dict(wanted.attributes)))
-    response = client.batch_get_item(RequestItems=tables)
+    try:
+        response = client.batch_get_item(RequestItems=tables)
+    except ClientError as error:
+        explain(client, error, batch)
+        raise
     unprocessed = {
         _key_of(table, from_dynamodb(key_attributes), batch)
         for table, rest in response.get("UnprocessedKeys", {}).items()
@@ -71,11 +80,17 @@ def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline, attributes:
 
     If `attributes` has names, only these attributes are read.
 
-    Raises DeadlinePassed and botocore's errors.
+    Raises DeadlinePassed, NoSuchTable, WrongKey, and botocore's other errors.
     """
     deadline.check("reading")
+    prepare(client)
     key_attributes = to_dynamodb(dict(key.attributes))
-    return get_item(client, TableName=key.table, Key=key_attributes, ConsistentRead=True, **projection(attributes))
+    request = {"TableName": key.table, "Key": key_attributes, "ConsistentRead": True, **projection(attributes)}
+    try:
+        return get_item(client, **request)
+    except ClientError as error:
+        explain(client, error, [key])
+        raise
 
 
 def projection(names: Sequence[str]) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def as_request(write: Write, write_id: str) -> dict[str, Any]:
     request: dict[str, Any] = {"TableName": write.key.table}
     condition = _condition(write, write_id)
     if condition is not None:
-        request["ConditionExpression"] = _expression(condition, names, values)
+        request["ConditionExpression"] = expression(condition, names, values)
         request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
     match write:
         case Put(item=item):
@@ -134,7 +134,8 @@ def _mark(write: Put | Update) -> str:
     return VERSION_ID if write.expected else WRITE_ID
 
 
-def _expression(condition: Condition, names: dict[str, str], values: dict[str, Any]) -> str:
+def expression(condition: Condition, names: dict[str, str], values: dict[str, Any]) -> str:
+    """The condition's expression. Adds its names to `{name: placeholder}`, its values to `{placeholder: value}`."""
     # Placeholders are filled from left to right.
     paths = iter([_name(path, names) for path in condition.names])
     found = iter([_value("a condition's value", value, values) for value in condition.values])

@@ -6,14 +6,16 @@ of other writers. Writes that belong together go into one transaction: `write_to
 
 import copy
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
 
+from conditional_writes import queries
 from conditional_writes.conditions import Condition, exists
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.item_diff import diff, replacing, unchanged, version_condition, version_of
-from conditional_writes.items import Item, Key, check_names, copied, same
+from conditional_writes.items import Item, Key, check_names, copied, same, to_dynamodb
 from conditional_writes.loop import Observed, Plan, Written, write, write_paced
 from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
 from conditional_writes.pacing import Pace
@@ -23,19 +25,21 @@ from conditional_writes.requests import Check, Delete, Expected, Put, Update, Wr
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
+    from conditional_writes.upserts import MapEntry, Upserted
+
 
 class VersionedItem(dict[str, Any]):
     """An item as it was loaded, or as a query or a plan's `observed` has it.
 
     Change the item in place, or make a changed copy with `|`, and save that. `loaded` is the item before any change, so
-    a save writes the difference.
+    a save writes the difference. The library's own attributes are in `loaded` alone.
+
+    `index` names the index that the item was found in, which may lack attributes of it, even the version.
     """
 
-    def __init__(self, loaded: Item) -> None:
-        super().__init__(copied(loaded))
-        for mark in MARKS:
-            self.pop(mark, None)
-        self.loaded = loaded
+    def __init__(self, loaded: Item, index: str | None = None) -> None:
+        super().__init__({name: copied(value) for name, value in loaded.items() if not is_own(name)})
+        self.loaded, self.index = loaded, index
 
     def __or__(self, changes: Mapping[str, Any]) -> Self:  # type: ignore[override]
         changed = copy.copy(self)
@@ -43,6 +47,17 @@ class VersionedItem(dict[str, Any]):
         return changed
 
     copy = copy.copy
+
+
+class NoSuchItem(LookupError):
+    """The item doesn't exist. `key` is the item's."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"{self.key}: there is no such item"
 
 
 class Conflict(Exception):
@@ -65,7 +80,8 @@ class Conflict(Exception):
 
 def _difference(expected: Expected | None, found: Item | None) -> str:
     if found is None:
-        return "there is no such item, or no longer"
+        is_adopting = expected is not None and expected.version == 0
+        return f"there is no such item, or no longer{': to create one, save a plain dict' if is_adopting else ''}"
     if expected is None:
         return "the condition doesn't hold"
     if expected.version is None:
@@ -86,14 +102,14 @@ class VersionedTable:
 
     `version` names the attribute with an item's version. The first save of a new item makes version 1. An item that has
     no version yet gets version 1 with its next save. Beside the version, `cw:version_id` names the write that made it:
-    a write recognises its own effect by it, and tells a recreated item from the deleted one. `load` leaves it out.
+    a write recognises its own effect by it, and tells a recreated item from the deleted one.
 
     With `checked=False` saves and deletes assert no version, unless a call says otherwise: the last writer wins, for
     the attributes that it changed. The version still grows, so that other writers notice.
 
-    Each call takes a deadline, by default ten seconds from now. Each may raise DeadlinePassed, OutcomeUnknown and
-    botocore's own errors, as `write` does. After DeadlinePassed nothing was written. After the others the write may
-    have taken effect.
+    Each call takes a deadline, by default ten seconds from now. Each may raise DeadlinePassed, OutcomeUnknown,
+    NoSuchTable, WrongKey and botocore's other errors, as `write` does. After OutcomeUnknown and botocore's errors the
+    write may have taken effect. After the others nothing was written.
     """
 
     def __init__(
@@ -117,6 +133,98 @@ class VersionedTable:
         found = read_one(self._client, key, deadline_or_default(deadline))
         return None if found is None else VersionedItem(found)
 
+    def get(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> VersionedItem:
+        """As `load`, but raises NoSuchItem if the item doesn't exist."""
+        return _existing(self.key(*key_values), self.load(*key_values, deadline=deadline))
+
+    def load_from(self, observed: Observed, *key_values: str | int | Decimal | bytes) -> VersionedItem | None:
+        """The item as a plan's `observed` has it, None if it doesn't exist. Raises ValueError if it wasn't read."""
+        key = self.key(*key_values)
+        if key not in observed:
+            raise ValueError(f"{key}: wasn't read: name its key among those that the plan starts from")
+        found = observed[key]
+        return None if found is None else VersionedItem(found)
+
+    def get_from(self, observed: Observed, *key_values: str | int | Decimal | bytes) -> VersionedItem:
+        """As `load_from`, but raises NoSuchItem if the item doesn't exist."""
+        return _existing(self.key(*key_values), self.load_from(observed, *key_values))
+
+    def query(  # noqa: PLR0913 (six have defaults that are seldom changed)
+        self,
+        condition: Condition,
+        *,
+        index: str | None = None,
+        matching: Condition | None = None,
+        consistent: bool = False,
+        descending: bool = False,
+        page_size: int | None = None,
+        after: Key | None = None,
+        deadline: Deadline | None = None,
+    ) -> Iterator[VersionedItem]:
+        """The items whose keys fulfil the condition, in the order of their sort keys. They can be saved.
+
+        The condition has `equals` of the partition key, and may have `equals`, `less_than`, `at_most`, `more_than`,
+        `at_least`, `between` or `begins_with` of the sort key, joined by `&`. With an `index` it is about that one's
+        key. `matching` is a condition of any kind on other attributes: items that don't fulfil it cost their read
+        units, and are left out. `after` is the key of an item, there still or not: those behind it are returned.
+
+        A page is read when its first item is asked for. It takes one request, and has at most `page_size` items, those
+        left out among them, or 1 MB. A throttled page is read again until the deadline. It is that of all pages;
+        without one each page has ten seconds.
+
+        Raises ValueError, before anything is sent, for a condition that isn't one on a key. As items are asked for,
+        DeadlinePassed, NoSuchTable, WrongKey, and botocore's other errors.
+        """
+        request = queries.query_request(self._name, self._key_names, condition, index, matching)
+        request |= {"ScanIndexForward": False} if descending else {}
+        request |= self._pages(index, consistent=consistent, page_size=page_size, after=after)
+        return self._found("query", request, deadline)
+
+    def scan(  # noqa: PLR0913 (as `query`)
+        self,
+        *,
+        index: str | None = None,
+        matching: Condition | None = None,
+        consistent: bool = False,
+        page_size: int | None = None,
+        after: Key | None = None,
+        segment: tuple[int, int] | None = None,
+        deadline: Deadline | None = None,
+    ) -> Iterator[VersionedItem]:
+        """All items of the table, or of the index, in no order, page by page. They can be saved.
+
+        `segment=(0, 4)` is the first quarter: four workers, each with its segment, read the table together. The other
+        parameters, and the errors, are those of `query`.
+        """
+        request = queries.scan_request(matching)
+        if segment is not None:
+            request["Segment"], request["TotalSegments"] = segment
+        request |= self._pages(index, consistent=consistent, page_size=page_size, after=after)
+        return self._found("scan", request, deadline)
+
+    def upsert(
+        self,
+        *key_values: str | int | Decimal | bytes,
+        entries: "Iterable[MapEntry]",
+        forget_after: timedelta | None = None,
+        deadline: Deadline | None = None,
+    ) -> "Upserted":
+        """Sets entries of maps in the item, which may be missing: `upserts.upsert`, with its parameters and errors.
+
+        No version is asserted: of two entries the later one wins. Each request that writes makes a version, so that the
+        `save` of a writer that loaded the item before is a Conflict.
+        """
+        from conditional_writes.upserts import upsert  # noqa: PLC0415 (a function without upserts starts faster)
+
+        return upsert(
+            self._client,
+            self.key(*key_values),
+            entries,
+            version_attribute=self._version,
+            forget_after=forget_after,
+            deadline=deadline,
+        )
+
     def save(
         self,
         item: Item,
@@ -136,7 +244,7 @@ class VersionedTable:
         saving = self.saving(item, when=when, checked=checked)
         written = _write_once(self._client, [saving], deadline_or_default(deadline))
         returned = written.found.get(saving.key)
-        return VersionedItem(returned) if returned else self._as_saved(item, saving, written.write_id)
+        return VersionedItem(returned) if returned else self._as_saved(_loaded(item), item, saving, written.write_id)
 
     def update(
         self,
@@ -193,7 +301,7 @@ class VersionedTable:
         deadline = deadline_or_default(deadline)
         key = self.key(*key_values)
 
-        def plan(observed: Observed) -> Plan[tuple[Item, Put | Update | None]]:
+        def plan(observed: Observed) -> Plan[tuple[Item | None, Item, Put | Update | None]]:
             found = observed[key]
             before = None if found is None else VersionedItem(found)
             after = change(before)
@@ -202,18 +310,18 @@ class VersionedTable:
             self._check_change(key, found, after)
             saving = self._replacing(key, found, after)
             if found is not None and self._changes_nothing(saving):
-                return Plan((found, None))
-            return Plan((after, saving), [saving])
+                return Plan((found, found, None))
+            return Plan((found, after, saving), [saving])
 
         is_paced = self._pace.wait(key, deadline)
         asked_at = time.monotonic()
         observed = {key: read_one(self._client, key, deadline)}
         request_seconds = time.monotonic() - asked_at
         written = (write_paced if is_paced else write)(self._client, plan, observed, deadline)
-        item, saving = written.result
+        found, after, saving = written.result
         if not saving:
-            return VersionedItem(item)
-        saved = self._as_saved(item, saving, written.write_id)
+            return VersionedItem(after)
+        saved = self._as_saved(found, after, saving, written.write_id)
         if is_paced or written.conflicts:
             self._pace.note(key, saved[self._version], written.conflicts, request_seconds)
         return saved
@@ -224,6 +332,7 @@ class VersionedTable:
         key = self._key_of(item)
         self._check_change(key, before, item)
         if self._is_checked(checked=checked):
+            self._check_has_version(key, item)
             saving = self._replacing(key, before, item)
         else:
             values, removed = diff(before or {}, item, ignored=[*dict(key.attributes), self._version])
@@ -243,13 +352,42 @@ class VersionedTable:
             raise ValueError(
                 f"{key}: wasn't loaded, so there is no version to assert: load it, or delete it with checked=False"
             )
+        self._check_has_version(key, item)
         expected, still_same = version_condition(key, before, self._version)
         return Delete(key, _both(still_same, when), expected)
 
     def checking(self, item: VersionedItem, *, when: Condition | None = None) -> Check:
         """A check for a transaction that only read the item: the item still has the version that was loaded."""
-        check = unchanged(self._key_of(item), item.loaded, self._version)
+        key = self._key_of(item)
+        self._check_has_version(key, item)
+        check = unchanged(key, item.loaded, self._version)
         return check._replace(condition=_both(check.condition, when))
+
+    def _pages(
+        self, index: str | None, *, consistent: bool, page_size: int | None, after: Key | None
+    ) -> dict[str, Any]:
+        """The parameters that queries and scans have in common."""
+        request: dict[str, Any] = {"TableName": self._name, "ConsistentRead": consistent}
+        if index is not None:
+            request["IndexName"] = index
+        if page_size is not None:
+            request["Limit"] = page_size
+        if after is not None:
+            if index is not None:
+                raise ValueError(
+                    f"{index}: the key of an item says nothing of its place in an index: go on with a condition on the"
+                    " index's sort key"
+                )
+            if after.table != self._name:
+                raise ValueError(f"{self._name}: a key of {after.table} can't be gone on after")
+            request["ExclusiveStartKey"] = to_dynamodb(dict(after.attributes))
+        return request
+
+    def _found(
+        self, operation: queries.Operation, request: dict[str, Any], deadline: Deadline | None
+    ) -> Iterator[VersionedItem]:
+        index = request.get("IndexName")
+        return (VersionedItem(item, index) for item in queries.found(self._client, operation, request, deadline))
 
     def _is_checked(self, *, checked: bool | None) -> bool:
         """The argument of the call; None: the setting of the table."""
@@ -259,13 +397,22 @@ class VersionedTable:
         version = version_of(key, before or {}, self._version) + 1
         return replacing(key, before, {**after, self._version: version}, self._version)
 
+    def _check_has_version(self, key: Key, item: Item) -> None:
+        """Raises ValueError if the item is from an index that lacks its version."""
+        if isinstance(item, VersionedItem) and item.index is not None and self._version not in item.loaded:
+            raise ValueError(
+                f"{key}: is from the index {item.index}, which lacks its {self._version}: load the item, or let"
+                f" the index project {self._version} and {VERSION_ID}"
+            )
+
     def _changes_nothing(self, saving: Put | Update) -> bool:
         return isinstance(saving, Update) and saving.values.keys() == {self._version} and not saving.removed
 
-    def _as_saved(self, item: Item, saving: Put | Update, version_id: str) -> VersionedItem:
+    def _as_saved(self, before: Item | None, after: Item, saving: Put | Update, version_id: str) -> VersionedItem:
         values = saving.item if isinstance(saving, Put) else saving.values
+        own = {name: value for name, value in (before or {}).items() if is_own(name)}
         made = {self._version: values[self._version], VERSION_ID: version_id}
-        return VersionedItem(copied({**item, **dict(saving.key.attributes), **made}))
+        return VersionedItem(copied({**own, **after, **dict(saving.key.attributes), **made}))
 
     def _key_of(self, item: Item) -> Key:
         if not isinstance(item, dict):
@@ -327,6 +474,12 @@ def _write_once(client: "DynamoDBClient", writes: Sequence[Write], deadline: Dea
         return Plan(None, writes, once=True)
 
     return write(client, plan, {}, deadline)
+
+
+def _existing(key: Key, item: VersionedItem | None) -> VersionedItem:
+    if item is None:
+        raise NoSuchItem(key)
+    return item
 
 
 def _loaded(item: Item) -> Item | None:

@@ -9,9 +9,9 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyVa
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import STATUS_CONSTANTS, DataRecord
 from aws_lambda_powertools.utilities.idempotency.serialization.custom_dict import CustomDictSerializer
 
+from conditional_writes.staged_record import StagedRecord
 from ledger.core.journal import JournalEntry, Outcome, outcome_from_json, outcome_to_json
 from ledger.core.reason_codes import PayloadChanged
-from workers.staged_record import StagedRecord
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotentHookFunction

@@ -1,4 +1,4 @@
-"""Powertools idempotency whose record commits in the same transaction as the effect.
+"""Powertools idempotency whose record commits in the same transaction as the effect. Needs Powertools.
 
 Stock Powertools saves a record "in progress", runs the function, and updates the record to "completed". If the function
 dies in between, its effect happens again on the next delivery (powertools-lambda-python #801). Here the function only
@@ -6,29 +6,40 @@ decides, and its completed record is staged in memory; the caller commits record
 docs/decisions/staged-record.md
 """
 
+import datetime as dt
 from typing import Any, override
 
-from aws_lambda_powertools.utilities.idempotency import BasePersistenceLayer
+from aws_lambda_powertools.utilities.idempotency import BasePersistenceLayer, IdempotencyConfig
 from aws_lambda_powertools.utilities.idempotency.exceptions import (
     IdempotencyItemAlreadyExistsError,
     IdempotencyItemNotFoundError,
 )
-from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
+from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import STATUS_CONSTANTS, DataRecord
 
 
 class StagedRecord(BasePersistenceLayer):
     """The idempotency record of one call, as Powertools' `persistence_store`. No method makes a request.
 
     `existing` is the record that was read from the table, None if the table has none: a call with an existing record is
-    replayed. `completed` is the record that the call staged, None if it was replayed or failed. The caller puts it in
-    the transaction with the effect, on the condition that the table has none yet. If that condition fails, the caller
-    makes the call again with the record that was found.
+    replayed, unless the record is over, as Powertools' own table would say. `in_progress` is the record that the call
+    began with, which has its key. `completed` is the record that the call staged, None if it was replayed or failed.
+    The caller puts it in the transaction with the effect, on the condition that the table has none yet. If that
+    condition fails, the caller makes the call again with the record that was found.
     """
 
     def __init__(self, existing: DataRecord | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.existing = existing
+        self.in_progress: DataRecord | None = None
         self.completed: DataRecord | None = None
+
+    @override
+    def configure(
+        self, config: IdempotencyConfig, function_name: str | None = None, key_prefix: str | None = None
+    ) -> None:
+        """Without Powertools' local cache, which would replay what was staged and never committed."""
+        super().configure(config, function_name, key_prefix)
+        self.use_local_cache = False
 
     @override
     def save_inprogress(self, data: dict[str, Any], remaining_time_in_millis: int | None = None) -> None:
@@ -37,7 +48,8 @@ class StagedRecord(BasePersistenceLayer):
 
     def _put_record(self, data_record: DataRecord) -> None:
         """Raises IdempotencyValidationError if the existing record had another payload."""
-        if self.existing is not None:
+        self.in_progress = data_record
+        if self.existing is not None and not _is_over(self.existing):
             # Powertools validates the payload of a record that it fetched, not of one that comes with this error.
             self._validate_payload(data_record, self.existing)
             raise IdempotencyItemAlreadyExistsError(old_data_record=self.existing)
@@ -53,3 +65,11 @@ class StagedRecord(BasePersistenceLayer):
     def _delete_record(self, data_record: DataRecord) -> None:
         """The function raised an error: nothing was decided, so nothing is staged."""
         self.completed = None
+
+
+def _is_over(record: DataRecord) -> bool:
+    """Whether it has expired, or is stock Powertools' record of a function that timed out."""
+    if record.status != STATUS_CONSTANTS["INPROGRESS"]:
+        return record.is_expired
+    timed_out_at = record.in_progress_expiry_timestamp
+    return timed_out_at is not None and timed_out_at < int(dt.datetime.now(dt.UTC).timestamp() * 1000)

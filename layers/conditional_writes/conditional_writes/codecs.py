@@ -1,0 +1,93 @@
+"""Models as items and items as models: a codec of two functions, given or made for a class."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from conditional_writes.items import Item, copied
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Codec[Model]:
+    """Two functions for any model: `encode` makes an item of a model, `decode` a model of an item.
+
+    Items are as DynamoDB has them: text, bytes, bool, None, int, Decimal, and lists, sets and maps of them. `decode`
+    gets the whole item with its version, 0 if it has none, but without the library's own attributes. Numbers that were
+    stored are Decimals. It must take what `encode` makes. If it raises an error, the item doesn't fit the model.
+    """
+
+    encode: Callable[[Model], Item]
+    decode: Callable[[Item], Model]
+
+
+class Fields(NamedTuple):
+    """A class's fields by the names of their attributes. `defaults` has those that are None or an empty set."""
+
+    names: frozenset[str]
+    defaults: Mapping[str, Any]
+
+    def without_defaults(self, item: Item) -> Item:
+        """The item without attributes that the model's default brings back: None and empty sets.
+
+        DynamoDB has no empty set, and an index refuses None for its key.
+        """
+        return {name: value for name, value in item.items() if not self._is_default(name, value)}
+
+    def _is_default(self, name: str, value: Any) -> bool:
+        if name not in self.defaults:
+            return False
+        return value is None if self.defaults[name] is None else value in ([], set())
+
+
+class UnfitModel(TypeError):
+    """A class that no codec can be made for. The text says why."""
+
+
+class Unfit(ValueError):
+    """An item that a model can't be made of. The text names its fields, and says what was expected of each."""
+
+
+def codec_of[Model](model: type[Model] | Codec[Model]) -> tuple[Codec[Model], Fields | None]:
+    """The codec, and the class's fields; None if they aren't known, because the codec was given.
+
+    Raises UnfitModel, and ImportError if msgspec isn't there for a dataclass.
+    """
+    if isinstance(model, Codec):
+        # A model may be changed in place, and so must have no part in common with an item.
+        return Codec(lambda value: copied(model.encode(value)), lambda item: model.decode(copied(item))), None
+    if hasattr(model, "__pydantic_validator__"):
+        from conditional_writes import pydantic_models  # noqa: PLC0415 - only if such a model is given
+
+        return pydantic_models.codec_of(model)
+    if isinstance(model, type) and (dataclasses.is_dataclass(model) or hasattr(model, "__struct_config__")):
+        try:
+            from conditional_writes import msgspec_models  # noqa: PLC0415 - the same
+        except ModuleNotFoundError as error:
+            if error.name != "msgspec":
+                raise
+            raise ModuleNotFoundError(
+                f'{model.__name__}: a dataclass as a model needs msgspec: pip install "conditional-writes[msgspec]"',
+                name="msgspec",
+            ) from None
+        return msgspec_models.codec_of(model)
+    raise UnfitModel(
+        f"{model!r} is no model: expected a dataclass, a Struct of msgspec's, a model of pydantic's (2 or later),"
+        " or Codec(encode, decode)"
+    )
+
+
+def with_whole_numbers(value: Any) -> Any:
+    """A deep copy with an int for each whole Decimal, because no model takes a Decimal for an int."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else value
+    match value:
+        case dict():
+            return {name: with_whole_numbers(element) for name, element in value.items()}
+        case list():
+            return [with_whole_numbers(element) for element in value]
+        case set():
+            return {with_whole_numbers(element) for element in value}
+    return value

@@ -1,0 +1,7 @@
+"""Exactly-once functions: the record that a function ran commits in one transaction with the function's writes."""
+
+from conditional_writes.exactly_once.function import ExactlyOnce, Ran, exactly_once
+from conditional_writes.exactly_once.payload import PayloadChanged
+from conditional_writes.exactly_once.record import Records
+
+__all__ = ["ExactlyOnce", "PayloadChanged", "Ran", "Records", "exactly_once"]

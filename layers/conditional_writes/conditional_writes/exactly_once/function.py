@@ -1,0 +1,234 @@
+"""Functions that run exactly once per key, however often they are called.
+
+A function plans its writes, and they commit in one transaction with the record of its result. So they are both there,
+or neither is, whenever the process dies.
+"""
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+
+from conditional_writes.deadline import Deadline, deadline_or_default
+from conditional_writes.exactly_once.record import Call, PlainRecording, Recording, Records, free
+from conditional_writes.items import Item, Key
+from conditional_writes.loop import Observed, Plan, UnsatisfiableCondition, write
+from conditional_writes.reading import read
+from conditional_writes.requests import MAXIMUM_WRITES, Check, Put, Write
+from conditional_writes.sizes import MAXIMUM_ITEM_BYTES, item_bytes
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
+
+type Recordable = str | bytes | bool | Decimal | Mapping[str, Any] | list[Any] | set[Any] | None
+"""A result as a record of plain functions has it. An int would come back as a Decimal."""
+
+
+type Json = str | int | float | bool | Mapping[str, Any] | list[Any] | None
+"""A result as a record of Powertools has it. A Decimal would come back as a text."""
+
+DEFAULT_EXPIRY = timedelta(days=30)
+
+
+class Ran[Result](NamedTuple):
+    """`result` is the recorded one. `replayed`: an earlier call made it, and this one wrote nothing."""
+
+    result: Result
+    replayed: bool
+
+
+class ExactlyOnce[Request, Result]:
+    """A function that `exactly_once` decorates: `pay(payment)`. `plan` is the function itself.
+
+    Each call takes a deadline, by default ten seconds from now. Each may raise PayloadChanged, DeadlinePassed,
+    OutcomeUnknown, UnsatisfiableCondition, botocore's own errors and what the function raises. After each of them the
+    call may be made again. Only after OutcomeUnknown and botocore's errors may the request have been done: the next
+    call tells.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Request, Observed], Plan[Result]],
+        name: str,
+        records: Records,
+        recording: Recording,
+        items: Callable[[Request], Iterable[Key]] | None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.plan, self._name = function, name
+        self._records, self._recording, self._items = records, recording, items
+
+    def __call__(self, request: Request, *, deadline: Deadline | None = None) -> Result:
+        """The result of the request, which was done now or before. Costs a read and a transaction, or a read alone."""
+        return self.run(request, deadline=deadline).result
+
+    def run(self, request: Request, *, deadline: Deadline | None = None) -> Ran[Result]:
+        """As a call, and says whether the result is an earlier call's."""
+        deadline = deadline_or_default(deadline)
+        call = self._recording.begin(request)
+        record_key = self._records.key(call.record_id)
+        raised: list[Exception] = []
+
+        def plan(observed: Observed) -> Plan[Ran[Result]]:
+            writes: list[Write] = []
+
+            def decide() -> Result:
+                try:
+                    planned = self._planned(request, {key: observed[key] for key in observed if key != record_key})
+                except Exception as error:
+                    raised.append(error)
+                    raise
+                writes[:] = planned.writes
+                return planned.result
+
+            result, record = call.settle(observed.get(record_key), decide)
+            if record is None:
+                return Plan(Ran(result, replayed=True))
+            _check_size(record_key, record)
+            return Plan(Ran(result, replayed=False), [Put(record_key, record, free()), *writes])
+
+        keys = list(self._items(request)) if self._items else []
+        client = self._records.client
+        observed = read(client, [record_key, *keys], deadline) if keys else {}
+        try:
+            return write(client, plan, observed, deadline).result
+        except Exception as error:
+            if error not in raised and not isinstance(error, UnsatisfiableCondition):
+                raise
+            return self._recorded_or_raise(call, error, deadline)
+
+    def _planned(self, request: Request, observed: Observed) -> Plan[Result]:
+        """The function's plan. It gets a copy of the request: it may be called again, and must be given the same."""
+        planned = self.plan(copy.deepcopy(request), observed)
+        if not isinstance(planned, Plan):
+            raise TypeError(f"{self._name}: returned {planned!r}, expected a Plan with its result and its writes")
+        if len(planned.writes) >= MAXIMUM_WRITES:
+            raise ValueError(
+                f"{self._name}: {len(planned.writes)} writes and the record: a transaction of DynamoDB's takes"
+                f" {MAXIMUM_WRITES}, so a function may have {MAXIMUM_WRITES - 1}"
+            )
+        return planned
+
+    def _recorded_or_raise(self, call: Call, error: Exception, deadline: Deadline) -> Ran[Result]:
+        """The recorded result, if there is a record by now. Otherwise raises the error.
+
+        Items are read one after another. If another call for the same request commits meanwhile, this one may have seen
+        that call's items without its record: an account that is empty because the payment was made.
+        """
+        record_key = self._records.key(call.record_id)
+
+        def again() -> Any:
+            raise error
+
+        def plan(observed: Observed) -> Plan[Ran[Result] | None]:
+            if record_key not in observed:
+                return Plan(None, [Check(record_key, free())])
+            return Plan(Ran(call.settle(observed[record_key], again).result, replayed=True))
+
+        recorded = write(self._records.client, plan, {}, deadline).result
+        if recorded is None:
+            raise error
+        return recorded
+
+
+class _Decorator(Protocol):
+    def __call__[Request, Result: Recordable](
+        self, function: Callable[[Request, Observed], Plan[Result]], /
+    ) -> ExactlyOnce[Request, Result]: ...
+
+
+class _ConfiguredDecorator(Protocol):
+    def __call__[Request, Result: Json](
+        self, function: Callable[[Request, Observed], Plan[Result]], /
+    ) -> ExactlyOnce[Request, Result]: ...
+
+
+@overload
+def exactly_once(
+    records: Records,
+    *,
+    key: Callable[[Any], str],
+    items: Callable[[Any], Iterable[Key]] | None = None,
+    payload: Callable[[Any], Any] | None = None,
+    expires_after: timedelta = DEFAULT_EXPIRY,
+    prefix: str | None = None,
+) -> _Decorator: ...
+
+
+@overload
+def exactly_once(
+    records: Records,
+    *,
+    config: "IdempotencyConfig",
+    items: Callable[[Any], Iterable[Key]] | None = None,
+    prefix: str | None = None,
+) -> _ConfiguredDecorator: ...
+
+
+def exactly_once(  # noqa: PLR0913 (by name, all but the first)
+    records: Records,
+    *,
+    key: Callable[[Any], str] | None = None,
+    config: "IdempotencyConfig | None" = None,
+    items: Callable[[Any], Iterable[Key]] | None = None,
+    payload: Callable[[Any], Any] | None = None,
+    expires_after: timedelta = DEFAULT_EXPIRY,
+    prefix: str | None = None,
+) -> Any:
+    """Makes a function of a request and its items, which returns a plan, run exactly once per key.
+
+    `key` has the request's key, a text. `items` has the keys of the items that the function is to see; they are read in
+    one request with the record. `payload` has what must be the same in each call with the key, by default the whole
+    request. After `expires_after` the key is forgotten. Keys are the function's own: `prefix` names it, by default by
+    its module and its qualified name.
+
+    With Powertools' `config` instead of `key`, `payload` and `expires_after`, keys and records are those of stock
+    Powertools for the same function.
+
+    The function must be pure: it is called again after each conflict with another writer, with the newer items. If it
+    raises an error, nothing is written, and nothing recorded.
+    """
+    if (key is None) == (config is None):
+        raise TypeError("exactly_once: expected a `key`, or Powertools' `config`: one of the two")
+    if config is not None and (payload is not None or expires_after != DEFAULT_EXPIRY):
+        raise TypeError("exactly_once: Powertools' `config` says the payload and the expiry: leave these two out")
+
+    def decorate(function: Callable[[Any, Observed], Plan[Any]], /) -> ExactlyOnce[Any, Any]:
+        name = prefix or _name_of(function)
+        if inspect.iscoroutinefunction(function):
+            raise TypeError(f"{name}: is a coroutine function, and only plans writes: make it a plain one")
+        recording: Recording
+        if config is not None:
+            # Powertools is imported here, because most functions start without it.
+            from conditional_writes.exactly_once.powertools import PowertoolsRecording  # noqa: PLC0415
+
+            recording = PowertoolsRecording(records, function, config, prefix)
+        else:
+            assert key is not None
+            recording = PlainRecording(records, name, key, payload or _whole, expires_after)
+        return ExactlyOnce(function, name, records, recording, items)
+
+    return decorate
+
+
+def _check_size(record_key: Key, record: Item) -> None:
+    size = item_bytes(record)
+    if size > MAXIMUM_ITEM_BYTES:
+        raise ValueError(
+            f"{record_key}: the record with its result has {size:,} bytes, and an item has room for"
+            f" {MAXIMUM_ITEM_BYTES:,}: write what is large into an item of its own, and return its key"
+        )
+
+
+def _whole(request: Any) -> Any:
+    return request
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    try:
+        return f"{function.__module__}.{function.__qualname__}"
+    except AttributeError:
+        raise TypeError(f"{function!r} has no name, which begins its keys: give it a `prefix`") from None

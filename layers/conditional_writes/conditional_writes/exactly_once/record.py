@@ -1,0 +1,136 @@
+"""The table of records, in the layout of Powertools' `DynamoDBPersistenceLayer`, and the records of plain functions."""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from conditional_writes.conditions import Condition, absent, any_of, equals, less_than
+from conditional_writes.exactly_once.payload import PayloadChanged, different, field_hashes
+from conditional_writes.items import Item, Key, from_dynamodb, key, to_dynamodb
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+ID, STATUS, EXPIRATION, IN_PROGRESS_EXPIRATION = "id", "status", "expiration", "in_progress_expiration"
+COMPLETED, IN_PROGRESS = "COMPLETED", "INPROGRESS"
+RESULT, PAYLOAD = "result", "payload"
+
+MAXIMUM_KEY_BYTES = 2_048
+"""DynamoDB's limit for a partition key."""
+
+
+class Records:
+    """A table of records: its partition key is the text `id`, and DynamoDB deletes what is over by `expiration` (TTL).
+
+    That is the layout of Powertools' `DynamoDBPersistenceLayer`, so one table may serve both. `client` makes all
+    requests of the functions: their other tables must be of the same account and region.
+    """
+
+    def __init__(self, client: "DynamoDBClient", table: str) -> None:
+        self.client, self.table = client, table
+
+    def key(self, record_id: str) -> Key:
+        return key(self.table, id=record_id)
+
+
+class Settled(NamedTuple):
+    """`result` is as the record has it. `record` is to be written; None if the result was in a record already."""
+
+    result: Any
+    record: Item | None
+
+
+class Call(Protocol):
+    """One call of a function: the id of its record, and what its record says."""
+
+    @property
+    def record_id(self) -> str: ...
+
+    def settle(self, found: Item | None, decide: Callable[[], Any]) -> Settled:
+        """The result in the record that was found or, if there is none or it is over, the one that `decide` returns.
+
+        Raises PayloadChanged, what `decide` raises, and ValueError for a result that a record can't hold.
+        """
+
+
+class Recording(Protocol):
+    """How the calls of a function are recorded."""
+
+    def begin(self, request: Any) -> Call:
+        """The call for this request. Raises TypeError or ValueError for a request without a key."""
+
+
+def is_over(record: Item) -> bool:
+    """Whether the record doesn't count any more: it has expired, or Powertools' function that made it timed out."""
+    now = time.time()
+    if EXPIRATION in record and record[EXPIRATION] < int(now):
+        return True
+    return bool(
+        record.get(STATUS) == IN_PROGRESS
+        and IN_PROGRESS_EXPIRATION in record
+        and record[IN_PROGRESS_EXPIRATION] < int(now * 1000)
+    )
+
+
+def free() -> Condition:
+    """There is no such record, or it is over, as `is_over` says: Powertools' own condition."""
+    now = time.time()
+    timed_out = equals(STATUS, IN_PROGRESS) & less_than(IN_PROGRESS_EXPIRATION, int(now * 1000))
+    return any_of([absent(ID), less_than(EXPIRATION, int(now)), timed_out])
+
+
+class PlainRecording:
+    """Records whose keys and payloads are given by functions. Results are kept in DynamoDB's own types."""
+
+    def __init__(
+        self,
+        records: Records,
+        prefix: str,
+        key_of: Callable[[Any], str],
+        payload_of: Callable[[Any], Any],
+        expires_after: timedelta,
+    ) -> None:
+        if "#" in prefix:
+            raise ValueError(f"prefix: {prefix!r} has a #, which ends the prefix: choose another character")
+        if expires_after < timedelta(seconds=1):
+            raise ValueError(f"expires_after: {expires_after}, expected a second or more")
+        self.records, self.prefix, self.expires_after = records, prefix, expires_after
+        self._key_of, self._payload_of = key_of, payload_of
+
+    def begin(self, request: Any) -> "PlainCall":
+        name = self._key_of(request)
+        if not isinstance(name, str):
+            raise TypeError(f"{self.prefix}: the key is {name!r}, expected a text: use str(), or join several by a #")
+        if not name:
+            raise ValueError(f"{self.prefix}: the key is empty: all requests without one would be the same")
+        record_id = f"{self.prefix}#{name}"
+        if len(record_id.encode()) > MAXIMUM_KEY_BYTES:
+            raise ValueError(f"{record_id[:60]}…: prefix and key have over {MAXIMUM_KEY_BYTES} bytes: hash the key")
+        return PlainCall(self, record_id, field_hashes(record_id, self._payload_of(request)))
+
+
+class PlainCall:
+    def __init__(self, recording: PlainRecording, record_id: str, hashes: dict[str, str]) -> None:
+        self.record_id = record_id
+        self._recording, self._hashes = recording, hashes
+
+    def settle(self, found: Item | None, decide: Callable[[], Any]) -> Settled:
+        if found is not None and not is_over(found):
+            return Settled(self._recorded_in(found), None)
+        expiration = int(time.time() + self._recording.expires_after.total_seconds())
+        record = {ID: self.record_id, STATUS: COMPLETED, EXPIRATION: expiration, PAYLOAD: self._hashes}
+        record = from_dynamodb(to_dynamodb({**record, RESULT: decide()}))
+        return Settled(record[RESULT], record)
+
+    @property
+    def _key(self) -> Key:
+        return self._recording.records.key(self.record_id)
+
+    def _recorded_in(self, record: Item) -> Any:
+        if record.get(STATUS) != COMPLETED or RESULT not in record or PAYLOAD not in record:
+            raise ValueError(f"{self._key}: is no record of an exactly-once function with `key`: choose another prefix")
+        fields = different(record[PAYLOAD], self._hashes)
+        if fields:
+            raise PayloadChanged(self._key, fields)
+        return record[RESULT]

@@ -1,0 +1,315 @@
+"""Tables whose items are models: dataclasses, msgspec structs, pydantic models, or any class with a codec.
+
+`ModelTable` stands beside `VersionedTable` and isn't a form of it. One class would have three type parameters: what a
+call returns, what it takes, and what `change` is given are one type for dicts and three for models. Without defaults
+for type parameters, which Python 3.12 lacks, every `VersionedTable` in an annotation would have to name them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from conditional_writes.codecs import Codec, Unfit, UnfitModel, codec_of
+from conditional_writes.conditions import Condition, absent, all_of
+from conditional_writes.deadline import Deadline
+from conditional_writes.item_diff import version_of
+from conditional_writes.items import Item, Key, same
+from conditional_writes.loop import Observed
+from conditional_writes.requests import Check, Delete, Put, Update
+from conditional_writes.versioned import VersionedItem, VersionedTable
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+    from conditional_writes.upserts import MapEntry, Upserted
+
+__all__ = ["Codec", "Loaded", "Misfit", "ModelTable", "UnfitModel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded[Model]:
+    """A model as it was loaded, and the item that it was made of.
+
+    Change the model in place if it can be changed, or give a changed copy to `changed_to`, and save that. The item is
+    kept beside the model and not found by it, because the copy of a frozen model is another object.
+
+    `version` is the item's, 0 if it has none. `item` has the attributes that the model doesn't know, too.
+    """
+
+    model: Model
+    version: int
+    item: VersionedItem = field(repr=False)
+    known: Item = field(repr=False, compare=False)
+    """The item as the model encoded it when it was loaded, before any change in place."""
+
+    def changed_to(self, model: Model) -> "Loaded[Model]":
+        return replace(self, model=model)
+
+
+class Misfit(ValueError):
+    """An item that isn't what its model expects. `key` is the item's; the text names the field."""
+
+    def __init__(self, key: Key, model: str, why: str) -> None:
+        super().__init__(key, model, why)
+        self.key = key
+
+    def __str__(self) -> str:
+        key, model, why = self.args
+        return f"{key}: isn't a {model}: {why}"
+
+
+class ModelTable[Model]:
+    """A VersionedTable whose items are models: `ModelTable(client, "Flights", "flight_id", model=Flight)`.
+
+    `model` is a dataclass, a Struct of msgspec's, a model of pydantic's, or a Codec. `table` is the same table without
+    models, for what a model can't say.
+
+    A save writes the attributes in which the model changed. Attributes that the model doesn't know stay as they are,
+    also in its nested models, and so does a stored text that says the same in other words. An element of a list that
+    changed is written as the model has it. If the model has a field with the version's name, it is filled with the
+    version, 0 if there is none, and its value isn't saved.
+
+    A field that is None, or an empty set, is no attribute if that is its default. Elsewhere None is DynamoDB's NULL,
+    and an empty set is an empty list, because DynamoDB has none.
+
+    Every call may raise Misfit, for an item that doesn't fit the model, and what VersionedTable's call of the same name
+    raises. A model that doesn't fit isn't written. Making the table raises UnfitModel if no item can be such a model.
+    """
+
+    def __init__(
+        self,
+        client: "DynamoDBClient",
+        name: str,
+        *key_names: str,
+        model: type[Model] | Codec[Model],
+        version: str = "version",
+        checked: bool = True,
+    ) -> None:
+        self.table = VersionedTable(client, name, *key_names, version=version, checked=checked)
+        self._table_name, self._version = name, version
+        self._model = None if isinstance(model, Codec) else model
+        self._codec, self._fields = codec_of(model)
+        for each in key_names:
+            if self._fields is not None and each not in self._fields.names:
+                raise UnfitModel(f"{name}: {self._name} has no field {each}, which is part of the table's key")
+
+    @property
+    def _name(self) -> str:
+        return "model" if self._model is None else self._model.__name__
+
+    def key(self, *values: str | int | Decimal | bytes) -> Key:
+        """As VersionedTable's."""
+        return self.table.key(*values)
+
+    def load(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> Loaded[Model] | None:
+        """The model of the item as it is now (a consistent read), None if it doesn't exist."""
+        item = self.table.load(*key_values, deadline=deadline)
+        return None if item is None else self.loaded(item)
+
+    def get(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> Loaded[Model]:
+        """As `load`, but raises NoSuchItem if the item doesn't exist."""
+        return self.loaded(self.table.get(*key_values, deadline=deadline))
+
+    def load_from(self, observed: Observed, *key_values: str | int | Decimal | bytes) -> Loaded[Model] | None:
+        """The model of the item as a plan's `observed` has it, None if it doesn't exist."""
+        item = self.table.load_from(observed, *key_values)
+        return None if item is None else self.loaded(item)
+
+    def get_from(self, observed: Observed, *key_values: str | int | Decimal | bytes) -> Loaded[Model]:
+        """As `load_from`, but raises NoSuchItem if the item doesn't exist."""
+        return self.loaded(self.table.get_from(observed, *key_values))
+
+    def query(  # noqa: PLR0913 (as VersionedTable's)
+        self,
+        condition: Condition,
+        *,
+        index: str | None = None,
+        matching: Condition | None = None,
+        consistent: bool = False,
+        descending: bool = False,
+        page_size: int | None = None,
+        after: Key | None = None,
+        deadline: Deadline | None = None,
+    ) -> Iterator[Loaded[Model]]:
+        """As VersionedTable's, with values as the item has them: a datetime as its text. The models can be saved.
+
+        If an index doesn't project an attribute, the field has its default, or the item is a Misfit. If you change such
+        a field, the save is a Conflict if the item has the attribute after all.
+        """
+        items = self.table.query(
+            condition,
+            index=index,
+            matching=matching,
+            consistent=consistent,
+            descending=descending,
+            page_size=page_size,
+            after=after,
+            deadline=deadline,
+        )
+        return map(self.loaded, items)
+
+    def scan(  # noqa: PLR0913 (as VersionedTable's)
+        self,
+        *,
+        index: str | None = None,
+        matching: Condition | None = None,
+        consistent: bool = False,
+        page_size: int | None = None,
+        after: Key | None = None,
+        deadline: Deadline | None = None,
+    ) -> Iterator[Loaded[Model]]:
+        """As VersionedTable's. The models can be saved, as those of `query`."""
+        items = self.table.scan(
+            index=index, matching=matching, consistent=consistent, page_size=page_size, after=after, deadline=deadline
+        )
+        return map(self.loaded, items)
+
+    def upsert(
+        self,
+        *key_values: str | int | Decimal | bytes,
+        entries: "Iterable[MapEntry]",
+        forget_after: timedelta | None = None,
+        deadline: Deadline | None = None,
+    ) -> "Upserted":
+        """As VersionedTable's: entries are written without the model, so they aren't held against it."""
+        return self.table.upsert(*key_values, entries=entries, forget_after=forget_after, deadline=deadline)
+
+    def loaded(self, item: VersionedItem) -> Loaded[Model]:
+        """The model of an item from elsewhere, as from `Conflict.found`."""
+        key = self.table._key_of(item)
+        model = self._decoded(key, item)
+        return Loaded(model, version_of(key, item, self._version), item, self._encoded(model))
+
+    def save(
+        self,
+        model: Model | Loaded[Model],
+        *,
+        when: Condition | None = None,
+        checked: bool | None = None,
+        deadline: Deadline | None = None,
+    ) -> Loaded[Model]:
+        """Saves a model that was loaded, or creates an item of one that wasn't. Returns it with its new version.
+
+        Raises Conflict, and ValueError for a model that can't be saved.
+        """
+        item = self._item(model)
+        when = _with_absent(item, when)
+        return self.loaded(self.table.save(item, when=when, checked=checked, deadline=deadline))
+
+    def modify(
+        self,
+        *key_values: str | int | Decimal | bytes,
+        change: Callable[[Model | None], Model],
+        deadline: Deadline | None = None,
+    ) -> Loaded[Model]:
+        """Reads the model, changes it and saves it; after each conflict it changes and saves the newer one.
+
+        `change` gets the model, None if there is no item, and returns the model as it should be: a copy, or the same
+        one changed in place. It is called again after each conflict, and otherwise as VersionedTable's.
+        """
+        key = self.key(*key_values)
+
+        def changed(found: VersionedItem | None) -> Item:
+            before = None if found is None else self.loaded(found)
+            after = change(None if before is None else before.model)
+            if after is None or (self._model is not None and not isinstance(after, self._model)):
+                raise TypeError(f"{key}: `change` returned {after!r}, expected the {self._name} as it should be")
+            return self._item(after if before is None else before.changed_to(after))
+
+        return self.loaded(self.table.modify(*key_values, change=changed, deadline=deadline))
+
+    def delete(
+        self,
+        loaded: Loaded[Model],
+        *,
+        when: Condition | None = None,
+        checked: bool | None = None,
+        deadline: Deadline | None = None,
+    ) -> None:
+        """Deletes what was loaded. Raises as VersionedTable's."""
+        self.table.delete(loaded.item, when=when, checked=checked, deadline=deadline)
+
+    def saving(
+        self, model: Model | Loaded[Model], *, when: Condition | None = None, checked: bool | None = None
+    ) -> Put | Update:
+        """The write of a `save`, for `write_together` or a plan of your own."""
+        item = self._item(model)
+        return self.table.saving(item, when=_with_absent(item, when), checked=checked)
+
+    def deleting(self, loaded: Loaded[Model], *, when: Condition | None = None, checked: bool | None = None) -> Delete:
+        """The write of a `delete`, for the same."""
+        return self.table.deleting(loaded.item, when=when, checked=checked)
+
+    def checking(self, loaded: Loaded[Model], *, when: Condition | None = None) -> Check:
+        """A check for a transaction that only read the model: the item still has the version that was loaded."""
+        return self.table.checking(loaded.item, when=when)
+
+    def _item(self, model: Model | Loaded[Model]) -> Item:
+        """The item to save: a new one, or the loaded one with the model's changes. Raises Misfit before it is sent."""
+        if not isinstance(model, Loaded):
+            item = self._encoded(model)
+        else:
+            item = model.item.copy()
+            item.clear()
+            item.update(laid_over(model.item, model.known, self._encoded(model.model)))
+        self._decoded(self.table._key_of(item), item)
+        return item
+
+    def _encoded(self, model: Model) -> Item:
+        if self._model is not None and not isinstance(model, self._model):
+            raise TypeError(f"{self._table_name}: expected a {self._name}, or a loaded one; got {model!r}")
+        item = self._codec.encode(model)
+        if not isinstance(item, dict):
+            raise TypeError(f"{self._table_name}: `encode` returned {item!r}, expected an item")
+        item.pop(self._version, None)
+        return item
+
+    def _decoded(self, key: Key, item: Item) -> Model:
+        if self._fields is None or self._version in self._fields.names:
+            item = {self._version: 0, **item}
+        else:
+            item = {name: value for name, value in item.items() if name != self._version}
+        try:
+            return self._codec.decode(item)
+        except Unfit as error:
+            raise Misfit(key, self._name, str(error)) from None
+        except Exception as error:
+            raise Misfit(key, self._name, repr(error)) from error
+
+
+def _with_absent(item: Item, when: Condition | None) -> Condition | None:
+    """`when`, and that the item lacks what its index lacks: else a model's default would pass for what was there."""
+    if not isinstance(item, VersionedItem) or item.index is None:
+        return when
+    conditions = [absent(name) for name in item if name not in item.loaded]
+    return all_of([*conditions, when] if when is not None else conditions) if conditions else when
+
+
+def laid_over(stored: Item, known: Item, after: Item) -> Item:
+    """`stored` with the model's changes from `known` to `after`. All else stays as it is stored."""
+    changed = {name: value for name, value in stored.items() if name not in known or name in after}
+    for name, value in after.items():
+        if name not in known:
+            changed[name] = value
+        elif not same(known[name], value):
+            changed[name] = _laid_over(stored[name], known[name], value) if name in stored else value
+    return changed
+
+
+def _laid_over(stored: Any, known: Any, after: Any) -> Any:
+    match stored, known, after:
+        case dict(), dict(), dict():
+            return laid_over(stored, known, after)
+        case list(), list() | tuple(), list() | tuple() if len(stored) == len(known):
+            first = _same_from_start(known, after)
+            last = min(_same_from_start(known[::-1], after[::-1]), len(known) - first, len(after) - first)
+            return [*stored[:first], *after[first : len(after) - last], *stored[len(stored) - last :]]
+    return after
+
+
+def _same_from_start(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many elements both lists begin with."""
+    pairs = zip(one, other, strict=False)
+    return next((count for count, (a, b) in enumerate(pairs) if not same(a, b)), min(len(one), len(other)))

@@ -1,0 +1,145 @@
+"""Queries and scans: the requests, and their items page by page."""
+
+import itertools
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from botocore.exceptions import ClientError
+
+from conditional_writes.conditions import AttributePath, Condition
+from conditional_writes.deadline import Deadline, deadline_or_default
+from conditional_writes.items import Item, from_dynamodb
+from conditional_writes.prepared import prepare
+from conditional_writes.requests import expression
+from conditional_writes.table_errors import explain_key, explain_table
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+type Operation = Literal["query", "scan"]
+
+
+def query_request(
+    table: str, key_names: Sequence[str], condition: Condition, index: str | None, matching: Condition | None
+) -> dict[str, Any]:
+    """The parameters of a query that come from its conditions.
+
+    Raises ValueError if the condition isn't one on the key of the table, or on any index's.
+    """
+    on_the_key = _key_condition(table, key_names, condition, index)
+    if index is None and matching is not None:
+        _check_filter(table, key_names, matching)
+    return _conditions(KeyConditionExpression=on_the_key, FilterExpression=matching)
+
+
+def scan_request(matching: Condition | None) -> dict[str, Any]:
+    return _conditions(FilterExpression=matching)
+
+
+def found(
+    client: "DynamoDBClient", operation: Operation, request: dict[str, Any], deadline: Deadline | None
+) -> Iterator[Item]:
+    """The items of all pages. A page is read when its first item is asked for.
+
+    Without a `deadline` each page has ten seconds. A throttled page is read again until then.
+    """
+    while True:
+        page = _page(client, operation, request, deadline_or_default(deadline))
+        for item in page["Items"]:
+            yield from_dynamodb(item)
+        if "LastEvaluatedKey" not in page:
+            return
+        # A page may be empty, and not the last: its items didn't match, or its partition has none.
+        request = request | {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+
+LONGEST_PAUSE_SECONDS = 1.0
+_THROTTLED = {"ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"}
+
+
+def _page(client: "DynamoDBClient", operation: Operation, request: dict[str, Any], deadline: Deadline) -> Any:
+    prepare(client)
+    longest_seconds = 0.05
+    while True:
+        deadline.check(f"reading {request['TableName']}")
+        try:
+            return client.query(**request) if operation == "query" else client.scan(**request)
+        except ClientError as error:
+            _explain(client, error, request)
+            if error.response["Error"]["Code"] not in _THROTTLED or deadline.remaining_seconds < longest_seconds:
+                raise
+        time.sleep(random.uniform(0, longest_seconds))
+        longest_seconds = min(2 * longest_seconds, LONGEST_PAUSE_SECONDS)
+
+
+def _explain(client: "DynamoDBClient", error: ClientError, request: dict[str, Any]) -> None:
+    table = request["TableName"]
+    explain_table(client, error, [table])
+    named = f"{table}, index {request['IndexName']}" if "IndexName" in request else table
+    explain_key(error, error.response["Error"].get("Message", ""), named)
+
+
+EQUAL = "{} = []"
+_ON_THE_KEY = re.compile(r"\{\} (=|<|<=|>|>=) \[\]|\{\} BETWEEN \[\] AND \[\]|begins_with\(\{\}, \[\]\)")
+
+
+def _key_condition(table: str, key_names: Sequence[str], condition: Condition, index: str | None) -> Condition:
+    """The condition without parentheses, and its `equals` first: as every engine and mock takes it."""
+    comparisons = [comparison[0] for comparison in _ON_THE_KEY.finditer(condition.template)]
+    rest = _ON_THE_KEY.sub("", condition.template)
+    if not comparisons or re.sub(r" AND |[()]", "", rest):
+        raise ValueError(
+            f"{table}: a query's condition is made of equals, less_than, at_most, more_than, at_least, between and"
+            f" begins_with, joined by &: put {condition.template!r} into `matching`"
+        )
+    for name, count in Counter(condition.names).items():
+        if index is None and name not in key_names:
+            raise ValueError(
+                f"{table}: {_text(name)} isn't in the key ({', '.join(key_names)}): use `matching`, or give an `index`"
+            )
+        if count > 1:
+            raise ValueError(f"{table}: two conditions on {_text(name)}, and a query takes one: use `between`")
+    values = iter(condition.values)
+    parts = [
+        Condition(comparison, (name,), tuple(itertools.islice(values, comparison.count("[]"))))
+        for comparison, name in zip(comparisons, condition.names, strict=True)
+    ]
+    parts.sort(key=lambda part: part.template != EQUAL)
+    equal = {part.names[0] for part in parts if part.template == EQUAL}
+    if not equal or (index is None and key_names[0] not in equal):
+        partition_key = key_names[0] if index is None else f"partition key of {index}"
+        raise ValueError(f"{table}: a query is of one {partition_key}, with `equals`: use `scan` for all")
+    return Condition(
+        " AND ".join(part.template for part in parts),
+        tuple(name for part in parts for name in part.names),
+        tuple(value for part in parts for value in part.values),
+    )
+
+
+def _text(name: AttributePath) -> str:
+    return name if isinstance(name, str) else ".".join(name)
+
+
+def _check_filter(table: str, key_names: Sequence[str], matching: Condition) -> None:
+    for name in matching.names:
+        if name in key_names:
+            raise ValueError(f"{table}: {name} is in the key, which a query can't match: put it into the condition")
+
+
+def _conditions(**conditions: Condition | None) -> dict[str, Any]:
+    names: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    request: dict[str, Any] = {
+        parameter: expression(condition, names, values)
+        for parameter, condition in conditions.items()
+        if condition is not None
+    }
+    if names:
+        request["ExpressionAttributeNames"] = {placeholder: name for name, placeholder in names.items()}
+    if values:
+        request["ExpressionAttributeValues"] = values
+    return request

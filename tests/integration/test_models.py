@@ -1,0 +1,627 @@
+"""Tables of models on both engines: dataclasses, msgspec structs, pydantic models, and a class with a codec."""
+
+import itertools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+
+from conditional_writes import (
+    Conflict,
+    Deadline,
+    Item,
+    NoSuchItem,
+    Observed,
+    Plan,
+    equals,
+    read,
+    write,
+    write_together,
+)
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.models import Codec, Loaded, Misfit, ModelTable, UnfitModel
+from conditional_writes.upserts import MapEntry
+from tools.local_aws.server import Endpoint
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Flight:
+    """The model in most tests, as a dataclass. The same is below in each other kind."""
+
+    flight_id: str
+    seats: int
+    passengers: list[str] = field(default_factory=list)
+    gate: str | None = None
+
+
+@dataclass(slots=True)
+class MutableFlight:
+    flight_id: str
+    seats: int
+    passengers: list[str] = field(default_factory=list)
+    gate: str | None = None
+
+
+class FlightStruct(msgspec.Struct):
+    flight_id: str
+    seats: int
+    passengers: list[str] = []
+    gate: str | None = None
+
+
+class FlightModel(pydantic.BaseModel):
+    flight_id: str
+    seats: int
+    passengers: list[str] = []
+    gate: str | None = None
+
+
+class PlainFlight:
+    def __init__(self, flight_id: str, seats: int, passengers: list[str] | None = None, gate: str | None = None):
+        self.flight_id, self.seats, self.passengers, self.gate = flight_id, seats, passengers or [], gate
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlainFlight) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def encode(flight: PlainFlight) -> Item:
+    return {name: value for name, value in vars(flight).items() if value is not None}
+
+
+def decode(item: Item) -> PlainFlight:
+    return PlainFlight(item["flight_id"], int(item["seats"]), item.get("passengers"), item.get("gate"))
+
+
+KINDS: list[tuple[Any, Any]] = [
+    (Flight, Flight),
+    (MutableFlight, MutableFlight),
+    (FlightStruct, FlightStruct),
+    (FlightModel, FlightModel),
+    (PlainFlight, Codec(encode, decode)),
+]
+
+
+class Flights(ModelTable[Any]):
+    """The table under test, with direct access to its items."""
+
+    def __init__(self, client: Any, name: str, kind: Any, model: Any, **settings: Any) -> None:
+        super().__init__(client, name, "flight_id", model=model, **settings)
+        self.client, self.name, self.kind = client, name, kind
+        self.calls: list[str] = []
+        client.meta.events.register("before-call", lambda model, **_: self.calls.append(model.name))
+
+    def new(self, **changes: Any) -> Any:
+        return self.kind(**{"flight_id": "TL1", "seats": 3} | changes)
+
+    def stored(self) -> Item | None:
+        """The item in DynamoDB, without the library's own attributes."""
+        response = self.client.get_item(TableName=self.name, Key={"flight_id": {"S": "TL1"}}, ConsistentRead=True)
+        item = from_dynamodb(response["Item"]) if "Item" in response else None
+        return item and {name: value for name, value in item.items() if not name.startswith("cw:")}
+
+    def plant(self, **values: Any) -> None:
+        """Writes an item directly, as another program would."""
+        self.client.put_item(TableName=self.name, Item=to_dynamodb({"flight_id": "TL1", "seats": 3} | values))
+
+    def must_load(self) -> Loaded[Any]:
+        loaded = self.load("TL1")
+        assert loaded is not None
+        return loaded
+
+
+@pytest.fixture
+def table(dynamodb: Endpoint) -> str:
+    name = f"flights-{next(_numbers)}"
+    dynamodb.client("dynamodb").create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "flight_id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "flight_id", "KeyType": "HASH"}],
+    )
+    return name
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind[0].__name__)
+def flights(request: pytest.FixtureRequest, dynamodb: Endpoint, table: str) -> Flights:
+    return Flights(dynamodb.client("dynamodb"), table, *request.param)
+
+
+type Make = Callable[..., Flights]
+
+
+@pytest.fixture
+def make(dynamodb: Endpoint, table: str) -> Make:
+    """Makes a table of another model."""
+    return lambda model, **settings: Flights(dynamodb.client("dynamodb"), table, model, model, **settings)
+
+
+# --- every kind of model ---------------------------------------------------------------------------------
+
+
+def test_a_model_is_created_loaded_changed_and_deleted(flights: Flights) -> None:
+    assert flights.load("TL1") is None
+    created = flights.save(flights.new(gate="B7"))
+    assert (created.model, created.version) == (flights.new(gate="B7"), 1)
+    assert flights.stored() == {"flight_id": "TL1", "seats": 3, "passengers": [], "gate": "B7", "version": 1}
+    loaded = flights.must_load()
+    assert (loaded.model, loaded.version) == (created.model, 1)
+    changed = flights.save(loaded.changed_to(flights.new(seats=4, passengers=["ada"])))
+    assert (changed.model, changed.version) == (flights.new(seats=4, passengers=["ada"]), 2)
+    assert flights.stored() == {"flight_id": "TL1", "seats": 4, "passengers": ["ada"], "version": 2}
+    flights.delete(changed)
+    assert flights.stored() is None
+
+
+def test_a_new_model_asserts_that_there_is_no_item_and_a_loaded_one_its_version(flights: Flights) -> None:
+    first = flights.save(flights.new())
+    with pytest.raises(Conflict, match="expected no item, found one with version 1"):
+        flights.save(flights.new())
+    flights.save(first.changed_to(flights.new(seats=4)))
+    with pytest.raises(Conflict, match="expected version 1, found version 2") as caught:
+        flights.save(first.changed_to(flights.new(seats=5)))
+    found = flights.loaded(caught.value.found)
+    assert (found.model, found.version) == (flights.new(seats=4), 2)
+    assert flights.save(found.changed_to(flights.new(seats=5))).version == 3
+
+
+def test_modify_gets_a_model_and_returns_one(flights: Flights) -> None:
+    def board(flight: Any) -> Any:
+        if flight is None:
+            return flights.new(passengers=["ada"])
+        return flights.new(passengers=[*flight.passengers, "bob"])
+
+    assert flights.modify("TL1", change=board).model == flights.new(passengers=["ada"])
+    again = flights.modify("TL1", change=board)
+    assert (again.model, again.version) == (flights.new(passengers=["ada", "bob"]), 2)
+    assert flights.must_load() == again
+
+
+def test_modify_changes_the_newer_model_after_a_conflict(flights: Flights) -> None:
+    flights.save(flights.new())
+    interfered = []
+
+    def board(flight: Any) -> Any:
+        if not interfered:
+            interfered.append(flights.save(flights.must_load().changed_to(flights.new(passengers=["eve"]))))
+        return flights.new(passengers=[*flight.passengers, "ada"])
+
+    assert flights.modify("TL1", change=board).model.passengers == ["eve", "ada"]
+
+
+def test_modify_writes_nothing_if_the_model_is_as_it_was(flights: Flights) -> None:
+    flights.save(flights.new())
+    flights.calls.clear()
+    unchanged = flights.modify("TL1", change=lambda flight: flight)
+    assert (unchanged.model, unchanged.version, flights.calls) == (flights.new(), 1, ["GetItem"])
+
+
+def test_attributes_that_the_model_does_not_know_are_kept(flights: Flights) -> None:
+    flights.plant(crew={"pilot": "amy"}, tags={"a", "b"}, version=7)
+    flights.save(flights.must_load().changed_to(flights.new(seats=4)))
+    flights.modify("TL1", change=lambda _: flights.new(seats=5))
+    kept = {"crew": {"pilot": "amy"}, "tags": {"a", "b"}}
+    assert flights.stored() == kept | {"flight_id": "TL1", "seats": 5, "version": 9}
+
+
+# --- what is kept ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Line:
+    sku: str
+    pieces: int
+
+
+class LineModel(pydantic.BaseModel):
+    sku: str
+    pieces: int
+
+
+@dataclass
+class Basket:
+    flight_id: str
+    at: datetime = datetime(2026, 2, 28, 12, tzinfo=UTC)
+    lines: list[Line] = field(default_factory=list)
+    by_sku: dict[str, Line] = field(default_factory=dict)
+    gift: Line | None = None
+
+
+class BasketModel(pydantic.BaseModel):
+    flight_id: str
+    at: datetime = datetime(2026, 2, 28, 12, tzinfo=UTC)
+    lines: list[LineModel] = []
+    by_sku: dict[str, LineModel] = {}
+    gift: LineModel | None = None
+
+
+BASKETS: list[tuple[Any, Any]] = [(Basket, Line), (BasketModel, LineModel)]
+
+
+def line(sku: str, pieces: int) -> Item:
+    """A line as another program stores it, with an attribute that the model doesn't know."""
+    return {"sku": sku, "pieces": pieces, "note": f"of {sku}"}
+
+
+@pytest.mark.parametrize(("basket", "line_of"), BASKETS)
+def test_attributes_that_a_nested_model_does_not_know_are_kept(make: Make, basket: Any, line_of: Any) -> None:
+    baskets = make(basket)
+    baskets.plant(
+        lines=[line("a", 1), line("b", 2), line("c", 3)],
+        by_sku={"a": line("a", 1), "b": line("b", 2)},
+        gift=line("d", 1),
+    )
+
+    def change(found: Any) -> Any:
+        del found.lines[0]
+        found.lines.append(line_of(sku="e", pieces=5))
+        del found.by_sku["a"]
+        found.by_sku["b"].pieces = 9
+        found.gift.pieces = 2
+        return found
+
+    baskets.modify("TL1", change=change)
+    stored = baskets.stored()
+    assert stored is not None
+    assert stored["by_sku"] == {"b": line("b", 9)}
+    assert stored["gift"] == line("d", 2)
+    assert [each["sku"] for each in stored["lines"]] == ["b", "c", "e"]
+
+
+@pytest.mark.parametrize(("basket", "line_of"), BASKETS)
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda lines, new: [*lines, new], [line("a", 1), line("b", 2), line("c", 3), {"sku": "n", "pieces": 7}]),
+        (lambda lines, new: [new, *lines], [{"sku": "n", "pieces": 7}, line("a", 1), line("b", 2), line("c", 3)]),
+        (lambda lines, new: [lines[0], lines[2]], [line("a", 1), line("c", 3)]),
+        (lambda lines, new: [lines[0], new, lines[2]], [line("a", 1), {"sku": "n", "pieces": 7}, line("c", 3)]),
+        (lambda lines, new: [], []),
+        (lambda lines, new: [lines[0], *lines], [line("a", 1), {"sku": "a", "pieces": 1}, line("b", 2), line("c", 3)]),
+    ],
+    ids=["appended", "put first", "removed", "replaced", "emptied", "repeated"],
+)
+@pytest.mark.one_engine
+def test_elements_of_a_list_that_stay_are_kept_as_they_are_stored(
+    make: Make, basket: Any, line_of: Any, change: Any, expected: list[Item]
+) -> None:
+    baskets = make(basket)
+    baskets.plant(lines=[line("a", 1), line("b", 2), line("c", 3)])
+    loaded = baskets.must_load()
+    loaded.model.lines = change(loaded.model.lines, line_of(sku="n", pieces=7))
+    baskets.save(loaded)
+    assert (baskets.stored() or {})["lines"] == expected
+
+
+@pytest.mark.parametrize(("basket", "line_of"), BASKETS)
+def test_a_text_that_says_the_same_in_other_words_is_not_rewritten(make: Make, basket: Any, line_of: Any) -> None:
+    baskets = make(basket)
+    baskets.plant(at="2026-02-28T12:00:00.000+00:00", gift={"NULL": None, "sku": "a", "pieces": Decimal("1.0")})
+    loaded = baskets.must_load()
+    loaded.model.lines.append(line_of(sku="b", pieces=2))
+    baskets.save(loaded)
+    stored = baskets.stored()
+    assert stored is not None
+    assert stored["at"] == "2026-02-28T12:00:00.000+00:00"
+    assert stored["gift"] == {"NULL": None, "sku": "a", "pieces": 1}
+
+
+@pytest.mark.parametrize("basket", [Basket, BasketModel])
+def test_a_default_is_not_written_into_an_item_that_lacks_the_attribute(make: Make, basket: Any) -> None:
+    baskets = make(basket)
+    baskets.plant()
+    loaded = baskets.must_load()
+    loaded.model.gift = None
+    baskets.save(loaded)
+    assert baskets.stored() == {"flight_id": "TL1", "seats": 3, "version": 1}
+
+
+def test_a_default_that_differs_each_time_is_not_written_either(make: Make) -> None:
+    @dataclass
+    class Numbered:
+        flight_id: str
+        number: int = field(default_factory=lambda: next(_numbers))
+
+    table = make(Numbered)
+    table.plant()
+    table.save(table.must_load())
+    table.modify("TL1", change=lambda found: found)
+    assert "number" not in (table.stored() or {})
+
+
+def test_a_field_that_becomes_none_is_removed_and_one_that_is_set_is_written(flights: Flights) -> None:
+    flights.plant(gate="B7")
+    removed = flights.save(flights.must_load().changed_to(flights.new()))
+    assert "gate" not in (flights.stored() or {})
+    flights.save(removed.changed_to(flights.new(gate="B8")))
+    assert (flights.stored() or {})["gate"] == "B8"
+
+
+# --- models that are changed in place --------------------------------------------------------------------
+
+MUTABLE = [kind for kind in KINDS if kind[0] is not Flight]
+
+
+@pytest.mark.parametrize("flights", MUTABLE, indirect=True, ids=lambda kind: kind[0].__name__)
+def test_a_model_that_was_changed_in_place_is_saved(flights: Flights) -> None:
+    flights.plant(passengers=["ada"], gate="B7")
+    loaded = flights.must_load()
+    loaded.model.passengers.append("bob")
+    loaded.model.gate = None
+    saved = flights.save(loaded)
+    assert flights.stored() == {"flight_id": "TL1", "seats": 3, "passengers": ["ada", "bob"], "version": 1}
+
+    def board(flight: Any) -> Any:
+        flight.passengers.append("eve")
+        return flight
+
+    flights.modify("TL1", change=board)
+    assert (flights.stored() or {})["passengers"] == ["ada", "bob", "eve"]
+    assert saved.model.passengers == ["ada", "bob"]
+
+
+# --- the version -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Counted:
+    flight_id: str
+    seats: int
+    revision: int = 0
+
+
+class CountedModel(pydantic.BaseModel):
+    flight_id: str
+    seats: int
+    revision: int = 0
+
+
+class CountedStruct(msgspec.Struct, forbid_unknown_fields=True):
+    flight_id: str
+    seats: int
+    revision: int = 0
+
+
+@pytest.mark.parametrize("model", [Counted, CountedModel, CountedStruct])
+def test_a_field_for_the_version_is_filled_and_not_saved(make: Make, model: Any) -> None:
+    table = make(model, version="revision")
+    assert table.save(model(flight_id="TL1", seats=3, revision=9)).model.revision == 1
+    saved = table.save(table.must_load().changed_to(model(flight_id="TL1", seats=4, revision=7)))
+    assert (saved.version, saved.model.revision) == (2, 2)
+    assert table.modify("TL1", change=lambda found: found).model.revision == 2
+    assert table.modify("TL1", change=lambda found: model(flight_id="TL1", seats=5)).model.revision == 3
+    assert table.get("TL1").model.revision == table.get("TL1").version == 3
+
+
+def test_a_field_for_the_version_needs_no_default(make: Make) -> None:
+    @dataclass
+    class Required:
+        flight_id: str
+        version: int
+
+    table = make(Required)
+    table.plant()
+    assert table.get("TL1").model.version == 0
+    table.delete(table.get("TL1"))
+    assert table.save(Required("TL1", 7)).model == Required("TL1", 1)
+
+
+def test_a_model_that_forbids_other_attributes_is_not_given_the_version(make: Make) -> None:
+    class Closed(pydantic.BaseModel, extra="forbid"):
+        flight_id: str
+        seats: int
+
+    table = make(Closed)
+    assert table.save(Closed(flight_id="TL1", seats=3)).version == 1
+    assert table.get("TL1").model.seats == 3
+    table.plant(gate="B7")
+    with pytest.raises(Misfit, match=r"TL1.: isn't a Closed: gate: Extra inputs are not permitted"):
+        table.get("TL1")
+
+
+def test_an_item_without_a_version_gets_one(flights: Flights) -> None:
+    flights.plant()
+    loaded = flights.must_load()
+    assert loaded.version == 0
+    assert flights.save(loaded.changed_to(flights.new(seats=4))).version == 1
+
+
+def test_an_unchecked_save_keeps_what_others_wrote(flights: Flights) -> None:
+    flights.save(flights.new())
+    mine = flights.must_load()
+    flights.save(flights.must_load().changed_to(flights.new(gate="B7")))
+    saved = flights.save(mine.changed_to(flights.new(seats=9)), checked=False)
+    assert (saved.model, saved.version) == (flights.new(seats=9, gate="B7"), 3)
+
+
+# --- items and models that don't fit ---------------------------------------------------------------------
+
+
+MISFITS = [
+    "isn't a Flight: seats: expected `int`, got `str`",
+    "isn't a MutableFlight: seats: expected `int`, got `str`",
+    "isn't a FlightStruct: seats: expected `int`, got `str`",
+    "isn't a FlightModel: seats: Input should be a valid integer",
+    "isn't a model: ValueError(",
+]
+
+
+@pytest.mark.parametrize(
+    ("flights", "why"),
+    [*zip(KINDS, MISFITS, strict=True)],
+    indirect=["flights"],
+    ids=[kind.__name__ for kind, _ in KINDS],
+)
+def test_an_item_that_does_not_fit_is_named_with_its_field(flights: Flights, why: str) -> None:
+    flights.plant(seats="many")
+    attempts: list[Callable[[], object]] = [
+        lambda: flights.load("TL1"),
+        lambda: flights.get("TL1"),
+        lambda: flights.modify("TL1", change=lambda flight: flight),
+        lambda: list(flights.scan()),
+        lambda: flights.load_from(read(flights.client, [flights.key("TL1")], Deadline.after(10)), "TL1"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(Misfit) as caught:
+            attempt()
+        assert str(caught.value).startswith(f"{flights.name} flight_id='TL1': {why}")
+        assert caught.value.key == flights.key("TL1")
+
+
+@pytest.mark.parametrize(
+    "flights", [kind for kind in KINDS if kind[0] is not FlightModel], indirect=True, ids=lambda kind: kind[0].__name__
+)
+def test_a_model_that_could_not_be_loaded_again_is_not_written(flights: Flights) -> None:
+    with pytest.raises(Misfit):
+        flights.save(flights.new(seats="many"))
+    assert flights.stored() is None
+    created = flights.save(flights.new())
+    flights.calls.clear()
+    for attempt in (flights.save, flights.saving):
+        with pytest.raises(Misfit):
+            attempt(created.changed_to(flights.new(seats="many")))
+    with pytest.raises(Misfit):
+        flights.modify("TL1", change=lambda _: flights.new(seats="many"))
+    assert flights.calls == ["GetItem"]
+
+
+def test_a_change_that_returns_no_model_is_an_error_and_writes_nothing(flights: Flights) -> None:
+    flights.save(flights.new())
+    with pytest.raises(TypeError, match=r"`change` returned None, expected the .* as it should be"):
+        flights.modify("TL1", change=lambda flight: None)
+    with pytest.raises(TypeError):
+        flights.modify("TL1", change=lambda flight: 7)
+    assert flights.must_load().version == 1
+
+
+@pytest.mark.one_engine
+def test_what_is_no_model_of_the_table_is_refused(make: Make, flights: Flights) -> None:
+    for other in (Basket("TL1"), {"flight_id": "TL1", "seats": 3}, None):
+        with pytest.raises(TypeError, match="expected a Flight, or a loaded one; got "):
+            make(Flight).save(other)
+    with pytest.raises(TypeError, match="`encode` returned 'TL1', expected an item"):
+        ModelTable(flights.client, flights.name, "flight_id", model=Codec(str, str)).save("TL1")
+
+
+@pytest.mark.one_engine
+def test_a_model_needs_the_fields_of_the_tables_key(make: Make) -> None:
+    with pytest.raises(UnfitModel, match="Line has no field flight_id, which is part of the table's key"):
+        make(Line)
+
+
+def test_the_key_of_a_model_does_not_change(flights: Flights) -> None:
+    created = flights.save(flights.new())
+    with pytest.raises(ValueError, match="flight_id is part of the key"):
+        flights.save(created.changed_to(flights.new(flight_id="TL2")))
+    with pytest.raises(ValueError, match="flight_id is part of the key"):
+        flights.modify("TL1", change=lambda _: flights.new(flight_id="TL2"))
+
+
+# --- transactions, plans, queries and upserts ------------------------------------------------------------
+
+
+def test_models_are_written_together_or_not_at_all(flights: Flights) -> None:
+    first, second = (flights.save(flights.new(flight_id=name)) for name in ("TL1", "TL2"))
+    read_only = flights.save(flights.new(flight_id="TL3"))
+    writes = [
+        flights.saving(first.changed_to(flights.new(seats=4)), when=equals("seats", 3)),
+        flights.deleting(second),
+        flights.checking(read_only),
+        flights.saving(flights.new(flight_id="TL4")),
+    ]
+    write_together(flights.client, writes)
+    assert (flights.get("TL1").model.seats, flights.load("TL2"), flights.get("TL4").version) == (4, None, 1)
+    with pytest.raises(Conflict):
+        write_together(flights.client, [flights.checking(read_only), flights.saving(first)])
+
+
+def test_a_plan_has_models_of_what_was_observed(flights: Flights) -> None:
+    for name in ("TL1", "TL2"):
+        flights.save(flights.new(flight_id=name, passengers=["ada"]))
+    keys = [flights.key("TL1"), flights.key("TL2"), flights.key("TL3")]
+
+    def plan(observed: Observed) -> Plan[int]:
+        assert flights.load_from(observed, "TL3") is None
+        with pytest.raises(NoSuchItem, match="TL3"):
+            flights.get_from(observed, "TL3")
+        one, two = (flights.get_from(observed, name) for name in ("TL1", "TL2"))
+        left = flights.new(flight_id="TL1")
+        taken = flights.new(flight_id="TL2", passengers=[*two.model.passengers, *one.model.passengers])
+        return Plan(7, [flights.saving(one.changed_to(left)), flights.saving(two.changed_to(taken))])
+
+    deadline = Deadline.after(10)
+    assert write(flights.client, plan, read(flights.client, keys, deadline), deadline).result == 7
+    assert flights.get("TL1").model.passengers == []
+    assert flights.get("TL2").model.passengers == ["ada", "ada"]
+    with pytest.raises(NoSuchItem):
+        flights.get("TL3")
+
+
+def test_models_of_queries_and_scans_can_be_saved(flights: Flights) -> None:
+    flights.save(flights.new(passengers=["ada"]))
+    [found] = flights.query(equals("flight_id", "TL1"), matching=equals("seats", 3), consistent=True)
+    assert flights.save(found.changed_to(flights.new(seats=4))).version == 2
+    [scanned] = flights.scan(page_size=1)
+    assert (scanned.model, scanned.version) == (flights.new(seats=4), 2)
+
+
+def test_an_upsert_counts_the_version(flights: Flights) -> None:
+    loaded = flights.save(flights.new())
+    flights.upsert("TL1", entries=[MapEntry(("seen", "ada"), "now", datetime.now(UTC))])
+    with pytest.raises(Conflict):
+        flights.save(loaded.changed_to(flights.new(seats=4)))
+    assert flights.get("TL1").version == 2
+
+
+def test_a_default_does_not_pass_for_what_an_index_lacks(dynamodb: Endpoint) -> None:
+    client, name = dynamodb.client("dynamodb"), f"flights-{next(_numbers)}"
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[
+            {"AttributeName": "flight_id", "AttributeType": "S"},
+            {"AttributeName": "seats", "AttributeType": "N"},
+        ],
+        KeySchema=[{"AttributeName": "flight_id", "KeyType": "HASH"}],
+        GlobalSecondaryIndexes=[
+            {
+                "IndexName": "by-seats",
+                "KeySchema": [{"AttributeName": "seats", "KeyType": "HASH"}],
+                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["version", "cw:version_id"]},
+            }
+        ],
+    )
+    flights = Flights(client, name, Flight, Flight)
+    flights.save(flights.new(passengers=["ada"]))
+
+    def of_index() -> Loaded[Any]:
+        [found] = flights.query(equals("seats", 3), index="by-seats")
+        assert found.model == flights.new()
+        return found
+
+    with pytest.raises(Conflict):
+        flights.save(of_index().changed_to(flights.new(passengers=["bob"])))
+    with pytest.raises(Conflict):
+        write_together(client, [flights.saving(of_index().changed_to(flights.new(passengers=["bob"])))])
+    flights.save(of_index().changed_to(flights.new(gate="B7")), when=equals("seats", 3))
+    assert flights.get("TL1").model == flights.new(passengers=["ada"], gate="B7")
+
+
+def test_eight_threads_lose_no_change(flights: Flights) -> None:
+    flights.save(flights.new(seats=0))
+
+    def count(_: int) -> None:
+        flights.modify("TL1", change=lambda flight: flights.new(seats=flight.seats + 1), deadline=Deadline.after(60))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(count, range(24)))
+    assert (flights.get("TL1").model.seats, flights.get("TL1").version) == (24, 25)

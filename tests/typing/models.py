@@ -1,0 +1,119 @@
+"""Uses of tables of models, as a user's type checker sees them: checked, never run."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import assert_type
+
+import msgspec
+import pydantic
+
+from conditional_writes import (
+    Check,
+    Conflict,
+    Deadline,
+    Delete,
+    Item,
+    Key,
+    Observed,
+    Plan,
+    Put,
+    Update,
+    VersionedTable,
+    dynamodb_client,
+    equals,
+    write_together,
+)
+from conditional_writes.models import Codec, Loaded, Misfit, ModelTable
+from conditional_writes.upserts import MapEntry, Upserted
+
+
+@dataclass(frozen=True)
+class Flight:
+    flight_id: str
+    seats: int
+    passengers: tuple[str, ...] = ()
+
+
+class Order(msgspec.Struct):
+    customer_id: str
+    order_id: int
+
+
+class Account(pydantic.BaseModel):
+    account_id: str
+
+
+class Legacy:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def encode(legacy: Legacy) -> Item:
+    return {"name": legacy.name}
+
+
+def decode(item: Item) -> Legacy:
+    return Legacy(item["name"])
+
+
+client = dynamodb_client()
+flights = ModelTable(client, "Flights", "flight_id", model=Flight)
+orders = ModelTable(client, "Orders", "customer_id", "order_id", model=Order, version="revision", checked=False)
+accounts = ModelTable(client, "Accounts", "account_id", model=Account)
+legacies: ModelTable[Legacy] = ModelTable(client, "Legacy", "name", model=Codec(encode, decode))
+
+assert_type(flights, ModelTable[Flight])
+assert_type(orders, ModelTable[Order])
+assert_type(accounts, ModelTable[Account])
+assert_type(ModelTable(client, "Legacy", "name", model=Codec(encode, decode)), ModelTable[Legacy])
+assert_type(flights.table, VersionedTable)
+assert_type(flights.key("TL1"), Key)
+
+assert_type(flights.load("TL1"), Loaded[Flight] | None)
+assert_type(orders.get("c-1", 7, deadline=Deadline.after(1.5)).model, Order)
+loaded = flights.get("TL1")
+assert_type(loaded, Loaded[Flight])
+assert_type(loaded.model, Flight)
+assert_type(loaded.model.seats, int)
+assert_type(loaded.version, int)
+changed = loaded.changed_to(replace(loaded.model, seats=4))
+assert_type(changed, Loaded[Flight])
+
+assert_type(flights.save(Flight("TL1", 3)), Loaded[Flight])
+assert_type(flights.save(changed, when=equals("seats", 3), checked=True), Loaded[Flight])
+flights.delete(loaded)
+
+
+def board(flight: Flight | None) -> Flight:
+    if flight is None:
+        raise LookupError
+    return replace(flight, passengers=(*flight.passengers, "ada"))
+
+
+assert_type(flights.modify("TL1", change=board), Loaded[Flight])
+assert_type(flights.modify("TL1", change=lambda flight: flight or Flight("TL1", 3)).model, Flight)
+
+assert_type(flights.saving(changed), Put | Update)
+assert_type(flights.deleting(loaded), Delete)
+assert_type(flights.checking(loaded), Check)
+write_together(client, [flights.saving(Flight("TL2", 3)), flights.checking(loaded)])
+
+
+def plan(observed: Observed) -> Plan[int]:
+    assert_type(flights.load_from(observed, "TL1"), Loaded[Flight] | None)
+    flight = flights.get_from(observed, "TL1")
+    return Plan(flight.model.seats, [flights.saving(flight.changed_to(replace(flight.model, seats=0)))])
+
+
+assert_type(flights.query(equals("flight_id", "TL1")), Iterator[Loaded[Flight]])
+for each in orders.scan(index="by-day", page_size=10):
+    assert_type(each, Loaded[Order])
+    each.model.order_id += 1
+    assert_type(orders.save(each).model.order_id, int)
+assert_type(flights.upsert("TL1", entries=[MapEntry(("seen", "ada"), "now")]), Upserted)
+
+
+def handle(conflict: Conflict, misfit: Misfit) -> None:
+    if conflict.found is not None:
+        assert_type(flights.loaded(conflict.found), Loaded[Flight])
+    assert_type(misfit.key, Key)

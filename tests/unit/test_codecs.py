@@ -1,0 +1,587 @@
+"""Models as items and back, through DynamoDB's own types: each kind of value, and a sentence for each impossible model.
+
+The classes below stand in the order of their use.
+"""
+
+import dataclasses
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, IntEnum, StrEnum
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from uuid import UUID
+
+import msgspec
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic.alias_generators import to_camel
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from conditional_writes.codecs import Codec, Unfit, UnfitModel, codec_of
+from conditional_writes.items import Item, from_dynamodb, same, to_dynamodb
+from conditional_writes.models import laid_over
+
+
+class Cabin(Enum):
+    FIRST = "F"
+    ECONOMY = "Y"
+
+
+class Rank(IntEnum):
+    CAPTAIN = 1
+    MATE = 2
+
+
+class Status(StrEnum):
+    OPEN = "open"
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Extra(TypedDict):
+    kilograms: int
+
+
+@dataclass(frozen=True)
+class Seat:
+    row: int
+    cabin: Cabin
+    tags: frozenset[str] = frozenset()
+    holder: str | None = None
+
+
+class SeatModel(pydantic.BaseModel):
+    row: int
+    cabin: Cabin
+    tags: frozenset[str] = frozenset()
+    holder: str | None = None
+
+
+class Everything:
+    """The fields of all the models that have one of each kind."""
+
+    text: str
+    whole: int
+    exact: Decimal
+    yes: bool
+    binary: bytes
+    moment: datetime
+    day: date
+    hour: time
+    long: timedelta
+    uuid: UUID
+    cabin: Cabin
+    rank: Rank
+    status: Status
+    literal: Literal["a", "b"]
+    limited: Annotated[int, msgspec.Meta(ge=0)]
+    point: Point
+    extra: Extra
+    texts: set[str]
+    wholes: frozenset[int]
+    exacts: set[Decimal]
+    binaries: set[bytes]
+    uuids: set[UUID]
+    cabins: set[Cabin]
+    names: list[str]
+    pair: tuple[str, int]
+    many: tuple[Decimal, ...]
+    by_name: dict[str, int]
+    by_number: dict[int, str]
+    by_cabin: dict[Cabin, set[str]]
+    maybe: int | None
+    mixed: int | str
+    either: set[str] | str
+    anything: Any
+
+
+ANNOTATIONS = Everything.__annotations__
+
+
+def everything(seat: Any) -> dict[str, Any]:
+    return {
+        "text": "TL1 ✈",
+        "whole": 10**30,
+        "exact": Decimal("12.50"),
+        "yes": True,
+        "binary": b"\x00\xff",
+        "moment": datetime(2026, 2, 28, 12, 0, 0, 123456, tzinfo=timezone(timedelta(hours=2))),
+        "day": date(2026, 2, 28),
+        "hour": time(12, 30),
+        "long": timedelta(days=1, seconds=5),
+        "uuid": UUID(int=7),
+        "cabin": Cabin.FIRST,
+        "rank": Rank.MATE,
+        "status": Status.OPEN,
+        "literal": "b",
+        "limited": 3,
+        "point": Point(1, 2),
+        "extra": {"kilograms": 20},
+        "texts": {"a", "b"},
+        "wholes": frozenset({1, 2}),
+        "exacts": {Decimal("1.5"), Decimal(2)},
+        "binaries": {b"a"},
+        "uuids": {UUID(int=1), UUID(int=2)},
+        "cabins": {Cabin.FIRST, Cabin.ECONOMY},
+        "names": ["ada", "bob"],
+        "pair": ("a", 1),
+        "many": (Decimal("1.5"), Decimal(2)),
+        "by_name": {"a": 1},
+        "by_number": {1: "a"},
+        "by_cabin": {Cabin.FIRST: {"a"}, Cabin.ECONOMY: set()},
+        "maybe": None,
+        "mixed": "x",
+        "either": {"a"},
+        "anything": {"deep": [1, Decimal("1.5"), None, "x"]},
+        "seat": seat,
+        "seats": [seat, seat],
+        "plan": {"1A": seat},
+    }
+
+
+def model_of(kind: str) -> tuple[Any, Any]:
+    """A class with a field of each kind, and the class of its nested models."""
+    nested = SeatModel if kind == "pydantic" else Seat
+    annotations = ANNOTATIONS | {"seat": nested, "seats": list[nested], "plan": dict[str, nested]}  # type: ignore[valid-type]
+    match kind:
+        case "dataclass":
+            return dataclasses.make_dataclass("Model", annotations.items()), nested
+        case "frozen dataclass with slots":
+            return dataclasses.make_dataclass("Model", annotations.items(), frozen=True, slots=True), nested
+        case "struct":
+            return msgspec.defstruct("Model", annotations.items()), nested
+        case "frozen struct":
+            return msgspec.defstruct("Model", annotations.items(), frozen=True), nested
+        case _:
+            fields: Any = {name: (annotation, ...) for name, annotation in annotations.items()}
+            return pydantic.create_model("Model", **fields), nested
+
+
+KINDS = ("dataclass", "frozen dataclass with slots", "struct", "frozen struct", "pydantic")
+
+
+def through_dynamodb(codec: Codec[Any], model: Any) -> tuple[Item, Any]:
+    item = from_dynamodb(to_dynamodb(codec.encode(model)))
+    return item, codec.decode(item)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_value_comes_back(kind: str) -> None:
+    model, nested = model_of(kind)
+    values = everything(nested(row=1, cabin=Cabin.ECONOMY, tags=frozenset({"window"})))
+    codec, _ = codec_of(model)
+    item, back = through_dynamodb(codec, model(**values))
+    for name, value in values.items():
+        assert getattr(back, name) == value, name
+        assert type(getattr(back, name)) is type(value), name
+    assert same(codec.encode(back), item)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_are_stored_as_other_programs_expect_them(kind: str) -> None:
+    model, nested = model_of(kind)
+    item, _ = through_dynamodb(codec_of(model)[0], model(**everything(nested(row=1, cabin=Cabin.ECONOMY))))
+    assert item["moment"] == "2026-02-28T12:00:00.123456+02:00"
+    assert item["day"] == "2026-02-28"
+    assert item["uuid"] == "00000000-0000-0000-0000-000000000007"
+    assert (item["cabin"], item["rank"], item["status"]) == ("F", 2, "open")
+    assert item["texts"] == {"a", "b"}
+    assert item["wholes"] == {1, 2}
+    assert item["binaries"] == {b"a"}
+    assert item["cabins"] == {"F", "Y"}
+    assert item["by_number"] == {"1": "a"}
+    assert item["by_cabin"] == {"F": {"a"}, "Y": []}
+    assert item["maybe"] is None
+    assert item["seat"] == {"row": 1, "cabin": "Y", "tags": [], "holder": None}
+
+
+@dataclass
+class Leaf:
+    names: set[str] = field(default_factory=set)
+    next: "Leaf | None" = None
+    leaves: list["Leaf"] = field(default_factory=list)
+
+
+class Paid(msgspec.Struct, tag=True):
+    coupons: set[str] = set()
+
+
+class Owed(msgspec.Struct, tag=True):
+    coupons: list[str] = []
+
+
+class Order(msgspec.Struct, rename="camel"):
+    order_id: str
+    payment: Paid | Owed | None = None
+    either: tuple[str, set[int]] | int = 0
+
+
+class LeafModel(pydantic.BaseModel):
+    names: set[str] = pydantic.Field(default_factory=set)
+    next: "LeafModel | None" = None
+    leaves: list["LeafModel"] = []
+
+
+@pytest.mark.parametrize(
+    ("model", "item"),
+    [
+        (
+            Leaf({"a"}, Leaf({"b"}), [Leaf({"c"})]),
+            {"names": {"a"}, "next": {"names": {"b"}}, "leaves": [{"names": {"c"}}]},
+        ),
+        (
+            LeafModel(names={"a"}, next=LeafModel(names={"b"})),
+            {"names": {"a"}, "next": {"names": {"b"}, "next": None, "leaves": []}, "leaves": []},
+        ),
+        (
+            Order("o-1", Paid({"a"}), ("x", {1})),
+            {"orderId": "o-1", "payment": {"type": "Paid", "coupons": {"a"}}, "either": ["x", {1}]},
+        ),
+        (Order("o-1", Owed(["a"]), 7), {"orderId": "o-1", "payment": {"type": "Owed", "coupons": ["a"]}, "either": 7}),
+    ],
+    ids=["a dataclass inside of itself", "a pydantic model inside of itself", "a tagged union", "its other member"],
+)
+def test_sets_are_found_at_any_depth(model: Any, item: Item) -> None:
+    codec, _ = codec_of(type(model))
+    stored, back = through_dynamodb(codec, model)
+    assert back == model
+    if isinstance(model, Leaf):
+        stored["next"] = {"names": stored["next"]["names"]}
+        stored["leaves"] = [{"names": each["names"]} for each in stored["leaves"]]
+    assert stored == item
+
+
+# --- None, empty sets and defaults -----------------------------------------------------------------------
+
+
+@dataclass
+class Sparse:
+    name: str
+    needed: str | None
+    note: str | None = None
+    gate: str | None = "B7"
+    tags: set[str] = field(default_factory=set)
+    wanted: set[str] | None = None
+    kinds: frozenset[str] = frozenset({"new"})
+
+
+class SparseModel(pydantic.BaseModel):
+    name: str
+    needed: str | None
+    note: str | None = None
+    gate: str | None = "B7"
+    tags: set[str] = set()
+    wanted: set[str] | None = None
+    kinds: frozenset[str] = frozenset({"new"})
+
+
+@pytest.mark.parametrize("model", [Sparse, SparseModel])
+def test_none_and_an_empty_set_are_no_attribute_if_the_default_brings_them_back(model: Any) -> None:
+    empty = model(name="a", needed=None, note=None, gate=None, tags=set(), wanted=set(), kinds=frozenset())
+    codec, _ = codec_of(model)
+    item, back = through_dynamodb(codec, empty)
+    assert item == {"name": "a", "needed": None, "gate": None, "wanted": [], "kinds": []}
+    assert back == empty
+    full = model(name="a", needed="b", note="c", gate="d", tags={"e"}, wanted={"f"}, kinds=frozenset({"g"}))
+    assert through_dynamodb(codec, full)[1] == full
+    unwanted = model(name="a", needed=None, wanted=None)
+    assert through_dynamodb(codec, unwanted) == (
+        {"name": "a", "needed": None, "gate": "B7", "kinds": {"new"}},
+        unwanted,
+    )
+
+
+# --- names -----------------------------------------------------------------------------------------------
+
+
+class Camel(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(alias_generator=to_camel, populate_by_name=True)
+    flight_id: str
+    seats_left: int = pydantic.Field(default=0, alias="left")
+    old_gate: str = pydantic.Field(
+        default="", validation_alias=pydantic.AliasChoices("gate", "old_gate"), serialization_alias="gate"
+    )
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @property
+    def is_full(self) -> bool:
+        return self.seats_left == 0
+
+
+class CamelStruct(msgspec.Struct, rename="camel", tag="flight"):
+    flight_id: str
+    seats_left: int = msgspec.field(default=0, name="left")
+
+
+def test_attributes_have_the_names_that_the_model_gives_them() -> None:
+    codec, fields = codec_of(Camel)
+    assert codec.encode(Camel(flight_id="TL1")) == {"flightId": "TL1", "left": 0, "gate": "", "isFull": True}
+    assert codec.decode({"flightId": "TL1", "old_gate": "B7", "isFull": True}) == Camel(flight_id="TL1", gate="B7")
+    assert fields is not None
+    assert fields.names == {"flightId", "left", "gate", "isFull"}
+    structs, fields = codec_of(CamelStruct)
+    assert structs.encode(CamelStruct("TL1")) == {"type": "flight", "flightId": "TL1", "left": 0}
+    assert structs.decode({"type": "flight", "flightId": "TL1"}) == CamelStruct("TL1")
+    assert fields is not None
+    assert fields.names == {"type", "flightId", "left"}
+
+
+# --- pydantic's own ways ---------------------------------------------------------------------------------
+
+
+@pydantic_dataclass
+class Checked:
+    name: Annotated[str, pydantic.StringConstraints(to_upper=True)]
+    site: pydantic.HttpUrl = pydantic.HttpUrl("https://example.com")
+
+
+class Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+    at: datetime
+    cabin: Cabin
+    pair: tuple[int, str]
+    uuid: UUID
+    price: Decimal
+
+
+class Open(pydantic.BaseModel, extra="allow"):
+    name: str
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Checked("ada", pydantic.HttpUrl("https://example.org/x")),
+        Strict(
+            at=datetime(2026, 2, 28, tzinfo=UTC), cabin=Cabin.FIRST, pair=(1, "a"), uuid=UUID(int=1), price=Decimal(2)
+        ),
+        Open(name="a", other={"b"}),  # type: ignore[call-arg]
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_pydantics_own_types_and_settings_are_its_own(model: Any) -> None:
+    assert through_dynamodb(codec_of(type(model))[0], model)[1] == model
+
+
+# --- what a model can't be -------------------------------------------------------------------------------
+
+
+@dataclass
+class Fare:
+    price: float
+
+
+@dataclass
+class Fares:
+    fares: dict[str, list[Fare | None]]
+
+
+class FareModel(pydantic.BaseModel):
+    price: float | None = None
+
+
+class FareModels(pydantic.BaseModel):
+    fares: dict[str, list[FareModel]]
+
+
+class Arrayed(msgspec.Struct, array_like=True):
+    price: int
+
+
+class TaggedPoint(NamedTuple):
+    x: int
+    tags: set[str]
+
+
+type Json = dict[str, Json] | list[Json] | str | int | None
+
+
+class Plain:
+    price: int
+
+
+class Renamed(pydantic.BaseModel):
+    price: int = pydantic.Field(default=0, validation_alias="cost")
+
+
+def dataclass_of(annotation: Any) -> Any:
+    return dataclasses.make_dataclass("Model", [("it", annotation)])
+
+
+def pydantic_of(annotation: Any) -> Any:
+    return pydantic.create_model("Model", it=(annotation, ...))
+
+
+FLOAT = "is a float, and DynamoDB's numbers are exact decimals: make it a Decimal"
+OF_SETS = "is a set, and DynamoDB's sets are of texts, numbers or bytes: make it a list"
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (Fare, f"Fare.price {FLOAT}"),
+        (Fares, f"Fares.fares.*[].price {FLOAT}"),
+        (FareModel, f"FareModel.price {FLOAT}"),
+        (FareModels, f"FareModels.fares.price {FLOAT}"),
+        (dataclass_of(complex), "Model.it is of complex, which items don't have: give a Codec for the model"),
+        (dataclass_of(object), "Model.it is of object, which items don't have: give a Codec for the model"),
+        (dataclass_of(msgspec.Raw), "Model.it is of a type that items don't have: give a Codec for the model"),
+        (dataclass_of(set[Point]), f"Model.it {OF_SETS}"),
+        (dataclass_of(set[bool]), f"Model.it {OF_SETS}"),
+        (pydantic_of(set[Point]), f"Model.it {OF_SETS}"),
+        (pydantic_of(frozenset[tuple[int, int]] | None), f"Model.it {OF_SETS}"),
+        (pydantic_of(set[bool]), f"Model.it {OF_SETS}"),
+        (pydantic_of(set[Seat]), f"Model.it {OF_SETS}"),
+        (dataclass_of(TaggedPoint), "Model.it has a set in an array of fields: make it a dataclass, or give a Codec"),
+        (dataclass_of(Json), "Model can't be a model: maximum recursion depth exceeded"),
+        (Arrayed, "Arrayed can't be a model: it is array_like, and an item is a map"),
+        (dataclass_of(list[int] | set[int]), "Model can't be a model: Type unions may not contain more than one array"),
+        (Renamed, "Renamed.price is written as price and read as cost: give it one `alias` for both"),
+        (Plain, "Plain'> is no model: expected a dataclass, a Struct of msgspec's, a model of pydantic's (2 or later)"),
+        (Fare(1), "Fare(price=1) is no model: expected a dataclass"),
+        (Fares | Fare, "Fare is no model: expected a dataclass"),
+    ],
+)
+def test_a_class_that_no_item_can_be_is_refused_with_a_sentence(model: Any, why: str) -> None:
+    with pytest.raises(UnfitModel) as caught:
+        codec_of(model)
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "item", "why"),
+    [
+        (Seat, {"row": "x", "cabin": "F"}, "row: expected `int`, got `str`"),
+        (Seat, {"row": Decimal("1.5"), "cabin": "F"}, "row: expected `int`, got `decimal`"),
+        (Seat, {"row": 1, "cabin": "Z"}, "cabin: invalid enum value 'Z'"),
+        (Seat, {"row": 1}, "Object missing required field `cabin`"),
+        (
+            SeatModel,
+            {"row": "x"},
+            "row: Input should be a valid integer, unable to parse string as an integer; cabin: Fi",
+        ),
+        (LeafModel, {"next": {"names": 1}}, "next.names: Input should be a valid set"),
+    ],
+)
+def test_an_item_that_does_not_fit_says_which_field_and_what_was_expected(model: Any, item: Item, why: str) -> None:
+    with pytest.raises(Unfit) as caught:
+        codec_of(model)[0].decode(item)
+    assert str(caught.value).startswith(why)
+
+
+def test_a_float_in_a_field_of_anything_is_named_when_it_is_saved() -> None:
+    for model in (dataclass_of(Any), pydantic_of(Any)):
+        with pytest.raises(TypeError, match=r"it.a\[0\]: 1.5 is a float, and DynamoDB's numbers are exact"):
+            to_dynamodb(codec_of(model)[0].encode(model(it={"a": [1.5]})))
+
+
+def test_a_secret_is_never_saved_as_asterisks() -> None:
+    with pytest.raises(TypeError, match="is a secret, which pydantic would write as asterisks"):
+        codec_of(pydantic_of(pydantic.SecretStr))[0].encode(pydantic_of(pydantic.SecretStr)(it="x"))
+
+
+def test_a_model_may_have_a_json_of_any_depth() -> None:
+    model = pydantic_of(Json)
+    value = model(it={"a": [1, {"b": None}]})
+    assert through_dynamodb(codec_of(model)[0], value) == ({"it": {"a": [1, {"b": None}]}}, value)
+
+
+# --- what a save changes ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Tree:
+    number: int | None = None
+    texts: list[str] = field(default_factory=list)
+    kinds: set[str] = field(default_factory=set)
+    trees: list["Tree"] = field(default_factory=list)
+    by_name: dict[str, "Tree"] = field(default_factory=dict)
+
+
+TEXTS = st.sampled_from("abc")
+TREES = st.recursive(
+    st.builds(Tree, st.none() | st.integers(0, 2), st.lists(TEXTS, max_size=3), st.sets(TEXTS)),
+    lambda trees: st.builds(
+        Tree,
+        st.none() | st.integers(0, 2),
+        st.just([]),
+        st.just(set()),
+        st.lists(trees, max_size=3),
+        st.dictionaries(TEXTS, trees, max_size=2),
+    ),
+    max_leaves=6,
+)
+
+
+def with_unknown(item: Item) -> Item:
+    """The item with an attribute in each of its maps that the model doesn't know."""
+    trees = [with_unknown(tree) for tree in item["trees"]]
+    by_name = {name: with_unknown(tree) for name, tree in item["by_name"].items()}
+    return {**item, "trees": trees, "by_name": by_name, "unknown": 7}
+
+
+@given(before=TREES, after=TREES)
+def test_what_is_laid_over_an_item_is_the_changed_model_and_keeps_the_rest(before: Tree, after: Tree) -> None:
+    codec, _ = codec_of(Tree)
+    stored = with_unknown(codec.encode(before))
+    known = codec.encode(codec.decode(stored))
+    changed = laid_over(stored, known, codec.encode(after))
+    assert codec.decode(changed) == after
+    assert changed["unknown"] == 7
+    for name, tree in after.by_name.items():
+        assert ("unknown" in changed["by_name"][name]) is (name in before.by_name), tree
+    assert laid_over(stored, known, codec.encode(before)) == stored
+
+
+# --- optional packages -----------------------------------------------------------------------------------
+
+WITHOUT = """
+import sys
+sys.modules["msgspec"] = None
+from dataclasses import dataclass
+from conditional_writes.models import Codec, ModelTable
+
+@dataclass
+class Flight:
+    flight_id: str
+
+ModelTable(None, "Flights", "flight_id", model=Codec(vars, lambda item: Flight(**item)))
+assert "pydantic" not in sys.modules
+try:
+    ModelTable(None, "Flights", "flight_id", model=Flight)
+except ModuleNotFoundError as error:
+    print(error)
+"""
+
+
+def test_without_msgspec_a_dataclass_is_refused_with_the_command_that_installs_it() -> None:
+    run = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
+    assert run.stdout == ('Flight: a dataclass as a model needs msgspec: pip install "conditional-writes[msgspec]"\n')
+
+
+ALONE = """
+import sys
+from dataclasses import dataclass
+from conditional_writes.models import ModelTable
+
+assert not {"msgspec", "pydantic"} & sys.modules.keys()
+
+@dataclass
+class Flight:
+    flight_id: str
+
+ModelTable(None, "Flights", "flight_id", model=Flight)
+print(*sorted({"msgspec", "pydantic"} & sys.modules.keys()))
+"""
+
+
+def test_a_package_is_imported_only_for_its_own_models() -> None:
+    run = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True)
+    assert run.stdout == "msgspec\n"

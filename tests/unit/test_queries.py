@@ -1,0 +1,207 @@
+"""Queries without a server: what is sent, what is refused before, and a throttled page."""
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from conditional_writes import (
+    Condition,
+    Deadline,
+    DeadlinePassed,
+    VersionedTable,
+    absent,
+    at_least,
+    begins_with,
+    between,
+    contains,
+    equals,
+    exists,
+    less_than,
+)
+from conditional_writes.conditions import all_of
+from conditional_writes.items import to_dynamodb
+from tests.unit.stubs import Stubbed
+
+OF_C_1 = equals("customer_id", "c-1")
+
+
+def orders(client: Any = None) -> VersionedTable:
+    return VersionedTable(client, "Orders", "customer_id", "order_id")
+
+
+def test_the_requests_have_the_conditions_and_the_pages() -> None:
+    with Stubbed("dynamodb") as stubbed:
+        table = orders(stubbed.client)
+        for operation in ("query", "query", "scan", "scan"):
+            stubbed.answers(operation, {"Items": []})
+        list(table.query(OF_C_1))
+        matching = less_than("pieces", 3) | exists("customer")
+        found = table.query(
+            OF_C_1 & between("order_id", 7, 9), matching=matching, consistent=True, descending=True, page_size=2
+        )
+        list(found)
+        list(table.scan())
+        list(table.scan(index="by_status", matching=equals("customer_id", "c-1"), segment=(1, 4)))
+    every = {"TableName": "Orders", "ConsistentRead": False}
+    c_1 = {":0": {"S": "c-1"}}
+    assert stubbed.parameters == [
+        every
+        | {
+            "KeyConditionExpression": "#0 = :0",
+            "ExpressionAttributeNames": {"#0": "customer_id"},
+            "ExpressionAttributeValues": c_1,
+        },
+        {
+            "TableName": "Orders",
+            "ConsistentRead": True,
+            "ScanIndexForward": False,
+            "Limit": 2,
+            "KeyConditionExpression": "#0 = :0 AND #1 BETWEEN :1 AND :2",
+            "FilterExpression": "(#2 < :3) OR (attribute_exists(#3))",
+            "ExpressionAttributeNames": {"#0": "customer_id", "#1": "order_id", "#2": "pieces", "#3": "customer"},
+            "ExpressionAttributeValues": c_1 | {":1": {"N": "7"}, ":2": {"N": "9"}, ":3": {"N": "3"}},
+        },
+        every,
+        every
+        | {
+            "IndexName": "by_status",
+            "FilterExpression": "#0 = :0",
+            "ExpressionAttributeNames": {"#0": "customer_id"},
+            "ExpressionAttributeValues": c_1,
+            "Segment": 1,
+            "TotalSegments": 4,
+        },
+    ]
+
+
+NOT_OF_A_KEY = r"Orders: a query's condition is made of equals, .* joined by &: put '.*' into `matching`"
+
+
+@pytest.mark.parametrize(
+    ("condition", "sentence"),
+    [
+        (~OF_C_1, NOT_OF_A_KEY),
+        (OF_C_1 | at_least("order_id", 7), NOT_OF_A_KEY),
+        (OF_C_1 & ~at_least("order_id", 7), NOT_OF_A_KEY),
+        (OF_C_1 & contains("order_id", "7"), NOT_OF_A_KEY),
+        (OF_C_1 & exists("order_id"), NOT_OF_A_KEY),
+        (absent("customer_id"), NOT_OF_A_KEY),
+        (Condition("size({}) = []", ("customer_id",), (3,)), NOT_OF_A_KEY),
+        (Condition("{} <> []", ("customer_id",), (3,)), NOT_OF_A_KEY),
+        (at_least("order_id", 7), "a query is of one customer_id, with `equals`: use `scan` for all"),
+        (begins_with("customer_id", "c-"), "a query is of one customer_id, with `equals`"),
+        (at_least("customer_id", "c") & equals("order_id", 7), "a query is of one customer_id, with `equals`"),
+        (OF_C_1 & at_least("order_id", 7) & less_than("order_id", 9), "two conditions on order_id, .*: use `between`"),
+        (OF_C_1 & equals("status", "NEW"), r"status isn't in the key \(customer_id, order_id\): use `matching`, or"),
+        (OF_C_1 & equals(("customer_id", "a"), 1), r"customer_id\.a isn't in the key"),
+    ],
+)
+def test_a_condition_that_is_none_of_the_key_is_refused_before_anything_is_sent(
+    condition: Condition, sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        orders().query(condition)
+
+
+def test_a_query_of_an_index_is_of_one_value_of_its_partition_key() -> None:
+    with pytest.raises(ValueError, match="Orders: a query is of one partition key of by_status, with `equals`: use"):
+        orders().query(at_least("placed_at", 7), index="by_status")
+
+
+@pytest.mark.parametrize(
+    ("condition", "names", "expression"),
+    [
+        (all_of([OF_C_1, at_least("order_id", 7)]), ["customer_id", "order_id"], "#0 = :0 AND #1 >= :1"),
+        (between("order_id", "c-1", 9) & OF_C_1, ["customer_id", "order_id"], "#0 = :0 AND #1 BETWEEN :1 AND :2"),
+        (
+            less_than("placed_at", 7) & (equals("status", "NEW") & equals("region", "EU")),
+            ["status", "region", "placed_at"],
+            "#0 = :0 AND #1 = :1 AND #2 < :2",
+        ),
+    ],
+)
+def test_a_condition_of_any_nesting_is_sent_flat_and_equals_first(
+    condition: Condition, names: list[str], expression: str
+) -> None:
+    with Stubbed("dynamodb") as stubbed:
+        stubbed.answers("query", {"Items": []})
+        list(orders(stubbed.client).query(condition, index="by_status"))
+    [request] = stubbed.parameters
+    assert request["KeyConditionExpression"] == expression
+    assert list(request["ExpressionAttributeNames"].values()) == names
+    assert len(request["ExpressionAttributeValues"]) == expression.count(":")
+    assert request["ExpressionAttributeValues"][":0"] in ({"S": "c-1"}, {"S": "NEW"})
+
+
+def test_a_query_matches_no_part_of_its_key() -> None:
+    with pytest.raises(ValueError, match="order_id is in the key, which a query can't match: put it into the cond"):
+        orders().query(OF_C_1, matching=exists("note") & less_than("order_id", 3))
+
+
+def test_the_key_of_an_item_is_no_place_in_an_index() -> None:
+    for find in (lambda **after: orders().query(OF_C_1, **after), orders().scan):
+        with pytest.raises(ValueError, match="by_status: the key of an item says nothing of its place in an index"):
+            find(index="by_status", after=orders().key("c-1", 7))
+    with pytest.raises(ValueError, match="Orders: a key of Others can't be gone on after"):
+        orders().scan(after=VersionedTable(Any, "Others", "customer_id", "order_id").key("c-1", 7))
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    paused: list[float] = []
+    monkeypatch.setattr("conditional_writes.queries.time.sleep", paused.append)
+    monkeypatch.setattr("conditional_writes.queries.random.uniform", lambda _, longest: longest)
+    return paused
+
+
+@pytest.mark.parametrize(
+    "code", ["ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"]
+)
+def test_a_throttled_page_is_read_again_after_longer_and_longer_pauses(pauses: list[float], code: str) -> None:
+    item, key = {"customer_id": "c-1", "order_id": 1}, {"customer_id": "c-1", "order_id": 1}
+    with Stubbed("dynamodb") as stubbed:
+        stubbed.answers("scan", {"Items": [to_dynamodb(item)], "LastEvaluatedKey": to_dynamodb(key)})
+        for _ in range(6):
+            stubbed.refuses("scan", code)
+        stubbed.answers("scan", {"Items": [to_dynamodb(item | {"order_id": 2})]})
+        assert [each["order_id"] for each in orders(stubbed.client).scan()] == [1, 2]
+    assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0]
+    assert [each.get("ExclusiveStartKey") for each in stubbed.parameters] == [None] + [to_dynamodb(key)] * 7
+
+
+def test_a_page_that_stays_throttled_raises_dynamodbs_error_at_the_deadline(pauses: list[float]) -> None:
+    with Stubbed("dynamodb") as stubbed:
+        stubbed.refuses("query", "ThrottlingException")
+        with pytest.raises(ClientError, match="ThrottlingException"):
+            next(orders(stubbed.client).query(OF_C_1, deadline=Deadline.after(0.04)))
+    assert pauses == []
+
+
+def test_another_error_is_raised_at_once(pauses: list[float]) -> None:
+    with Stubbed("dynamodb") as stubbed:
+        stubbed.refuses("query", "AccessDeniedException")
+        with pytest.raises(ClientError, match="AccessDeniedException"):
+            next(orders(stubbed.client).query(OF_C_1))
+    assert pauses == []
+
+
+def test_a_deadline_is_that_of_all_pages_and_without_one_each_page_has_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("conditional_writes.deadline.time.monotonic", lambda: now)
+    page = {"Items": [to_dynamodb({"customer_id": "c-1", "order_id": 1})]}
+    following = page | {"LastEvaluatedKey": to_dynamodb({"customer_id": "c-1", "order_id": 1})}
+    with Stubbed("dynamodb") as stubbed:
+        for answer in (following, following, page, following):
+            stubbed.answers("query", answer)
+        patient = orders(stubbed.client).query(OF_C_1)
+        for _ in range(3):
+            next(patient)
+            now += 3600
+        hurried = orders(stubbed.client).query(OF_C_1, deadline=Deadline.after(60))
+        next(hurried)
+        now += 61
+        with pytest.raises(DeadlinePassed, match="no time is left: reading Orders"):
+            next(hurried)

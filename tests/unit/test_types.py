@@ -1,0 +1,52 @@
+"""The library's types, as two checkers see them: right uses pass, and each wrong use is named at its line."""
+
+import json
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from typing import Any
+
+from tools.local_aws.server import PROJECT
+
+WRONG_USES = "tests/typing/wrong_uses.py"
+RIGHT_USES = ("tests/typing/api.py", "tests/typing/models.py")
+MARKS = {
+    number: found.groups()
+    for number, line in enumerate((PROJECT / WRONG_USES).read_text().splitlines(), 1)
+    if (found := re.search(r"  # ([\w-]+), (report\w+): ", line))
+}
+"""mypy's code and pyright's rule by line."""
+
+
+def checked(*command: str) -> str:
+    run = subprocess.run([sys.executable, "-m", *command], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert run.returncode in {0, 1}, run.stdout + run.stderr
+    return run.stdout
+
+
+def pyrights(*paths: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(checked("pyright", "--outputjson", *paths))["generalDiagnostics"]
+    return found
+
+
+def assert_named(found: dict[int, set[str]], expected: dict[int, str]) -> None:
+    assert found.keys() == expected.keys()
+    assert {line: codes for line, codes in found.items() if expected[line] not in codes} == {}
+
+
+def test_mypy_names_each_wrong_use_and_no_other_line() -> None:
+    found: dict[int, set[str]] = defaultdict(set)
+    for line in checked("mypy", "--output", "json", WRONG_USES).splitlines():
+        error = json.loads(line)
+        if error["severity"] == "error" and error["file"] == WRONG_USES:
+            found[error["line"]].add(error["code"])
+    assert_named(found, {line: code for line, (code, _) in MARKS.items()})
+
+
+def test_pyright_names_each_wrong_use_and_no_right_one() -> None:
+    found: dict[int, set[str]] = defaultdict(set)
+    for error in pyrights(WRONG_USES, *RIGHT_USES):
+        assert error["file"].endswith(WRONG_USES), error
+        found[error["range"]["start"]["line"] + 1].add(error["rule"])
+    assert_named(found, {line: rule for line, (_, rule) in MARKS.items()})
