@@ -19,11 +19,14 @@ CORE = LIBRARIES["ledger"] / "core"
 FUNCTIONS = sorted((PROJECT / "functions").glob("*/app.py"))
 
 FOR_TYPES_ONLY = {"types_boto3_dynamodb", "types_boto3_events", "types_boto3_lambda", "types_boto3_sqs"}
+EXTRAS = {
+    "aws_lambda_powertools": {"staged_record.py", "exactly_once/powertools.py", "exactly_once/function.py"},
+    "msgspec": {"msgspec_models.py"},
+    "pydantic": {"pydantic_models.py"},
+}
+"""The modules of the library that import what an extra brings."""
 ALLOWED = {
-    "conditional_writes": {
-        *("conditional_writes", "boto3", "botocore"),
-        *("aws_lambda_powertools", "msgspec", "pydantic"),  # each for what a user of it has
-    },
+    "conditional_writes": {"conditional_writes", "boto3", "botocore", *EXTRAS},
     "workers": {"workers", "conditional_writes", "botocore", "aws_lambda_powertools"},
     "ledger": {"ledger", "workers", "conditional_writes", "botocore", "aws_lambda_powertools", "msgspec"},
 }
@@ -70,12 +73,18 @@ def test_a_library_needs_all_that_it_may_import(library: str, allowed: set[str])
     assert set().union(*map(packages, modules(LIBRARIES[library]))) == allowed
 
 
-def test_only_the_idempotency_records_of_the_library_import_powertools() -> None:
+@pytest.mark.parametrize("package", EXTRAS)
+def test_what_an_extra_brings_is_imported_by_its_modules_alone(package: str) -> None:
     folder = LIBRARIES["conditional_writes"]
-    importing = {str(path.relative_to(folder)) for path in modules(folder) if "aws_lambda_powertools" in packages(path)}
-    assert importing == {"staged_record.py", "exactly_once/powertools.py", "exactly_once/function.py"}
-    loaded = "import conditional_writes.exactly_once, sys; assert 'aws_lambda_powertools' not in sys.modules"
-    subprocess.run([sys.executable, "-c", loaded], check=True)  # in function.py the import is for types
+    importing = {str(path.relative_to(folder)) for path in modules(folder) if package in packages(path)}
+    assert importing == EXTRAS[package]
+
+
+def test_without_what_its_extras_bring_the_library_is_imported() -> None:
+    """In function.py the import of Powertools is for types."""
+    loaded = "import conditional_writes.exactly_once, conditional_writes.models, sys; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert not EXTRAS.keys() & {*run.stdout.split()}
 
 
 @pytest.mark.parametrize("path", FUNCTIONS, ids=shown)
@@ -170,5 +179,5 @@ def test_the_dependencies_layer_names_what_is_imported_and_no_more() -> None:
     used = set().union(*map(packages, paths)) - LIBRARIES.keys()
     asked_for = (PROJECT / "layers" / "dependencies" / "requirements.in").read_text().splitlines()
     names = {line.partition("==")[0].replace("-", "_") for line in asked_for if not line.startswith("#")}
-    # boto3 brings the version of botocore that it needs, and pydantic is only for models of pydantic's.
-    assert used - {"botocore", "pydantic"} == names
+    of_others = {"botocore", "pydantic"}  # boto3 brings botocore; no function has pydantic's models
+    assert used - of_others == names
