@@ -28,6 +28,7 @@ from conditional_writes import (
     Plan,
     Put,
     UnsatisfiableCondition,
+    Update,
     VersionedItem,
     at_least,
 )
@@ -157,6 +158,21 @@ def test_a_function_that_raises_records_nothing(worker: Worker) -> None:
     assert worker.tables.items(worker.tables.records) == []
     worker.accounts.save(worker.accounts.load("alice") | {"balance": 200})  # type: ignore[operator]
     assert worker.pay(payment(amount=101)) == {"balance": "99", "paid": 101}
+
+
+def test_a_function_without_items_is_given_the_item_whose_condition_was_false(unseeing: Worker) -> None:
+    key, seen = unseeing.accounts.key("alice"), list[Any]()
+
+    def debit(request: dict[str, Any], observed: Observed) -> Plan[Any]:
+        seen.append(dict(observed))
+        if key in observed:
+            return Plan("refused")
+        return Plan("paid", [Update(key, {}, at_least("balance", 101), added={"balance": -101})])
+
+    pay = unseeing.once(unseeing.way, debit, items=False)
+    assert pay.run(payment()) == Ran("refused", replayed=False)
+    assert pay.run(payment()) == Ran("refused", replayed=True)
+    assert [list(each) for each in seen] == [[], [key], []]
 
 
 def test_a_false_condition_of_the_functions_own_is_raised_and_nothing_recorded(unseeing: Worker) -> None:
@@ -415,7 +431,7 @@ def test_a_request_without_a_key_is_refused(tables: Tables) -> None:
 
 
 def test_it_costs_so_many_requests_and_units(worker: Worker, unseeing: Worker) -> None:
-    """Items of up to 1 KB. The units of the second commit are those of a refused transaction."""
+    """Items of up to 1 KB. A refused transaction has the units of all its items. The figures of exactly-once.md."""
     meter = Meter(worker.client, unseeing.client)
 
     def cost(call: Callable[[], object]) -> tuple[int, float, float]:
@@ -429,9 +445,15 @@ def test_it_costs_so_many_requests_and_units(worker: Worker, unseeing: Worker) -
     assert cost(lambda: unseeing.pay(payment(2))) == (1, 0, 6)
     assert cost(lambda: unseeing.pay(payment(2))) == (1, 0, 6)
     assert cost(lambda: worker.pay(payment(3, amount=0))) == (2, 1 + missing, 1)
-    with pytest.raises(Unfunded):
-        worker.pay(payment(4, amount=1000))
-    assert worker.calls[-2:] == [READ, COMMIT]
+    other = Worker(worker.tables, worker.way)
+    with worker.before_writing(lambda: other.pay(payment(5, amount=1))):
+        assert cost(lambda: worker.pay(payment(4, amount=1))) == (3, 1 + missing, 12)
+
+    def raise_unfunded() -> None:
+        with pytest.raises(Unfunded):
+            worker.pay(payment(6, amount=1000))
+
+    assert cost(raise_unfunded) == (2, 1 + missing, 2)
 
 
 def server_of(worker: Worker) -> str:
@@ -530,6 +552,14 @@ def test_the_response_hook_of_a_configuration_is_called_for_replays(both: Worker
     ours = ours_of(both, config)
     assert ours(payment()) == {"balance": "70", "paid": 30}
     assert ours(payment()) == {"balance": "70", "paid": 30, "status": "COMPLETED"}
+
+
+def test_a_configuration_with_a_local_cache_replays_nothing_that_was_refused(both: Worker) -> None:
+    config = IdempotencyConfig(event_key_jmespath="payment_id", use_local_cache=True)
+    ours, other = ours_of(both, config), Worker(both.tables)
+    with both.before_writing(lambda: other.pay(payment(2))):
+        assert ours.run(payment()) == Ran({"balance": "40", "paid": 30}, replayed=False)
+    assert both.tables.paid() == ["p-1", "p-2"]
 
 
 def test_a_record_of_the_other_way_is_no_record(tables: Tables) -> None:

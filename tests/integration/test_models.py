@@ -402,6 +402,19 @@ def test_a_field_for_the_version_is_filled_and_not_saved(make: Make, model: Any)
     assert table.get("TL1").model.revision == table.get("TL1").version == 3
 
 
+def test_a_field_for_the_version_needs_no_default(make: Make) -> None:
+    @dataclass
+    class Required:
+        flight_id: str
+        version: int
+
+    table = make(Required)
+    table.plant()
+    assert table.get("TL1").model.version == 0
+    table.delete(table.get("TL1"))
+    assert table.save(Required("TL1", 7)).model == Required("TL1", 1)
+
+
 def test_a_model_that_forbids_other_attributes_is_not_given_the_version(make: Make) -> None:
     class Closed(pydantic.BaseModel, extra="forbid"):
         flight_id: str

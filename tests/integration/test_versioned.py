@@ -128,6 +128,17 @@ def test_the_first_save_asserts_that_there_is_no_item(orders: Orders, others: Or
     assert orders.stored() == ids() | {"status": "THEIRS", "version": 1}
 
 
+def test_a_new_item_that_was_taken_for_a_loaded_one_says_how_to_create_one(orders: Orders) -> None:
+    with pytest.raises(Conflict, match=r"there is no such item, or no longer: to create one, save a plain dict$"):
+        orders.save(VersionedItem(ids() | {"status": "NEW"}))
+    order = orders.save(ids() | {"status": "NEW"})
+    orders.delete(order)
+    with pytest.raises(Conflict, match=r"there is no such item, or no longer$"):
+        orders.save(order)
+    with pytest.raises(Conflict, match=r"there is no such item, or no longer$"):
+        orders.save(ids(), when=exists("customer_id"))
+
+
 def test_a_later_save_asserts_its_version(orders: Orders, others: Orders) -> None:
     order = orders.save(ids() | {"status": "NEW"})
     others.save(loaded(others) | {"status": "THEIRS"})

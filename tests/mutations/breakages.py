@@ -30,10 +30,17 @@ UPSERTS = "tests/integration/test_upserts.py"
 VERSIONED = "tests/integration/test_versioned.py"
 ONCE = "tests/integration/test_exactly_once.py"
 PAYLOADS = "tests/unit/test_exactly_once.py"
+MODELS = "tests/integration/test_models.py"
+CODECS = "tests/unit/test_codecs.py"
 POSTING = "tests/integration/test_posting.py"
 HOLDS = "tests/integration/test_holds.py"
 REVERSALS = "tests/integration/test_reversals.py"
 INTEREST = "tests/integration/test_interest.py"
+IN_MOTO = "tests/integration/test_clients_in_moto.py"
+QUERIES = "tests/integration/test_queries.py"
+QUERIES_ALONE = "tests/unit/test_queries.py"
+OF_VERSIONED_ITEMS = "tests/integration/test_upserts_of_versioned_items.py"
+VERSIONED_ALONE = "tests/unit/test_versioned_tables.py"
 TLS = "tests/integration/test_tls.py"
 JOBS = "tests/integration/test_jobs.py"
 SEGMENTS = "tests/integration/test_segments.py"
@@ -70,6 +77,69 @@ BREAKAGES = [
         "return Update(key, values, condition, removed, expected=expected)",
         "return Update(key, values, exists(key.attributes[0][0]), removed, expected=expected)",
         (VERSIONED, EVERY_CALL),
+    ),
+    Breakage(
+        "a saved model loses the attributes that it doesn't know",
+        f"{LIBRARY}/models.py",
+        "for name, value in stored.items() if name not in known or name in after}",
+        "for name, value in stored.items() if name in known and name in after}",
+        (MODELS,),
+    ),
+    Breakage(
+        "a nested model loses the attributes that it doesn't know",
+        f"{LIBRARY}/models.py",
+        "            return laid_over(stored, known, after)\n",
+        "            return after\n",
+        (MODELS,),
+    ),
+    Breakage(
+        "a saved model rewrites what it encodes otherwise",
+        f"{LIBRARY}/models.py",
+        "        elif not same(known[name], value):\n",
+        "        else:\n",
+        (MODELS,),
+    ),
+    Breakage(
+        "a removed element takes the attributes of the next one",
+        f"{LIBRARY}/models.py",
+        "if len(stored) == len(known):\n            first = _same_from_start(known, after)",
+        "if len(stored) == len(known):\n            first = min(len(known), len(after))",
+        (MODELS,),
+    ),
+    Breakage(
+        "a model that couldn't be loaded again is written",
+        f"{LIBRARY}/models.py",
+        "        self._decoded(self.table._key_of(item), item)\n        return item\n",
+        "        return item\n",
+        (MODELS,),
+    ),
+    Breakage(
+        "a model's field for the version is saved",
+        f"{LIBRARY}/models.py",
+        "        item.pop(self._version, None)\n",
+        "",
+        (MODELS,),
+    ),
+    Breakage(
+        "a default passes for what an index lacks",
+        f"{LIBRARY}/models.py",
+        "if name not in item.loaded]",
+        "if name in item.loaded and False]",
+        (MODELS,),
+    ),
+    Breakage(
+        "a set becomes a list",
+        f"{LIBRARY}/msgspec_models.py",
+        "        return lambda elements: set(elements) or []\n",
+        "        return lambda elements: elements\n",
+        (CODECS,),
+    ),
+    Breakage(
+        "an empty set is left out although the default isn't one",
+        f"{LIBRARY}/codecs.py",
+        "        return value is None if self.defaults[name] is None else value in ([], set())\n",
+        "        return not value\n",
+        (CODECS,),
     ),
     Breakage(
         "a change brings a deleted item back",
@@ -1665,5 +1735,76 @@ BREAKAGES = [
         "if self.existing is not None and not _is_over(self.existing):",
         "if self.existing is not None:",
         ("tests/unit/test_staged_record.py",),
+    ),
+    Breakage(
+        "a staged record that was refused is replayed from Powertools' cache",
+        f"{LIBRARY}/staged_record.py",
+        "        self.use_local_cache = False\n",
+        "",
+        (ONCE,),
+    ),
+    Breakage(
+        "an upsert of a versioned item makes no version",
+        f"{LIBRARY}/versioned.py",
+        "version_attribute=self._version,",
+        "version_attribute=None,",
+        (OF_VERSIONED_ITEMS,),
+    ),
+    Breakage(
+        "a saved item has lost the library's attributes",
+        f"{LIBRARY}/versioned.py",
+        "{**own, **after, **dict(saving.key.attributes), **made}",
+        "{**after, **dict(saving.key.attributes), **made}",
+        (OF_VERSIONED_ITEMS,),
+    ),
+    Breakage(
+        "the library's attributes are shown, and refused by the save of a plain dict with them",
+        f"{LIBRARY}/versioned.py",
+        "for name, value in loaded.items() if not is_own(name)}",
+        "for name, value in loaded.items()}",
+        (VERSIONED_ALONE,),
+    ),
+    Breakage(
+        "an index's item without its version is saved as if it had none yet",
+        f"{LIBRARY}/versioned.py",
+        "item.index is not None and self._version not in item.loaded",
+        "False",
+        (VERSIONED_ALONE,),
+    ),
+    Breakage(
+        "an empty page is the last",
+        f"{LIBRARY}/queries.py",
+        'if "LastEvaluatedKey" not in page:',
+        'if "LastEvaluatedKey" not in page or not page["Items"]:',
+        (QUERIES,),
+    ),
+    Breakage(
+        "an iteration without a deadline ends after ten seconds",
+        f"{LIBRARY}/queries.py",
+        "    while True:\n        page = _page(client, operation, request, deadline_or_default(deadline))",
+        "    deadline = deadline_or_default(deadline)\n    while True:\n"
+        "        page = _page(client, operation, request, deadline)",
+        (QUERIES_ALONE,),
+    ),
+    Breakage(
+        "a throttled page ends a query",
+        f"{LIBRARY}/queries.py",
+        "not in _THROTTLED or",
+        "in _THROTTLED or",
+        (QUERIES_ALONE,),
+    ),
+    Breakage(
+        "clients share a session, with the credentials and handlers of the first",
+        f"{LIBRARY}/client.py",
+        "copy.copy(_handlers(*BUILTIN_HANDLERS))",
+        "copy.copy(_handlers())",
+        (IN_MOTO,),
+    ),
+    Breakage(
+        "of a transaction's keys the first one is named, and not the wrong one",
+        f"{LIBRARY}/table_errors.py",
+        "*map(str, keys)]",
+        "*[str(keys[0])] * len(keys)]",
+        (VERSIONED_ALONE,),
     ),
 ]

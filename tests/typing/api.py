@@ -173,7 +173,6 @@ assert_type(pay_once(payment, deadline=Deadline.after(1)), Receipt)
 assert_type(pay_once.run(payment), Ran[Receipt])
 assert_type(pay_once.run(payment).replayed, bool)
 assert_type(pay_once.plan(payment, {}), Plan[Receipt])
-pay_once({"payment_id": "p-1"})  # type: ignore[typeddict-item]
 
 config = IdempotencyConfig(event_key_jmespath="payment_id")
 
@@ -184,25 +183,6 @@ def count_once(payment: Payment, observed: Observed) -> Plan[int]:
 
 
 assert_type(count_once(payment), int)
-
-
-@exactly_once(records, key=key_of)  # type: ignore[type-var]
-def returns_what_comes_back_as_a_decimal(payment: Payment, observed: Observed) -> Plan[int]:
-    return Plan(1)
-
-
-@exactly_once(records, config=config)  # type: ignore[type-var]
-def returns_what_comes_back_as_a_text(payment: Payment, observed: Observed) -> Plan[Decimal]:
-    return Plan(Decimal(1))
-
-
-@exactly_once(records, key=key_of)  # type: ignore[arg-type]
-def returns_no_plan(payment: Payment, observed: Observed) -> int:
-    return 1
-
-
-exactly_once(records, key=key_of, config=config)  # type: ignore[call-overload]
-exactly_once(records, payload=key_of)  # type: ignore[call-overload]
 
 
 def explain_payload(changed: PayloadChanged) -> None:

@@ -4,6 +4,10 @@ A mark has mypy's code, pyright's rule and a reason. tests/unit/test_types.py ru
 """
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
+
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 
 from conditional_writes import (
     Condition,
@@ -21,6 +25,7 @@ from conditional_writes import (
     write,
     write_together,
 )
+from conditional_writes.exactly_once import Records, exactly_once
 from conditional_writes.models import Codec, Loaded, ModelTable
 
 
@@ -122,3 +127,46 @@ write(client, plan, {})  # call-arg, reportCallIssue: without a deadline
 def handle(conflict: Conflict) -> VersionedItem:
     conflict.found["status"]  # index, reportOptionalSubscript: the item may be gone
     return conflict.found  # return-value, reportReturnType: the same
+
+
+# --- exactly-once functions ------------------------------------------------------------------------------
+
+records, config = Records(client, "Records"), IdempotencyConfig(event_key_jmespath="flight_id")
+
+
+@exactly_once(records, key=lambda flight: flight.flight_id)
+def cancel(flight: Flight, observed: Observed) -> Plan[str]:
+    return Plan("cancelled")
+
+
+cancel(Hotel("h-1"))  # arg-type, reportArgumentType: another request
+cancel(flight.model, {})  # call-arg, reportCallIssue: the items are read, not given
+cancel(flight.model).replayed  # attr-defined, reportAttributeAccessIssue: only run says so
+cancel.run(flight.model).result + 1  # operator, reportOperatorIssue: a text
+exactly_once(records)(cancel.plan)  # call-overload, reportCallIssue: without a key
+exactly_once(records, key=str, config=config)  # call-overload, reportCallIssue: either of the two
+exactly_once(records, config=config, payload=str)  # call-overload, reportCallIssue: the configuration says it
+exactly_once(records, key=str, expires_after=60)  # call-overload, reportArgumentType: a time is no number
+exactly_once(client, key=str)  # call-overload, reportArgumentType: a client is no table of records
+
+
+def seats(flight: Flight, observed: Observed) -> Plan[int]:
+    return Plan(flight.seats)
+
+
+def price(flight: Flight, observed: Observed) -> Plan[Decimal]:
+    return Plan(Decimal(flight.seats))
+
+
+def free(flight: Flight) -> Plan[str]:
+    return Plan("free")
+
+
+def now(flight: Flight, observed: Observed) -> timedelta:
+    return timedelta(flight.seats)
+
+
+exactly_once(records, key=str)(seats)  # type-var, reportArgumentType: it would come back as a Decimal
+exactly_once(records, config=config)(price)  # type-var, reportArgumentType: it would come back as a text
+exactly_once(records, key=str)(free)  # arg-type, reportArgumentType: it isn't given the items
+exactly_once(records, key=str)(now)  # arg-type, reportArgumentType: it returns no plan

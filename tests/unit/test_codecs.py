@@ -16,11 +16,14 @@ from uuid import UUID
 import msgspec
 import pydantic
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from conditional_writes.codecs import Codec, Unfit, UnfitModel, codec_of
 from conditional_writes.items import Item, from_dynamodb, same, to_dynamodb
+from conditional_writes.models import laid_over
 
 
 class Cabin(Enum):
@@ -299,7 +302,7 @@ def test_none_and_an_empty_set_are_no_attribute_if_the_default_brings_them_back(
 
 
 class Camel(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(alias_generator=to_camel, validate_by_name=True)
+    model_config = pydantic.ConfigDict(alias_generator=to_camel, populate_by_name=True)
     flight_id: str
     seats_left: int = pydantic.Field(default=0, alias="left")
     old_gate: str = pydantic.Field(
@@ -397,6 +400,9 @@ class TaggedPoint(NamedTuple):
     tags: set[str]
 
 
+type Json = dict[str, Json] | list[Json] | str | int | None
+
+
 class Plain:
     price: int
 
@@ -434,6 +440,7 @@ OF_SETS = "is a set, and DynamoDB's sets are of texts, numbers or bytes: make it
         (pydantic_of(set[bool]), f"Model.it {OF_SETS}"),
         (pydantic_of(set[Seat]), f"Model.it {OF_SETS}"),
         (dataclass_of(TaggedPoint), "Model.it has a set in an array of fields: make it a dataclass, or give a Codec"),
+        (dataclass_of(Json), "Model can't be a model: maximum recursion depth exceeded"),
         (Arrayed, "Arrayed can't be a model: it is array_like, and an item is a map"),
         (dataclass_of(list[int] | set[int]), "Model can't be a model: Type unions may not contain more than one array"),
         (Renamed, "Renamed.price is written as price and read as cost: give it one `alias` for both"),
@@ -473,6 +480,64 @@ def test_a_float_in_a_field_of_anything_is_named_when_it_is_saved() -> None:
     for model in (dataclass_of(Any), pydantic_of(Any)):
         with pytest.raises(TypeError, match=r"it.a\[0\]: 1.5 is a float, and DynamoDB's numbers are exact"):
             to_dynamodb(codec_of(model)[0].encode(model(it={"a": [1.5]})))
+
+
+def test_a_secret_is_never_saved_as_asterisks() -> None:
+    with pytest.raises(TypeError, match="is a secret, which pydantic would write as asterisks"):
+        codec_of(pydantic_of(pydantic.SecretStr))[0].encode(pydantic_of(pydantic.SecretStr)(it="x"))
+
+
+def test_a_model_may_have_a_json_of_any_depth() -> None:
+    model = pydantic_of(Json)
+    value = model(it={"a": [1, {"b": None}]})
+    assert through_dynamodb(codec_of(model)[0], value) == ({"it": {"a": [1, {"b": None}]}}, value)
+
+
+# --- what a save changes ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Tree:
+    number: int | None = None
+    texts: list[str] = field(default_factory=list)
+    kinds: set[str] = field(default_factory=set)
+    trees: list["Tree"] = field(default_factory=list)
+    by_name: dict[str, "Tree"] = field(default_factory=dict)
+
+
+TEXTS = st.sampled_from("abc")
+TREES = st.recursive(
+    st.builds(Tree, st.none() | st.integers(0, 2), st.lists(TEXTS, max_size=3), st.sets(TEXTS)),
+    lambda trees: st.builds(
+        Tree,
+        st.none() | st.integers(0, 2),
+        st.just([]),
+        st.just(set()),
+        st.lists(trees, max_size=3),
+        st.dictionaries(TEXTS, trees, max_size=2),
+    ),
+    max_leaves=6,
+)
+
+
+def with_unknown(item: Item) -> Item:
+    """The item with an attribute in each of its maps that the model doesn't know."""
+    trees = [with_unknown(tree) for tree in item["trees"]]
+    by_name = {name: with_unknown(tree) for name, tree in item["by_name"].items()}
+    return {**item, "trees": trees, "by_name": by_name, "unknown": 7}
+
+
+@given(before=TREES, after=TREES)
+def test_what_is_laid_over_an_item_is_the_changed_model_and_keeps_the_rest(before: Tree, after: Tree) -> None:
+    codec, _ = codec_of(Tree)
+    stored = with_unknown(codec.encode(before))
+    known = codec.encode(codec.decode(stored))
+    changed = laid_over(stored, known, codec.encode(after))
+    assert codec.decode(changed) == after
+    assert changed["unknown"] == 7
+    for name, tree in after.by_name.items():
+        assert ("unknown" in changed["by_name"][name]) is (name in before.by_name), tree
+    assert laid_over(stored, known, codec.encode(before)) == stored
 
 
 # --- optional packages -----------------------------------------------------------------------------------

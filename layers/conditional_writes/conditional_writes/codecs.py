@@ -13,8 +13,8 @@ class Codec[Model]:
     """Two functions for any model: `encode` makes an item of a model, `decode` a model of an item.
 
     Items are as DynamoDB has them: text, bytes, bool, None, int, Decimal, and lists, sets and maps of them. `decode`
-    gets the whole item with its version, but without the library's own attributes. Every number in it is a Decimal. It
-    must take what `encode` makes. If it raises an error, the item doesn't fit the model.
+    gets the whole item with its version, 0 if it has none, but without the library's own attributes. Numbers that were
+    stored are Decimals. It must take what `encode` makes. If it raises an error, the item doesn't fit the model.
     """
 
     encode: Callable[[Model], Item]

@@ -69,7 +69,7 @@ class ModelTable[Model]:
     A save writes the attributes in which the model changed. Attributes that the model doesn't know stay as they are,
     also in its nested models, and so does a stored text that says the same in other words. An element of a list that
     changed is written as the model has it. If the model has a field with the version's name, it is filled with the
-    version, and its value isn't saved.
+    version, 0 if there is none, and its value isn't saved.
 
     A field that is None, or an empty set, is no attribute if that is its default. Elsewhere None is DynamoDB's NULL,
     and an empty set is an empty list, because DynamoDB has none.
@@ -267,7 +267,9 @@ class ModelTable[Model]:
         return item
 
     def _decoded(self, key: Key, item: Item) -> Model:
-        if self._fields is not None and self._version not in self._fields.names:
+        if self._fields is None or self._version in self._fields.names:
+            item = {self._version: 0, **item}
+        else:
             item = {name: value for name, value in item.items() if name != self._version}
         try:
             return self._codec.decode(item)

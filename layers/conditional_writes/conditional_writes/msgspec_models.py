@@ -16,7 +16,7 @@ type Restore = Callable[[Any], Any]
 Described = inspect.StructType | inspect.DataclassType
 _MAPS = inspect.DataclassType | inspect.TypedDictType | inspect.DictType
 
-_AS_THEY_ARE = (bytes, Decimal)
+_AS_THEY_ARE = (bytes, bytearray, Decimal)
 _IN_SETS = (
     inspect.StrType,
     inspect.IntType,
@@ -36,7 +36,7 @@ _IN_SETS = (
 def codec_of[Model](model: type[Model]) -> tuple[Codec[Model], Fields]:
     try:
         described = inspect.type_info(model)
-    except TypeError as error:
+    except (TypeError, RecursionError) as error:  # the latter for a type alias inside of itself
         raise UnfitModel(f"{model.__name__} can't be a model: {error}") from None
     if not isinstance(described, Described) or _is_array(described):
         raise UnfitModel(f"{model.__name__} can't be a model: it is array_like, and an item is a map")

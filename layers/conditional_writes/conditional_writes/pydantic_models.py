@@ -7,9 +7,8 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, TypeAliasType, get_args, get_origin, get_type_hints
 
-from pydantic import AliasChoices, TypeAdapter, ValidationError
+from pydantic import AliasChoices, BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import to_jsonable_python
 
 from conditional_writes.codecs import Codec, Fields, Unfit, UnfitModel, with_whole_numbers
 from conditional_writes.items import Item
@@ -35,6 +34,9 @@ def codec_of[Model](model: type[Model]) -> tuple[Codec[Model], Fields]:
     return Codec(encode, decode), fields
 
 
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+
+
 def _plain(value: Any) -> Any:
     """A value of `model_dump` as DynamoDB has it. A float stays one, for the error that names its path."""
     match value:
@@ -48,15 +50,16 @@ def _plain(value: Any) -> Any:
             return [_plain(element) for element in value]
         case set() | frozenset():
             return {_plain(element) for element in value} or []
-    return to_jsonable_python(value)
+    if hasattr(value, "get_secret_value"):
+        raise TypeError(f"{value!r} is a secret, which pydantic would write as asterisks: give its field a serializer")
+    return _ANYTHING.dump_python(value, mode="json")
 
 
 def _fields(model: Any, adapter: TypeAdapter[Any]) -> Fields:
-    found: Mapping[str, FieldInfo] = model.__pydantic_fields__
     config = getattr(model, "model_config", None) or getattr(model, "__pydantic_config__", {})
     by_name = config.get("populate_by_name") or config.get("validate_by_name")
     names, defaults = set(), {}
-    for name, field in found.items():
+    for name, field in _infos(model).items():
         written = field.serialization_alias or name
         read = _names_read(name, field) | ({name} if by_name else set())
         if written not in read and not field.exclude:
@@ -71,6 +74,12 @@ def _fields(model: Any, adapter: TypeAdapter[Any]) -> Fields:
     computed = model.__pydantic_decorators__.computed_fields
     names |= {each.info.alias or name for name, each in computed.items()}
     return Fields(frozenset(names), defaults)
+
+
+def _infos(model: Any) -> Mapping[str, FieldInfo]:
+    is_model = isinstance(model, type) and issubclass(model, BaseModel)
+    infos: Mapping[str, FieldInfo] = model.model_fields if is_model else model.__pydantic_fields__
+    return infos
 
 
 def _names_read(name: str, field: FieldInfo) -> set[str]:
@@ -103,12 +112,12 @@ def _check_set(annotation: Any, path: str) -> None:
 
 
 def _has_fields(part: Any) -> bool:
-    return isinstance(part, type) and (hasattr(part, "__pydantic_fields__") or dataclasses.is_dataclass(part))
+    return isinstance(part, type) and (hasattr(part, "__pydantic_validator__") or dataclasses.is_dataclass(part))
 
 
 def _annotations(model: Any) -> Iterator[tuple[str, Any]]:
-    if hasattr(model, "__pydantic_fields__"):
-        yield from ((name, field.annotation) for name, field in model.__pydantic_fields__.items())
+    if hasattr(model, "__pydantic_validator__"):
+        yield from ((name, field.annotation) for name, field in _infos(model).items())
     else:
         yield from get_type_hints(model).items()
 

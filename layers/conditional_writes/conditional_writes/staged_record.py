@@ -9,7 +9,7 @@ docs/decisions/staged-record.md
 import datetime as dt
 from typing import Any, override
 
-from aws_lambda_powertools.utilities.idempotency import BasePersistenceLayer
+from aws_lambda_powertools.utilities.idempotency import BasePersistenceLayer, IdempotencyConfig
 from aws_lambda_powertools.utilities.idempotency.exceptions import (
     IdempotencyItemAlreadyExistsError,
     IdempotencyItemNotFoundError,
@@ -32,6 +32,14 @@ class StagedRecord(BasePersistenceLayer):
         self.existing = existing
         self.in_progress: DataRecord | None = None
         self.completed: DataRecord | None = None
+
+    @override
+    def configure(
+        self, config: IdempotencyConfig, function_name: str | None = None, key_prefix: str | None = None
+    ) -> None:
+        """Without Powertools' local cache, which would replay what was staged and never committed."""
+        super().configure(config, function_name, key_prefix)
+        self.use_local_cache = False
 
     @override
     def save_inprogress(self, data: dict[str, Any], remaining_time_in_millis: int | None = None) -> None:

@@ -40,7 +40,7 @@ def field_hashes(record_id: str, payload: Any) -> dict[str, str]:
     Raises TypeError for a payload of a type that has no canonical form.
     """
     fields = _fields_of(payload)
-    if not isinstance(fields, Mapping) or not all(isinstance(name, str) for name in fields):
+    if not isinstance(fields, Mapping) or not all(isinstance(name, str) and name for name in fields):
         fields = {WHOLE: payload}
     return {name: _hash([record_id, name, _canonical(name, value)]) for name, value in fields.items()}
 
@@ -59,10 +59,10 @@ def _fields_of(value: Any) -> Any:
     """A dataclass, a msgspec struct or a pydantic model as a dict of its fields; any other value as it is."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    for names in ("__struct_fields__", "model_fields"):
-        fields = getattr(type(value), names, None)
-        if fields is not None:
-            return {name: getattr(value, name) for name in fields}
+    if hasattr(type(value), "__struct_fields__"):
+        return {name: getattr(value, name) for name in value.__struct_fields__}
+    if hasattr(type(value), "model_fields"):
+        return dict(value)
     return value
 
 
