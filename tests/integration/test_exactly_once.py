@@ -501,7 +501,7 @@ def test_a_request_without_a_key_is_refused(tables: Tables) -> None:
 
 
 def test_it_costs_so_many_requests_and_units(worker: Worker, unseeing: Worker) -> None:
-    """Items of up to 1 KB. The units of the second commit are those of a refused transaction."""
+    """Items of up to 1 KB. A refused transaction has the units of all its items. The figures of exactly-once.md."""
     meter = Meter(worker.client, unseeing.client)
 
     def cost(call: Callable[[], object]) -> tuple[int, float, float]:
@@ -515,9 +515,15 @@ def test_it_costs_so_many_requests_and_units(worker: Worker, unseeing: Worker) -
     assert cost(lambda: unseeing.pay(payment(2))) == (1, 0, 6)
     assert cost(lambda: unseeing.pay(payment(2))) == (1, 0, 6)
     assert cost(lambda: worker.pay(payment(3, amount=0))) == (2, 1 + missing, 1)
-    with pytest.raises(Unfunded):
-        worker.pay(payment(4, amount=1000))
-    assert worker.calls[-2:] == [READ, COMMIT]
+    other = Worker(worker.tables, worker.way)
+    with worker.before_writing(lambda: other.pay(payment(5, amount=1))):
+        assert cost(lambda: worker.pay(payment(4, amount=1))) == (3, 1 + missing, 12)
+
+    def raise_unfunded() -> None:
+        with pytest.raises(Unfunded):
+            worker.pay(payment(6, amount=1000))
+
+    assert cost(raise_unfunded) == (2, 1 + missing, 2)
 
 
 def server_of(worker: Worker) -> str:

@@ -30,6 +30,8 @@ UPSERTS = "tests/integration/test_upserts.py"
 VERSIONED = "tests/integration/test_versioned.py"
 ONCE = "tests/integration/test_exactly_once.py"
 PAYLOADS = "tests/unit/test_exactly_once.py"
+MODELS = "tests/integration/test_models.py"
+CODECS = "tests/unit/test_codecs.py"
 POSTING = "tests/integration/test_posting.py"
 HOLDS = "tests/integration/test_holds.py"
 REVERSALS = "tests/integration/test_reversals.py"
@@ -75,6 +77,69 @@ BREAKAGES = [
         "return Update(key, values, condition, removed, expected=expected)",
         "return Update(key, values, exists(key.attributes[0][0]), removed, expected=expected)",
         (VERSIONED, EVERY_CALL),
+    ),
+    Breakage(
+        "a saved model loses the attributes that it doesn't know",
+        f"{LIBRARY}/models.py",
+        "for name, value in stored.items() if name not in known or name in after}",
+        "for name, value in stored.items() if name in known and name in after}",
+        (MODELS,),
+    ),
+    Breakage(
+        "a nested model loses the attributes that it doesn't know",
+        f"{LIBRARY}/models.py",
+        "            return laid_over(stored, known, after)\n",
+        "            return after\n",
+        (MODELS,),
+    ),
+    Breakage(
+        "a saved model rewrites what it encodes otherwise",
+        f"{LIBRARY}/models.py",
+        "        elif not same(known[name], value):\n",
+        "        else:\n",
+        (MODELS,),
+    ),
+    Breakage(
+        "a removed element takes the attributes of the next one",
+        f"{LIBRARY}/models.py",
+        "if len(stored) == len(known):\n            first = _same_from_start(known, after)",
+        "if len(stored) == len(known):\n            first = min(len(known), len(after))",
+        (MODELS,),
+    ),
+    Breakage(
+        "a model that couldn't be loaded again is written",
+        f"{LIBRARY}/models.py",
+        "        self._decoded(self.table._key_of(item), item)\n        return item\n",
+        "        return item\n",
+        (MODELS,),
+    ),
+    Breakage(
+        "a model's field for the version is saved",
+        f"{LIBRARY}/models.py",
+        "        item.pop(self._version, None)\n",
+        "",
+        (MODELS,),
+    ),
+    Breakage(
+        "a default passes for what an index lacks",
+        f"{LIBRARY}/models.py",
+        "if name not in item.loaded]",
+        "if name in item.loaded and False]",
+        (MODELS,),
+    ),
+    Breakage(
+        "a set becomes a list",
+        f"{LIBRARY}/msgspec_models.py",
+        "        return lambda elements: set(elements) or []\n",
+        "        return lambda elements: elements\n",
+        (CODECS,),
+    ),
+    Breakage(
+        "an empty set is left out although the default isn't one",
+        f"{LIBRARY}/codecs.py",
+        "        return value is None if self.defaults[name] is None else value in ([], set())\n",
+        "        return not value\n",
+        (CODECS,),
     ),
     Breakage(
         "a change brings a deleted item back",
@@ -1187,6 +1252,13 @@ BREAKAGES = [
         "read_once(self.client, keys, deadline, self._attributes)",
         "read_once(self.client, keys, deadline)",
         (BIG_ITEMS,),
+    ),
+    Breakage(
+        "a client of a boto3 resource converts each value twice",
+        f"{LIBRARY}/plain_client.py",
+        '.__module__ == "boto3.dynamodb.transform"',
+        '.__module__ == "boto3.dynamodb"',
+        ("tests/integration/test_clients.py",),
     ),
     Breakage(
         "each connection loads the file of certificate authorities",

@@ -150,8 +150,16 @@ def test_the_library_starts_without_what_only_some_functions_need() -> None:
     run = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     names = run.stdout.split()
     assert "conditional_writes.loop" in names
-    extras = ("models", "codecs", "msgspec_models", "pydantic_models")
-    apart = ("upserts", "locks", "exactly_once", "staged_record", *extras)
+    apart = (
+        "upserts",
+        "locks",
+        "exactly_once",
+        "staged_record",
+        "models",
+        "codecs",
+        "msgspec_models",
+        "pydantic_models",
+    )
     assert not [name for name in names if name.removeprefix("conditional_writes.").startswith(apart)]
 
 
@@ -171,5 +179,5 @@ def test_the_dependencies_layer_names_what_is_imported_and_no_more() -> None:
     used = set().union(*map(packages, paths)) - LIBRARIES.keys()
     asked_for = (PROJECT / "layers" / "dependencies" / "requirements.in").read_text().splitlines()
     names = {line.partition("==")[0].replace("-", "_") for line in asked_for if not line.startswith("#")}
-    of_others = {"botocore", "pydantic"}  # boto3 brings botocore; no function has pydantic's models
+    of_others = {"botocore", "pydantic"}  # boto3 brings botocore, and no function has pydantic's models
     assert used - of_others == names

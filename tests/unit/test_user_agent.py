@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from botocore.awsrequest import AWSResponse
 
-from conditional_writes import client
 from conditional_writes.client import dynamodb_client, new_client
 from tests.support.answers import answer
 
@@ -40,9 +39,7 @@ def test_a_client_names_botocore_and_python_once_each() -> None:
 def test_a_client_names_the_application_and_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SDK_UA_APP_ID", "flights")
     monkeypatch.setenv("AWS_EXECUTION_ENV", "AWS_Lambda_python3.13")
-    client._session.cache_clear()  # a session keeps the application of its first client
     assert {"app/flights", "exec-env/AWS_Lambda_python3.13"} <= set(user_agent(dynamodb_client()))
-    client._session.cache_clear()
 
 
 def test_a_name_of_ones_own_stays() -> None:

@@ -70,11 +70,8 @@ def _user_agent(session: Session) -> str:
     It names an application's id (`AWS_SDK_UA_APP_ID`), too. It leaves out the SDK's features that were used, which only
     AWS counts.
     """
-    user_agent = session.user_agent()
-    if session.user_agent_extra:  # botocore adds it again
-        user_agent = user_agent.removesuffix(f" {session.user_agent_extra}")
     application = session.get_config_variable("user_agent_appid")
-    return f"{user_agent} app/{application}" if application else user_agent
+    return session.user_agent() + (f" app/{application}" if application else "")
 
 
 def _load_authorities_once(client: Any) -> None:
