@@ -1255,7 +1255,7 @@ BREAKAGES = [
     ),
     Breakage(
         "a client of a boto3 resource converts each value twice",
-        f"{LIBRARY}/plain_client.py",
+        f"{LIBRARY}/prepared.py",
         '.__module__ == "boto3.dynamodb.transform"',
         '.__module__ == "boto3.dynamodb"',
         ("tests/integration/test_clients.py",),
