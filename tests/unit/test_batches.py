@@ -741,7 +741,7 @@ def test_without_its_attempts_a_redelivered_message_comes_again_and_a_new_one_is
     old, new = record("old", 2), record("new", 1)
     assert working.process([old, new]) == [old["messageId"]]
     [failed] = [line for line in working.lines if line["level"] == "ERROR"]
-    assert failed["reason"].startswith("its attempt couldn't be begun: An error occurred")
+    assert failed["reason"].startswith("its attempt couldn't be begun: there is no table ")
 
 
 def test_an_attempt_that_is_left_unread_or_is_corrupt_costs_its_own_message_only(
