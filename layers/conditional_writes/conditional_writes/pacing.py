@@ -12,7 +12,7 @@ from typing import NamedTuple
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Key
 
-ROUND_TRIPS = 1.15
+ROUND_TRIPS = 1.25
 """For another's write: one, and a little more, because no two take equally long."""
 LONGEST_WAIT_SECONDS = 1.0
 MAXIMUM_ITEMS = 100
