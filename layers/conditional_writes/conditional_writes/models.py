@@ -158,11 +158,18 @@ class ModelTable[Model]:
         consistent: bool = False,
         page_size: int | None = None,
         after: Key | None = None,
+        segment: tuple[int, int] | None = None,
         deadline: Deadline | None = None,
     ) -> Iterator[Loaded[Model]]:
         """As VersionedTable's. The models can be saved, as those of `query`."""
         items = self.table.scan(
-            index=index, matching=matching, consistent=consistent, page_size=page_size, after=after, deadline=deadline
+            index=index,
+            matching=matching,
+            consistent=consistent,
+            page_size=page_size,
+            after=after,
+            segment=segment,
+            deadline=deadline,
         )
         return map(self.loaded, items)
 
