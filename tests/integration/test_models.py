@@ -629,7 +629,9 @@ def test_a_default_does_not_pass_for_what_an_index_lacks(dynamodb: Endpoint) -> 
         flights.save(of_index().changed_to(flights.new(passengers=["bob"])))
     with pytest.raises(Conflict):
         write_together(client, [flights.saving(of_index().changed_to(flights.new(passengers=["bob"])))])
-    flights.save(of_index().changed_to(flights.new(gate="B7")), when=equals("seats", 3))
+    saved = flights.save(of_index().changed_to(flights.new(gate="B7")), when=equals("seats", 3))
+    with pytest.raises(Conflict):
+        flights.save(saved.changed_to(flights.new(gate="B7", passengers=["bob"])))
     assert flights.get("TL1").model == flights.new(passengers=["ada"], gate="B7")
 
 

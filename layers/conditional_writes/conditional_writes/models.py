@@ -203,7 +203,10 @@ class ModelTable[Model]:
         """
         item = self._item(model)
         when = _with_absent(item, when)
-        return self.loaded(self.table.save(item, when=when, checked=checked, deadline=deadline))
+        saved = self.table.save(item, when=when, checked=checked, deadline=deadline)
+        if isinstance(item, VersionedItem):
+            saved.index = item.index  # what the index lacks, the saved item still lacks
+        return self.loaded(saved)
 
     def modify(
         self,
