@@ -20,7 +20,7 @@ LARGE_BYTES = 16_384
 AT_ONCE = 2
 """The threads of a process that may have a large item."""
 
-_ITEMS = "conditional_writes.items"
+ITEMS = "conditional_writes.items"
 """In botocore's answer: the items that were taken out of the body."""
 
 
@@ -54,7 +54,7 @@ def in_turn(deadline: Deadline) -> Iterator[None]:
 
 def items_of(response: dict[str, Any], reasons: Sequence[dict[str, Any]]) -> list[Item | None]:
     """The item of each of the error's reasons, None if a reason has none. Takes large items out of the response."""
-    large: list[Item | None] | None = response.pop(_ITEMS, None)
+    large: list[Item | None] | None = response.pop(ITEMS, None)
     return large or [from_dynamodb(reason["Item"]) if reason.get("Item") else None for reason in reasons]
 
 
@@ -76,5 +76,5 @@ def take_items(response_dict: Any = None, customized_response_dict: Any = None, 
         items = [reason.pop("Item", None) for reason in error.get("CancellationReasons", [error])]
     except Exception:  # noqa: BLE001 (botocore says what is wrong with it)
         return
-    customized_response_dict[_ITEMS] = items
+    customized_response_dict[ITEMS] = items
     response_dict["body"] = json.dumps(error).encode()
