@@ -231,7 +231,7 @@ def test_an_upsert_between_an_item_and_its_erasure_is_erased_if_it_is_not_later(
 
 
 def test_an_item_with_a_thousand_attributes_is_erased_in_several_requests(profiles: Profiles) -> None:
-    for names in itertools.batched(range(1_000), 100):
+    for names in itertools.batched(range(1_000), 100, strict=True):
         profiles.plant(**{f"attribute {name}": name for name in names})
     profiles.upsert(*(MapEntry((f"map {number}", "inner", "x"), 1, at(1)) for number in range(100)))
     profiles.upsert(MapEntry(("map 50", "inner", "late"), 1, at(3)))

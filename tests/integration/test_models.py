@@ -369,6 +369,22 @@ def test_a_model_that_was_changed_in_place_is_saved(flights: Flights) -> None:
     assert saved.model.passengers == ["ada", "bob"]
 
 
+@dataclass
+class Scanned:
+    flight_id: str
+    seats: int
+    image: bytearray | None = None
+
+
+def test_bytes_that_were_changed_in_place_are_saved(make: Make) -> None:
+    scans = make(Scanned)
+    scans.plant(image=b"ada")
+    loaded = scans.must_load()
+    loaded.model.image.extend(b", bob")
+    scans.save(loaded)
+    assert (scans.stored() or {})["image"] == b"ada, bob"
+
+
 # --- the version -----------------------------------------------------------------------------------------
 
 
@@ -572,6 +588,7 @@ def test_models_of_queries_and_scans_can_be_saved(flights: Flights) -> None:
     assert flights.save(found.changed_to(flights.new(seats=4))).version == 2
     [scanned] = flights.scan(page_size=1)
     assert (scanned.model, scanned.version) == (flights.new(seats=4), 2)
+    assert [found.model for each in range(2) for found in flights.scan(segment=(each, 2))] == [scanned.model]
 
 
 def test_an_upsert_counts_the_version(flights: Flights) -> None:
@@ -612,7 +629,9 @@ def test_a_default_does_not_pass_for_what_an_index_lacks(dynamodb: Endpoint) -> 
         flights.save(of_index().changed_to(flights.new(passengers=["bob"])))
     with pytest.raises(Conflict):
         write_together(client, [flights.saving(of_index().changed_to(flights.new(passengers=["bob"])))])
-    flights.save(of_index().changed_to(flights.new(gate="B7")), when=equals("seats", 3))
+    saved = flights.save(of_index().changed_to(flights.new(gate="B7")), when=equals("seats", 3))
+    with pytest.raises(Conflict):
+        flights.save(saved.changed_to(flights.new(gate="B7", passengers=["bob"])))
     assert flights.get("TL1").model == flights.new(passengers=["ada"], gate="B7")
 
 

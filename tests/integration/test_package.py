@@ -105,9 +105,9 @@ def test_the_sdist_has_the_guide_the_changelog_and_the_examples_too(distribution
     beside = {
         str(path.relative_to(LIBRARY)) for folder in ("docs", "examples") for path in LIBRARY.glob(f"{folder}/*.*")
     }
-    around = {"README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "PKG-INFO", ".gitignore"}
+    around = {"README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "PKG-INFO"}
     assert "docs/errors.md" in beside
-    assert names - {".gitignore"} == (MODULES | beside | around | {"conditional_writes/py.typed"}) - {".gitignore"}
+    assert names - {".gitignore"} == MODULES | beside | around | {"conditional_writes/py.typed"}
 
 
 def metadata(wheel: Path) -> Message:

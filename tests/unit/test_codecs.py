@@ -482,6 +482,11 @@ def test_a_float_in_a_field_of_anything_is_named_when_it_is_saved() -> None:
             to_dynamodb(codec_of(model)[0].encode(model(it={"a": [1.5]})))
 
 
+def test_a_bytearray_in_a_field_of_anything_is_saved_as_bytes() -> None:
+    model = pydantic.create_model("Holder", anything=(Any, None))
+    assert codec_of(model)[0].encode(model(anything=bytearray(b"\xff"))) == {"anything": b"\xff"}
+
+
 def test_a_secret_is_never_saved_as_asterisks() -> None:
     with pytest.raises(TypeError, match="is a secret, which pydantic would write as asterisks"):
         codec_of(pydantic_of(pydantic.SecretStr))[0].encode(pydantic_of(pydantic.SecretStr)(it="x"))

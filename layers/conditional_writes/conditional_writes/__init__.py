@@ -1,7 +1,8 @@
 """DynamoDB writes that name what they assumed, and are planned again from what was found instead.
 
-Upserts of map entries are in `conditional_writes.upserts`, locks in `conditional_writes.locks`: apart, so that a
-function that needs neither starts faster.
+Exactly-once functions are in `conditional_writes.exactly_once`, models in `conditional_writes.models`, upserts of map
+entries in `conditional_writes.upserts`, and locks in `conditional_writes.locks`. A function that needs none of them
+starts faster without them.
 """
 
 from conditional_writes.client import dynamodb_client

@@ -20,6 +20,9 @@ LARGE_BYTES = 16_384
 AT_ONCE = 2
 """The threads of a process that may have a large item."""
 
+ITEMS = "conditional_writes.items"
+"""In botocore's answer: the items that were taken out of the body."""
+
 
 class NoTurn(Exception):
     """A write was refused, and until its deadline too many other threads had large items: nobody read its own."""
@@ -53,10 +56,6 @@ def items_of(response: dict[str, Any], reasons: Sequence[dict[str, Any]]) -> lis
     """The item of each of the error's reasons, None if a reason has none. Takes large items out of the response."""
     large: list[Item | None] | None = response.pop(ITEMS, None)
     return large or [from_dynamodb(reason["Item"]) if reason.get("Item") else None for reason in reasons]
-
-
-ITEMS = "conditional_writes.items"
-"""In botocore's response: the items that were taken out of the body."""
 
 
 def take_items(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:

@@ -158,11 +158,18 @@ class ModelTable[Model]:
         consistent: bool = False,
         page_size: int | None = None,
         after: Key | None = None,
+        segment: tuple[int, int] | None = None,
         deadline: Deadline | None = None,
     ) -> Iterator[Loaded[Model]]:
         """As VersionedTable's. The models can be saved, as those of `query`."""
         items = self.table.scan(
-            index=index, matching=matching, consistent=consistent, page_size=page_size, after=after, deadline=deadline
+            index=index,
+            matching=matching,
+            consistent=consistent,
+            page_size=page_size,
+            after=after,
+            segment=segment,
+            deadline=deadline,
         )
         return map(self.loaded, items)
 
@@ -196,7 +203,10 @@ class ModelTable[Model]:
         """
         item = self._item(model)
         when = _with_absent(item, when)
-        return self.loaded(self.table.save(item, when=when, checked=checked, deadline=deadline))
+        saved = self.table.save(item, when=when, checked=checked, deadline=deadline)
+        if isinstance(item, VersionedItem):
+            saved.index = item.index  # what the index lacks, the saved item still lacks
+        return self.loaded(saved)
 
     def modify(
         self,

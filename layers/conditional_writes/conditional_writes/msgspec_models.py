@@ -8,12 +8,12 @@ import msgspec
 from msgspec import inspect
 
 from conditional_writes.codecs import Codec, Fields, Unfit, UnfitModel, with_whole_numbers
-from conditional_writes.items import Item
+from conditional_writes.items import Item, copied
 
 type Restore = Callable[[Any], Any]
 """Makes sets again of the lists that msgspec makes of them."""
 
-Described = inspect.StructType | inspect.DataclassType
+_Described = inspect.StructType | inspect.DataclassType
 _MAPS = inspect.DataclassType | inspect.TypedDictType | inspect.DictType
 
 _AS_THEY_ARE = (bytes, bytearray, Decimal)
@@ -38,14 +38,15 @@ def codec_of[Model](model: type[Model]) -> tuple[Codec[Model], Fields]:
         described = inspect.type_info(model)
     except (TypeError, RecursionError) as error:  # the latter for a type alias inside of itself
         raise UnfitModel(f"{model.__name__} can't be a model: {error}") from None
-    if not isinstance(described, Described) or _is_array(described):
+    if not isinstance(described, _Described) or _is_array(described):
         raise UnfitModel(f"{model.__name__} can't be a model: it is array_like, and an item is a map")
     restored = _Sets().restored(described, model.__name__)
     fields = _fields(described)
 
     def encode(value: Model) -> Item:
         item = msgspec.to_builtins(value, builtin_types=_AS_THEY_ARE, str_keys=True)
-        return fields.without_defaults(restored(item) if restored else item)
+        # msgspec passes a bytearray on as it is, and the model may be changed in place.
+        return fields.without_defaults(copied(restored(item) if restored else item))
 
     def decode(item: Item) -> Model:
         try:
@@ -63,7 +64,7 @@ def _with_field_first(text: str) -> str:
     return f"{path}: {what[0].lower()}{what[1:]}" if at and path else text
 
 
-def _fields(described: Described) -> Fields:
+def _fields(described: _Described) -> Fields:
     names = {field.encode_name for field in described.fields}
     if isinstance(described, inspect.StructType) and described.tag_field is not None:
         names.add(described.tag_field)

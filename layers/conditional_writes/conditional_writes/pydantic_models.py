@@ -16,7 +16,7 @@ from conditional_writes.items import Item
 
 def codec_of[Model](model: type[Model]) -> tuple[Codec[Model], Fields]:
     adapter = TypeAdapter(model)
-    fields = _fields(model, adapter)
+    fields = _fields(model)
     _check(model, model.__name__, {model})
 
     def encode(value: Model) -> Item:
@@ -44,6 +44,8 @@ def _plain(value: Any) -> Any:
             return _plain(value.value)
         case str() | bytes() | bool() | int() | Decimal() | float() | None:
             return value
+        case bytearray():
+            return bytes(value)
         case dict():
             return {name if type(name) is str else str(_plain(name)): _plain(each) for name, each in value.items()}
         case list() | tuple():
@@ -55,7 +57,7 @@ def _plain(value: Any) -> Any:
     return _ANYTHING.dump_python(value, mode="json")
 
 
-def _fields(model: Any, adapter: TypeAdapter[Any]) -> Fields:
+def _fields(model: Any) -> Fields:
     config = getattr(model, "model_config", None) or getattr(model, "__pydantic_config__", {})
     by_name = config.get("populate_by_name") or config.get("validate_by_name")
     names, defaults = set(), {}

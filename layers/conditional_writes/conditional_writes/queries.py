@@ -83,7 +83,7 @@ def _explain(client: "DynamoDBClient", error: ClientError, request: dict[str, An
     explain_key(error, error.response["Error"].get("Message", ""), named)
 
 
-EQUAL = "{} = []"
+_EQUAL = "{} = []"
 _ON_THE_KEY = re.compile(r"\{\} (=|<|<=|>|>=) \[\]|\{\} BETWEEN \[\] AND \[\]|begins_with\(\{\}, \[\]\)")
 
 
@@ -108,8 +108,8 @@ def _key_condition(table: str, key_names: Sequence[str], condition: Condition, i
         Condition(comparison, (name,), tuple(itertools.islice(values, comparison.count("[]"))))
         for comparison, name in zip(comparisons, condition.names, strict=True)
     ]
-    parts.sort(key=lambda part: part.template != EQUAL)
-    equal = {part.names[0] for part in parts if part.template == EQUAL}
+    parts.sort(key=lambda part: part.template != _EQUAL)
+    equal = {part.names[0] for part in parts if part.template == _EQUAL}
     if not equal or (index is None and key_names[0] not in equal):
         partition_key = key_names[0] if index is None else f"partition key of {index}"
         raise ValueError(f"{table}: a query is of one {partition_key}, with `equals`: use `scan` for all")
