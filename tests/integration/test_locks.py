@@ -1,11 +1,13 @@
 """The lock on both engines. Docstrings name other libraries' errors, with the numbers of their issues."""
 
 import itertools
+import pickle
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from botocore.exceptions import ReadTimeoutError
 from conditional_writes import Conflict, Deadline, OutcomeUnknown, Put, absent, exists, key, locks, write_together
 from conditional_writes.conditions import more_than
 from conditional_writes.items import from_dynamodb
-from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, LockUnreadable, WindowDone
+from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, LockUnreadable, WindowDone, WindowForgotten
 from tests.support.clock import START, Clock
 from tests.support.faults import Fault, Faults, between_tries
 from tools.local_aws.server import Endpoint
@@ -434,9 +436,7 @@ def test_a_window_that_was_missed_can_be_done_after_a_later_one(table: Table, mi
     assert effects == ["2026-02-28", "2026-02-27"]
 
 
-def test_what_is_earlier_than_all_windows_remembered_counts_as_done(
-    table: Table, mine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_forgotten_is_not_done_again(table: Table, mine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "REMEMBERED_WINDOWS", 3)
     effects: list[str] = []
     for day in (5, 1, 4, 3, 9):  # 1 and then 3 are forgotten.
@@ -447,9 +447,34 @@ def test_what_is_earlier_than_all_windows_remembered_counts_as_done(
     run(mine, "2026-02-07", effects)
     for day in (1, 2, 3, 4, 5, 7, 9):
         table.clock.seconds += 1
-        with pytest.raises(WindowDone):
+        with pytest.raises(WindowDone) as caught:
             run(mine, f"2026-02-0{day}", effects)
+        assert isinstance(caught.value, WindowForgotten) == (day <= 4)  # 4 is forgotten, too, since 7 is done.
     assert len(effects) == 6
+
+
+def test_a_window_that_may_be_forgotten_is_not_run_nor_said_to_be_done(
+    table: Table, mine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These windows don't sort by time. The first of May is the second text, after one that is forgotten by then."""
+    monkeypatch.setattr(locks, "REMEMBERED_WINDOWS", 3)
+    effects: list[str] = []
+    days = ["27/04/2026", "28/04/2026", "29/04/2026", "30/04/2026"]
+    for window in days:
+        table.clock.seconds += 1
+        run(mine, window, effects)
+    table.clock.seconds += 1
+    before = table.record()
+    with pytest.raises(WindowForgotten) as caught:
+        run(mine, "01/05/2026", effects)
+    assert str(caught.value) == (
+        "lock 'nightly': window 01/05/2026 isn't remembered, and isn't later than 27/04/2026, the latest forgotten "
+        "one: it may have been done. Windows must sort as texts by time: use ISO dates"
+    )
+    assert caught.value.latest_forgotten == "27/04/2026"
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    assert effects == days
+    assert table.record() == before
 
 
 def test_a_window_that_is_being_done_is_refused_and_says_by_whom(mine: Any, theirs: Any) -> None:
@@ -476,6 +501,16 @@ def test_a_window_whose_lock_was_lost_is_not_done_by_the_one_who_lost_it(table: 
 def test_an_empty_window_is_refused(mine: Any) -> None:
     with pytest.raises(ValueError, match="window: expected a text that sorts by time"):
         run(mine, "", [])
+    assert not mine.calls
+
+
+@pytest.mark.parametrize("window", [5, date(2026, 2, 28), None], ids=["number", "date", "None"])
+def test_a_window_that_is_no_text_is_refused(mine: Any, window: Any) -> None:
+    with pytest.raises(TypeError, match="window: expected a text that sorts by time, such as an ISO date, got "):
+        run(mine, window, [])
+    if window is not None:
+        with pytest.raises(TypeError, match="window: expected a text"):
+            acquire(mine, window=window)
     assert not mine.calls
 
 

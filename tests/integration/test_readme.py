@@ -12,8 +12,10 @@ from unittest import mock
 
 import boto3
 import pytest
+import yaml
 
 from conditional_writes import Deadline, VersionedTable
+from conditional_writes.locks import Lock, WindowDone
 from tools.local_aws.server import PROJECT, Endpoint
 
 LIBRARY = PROJECT / "layers" / "conditional_writes"
@@ -147,12 +149,43 @@ def test_the_example_of_upserts_does_what_it_says(run: Run) -> None:
 def test_the_example_of_locks_does_what_it_says(run: Run) -> None:
     names = run(LIBRARY / "docs" / "locks.md")
     assert names["bill"]("acc-1", "2026-02") == "billed"
-    assert names["bill"]("acc-1", "2026-02") == "billed before"
+    assert names["bill"]("acc-1", "2026-02") == "lock 'billing acc-1': window 2026-02 was done before"
     invoices = VersionedTable(names["client"], "Invoices", "invoice_id")
     assert invoices.get("acc-1 2026-02")["token"] > datetime.now(UTC).timestamp()
     names["locks"].acquire("billing acc-1", lease_seconds=60, why="an audit")
     assert "why an audit" in names["bill"]("acc-1", "2026-03")
     assert invoices.load("acc-1 2026-03") is None
+
+    accounts = ["acc-3", "acc-4", "acc-2"]
+    with mock.patch.object(Lock, "refresh", side_effect=[None, KeyboardInterrupt]), pytest.raises(KeyboardInterrupt):
+        names["bill_all"](accounts, "2026-02")
+    names["bill_all"](accounts, "2026-02")
+    first, second, third = (invoices.get(f"acc-{number} 2026-02") for number in (2, 3, 4))
+    assert first["token"] == second["token"] < third["token"]
+    with pytest.raises(WindowDone):
+        names["bill_all"](accounts, "2026-02")
+
+
+def test_the_examples_of_tables_make_those_of_records_and_locks(run: Run, dynamodb: Endpoint) -> None:
+    page = LIBRARY / "docs" / "tables-and-permissions.md"
+    client = dynamodb.client("dynamodb")
+    expiry = {"Records": "expiration", "Locks": "expires_at"}
+    for table in expiry:
+        client.delete_table(TableName=table)
+        client.get_waiter("table_not_exists").wait(TableName=table)
+    run(page)
+    [template] = re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
+    resources = yaml.safe_load(template)["Resources"]
+    assert resources.keys() == expiry.keys()
+    for table, attribute in expiry.items():
+        made = client.describe_table(TableName=table)["Table"]
+        by_template = resources[table]["Properties"]
+        assert by_template.pop("TimeToLiveSpecification") == {"AttributeName": attribute, "Enabled": True}
+        assert by_template == table_of(table, TABLES[table], {})
+        assert [made[name] for name in ("KeySchema", "AttributeDefinitions")] == [
+            by_template[name] for name in ("KeySchema", "AttributeDefinitions")
+        ]
+        assert client.describe_time_to_live(TableName=table)["TimeToLiveDescription"]["AttributeName"] == attribute
 
 
 def test_the_examples_of_clients_do_what_they_say(run: Run) -> None:
@@ -167,7 +200,15 @@ def test_the_example_of_a_test_with_moto_passes(run: Run, monkeypatch: pytest.Mo
     names["test_a_flight_is_delayed"]()
 
 
-ASSERTED = {"versioned-items.md", "plans.md", "upserts.md", "locks.md", "clients.md", "testing.md"}
+ASSERTED = {
+    "versioned-items.md",
+    "plans.md",
+    "upserts.md",
+    "locks.md",
+    "clients.md",
+    "testing.md",
+    "tables-and-permissions.md",
+}
 
 
 @pytest.mark.parametrize("page", [page for page in GUIDE if page.name not in ASSERTED], ids=lambda page: page.stem)

@@ -59,6 +59,24 @@ class WindowDone(Exception):
         return f"lock {self.name!r}: window {self.window} was done before"
 
 
+class WindowForgotten(WindowDone):
+    """The window isn't remembered, and isn't later than the latest forgotten one: it may have been completed, or not.
+
+    `latest_forgotten` is that window. It is a WindowDone because the block doesn't run here, either.
+    """
+
+    def __init__(self, name: str, window: str, latest_forgotten: str) -> None:
+        super().__init__(name, window)
+        self.args = (name, window, latest_forgotten)
+        self.latest_forgotten = latest_forgotten
+
+    def __str__(self) -> str:
+        return (
+            f"lock {self.name!r}: window {self.window} isn't remembered, and isn't later than {self.latest_forgotten}, "
+            "the latest forgotten one: it may have been done. Windows must sort as texts by time: use ISO dates"
+        )
+
+
 class LockLost(Exception):
     """This holder doesn't have the lock any more. `holder` is the holder that took the lock over.
 
@@ -283,15 +301,16 @@ class Locks:
 
         `why` is for people who read the table. A `window` is a text that sorts by time, such as "2026-02-28T04:00:00Z",
         and is done once: WindowDone is raised if it was completed before. The record remembers the hundred latest of
-        the completed windows. Every window up to the latest forgotten one counts as done.
+        the completed windows, by the order of texts. For an older window that isn't remembered, WindowForgotten is
+        raised: it may have been completed.
 
-        Raises ValueError, before any request, for a lease that isn't above 0 and finite, and for an empty window.
-        Raises LockUnreadable if the record isn't one of a lock. Costs one request, and while the call waits one for
-        each try.
+        Raises ValueError, before any request, for a lease that isn't above 0 and finite, and for an empty window, and
+        TypeError for a window that isn't a text. Raises LockUnreadable if the record isn't one of a lock. Costs one
+        request, and while the call waits one for each try.
         """
         _check_lease(lease_seconds)
-        if window == "":
-            raise ValueError("window: expected a text that sorts by time, got an empty one")
+        if window is not None:
+            _check_window(window)
         wanted = _Wanted(Key(self.table, (("lock_key", name),)), name, lease_seconds, why, window)
         pause_seconds = 0.05
         while True:
@@ -329,8 +348,12 @@ class Locks:
     ) -> Iterator[Lock]:
         """The lock for a block that completes at most once for this window. A block that fails can be tried again.
 
-        Raises WindowDone before the block if the window was completed.
+        `window` is a text that sorts by time: an ISO date, "2026-02-28", not "28/02/2026" or a UUID. Raises WindowDone
+        before the block if the window was completed. The lock remembers the hundred latest windows, by the order of
+        texts. If a window isn't among them, and isn't later than the latest forgotten one, nobody knows whether it was
+        completed: the block doesn't run, and WindowForgotten is raised, which is a WindowDone.
         """
+        _check_window(window)
         lock = self.acquire(name, lease_seconds=lease_seconds, why=why, window=window, deadline=deadline)
         with _completed_unless_failed(lock):
             yield lock
@@ -350,7 +373,9 @@ class Locks:
             if wrong := why_unreadable(found):
                 raise LockUnreadable(name, self.table, wrong)
             if window is not None and _is_done(window, found):
-                raise WindowDone(name, window)
+                if window in found.get("windows_done", ()):
+                    raise WindowDone(name, window)
+                raise WindowForgotten(name, window, found["windows_done_through"])
             if found.get("leased_until", "") >= lapsed:
                 raise LockTaken(name, _holder_in(found), _time_of(found["leased_until"]))
         token = max(int(now * 1_000_000), int((found or {}).get("token", 0)) + 1)
@@ -374,7 +399,15 @@ def _check_lease(lease_seconds: float) -> None:
         raise ValueError(f"lease_seconds: expected more than 0, got {lease_seconds}")
 
 
+def _check_window(window: str) -> None:
+    if not isinstance(window, str):
+        raise TypeError(f"window: expected a text that sorts by time, such as an ISO date, got {window!r}")
+    if not window:
+        raise ValueError("window: expected a text that sorts by time, got an empty one")
+
+
 def _is_done(window: str, record: Item) -> bool:
+    """Whether the window counts as done. If the record has forgotten it, that isn't known."""
     return window in record.get("windows_done", ()) or window <= record.get("windows_done_through", "")
 
 
