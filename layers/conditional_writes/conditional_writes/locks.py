@@ -59,16 +59,15 @@ class WindowDone(Exception):
         return f"lock {self.name!r}: window {self.window} was done before"
 
 
-class WindowForgotten(WindowDone):
+class WindowForgotten(Exception):
     """The window isn't remembered, and isn't later than the latest forgotten one: it may have been completed, or not.
 
-    `latest_forgotten` is that window. It is a WindowDone because the block doesn't run here, either.
+    `latest_forgotten` is that window. The block doesn't run.
     """
 
     def __init__(self, name: str, window: str, latest_forgotten: str) -> None:
-        super().__init__(name, window)
-        self.args = (name, window, latest_forgotten)
-        self.latest_forgotten = latest_forgotten
+        super().__init__(name, window, latest_forgotten)
+        self.name, self.window, self.latest_forgotten = name, window, latest_forgotten
 
     def __str__(self) -> str:
         return (
@@ -351,7 +350,7 @@ class Locks:
         `window` is a text that sorts by time: an ISO date, "2026-02-28", not "28/02/2026" or a UUID. Raises WindowDone
         before the block if the window was completed. The lock remembers the hundred latest windows, by the order of
         texts. If a window isn't among them, and isn't later than the latest forgotten one, nobody knows whether it was
-        completed: the block doesn't run, and WindowForgotten is raised, which is a WindowDone.
+        completed: the block doesn't run, and WindowForgotten is raised.
         """
         _check_window(window)
         lock = self.acquire(name, lease_seconds=lease_seconds, why=why, window=window, deadline=deadline)

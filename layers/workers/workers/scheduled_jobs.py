@@ -21,7 +21,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes import Deadline, Item
 from conditional_writes.items import copied
-from conditional_writes.locks import Lock, Locks, LockTaken, WindowDone
+from conditional_writes.locks import Lock, Locks, LockTaken, WindowDone, WindowForgotten
 from workers.clients import lambda_client
 from workers.invocation import deadline_of, lease_seconds_of
 from workers.job_events import InvalidEvent, fields_of, flag_of, scheduled_time_of, segment_of, why_not_begun
@@ -134,7 +134,7 @@ class Job(NamedTuple):
             once = self.locks.once(name, window, lease_seconds=lease_seconds_of(context), why=why)
             try:
                 lock = held.enter_context(once)
-            except WindowDone as error:
+            except (WindowDone, WindowForgotten) as error:
                 outcome = record.finish(segment.of, self.report)
                 return self._ended("Done" if outcome == "Done" else "DoneBefore", about, str(error))
             except LockTaken as error:
