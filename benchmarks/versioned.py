@@ -1,6 +1,6 @@
 """The cost of a versioned item with this library, PynamoDB and boto3: requests, units, the client's CPU and goodput.
 
-All use the same item and one engine in one run. Only the counts are exact and asserted.
+All use the same item and one engine in one run. Only the counts are exact, and only ours are asserted.
 """
 
 import itertools

@@ -1,8 +1,11 @@
 """Runs the examples of the library's README and of its guide, unchanged, one after the other in each page."""
 
 import asyncio
+import itertools
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -14,7 +17,7 @@ import boto3
 import pytest
 import yaml
 
-from conditional_writes import Deadline, VersionedTable
+from conditional_writes import Deadline, OutcomeUnknown, VersionedTable
 from conditional_writes.locks import Lock, WindowDone
 from tools.local_aws.server import PROJECT, Endpoint
 
@@ -32,6 +35,21 @@ TABLES = {
 }
 """The keys of the tables that the examples use. Each attribute is a text, or a number with `:N`."""
 INDEXES = {"Orders": {"by_status": "status placed_at"}}
+
+TESTS_OF_A_MODULE = """
+import app
+import pytest
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_client_is_the_mocks_and_each_test_begins_without_tables(number):
+    assert app.client.list_tables()["TableNames"] == []
+    app.client.create_table(
+        TableName="Flights",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "flight_id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "flight_id", "KeyType": "HASH"}],
+    )
+"""
 
 type Run = Callable[[Path], dict[str, Any]]
 
@@ -117,6 +135,27 @@ def test_the_examples_of_versioned_items_do_what_they_say(run: Run) -> None:
     assert flights.load("TL2") == departed == early | {"departs_at": "12:30", "status": "DEPARTED", "version": 3}
 
 
+@pytest.mark.parametrize("took_effect", [True, False])
+def test_a_seat_is_reserved_once_though_the_first_outcome_is_unknown(run: Run, took_effect: bool) -> None:
+    names = run(LIBRARY / "docs" / "versioned-items.md")
+    flights = names["flights"]
+    flights.save({"flight_id": "TL2", "seats": 9, "passengers": ["p-0"]})
+    modify, calls = flights.modify, itertools.count(1)
+
+    def modify_and_lose_the_first_answer(*key: Any, **options: Any) -> Any:
+        number = next(calls)
+        saved = modify(*key, **options) if took_effect or number > 1 else None
+        if number == 1:
+            raise OutcomeUnknown(flights.key(*key), None, "others have written since")
+        return saved
+
+    with mock.patch.object(flights, "modify", modify_and_lose_the_first_answer):
+        names["reserve_once"]("TL2", "p-1", Deadline.after(30))
+    assert next(calls) == 3
+    assert flights.get("TL2")["passengers"] == ["p-0", "p-1"]
+    assert flights.get("TL2")["version"] == 2
+
+
 def test_the_examples_of_plans_do_what_they_say(run: Run) -> None:
     names = run(LIBRARY / "docs" / "plans.md")
     flights = names["flights"]
@@ -198,6 +237,19 @@ def test_the_example_of_a_test_with_moto_passes(run: Run, monkeypatch: pytest.Mo
     names = run(LIBRARY / "docs" / "testing.md")
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     names["test_a_flight_is_delayed"]()
+
+
+def test_the_conftest_for_a_client_of_a_module_keeps_it_from_aws(tmp_path: Path) -> None:
+    page = (LIBRARY / "docs" / "testing.md").read_text()
+    conftest = re.findall(r"```python\n(.*?)```", page.partition("## A client of a module")[2], re.DOTALL)[0]
+    (tmp_path / "conftest.py").write_text(conftest)
+    (tmp_path / "app.py").write_text("from conditional_writes import dynamodb_client\n\nclient = dynamodb_client()\n")
+    (tmp_path / "test_app.py").write_text(TESTS_OF_A_MODULE)
+    outside = {name: value for name, value in os.environ.items() if not name.startswith(("AWS", "PYTEST"))}
+    environment = outside | {"PYTHONPATH": str(LIBRARY), "HTTPS_PROXY": "http://127.0.0.1:9"}  # nothing gets out
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
 ASSERTED = {
