@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from conditional_writes import queries
 from conditional_writes.conditions import Condition, exists
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.item_diff import diff, replacing, unchanged, version_condition, version_of
 from conditional_writes.items import Item, Key, check_names, copied, same, to_dynamodb
-from conditional_writes.loop import Observed, Plan, Written, write, write_paced
+from conditional_writes.loop import FIRST_PAUSE, FIRST_PAUSE_IF_PACED, Observed, Plan, Written, write, write_paced
 from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
 from conditional_writes.pacing import Pace
 from conditional_writes.reading import read_one
@@ -97,6 +97,14 @@ def _named(version: object) -> str:
     return f"version {version}" if version else "no version"
 
 
+class _Change(NamedTuple):
+    """What `modify` makes of an item, which is None before it exists. `saving` is None if nothing changes."""
+
+    before: Item | None
+    after: Item
+    saving: Put | Update | None = None
+
+
 class VersionedTable:
     """A table of versioned items: `VersionedTable(client, "Orders", "order_id")`, with the names of its key.
 
@@ -149,7 +157,7 @@ class VersionedTable:
         """As `load_from`, but raises NoSuchItem if the item doesn't exist."""
         return _existing(self.key(*key_values), self.load_from(observed, *key_values))
 
-    def query(  # noqa: PLR0913 (six have defaults that are seldom changed)
+    def query(  # noqa: PLR0913 (seven have defaults that are seldom changed)
         self,
         condition: Condition,
         *,
@@ -301,7 +309,7 @@ class VersionedTable:
         deadline = deadline_or_default(deadline)
         key = self.key(*key_values)
 
-        def plan(observed: Observed) -> Plan[tuple[Item | None, Item, Put | Update | None]]:
+        def plan(observed: Observed) -> Plan[_Change]:
             found = observed[key]
             before = None if found is None else VersionedItem(found)
             after = change(before)
@@ -310,18 +318,18 @@ class VersionedTable:
             self._check_change(key, found, after)
             saving = self._replacing(key, found, after)
             if found is not None and self._changes_nothing(saving):
-                return Plan((found, found, None))
-            return Plan((found, after, saving), [saving])
+                return Plan(_Change(found, found))
+            return Plan(_Change(found, after, saving), [saving])
 
         is_paced = self._pace.wait(key, deadline)
         asked_at = time.monotonic()
         observed = {key: read_one(self._client, key, deadline)}
         request_seconds = time.monotonic() - asked_at
-        written = (write_paced if is_paced else write)(self._client, plan, observed, deadline)
-        found, after, saving = written.result
-        if not saving:
+        written = write_paced(self._client, plan, observed, deadline, FIRST_PAUSE_IF_PACED if is_paced else FIRST_PAUSE)
+        before, after, saving = written.result
+        if saving is None:
             return VersionedItem(after)
-        saved = self._as_saved(found, after, saving, written.write_id)
+        saved = self._as_saved(before, after, saving, written.write_id)
         if is_paced or written.conflicts:
             self._pace.note(key, saved[self._version], written.conflicts, request_seconds)
         return saved
