@@ -1796,8 +1796,8 @@ BREAKAGES = [
     Breakage(
         "a throttled page ends a query",
         f"{LIBRARY}/queries.py",
-        "not in _THROTTLED or",
-        "in _THROTTLED or",
+        "not in _THROTTLING_ERRORS or",
+        "in _THROTTLING_ERRORS or",
         (QUERIES_ALONE,),
     ),
     Breakage(

@@ -156,7 +156,7 @@ def test_the_key_of_an_item_is_no_place_in_an_index() -> None:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     paused: list[float] = []
     monkeypatch.setattr("conditional_writes.queries.time.sleep", paused.append)
-    monkeypatch.setattr("conditional_writes.queries.random.uniform", lambda _, longest: longest)
+    monkeypatch.setattr("conditional_writes.pauses.random.uniform", lambda _, longest: longest)
     return paused
 
 
