@@ -202,11 +202,7 @@ class ModelTable[Model]:
         Raises Conflict, and ValueError for a model that can't be saved.
         """
         item = self._item(model)
-        when = _with_absent(item, when)
-        saved = self.table.save(item, when=when, checked=checked, deadline=deadline)
-        if isinstance(item, VersionedItem):
-            saved.index = item.index  # what the index lacks, the saved item still lacks
-        return self.loaded(saved)
+        return self.loaded(self.table.save(item, when=_with_absent(item, when), checked=checked, deadline=deadline))
 
     def modify(
         self,

@@ -34,7 +34,8 @@ class VersionedItem(dict[str, Any]):
     Change the item in place, or make a changed copy with `|`, and save that. `loaded` is the item before any change, so
     a save writes the difference. The library's own attributes are in `loaded` alone.
 
-    `index` names the index that the item was found in, which may lack attributes of it, even the version.
+    `index` names the index that the item was found in, which may lack attributes of it, even the version. An item that
+    was saved has it still, unless the save was unchecked: that one returns the whole item.
     """
 
     def __init__(self, loaded: Item, index: str | None = None) -> None:
@@ -426,7 +427,8 @@ class VersionedTable:
         values = saving.item if isinstance(saving, Put) else saving.values
         own = {name: value for name, value in (before or {}).items() if is_own(name)}
         made = {self._version: values[self._version], VERSION_ID: version_id}
-        return VersionedItem(copied({**own, **after, **dict(saving.key.attributes), **made}))
+        index = after.index if isinstance(after, VersionedItem) else None
+        return VersionedItem(copied({**own, **after, **dict(saving.key.attributes), **made}), index)
 
     def _key_of(self, item: Item) -> Key:
         if not isinstance(item, dict):
