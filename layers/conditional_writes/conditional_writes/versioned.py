@@ -207,7 +207,10 @@ class VersionedTable:
         """
         request = queries.scan_request(matching)
         if segment is not None:
-            request["Segment"], request["TotalSegments"] = segment
+            number, count = segment
+            if not 0 <= number < count:
+                raise ValueError(f"segment: {segment}, expected one as (0, 4): the four quarters are (0, 4) to (3, 4)")
+            request["Segment"], request["TotalSegments"] = number, count
         request |= self._pages(index, consistent=consistent, page_size=page_size, after=after)
         return self._found("scan", request, deadline)
 
@@ -267,11 +270,14 @@ class VersionedTable:
         """Sets and removes attributes of an item of which only the version is known. Returns its new version.
 
         For a version that a client sends back, as in HTTP's If-Match. `version` is 0 for an item that has none yet.
-        Raises Conflict.
+        Raises Conflict, ValueError for attributes that can't be changed, and TypeError for a version that is no whole
+        number.
         """
-        key, version = self.key(*key_values), int(version)
+        key = self.key(*key_values)
+        version = version_of(key, {self._version: version}, self._version)
         before = {self._version: version} if version else {}
         self._check_change(key, before, values)
+        self._check_removed(key, removed)
         expected, still_same = version_condition(key, before, self._version)
         values = {name: value for name, value in values.items() if name not in dict(key.attributes)}
         update = Update(key, values | {self._version: version + 1}, _both(still_same, when), removed, expected=expected)
@@ -438,6 +444,15 @@ class VersionedTable:
             if name not in source:
                 raise ValueError(f"{self._name}: an item without {name}, which is part of its key")
         return self.key(*(source[name] for name in self._key_names))
+
+    def _check_removed(self, key: Key, removed: Collection[str]) -> None:
+        """Raises ValueError for names of what stays, TypeError for a name that is no text."""
+        check_names(removed)
+        staying = dict.fromkeys(dict(key.attributes), "part of the key") | {self._version: "the version"}
+        for name in removed:
+            whose = "the library's own attribute" if is_own(name) else staying.get(name)
+            if whose:
+                raise ValueError(f"{key}: removed: {name} is {whose}, which stays")
 
     def _check_change(self, key: Key, before: Item | None, after: Item) -> None:
         """Raises ValueError if the key, the version or an attribute of the library was changed.
