@@ -524,6 +524,10 @@ def test_what_is_no_model_of_the_table_is_refused(make: Make, flights: Flights) 
     for other in (Basket("TL1"), {"flight_id": "TL1", "seats": 3}, None):
         with pytest.raises(TypeError, match="expected a Flight, or a loaded one; got "):
             make(Flight).save(other)
+    of_flights = make(Flight)
+    for take in (of_flights.delete, of_flights.deleting, of_flights.checking):
+        with pytest.raises(TypeError, match=r": expected a loaded Flight, got .*Flight\("):
+            take(Flight("TL1", 3))
     with pytest.raises(TypeError, match="`encode` returned 'TL1', expected an item"):
         ModelTable(flights.client, flights.name, "flight_id", model=Codec(str, str)).save("TL1")
 

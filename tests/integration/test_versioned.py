@@ -1,6 +1,7 @@
 """Versioned items on both engines, with a test for each claim in the README's comparison."""
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -768,6 +769,18 @@ def test_what_cannot_be_meant_is_refused_before_sending(orders: Orders) -> None:
         orders.save(order | {7: "seven"})  # type: ignore[dict-item]
     with pytest.raises(ValueError, match="version was changed from 1 to 7"):
         orders.update("c-1", 1, version=1, values={"version": 7})
+    for name, what in [
+        ("version", "the version"),
+        ("order_id", "part of the key"),
+        ("cw:version_id", "the library's own attribute"),
+    ]:
+        with pytest.raises(ValueError, match=f"removed: {name} is {what}, which stays"):
+            orders.update("c-1", 1, version=1, values={"status": "PAID"}, removed=["note", name])
+    with pytest.raises(TypeError, match="removed: expected names, got one text, 'note'"):
+        orders.update("c-1", 1, version=1, values={}, removed="note")
+    for no_version in (True, Decimal("1.5"), "1"):
+        with pytest.raises(TypeError, match=f"version is {re.escape(repr(no_version))}, expected a whole number"):
+            orders.update("c-1", 1, version=no_version, values={"status": "PAID"})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="wasn't loaded, so there is no version to assert"):
         orders.delete(ids())
     with pytest.raises(TypeError, match="expected customer_id, order_id; got 1 values"):

@@ -214,7 +214,7 @@ BREAKAGES = [
     Breakage(
         "a write that may have taken effect is made a second time",
         f"{LIBRARY}/loop.py",
-        "        if unanswered:\n            _check_outcome_is_known(planned, answer.found)\n",
+        "            if unanswered:\n                _check_outcome_is_known(planned, answer.found)\n",
         "",
         (VERSIONED,),
     ),
@@ -228,15 +228,15 @@ BREAKAGES = [
     Breakage(
         "a cancelled transaction is sent again with its token, for which DynamoDB may repeat the cancellation",
         f"{LIBRARY}/loop.py",
-        "        elif not unanswered:\n",
-        "        elif False:\n",
+        "            elif not unanswered:\n",
+        "            elif False:\n",
         (LOOP,),
     ),
     Breakage(
         "a transaction in progress is sent again with another token, and may take effect beside the first",
         f"{LIBRARY}/loop.py",
-        "        elif not unanswered:\n",
-        "        else:\n",
+        "            elif not unanswered:\n",
+        "            else:\n",
         (LOOP,),
     ),
     Breakage(
@@ -1796,8 +1796,8 @@ BREAKAGES = [
     Breakage(
         "a throttled page ends a query",
         f"{LIBRARY}/queries.py",
-        "not in _THROTTLED or",
-        "in _THROTTLED or",
+        "not in _THROTTLING_ERRORS or",
+        "in _THROTTLING_ERRORS or",
         (QUERIES_ALONE,),
     ),
     Breakage(

@@ -22,6 +22,7 @@ from conditional_writes import Observed, Plan
 from conditional_writes.exactly_once import PayloadChanged, Records, exactly_once
 from conditional_writes.exactly_once.payload import different, field_hashes
 from conditional_writes.items import same
+from tests.unit.stubs import Stubbed
 
 NO_CLIENT: Any = None
 RECORDS = Records(NO_CLIENT, "Records")
@@ -260,6 +261,19 @@ def test_a_record_lives_for_a_second_or_more() -> None:
     for wrong in (timedelta(0), days):
         with pytest.raises(ValueError, match=f"expires_after: {wrong}, expected a timedelta of a second or more"):
             exactly_once(RECORDS, key=str, expires_after=wrong)(pay)
+
+
+@pytest.mark.parametrize("model", [Payment(5), Struct(5), Model(amount=5)], ids=repr)
+def test_a_model_is_no_result(model: Any) -> None:
+    with Stubbed("dynamodb") as stubbed:
+
+        @exactly_once(Records(stubbed.client, "Records"), key=str, prefix="pay")
+        def pay(payment: str, observed: Observed) -> Plan[Any]:
+            return Plan(model)
+
+        with pytest.raises(TypeError, match=r"id='pay#p-1': the result is \w+\(.*\): return plain values"):
+            pay("p-1")
+    assert stubbed.operations == []
 
 
 def test_a_function_that_returns_no_plan_is_named() -> None:

@@ -144,6 +144,12 @@ def test_a_page_has_an_item_or_more() -> None:
         orders().scan(page_size=0)
 
 
+def test_segments_are_counted_from_zero() -> None:
+    for segment in [(4, 4), (-1, 4), (0, 0)]:
+        with pytest.raises(ValueError, match=r"expected one as \(0, 4\): the four quarters are \(0, 4\) to \(3, 4\)"):
+            orders().scan(segment=segment)
+
+
 def test_the_key_of_an_item_is_no_place_in_an_index() -> None:
     for find in (lambda **after: orders().query(OF_C_1, **after), orders().scan):
         with pytest.raises(ValueError, match="by_status: the key of an item says nothing of its place in an index"):
@@ -156,7 +162,7 @@ def test_the_key_of_an_item_is_no_place_in_an_index() -> None:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     paused: list[float] = []
     monkeypatch.setattr("conditional_writes.queries.time.sleep", paused.append)
-    monkeypatch.setattr("conditional_writes.queries.random.uniform", lambda _, longest: longest)
+    monkeypatch.setattr("conditional_writes.pauses.random.uniform", lambda _, longest: longest)
     return paused
 
 

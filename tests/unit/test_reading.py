@@ -93,6 +93,27 @@ def test_what_was_not_processed_is_asked_for_again(stubbed_dynamodb: Stubbed) ->
     assert (bool(observed[order(1)]), bool(observed[order(2)]), observed[line(3)]) == (True, True, None)
 
 
+def test_before_it_is_asked_for_again_the_pauses_grow_up_to_a_second_and_end_at_the_deadline(
+    stubbed_dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, pauses = 0.0, list[float]()
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        pauses.append(seconds)
+
+    monkeypatch.setattr("conditional_writes.deadline.time.monotonic", lambda: now)
+    monkeypatch.setattr("conditional_writes.reading.time.sleep", sleep)
+    monkeypatch.setattr("conditional_writes.pauses.random.uniform", lambda _, longest: longest)
+    for _ in range(8):
+        finds(stubbed_dynamodb, unprocessed=(order(1),))
+    with pytest.raises(DeadlinePassed):
+        read(stubbed_dynamodb.client, [order(1)], Deadline(at=3.0))
+    assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 0.45])
+    stubbed_dynamodb.forgets_the_rest()
+
+
 def test_what_was_not_processed_is_missing_if_it_is_asked_for_once(stubbed_dynamodb: Stubbed) -> None:
     finds(stubbed_dynamodb, order(1), unprocessed=(order(2),))
     observed = read_once(stubbed_dynamodb.client, [order(1), order(2), order(3), order(1)], plenty())

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 CONNECTIONS = 16
-"""The connections that a client keeps open, and the threads of a batch. More threads open more connections.
+"""The connections that a client keeps open. More threads than that open connections for one request each.
 
-Sixteen are enough for a CPU: a commit takes a thread 1.3 ms of CPU time, and some 20 ms of waiting.
+Sixteen are enough for a CPU: a transaction takes a thread 1.3 ms of CPU time, and some 20 ms of waiting.
 """
 MAXIMUM_ATTEMPTS = 3
 CONNECT_SECONDS = 1

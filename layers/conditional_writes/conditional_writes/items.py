@@ -1,7 +1,7 @@
 """Items and primary keys, in Python's types and in DynamoDB's."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
 from types import NoneType
 from typing import Any, NamedTuple, override
@@ -55,7 +55,7 @@ class _Serializer(TypeSerializer):
         return {name: self.serialize(element) for name, element in value.items()}
 
 
-def check_names(attributes: Mapping[Any, Any]) -> None:
+def check_names(attributes: Iterable[object]) -> None:
     """Raises TypeError for a name that is no text: 42 and "42" would be one name, and one value would be lost."""
     for name in attributes:
         if not isinstance(name, str):

@@ -105,8 +105,7 @@ def write[Result](
     time is left and a write may have taken effect, ValueError for writes that no transaction takes, NoSuchTable,
     WrongKey, and botocore's other errors for what no retry can mend.
     """
-    with handed_back.in_turn(deadline):
-        return _write(client, plan, observed, deadline, FIRST_PAUSE)
+    return write_paced(client, plan, observed, deadline, FIRST_PAUSE)
 
 
 def write_paced[Result](
@@ -114,51 +113,43 @@ def write_paced[Result](
     plan: Callable[[Observed], Plan[Result]],
     observed: Observed,
     deadline: Deadline,
-) -> Written[Result]:
-    """As `write`, for a writer that has left the others time before it read the item: it steps aside later."""
-    with handed_back.in_turn(deadline):
-        return _write(client, plan, observed, deadline, FIRST_PAUSE_IF_PACED)
-
-
-def _write[Result](
-    client: "DynamoDBClient",
-    plan: Callable[[Observed], Plan[Result]],
-    observed: Observed,
-    deadline: Deadline,
     first_pause: int,
 ) -> Written[Result]:
-    conflicts = 0
-    answer = _DONE
-    planned, write_id = plan(observed), uuid.uuid4().hex
-    token = write_id
-    unanswered = False  # whether a try of this plan got no answer, so that it may have taken effect
-    while planned.writes:
-        if unanswered and deadline.remaining_seconds <= 0:
-            raise OutcomeUnknown(planned.writes[0].key, None, "no time is left for another")
-        if not unanswered:  # else the clock, read again, could say that nothing was written
-            deadline.check(f"writing {planned.writes[0].key}, {conflicts} conflicts")
-        sent_at = time.monotonic()
-        answer = _send(client, planned.writes, write_id, token)
-        if not answer.refused or answer.has_mark_of(write_id):
-            break
-        # A transaction's tries with one token have one effect, so an answer to the last of them is true of all.
-        unanswered = answer.unanswered or (unanswered and _sent_alone(planned.writes) is not None)
-        if unanswered:
-            _check_outcome_is_known(planned, answer.found)
-        for refused, item in answer.found.items():
-            if refused in observed and observed[refused] == item:
-                raise UnsatisfiableCondition(refused, item)
-        conflicts += not answer.in_progress
-        _back_off(conflicts, first_pause, answer, time.monotonic() - sent_at, deadline)
-        if answer.found:
-            observed = {**observed, **answer.found}
-            planned, write_id = plan(observed), uuid.uuid4().hex
-            token, unanswered = write_id, False
-        elif not unanswered:
-            # DynamoDB may repeat its answer to a token for ten minutes, be it a cancellation: botocore's model,
-            # ClientRequestToken. The mark stays: should an earlier try take effect after all, it has this plan's mark.
-            token = uuid.uuid4().hex
-    return Written(planned.result, conflicts, write_id, answer.found)
+    """As `write`, but pauses first after so many conflicts."""
+    with handed_back.in_turn(deadline):
+        conflicts = 0
+        answer = _DONE
+        planned, write_id = plan(observed), uuid.uuid4().hex
+        token = write_id
+        unanswered = False  # whether a try of this plan got no answer, so that it may have taken effect
+        while planned.writes:
+            if unanswered and deadline.remaining_seconds <= 0:
+                raise OutcomeUnknown(planned.writes[0].key, None, "no time is left for another")
+            if not unanswered:  # else the clock, read again, could say that nothing was written
+                deadline.check(f"writing {planned.writes[0].key}, {conflicts} conflicts")
+            sent_at = time.monotonic()
+            answer = _send(client, planned.writes, write_id, token)
+            if not answer.refused or answer.has_mark_of(write_id):
+                break
+            # A transaction's tries with one token have one effect, so an answer to the last of them is true of all.
+            unanswered = answer.unanswered or (unanswered and _sent_alone(planned.writes) is not None)
+            if unanswered:
+                _check_outcome_is_known(planned, answer.found)
+            for refused, item in answer.found.items():
+                if refused in observed and observed[refused] == item:
+                    raise UnsatisfiableCondition(refused, item)
+            conflicts += not answer.in_progress
+            _back_off(conflicts, first_pause, answer, time.monotonic() - sent_at, deadline)
+            if answer.found:
+                observed = {**observed, **answer.found}
+                planned, write_id = plan(observed), uuid.uuid4().hex
+                token, unanswered = write_id, False
+            elif not unanswered:
+                # DynamoDB may repeat its answer to a token for ten minutes, be it a cancellation: botocore's model,
+                # ClientRequestToken. The mark stays: should an earlier try take effect after all, it has this plan's
+                # mark.
+                token = uuid.uuid4().hex
+        return Written(planned.result, conflicts, write_id, answer.found)
 
 
 class _Answer(NamedTuple):
@@ -268,8 +259,8 @@ def _send_together(client: "DynamoDBClient", writes: Sequence[Write], write_id: 
     )
 
 
-_THROTTLED = {"ThrottlingError", "ProvisionedThroughputExceeded"}
-_TIMING = {"TransactionConflict", *_THROTTLED}
+_THROTTLING_REASONS = {"ThrottlingError", "ProvisionedThroughputExceeded"}
+_TIMING_REASONS = {"TransactionConflict", *_THROTTLING_REASONS}
 """Reasons that say nothing of the items. botocore retries none of them inside a cancelled transaction."""
 
 
@@ -292,7 +283,7 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
         case _:
             return None
     items = handed_back.items_of(response, reasons)
-    if any(reason["Code"] not in {"None", "ConditionalCheckFailed", *_TIMING} for reason in reasons):
+    if any(reason["Code"] not in {"None", "ConditionalCheckFailed", *_TIMING_REASONS} for reason in reasons):
         return None
     return _Answer(
         refused=True,
@@ -301,7 +292,7 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
             for write, item, reason in zip(writes, items, reasons, strict=True)
             if reason["Code"] == "ConditionalCheckFailed"
         },
-        throttled=any(reason["Code"] in _THROTTLED for reason in reasons),
+        throttled=any(reason["Code"] in _THROTTLING_REASONS for reason in reasons),
         unanswered=tries.unanswered,
     )
 

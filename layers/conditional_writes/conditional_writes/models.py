@@ -202,11 +202,7 @@ class ModelTable[Model]:
         Raises Conflict, and ValueError for a model that can't be saved.
         """
         item = self._item(model)
-        when = _with_absent(item, when)
-        saved = self.table.save(item, when=when, checked=checked, deadline=deadline)
-        if isinstance(item, VersionedItem):
-            saved.index = item.index  # what the index lacks, the saved item still lacks
-        return self.loaded(saved)
+        return self.loaded(self.table.save(item, when=_with_absent(item, when), checked=checked, deadline=deadline))
 
     def modify(
         self,
@@ -239,7 +235,7 @@ class ModelTable[Model]:
         deadline: Deadline | None = None,
     ) -> None:
         """Deletes what was loaded. Raises as VersionedTable's."""
-        self.table.delete(loaded.item, when=when, checked=checked, deadline=deadline)
+        self.table.delete(self._loaded_item(loaded), when=when, checked=checked, deadline=deadline)
 
     def saving(
         self, model: Model | Loaded[Model], *, when: Condition | None = None, checked: bool | None = None
@@ -250,11 +246,16 @@ class ModelTable[Model]:
 
     def deleting(self, loaded: Loaded[Model], *, when: Condition | None = None, checked: bool | None = None) -> Delete:
         """The write of a `delete`, for the same."""
-        return self.table.deleting(loaded.item, when=when, checked=checked)
+        return self.table.deleting(self._loaded_item(loaded), when=when, checked=checked)
 
     def checking(self, loaded: Loaded[Model], *, when: Condition | None = None) -> Check:
         """A check for a transaction that only read the model: the item still has the version that was loaded."""
-        return self.table.checking(loaded.item, when=when)
+        return self.table.checking(self._loaded_item(loaded), when=when)
+
+    def _loaded_item(self, loaded: Loaded[Model]) -> VersionedItem:
+        if not isinstance(loaded, Loaded):
+            raise TypeError(f"{self._table_name}: expected a loaded {self._name}, got {loaded!r}")
+        return loaded.item
 
     def _item(self, model: Model | Loaded[Model]) -> Item:
         """The item to save: a new one, or the loaded one with the model's changes. Raises Misfit before it is sent."""

@@ -1,7 +1,6 @@
 """Queries and scans: the requests, and their items page by page."""
 
 import itertools
-import random
 import re
 import time
 from collections import Counter
@@ -13,6 +12,7 @@ from botocore.exceptions import ClientError
 from conditional_writes.conditions import AttributePath, Condition
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.items import Item, from_dynamodb
+from conditional_writes.pauses import growing_pauses
 from conditional_writes.prepared import prepare
 from conditional_writes.requests import expression
 from conditional_writes.table_errors import explain_key, explain_table
@@ -57,23 +57,22 @@ def found(
         request = request | {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
 
-LONGEST_PAUSE_SECONDS = 1.0
-_THROTTLED = {"ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"}
+_THROTTLING_ERRORS = {"ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"}
 
 
 def _page(client: "DynamoDBClient", operation: Operation, request: dict[str, Any], deadline: Deadline) -> Any:
     prepare(client)
-    longest_seconds = 0.05
+    pauses = growing_pauses()
     while True:
         deadline.check(f"reading {request['TableName']}")
         try:
             return client.query(**request) if operation == "query" else client.scan(**request)
         except ClientError as error:
             _explain(client, error, request)
-            if error.response["Error"]["Code"] not in _THROTTLED or deadline.remaining_seconds < longest_seconds:
+            pause_seconds = next(pauses)
+            if error.response["Error"]["Code"] not in _THROTTLING_ERRORS or deadline.remaining_seconds < pause_seconds:
                 raise
-        time.sleep(random.uniform(0, longest_seconds))
-        longest_seconds = min(2 * longest_seconds, LONGEST_PAUSE_SECONDS)
+        time.sleep(pause_seconds)
 
 
 def _explain(client: "DynamoDBClient", error: ClientError, request: dict[str, Any]) -> None:

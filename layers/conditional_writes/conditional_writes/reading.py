@@ -1,6 +1,5 @@
 """Strongly consistent reads of the items that a plan starts from, many in one request."""
 
-import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from conditional_writes.bodies import get_item
 from conditional_writes.deadline import Deadline
 from conditional_writes.items import Item, Key, from_dynamodb, to_dynamodb
 from conditional_writes.loop import Observed
+from conditional_writes.pauses import growing_pauses
 from conditional_writes.prepared import prepare
 from conditional_writes.table_errors import explain
 
@@ -33,15 +33,14 @@ def read(
     """
     observed: dict[Key, Item | None] = {}
     unread = list(dict.fromkeys(keys))
-    cap_seconds = 0.05
+    pauses = growing_pauses()
     while unread:
         batch = unread[:MAXIMUM_KEYS]
         found = read_once(client, batch, deadline, attributes)
         observed.update(found)
         unread = [wanted for wanted in unread if wanted not in found]
         if len(found) < len(batch):  # throttled, or more than 16 MB: DynamoDB's documentation asks for a pause
-            time.sleep(random.uniform(0, min(cap_seconds, max(0.0, deadline.remaining_seconds))))
-            cap_seconds *= 2
+            time.sleep(min(next(pauses), max(0.0, deadline.remaining_seconds)))
     return observed
 
 

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from conditional_writes import queries
 from conditional_writes.conditions import Condition, exists
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.item_diff import diff, replacing, unchanged, version_condition, version_of
 from conditional_writes.items import Item, Key, check_names, copied, same, to_dynamodb
-from conditional_writes.loop import Observed, Plan, Written, write, write_paced
+from conditional_writes.loop import FIRST_PAUSE, FIRST_PAUSE_IF_PACED, Observed, Plan, Written, write, write_paced
 from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
 from conditional_writes.pacing import Pace
 from conditional_writes.reading import read_one
@@ -34,7 +34,8 @@ class VersionedItem(dict[str, Any]):
     Change the item in place, or make a changed copy with `|`, and save that. `loaded` is the item before any change, so
     a save writes the difference. The library's own attributes are in `loaded` alone.
 
-    `index` names the index that the item was found in, which may lack attributes of it, even the version.
+    `index` names the index that the item was found in, which may lack attributes of it, even the version. An item that
+    was saved has it still, unless the save was unchecked: that one returns the whole item.
     """
 
     def __init__(self, loaded: Item, index: str | None = None) -> None:
@@ -97,6 +98,14 @@ def _named(version: object) -> str:
     return f"version {version}" if version else "no version"
 
 
+class _Change(NamedTuple):
+    """What `modify` makes of an item, which is None before it exists. `saving` is None if nothing changes."""
+
+    before: Item | None
+    after: Item
+    saving: Put | Update | None = None
+
+
 class VersionedTable:
     """A table of versioned items: `VersionedTable(client, "Orders", "order_id")`, with the names of its key.
 
@@ -149,7 +158,7 @@ class VersionedTable:
         """As `load_from`, but raises NoSuchItem if the item doesn't exist."""
         return _existing(self.key(*key_values), self.load_from(observed, *key_values))
 
-    def query(  # noqa: PLR0913 (six have defaults that are seldom changed)
+    def query(  # noqa: PLR0913 (seven have defaults that are seldom changed)
         self,
         condition: Condition,
         *,
@@ -198,7 +207,10 @@ class VersionedTable:
         """
         request = queries.scan_request(matching)
         if segment is not None:
-            request["Segment"], request["TotalSegments"] = segment
+            number, count = segment
+            if not 0 <= number < count:
+                raise ValueError(f"segment: {segment}, expected one as (0, 4): the four quarters are (0, 4) to (3, 4)")
+            request["Segment"], request["TotalSegments"] = number, count
         request |= self._pages(index, consistent=consistent, page_size=page_size, after=after)
         return self._found("scan", request, deadline)
 
@@ -258,11 +270,14 @@ class VersionedTable:
         """Sets and removes attributes of an item of which only the version is known. Returns its new version.
 
         For a version that a client sends back, as in HTTP's If-Match. `version` is 0 for an item that has none yet.
-        Raises Conflict.
+        Raises Conflict, ValueError for attributes that can't be changed, and TypeError for a version that is no whole
+        number.
         """
-        key, version = self.key(*key_values), int(version)
+        key = self.key(*key_values)
+        version = version_of(key, {self._version: version}, self._version)
         before = {self._version: version} if version else {}
         self._check_change(key, before, values)
+        self._check_removed(key, removed)
         expected, still_same = version_condition(key, before, self._version)
         values = {name: value for name, value in values.items() if name not in dict(key.attributes)}
         update = Update(key, values | {self._version: version + 1}, _both(still_same, when), removed, expected=expected)
@@ -301,7 +316,7 @@ class VersionedTable:
         deadline = deadline_or_default(deadline)
         key = self.key(*key_values)
 
-        def plan(observed: Observed) -> Plan[tuple[Item | None, Item, Put | Update | None]]:
+        def plan(observed: Observed) -> Plan[_Change]:
             found = observed[key]
             before = None if found is None else VersionedItem(found)
             after = change(before)
@@ -310,18 +325,18 @@ class VersionedTable:
             self._check_change(key, found, after)
             saving = self._replacing(key, found, after)
             if found is not None and self._changes_nothing(saving):
-                return Plan((found, found, None))
-            return Plan((found, after, saving), [saving])
+                return Plan(_Change(found, found))
+            return Plan(_Change(found, after, saving), [saving])
 
         is_paced = self._pace.wait(key, deadline)
         asked_at = time.monotonic()
         observed = {key: read_one(self._client, key, deadline)}
         request_seconds = time.monotonic() - asked_at
-        written = (write_paced if is_paced else write)(self._client, plan, observed, deadline)
-        found, after, saving = written.result
-        if not saving:
+        written = write_paced(self._client, plan, observed, deadline, FIRST_PAUSE_IF_PACED if is_paced else FIRST_PAUSE)
+        before, after, saving = written.result
+        if saving is None:
             return VersionedItem(after)
-        saved = self._as_saved(found, after, saving, written.write_id)
+        saved = self._as_saved(before, after, saving, written.write_id)
         if is_paced or written.conflicts:
             self._pace.note(key, saved[self._version], written.conflicts, request_seconds)
         return saved
@@ -418,7 +433,8 @@ class VersionedTable:
         values = saving.item if isinstance(saving, Put) else saving.values
         own = {name: value for name, value in (before or {}).items() if is_own(name)}
         made = {self._version: values[self._version], VERSION_ID: version_id}
-        return VersionedItem(copied({**own, **after, **dict(saving.key.attributes), **made}))
+        index = after.index if isinstance(after, VersionedItem) else None
+        return VersionedItem(copied({**own, **after, **dict(saving.key.attributes), **made}), index)
 
     def _key_of(self, item: Item) -> Key:
         if not isinstance(item, dict):
@@ -428,6 +444,15 @@ class VersionedTable:
             if name not in source:
                 raise ValueError(f"{self._name}: an item without {name}, which is part of its key")
         return self.key(*(source[name] for name in self._key_names))
+
+    def _check_removed(self, key: Key, removed: Collection[str]) -> None:
+        """Raises ValueError for names of what stays, TypeError for a name that is no text."""
+        check_names(removed)
+        staying = dict.fromkeys(dict(key.attributes), "part of the key") | {self._version: "the version"}
+        for name in removed:
+            whose = "the library's own attribute" if is_own(name) else staying.get(name)
+            if whose:
+                raise ValueError(f"{key}: removed: {name} is {whose}, which stays")
 
     def _check_change(self, key: Key, before: Item | None, after: Item) -> None:
         """Raises ValueError if the key, the version or an attribute of the library was changed.

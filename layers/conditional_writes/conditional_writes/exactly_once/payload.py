@@ -42,7 +42,7 @@ def field_hashes(record_id: str, payload: Any) -> dict[str, str]:
 
     Raises TypeError for a payload of a type that has no canonical form.
     """
-    fields = _fields_of(payload)
+    fields = fields_of(payload)
     if not isinstance(fields, Mapping) or len(fields) > MAXIMUM_FIELDS or not all(map(_is_name, fields)):
         return {WHOLE: _hash([record_id, None, _canonical(WHOLE, payload)])}
     return {name: _hash([record_id, name, _canonical(name, value)]) for name, value in fields.items()}
@@ -63,7 +63,7 @@ def _hash(canonical: Any) -> str:
     return base64.urlsafe_b64encode(digest[:HASH_BYTES]).rstrip(b"=").decode()
 
 
-def _fields_of(value: Any) -> Any:
+def fields_of(value: Any) -> Any:
     """A dataclass, a msgspec struct or a pydantic model as a dict of its fields; any other value as it is."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -80,7 +80,7 @@ def _canonical(path: str, value: Any) -> Any:
     Dates, times, UUIDs and enums are as their texts are; of times with an offset, the same moments are the same. All
     lists begin with the name of a type, so no two different values have the same form.
     """
-    value = _text_or(_fields_of(value))
+    value = _text_or(fields_of(value))
     match value:
         case None | bool() | str():
             return value

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from conditional_writes.conditions import Condition, absent, any_of, equals, less_than
-from conditional_writes.exactly_once.payload import PayloadChanged, different, field_hashes
+from conditional_writes.exactly_once.payload import PayloadChanged, different, field_hashes, fields_of
 from conditional_writes.items import Item, Key, from_dynamodb, key, to_dynamodb
 
 if TYPE_CHECKING:
@@ -118,9 +118,12 @@ class PlainCall:
     def settle(self, found: Item | None, decide: Callable[[], Any]) -> Settled:
         if found is not None and not is_over(found):
             return Settled(self._recorded_in(found), None)
+        result = decide()
+        if fields_of(result) is not result:
+            raise TypeError(f"{self._key}: the result is {result!r}: return plain values, or a dict of the model")
         expiration = int(time.time() + self._recording.expires_after.total_seconds())
         record = {ID: self.record_id, STATUS: COMPLETED, EXPIRATION: expiration, PAYLOAD: self._hashes}
-        record = from_dynamodb(to_dynamodb({**record, RESULT: decide()}))
+        record = from_dynamodb(to_dynamodb({**record, RESULT: result}))
         return Settled(record[RESULT], record)
 
     @property
