@@ -20,8 +20,6 @@ from tests.support.reporting import Say
 MANY = 20
 """The number of violations after which the search ends."""
 SAMPLED_EVERY = 8
-SECOND_ENGINE_EVERY = 4
-"""With `--all`: the first engine has every case already."""
 
 
 def injections(
@@ -36,23 +34,23 @@ def injections(
     ]
 
 
-def sampled(cases: Sequence[tuple[int, Fault]], start: int = 0, every: int = SAMPLED_EVERY) -> list[tuple[int, Fault]]:
-    """A part of the cases, the same each time: each fault at every so many calls, with a start of its own."""
+def sampled(cases: Sequence[tuple[int, Fault]], start: int = 0) -> list[tuple[int, Fault]]:
+    """An eighth of the cases, the same each time: each fault at every eighth call, with a start of its own."""
     chosen = []
     for number, fault in enumerate(Fault, start):
         of_this = [case for case in cases if case[1] is fault]
         if of_this:
-            chosen += of_this[number % min(every, len(of_this)) :: every]
+            chosen += of_this[number % min(SAMPLED_EVERY, len(of_this)) :: SAMPLED_EVERY]
     return sorted(chosen, key=cases.index)
 
 
 def _chosen(
     cases: Sequence[tuple[int, Fault]], *, every_case: bool, second_engine: bool
 ) -> Sequence[tuple[int, Fault]]:
-    """Every case of the first engine, or a sample. That of the second engine has other cases than that of the first."""
-    if every_case:
-        return sampled(cases, every=SECOND_ENGINE_EVERY) if second_engine else cases
-    return sampled(cases, SAMPLED_EVERY // 2 if second_engine else 0)
+    """Every case of the first engine, or a sample. The second engine has a sample of its own, with other cases."""
+    if second_engine:
+        return sampled(cases, SAMPLED_EVERY // 2)
+    return cases if every_case else sampled(cases)
 
 
 class NotInjected(AssertionError):

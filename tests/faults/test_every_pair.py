@@ -29,7 +29,7 @@ def test_pairs_of_faults_leave_what_no_fault_leaves(
     elif soaking:
         tally = inject_some_pairs(scenario, firsts=1_000, seconds=12)
     elif every_case:
-        tally = inject_some_pairs(scenario, firsts=1_000, seconds=5)
+        tally = inject_some_pairs(scenario, firsts=1_000, seconds=3)
     else:
         tally = inject_some_pairs(scenario, firsts=20, seconds=4)
     assert tally.pairs >= 60
