@@ -22,16 +22,16 @@ from tools.local_aws.tables import create_tables
 DELIVERIES = 60
 OF_SERVICES = [("dynamodb", "sqs", "events"), ("dynamodb",), ("sqs",), ("events",)]
 FAILING_SHARE = 0.7
-SAMPLED_EVERY, SAMPLED_EVERY_OF_MANY = 7, 43
-"""No multiples of the number of services or of kinds: each of them is in the sample."""
+ALL_EVERY, SAMPLED_EVERY, SAMPLED_EVERY_OF_MANY = 3, 7, 43
+"""No multiples of the number of services or of kinds: each of them is in the sample. `--soak` has every outage."""
 MANY_CALLS = 20
-"""With so many calls `--all` is a sample, too: it would take many minutes."""
+"""With so many calls the samples are smaller: they would take many minutes."""
 
 
 @pytest.mark.filterwarnings("ignore:No application metrics")  # A failed handler has no metrics.
 @pytest.mark.parametrize("function", [*FUNCTIONS, posting_with_a_killer])
 def test_an_outage_of_sixty_deliveries_leaves_what_no_fault_leaves(
-    ministack: Endpoint, function: Callable[[Endpoint], Scenario], say: Say, every_case: bool
+    ministack: Endpoint, function: Callable[[Endpoint], Scenario], say: Say, every_case: bool, soaking: bool
 ) -> None:
     with scenario_after_scenario():
         scenario = function(ministack)
@@ -40,10 +40,10 @@ def test_an_outage_of_sixty_deliveries_leaves_what_no_fault_leaves(
         calls = range(1, len(faultless.calls) + 1)
         cases = [*itertools.product(calls, OF_SERVICES, sorted(OUTAGES, key=lambda outage: outage.name))]
         found: list[str] = []
-        every = 1 if every_case else SAMPLED_EVERY
+        every = ALL_EVERY if every_case else SAMPLED_EVERY
         if len(calls) >= MANY_CALLS:
             every = SAMPLED_EVERY if every_case else SAMPLED_EVERY_OF_MANY
-        chosen = cases[::every]
+        chosen = cases if soaking else cases[::every]
         for at, services, kind in chosen:
             outage = Outage(DELIVERIES, services)
             found += [f"{outage}: {each}" for each in violations(scenario, {at: kind}, expected, outage)]
