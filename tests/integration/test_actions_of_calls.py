@@ -39,7 +39,7 @@ class Caller:
     """A user with the actions alone, on a table of the name `items` and on those of locks and records."""
 
     def __init__(self, endpoint: Endpoint, items: str, actions: list[str]) -> None:
-        iam, user = endpoint.client("iam"), f"caller-{next(_numbers)}"
+        iam, user = endpoint.client("iam"), f"caller-of-{items}-{next(_numbers)}"
         iam.create_user(UserName=user)
         named = [f"dynamodb:{action}" for action in [*actions, "ListTables"]]  # a policy can't be empty
         allowed = {"Effect": "Allow", "Action": named, "Resource": "*"}

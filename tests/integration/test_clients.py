@@ -87,7 +87,7 @@ def test_the_client_of_a_resource_is_refused_with_what_to_use_instead(ministack:
         beside = VersionedTable(boto3.client("dynamodb"), name, "id")
     client, there, deadline = resource.meta.client, key(name, id="1"), Deadline.after(5)
     for call in (
-        lambda: VersionedTable(client, name, "id"),
+        lambda: VersionedTable(client, name, "id").load("1"),
         lambda: read(client, [there], deadline),
         lambda: write(client, lambda _: Plan(None, [Put(there, {})]), {}, deadline),
         lambda: write_together(client, [Put(there, {})]),

@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -53,9 +53,7 @@ class Stage:
 
     def empty(self, name: str) -> Any:
         """The table, made anew, for a test's own reads and writes."""
-        table = self._resource.Table(name)
-        with contextlib.suppress(table.meta.client.exceptions.ResourceNotFoundException):
-            table.delete()
+        self._delete(name)
         key = TABLES[name]
         self._resource.create_table(
             TableName=name,
@@ -65,7 +63,17 @@ class Stage:
                 {"AttributeName": each, "KeyType": role} for each, role in zip(key, ("HASH", "RANGE"), strict=False)
             ],
         )
-        return table
+        return self._resource.Table(name)
+
+    def delete_tables(self) -> None:
+        """DynamoDB Local makes no table `Accounts` beside one that is called `accounts`."""
+        for name in TABLES:
+            self._delete(name)
+
+    def _delete(self, name: str) -> None:
+        table = self._resource.Table(name)
+        with contextlib.suppress(table.meta.client.exceptions.ResourceNotFoundException):
+            table.delete()
 
     def of_original(self, name: str) -> Any:
         """The table, as an original gets it."""
@@ -94,8 +102,10 @@ class Stage:
 
 
 @pytest.fixture
-def stage(dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    return Stage(dynamodb, monkeypatch)
+def stage(dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    stage = Stage(dynamodb, monkeypatch)
+    yield stage
+    stage.delete_tables()
 
 
 def client_of(table: Any) -> Any:

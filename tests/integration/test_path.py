@@ -14,15 +14,18 @@ from tools.local_aws.server import PROJECT, Endpoint
 from tools.local_aws.tables import create_tables
 
 VALUES = {
-    "conditional_writes": ("conditions", "deadline", "handed_back", "item_diff", "items", "own_attributes"),
+    "conditional_writes": (
+        *("conditions", "deadline", "handed_back", "item_diff", "items", "own_attributes"),
+        *("prepared", "tries"),
+    ),
     "ledger": (
         *("core/accounts", "core/attributes", "core/decoding", "core/journal", "core/money", "core/posting_time"),
         "tables",
     ),
     "workers": ("invocation", "parallel", "queue_messages"),
 }
-"""Modules that make values of values, the one that makes threads, and the one for large items of refused writes: no
-step begins in them."""
+"""Modules that make values of values, the one that makes threads, the one for large items of refused writes, and those
+that make a client ready and count its tries: no step begins in them."""
 CONSTRUCTORS = ("__init__", "__post_init__", "<module>")
 
 
