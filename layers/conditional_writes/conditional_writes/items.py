@@ -97,7 +97,9 @@ class Key(NamedTuple):
     attributes: tuple[tuple[str, str | int | Decimal | bytes], ...]
 
     def __str__(self) -> str:
-        return f"{self.table} " + ", ".join(f"{name}={value!r}" for name, value in self.attributes)
+        return f"{self.table} " + ", ".join(
+            f"{name}={value}" if isinstance(value, Decimal) else f"{name}={value!r}" for name, value in self.attributes
+        )
 
 
 def key(table: str, /, **attributes: str | int | Decimal | bytes) -> Key:
