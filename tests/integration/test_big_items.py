@@ -67,7 +67,7 @@ def test_messages_of_40_big_profiles_take_512_mb_whatever_fills_them(filling: st
 def test_an_engines_large_item_is_read_without_botocore(
     dynamodb: Endpoint, number_of_writes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Alone, and in a transaction. If this fails after an update: mend `handed_back.take_items`."""
+    """Alone, and in a transaction. If this fails after an update: mend `handed_back.take_refused_items`."""
     table = create_profiles_table(dynamodb, f"big-{number_of_writes}-{dynamodb.url.rpartition(':')[2]}")
     dynamodb.client("dynamodb").put_item(TableName=table, Item=item("big", "maps of one name"))
     keys = [key(table, account_id=each) for each in ("big", "small")[:number_of_writes]]

@@ -1,5 +1,6 @@
 """Exactly-once functions on both engines, by plain functions and by Powertools' configuration."""
 
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -470,12 +471,21 @@ def test_ninety_nine_writes_and_the_record_are_one_transaction_and_a_hundred_are
 
 
 def test_a_result_that_no_item_has_room_for_is_refused_and_nothing_is_written(unseeing: Worker) -> None:
-    def much(request: Any, observed: Observed) -> Plan[Any]:
-        return Plan("x" * 409_600, [Put(unseeing.payments.key("p"), {})])
+    length = 409_600
 
-    with pytest.raises(ValueError, match=r"id='.*': the record with its result has 409,\d+ bytes"):
-        unseeing.once(unseeing.way, much, items=False)(payment())
+    def much(request: Any, observed: Observed) -> Plan[Any]:
+        return Plan("x" * length, [Put(unseeing.payments.key("p"), {})])
+
+    pay = unseeing.once(unseeing.way, much, items=False)
+    with pytest.raises(ValueError, match=r"id='.*': the record with its result has 4\d\d,\d+ bytes") as refused:
+        pay(payment())
+    [size] = re.findall(r"has ([\d,]+) bytes", str(refused.value))
+    length -= int(size.replace(",", "")) - 409_600 - 1
+    with pytest.raises(ValueError, match="has 409,601 bytes, and an item has room for 409,600"):
+        pay(payment())
     assert unseeing.tables.paid() == []
+    length -= 1
+    assert pay.run(payment()).result == "x" * length
 
 
 def test_a_result_that_cannot_be_recorded_is_refused_and_nothing_is_written(tables: Tables) -> None:

@@ -325,6 +325,7 @@ def test_a_refresh_that_comes_late_does_not_make_the_lease_shorter(table: Table,
     lock = acquire(mine, lease_seconds=1)
     before_the_next_request(mine, lambda: lock.refresh(60))
     lock.refresh(10)
+    assert lock.leased_until == table.clock.seconds + 60
     table.clock.seconds += 60
     with pytest.raises(LockTaken):
         acquire(theirs)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
@@ -270,16 +270,16 @@ def test_eight_writers_of_entries_and_maps_of_the_same_names_end_as_one(profiles
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize(
-    ("there", "found"),
+    ("there", "kind"),
     [("text", "a string"), (1, "a number"), ([1], "a list"), (None, "null"), ({"a"}, "a set of strings")],
 )
-def test_a_parent_that_is_no_map_is_named(profiles: Profiles, strategy: Strategy, there: object, found: str) -> None:
+def test_a_parent_that_is_no_map_is_named(profiles: Profiles, strategy: Strategy, there: object, kind: str) -> None:
     profiles.plant({"a": {"b": there}})
     with pytest.raises(NotAMap) as caught:
         profiles.upsert(MapEntry(("a", "b", "c", "d"), 1, at(1)), strategy=strategy)
-    assert (caught.value.path, caught.value.found) == (("a", "b"), found)
-    assert caught.value.item is not None
-    assert str(caught.value).endswith(f"a.b is {found}, expected a map, to hold entries")
+    assert (caught.value.path, caught.value.kind) == (("a", "b"), kind)
+    assert caught.value.found is not None
+    assert str(caught.value).endswith(f"a.b is {kind}, expected a map, to hold entries")
     assert profiles.maps() == {"a": {"b": there}}
 
 
@@ -369,7 +369,7 @@ def test_an_item_that_would_be_too_large_is_refused_before_dynamodb_does_it(prof
 
 def test_an_item_whose_size_nobody_counted_is_refused_with_the_same_error(profiles: Profiles) -> None:
     profiles.plant({"old": "x" * 390_000})
-    with pytest.raises(ItemTooLarge):
+    with pytest.raises(ItemTooLarge, match="would have more than 409,600 bytes, expected at most 400,000"):
         profiles.upsert(MapEntry(("data", "chunk"), "x" * 30_000, at(1)))
 
 
@@ -377,6 +377,7 @@ def test_what_cannot_be_meant_is_refused_before_sending(profiles: Profiles) -> N
     for entry, sentence in [
         (MapEntry(("alone",), 1), "expected the names of an attribute and of an entry"),
         (MapEntry(("a", ""), 1), "expected the names of an attribute and of an entry"),
+        (MapEntry(cast("Any", ["a", "b"]), 1), "expected the names of an attribute and of an entry"),
         (MapEntry(("account_id", "x"), 1), "account_id can't hold entries"),
         (MapEntry(("cw:write_id", "x"), 1), "cw:write_id can't hold entries"),
         (theme(1)._replace(as_of=datetime(2026, 1, 1)), "expected a time with its offset"),  # noqa: DTZ001

@@ -643,6 +643,30 @@ def test_an_item_made_anew_is_not_taken_for_the_one_that_was_deleted(orders: Ord
     assert orders.stored() == ids() | {"count": 100, "version": 1}
 
 
+def test_of_a_lost_delete_of_an_item_without_a_version_nothing_is_known_once_there_is_one_with_a_version(
+    orders: Orders, others: Orders
+) -> None:
+    orders.plant(ids() | {"count": 5})
+    order = loaded(orders)
+    between_tries(orders.client, lambda: others.save(ids() | {"count": 100}))
+    with (
+        Faults(Fault.RESPONSE_LOST, at=1).on(orders.client),
+        pytest.raises(OutcomeUnknown, match="others have written since"),
+    ):
+        orders.delete(order)
+    assert orders.stored() == ids() | {"count": 100, "version": 1}
+
+
+def test_an_update_that_never_arrived_and_whose_condition_is_false_is_an_ordinary_conflict(orders: Orders) -> None:
+    orders.save(ids() | {"count": 5})
+    with (
+        Faults(Fault.SERVER_ERROR, at=1).on(orders.client) as faults,
+        pytest.raises(Conflict, match="version 1, as expected, but the condition doesn't hold"),
+    ):
+        orders.update("c-1", 1, version=1, values={"count": 6}, when=equals("count", 4))
+    assert faults.injected
+
+
 def test_an_item_that_an_unchecked_save_made_anew_is_a_conflict(orders: Orders) -> None:
     before = orders.save(ids() | {"owner": "a"}, checked=False)
     orders.delete(before)
@@ -781,8 +805,10 @@ def test_what_cannot_be_meant_is_refused_before_sending(orders: Orders) -> None:
     for no_version in (True, Decimal("1.5"), "1"):
         with pytest.raises(TypeError, match=f"version is {re.escape(repr(no_version))}, expected a whole number"):
             orders.update("c-1", 1, version=no_version, values={"status": "PAID"})  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="wasn't loaded, so there is no version to assert"):
-        orders.delete(ids())
+    plain: Any = ids()
+    for assert_version in (orders.delete, orders.checking):
+        with pytest.raises(ValueError, match="wasn't loaded, so there is no version to assert: load it"):
+            assert_version(plain)
     with pytest.raises(TypeError, match="expected customer_id, order_id; got 1 values"):
         orders.load("c-1")
     assert not orders.calls

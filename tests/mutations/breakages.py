@@ -109,7 +109,7 @@ BREAKAGES = [
     Breakage(
         "a model that couldn't be loaded again is written",
         f"{LIBRARY}/models.py",
-        "        self._decoded(self.table._key_of(item), item)\n        return item\n",
+        "        self._decoded(self.table.key_of(item), item)\n        return item\n",
         "        return item\n",
         (MODELS,),
     ),

@@ -77,8 +77,8 @@ def test_whoever_counts_units_sees_them(answers: Answers) -> None:
 
 @pytest.mark.parametrize("arguments", [{}, {"response": {"status_code": 200, "body": b"{}"}}])
 def test_an_item_is_found_whatever_botocore_does(arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    take = bodies.take_item
-    monkeypatch.setattr(prepared, "take_item", lambda **_: take(**arguments))
+    take = bodies.take_read_item
+    monkeypatch.setattr(prepared, "take_read_item", lambda **_: take(**arguments))
     answers = Answers()
     answers.answer = 200, {"Item": to_dynamodb(FOUND)}
     assert read(answers) == FOUND

@@ -33,6 +33,10 @@ class Colour(enum.Enum):
     RED = "red"
 
 
+class Day(enum.Enum):
+    NEW_YEAR = date(2026, 1, 1)
+
+
 @dataclass
 class Payment:
     amount: int
@@ -65,6 +69,7 @@ def hashes(payload: Any) -> dict[str, str]:
         ({"a": 1, "b": [2]}, {"b": [2], "a": 1}),
         (datetime(2026, 1, 1, 10, tzinfo=TEN), datetime(2026, 1, 1, tzinfo=UTC)),
         (Colour.RED, "red"),
+        (Day.NEW_YEAR, "2026-01-01"),
         (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
         (date(2026, 1, 2), "2026-01-02"),
         (time(12, 30), "12:30:00"),

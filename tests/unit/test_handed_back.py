@@ -26,7 +26,7 @@ from conditional_writes import (
     prepared,
     write,
 )
-from conditional_writes.handed_back import AT_ONCE, LARGE_BYTES
+from conditional_writes.handed_back import LARGE_BYTES, MAXIMUM_THREADS
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from tests.support.answers import answer
 from tests.support.numbers import exact_numbers
@@ -61,10 +61,10 @@ def region(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def all_turns_are_given_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    turns = threading.Semaphore(AT_ONCE)
+    turns = threading.Semaphore(MAXIMUM_THREADS)
     monkeypatch.setattr(handed_back, "_turns", turns)
     yield
-    assert turns._value == AT_ONCE
+    assert turns._value == MAXIMUM_THREADS
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_botocore_never_sees_a_transactions_large_items() -> None:
 def test_an_item_of_any_size_is_found_whatever_botocore_does(
     item: Item | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepared, "take_items", lambda **_: None)
+    monkeypatch.setattr(prepared, "take_refused_items", lambda **_: None)
     assert write(Answers(refusal(item)).client, put_unless(), {}, plenty()).result == [item]
 
 
@@ -192,7 +192,7 @@ def test_a_callers_own_request_is_left_alone() -> None:
 
 
 def test_few_threads_have_large_items_at_a_time() -> None:
-    have, most, waiting = set[int](), list[int](), threading.Barrier(AT_ONCE)
+    have, most, waiting = set[int](), list[int](), threading.Barrier(MAXIMUM_THREADS)
 
     def plan(observed: Observed) -> Plan[None]:
         if FIRST not in observed:
@@ -207,18 +207,18 @@ def test_few_threads_have_large_items_at_a_time() -> None:
     def write_one(_: int) -> None:
         write(Answers(refusal(LARGE)).client, plan, {}, plenty())
 
-    with ThreadPoolExecutor(4 * AT_ONCE) as pool:
-        list(pool.map(write_one, range(4 * AT_ONCE)))
-    assert most == [AT_ONCE] * 4 * AT_ONCE
+    with ThreadPoolExecutor(4 * MAXIMUM_THREADS) as pool:
+        list(pool.map(write_one, range(4 * MAXIMUM_THREADS)))
+    assert most == [MAXIMUM_THREADS] * 4 * MAXIMUM_THREADS
 
 
 @pytest.fixture
 def others_turn() -> Iterator[None]:
     """Other threads have large items, as many as may."""
-    for _ in range(AT_ONCE):
+    for _ in range(MAXIMUM_THREADS):
         handed_back._turns.acquire()
     yield
-    for _ in range(AT_ONCE):
+    for _ in range(MAXIMUM_THREADS):
         handed_back._turns.release()
 
 
@@ -246,10 +246,10 @@ def test_a_turn_ends_with_its_write_however_it_ends() -> None:
             raise RuntimeError("the plan has failed")
         return Plan(None, [Put(FIRST, {}, absent("account_id"))])
 
-    for _ in range(2 * AT_ONCE):
+    for _ in range(2 * MAXIMUM_THREADS):
         with pytest.raises(RuntimeError, match="the plan has failed"):
             write(Answers(refusal(LARGE)).client, failing, {}, Deadline.after(5))
-    for _ in range(2 * AT_ONCE):
+    for _ in range(2 * MAXIMUM_THREADS):
         assert write(Answers(refusal(LARGE)).client, put_unless(), {}, Deadline.after(5)).result == [LARGE]
 
 
@@ -260,10 +260,10 @@ def test_a_thread_with_its_turn_does_not_wait_again() -> None:
     def plan(observed: Observed) -> Plan[None]:
         if observed:
             found.append(write(Answers(refusal(LARGE)).client, put_unless(), {}, Deadline.after(1)).result)
-        if len(found) == 2 * AT_ONCE:
+        if len(found) == 2 * MAXIMUM_THREADS:
             return Plan(None)
         return Plan(None, [Put(FIRST, {"tries": len(found)}, absent("account_id"))])
 
-    answers = Answers(*(refusal(LARGE | {"version": version}) for version in range(2 * AT_ONCE)))
+    answers = Answers(*(refusal(LARGE | {"version": version}) for version in range(2 * MAXIMUM_THREADS)))
     write(answers.client, plan, {}, plenty())
-    assert found == [[LARGE]] * 2 * AT_ONCE
+    assert found == [[LARGE]] * 2 * MAXIMUM_THREADS

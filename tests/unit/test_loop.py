@@ -378,6 +378,14 @@ def test_a_plan_that_is_refused_by_the_item_it_was_made_from_is_not_sent_again(s
     assert (never.value.key, never.value.found) == (EVENT, {"event_id": "e-1", "stock": 1})
 
 
+def test_a_plan_from_a_bool_is_made_again_from_the_number_that_python_takes_for_the_same(
+    stubbed_dynamodb: Stubbed,
+) -> None:
+    stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException", Item=to_dynamodb(at(7) | {"on": 1}))
+    stubbed_dynamodb.answers("update_item")
+    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7) | {"on": True}}, plenty())[:2] == (8, 1)
+
+
 def test_nor_is_one_that_needs_an_item_where_there_is_none(stubbed_dynamodb: Stubbed) -> None:
     stubbed_dynamodb.refuses("update_item", "ConditionalCheckFailedException")
     with pytest.raises(UnsatisfiableCondition, match="and there is no such item"):

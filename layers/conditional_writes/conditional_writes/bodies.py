@@ -45,7 +45,7 @@ def get_item(client: "DynamoDBClient", **parameters: Any) -> Item | None:
     return from_dynamodb(answer["Item"]) if "Item" in answer else None
 
 
-def take_item(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
+def take_read_item(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
     """A handler of botocore's event `before-parse`: takes the item out of the body, and leaves the rest to botocore."""
     if not _thread.is_getting or not response_dict or customized_response_dict is None:
         return

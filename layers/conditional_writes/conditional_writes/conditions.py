@@ -43,6 +43,13 @@ class Condition:
         )
 
 
+def both(condition: Condition | None, other: Condition | None) -> Condition | None:
+    """The two joined by AND, of which either may be missing."""
+    if condition is None:
+        return other
+    return condition if other is None else condition & other
+
+
 def absent(attribute: AttributePath) -> Condition:
     """The item doesn't have the attribute. If it is part of the primary key: the item doesn't exist."""
     return Condition("attribute_not_exists({})", (attribute,))

@@ -17,7 +17,7 @@ from conditional_writes.items import Item, from_dynamodb
 
 LARGE_BYTES = 16_384
 """Of an error's body. botocore reads the smaller ones."""
-AT_ONCE = 2
+MAXIMUM_THREADS = 2
 """The threads of a process that may have a large item."""
 
 ITEMS = "conditional_writes.items"
@@ -36,7 +36,7 @@ class _Turn(threading.local):
 
 
 _turn = _Turn()
-_turns = threading.Semaphore(AT_ONCE)
+_turns = threading.Semaphore(MAXIMUM_THREADS)
 
 
 @contextlib.contextmanager
@@ -58,7 +58,7 @@ def items_of(response: dict[str, Any], reasons: Sequence[dict[str, Any]]) -> lis
     return large or [from_dynamodb(reason["Item"]) if reason.get("Item") else None for reason in reasons]
 
 
-def take_items(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
+def take_refused_items(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
     """A handler of botocore's event `before-parse`: takes the items out of a large body, and leaves it the rest.
 
     Only if the thread is inside of `in_turn`. Raises NoTurn.

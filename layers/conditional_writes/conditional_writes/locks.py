@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 CALL_SECONDS = 10
-"""The longest that one request may take, retries included."""
+"""The time in which the tries of one write may begin. The last one may take `client.SLOWEST_CALL_SECONDS` more."""
 LONGEST_PAUSE_SECONDS = 1.0
 REMEMBERED_WINDOWS = 100
 REMEMBERED_SECONDS = 90 * 24 * 3600
@@ -122,6 +122,9 @@ class Lock:
     `token` is an integer, greater than that of any earlier holder. `leased_until` is in seconds since the epoch.
     `checkpoint` is the last checkpoint that was saved for the lock's window; None if none was saved. `taken_over` says
     whether the holder before this one never released the lock: it died, or was paused for longer than its lease.
+
+    Each call may also raise DeadlinePassed, OutcomeUnknown, NoSuchTable and botocore's other errors, as `write` does.
+    After OutcomeUnknown and botocore's errors it may have taken effect: call again, or let the lease end.
     """
 
     def __init__(self, locks: "Locks", key: Key, held: "_Held", record: Item) -> None:
@@ -152,7 +155,7 @@ class Lock:
         until = max(self._locks.now() + lease_seconds, self.leased_until)
         values = {"leased_until": _timestamp(until), "expires_at": _expiry(until)}
         self._write(values, unless=more_than("leased_until", values["leased_until"]))
-        self._held = self._held._replace(leased_until=until)
+        self._held = self._held._replace(leased_until=max(until, self.leased_until))
 
     def save_checkpoint(self, checkpoint: Item, *writes: Write) -> None:
         """Saves a checkpoint so that the next holder can resume.
@@ -174,7 +177,9 @@ class Lock:
         """Releases the lock with its window completed. The `writes` take effect together with that, or none does.
 
         Raises Conflict if a condition of the writes doesn't hold, and LockLost: then this holder doesn't complete the
-        window. After a release, `complete()` does nothing, and `complete(*writes)` raises LockLost.
+        window. After a release, `complete()` does nothing, and `complete(*writes)` raises LockLost. If an earlier call
+        of `complete` got no answer and took effect, this one returns, and its own `writes` are not made: a repetition
+        has the same writes.
         """
         # Another window's checkpoint stays: that window isn't completed.
         finished = () if self.checkpoint is None else ("checkpoint",)
@@ -272,6 +277,10 @@ class Locks:
 
     `clock_skew_seconds` is the largest difference between the clocks of all users: a lease is taken over only so long
     after its end. `now` returns the seconds since the epoch.
+
+    Each call may also raise DeadlinePassed, OutcomeUnknown, NoSuchTable and botocore's other errors, as `write` does.
+    After OutcomeUnknown and botocore's errors the lock may be taken, by nobody who knows: it is free when the lease
+    ends.
     """
 
     def __init__(
@@ -296,7 +305,9 @@ class Locks:
         window: str | None = None,
         deadline: Deadline | None = None,
     ) -> Lock:
-        """Takes the lock at once, or raises LockTaken. With a deadline the call waits until then for a release.
+        """Takes the lock at once, or raises LockTaken.
+
+        With a deadline the call waits until then for a release, and then tries once more, for at most `CALL_SECONDS`.
 
         `why` is for people who read the table. A `window` is a text that sorts by time, such as "2026-02-28T04:00:00Z",
         and is done once: WindowDone is raised if it was completed before. The record remembers the hundred latest of

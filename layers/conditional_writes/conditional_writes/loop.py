@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from conditional_writes import handed_back
 from conditional_writes.deadline import Deadline
-from conditional_writes.items import Item, Key, from_dynamodb
+from conditional_writes.items import Item, Key, from_dynamodb, same
 from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
 from conditional_writes.prepared import prepare
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, as_request
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 LONGEST_PAUSE_SECONDS = 1.0
-FIRST_PAUSE, FIRST_PAUSE_IF_PACED = 2, 6
+CONFLICTS_BEFORE_PAUSE, CONFLICTS_BEFORE_PAUSE_IF_PACED = 2, 6
 """The conflicts after which a writer pauses first. A paced one has waited already, before its read: `pacing`."""
 
 type Observed = Mapping[Key, Item | None]
@@ -105,7 +105,7 @@ def write[Result](
     time is left and a write may have taken effect, ValueError for writes that no transaction takes, NoSuchTable,
     WrongKey, and botocore's other errors for what no retry can mend.
     """
-    return write_paced(client, plan, observed, deadline, FIRST_PAUSE)
+    return write_paced(client, plan, observed, deadline, CONFLICTS_BEFORE_PAUSE)
 
 
 def write_paced[Result](
@@ -113,7 +113,7 @@ def write_paced[Result](
     plan: Callable[[Observed], Plan[Result]],
     observed: Observed,
     deadline: Deadline,
-    first_pause: int,
+    conflicts_before_pause: int,
 ) -> Written[Result]:
     """As `write`, but pauses first after so many conflicts."""
     with handed_back.in_turn(deadline):
@@ -136,10 +136,10 @@ def write_paced[Result](
             if unanswered:
                 _check_outcome_is_known(planned, answer.found)
             for refused, item in answer.found.items():
-                if refused in observed and observed[refused] == item:
+                if refused in observed and same(observed[refused], item):
                     raise UnsatisfiableCondition(refused, item)
             conflicts += not answer.in_progress
-            _back_off(conflicts, first_pause, answer, time.monotonic() - sent_at, deadline)
+            _back_off(conflicts, conflicts_before_pause, answer, time.monotonic() - sent_at, deadline)
             if answer.found:
                 observed = {**observed, **answer.found}
                 planned, write_id = plan(observed), uuid.uuid4().hex
@@ -155,9 +155,9 @@ def write_paced[Result](
 class _Answer(NamedTuple):
     """DynamoDB's answer to a write.
 
-    `found` has the items in the answer. Of a `refused` write those are the items whose condition failed; a write that
-    another one was in the way of, or that was `throttled`, has none. `in_progress`: DynamoDB hasn't
-    finished an earlier try of this transaction. `unanswered`: an earlier try got no answer.
+    `found` has the items in the answer. If the write was `refused`, these are the items whose condition failed: none if
+    another write to an item was in progress, or if the write was `throttled`. `in_progress`: DynamoDB hasn't finished
+    an earlier try of this transaction. `unanswered`: an earlier try got no answer.
     """
 
     refused: bool
@@ -190,17 +190,23 @@ def _check_outcome_is_known(planned: Plan[Any], found: Observed) -> None:
 
 
 def _was_never_made(refused: Write, found: Item | None) -> bool:
-    """Whether the item shows that no try took effect. Versions have no gaps, so a write in between would show."""
+    """Whether the item shows that no try took effect. Versions have no gaps, so a write in between would show.
+
+    An item that others deleted, made again and saved, all of it between two tries of one write, isn't noticed.
+    """
     if found is None or refused.expected is None:
         return False
     before, attribute, id_before = refused.expected
+    if isinstance(refused, Delete) and not before:
+        return False  # an item that was made anew since has no other version either
     version = found.get(attribute, 0)
     match refused:
         case Put(item=values) | Update(values=values) if version == values[attribute]:
             return True  # the version that it would have made is another write's
-        case Delete() if isinstance(version, Decimal) and version > (before or 0):
+        case Delete() if isinstance(version, Decimal) and before and version > before:
             return True  # the item wasn't deleted: another write made the next version
-    return bool(version == (before or 0)) and found.get(VERSION_ID) == id_before  # nothing was written at all
+    # Nothing was written at all. `update` knows the version alone.
+    return bool(version == (before or 0)) and id_before in (None, found.get(VERSION_ID))
 
 
 def _sent_alone(writes: Sequence[Write]) -> Put | Update | Delete | None:
@@ -297,15 +303,17 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
     )
 
 
-def _back_off(conflicts: int, first_pause: int, answer: _Answer, request_seconds: float, deadline: Deadline) -> None:
+def _back_off(
+    conflicts: int, conflicts_before_pause: int, answer: _Answer, request_seconds: float, deadline: Deadline
+) -> None:
     """Pauses after the 2nd, 6th, 12th, 20th, … conflict, and after each try that was throttled or is in progress.
 
-    After any other conflict, and after those before the `first_pause`, it returns at once. The pause is random, up to
-    64 times as long as the request took, and at most a second. Pauses that start short and grow would make every
+    After any other conflict, and after fewer than `conflicts_before_pause`, it returns at once. The pause is random, up
+    to 64 times as long as the request took, and at most a second. Pauses that start short and grow would make every
     writer's item stale: docs/decisions/back-off.md.
     """
     root = math.isqrt(conflicts)  # 2 is 1 * 2, 6 is 2 * 3, 12 is 3 * 4
-    is_turn_to_pause = root * (root + 1) == conflicts and conflicts >= first_pause
+    is_turn_to_pause = root * (root + 1) == conflicts and conflicts >= conflicts_before_pause
     if not is_turn_to_pause and not answer.throttled and not answer.in_progress:
         return
     longest = min(64 * request_seconds, LONGEST_PAUSE_SECONDS, max(0.0, deadline.remaining_seconds))

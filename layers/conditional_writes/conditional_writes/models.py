@@ -185,7 +185,7 @@ class ModelTable[Model]:
 
     def loaded(self, item: VersionedItem) -> Loaded[Model]:
         """The model of an item from elsewhere, as from `Conflict.found`."""
-        key = self.table._key_of(item)
+        key = self.table.key_of(item)
         model = self._decoded(key, item)
         return Loaded(model, version_of(key, item, self._version), item, self._encoded(model))
 
@@ -199,7 +199,8 @@ class ModelTable[Model]:
     ) -> Loaded[Model]:
         """Saves a model that was loaded, or creates an item of one that wasn't. Returns it with its new version.
 
-        Raises Conflict, and ValueError for a model that can't be saved.
+        Raises Conflict, and ValueError for a model that can't be saved. If a save is unchecked, Misfit may be raised
+        after it was made: for what other writers changed in the item.
         """
         item = self._item(model)
         return self.loaded(self.table.save(item, when=_with_absent(item, when), checked=checked, deadline=deadline))
@@ -265,7 +266,7 @@ class ModelTable[Model]:
             item = model.item.copy()
             item.clear()
             item.update(laid_over(model.item, model.known, self._encoded(model.model)))
-        self._decoded(self.table._key_of(item), item)
+        self._decoded(self.table.key_of(item), item)
         return item
 
     def _encoded(self, model: Model) -> Item:

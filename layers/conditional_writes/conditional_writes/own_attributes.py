@@ -5,6 +5,9 @@ PREFIX = "cw:"
 WRITE_ID = f"{PREFIX}write_id"
 """The id of the last write that made no version of the item: a repeated write finds its own id there."""
 
+WRITE_ID_BYTES = len(WRITE_ID) + 32
+"""The attribute's size in an item: its name, and a UUID's hexadecimal digits."""
+
 VERSION_ID = f"{PREFIX}version_id"
 """The id of the write that made the item's version. A write that makes no version leaves it as it is."""
 

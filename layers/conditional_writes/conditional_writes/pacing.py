@@ -13,7 +13,8 @@ from conditional_writes.deadline import Deadline
 from conditional_writes.items import Key
 
 ROUND_TRIPS = 1.25
-"""For another's write: one, and a little more, because no two take equally long."""
+"""The time that each other writer is left: a round trip for its write, and a quarter more, because no two requests
+take equally long."""
 LONGEST_WAIT_SECONDS = 1.0
 MAXIMUM_ITEMS = 100
 """The items that a thread remembers: those that others changed, too, when it changed them last."""

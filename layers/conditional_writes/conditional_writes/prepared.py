@@ -3,8 +3,8 @@
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from conditional_writes.bodies import take_item
-from conditional_writes.handed_back import take_items
+from conditional_writes.bodies import take_read_item
+from conditional_writes.handed_back import take_refused_items
 from conditional_writes.tries import note_try
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ def prepare(client: "DynamoDBClient") -> None:
         return
     _check_plain(client)
     events = client.meta.events
-    events.register("before-parse.dynamodb.GetItem", take_item)
-    events.register("before-parse.dynamodb", take_items)
+    events.register("before-parse.dynamodb.GetItem", take_read_item)
+    events.register("before-parse.dynamodb", take_refused_items)
     events.register("needs-retry.dynamodb", note_try)
     _prepared.add(client)
 

@@ -14,7 +14,7 @@ from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.items import Item, from_dynamodb
 from conditional_writes.pauses import growing_pauses
 from conditional_writes.prepared import prepare
-from conditional_writes.requests import expression
+from conditional_writes.requests import expression, placeholders
 from conditional_writes.table_errors import explain_key, explain_table
 
 if TYPE_CHECKING:
@@ -137,8 +137,4 @@ def _conditions(**conditions: Condition | None) -> dict[str, Any]:
         for parameter, condition in conditions.items()
         if condition is not None
     }
-    if names:
-        request["ExpressionAttributeNames"] = {placeholder: name for name, placeholder in names.items()}
-    if values:
-        request["ExpressionAttributeValues"] = values
-    return request
+    return request | placeholders(names, values)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from conditional_writes.conditions import AttributePath, Condition
+from conditional_writes.conditions import AttributePath, Condition, both
 from conditional_writes.items import Item, Key, serialized, to_dynamodb
 from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
 
@@ -95,11 +95,7 @@ def as_request(write: Write, write_id: str) -> dict[str, Any]:
             request["UpdateExpression"] = _update(write, write_id, names, values)
         case Delete() | Check():
             request["Key"] = to_dynamodb(dict(write.key.attributes))
-    if names:
-        request["ExpressionAttributeNames"] = {placeholder: name for name, placeholder in names.items()}
-    if values:
-        request["ExpressionAttributeValues"] = values
-    return request
+    return request | placeholders(names, values)
 
 
 def _condition(write: Write, write_id: str) -> Condition | None:
@@ -107,7 +103,7 @@ def _condition(write: Write, write_id: str) -> Condition | None:
     if not isinstance(write, Update) or not write.added:
         return write.condition
     not_yet = Condition("attribute_not_exists({}) OR {} <> []", (_mark(write), _mark(write)), (write_id,))
-    return write.condition & not_yet if write.condition is not None else not_yet
+    return both(write.condition, not_yet)
 
 
 def _update(update: Update, write_id: str, names: dict[str, str], values: dict[str, Any]) -> str:
@@ -149,6 +145,16 @@ def expression(condition: Condition, names: dict[str, str], values: dict[str, An
             f"a condition with more {{}} or [] than it has names or values for: {condition.template!r},"
             f" {condition.names}, {len(condition.values)} values"
         ) from None
+
+
+def placeholders(names: dict[str, str], values: dict[str, Any]) -> dict[str, Any]:
+    """The parameters with the names and values of a request's expressions. DynamoDB takes no empty ones."""
+    request: dict[str, Any] = {}
+    if names:
+        request["ExpressionAttributeNames"] = {placeholder: name for name, placeholder in names.items()}
+    if values:
+        request["ExpressionAttributeValues"] = values
+    return request
 
 
 _PLACEHOLDER = re.compile(r"\{\}|\[\]")

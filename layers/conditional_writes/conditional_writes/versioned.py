@@ -12,11 +12,19 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from conditional_writes import queries
-from conditional_writes.conditions import Condition, exists
+from conditional_writes.conditions import Condition, both, exists
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.item_diff import diff, replacing, unchanged, version_condition, version_of
 from conditional_writes.items import Item, Key, check_names, copied, same, to_dynamodb
-from conditional_writes.loop import FIRST_PAUSE, FIRST_PAUSE_IF_PACED, Observed, Plan, Written, write, write_paced
+from conditional_writes.loop import (
+    CONFLICTS_BEFORE_PAUSE,
+    CONFLICTS_BEFORE_PAUSE_IF_PACED,
+    Observed,
+    Plan,
+    Written,
+    write,
+    write_paced,
+)
 from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
 from conditional_writes.pacing import Pace
 from conditional_writes.reading import read_one
@@ -135,6 +143,19 @@ class VersionedTable:
         if len(values) != len(self._key_names):
             raise TypeError(f"{self._name}: expected {', '.join(self._key_names)}; got {len(values)} values")
         return Key(self._name, tuple(sorted(zip(self._key_names, values, strict=True))))
+
+    def key_of(self, item: Item) -> Key:
+        """The item's primary key: of a loaded item the one that it was loaded with.
+
+        Raises TypeError for what is no item, and ValueError for an item without a part of the key.
+        """
+        if not isinstance(item, dict):
+            raise TypeError(f"{self._name}: expected an item, got {item!r}")
+        source = _loaded(item) or item
+        for name in self._key_names:
+            if name not in source:
+                raise ValueError(f"{self._name}: an item without {name}, which is part of its key")
+        return self.key(*(source[name] for name in self._key_names))
 
     def load(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> VersionedItem | None:
         """The item as it is now (a consistent read), None if it doesn't exist."""
@@ -280,7 +301,7 @@ class VersionedTable:
         self._check_removed(key, removed)
         expected, still_same = version_condition(key, before, self._version)
         values = {name: value for name, value in values.items() if name not in dict(key.attributes)}
-        update = Update(key, values | {self._version: version + 1}, _both(still_same, when), removed, expected=expected)
+        update = Update(key, values | {self._version: version + 1}, both(still_same, when), removed, expected=expected)
         _write_once(self._client, [update], deadline_or_default(deadline))
         return version + 1
 
@@ -332,7 +353,8 @@ class VersionedTable:
         asked_at = time.monotonic()
         observed = {key: read_one(self._client, key, deadline)}
         request_seconds = time.monotonic() - asked_at
-        written = write_paced(self._client, plan, observed, deadline, FIRST_PAUSE_IF_PACED if is_paced else FIRST_PAUSE)
+        conflicts_before_pause = CONFLICTS_BEFORE_PAUSE_IF_PACED if is_paced else CONFLICTS_BEFORE_PAUSE
+        written = write_paced(self._client, plan, observed, deadline, conflicts_before_pause)
         before, after, saving = written.result
         if saving is None:
             return VersionedItem(after)
@@ -344,7 +366,7 @@ class VersionedTable:
     def saving(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Put | Update:
         """The write of a `save`, for `write_together` or a plan of your own."""
         before = _loaded(item)
-        key = self._key_of(item)
+        key = self.key_of(item)
         self._check_change(key, before, item)
         if self._is_checked(checked=checked):
             self._check_has_version(key, item)
@@ -354,30 +376,25 @@ class VersionedTable:
             condition = None if before is None else exists(self._key_names[0])
             added = {self._version: 1}
             saving = Update(key, values, condition, removed, added, return_new=True, makes_version=True)
-        if when is None:
-            return saving
-        return saving._replace(condition=when if saving.condition is None else saving.condition & when)
+        return saving._replace(condition=both(saving.condition, when))
 
     def deleting(self, item: Item, *, when: Condition | None = None, checked: bool | None = None) -> Delete:
         """The write of a `delete`, for the same. Raises ValueError if a checked item wasn't loaded."""
-        key = self._key_of(item)
+        key = self.key_of(item)
         if not self._is_checked(checked=checked):
             return Delete(key, when)
-        before = _loaded(item)
-        if before is None:
-            raise ValueError(
-                f"{key}: wasn't loaded, so there is no version to assert: load it, or delete it with checked=False"
-            )
-        self._check_has_version(key, item)
+        before = self._version_loaded(key, item, "load it, or delete it with checked=False")
         expected, still_same = version_condition(key, before, self._version)
-        return Delete(key, _both(still_same, when), expected)
+        return Delete(key, both(still_same, when), expected)
 
     def checking(self, item: VersionedItem, *, when: Condition | None = None) -> Check:
-        """A check for a transaction that only read the item: the item still has the version that was loaded."""
-        key = self._key_of(item)
-        self._check_has_version(key, item)
-        check = unchanged(key, item.loaded, self._version)
-        return check._replace(condition=_both(check.condition, when))
+        """A check for a transaction that only read the item: the item still has the version that was loaded.
+
+        Raises ValueError if the item wasn't loaded.
+        """
+        key = self.key_of(item)
+        check = unchanged(key, self._version_loaded(key, item, "load it"), self._version)
+        return check if when is None else check._replace(condition=check.condition & when)
 
     def _pages(
         self, index: str | None, *, consistent: bool, page_size: int | None, after: Key | None
@@ -415,6 +432,14 @@ class VersionedTable:
         version = version_of(key, before or {}, self._version) + 1
         return replacing(key, before, {**after, self._version: version}, self._version)
 
+    def _version_loaded(self, key: Key, item: Item, instead: str) -> Item:
+        """The item as it was loaded. Raises ValueError if it wasn't: the sentence says what to do instead."""
+        before = _loaded(item)
+        if before is None:
+            raise ValueError(f"{key}: wasn't loaded, so there is no version to assert: {instead}")
+        self._check_has_version(key, item)
+        return before
+
     def _check_has_version(self, key: Key, item: Item) -> None:
         """Raises ValueError if the item is from an index that lacks its version, or the version's id."""
         if not isinstance(item, VersionedItem) or item.index is None:
@@ -435,15 +460,6 @@ class VersionedTable:
         made = {self._version: values[self._version], VERSION_ID: version_id}
         index = after.index if isinstance(after, VersionedItem) else None
         return VersionedItem(copied({**own, **after, **dict(saving.key.attributes), **made}), index)
-
-    def _key_of(self, item: Item) -> Key:
-        if not isinstance(item, dict):
-            raise TypeError(f"{self._name}: expected an item, got {item!r}")
-        source = _loaded(item) or item
-        for name in self._key_names:
-            if name not in source:
-                raise ValueError(f"{self._name}: an item without {name}, which is part of its key")
-        return self.key(*(source[name] for name in self._key_names))
 
     def _check_removed(self, key: Key, removed: Collection[str]) -> None:
         """Raises ValueError for names of what stays, TypeError for a name that is no text."""
@@ -515,7 +531,3 @@ def _existing(key: Key, item: VersionedItem | None) -> VersionedItem:
 
 def _loaded(item: Item) -> Item | None:
     return item.loaded if isinstance(item, VersionedItem) else None
-
-
-def _both(condition: Condition, when: Condition | None) -> Condition:
-    return condition if when is None else condition & when

@@ -6,7 +6,6 @@ replay of the whole journal, and an old one costs a longer replay.
 
 import hashlib
 import itertools
-import random
 import time
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conditional_writes import Deadline, Item, key, read
 from conditional_writes.items import to_dynamodb
+from conditional_writes.pauses import growing_pauses
 from ledger.core.accounts import Account, account_from_item, account_item
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ CYCLE_DAYS = 30
 """Each account's journal is replayed whole once in so many days."""
 MOST_WRITES = 25
 """DynamoDB's limit for one BatchWriteItem."""
-FIRST_PAUSE_SECONDS = 0.05
 
 
 class Checkpoint(NamedTuple):
@@ -64,15 +63,14 @@ class Checkpoints(NamedTuple):
         One request per 25 accounts. Raises DeadlinePassed if not all are written by then, and botocore's errors.
         """
         unwritten = list(itertools.starmap(_request, checkpoints.items()))
-        cap_seconds = FIRST_PAUSE_SECONDS
+        pauses = growing_pauses()
         while unwritten:
             deadline.check("saving the checkpoints of accounts")
             batch, rest = unwritten[:MOST_WRITES], unwritten[MOST_WRITES:]
             refused = self.client.batch_write_item(RequestItems={self.table: batch})["UnprocessedItems"]
             throttled = refused.get(self.table, [])
             if throttled:
-                time.sleep(random.uniform(0, min(cap_seconds, max(0.0, deadline.remaining_seconds))))
-                cap_seconds *= 2
+                time.sleep(min(next(pauses), max(0.0, deadline.remaining_seconds)))
             unwritten = [*throttled, *rest]
 
 

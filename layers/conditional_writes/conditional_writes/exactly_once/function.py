@@ -17,6 +17,7 @@ from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.exactly_once.record import Call, PlainRecording, Recording, Records, free
 from conditional_writes.items import Item, Key, copied
 from conditional_writes.loop import Observed, Plan, UnsatisfiableCondition, write
+from conditional_writes.own_attributes import WRITE_ID_BYTES
 from conditional_writes.reading import read
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Put, Write
 from conditional_writes.sizes import MAXIMUM_ITEM_BYTES, item_bytes
@@ -45,9 +46,9 @@ class ExactlyOnce[Request, Result]:
     """A function that `exactly_once` decorates: `pay(payment)`. `plan` is the function itself.
 
     Each call takes a deadline, by default ten seconds from now. Each may raise PayloadChanged, DeadlinePassed,
-    OutcomeUnknown, UnsatisfiableCondition, botocore's own errors and what the function raises. After each of them the
-    call may be made again. Only after OutcomeUnknown and botocore's errors may the request have been done: the next
-    call tells.
+    OutcomeUnknown, UnsatisfiableCondition, botocore's own errors, what the function raises, and TypeError or ValueError
+    for a key, a payload, a plan or a result that can't be. After each of them the call may be made again. Only after
+    OutcomeUnknown and botocore's errors may the request have been done: the next call tells.
     """
 
     def __init__(
@@ -63,7 +64,11 @@ class ExactlyOnce[Request, Result]:
         self._records, self._recording, self._items = records, recording, items
 
     def __call__(self, request: Request, *, deadline: Deadline | None = None) -> Result:
-        """The result of the request, which was done now or before. Costs a read and a transaction, or a read alone."""
+        """The result of the request, which was done now or before.
+
+        With `items` a call costs a read and a transaction, and a repetition the read alone. Without `items` each costs
+        a transaction, which is refused if the call is a repetition.
+        """
         return self.run(request, deadline=deadline).result
 
     def run(self, request: Request, *, deadline: Deadline | None = None) -> Ran[Result]:
@@ -140,7 +145,9 @@ class ExactlyOnce[Request, Result]:
         try:
             recorded = write(self._records.client, plan, {}, deadline).result
         except Exception as unchecked:
-            raise unchecked from None if unchecked is error else error
+            if unchecked is error:
+                raise
+            raise unchecked from error
         if recorded is None:
             raise error
         return recorded
@@ -231,7 +238,7 @@ def exactly_once(  # noqa: PLR0913 (by name, all but the first)
 
 
 def _check_size(record_key: Key, record: Item) -> None:
-    size = item_bytes(record)
+    size = item_bytes(record) + WRITE_ID_BYTES
     if size > MAXIMUM_ITEM_BYTES:
         raise ValueError(
             f"{record_key}: the record with its result has {size:,} bytes, and an item has room for"

@@ -16,7 +16,8 @@ from conditional_writes.items import Key
 HASH_BYTES = 16
 MAXIMUM_FIELDS = 50
 """Each hash takes some 30 bytes of the record, and of its write units."""
-MAXIMUM_NAME = 255
+MAXIMUM_NAME_CHARACTERS = 255
+"""A record has no room for longer names of fields: such a payload is hashed as a whole."""
 WHOLE = "payload"
 """The name of a payload that is hashed as a whole: it is a text, has more fields, or names that no record can hold."""
 
@@ -55,7 +56,7 @@ def different(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, .
 
 def _is_name(name: Any) -> bool:
     """Whether a record can hold the name. A text that UTF-8 can't hold isn't printable."""
-    return isinstance(name, str) and 0 < len(name) <= MAXIMUM_NAME and name.isprintable()
+    return isinstance(name, str) and 0 < len(name) <= MAXIMUM_NAME_CHARACTERS and name.isprintable()
 
 
 def _hash(canonical: Any) -> str:
@@ -103,10 +104,10 @@ def _canonical(path: str, value: Any) -> Any:
 
 
 def _text_or(value: Any) -> Any:
-    """The text of a time, a date or a UUID, and the value of an enum's member; any other value as it is."""
+    """The text of a time, a date or a UUID, and of the value of an enum's member; any other value as it is."""
     match value:
         case enum.Enum():
-            return value.value
+            return _text_or(value.value)
         case datetime() if value.tzinfo is not None:
             return value.astimezone(UTC).isoformat()
         case date() | time():

@@ -50,7 +50,7 @@ class Call(Protocol):
     def settle(self, found: Item | None, decide: Callable[[], Any]) -> Settled:
         """The result in the record that was found or, if there is none or it is over, the one that `decide` returns.
 
-        Raises PayloadChanged, what `decide` raises, and ValueError for a result that a record can't hold.
+        Raises PayloadChanged, what `decide` raises, and TypeError or ValueError for a result that a record can't hold.
         """
 
 

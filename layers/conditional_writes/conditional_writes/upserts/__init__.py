@@ -14,7 +14,6 @@ from botocore.exceptions import ClientError
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.items import Key
 from conditional_writes.loop import write
-from conditional_writes.sizes import MAXIMUM_ITEM_BYTES
 from conditional_writes.upserts import strategies
 from conditional_writes.upserts.clocks import winning
 from conditional_writes.upserts.entries import REMOVED, MapEntry, erasure
@@ -159,7 +158,7 @@ def upsert_in_requests(  # noqa: PLR0913 (four have defaults that are seldom cha
             done = write(client, partial(planner.plan, pending), {}, deadline)
         except ClientError as error:
             if "Item size" in error.response["Error"].get("Message", ""):
-                raise ItemTooLarge(key, MAXIMUM_ITEM_BYTES) from error
+                raise ItemTooLarge(key, None) from error
             raise
         for path, depth in done.result.depths.items():
             strategies.recent_depths.learn(key.table, path, depth)

@@ -58,7 +58,7 @@ def check_entry(key: Key, entry: MapEntry) -> None:
 
 
 def _check_path(key: Key, path: MapPath) -> None:
-    names = () if isinstance(path, str) else path
+    names = path if isinstance(path, tuple) else ()
     if len(names) < 2 or not all(isinstance(name, str) and name for name in names):
         raise ValueError(f"{key}: {path!r}: expected the names of an attribute and of an entry, at least")
     attribute = path[0]

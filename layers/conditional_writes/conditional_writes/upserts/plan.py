@@ -13,14 +13,14 @@ from conditional_writes.items import Item, Key
 from conditional_writes.loop import Observed, Plan
 from conditional_writes.own_attributes import ITEM_BYTES, REMOVED_BYTES, VERSION_ID
 from conditional_writes.requests import Update
-from conditional_writes.sizes import item_bytes
+from conditional_writes.sizes import MAXIMUM_UPSERTED_BYTES, item_bytes
 from conditional_writes.upserts.clock_text import time_text
 from conditional_writes.upserts.clocks import Standing, set_clocks, standing
 from conditional_writes.upserts.draft import Draft
 from conditional_writes.upserts.edit import Edit
 from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, is_erasure, maps_along, maps_of
 from conditional_writes.upserts.erasing import erase_up_to
-from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES, ItemTooLarge
+from conditional_writes.upserts.errors import ItemTooLarge
 from conditional_writes.upserts.reshape import bytes_in_the_end, reshaped
 from conditional_writes.upserts.room import check_size, count_bytes
 from conditional_writes.upserts.shape import Shape, assumed_shape, observed_shape

@@ -5,10 +5,10 @@ from typing import Any
 from conditional_writes.conditions import AttributePath, equals, more_than
 from conditional_writes.items import Item, Key, serialized
 from conditional_writes.own_attributes import ITEM_BYTES
-from conditional_writes.sizes import item_bytes, value_bytes
+from conditional_writes.sizes import MAXIMUM_UPSERTED_BYTES, item_bytes, value_bytes
 from conditional_writes.upserts.draft import Draft
 from conditional_writes.upserts.edit import Edit
-from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES, ItemTooLarge
+from conditional_writes.upserts.errors import ItemTooLarge
 
 
 def count_bytes(draft: Draft, key: Key, item: Item | None) -> None:

@@ -19,7 +19,10 @@ class Strategy(StrEnum):
 
 
 class RecentDepths:
-    """How many maps of a path existed in recent upserts. Two surprises in a row change the expectation, one doesn't.
+    """How many maps of a path existed in recent upserts.
+
+    The first upsert of a path sets the expectation. After it two surprises in a row change the expectation, one
+    doesn't.
 
     Remembers the thousand paths that were used last. Threads share the object: a wrong expectation costs one request.
     """
