@@ -172,16 +172,16 @@ BREAKAGES = [
     Breakage(
         "the decimals of a currency aren't recorded at the opening of an account",
         f"{LEDGER}/core/transaction_types/open_account.py",
-        "MINOR_UNITS.get(self.currency) if context.minor_units else None",
+        "context.minor_units(self.currency)",
         "None",
         (CURRENCIES, MINOR_UNITS),
     ),
     Breakage(
         "the parameter for minor units doesn't count",
-        f"{LEDGER}/core/transaction_types/open_account.py",
-        "MINOR_UNITS.get(self.currency) if context.minor_units else None",
-        "MINOR_UNITS.get(self.currency)",
-        (CURRENCIES, MINOR_UNITS),
+        f"{LEDGER}/batch_poster.py",
+        "MINOR_UNITS.get if self.minor_units else no_minor_units",
+        "MINOR_UNITS.get",
+        (MINOR_UNITS,),
     ),
     Breakage(
         "a currency is missing from the list",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account
+from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of, payload_hash_of
 from ledger.core.money import EXACT
 from ledger.core.reversals import Reversal, Reversed
@@ -49,7 +50,7 @@ class Ledger:
     """
 
     def __init__(self, *accounts: Account, minor_units: bool = True) -> None:
-        self.minor_units = minor_units
+        self.minor_units = MINOR_UNITS.get if minor_units else no_minor_units
         self.accounts = {account.account_id: account for account in accounts}
         self.entries: dict[EntryId, JournalEntry] = {}
         self.reversed: dict[EntryId, Reversed] = {}

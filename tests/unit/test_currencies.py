@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.currencies import MINOR_UNITS
+from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.holds import OpenHold
 from ledger.core.journal import JournalEntry, Outcome, payload_hash_of
 from ledger.core.money import decimal_places
@@ -140,7 +140,7 @@ def test_an_account_without_the_rule_takes_any_decimals(whole: int, finer: int) 
     for message, _ in messages_with(number, "PTS"):
         assert [account.decimal_places for account in after(message, "PTS", None)] == [None] * len(message.account_ids)
     for currency in MINOR_UNITS:
-        off = AROUND._replace(minor_units=False)
+        off = AROUND._replace(minor_units=no_minor_units)
         for message, _ in messages_with(number, currency):
             assert all(account.decimal_places is None for account in after(message, currency, None, off))
 
@@ -148,7 +148,7 @@ def test_an_account_without_the_rule_takes_any_decimals(whole: int, finer: int) 
 @given(codes, st.booleans())
 def test_the_rule_is_recorded_when_the_account_is_opened(currency: str, is_on: bool) -> None:
     message = opening("0", currency)
-    [decision] = message.decide([None], Context(minor_units=is_on))
+    [decision] = message.decide([None], Context(minor_units=MINOR_UNITS.get if is_on else no_minor_units))
     account = message.next_account(None, decision, NOW)
     assert account
     assert account.decimal_places == decision.decimal_places == (MINOR_UNITS[currency] if is_on else None)
@@ -160,7 +160,7 @@ def test_an_account_keeps_its_rule_whatever_the_parameter_says_later(
 ) -> None:
     places = MINOR_UNITS[currency]
     message = payment(str(Decimal(10 * whole + digit).scaleb(-places - 1)))
-    context = Context(minor_units=is_on)
+    context = Context(minor_units=MINOR_UNITS.get if is_on else no_minor_units)
     assert after(message, currency, None, context)
     with pytest.raises(InvalidMessage):
         after(message, currency, places, context)

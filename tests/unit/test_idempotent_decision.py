@@ -50,6 +50,15 @@ def test_without_an_entry_the_transaction_is_decided_and_has_a_hash_to_record(ou
     assert decided.payload_hash
 
 
+@pytest.mark.filterwarnings("ignore:Disabling idempotency")
+@pytest.mark.parametrize("value", ["true", "1", ""])
+def test_the_variable_that_turns_powertools_off_has_no_effect(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POWERTOOLS_IDEMPOTENCY_DISABLED", value)
+    decided = decide_once(REQUEST, None, Deciding(POSTED))
+    assert decided.payload_hash
+    assert decide_once(REQUEST, recorded(decided), Deciding(POSTED)).outcome.replayed
+
+
 @pytest.mark.parametrize("outcome", [POSTED, REJECTED], ids=["posted", "rejected"])
 def test_with_its_entry_the_first_outcome_is_replayed_and_nothing_decided_or_recorded(outcome: Outcome) -> None:
     entry = recorded(decide_once(REQUEST, None, Deciding(outcome)))

@@ -8,6 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ledger.core.currencies import MINOR_UNITS
 from ledger.core.holds import OpenHold
 from ledger.core.journal import EntryId
 from ledger.core.mismatches import LONGEST_SENTENCE, difference
@@ -138,6 +139,16 @@ def test_the_payees_side_is_sound_if_the_payers_holds_would_not_fit() -> None:
 def test_an_account_that_was_opened_without_the_rule_of_minor_units_is_sound() -> None:
     ledger = Ledger.of([opening(), payment("0.001", transaction_id="t-1")], minor_units=False)
     assert ledger.accounts["alice"].version == 2
+    assert ledger.mismatches() == []
+
+
+@pytest.mark.parametrize("today", [None, 3])
+def test_an_account_is_sound_whatever_the_list_of_currencies_says_today(
+    today: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ISO 4217 drops a currency, or gives it another number, after the account was opened."""
+    ledger = Ledger.of([opening(), payment("0.01", transaction_id="t-1")])
+    monkeypatch.delitem(MINOR_UNITS, "EUR") if today is None else monkeypatch.setitem(MINOR_UNITS, "EUR", today)
     assert ledger.mismatches() == []
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from ledger.core.accounts import Account, AccountStatus
+from ledger.core.currencies import no_minor_units
 from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold
 from ledger.core.journal import EntryId, JournalEntry, Outcome
 from ledger.core.money import normalized
@@ -624,7 +625,7 @@ def test_an_account_is_opened_with_its_currencys_decimals(currency: str, places:
     assert decision.decimal_places == places
     [decided] = decide(message, None)
     assert decided.account.decimal_places == places
-    [decided] = decide(message, None, context=Context(minor_units=False))
+    [decided] = decide(message, None, context=Context(minor_units=no_minor_units))
     assert decided.account.decimal_places is None
 
 
@@ -632,7 +633,7 @@ def test_an_opening_whose_limit_has_too_many_decimals_is_invalid_only_under_the_
     message = opening("-0.5", currency="JPY")
     with pytest.raises(InvalidMessage, match=r"^overdraft_limit: 1 decimals, expected at most 0, as many as JPY has$"):
         decide(message, None)
-    [decided] = decide(message, None, context=Context(minor_units=False))
+    [decided] = decide(message, None, context=Context(minor_units=no_minor_units))
     assert decided.status is Status.POSTED
 
 

@@ -35,6 +35,7 @@ from conditional_writes.item_diff import unchanged
 from conditional_writes.own_attributes import VERSION_ID
 from conditional_writes.reading import MAXIMUM_KEYS, read_once
 from ledger.core.accounts import Account, account_from_item, account_item
+from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item, entry_item, outcome_of
 from ledger.core.posting_time import posting_time
 from ledger.core.reversals import Reversed, reversed_from_item, reversed_item
@@ -70,7 +71,7 @@ class BatchPoster(NamedTuple):
     def post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
         """Posts or rejects each transaction exactly once, whoever else is posting. Sets each message's disposition.
 
-        One read per 100 accounts, and one commit per group of accounts (and 100 items). If a group's items can't be
+        One read per 100 keys, and one commit per group of accounts (and 100 items). If a group's items can't be
         read, or AWS can't commit it, its messages come again, and no other group's. After DeadlinePassed nothing of a
         commit was written; if a commit got no answer, the next delivery finds its journal entries, and replays them.
         """
@@ -422,7 +423,8 @@ class _Fold(Struct):
             reversed_before[key] = reversed_from_item(item) if item else Reversed(*entry_id)
             return reversed_before[key]
 
-        context = Context(self._find_entry, find_reversed, self.minor_units)
+        minor_units = MINOR_UNITS.get if self.minor_units else no_minor_units
+        context = Context(self._find_entry, find_reversed, minor_units)
         account_ids = transaction.account_ids
         request = transaction.canonical_payload()
         existing = self._existing(account_ids, request)

@@ -4,7 +4,8 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
+from aws_lambda_powertools.utilities.idempotency.base import IdempotencyHandler
 from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyValidationError
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import STATUS_CONSTANTS, DataRecord
 from aws_lambda_powertools.utilities.idempotency.serialization.custom_dict import CustomDictSerializer
@@ -32,19 +33,23 @@ def decide_once(request: dict[str, Any], existing: JournalEntry | None, decide: 
     """
     record = StagedRecord(_completed_record(existing) if existing else None)
 
-    def decide_now(*, request: dict[str, Any]) -> Outcome:
+    def decide_now() -> Outcome:  # Powertools asks for a function's name
         return decide()
 
-    once = idempotent_function(
-        decide_now,
-        data_keyword_argument="request",
-        persistence_store=record,
+    # Not by `idempotent_function`: it stages nothing if POWERTOOLS_IDEMPOTENCY_DISABLED is set, so nothing would be
+    # posted.
+    once = IdempotencyHandler(
+        function=decide_now,
+        function_payload=request,
         config=_CONFIG,
+        persistence_store=record,
         output_serializer=_OUTCOMES,
         key_prefix="journal",
+        function_args=(),
+        function_kwargs={},
     )
     try:
-        outcome: Outcome = once(request=request)
+        outcome: Outcome = once.handle()
     except IdempotencyValidationError:
         assert existing is not None, "only an existing record has another payload"
         if existing.request == request:

@@ -1,1 +1,1 @@
-"""Lambda's side of a worker: SQS batches, dead letters, redelivery, sending, scheduled jobs, the staged record."""
+"""Lambda's side of a worker: batches of SQS and streams, dead letters, redelivery, sending, events, scheduled jobs."""

@@ -21,3 +21,7 @@ MINOR_UNITS: dict[str, int] = {
     for code in codes.split()
 }
 """The number of decimals, by the currency's code."""
+
+
+def no_minor_units(_: str) -> None:
+    """The number of decimals of a currency for accounts that are opened without the rule: none."""

@@ -42,7 +42,7 @@ class InvalidMessage(Refusal):
     code = ReasonCode.INVALID_MESSAGE
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason if len(reason) <= 300 else f"{reason[:300]}…")
+        super().__init__(reason if len(reason) <= 300 else f"{reason[:299]}…")
 
 
 class PayloadChanged(Refusal):

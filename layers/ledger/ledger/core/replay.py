@@ -249,7 +249,7 @@ def _wrong_decision(
     context = Context(
         lambda entry_id: _earlier(entry, other, around.referred_entry(entry, entry_id)),
         lambda entry_id: _reversed_before(entry, entry_id),
-        minor_units=entry.outcome.decimal_places is not None,
+        lambda _: entry.outcome.decimal_places,
     )
     account_ids, missing = message.account_ids, None
     try:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from ledger.core.accounts import Account, AccountStatus
+from ledger.core.currencies import MINOR_UNITS
 from ledger.core.decoding import Id, Time
 from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.money import EXACT, decimal_places, exact, format_decimal
@@ -66,13 +67,13 @@ class Context(NamedTuple):
     """The facts that a decision may depend on, beside the message and its accounts.
 
     `find_entry` finds a journal entry by its id, None if it doesn't exist. `find_reversed` finds how much of a
-    transaction was reversed, by the id of its entry on its first account. `minor_units` says whether accounts are
-    opened under the rule of minor units.
+    transaction was reversed, by the id of its entry on its first account. `minor_units` gives the decimals of a
+    currency, None for one without a rule. Only an opening looks at it.
     """
 
     find_entry: Callable[[EntryId], JournalEntry | None] = _no_entry
     find_reversed: Callable[[EntryId], Reversed] = _never_reversed
-    minor_units: bool = True
+    minor_units: Callable[[str], int | None] = MINOR_UNITS.get
 
     def entry(self, entry_id: EntryId, missing: NotYet) -> JournalEntry:
         """The entry. Raises `missing` if it doesn't exist: it may come later, so nothing can be decided without it."""

@@ -6,7 +6,6 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.currencies import MINOR_UNITS
 from ledger.core.rules import Decision, RejectionReason, posted, rejected
 from ledger.core.transaction_types.base import AccountMessage, Context, Currency, Range
 
@@ -22,7 +21,7 @@ class OpenAccount(AccountMessage, frozen=True, tag="open_account"):
         [account] = accounts
         if account is not None:
             return (rejected(account, RejectionReason.ACCOUNT_EXISTS),)
-        decimal_places = MINOR_UNITS.get(self.currency) if context.minor_units else None
+        decimal_places = context.minor_units(self.currency)
         self._check_decimals(decimal_places, self.currency)
         return (replace(posted(self.opened_account(decimal_places)), decimal_places=decimal_places),)
 
