@@ -55,7 +55,7 @@ def test_each_refusal_has_a_code() -> None:
 
 def test_an_invalid_messages_sentence_is_cut() -> None:
     assert str(InvalidMessage("x" * 300)) == "x" * 300
-    assert str(InvalidMessage("x" * 301)) == "x" * 300 + "…"
+    assert str(InvalidMessage("x" * 301)) == "x" * 299 + "…"
 
 
 @pytest.mark.parametrize("error", [InvalidMessage("no amount"), PayloadChanged("another amount")], ids=repr)

@@ -11,7 +11,7 @@ from typing import Any
 from conditional_writes.items import Item
 
 MAXIMUM_ITEM_BYTES = 409_600
-"""DynamoDB's limit for an item: 400 KB."""
+"""DynamoDB's limit for an item: 400 kB."""
 MAXIMUM_UPSERTED_BYTES = MAXIMUM_ITEM_BYTES - 9_600
 """Upserts leave some room in an item: for other writers, and because the count of bytes may be too low."""
 

@@ -37,7 +37,7 @@ class NotAnEntry(Exception):
 
 
 class ItemTooLarge(Exception):
-    """The item would exceed, or come too close to, DynamoDB's 400 KB. Nothing of this request was written.
+    """The item would exceed, or come too close to, DynamoDB's 400 kB. Nothing of this request was written.
 
     `bytes_needed` is the size that the item would have; None if DynamoDB refused it, and didn't say.
     """
@@ -48,5 +48,5 @@ class ItemTooLarge(Exception):
 
     def __str__(self) -> str:
         needed = f"more than {MAXIMUM_ITEM_BYTES:,}" if self.bytes_needed is None else f"{self.bytes_needed:,}"
-        expected = f"expected at most {MAXIMUM_UPSERTED_BYTES:,}: an item holds 400 KB"
+        expected = f"expected at most {MAXIMUM_UPSERTED_BYTES:,}: an item holds 400 kB"
         return f"{self.key}: would have {needed} bytes, {expected}"
