@@ -50,7 +50,6 @@ def test_without_an_entry_the_transaction_is_decided_and_has_a_hash_to_record(ou
     assert decided.payload_hash
 
 
-@pytest.mark.filterwarnings("ignore:Disabling idempotency")
 @pytest.mark.parametrize("value", ["true", "1", ""])
 def test_the_variable_that_turns_powertools_off_has_no_effect(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POWERTOOLS_IDEMPOTENCY_DISABLED", value)
