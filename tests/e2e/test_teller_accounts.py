@@ -100,11 +100,12 @@ def test_a_statement_as_csv_has_the_entries_of_the_journal(bank: Bank) -> None:
     bank.transactions.send([json.dumps(message)])
     bank.transactions.wait_until_drained()
     rows = list(csv.DictReader(command.run("statement", "teller-csv", "--csv").out.splitlines(keepends=True)))
-    assert [row["balance_after"] for row in rows] == ["0", "20", "20", "20.1", "21.1"]
-    shown = [{name: row[name] or None for name in ("transaction_id", "amount", "reason", "posted_at")} for row in rows]
+    names = ("transaction_id", "amount", "balance_after", "reason", "posted_at")
+    shown = [{name: row[name] or None for name in names} for row in rows]
     expected = journal.statement(journal.last(4), 4)["entries"]
-    assert shown[:4] == [{name: entry.get(name) for name in shown[0]} for entry in expected]
-    assert (rows[-1]["transaction_id"], rows[-1]["description"]) == ("t, 4", 'a "quote"\nand more')
+    assert shown[:4] == [{name: entry.get(name) for name in names} for entry in expected]
+    assert [rows[-1][name] for name in ("transaction_id", "amount", "balance_after")] == ["t, 4", "1", "21.1"]
+    assert rows[-1]["description"] == 'a "quote"\nand more'
     assert {row["type"] for row in rows} == {"open_account", "transaction"}
 
 
