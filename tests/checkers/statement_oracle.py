@@ -23,7 +23,8 @@ class Journal(NamedTuple):
         holds = open_holds(self.entries, self.account["account_id"])
         held = sum((amount for amount, _ in holds.values()), Decimal(0))
         amounts = {name: self.account[name] for name in ("balance", "overdraft_limit")} | {"held": held}
-        amounts["available"] = amounts["balance"] - held - amounts["overdraft_limit"]
+        spendable = amounts["balance"] - held - amounts["overdraft_limit"]
+        amounts["available"] = spendable if shown["status"] == "OPEN" else Decimal(0)
         rest = {"version": int(self.account["version"]), "posted_at": self.account["posted_at"]}
         places = self.account.get("decimal_places")
         rest["decimal_places"] = None if places is None else int(places)

@@ -148,6 +148,12 @@ def test_an_account_has_its_holds_and_what_they_leave(bank: Bank) -> None:
     ]
 
 
+def test_nothing_is_available_of_a_closed_account(bank: Bank) -> None:
+    bank.post(opening(), of_type("close_account", "c-1"))
+    answer = bank.read("account")
+    assert (answer["status"], answer["overdraft_limit"], answer["available"]) == ("CLOSED", "-200", "0")
+
+
 def test_what_is_available_is_told_with_all_its_digits(bank: Bank) -> None:
     """It may have more of them than DynamoDB's numbers have."""
     bank.post(opening())
@@ -492,9 +498,9 @@ def test_without_time_left_an_answer_says_what_it_lacks_and_if_there_is_none_the
         answer: dict[str, Any] = bank.function.lambda_handler({"account_id": "alice"} | fields, context)
         return answer
 
-    answer = read(0.5, read="statement", last=2)
+    answer = read(2, read="statement", last=2)
     assert (answer["entries"], answer["complete"], answer["missing_versions"]) == ([], False, [2, 3])
-    answer = read(0.5, read="balance", at=(YEAR_2020 + MILLISECOND).isoformat())
+    answer = read(2, read="balance", at=(YEAR_2020 + MILLISECOND).isoformat())
     assert (answer["balance"], answer["complete"], answer["final"]) == (None, False, True)
     with pytest.raises(DeadlinePassed):
         read(0, read="statement", last=2)
@@ -504,8 +510,8 @@ def test_time_that_ends_between_two_requests_leaves_the_rest_to_the_next_page(ba
     bank.post(opening(), *(payment(number) for number in range(1, 10)))
     bank.index.limits = {"index": 4}
     events = bank.function.reader.client.meta.events
-    events.register("after-call.dynamodb.Query", lambda **_: sleep(0.3))
-    context = Context(RESERVED_SECONDS + 0.25)
+    events.register("after-call.dynamodb.Query", lambda **_: sleep(1.1))
+    context = Context(RESERVED_SECONDS + 1)
     answer = bank.function.lambda_handler({"read": "statement", "account_id": "alice", "last": 10}, context)
     assert (versions_of(answer), answer["complete"]) == ([1, 2, 3], True)
     assert answer["next"] == {"from_version": 4, "to_version": 10}

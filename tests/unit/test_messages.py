@@ -37,7 +37,7 @@ from tests.support.samples import (
 from tests.support.strategies import any_message
 
 TYPES = ", ".join(TRANSACTION_TYPES)
-NUMBER = 'expected a decimal number, such as "-12.50"'
+NUMBER = 'expected a decimal number, such as "12.50"'
 FINITE = "expected a finite decimal number"
 RANGE = "expected a number between 1E-130 and 9.9E+125"
 CURRENCY = 'expected three capital letters, such as "EUR"'

@@ -42,7 +42,9 @@ class Account(Struct, frozen=True):
 
     @property
     def available(self) -> Decimal:
-        """The largest debit or hold that the overdraft limit allows; never below 0. It may have more than 38 digits."""
+        """The largest debit or hold that the account allows; never below 0. It may have more than 38 digits."""
+        if self.status == AccountStatus.CLOSED:
+            return Decimal(0)
         return WIDE.subtract(WIDE.subtract(self.balance, self.held), self.overdraft_limit)
 
 

@@ -55,7 +55,7 @@ def from_payload(payload: dict[str, Any]) -> TransactionMessage:
     return msgspec.convert(payload, TRANSACTION_TYPES[payload["type"]])
 
 
-_DECIMAL = 'expected a decimal number, such as "-12.50"'
+_DECIMAL = 'expected a decimal number, such as "12.50"'
 _EXPECTATIONS = {
     "Invalid decimal string": _DECIMAL,
     f"Expected `str` matching regex {CURRENCY_PATTERN!r}": 'expected three capital letters, such as "EUR"',
