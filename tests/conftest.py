@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 import conditional_writes
 from conditional_writes.upserts import strategies
-from tests.support.deployed import RETRY_SETTINGS, Bank
+from tests.support.deployed import RETRY_SETTINGS, SCHEDULES, Bank
 from tests.support.every_event import SeenEvents
 from tests.support.reporting import Say
 from tools.local_aws import server, stack
@@ -166,7 +166,7 @@ def bank(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank
     log = tmp_path_factory.mktemp("bank") / "ministack.log"
     started = server.ministack(free_port(), log, settings=RETRY_SETTINGS)
     with running(started) as endpoint:
-        yield Bank(stack.deploy(endpoint, LogLevel="DEBUG"), started[1].pid, log)
+        yield Bank(stack.deploy(endpoint, LogLevel="DEBUG", **SCHEDULES), started[1].pid, log)
 
 
 @pytest.fixture

@@ -153,11 +153,11 @@ def test_a_gap_in_what_a_consumer_heard_is_closed_by_publishing_again(bank: Bank
 
 
 def test_everything_since_a_time_comes_again(bank: Bank) -> None:
-    names = ("since-alice", "since-bob")
+    consumer, names = new_consumer(bank), ("since-alice", "since-bob")
     before = posted(bank, [opening(name, LIMIT) for name in names], *names)
     entries = posted(bank, [payment(names[n % 2], n) for n in range(10)], *names)
+    consumer.take_until_heard(entries)
     since = [entry for entry in entries if entry not in before]
-    consumer = new_consumer(bank)
     assert bank.republish({"from": min(entry.outcome.posted_at for entry in since)}) == len(since)
     assert violations(since, consumer.take_until_heard(since)) == []
 

@@ -17,7 +17,7 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core.journal import JournalEntry
 from tests.checkers import outcomes, profiles
 from tests.checkers.books import Books, vanished, violations
-from tests.support.deployed import Bank, opening, until
+from tests.support.deployed import SCHEDULES, Bank, opening, until
 from tests.support.template import resources
 from tools import restore
 from tools.local_aws import server, stack
@@ -112,7 +112,7 @@ def own_bank(built: None, tmp_path: Path) -> Iterator[Bank]:
     log = tmp_path / "ministack.log"
     started = server.ministack(free_port(), log)
     with running(started) as endpoint:
-        yield Bank(stack.deploy(endpoint), started[1].pid, log)
+        yield Bank(stack.deploy(endpoint, **SCHEDULES), started[1].pid, log)
 
 
 def reconciled(bank: Bank, time: datetime) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def test_after_a_restore_and_all_messages_since_then_everything_is_posted_once(o
     assert reconciled(bank, second + timedelta(minutes=1))["mismatches"] > 0
 
     restore.deliver(deployment_of(bank), is_wanted=False)
-    parameters = {"RestoredTables": "restored", "RestoredJournalStreamLabel": label}
+    parameters = SCHEDULES | {"RestoredTables": "restored", "RestoredJournalStreamLabel": label}
     bank = Bank(stack.deploy(bank.stack.endpoint, **parameters), bank.pid, bank.log)
     assert bank.stack["JournalTableName"] == "restored-Journal" != damaged["JournalTableName"]
     assert bank.books() == at_noon

@@ -83,8 +83,10 @@ def test_a_dead_message_is_found_mended_in_an_editor_and_posted(
     assert letter["reason"].startswith("amount: expected a decimal number")
     assert letter["origin"]["message_id"] == sent["MessageId"]
     assert letter["origin"]["sent_at"] < letter["dead_since"]
-    requests = {line.get("function_request_id") for line in bank.transactions.logged()}
-    assert letter["origin"]["request_id"] in requests
+    request_id = letter["origin"]["request_id"]
+    until(
+        lambda: request_id in {line.get("function_request_id") for line in bank.transactions.logged()}, "it is logged"
+    )
     assert sent["MessageId"] in command.shown("dead-letters", "show", "--id", sent["MessageId"])
 
     editor = tmp_path / "editor"

@@ -87,11 +87,12 @@ def test_a_file_that_is_none_is_wrong_use(bank: Bank, tmp_path: Path, name: str)
 
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.exhaustive
+@pytest.mark.timeout(600)
 def test_killed_and_started_again_it_goes_on_and_each_message_is_posted_once(
     bank: Bank, tmp_path: Path, say: Say
 ) -> None:
     number = 12_000
-    file = written(tmp_path / "day.jsonl", [opening("killed"), *payments("killed", number)])
+    file = written(tmp_path / "day.jsonl", [opening("sent-killed"), *payments("sent-killed", number)])
     command = [str(PROJECT / ".venv/bin/teller"), "send", str(file)]
     environment = os.environ | bank.stack.endpoint.environment | {"TELLER_STACK": bank.stack.name}
     places = []
@@ -111,7 +112,7 @@ def test_killed_and_started_again_it_goes_on_and_each_message_is_posted_once(
     bank.transactions.wait_until_drained()
     books = bank.books()
     assert violations(books) == []
-    posted = [entry.transaction_id for entry in books.journal["killed"]]
+    posted = [entry.transaction_id for entry in books.journal["sent-killed"]]
     assert sorted(posted) == sorted(["open", *(f"t-{n}" for n in range(number))])
     say(f"{number:,} messages were sent in three runs, two of them ended after {places}: each was posted once")
 

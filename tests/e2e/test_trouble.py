@@ -191,9 +191,9 @@ def test_a_message_that_kills_its_function_is_dead_lettered_and_its_neighbours_a
     died = bank.died_at_work(queue.function_name)
     with quick_redelivery(queue, seconds=3), deadly_function(queue, "process_transactions"):
         queue.send([*good[:50], deadly, *good[50:]])
-        until(lambda: posted(bank, "neighbours") == len(good), "the good ones are posted", seconds=60)
+        until(lambda: posted(bank, "neighbours") == len(good), "the good ones are posted", seconds=120)
         posted_before = bank.died_at_work(queue.function_name) - died
-        until(lambda: not queue.waiting(), "the deadly one is given up", seconds=60)
+        until(lambda: not queue.waiting(), "the deadly one is given up", seconds=120)
     [letter] = queue.take_dead_letters()
     kills = bank.died_at_work(queue.function_name) - died
     assert letter.body == deadly

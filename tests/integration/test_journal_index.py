@@ -69,7 +69,7 @@ def indexed(dynamodb: Endpoint, tables: Tables, account_id: str) -> list[dict[st
             TableName=tables.journal,
             IndexName=JOURNAL_INDEX,
             KeyConditionExpression="account_id = :account_id AND account_version BETWEEN :first AND :last",
-            ExpressionAttributeValues={":account_id": {"S": account_id}, ":first": {"N": "0"}, ":last": {"N": "1000"}},
+            ExpressionAttributeValues={":account_id": {"S": account_id}, ":first": {"N": "0"}, ":last": {"N": "9" * 9}},
         )
     )
     return [from_dynamodb(item) for page in pages for item in page["Items"]]

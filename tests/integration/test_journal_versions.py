@@ -204,7 +204,7 @@ def test_a_wait_for_the_index_ends_at_the_deadline(journal: Journal, monkeypatch
     monkeypatch.setattr(journal_versions, "PAUSES_SECONDS", (60, 60))
     journal.index.hidden = {12}
     with pytest.raises(DeadlinePassed):
-        journal.versions.page("alice", 1, 12, Deadline.after(0.3), most_table_pages=1)
+        journal.versions.page("alice", 1, 12, Deadline.after(2), most_table_pages=1)
     assert journal.index.queries == {"index": 1}
 
 

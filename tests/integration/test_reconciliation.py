@@ -189,9 +189,10 @@ def test_accounts_that_take_the_time_of_a_step_are_checked_one_by_one(
 def test_an_account_that_is_too_slow_is_skipped_with_what_was_found_of_it(
     bank: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciler, "IN_PARALLEL", reconciler.IN_PARALLEL._replace(seconds=1))
-    monkeypatch.setattr(reconciler, "ALONE", reconciler.ALONE._replace(seconds=1))
-    bank.delete_entry("alice", "t-5")  # It is checked again, after pauses of more than a second.
+    monkeypatch.setattr(reconciler, "IN_PARALLEL", reconciler.IN_PARALLEL._replace(seconds=3))
+    monkeypatch.setattr(reconciler, "ALONE", reconciler.ALONE._replace(seconds=3))
+    monkeypatch.setattr(reconciler, "PAUSES_SECONDS", (0, 3.1))
+    bank.delete_entry("alice", "t-5")  # It is checked again, after pauses of more than its time.
     bank.run_until_done()
     report = bank.report()
     assert (report["accounts_checked"], report["mismatches"], report["accounts_skipped"]) == (3, 0, 1)

@@ -710,7 +710,7 @@ def test_at_the_deadline_an_unanswered_write_is_unknown(orders: Orders) -> None:
         "before-send.dynamodb.UpdateItem", lambda request, **_: refused_for_timing(orders, request, answers)
     )
     with pytest.raises(OutcomeUnknown, match="no time is left for another"):
-        orders.modify("c-1", 1, change=count_up, deadline=Deadline.after(0.5))
+        orders.modify("c-1", 1, change=count_up, deadline=Deadline.after(2))
     assert orders.stored() == ids() | {"count": 6, "version": 2}
 
 

@@ -26,6 +26,10 @@ from tools.local_aws.tables import Tables, scan
 RETRY_SETTINGS = {"LAMBDA_ASYNC_RETRY_BASE_SECONDS": "11"}
 """ministack's delay before it retries an asynchronous invocation. tests/soak/scheduled_runs.py says why it is set."""
 
+NEVER = "at(2099-01-01T00:00:00)"
+SCHEDULES = {"ReconcileSchedule": NEVER, "InterestSchedule": NEVER, "ExpireHoldsSchedule": NEVER}
+"""The stack's parameters in tests: no job runs in the midst of a test because an hour is full."""
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -68,7 +72,8 @@ class FunctionQueue:
         return waiting_messages(self.sqs, self.queue_url)
 
     def wait_until_drained(self) -> None:
-        until(lambda: not self.waiting(), "the queue is empty", seconds=120)
+        """Waits for all messages, those too that come again after their first three delays: some three minutes."""
+        until(lambda: not self.waiting(), "the queue is empty", seconds=240)
 
     def take_dead_letters(self) -> list[DeadLetter]:
         return take_dead_letters(self.stack.endpoint, self.dead_letter_queue_url)
@@ -169,11 +174,13 @@ class Bank:
         return read_books(self.stack.endpoint, Tables(accounts, journal, reversals=reversals))
 
     def post(self, account_id: str, *amounts: str) -> None:
-        """Opens an account, and posts payments of these amounts, from t-1 on."""
-        self.transactions.send([opening(account_id)])
-        self.transactions.wait_until_drained()
-        self.transactions.send([payment(account_id, number, amount) for number, amount in enumerate(amounts, 1)])
-        self.transactions.wait_until_drained()
+        """Opens an account, and posts payments of these amounts one after another, from t-1 on.
+
+        Two messages that are sent together may be posted in either order, by two environments.
+        """
+        for body in (opening(account_id), *(payment(account_id, n, amount) for n, amount in enumerate(amounts, 1))):
+            self.transactions.send([body])
+            self.transactions.wait_until_drained()
 
     def tickets_taken(self) -> int:
         """The number of tickets that were taken in the lines of contended accounts."""

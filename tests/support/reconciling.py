@@ -94,7 +94,7 @@ class Bank:
         self.change_page: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = lambda items: items
         self.limit: int | None = None
         self.query_seconds = self.waited_seconds = 0.0
-        self.kill_at, self.calls = 0, 0
+        self.kill_at, self.calls, self._counting = 0, 0, threading.Lock()
         self.queries: Counter[str] = Counter()
         self.requests: Counter[str] = Counter()
 
@@ -110,8 +110,7 @@ class Bank:
         def before_call(model: Any, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
             body = json.loads(params["body"])
             try:
-                self._count(model.name, body)
-                self._check_alive(killed)
+                self._check_alive(killed, self._count(model.name, body))
                 if model.name == "Query":
                     self.waited_seconds += self.query_seconds
                     context["is_of_index"] = "IndexName" in body
@@ -132,17 +131,20 @@ class Bank:
         function.client.meta.events.register("after-call.dynamodb.Query", after_call)
         return function
 
-    def _check_alive(self, killed: threading.Event) -> None:
-        if killed.is_set() or self.calls == self.kill_at:
+    def _check_alive(self, killed: threading.Event, call: int) -> None:
+        if killed.is_set() or call == self.kill_at:
             raise Killed
 
-    def _count(self, operation: str, body: dict[str, Any]) -> None:
-        self.calls += 1
+    def _count(self, operation: str, body: dict[str, Any]) -> int:
+        """Returns the call's number. The reconciler's threads call in parallel."""
         names = [body["TableName"]] if "TableName" in body else list(body.get("RequestItems", ()))
         which = "index" if "IndexName" in body else " ".join(sorted(name.rpartition("-")[2] for name in names))
-        self.requests[f"{operation} {which}".strip()] += 1
-        if operation == "Query":
-            self.queries[body["ExpressionAttributeValues"][":account_id"]["S"]] += 1
+        with self._counting:
+            self.calls += 1
+            self.requests[f"{operation} {which}".strip()] += 1
+            if operation == "Query":
+                self.queries[body["ExpressionAttributeValues"][":account_id"]["S"]] += 1
+            return self.calls
 
     def run_until_done(self, night: float = 0, **fields: Any) -> list[str]:
         """Invokes the function for a night until it is done, each time after the last lease is over."""

@@ -68,7 +68,7 @@ WAITING = Waiting(Code.NO_SUCH_CUSTOMER, "no such customer")
 FAILED = Again.after(TimeoutError("timed out"))
 DEAD = Dead(Code.NOT_AN_ORDER, "sold out")
 
-LATER = Deadline.after(3600)
+LATER = Deadline.after(24 * 3600)
 
 type Messages = Sequence[QueueMessage[Order]]
 

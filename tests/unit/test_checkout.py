@@ -50,7 +50,11 @@ def test_a_copied_checkouts_python_imports_its_own_layers(tmp_path: Path, move: 
 
 def test_tests_of_another_checkouts_layers_do_not_begin(tmp_path: Path) -> None:
     """The script `.venv/bin/pytest` of a copied checkout names the Python of the original."""
-    shutil.copytree(PROJECT / "layers/conditional_writes", tmp_path / "layers/conditional_writes")
+    shutil.copytree(
+        PROJECT / "layers/conditional_writes",
+        tmp_path / "layers/conditional_writes",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "tests/unit/test_rules.py"],
         cwd=PROJECT,

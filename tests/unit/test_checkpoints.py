@@ -107,7 +107,12 @@ def test_a_day_in_the_future_is_due(account_id: str, day: date, ahead: int) -> N
 
 
 anything = st.recursive(
-    st.none() | st.booleans() | st.text() | st.binary() | st.decimals(allow_nan=True) | st.integers(),
+    st.none()
+    | st.booleans()
+    | st.text()
+    | st.binary()
+    | st.decimals(allow_nan=False, allow_infinity=False)
+    | st.integers(),
     lambda values: st.lists(values) | st.dictionaries(st.text(), values),
     max_leaves=5,
 )

@@ -22,7 +22,7 @@ QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
 
 
 REQUEST = "request-1"
-LATER = Deadline.after(3600)
+LATER = Deadline.after(24 * 3600)
 
 pytestmark = pytest.mark.usefixtures("one_call_at_a_time")
 

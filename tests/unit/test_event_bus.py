@@ -17,7 +17,7 @@ from workers import retrying
 from workers.event_bus import MAXIMUM_BYTES, EventBus, Failure
 from workers.retrying import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
 
-LATER = Deadline.after(3600)
+LATER = Deadline.after(24 * 3600)
 TIME = datetime(2026, 3, 1, tzinfo=UTC)
 FIXED_BYTES = 14 + len("bank") + len("Paid")
 """Of an event, by EventBridge's count: its time, its source, and its detail type."""

@@ -237,7 +237,7 @@ def test_at_the_deadline_nothing_was_written() -> None:
 def test_at_the_deadline_a_first_try_without_an_answer_may_have_been_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
     with pytest.raises(OutcomeUnknown):
-        write(Answers((500, {}), refusal(LARGE)).client, put_unless(), {}, Deadline.after(0.5))
+        write(Answers((500, {}), refusal(LARGE)).client, put_unless(), {}, Deadline.after(2))
 
 
 def test_a_turn_ends_with_its_write_however_it_ends() -> None:
@@ -259,7 +259,7 @@ def test_a_thread_with_its_turn_does_not_wait_again() -> None:
 
     def plan(observed: Observed) -> Plan[None]:
         if observed:
-            found.append(write(Answers(refusal(LARGE)).client, put_unless(), {}, Deadline.after(1)).result)
+            found.append(write(Answers(refusal(LARGE)).client, put_unless(), {}, plenty()).result)
         if len(found) == 2 * MAXIMUM_THREADS:
             return Plan(None)
         return Plan(None, [Put(FIRST, {"tries": len(found)}, absent("account_id"))])

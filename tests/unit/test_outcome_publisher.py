@@ -21,7 +21,7 @@ from workers.event_bus import EventBus
 from workers.invocation import deadline_of
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/outcomes-dead"
-LATER = Deadline.after(3600)
+LATER = Deadline.after(24 * 3600)
 
 
 @pytest.fixture

@@ -181,7 +181,10 @@ def test_a_throttled_page_is_read_again_after_longer_and_longer_pauses(pauses: l
     assert [each.get("ExclusiveStartKey") for each in stubbed.parameters] == [None] + [to_dynamodb(key)] * 7
 
 
-def test_a_page_that_stays_throttled_raises_dynamodbs_error_at_the_deadline(pauses: list[float]) -> None:
+def test_a_page_that_stays_throttled_raises_dynamodbs_error_at_the_deadline(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conditional_writes.deadline.time.monotonic", lambda: 0.0)
     with Stubbed("dynamodb") as stubbed:
         stubbed.refuses("query", "ThrottlingException")
         with pytest.raises(ClientError, match="ThrottlingException"):

@@ -11,7 +11,7 @@ from workers.queue_messages import QueueMessage, message_from_record
 from workers.redelivery import acknowledge, delay_redelivery, growing_delay_seconds
 
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
-LATER = Deadline.after(3600)
+LATER = Deadline.after(24 * 3600)
 
 
 def messages(number: int) -> list[QueueMessage[Any]]:

@@ -18,7 +18,7 @@ from workers.batches import GivenUp
 from workers.event_bus import EventBus
 from workers.queue_messages import Dead, Disposition, QueueMessage
 
-LATER = Deadline.after(3600)
+LATER = Deadline.after(24 * 3600)
 DEAD = Dead(ReasonCode.INVALID_MESSAGE, "amount: expected a decimal number")
 BODY = '{"transaction_id": "t-1", "account_id": "alice", "amount": "secret"}'
 

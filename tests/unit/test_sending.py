@@ -10,7 +10,7 @@ from workers import sending
 from workers.sending import TRIES, Message, NotSent, send_all
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
-LATER = Deadline.after(3600)
+LATER = Deadline.after(24 * 3600)
 
 
 @pytest.fixture(autouse=True)

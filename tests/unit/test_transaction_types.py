@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 from decimal import Context as DecimalContext
@@ -32,6 +33,7 @@ from ledger.core.transaction_types import (
     Transaction,
     Transfer,
     VoidHold,
+    decode,
 )
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.support.numbers import exact_numbers
@@ -45,6 +47,7 @@ from tests.support.samples import (
     expiring,
     hold,
     interest,
+    life_of,
     limit,
     opening,
     payment,
@@ -665,13 +668,17 @@ def stories(day: Sequence[TransactionMessage]) -> list[list[tuple[Account, Outco
     return list(stories.values())
 
 
+AFTER_ITS_END = {"type": "charge_interest", "account_id": "e", "transaction_id": "late", "annual_rate": "0.12"}
+LIFE = [decode(json.dumps(step)) for step in (*life_of("e"), AFTER_ITS_END)]
+
+
 def days(messages: st.SearchStrategy[TransactionMessage], limit: str) -> st.SearchStrategy[list[TransactionMessage]]:
     """Forty messages after the openings. Each has an id of its own, and most of those that refer to one find it."""
     openings: list[TransactionMessage] = [opening(limit, account_id=name) for name in ("alice", "bob")]
     numbered = st.lists(messages, max_size=40).map(
         lambda day: [replace(message, transaction_id=f"t-{number}") for number, message in enumerate(day)]
     )
-    return that_refer(numbered).map(lambda day: openings + day)
+    return that_refer(numbered).map(lambda day: openings + day + LIFE)
 
 
 whose = (st.sampled_from(["alice", "bob"]), st.integers(0, 40).map(lambda number: f"t-{number}"))
