@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from ledger.core.accounts import AccountStatus
 from ledger.core.profile_messages import decode as decode_update
+from ledger.core.transaction_types import Transfer
 from tests.checkers import history, quiescence, windows
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books, violations
@@ -57,9 +58,19 @@ too_fine = whole_amounts.map(lambda amount: amount + Decimal("0.005"))
 amounts = st.one_of([whole_amounts] * 14 + [too_fine])
 limits = st.sampled_from([0, -100, -500]).map(Decimal)
 account_ids, few_ids = st.sampled_from([*ACCOUNTS, "d"]), st.integers(1, 20).map(str)
+transfers = st.builds(
+    lambda accounts, number, amount: Transfer(
+        transaction_id=f"transfer-{number}", from_account_id=accounts[0], to_account_id=accounts[1], amount=abs(amount)
+    ),
+    st.permutations(ACCOUNTS),
+    st.integers(1, 60),
+    whole_amounts,
+)
+"""Transfers between open accounts: of the random messages, few are."""
 messages = st.one_of(
     messages_of(account_ids, few_ids, amounts, limits),
     holds_and_reversals(st.sampled_from([*ACCOUNTS, *ACCOUNTS, "d"]), few_ids | st.just("first"), amounts),
+    transfers,
 )
 bodies = st.one_of(
     [messages.map(lambda message: json.dumps(message.canonical_payload()))] * 9 + [st.sampled_from(JUNK)]
