@@ -1,4 +1,4 @@
-"""Clocks for tests: one for objects that take a clock, such as `Locks`, and one for the lines of accounts."""
+"""Clocks for tests, for objects that take a clock, such as `Locks`, and for the lines of accounts; and a deadline."""
 
 import contextlib
 import types
@@ -6,9 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
+from conditional_writes import Deadline
+
 START = 1_800_000_000.0
 LOOK_SECONDS = 0.125
 """How long a look at an account takes, by `clock_of_lines`: after three of them the patience for a ticket is over."""
+
+
+def plenty() -> Deadline:
+    """A deadline for tests that aren't about it. That of a module would begin at the import, long before its tests."""
+    return Deadline.after(1000)
 
 
 class Clock:

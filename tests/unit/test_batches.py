@@ -23,7 +23,7 @@ from moto import mock_aws
 from conditional_writes import Deadline, Key, Observed, Put, key
 from conditional_writes.client import SLOWEST_CALL_SECONDS
 from conditional_writes.items import from_dynamodb
-from tests.support.clock import START, Clock
+from tests.support.clock import START, Clock, plenty
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import Context, record
 from tools.local_aws.server import Endpoint
@@ -68,7 +68,6 @@ WAITING = Waiting(Code.NO_SUCH_CUSTOMER, "no such customer")
 FAILED = Again.after(TimeoutError("timed out"))
 DEAD = Dead(Code.NOT_AN_ORDER, "sold out")
 
-LATER = Deadline.after(24 * 3600)
 
 type Messages = Sequence[QueueMessage[Order]]
 
@@ -655,7 +654,7 @@ def test_a_message_that_kills_its_function_each_time_is_dead_and_its_neighbours_
 
 def test_a_killer_whose_dead_letter_is_refused_is_not_processed_again(working: Working, stubbed_sqs: Stubbed) -> None:
     working.attempts._write(
-        [Put(key("attempts", message_id="killer"), {"begun": 5, "waits": 0, "waited_at": 0})], LATER
+        [Put(key("attempts", message_id="killer"), {"begun": 5, "waits": 0, "waited_at": 0})], plenty()
     )
     delays(stubbed_sqs)
     stubbed_sqs.refuses("send_message_batch", "AccessDenied")
@@ -666,7 +665,7 @@ def test_a_killer_whose_dead_letter_is_refused_is_not_processed_again(working: W
 
 def has_begun(working: Working, message_id: str, begun: int) -> None:
     item = {"begun": begun, "waits": 0, "waited_at": 0}
-    working.attempts._write([Put(key("attempts", message_id=message_id), item)], LATER)
+    working.attempts._write([Put(key("attempts", message_id=message_id), item)], plenty())
 
 
 @pytest.mark.parametrize(("begun", "receive_count"), [(0, 3), (4, 7)])
@@ -749,7 +748,7 @@ def test_an_attempt_that_is_left_unread_or_is_corrupt_costs_its_own_message_only
 ) -> None:
     bodies = [f"order {number}" for number in range(100)]
     stuck, corrupt = bodies[3], bodies[5]
-    working.attempts._write([Put(key("attempts", message_id=corrupt), {"begun": "often"})], LATER)
+    working.attempts._write([Put(key("attempts", message_id=corrupt), {"begun": "often"})], plenty())
     read_once = attempts_module.read_once
 
     def leaves_one(client: Any, keys: Iterable[Key], deadline: Deadline) -> Observed:

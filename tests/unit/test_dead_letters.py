@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conditional_writes import Deadline
+from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
 from workers.dead_letters import send_dead_letters
@@ -22,7 +23,6 @@ QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
 
 
 REQUEST = "request-1"
-LATER = Deadline.after(24 * 3600)
 
 pytestmark = pytest.mark.usefixtures("one_call_at_a_time")
 
@@ -39,7 +39,7 @@ def dead(body: str = "junk", reason: str = "why", **attributes: dict[str, Any]) 
 
 def stay_dead(sqs: Stubbed, messages: Sequence[QueueMessage[Any]]) -> list[bool]:
     """Sends the messages. Returns for each whether it was sent, or else returns to its queue."""
-    send_dead_letters(sqs.client, QUEUE, messages, REQUEST, LATER)
+    send_dead_letters(sqs.client, QUEUE, messages, REQUEST, plenty())
     assert all(isinstance(message.disposition, Dead | Again) for message in messages)
     return [isinstance(message.disposition, Dead) for message in messages]
 
@@ -80,7 +80,7 @@ def test_a_letter_names_the_message_that_it_was_and_the_request_that_gave_it_up(
     accept(stubbed_sqs, 1)
     message = dead()
     message.message_id, message.sent_at = "m-1", datetime(2026, 2, 28, 12, 0, 0, 250_000, tzinfo=UTC)
-    send_dead_letters(stubbed_sqs.client, QUEUE, [message], REQUEST, LATER)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [message], REQUEST, plenty())
     assert json.loads(attributes_sent(stubbed_sqs)["origin"]["StringValue"]) == {
         "message_id": "m-1",
         "sent_at": "2026-02-28T12:00:00.250+00:00",
@@ -93,7 +93,7 @@ def test_only_dead_messages_are_sent(stubbed_sqs: Stubbed) -> None:
     waiting, undecided = dead("waiting"), dead("undecided")
     again = Again("timed out")
     waiting.disposition, undecided.disposition = again, None
-    send_dead_letters(stubbed_sqs.client, QUEUE, [waiting, dead("dead"), undecided], REQUEST, LATER)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [waiting, dead("dead"), undecided], REQUEST, plenty())
     assert [entry["MessageBody"] for entry in stubbed_sqs.parameters[0]["Entries"]] == ["dead"]
     assert (waiting.disposition, undecided.disposition) == (again, None)
 
@@ -101,7 +101,7 @@ def test_only_dead_messages_are_sent(stubbed_sqs: Stubbed) -> None:
 def test_ten_attributes_leave_no_room_and_the_reason_names_those_that_give_way(stubbed_sqs: Stubbed) -> None:
     accept(stubbed_sqs, 1)
     attributes = {f"a{number}": text("x") for number in range(10)}
-    send_dead_letters(stubbed_sqs.client, QUEUE, [dead(**attributes)], REQUEST, LATER)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [dead(**attributes)], REQUEST, plenty())
     sent = attributes_sent(stubbed_sqs)
     assert sent.keys() == {"reason", "reason_code", "origin", *(f"a{number}" for number in range(7))}
     assert sent["reason"]["StringValue"] == "why (left out, as SQS allows ten message attributes: a7, a8, a9)"
@@ -110,7 +110,7 @@ def test_ten_attributes_leave_no_room_and_the_reason_names_those_that_give_way(s
 def test_seven_attributes_leave_room(stubbed_sqs: Stubbed) -> None:
     accept(stubbed_sqs, 1)
     attributes = {f"a{number}": text("x") for number in range(7)}
-    send_dead_letters(stubbed_sqs.client, QUEUE, [dead(**attributes)], REQUEST, LATER)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [dead(**attributes)], REQUEST, plenty())
     sent = attributes_sent(stubbed_sqs)
     assert len(sent) == 10
     assert sent["reason"]["StringValue"] == "why"
@@ -124,7 +124,7 @@ def test_ten_letters_go_in_one_request(stubbed_sqs: Stubbed) -> None:
 
 def test_a_request_stays_below_a_mebibyte(stubbed_sqs: Stubbed) -> None:
     accept(stubbed_sqs, 2)
-    send_dead_letters(stubbed_sqs.client, QUEUE, [dead("x" * 262_144) for _ in range(5)], REQUEST, LATER)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [dead("x" * 262_144) for _ in range(5)], REQUEST, plenty())
     assert [len(parameters["Entries"]) for parameters in stubbed_sqs.parameters] == [3, 2]
 
 
@@ -155,7 +155,7 @@ def test_after_the_deadline_a_dead_message_stays_on_its_own_queue(stubbed_sqs: S
 
 
 def test_without_letters_there_is_no_request(stubbed_sqs: Stubbed) -> None:
-    send_dead_letters(stubbed_sqs.client, QUEUE, [], REQUEST, LATER)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [], REQUEST, plenty())
     assert stubbed_sqs.operations == []
 
 
@@ -170,7 +170,7 @@ def test_a_letter_that_was_one_before_gets_the_new_reason_code_and_origin_and_lo
     attributes.insert(position, (name, text("an older one")))
     message = dead()
     message.attributes = dict(attributes)
-    send_dead_letters(stubbed_sqs.client, QUEUE, [message], REQUEST, LATER)
+    send_dead_letters(stubbed_sqs.client, QUEUE, [message], REQUEST, plenty())
     sent = attributes_sent(stubbed_sqs)
     assert sent.keys() == {"reason", "reason_code", "origin", *others}
     assert (sent["reason"]["StringValue"], sent["reason_code"]["StringValue"]) == ("why", "JUNK")

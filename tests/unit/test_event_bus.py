@@ -12,12 +12,12 @@ from botocore.exceptions import ConnectTimeoutError
 
 from conditional_writes import Deadline
 from ledger.core.outcome_events import OutcomeEvent
+from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 from workers import retrying
 from workers.event_bus import MAXIMUM_BYTES, EventBus, Failure
 from workers.retrying import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
 
-LATER = Deadline.after(24 * 3600)
 TIME = datetime(2026, 3, 1, tzinfo=UTC)
 FIXED_BYTES = 14 + len("bank") + len("Paid")
 """Of an event, by EventBridge's count: its time, its source, and its detail type."""
@@ -63,7 +63,7 @@ def numbers(requests: Sequence[dict[str, Any]]) -> list[list[int]]:
 
 def test_an_event_is_sent_with_its_bus_its_source_its_type_and_its_time(stubbed_events: Stubbed, bus: EventBus) -> None:
     answer(stubbed_events, None)
-    assert bus.publish(events(1), LATER) == [None]
+    assert bus.publish(events(1), plenty()) == [None]
     [request] = stubbed_events.parameters
     assert request == {
         "Entries": [
@@ -81,7 +81,7 @@ def test_an_event_is_sent_with_its_bus_its_source_its_type_and_its_time(stubbed_
 def test_ten_go_in_one_request(stubbed_events: Stubbed, bus: EventBus) -> None:
     for size in (10, 10, 5):
         answer(stubbed_events, *[None] * size)
-    assert bus.publish(events(25), LATER) == [None] * 25
+    assert bus.publish(events(25), plenty()) == [None] * 25
     assert numbers(stubbed_events.parameters) == [[*range(10)], [*range(10, 20)], [*range(20, 25)]]
 
 
@@ -92,7 +92,7 @@ def test_a_request_is_at_most_as_large_as_eventbridge_takes_and_so_is_an_event(
     sent = [of_bytes(half), of_bytes(half), of_bytes(half + 1), of_bytes(half), of_bytes(MAXIMUM_BYTES)]
     for size in (2, 1, 1, 1):
         answer(stubbed_events, *[None] * size)
-    assert bus.publish(sent, LATER) == [None] * 5
+    assert bus.publish(sent, plenty()) == [None] * 5
     sizes = [[FIXED_BYTES + len(entry["Detail"]) for entry in each["Entries"]] for each in stubbed_events.parameters]
     assert sizes == [[half, half], [half + 1], [half], [MAXIMUM_BYTES]]
 
@@ -102,14 +102,14 @@ def test_an_event_that_is_too_large_is_sent_to_nobody_and_the_others_are(
 ) -> None:
     answer(stubbed_events, None, None)
     one, other = events(2)
-    found = bus.publish([one, of_bytes(MAXIMUM_BYTES + 1), other], LATER)
+    found = bus.publish([one, of_bytes(MAXIMUM_BYTES + 1), other], plenty())
     assert found == [None, Failure("262,145 bytes, an event has at most 262,144", is_final=True), None]
     assert numbers(stubbed_events.parameters) == [[0, 1]]
 
 
 def test_bytes_count_and_not_characters(bus: EventBus) -> None:
     event = OutcomeEvent("Paid", "ü" * (MAXIMUM_BYTES // 2), TIME)
-    [failure] = bus.publish([event], LATER)
+    [failure] = bus.publish([event], plenty())
     assert failure
     assert failure.is_final
 
@@ -118,7 +118,7 @@ def test_of_a_request_only_what_failed_is_sent_again(stubbed_events: Stubbed, bu
     answer(stubbed_events, None, "InternalFailure", None, "ThrottlingException")
     answer(stubbed_events, "NotAuthorizedForSourceException", None)
     answer(stubbed_events, None)
-    assert bus.publish(events(4), LATER) == [None] * 4
+    assert bus.publish(events(4), plenty()) == [None] * 4
     assert numbers(stubbed_events.parameters) == [[0, 1, 2, 3], [1, 3], [1]]
 
 
@@ -126,7 +126,7 @@ def test_of_a_request_only_what_failed_is_sent_again(stubbed_events: Stubbed, bu
 def test_what_eventbridge_says_of_the_event_itself_is_final(stubbed_events: Stubbed, bus: EventBus, code: str) -> None:
     answer(stubbed_events, None, code, "InternalFailure")
     answer(stubbed_events, None)
-    assert bus.publish(events(3), LATER) == [None, Failure(f"{code}: for a reason", is_final=True), None]
+    assert bus.publish(events(3), plenty()) == [None, Failure(f"{code}: for a reason", is_final=True), None]
     assert numbers(stubbed_events.parameters) == [[0, 1, 2], [2]]
 
 
@@ -134,7 +134,7 @@ def test_what_eventbridge_says_of_the_event_itself_is_final(stubbed_events: Stub
 def test_a_request_that_fails_is_sent_again(stubbed_events: Stubbed, bus: EventBus, code: str) -> None:
     stubbed_events.refuses("put_events", code)
     answer(stubbed_events, None, None)
-    assert bus.publish(events(2), LATER) == [None] * 2
+    assert bus.publish(events(2), plenty()) == [None] * 2
     assert numbers(stubbed_events.parameters) == [[0, 1], [0, 1]]
 
 
@@ -146,7 +146,7 @@ def test_of_a_request_that_is_refused_each_event_is_tried_alone(
     answer(stubbed_events, None)
     stubbed_events.refuses("put_events", code)
     answer(stubbed_events, None)
-    one, failure, other = bus.publish(events(3), LATER)
+    one, failure, other = bus.publish(events(3), plenty())
     assert one is other is None
     assert failure
     assert failure.is_final
@@ -158,7 +158,7 @@ def test_of_a_request_without_one_event_that_is_taken_none_is_given_up(stubbed_e
     """The bus may be at fault."""
     for _ in range(3):
         stubbed_events.refuses("put_events", "ValidationException")
-    failures = bus.publish_once(events(2), LATER)
+    failures = bus.publish_once(events(2), plenty())
     assert [failure and failure.is_final for failure in failures] == [False, False]
 
 
@@ -167,7 +167,7 @@ def test_an_event_that_fails_alone_is_published_again_with_the_others(stubbed_ev
     answer(stubbed_events, "InternalFailure")
     stubbed_events.refuses("put_events", "ThrottlingException")
     answer(stubbed_events, None, None)
-    assert bus.publish(events(2), LATER) == [None] * 2
+    assert bus.publish(events(2), plenty()) == [None] * 2
     assert numbers(stubbed_events.parameters) == [[0, 1], [0], [1], [0, 1]]
 
 
@@ -215,7 +215,7 @@ def test_the_deadline_ends_the_search_for_the_event_that_is_refused(
 
 def test_once_is_once(stubbed_events: Stubbed, bus: EventBus, pauses: list[float]) -> None:
     answer(stubbed_events, "InternalFailure", None)
-    assert bus.publish_once(events(2), LATER) == [Failure("InternalFailure: for a reason"), None]
+    assert bus.publish_once(events(2), plenty()) == [Failure("InternalFailure: for a reason"), None]
     assert not pauses
 
 
@@ -226,10 +226,10 @@ def test_a_request_without_an_answer_is_a_failure_that_may_go_away(
         raise ConnectTimeoutError(endpoint_url="https://events.example")
 
     monkeypatch.setattr(stubbed_events.client, "put_events", put_events)
-    [failure] = bus.publish_once(events(1), LATER)
+    [failure] = bus.publish_once(events(1), plenty())
     assert failure == Failure('Connect timeout on endpoint URL: "https://events.example"')
 
 
 def test_without_events_there_is_no_request(stubbed_events: Stubbed, bus: EventBus) -> None:
-    assert bus.publish([], LATER) == []
+    assert bus.publish([], plenty()) == []
     assert stubbed_events.operations == []

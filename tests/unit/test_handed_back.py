@@ -29,6 +29,7 @@ from conditional_writes import (
 from conditional_writes.handed_back import LARGE_BYTES, MAXIMUM_THREADS
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from tests.support.answers import answer
+from tests.support.clock import plenty
 from tests.support.numbers import exact_numbers
 
 FIRST, SECOND = key("Profiles", account_id="alice"), key("Profiles", account_id="bob")
@@ -102,10 +103,6 @@ def put_unless(*found: Any) -> Callable[[Observed], Plan[list[Item | None]]]:
         return Plan([], [Put(each, {}, absent("account_id")) for each in keys])
 
     return plan
-
-
-def plenty() -> Deadline:
-    return Deadline.after(10)
 
 
 @pytest.mark.usefixtures("botocore_reads_no_item")

@@ -25,6 +25,7 @@ from conditional_writes import (
 )
 from conditional_writes.items import to_dynamodb
 from conditional_writes.loop import LONGEST_PAUSE_SECONDS
+from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 
 COUNTER, EVENT = key("Counters", counter_id="c-1"), key("Events", event_id="e-1")
@@ -99,10 +100,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def longest_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes each random pause the longest possible one."""
     monkeypatch.setattr("conditional_writes.loop.random.uniform", lambda shortest, longest: longest)
-
-
-def plenty() -> Deadline:
-    return Deadline.after(1000)
 
 
 def test_a_new_item_is_put_alone(stubbed_dynamodb: Stubbed) -> None:

@@ -13,7 +13,7 @@ from conditional_writes import Deadline
 from conditional_writes.client import SLOWEST_CALL_SECONDS
 from ledger.core.journal import JournalEntry, Outcome, entry_item
 from ledger.outcome_publisher import OutcomePublisher, Published
-from tests.support.clock import START, Clock
+from tests.support.clock import START, Clock, plenty
 from tests.support.samples import payment
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import Context
@@ -21,7 +21,6 @@ from workers.event_bus import EventBus
 from workers.invocation import deadline_of
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/outcomes-dead"
-LATER = Deadline.after(24 * 3600)
 
 
 @pytest.fixture
@@ -69,7 +68,7 @@ def letters(sqs: Stubbed) -> list[tuple[Any, str, str]]:
 
 def test_entries_are_published_in_their_order(publisher: OutcomePublisher, stubbed_events: Stubbed) -> None:
     takes(stubbed_events, None, None)
-    published = publisher.publish([entry(1), entry(2)], LATER)
+    published = publisher.publish([entry(1), entry(2)], plenty())
     assert published == Published([None, None], dead_lettered=0)
     assert published.number == 2
     [request] = stubbed_events.parameters
@@ -81,7 +80,7 @@ def test_what_is_no_entry_is_dead_lettered_and_holds_up_no_other(
 ) -> None:
     takes(stubbed_events, None, None)
     takes_letters(stubbed_sqs)
-    published = publisher.publish([entry(1), entry(2, status="HELD"), entry(3)], LATER)
+    published = publisher.publish([entry(1), entry(2, status="HELD"), entry(3)], plenty())
     assert published == Published([None, None, None], dead_lettered=1)
     assert published.number == 2
     reason = "status: expected one of POSTED, REJECTED, got 'HELD'"
@@ -96,13 +95,13 @@ def test_the_dead_letter_of_an_item_without_a_possible_version_has_its_key(
     publisher: OutcomePublisher, stubbed_sqs: Stubbed, version: Any
 ) -> None:
     takes_letters(stubbed_sqs)
-    assert publisher.publish([entry(2, account_version=version, status="x")], LATER).dead_lettered == 1
+    assert publisher.publish([entry(2, account_version=version, status="x")], plenty()).dead_lettered == 1
     assert [body for body, *_ in letters(stubbed_sqs)] == [{"account_id": "alice", "transaction_id": "t-2"}]
 
 
 def test_an_item_of_unreadable_attributes_is_dead_lettered(publisher: OutcomePublisher, stubbed_sqs: Stubbed) -> None:
     takes_letters(stubbed_sqs)
-    assert publisher.publish([{"account_id": None, "transaction_id": "t"}], LATER).dead_lettered == 1
+    assert publisher.publish([{"account_id": None, "transaction_id": "t"}], plenty()).dead_lettered == 1
     body = {"account_id": "None", "transaction_id": "t"}
     assert letters(stubbed_sqs) == [(body, "NOT_AN_ENTRY", "account_id: expected str, got NoneType")]
 
@@ -112,7 +111,7 @@ def test_an_event_that_the_bus_never_takes_is_dead_lettered(
 ) -> None:
     takes(stubbed_events, None, "InvalidArgument")
     takes_letters(stubbed_sqs)
-    published = publisher.publish([entry(1), entry(2)], LATER)
+    published = publisher.publish([entry(1), entry(2)], plenty())
     assert published == Published([None, None], dead_lettered=1)
     assert [letter[1:] for letter in letters(stubbed_sqs)] == [("EVENT_REFUSED", "InvalidArgument: for a reason")]
 
@@ -120,7 +119,7 @@ def test_an_event_that_the_bus_never_takes_is_dead_lettered(
 def test_an_entry_of_400_kb_is_dead_lettered(publisher: OutcomePublisher, stubbed_sqs: Stubbed) -> None:
     takes_letters(stubbed_sqs)
     large = entry(1, request={"type": "transaction", "description": "x" * 390_000})
-    assert publisher.publish([large], LATER).dead_lettered == 1
+    assert publisher.publish([large], plenty()).dead_lettered == 1
     [(_, code, reason)] = letters(stubbed_sqs)
     assert code == "EVENT_REFUSED"
     assert reason.endswith(" bytes, an event has at most 262,144")
@@ -158,7 +157,7 @@ def test_what_the_dead_letter_queue_refuses_is_sent_again_until_the_deadline(
     monkeypatch.setattr("workers.retrying.FIRST_PAUSE_SECONDS", 0)
     takes_letters(stubbed_sqs, 0)
     takes_letters(stubbed_sqs)
-    assert publisher.publish([entry(1, status="x")], LATER) == Published([None], dead_lettered=1)
+    assert publisher.publish([entry(1, status="x")], plenty()) == Published([None], dead_lettered=1)
 
 
 def test_events_are_tried_for_so_long_that_dead_letters_can_be_sent_still(
@@ -187,7 +186,7 @@ def test_the_dead_letter_of_an_entry_waits_for_those_before_it(
 
 def test_a_reason_is_one_that_sqs_takes(publisher: OutcomePublisher, stubbed_sqs: Stubbed) -> None:
     takes_letters(stubbed_sqs)
-    publisher.publish([entry(1, status="\x01")], LATER)
+    publisher.publish([entry(1, status="\x01")], plenty())
     [(_, _, reason)] = letters(stubbed_sqs)
     assert reason.isprintable()
 
@@ -219,4 +218,4 @@ def test_while_each_call_takes_as_long_as_it_can_a_full_batch_is_over_within_the
 
 
 def test_nothing_is_published_of_no_items(publisher: OutcomePublisher) -> None:
-    assert publisher.publish([], LATER) == Published([], 0)
+    assert publisher.publish([], plenty()) == Published([], 0)

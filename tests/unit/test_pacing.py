@@ -7,6 +7,7 @@ import pytest
 from conditional_writes import Deadline, VersionedTable, key, pacing
 from conditional_writes.items import to_dynamodb
 from conditional_writes.pacing import LONGEST_WAIT_SECONDS, MAXIMUM_ITEMS, ROUND_TRIPS, Pace
+from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 
 ORDER, OTHER = key("Orders", order_id="o-1"), key("Orders", order_id="o-2")
@@ -34,10 +35,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr("time.sleep", clock.sleep)
     monkeypatch.setattr("time.monotonic", clock.monotonic)
     return clock
-
-
-def plenty() -> Deadline:
-    return Deadline.after(1000)
 
 
 def wait_after(clock: Clock, *writes: tuple[int, int]) -> float:

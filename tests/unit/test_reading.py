@@ -7,6 +7,7 @@ import pytest
 from conditional_writes import Deadline, DeadlinePassed, Key, key, read
 from conditional_writes.items import to_dynamodb
 from conditional_writes.reading import read_once
+from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 
 
@@ -21,10 +22,6 @@ def order(number: int) -> Key:
 
 def line(number: int) -> Key:
     return key("Lines", order_id="o-1", line=number)
-
-
-def plenty() -> Deadline:
-    return Deadline.after(1000)
 
 
 def finds(stubbed: Stubbed, *found: Key, unprocessed: tuple[Key, ...] = ()) -> None:

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from conditional_writes import Deadline
+from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
 from workers.queue_messages import QueueMessage, message_from_record
 from workers.redelivery import acknowledge, delay_redelivery, growing_delay_seconds
 
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
-LATER = Deadline.after(24 * 3600)
 
 
 def messages(number: int) -> list[QueueMessage[Any]]:
@@ -25,7 +25,7 @@ def delays(number: int) -> dict[QueueMessage[Any], int]:
 def test_messages_are_delayed_ten_at_a_time(stubbed_sqs: Stubbed) -> None:
     for _ in range(2):
         stubbed_sqs.answers("change_message_visibility_batch", {"Successful": [], "Failed": []})
-    delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(12), LATER)
+    delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(12), plenty())
     entries = [entry for request in stubbed_sqs.parameters for entry in request["Entries"]]
     assert [len(request["Entries"]) for request in stubbed_sqs.parameters] == [10, 2]
     assert {entry["ReceiptHandle"]: entry["VisibilityTimeout"] for entry in entries} == {
@@ -39,7 +39,7 @@ def test_messages_are_delayed_ten_at_a_time(stubbed_sqs: Stubbed) -> None:
 def test_messages_are_acknowledged_ten_at_a_time(stubbed_sqs: Stubbed) -> None:
     for _ in range(2):
         stubbed_sqs.answers("delete_message_batch", {"Successful": [], "Failed": []})
-    acknowledge(stubbed_sqs.client, QUEUE_URL, messages(12), LATER)
+    acknowledge(stubbed_sqs.client, QUEUE_URL, messages(12), plenty())
     entries = [entry for request in stubbed_sqs.parameters for entry in request["Entries"]]
     assert {entry["ReceiptHandle"] for entry in entries} == {f"receipt-{n}" for n in range(12)}
 
@@ -47,7 +47,7 @@ def test_messages_are_acknowledged_ten_at_a_time(stubbed_sqs: Stubbed) -> None:
 def test_what_cannot_be_delayed_is_only_late(stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture) -> None:
     stubbed_sqs.refuses("change_message_visibility_batch", "AccessDenied")
     stubbed_sqs.answers("change_message_visibility_batch", {"Successful": [], "Failed": []})
-    delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(20), LATER)
+    delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(20), plenty())
     assert "could not delay the redelivery of 10 messages" in caplog.text
 
 
@@ -61,8 +61,8 @@ def test_after_the_deadline_nothing_is_asked_of_sqs(stubbed_sqs: Stubbed, caplog
 
 
 def test_without_messages_there_is_no_request(stubbed_sqs: Stubbed) -> None:
-    delay_redelivery(stubbed_sqs.client, QUEUE_URL, {}, LATER)
-    acknowledge(stubbed_sqs.client, QUEUE_URL, [], LATER)
+    delay_redelivery(stubbed_sqs.client, QUEUE_URL, {}, plenty())
+    acknowledge(stubbed_sqs.client, QUEUE_URL, [], plenty())
     assert stubbed_sqs.operations == []
 
 

@@ -12,13 +12,13 @@ from conditional_writes import Deadline
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.refusals import TELLING_SECONDS, RefusalEvents
+from tests.support.clock import plenty
 from tests.support.samples import payment
 from tests.unit.stubs import Stubbed
 from workers.batches import GivenUp
 from workers.event_bus import EventBus
 from workers.queue_messages import Dead, Disposition, QueueMessage
 
-LATER = Deadline.after(24 * 3600)
 DEAD = Dead(ReasonCode.INVALID_MESSAGE, "amount: expected a decimal number")
 BODY = '{"transaction_id": "t-1", "account_id": "alice", "amount": "secret"}'
 
@@ -58,7 +58,7 @@ def test_a_body_that_is_no_message_is_told_of_by_its_ids_and_never_quoted(
     refusals: RefusalEvents, stubbed_events: Stubbed
 ) -> None:
     takes(stubbed_events, None)
-    refusals.publish(dead(message()), LATER)
+    refusals.publish(dead(message()), plenty())
     [request] = stubbed_events.parameters
     [entry] = request["Entries"]
     assert (entry["EventBusName"], entry["Source"], entry["DetailType"]) == ("outcomes", "teller", "TransactionRefused")
@@ -70,7 +70,7 @@ def test_a_body_that_is_no_message_is_told_of_by_its_ids_and_never_quoted(
 
 def test_a_message_that_was_decoded_is_told_of_by_its_ids(refusals: RefusalEvents, stubbed_events: Stubbed) -> None:
     takes(stubbed_events, None)
-    refusals.publish(dead(message("anything", content=payment(transaction_id="t-2", account_id="bob"))), LATER)
+    refusals.publish(dead(message("anything", content=payment(transaction_id="t-2", account_id="bob"))), plenty())
     [detail] = details(stubbed_events)
     assert (detail["transaction_id"], detail["account_ids"]) == ("t-2", ["bob"])
 
@@ -81,7 +81,7 @@ def test_a_body_that_this_delivery_did_not_decode_is_not_read(
 ) -> None:
     """It may be what killed the function."""
     takes(stubbed_events, None)
-    refusals.publish(dead(message(disposition=Dead(code, "given up"), attempted=False)), LATER)
+    refusals.publish(dead(message(disposition=Dead(code, "given up"), attempted=False)), plenty())
     [detail] = details(stubbed_events)
     assert (detail["reason_code"], detail["transaction_id"], detail["account_ids"]) == (code, None, [])
 
@@ -90,7 +90,7 @@ def test_an_event_is_published_once_and_its_failure_is_logged(
     refusals: RefusalEvents, stubbed_events: Stubbed, caplog: pytest.LogCaptureFixture
 ) -> None:
     takes(stubbed_events, "InternalFailure", None)
-    refusals.publish(dead(message(message_id="m-3"), message()), LATER)
+    refusals.publish(dead(message(message_id="m-3"), message()), plenty())
     assert len(stubbed_events.requests) == 1
     assert caplog.messages == ["no event tells of dead letter m-3: InternalFailure: for a reason"]
 

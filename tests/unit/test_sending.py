@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from conditional_writes import Deadline
+from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 from workers import sending
 from workers.sending import TRIES, Message, NotSent, send_all
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/transactions"
-LATER = Deadline.after(24 * 3600)
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def answer(sqs: Stubbed, *failed: int) -> None:
 def test_ten_go_in_one_request(stubbed_sqs: Stubbed) -> None:
     for _ in range(3):
         answer(stubbed_sqs)
-    send_all(stubbed_sqs.client, QUEUE, messages(25), LATER)
+    send_all(stubbed_sqs.client, QUEUE, messages(25), plenty())
     assert [len(bodies(parameters)) for parameters in stubbed_sqs.parameters] == [10, 10, 5]
 
 
@@ -43,7 +43,7 @@ def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(stubbed_sqs
     answer(stubbed_sqs, 10)  # The last message of twelve, in the second request.
     answer(stubbed_sqs, 2)  # The last of those three.
     answer(stubbed_sqs)
-    send_all(stubbed_sqs.client, QUEUE, messages(12), LATER)
+    send_all(stubbed_sqs.client, QUEUE, messages(12), plenty())
     assert [bodies(parameters) for parameters in stubbed_sqs.parameters[2:]] == [
         ["body 1", "body 3", "body 10"],
         ["body 10"],
@@ -53,7 +53,7 @@ def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(stubbed_sqs
 def test_a_request_that_fails_is_sent_again(stubbed_sqs: Stubbed) -> None:
     stubbed_sqs.refuses("send_message_batch", "InternalFailure")
     answer(stubbed_sqs)
-    send_all(stubbed_sqs.client, QUEUE, messages(2), LATER)
+    send_all(stubbed_sqs.client, QUEUE, messages(2), plenty())
     assert [bodies(parameters) for parameters in stubbed_sqs.parameters] == [["body 0", "body 1"]] * 2
 
 
@@ -62,7 +62,7 @@ def test_what_the_queue_never_takes_is_an_error_that_says_why(stubbed_sqs: Stubb
     for _ in range(TRIES - 1):
         answer(stubbed_sqs, 0, 1)
     with pytest.raises(NotSent, match=r"^2 messages weren't sent in 3 tries: InternalError$"):
-        send_all(stubbed_sqs.client, QUEUE, messages(3), LATER)
+        send_all(stubbed_sqs.client, QUEUE, messages(3), plenty())
 
 
 def test_after_the_deadline_no_request_is_sent(stubbed_sqs: Stubbed) -> None:
@@ -72,5 +72,5 @@ def test_after_the_deadline_no_request_is_sent(stubbed_sqs: Stubbed) -> None:
 
 
 def test_without_messages_there_is_no_request(stubbed_sqs: Stubbed) -> None:
-    send_all(stubbed_sqs.client, QUEUE, [], LATER)
+    send_all(stubbed_sqs.client, QUEUE, [], plenty())
     assert stubbed_sqs.operations == []
