@@ -43,7 +43,7 @@ class Account(Struct, frozen=True):
     @property
     def available(self) -> Decimal:
         """The largest debit or hold that the account allows; never below 0. It may have more than 38 digits."""
-        if self.status == AccountStatus.CLOSED:
+        if self.status is AccountStatus.CLOSED:
             return Decimal(0)
         return WIDE.subtract(WIDE.subtract(self.balance, self.held), self.overdraft_limit)
 
