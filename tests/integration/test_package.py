@@ -20,7 +20,7 @@ import pytest
 from tools.local_aws.server import PROJECT, Endpoint
 
 LIBRARY = PROJECT / "layers" / "conditional_writes"
-UV = Path(sys.executable).with_name("uv")
+UV = (Path(sys.executable).with_name("uv"), "--system-certs")  # as pip: a network may have a certificate of its own
 EXTRAS = ("msgspec", "pydantic", "powertools")
 LOWEST_MOTO = "5.0.28"
 
@@ -72,19 +72,19 @@ def run(*command: object, **options: Any) -> str:
 
 def empty_environment(folder: Path, python: Path = Path(sys.executable)) -> Path:
     """The Python of a new environment, which has nothing installed."""
-    run(UV, "venv", "--quiet", "--python", python, folder)
+    run(*UV, "venv", "--quiet", "--python", python, folder)
     return folder / "bin" / "python"
 
 
 def install(python: Path, *packages: object) -> None:
-    run(UV, "pip", "install", "--quiet", "--python", python, *packages)
+    run(*UV, "pip", "install", "--quiet", "--python", python, *packages)
 
 
 @pytest.fixture(scope="session")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The sdist, and the wheel that is made of it."""
     folder = tmp_path_factory.mktemp("distributions")
-    run(UV, "build", "--quiet", "--python", sys.executable, "--out-dir", folder, LIBRARY)
+    run(*UV, "build", "--quiet", "--python", sys.executable, "--out-dir", folder, LIBRARY)
     return {"sdist": next(folder.glob("*.tar.gz")), "wheel": next(folder.glob("*.whl"))}
 
 
@@ -128,7 +128,7 @@ def test_the_metadata_says_what_is_needed(distributions: dict[str, Path]) -> Non
 
 def test_twine_finds_nothing_wrong(distributions: dict[str, Path]) -> None:
     """The description of both renders on PyPI, too."""
-    twine = (UV, "tool", "run", "--quiet", "--python", sys.executable, "twine@7.0.0")
+    twine = (*UV, "tool", "run", "--quiet", "--python", sys.executable, "twine@7.0.0")
     run(*twine, "check", "--strict", *distributions.values())
 
 
