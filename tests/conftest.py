@@ -66,6 +66,22 @@ def _is_exhaustive(item: pytest.Item) -> bool:
     return bool(item.get_closest_marker("exhaustive") or (on_the_second and item.get_closest_marker("one_engine")))
 
 
+class RanTooLong(BaseException):
+    """A test has reached its deadline. No Exception, so Hypothesis doesn't take it for a failure of the example."""
+
+
+def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:
+    """Replaces pytest-timeout's timer, whose failure Hypothesis shrinks for minutes, and calls a flaky strategy."""
+
+    def ring(*_: object) -> None:
+        raise RanTooLong(f"{item.nodeid} hasn't ended after {settings.timeout:g} s")
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, settings.timeout)
+    item.cancel_timeout = lambda: signal.setitimer(signal.ITIMER_REAL, 0)
+    return True
+
+
 ENGINES = ("ministack", "dynamodb_local")
 DEPLOYED = ("tests/e2e/", "tests/soak/")
 

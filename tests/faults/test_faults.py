@@ -176,6 +176,19 @@ def test_a_fault_that_is_never_injected_is_an_error() -> None:
             list(violations(deaf, plan, {}))
 
 
+def test_a_run_with_a_call_less_than_the_run_before_is_made_again() -> None:
+    lengths = iter([1, 1, 2])
+
+    def shorter_at_times(faults: FaultsAt) -> ScenarioResult:
+        for _ in range(next(lengths)):
+            if fault := faults._choose("PutItem"):
+                faults.injected[fault] += 1
+        return ScenarioResult(faults, {}, [])
+
+    assert not list(violations(shorter_at_times, {2: Fault.THROTTLED}, {}))
+    assert not list(lengths)
+
+
 def test_a_sample_has_every_fault_at_some_call_and_some_fault_at_every_call() -> None:
     calls = ["BatchGetItem", "TransactWriteItems", "SendMessageBatch", "UpdateItem", "PutEvents"] * 3
     cases = injections(calls)
