@@ -104,6 +104,14 @@ def test_each_account_below_zero_gets_a_message_and_no_other(opened: Bank) -> No
     assert books.accounts["finn"].balance == Decimal("-1235.79")
 
 
+def test_its_messages_are_a_group_of_their_own_behind_payments(opened: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    function = opened.function()
+    monkeypatch.setattr(function, "send_all", lambda _sqs, _url, messages, _deadline: sent.extend(messages))
+    assert run(function) == "Done"
+    assert {message.group_id for message in sent} == {"charge_overdraft_interest"}
+
+
 def test_the_next_day_is_charged_on_what_is_owed_then(opened: Bank) -> None:
     function = opened.function()
     for event in (EVENT, NEXT_DAY):
