@@ -31,6 +31,7 @@ from tests.support.template import (
     granted,
     resources,
 )
+from tools import restore
 from tools.local_aws.functions import Context, load_function
 from tools.local_aws.server import Endpoint
 from workers.attempts import MAXIMUM_BEGUN
@@ -555,6 +556,16 @@ def test_of_restored_tables_everything_uses_these_and_the_stacks_own_stay_as_the
     assert not [name for name in TABLES if f'"{name}"' in others or f"{name}." in others]
     for name in own.keys() - TABLES.keys():
         assert as_the_own(json.dumps(with_restored[name])) == json.dumps(own[name])
+
+
+@pytest.mark.parametrize("prefix", ["t3", "", "teller prod", "p" * 201])
+def test_a_prefix_that_the_stack_would_not_take_is_refused_before_a_table_is_restored(
+    prefix: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(restore, "Deployment", lambda *_: None)
+    asked = ["tables", "--stack", "teller-dev", "--to", "2026-11-21T20:45:00Z", "--prefix", prefix]
+    assert restore.main(asked) == 2
+    assert capsys.readouterr().err.startswith("--prefix: expected what the parameter RestoredTables takes")
 
 
 def test_the_outputs_name_the_tables_that_are_used() -> None:
