@@ -5,6 +5,7 @@ Each command may be run again: what was done before is left as it is.
 
 import argparse
 import os
+import re
 import sys
 import time
 from datetime import datetime
@@ -14,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, WrongUse, failure_of
+from tools.template import TEMPLATE
 
 TABLES = ("Accounts", "Journal", "Reversals", "Profiles", "Locks", "Attempts", "Checkpoints")
 EXPIRING = ("Locks", "Attempts")
@@ -32,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
                 deliver(deployment, is_wanted=False)
                 print("Messages wait on their queues, for up to 7 days after each was sent.")
             case "tables":
-                label = restore(deployment, options.prefix, _second(options.to))
+                label = restore(deployment, _prefix(options.prefix), _second(options.to))
                 print(f"RestoredTables={options.prefix} RestoredJournalStreamLabel={label}")
             case "start":
                 deliver(deployment, is_wanted=True)
@@ -121,6 +123,13 @@ def _stream_label(dynamodb: Any, journal: str) -> str:
         described = dynamodb.update_table(TableName=journal, StreamSpecification=new_images)["TableDescription"]
         _wait(dynamodb, journal)
     return str(described["LatestStreamLabel"])
+
+
+def _prefix(text: str) -> str:
+    pattern = TEMPLATE["Parameters"]["RestoredTables"]["AllowedPattern"]
+    if not text or not re.fullmatch(pattern, text):
+        raise WrongUse(f"--prefix: expected what the parameter RestoredTables takes, {pattern}, got {text!r}")
+    return text
 
 
 def _second(text: str) -> datetime:

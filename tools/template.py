@@ -83,6 +83,10 @@ def _holds(condition: Any, values: Mapping[str, str]) -> bool:
     match condition:
         case {"Not": [denied]}:
             return not _holds(denied, values)
+        case {"And": demanded}:
+            return all(_holds(one, values) for one in demanded)
+        case {"Condition": name}:
+            return _holds(TEMPLATE["Conditions"][name], values)
         case {"Equals": [{"Ref": name}, str(text)]}:
             return values[name] == text
         case {"Equals": [{"Select": [index, {"Ref": name}]}, str(text)]}:

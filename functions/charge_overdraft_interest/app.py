@@ -45,8 +45,8 @@ def send_charges(run: Run) -> Iterator[Step]:
     while not last:
         page = overdrawn(dynamodb, ACCOUNTS_TABLE, run.segment, after, ACCOUNTS_PER_STEP)
         charges = [charge(account["account_id"], day, ANNUAL_RATE) for account in page.items]
-        deadline = Deadline.after(SENDING_SECONDS)
-        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges], deadline)
+        messages = [Message(json.dumps(one.canonical_payload()), group_id=job.name) for one in charges]
+        send_all(sqs, QUEUE_URL, messages, Deadline.after(SENDING_SECONDS))
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
         after, sent, last = page.after, sent + len(charges), page.after is None
         logger.info("sent", extra={"day": str(day), "transactions": len(charges), "so_far": sent})

@@ -48,11 +48,11 @@ def send_expiries(run: Run) -> Iterator[Step]:
     last = False
     while not last:
         page = with_holds(dynamodb, ACCOUNTS_TABLE, run.segment, progress["after"], ACCOUNTS_PER_STEP)
-        messages, damaged = _messages(page.items, now)
+        expired, damaged = _messages(page.items, now)
         for account_id, reason in damaged.items():
             logger.error("skipped", extra={"account_id": account_id, "reason": reason})
-        deadline = Deadline.after(SENDING_SECONDS)
-        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in messages], deadline)
+        messages = [Message(json.dumps(one.canonical_payload()), group_id=job.name) for one in expired]
+        send_all(sqs, QUEUE_URL, messages, Deadline.after(SENDING_SECONDS))
         metrics.add_metric("HoldExpiries", MetricUnit.Count, len(messages))
         metrics.add_metric("AccountsSkipped", MetricUnit.Count, len(damaged))
         progress = {

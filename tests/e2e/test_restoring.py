@@ -83,8 +83,8 @@ def settings(dynamodb: Any, table: str) -> list[Any]:
 @pytest.mark.parametrize(
     ("arguments", "status", "sentence"),
     [
-        (["--to", "yesterday", "--prefix", "p"], 2, "--to: expected a second with its offset, such as"),
-        (["--to", "2026-11-21T20:45:00", "--prefix", "p"], 2, "--to: expected a second with its offset, such as"),
+        (["--to", "yesterday", "--prefix", "prefix"], 2, "--to: expected a second with its offset, such as"),
+        (["--to", "2026-11-21T20:45:00", "--prefix", "prefix"], 2, "--to: expected a second with its offset, such as"),
     ],
 )
 def test_a_time_that_is_no_second_gets_a_sentence(

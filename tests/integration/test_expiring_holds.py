@@ -125,6 +125,14 @@ def open_holds(books: Books) -> set[HoldId]:
     return {(name, hold_id) for name, account in books.accounts.items() for hold_id in account.open_holds}
 
 
+def test_its_messages_are_a_group_of_their_own_behind_payments(opened: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    function = opened.function()
+    monkeypatch.setattr(function, "send_all", lambda _sqs, _url, messages, _deadline: sent.extend(messages))
+    assert run(function) == "Done"
+    assert [message.group_id for message in sent] == ["expire_holds"] * len(EXPIRED)
+
+
 def test_what_has_expired_is_released_and_all_else_stays(opened: Bank) -> None:
     assert run(opened.function()) == "Done"
     bodies = opened.queued()

@@ -104,6 +104,14 @@ def test_each_account_below_zero_gets_a_message_and_no_other(opened: Bank) -> No
     assert books.accounts["finn"].balance == Decimal("-1235.79")
 
 
+def test_its_messages_are_a_group_of_their_own_behind_payments(opened: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    function = opened.function()
+    monkeypatch.setattr(function, "send_all", lambda _sqs, _url, messages, _deadline: sent.extend(messages))
+    assert run(function) == "Done"
+    assert {message.group_id for message in sent} == {"charge_overdraft_interest"}
+
+
 def test_the_next_day_is_charged_on_what_is_owed_then(opened: Bank) -> None:
     function = opened.function()
     for event in (EVENT, NEXT_DAY):
@@ -111,6 +119,25 @@ def test_the_next_day_is_charged_on_what_is_owed_then(opened: Bank) -> None:
         assert run(function, event) == "Done"
         opened.post(opened.queued())
     assert charges(opened.books(), "2026-03-02") == expected(CHARGED | {"finn": "-1.24"})
+
+
+def test_sent_again_up_to_each_scheduled_time_before_it_a_restored_account_is_charged_for_its_overdrawn_days(
+    bank: Bank,
+) -> None:
+    """As docs/restoring.md says. The tables are those of the first of March, whose record says that it is done."""
+    bank.open({"late": "100", "repaid": "-500"})
+    function = bank.function()
+    assert run(function, EVENT) == "Done"
+    bank.post(bank.queued())
+    sent_in_order: list[tuple[str, str, str]] = [("", "", ""), ("repaid", "600", "2"), ("late", "-600", "3")]
+    for (name, amount, payment), day in zip(sent_in_order, (1, 2, 3), strict=True):
+        if payment:
+            bank.pay(payment, name, amount)
+        bank.clock.seconds += 0.001
+        assert run(function, EVENT | {"scheduled_time": f"2026-03-0{day}T07:00:00Z"}) == "Done"
+        bank.post(bank.queued())
+    charged = {day: charges(bank.books(), f"2026-03-0{day}") for day in (1, 2, 3)}
+    assert charged == {1: {"repaid": Decimal("-0.50")}, 2: {}, 3: {"late": Decimal("-0.50")}}
 
 
 def test_delivered_twenty_times_one_after_the_other_it_charges_once(opened: Bank) -> None:

@@ -869,7 +869,7 @@ BREAKAGES = [
         "a job's checkpoint is saved before its step is done",
         "functions/charge_overdraft_interest/app.py",
         """\
-        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges], deadline)
+        send_all(sqs, QUEUE_URL, messages, Deadline.after(SENDING_SECONDS))
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
         after, sent, last = page.after, sent + len(charges), page.after is None
 """,
@@ -877,7 +877,7 @@ BREAKAGES = [
         after, sent, last = page.after, sent + len(charges), page.after is None
         if not last:
             yield Step({"after": after, "sent": sent, "not yet": True})
-        send_all(sqs, QUEUE_URL, [Message(json.dumps(one.canonical_payload())) for one in charges], deadline)
+        send_all(sqs, QUEUE_URL, messages, Deadline.after(SENDING_SECONDS))
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
 """,
         (OF_INTEREST,),

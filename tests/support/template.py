@@ -64,11 +64,12 @@ def dashboard_metrics() -> Iterator[Metric]:
 
 
 def alarm_metrics() -> Iterator[Metric]:
-    """The metrics of all alarms, but for those of expressions."""
-    for alarm in resources("AWS::CloudWatch::Alarm").values():
-        if "MetricName" in alarm:
-            dimensions = {(dimension["Name"], _as_text(dimension["Value"])) for dimension in alarm["Dimensions"]}
-            yield _as_text(alarm["Namespace"]), alarm["MetricName"], frozenset(dimensions)
+    """The metrics of all alarms, those in expressions, too."""
+    for alarm in resources("AWS::CloudWatch::Alarm", InterestState="ENABLED").values():
+        parts = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
+        for metric in parts or [alarm]:
+            dimensions = {(dimension["Name"], _as_text(dimension["Value"])) for dimension in metric["Dimensions"]}
+            yield _as_text(metric["Namespace"]), metric["MetricName"], frozenset(dimensions)
 
 
 def _as_text(value: Any) -> str:

@@ -38,6 +38,13 @@ def test_ten_go_in_one_request(stubbed_sqs: Stubbed) -> None:
     assert [len(bodies(parameters)) for parameters in stubbed_sqs.parameters] == [10, 10, 5]
 
 
+def test_a_message_of_a_group_is_sent_with_it_and_another_without(stubbed_sqs: Stubbed) -> None:
+    answer(stubbed_sqs)
+    send_all(stubbed_sqs.client, QUEUE, [Message("body", group_id="expire_holds"), Message("body")], plenty())
+    [parameters] = stubbed_sqs.parameters
+    assert [entry.get("MessageGroupId") for entry in parameters["Entries"]] == ["expire_holds", None]
+
+
 def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(stubbed_sqs: Stubbed) -> None:
     answer(stubbed_sqs, 1, 3)
     answer(stubbed_sqs, 10)  # The last message of twelve, in the second request.

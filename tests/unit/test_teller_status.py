@@ -215,8 +215,10 @@ def test_the_figures_on_a_local_aws_are_those_of_all_lines_however_few_it_answer
 def test_what_the_command_knows_of_the_template_is_there() -> None:
     for job in JOBS.values():
         function = FOLDERS[job.name]
-        alarm = resources("AWS::CloudWatch::Alarm")[f"{function.removesuffix('Function')}UnfinishedAlarm"]
-        assert timedelta(seconds=alarm["Period"] * alarm["EvaluationPeriods"]) == LATE_AFTER
+        alarms = resources("AWS::CloudWatch::Alarm", **{job.state_parameter: "ENABLED"})
+        alarm = alarms[f"{function.removesuffix('Function')}UnfinishedAlarm"]
+        [_, done] = alarm["Metrics"]
+        assert timedelta(seconds=done["MetricStat"]["Period"] * alarm["EvaluationPeriods"]) == LATE_AFTER
         [schedule] = event_sources(function, "ScheduleV2")
         assert schedule["ScheduleExpression"] == {"Ref": job.schedule_parameter}
         assert schedule["State"] == {"Ref": job.state_parameter}

@@ -1,5 +1,6 @@
 """Rules that template.yaml must follow."""
 
+import itertools
 import json
 import math
 import re
@@ -30,6 +31,7 @@ from tests.support.template import (
     granted,
     resources,
 )
+from tools import restore
 from tools.local_aws.functions import Context, load_function
 from tools.local_aws.server import Endpoint
 from workers.attempts import MAXIMUM_BEGUN
@@ -105,7 +107,7 @@ def test_the_largest_batch_fits_the_time_that_a_function_has_for_its_work(
 
 def test_a_batch_above_ten_without_a_window_is_refused_before_the_deployment() -> None:
     rule = TEMPLATE["Rules"]["LargeBatchNeedsWindow"]
-    assert rule["RuleCondition"] == {"Equals": [{"Ref": "BatchWindowSeconds"}, 0]}
+    assert rule["RuleCondition"] == {"Equals": [{"Ref": "BatchWindowSeconds"}, "0"]}  # Parameters are texts.
     [assertion] = rule["Assertions"]
     assert assertion["Assert"] == {"Contains": [[str(size) for size in range(1, 11)], {"Ref": "BatchSize"}]}
 
@@ -302,6 +304,31 @@ def test_an_alarm_rings_when_a_message_is_not_delivered() -> None:
     assert watched == {source["Queue"]["GetAtt"].replace(".Arn", ".QueueName") for _, source in SOURCES.values()}
 
 
+PLACES_IN_FLIGHT = 120_000
+"""Of a standard queue. SQS delivers nothing more when all are taken."""
+
+
+def test_an_alarm_rings_when_half_of_the_places_in_flight_are_taken() -> None:
+    watching = alarms("ApproximateNumberOfMessagesNotVisible")
+    watched = {alarm["Dimensions"][0]["Value"]["GetAtt"] for alarm in watching}
+    assert watched == {source["Queue"]["GetAtt"].replace(".Arn", ".QueueName") for _, source in SOURCES.values()}
+    assert {(alarm["Statistic"], alarm["Threshold"]) for alarm in watching} == {("Maximum", PLACES_IN_FLIGHT / 2)}
+
+
+@pytest.mark.parametrize(
+    ("waits", "said"),
+    [
+        (30, "for 6.2 hours: `MaximumWaits` is 30. So 5.4 of them a second"),
+        (12, "`MaximumWaits=12`. A message then waits for 1.7 hours, and it takes 20 a second"),
+    ],
+)
+def test_how_many_waiting_messages_take_all_places_is_written_as_it_is(waits: int, said: str) -> None:
+    waited_seconds = sum(DELAYS_SECONDS) + (waits - 1 - len(DELAYS_SECONDS)) * 900
+    assert f"{waited_seconds / 3600:.1f} hours" in said
+    assert f"{PLACES_IN_FLIGHT / waited_seconds:.2g} " in said
+    assert said in " ".join((PROJECT / "docs/operations.md").read_text().split())
+
+
 def test_an_alarm_rings_when_a_job_is_dead_lettered_and_its_event_lost() -> None:
     watched = {alarm["Dimensions"][0]["Value"]["Ref"] for alarm in alarms("DeadLetterErrors")}
     assert watched == {name for name, function in FUNCTIONS.items() if "DeadLetterQueue" in function}
@@ -322,7 +349,7 @@ def test_an_alarm_rings_when_a_function_fails_is_throttled_or_nears_its_timeout(
 def test_an_alarm_rings_when_reads_or_writes_of_a_table_or_its_index_are_throttled() -> None:
     watched = set()
     for alarm in ALARMS.values():
-        if "Metrics" in alarm:
+        if "Metrics" in alarm and len(alarm["Metrics"]) > 2:
             [total, *parts] = alarm["Metrics"]
             assert total["Expression"] == "FILL(reads, 0) + FILL(writes, 0)"
             for part in parts:
@@ -351,17 +378,25 @@ STATES = {
 
 @pytest.mark.parametrize(("job", "state"), STATES.items())
 def test_an_alarm_rings_when_a_job_that_is_scheduled_was_not_done_for_a_day(job: str, state: str) -> None:
-    def watched(**parameters: str) -> dict[str, dict[str, Any]]:
-        return {alarm["Dimensions"][0]["Value"]: alarm for alarm in alarms("Done", **parameters)}
-
     assert SCHEDULES[FOLDERS[job]][1]["State"] == {"Ref": state}
-    alarm = watched()[job]
-    assert alarm["TreatMissingData"] == "breaching"
-    assert (alarm["Statistic"], alarm["ComparisonOperator"], alarm["Threshold"]) == ("Sum", "LessThanThreshold", 1)
+    name = f"{FOLDERS[job].removesuffix('Function')}UnfinishedAlarm"
+    alarm = resources("AWS::CloudWatch::Alarm", **{state: "ENABLED"})[name]
+    [filled, done] = alarm["Metrics"]
+    assert filled["Expression"] == "FILL(done, 0)", "CloudWatch takes older values in place of missing ones"
+    assert (done["Id"], done["ReturnData"], done["MetricStat"]["Stat"]) == ("done", False, "Sum")
+    metric = done["MetricStat"]["Metric"]
+    assert (metric["MetricName"], metric["Dimensions"]) == ("Done", [{"Name": "service", "Value": job}])
+    assert (alarm["TreatMissingData"], alarm["ComparisonOperator"]) == ("breaching", "LessThanThreshold")
+    assert alarm["Threshold"] == 1
     # More than a day, so that a run may end later than that of the day before.
-    assert 24 * 3600 < alarm["Period"] * alarm["EvaluationPeriods"] <= 28 * 3600
-    assert alarm["Period"] <= 3600
-    assert job not in watched(**{state: "DISABLED"})
+    assert 24 * 3600 < done["MetricStat"]["Period"] * alarm["EvaluationPeriods"] <= 28 * 3600
+    assert done["MetricStat"]["Period"] <= 3600
+    assert name not in resources("AWS::CloudWatch::Alarm", **{state: "DISABLED"})
+
+
+def test_overdraft_interest_is_charged_only_if_the_deployer_says_so() -> None:
+    defaults = {state: TEMPLATE["Parameters"][state]["Default"] for state in STATES.values()}
+    assert defaults == {"ReconcileState": "ENABLED", "InterestState": "DISABLED", "ExpireHoldsState": "ENABLED"}
 
 
 @pytest.mark.parametrize("name", ALARMS)
@@ -455,13 +490,24 @@ def test_an_alarm_rings_until_the_next_night_for_what_a_report_names(metric: str
 @pytest.mark.parametrize("name", QUEUES)
 def test_queues_are_encrypted_and_take_tls_only(name: str) -> None:
     assert QUEUES[name]["SqsManagedSseEnabled"] is True
-    policies = resources("AWS::SQS::QueuePolicy").values()
-    denied = [policy for policy in policies if {"Ref": name} in policy["Queues"]]
-    assert denied
-    [statement] = [one for one in denied[0]["PolicyDocument"]["Statement"] if one["Effect"] == "Deny"]
-    assert {"GetAtt": f"{name}.Arn"} in statement["Resource"]
+    [statement, *_] = policy_of(name)["PolicyDocument"]["Statement"]
     assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "sqs:*")
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": False}}
+
+
+@pytest.mark.parametrize("name", QUEUES)
+def test_a_statement_of_a_queues_policy_is_about_the_queue_alone(name: str) -> None:
+    """SQS takes one resource in a statement. "*" is the queue itself, if several have the policy."""
+    [*statements] = policy_of(name, ProducerRoleArns=PRODUCERS)["PolicyDocument"]["Statement"]
+    assert {statement["Sid"]: statement["Resource"] for statement in statements} == {
+        statement["Sid"]: "*" for statement in statements
+    }
+
+
+def policy_of(queue: str, **parameters: str) -> dict[str, Any]:
+    policies = resources("AWS::SQS::QueuePolicy", **parameters).values()
+    [policy] = [policy for policy in policies if {"Ref": queue} in policy["Queues"]]
+    return dict(policy)
 
 
 PRODUCERS = "arn:aws:iam::1:role/till,arn:aws:iam::1:role/branches/*"
@@ -469,11 +515,10 @@ PRODUCERS = "arn:aws:iam::1:role/till,arn:aws:iam::1:role/branches/*"
 
 @pytest.mark.parametrize("name", [source["Queue"]["GetAtt"].removesuffix(".Arn") for _, source in SOURCES.values()])
 def test_only_the_producers_and_the_functions_that_send_may_send_if_producers_are_given(name: str) -> None:
-    policies = resources("AWS::SQS::QueuePolicy", ProducerRoleArns=PRODUCERS).values()
-    [policy] = [policy for policy in policies if {"Ref": name} in policy["Queues"]]
+    policy = policy_of(name, ProducerRoleArns=PRODUCERS)
     _, statement = policy["PolicyDocument"]["Statement"]
     dead = QUEUES[name]["RedrivePolicy"]["deadLetterTargetArn"]
-    assert statement["Resource"] == [{"GetAtt": f"{name}.Arn"}, dead]
+    assert policy == policy_of(dead["GetAtt"].removesuffix(".Arn"), ProducerRoleArns=PRODUCERS)
     assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "sqs:SendMessage")
     # ArnNotLike holds, too, if there is no such key: for a service of AWS's.
     separator, joined = statement["Condition"]["ArnNotLike"]["aws:PrincipalArn"]["Split"]
@@ -494,7 +539,7 @@ def test_only_the_producers_and_the_functions_that_send_may_send_if_producers_ar
 def test_tables_are_on_demand_encrypted_and_recoverable(name: str) -> None:
     table = TABLES[name]
     assert table["BillingMode"] == "PAY_PER_REQUEST"
-    assert table["SSESpecification"] == {"SSEEnabled": True}
+    assert table["SSESpecification"] == {"SSEEnabled": False}  # DynamoDB's own key: that of KMS costs its requests.
     assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert table["DeletionProtectionEnabled"] is False
     assert resources("AWS::DynamoDB::Table", Stage="prod")[name]["DeletionProtectionEnabled"] is True
@@ -513,6 +558,16 @@ def test_of_restored_tables_everything_uses_these_and_the_stacks_own_stay_as_the
         assert as_the_own(json.dumps(with_restored[name])) == json.dumps(own[name])
 
 
+@pytest.mark.parametrize("prefix", ["t3", "", "teller prod", "p" * 201])
+def test_a_prefix_that_the_stack_would_not_take_is_refused_before_a_table_is_restored(
+    prefix: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(restore, "Deployment", lambda *_: None)
+    asked = ["tables", "--stack", "teller-dev", "--to", "2026-11-21T20:45:00Z", "--prefix", prefix]
+    assert restore.main(asked) == 2
+    assert capsys.readouterr().err.startswith("--prefix: expected what the parameter RestoredTables takes")
+
+
 def test_the_outputs_name_the_tables_that_are_used() -> None:
     for name in TABLES:
         restored = {"Sub": f"${{RestoredTables}}-{name.removesuffix('Table')}"}
@@ -527,7 +582,17 @@ def as_the_own(text: str) -> str:
     text = re.sub(rf'{{"Sub": "{arn}Journal/stream/{label}"}}', '{"GetAtt": "JournalTable.StreamArn"}', text)
     text = re.sub(rf'{{"Sub": "{arn}{table}(/[^"]+)"}}', r'{"Sub": "${\1Table.Arn}\2"}', text)
     text = re.sub(rf'{{"Sub": "{arn}{table}"}}', r'{"GetAtt": "\1Table.Arn"}', text)
+    text = re.sub(rf'{{"Join": \["-", \[{{"Ref": "RestoredTables"}}, "{table}"\]\]}}', r'{"Ref": "\1Table"}', text)
     return re.sub(rf'{{"Sub": "\${{RestoredTables}}-{table}"}}', r'{"Ref": "\1Table"}', text)
+
+
+def test_no_text_in_a_loop_has_its_item_and_a_parameter() -> None:
+    """CloudFormation may leave it unresolved: https://github.com/aws-cloudformation/cfn-language-discussion/issues/136"""
+    text = (PROJECT / "template.yaml").read_text()
+    items = set(re.findall(r"Fn::ForEach::\w+:\n +- (\w+)\n", text))
+    assert items >= {"Table", "Messages", "Function"}
+    filled = [set(re.findall(r"\$\{([\w:.]+)\}", line)) for line in text.splitlines() if "!Sub" in line]
+    assert not [names for names in filled if names & items and names - items]
 
 
 def test_restored_tables_need_their_streams_label_before_the_deployment() -> None:
@@ -537,12 +602,22 @@ def test_restored_tables_need_their_streams_label_before_the_deployment() -> Non
     assert assertion["Assert"] == {"Not": [{"Equals": [{"Ref": "RestoredJournalStreamLabel"}, ""]}]}
 
 
-@pytest.mark.parametrize("kind", ["AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup"])
-def test_what_holds_data_is_kept_in_production(kind: str) -> None:
-    for stage, policy in (("dev", "Delete"), ("prod", "Retain")):
+KEPT = {
+    # Rolling back a creation can't delete a protected table.
+    "AWS::DynamoDB::Table": "Retain",
+    "AWS::SQS::Queue": "RetainExceptOnCreate",
+    "AWS::SQS::QueuePolicy": "RetainExceptOnCreate",  # else a queue that is kept would take plain HTTP
+    "AWS::Logs::LogGroup": "RetainExceptOnCreate",
+}
+"""The DeletionPolicy in prod. With RetainExceptOnCreate a creation that fails leaves nothing behind."""
+
+
+@pytest.mark.parametrize(("kind", "kept"), KEPT.items())
+def test_what_holds_data_is_kept_in_production(kind: str, kept: str) -> None:
+    for stage, policies in (("dev", ("Delete", "Delete")), ("prod", (kept, "Retain"))):
         held = [resource for resource in deployed(Stage=stage).values() if resource["Type"] == kind]
         assert held
-        assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in held} == {(policy, policy)}
+        assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in held} == {policies}
 
 
 KEY = "arn:aws:kms:eu-west-1:1:key/k"
@@ -586,12 +661,23 @@ def test_a_boundary_bounds_every_role() -> None:
     assert not [role for role in resources("AWS::IAM::Role").values() if "PermissionsBoundary" in role]
 
 
-@pytest.mark.parametrize("name", ["AlarmTopicArn", "ProducerRoleArns", "PermissionsBoundaryArn", "KmsKeyArn"])
-def test_a_parameter_with_arns_is_empty_or_has_them(name: str) -> None:
+ARNS = {
+    "AlarmTopicArn": ["arn:aws:sns:eu-west-1:123456789012:alarms"],
+    "ProducerRoleArns": ["arn:aws:iam::123456789012:role/till", "arn:aws-cn:iam::*:role/branch-*"],
+    "PermissionsBoundaryArn": ["arn:aws:iam::123456789012:policy/b", "arn:aws:iam::aws:policy/PowerUserAccess"],
+    "KmsKeyArn": ["arn:aws:kms:eu-west-1:123456789012:key/1a-2b", "arn:aws-us-gov:kms:r:123456789012:key/mrk-1a"],
+}
+ALIAS = "arn:aws:kms:eu-west-1:123456789012:alias/teller"
+"""Log groups refuse an alias, and IAM grants nothing by it."""
+
+
+@pytest.mark.parametrize(("name", "arns"), ARNS.items())
+def test_a_parameter_with_arns_is_empty_or_has_those_of_its_kind(name: str, arns: list[str]) -> None:
     parameter = TEMPLATE["Parameters"][name]
     assert parameter["Default"] == ""
-    accepted = [text for text in ("", "arn:aws:x", "till", "*") if re.fullmatch(parameter["AllowedPattern"], text)]
-    assert accepted == ["", "arn:aws:x"]
+    every = ["", "till", "*", "arn:aws:x", ALIAS, *itertools.chain(*ARNS.values())]
+    accepted = {text for text in every if re.fullmatch(parameter["AllowedPattern"], text)}
+    assert accepted == {"", *arns}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -91,7 +91,7 @@ def _run(port: int, messages: int) -> int:
     with at_work(console, "[bold]2[/]  Building the functions and layers (sam build)") as say:
         stack.build(say)
     with at_work(console, "[bold]3[/]  Deploying template.yaml, unchanged (sam deploy)") as say:
-        deployed = stack.deploy(endpoint, say)
+        deployed = stack.deploy(endpoint, say, InterestState="ENABLED")
     consumers = {
         name: new_consumer(endpoint, deployed["OutcomesBusName"], name, pattern) for name, pattern in CONSUMERS.items()
     }
