@@ -222,7 +222,7 @@ def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others:
             )
         case "set_overdraft_limit":
             limit = Decimal(payload["overdraft_limit"])
-            is_above = account["balance"] - account["held"] < limit
+            is_above = account["overdraft_limit"] < limit and account["balance"] - account["held"] < limit
             return Decided("OVERDRAFT_LIMIT" if is_above else None, changes={"overdraft_limit": limit})
         case "close_account":
             reason = "BALANCE_NOT_ZERO" if account["balance"] != 0 else "HOLDS_OPEN" if account["holds"] else None
@@ -281,7 +281,8 @@ def _resolution(payload: Mapping[str, Any], account: State, *payees: State) -> D
     holds = others | rest
     if not _can_be_summed(holds):
         return Decided("BALANCE_OUT_OF_RANGE")
-    reasons = [_refusal(account | _with_holds(holds), -amount), *(_refusal(payee, amount) for payee in payees)]
+    out_of_range = None if _fits(account["balance"] - amount) else "BALANCE_OUT_OF_RANGE"
+    reasons = [out_of_range, *(_refusal(payee, amount) for payee in payees)]
     return Decided(_first(reasons), [-amount, *(amount for _ in payees)], _with_holds(holds))
 
 

@@ -298,9 +298,16 @@ BREAKAGES = [
     Breakage(
         "a debit goes below the limit",
         f"{LEDGER}/core/rules.py",
-        "if amount < 0 and account.available < amount.copy_negate():",
-        "if amount < 0 and account.available + 1 < amount.copy_negate():",
+        "amount < 0 and account.available < amount.copy_negate():",
+        "amount < 0 and account.available + 1 < amount.copy_negate():",
         ("tests/unit/test_rules.py",),
+    ),
+    Breakage(
+        "an account below its limit can't be paid into",
+        f"{LEDGER}/core/rules.py",
+        "if other.available < min(available, Decimal(0)):",
+        "if other.available < 0:",
+        (BATCH_POSTER,),
     ),
     Breakage(
         "an earlier journal entry that a decision refers to isn't read",

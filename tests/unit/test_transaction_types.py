@@ -65,6 +65,11 @@ POSTED = {
     "an amount in the account's currency": (payment(1, "EUR"), ALICE, replace(ALICE, balance=Decimal(101))),
     "a lower limit": (limit(-80), ALICE, replace(ALICE, overdraft_limit=Decimal(-80))),
     "a higher limit": (limit(0), ALICE, replace(ALICE, overdraft_limit=Decimal(0))),
+    "a lower limit that is still above the balance": (
+        limit(-80),
+        replace(ALICE, balance=Decimal(-100)),
+        replace(ALICE, balance=Decimal(-100), overdraft_limit=Decimal(-80)),
+    ),
     "a limit at the balance": (
         limit(-20),
         replace(ALICE, balance=Decimal(-20)),
@@ -89,6 +94,11 @@ def test_what_is_posted_changes_the_account(message: TransactionMessage, before:
 REJECTED = {
     "a debit below the limit": (payment("-150.01"), ALICE, RejectionReason.OVERDRAFT_LIMIT),
     "a limit above the balance": (limit(-19), replace(ALICE, balance=Decimal(-20)), RejectionReason.OVERDRAFT_LIMIT),
+    "a higher limit of an account below it": (
+        limit(-49),
+        replace(ALICE, balance=Decimal(-100)),
+        RejectionReason.OVERDRAFT_LIMIT,
+    ),
     "an amount in another currency": (payment(1, "CHF"), ALICE, RejectionReason.CURRENCY_MISMATCH),
     "a debit in another currency, below the limit": (payment(-999, "CHF"), ALICE, RejectionReason.CURRENCY_MISMATCH),
     "a credit of a closed account": (payment(1), CLOSED, RejectionReason.ACCOUNT_CLOSED),
@@ -358,6 +368,11 @@ HOLDS_POSTED = {
         posting(),
         replace(HELD, balance=Decimal(20)),
         replace(HELD, balance=Decimal(-40), held=Decimal(10), holds=OTHER_HOLD),
+    ),
+    "a hold of an account below its limit": (
+        posting(),
+        replace(HELD, balance=Decimal(-100)),
+        replace(HELD, balance=Decimal(-160), held=Decimal(10), holds=OTHER_HOLD),
     ),
     "a void": (voiding(), HELD, replace(HELD, held=Decimal(10), holds=OTHER_HOLD)),
     "a void of the last one": (
