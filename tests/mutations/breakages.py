@@ -289,6 +289,13 @@ BREAKAGES = [
         (BATCH_POSTER, POSTING),
     ),
     Breakage(
+        "a batch is decided in the order of its delivery",
+        f"{LEDGER}/batch_poster.py",
+        "messages = sorted(messages, key=lambda each: each.sent_at)",
+        "messages = list(messages)",
+        (BATCH_POSTER,),
+    ),
+    Breakage(
         "a transfer's accounts are committed apart",
         f"{LEDGER}/batch_poster.py",
         "            parents[root(other)] = root(first)\n",

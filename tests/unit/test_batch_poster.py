@@ -533,6 +533,19 @@ def test_100_of_one_account_take_one_read_and_two_commits(stubbed_dynamodb: Stub
     assert measured == {"Posted": 100, "Rejected": 0, "Duplicates": 0, "Conflicts": 0, "CommitTime": 2}
 
 
+def test_messages_are_decided_in_the_order_in_which_they_were_sent(stubbed_dynamodb: Stubbed) -> None:
+    """A redelivered one, too. Of those that were sent in one millisecond the order of delivery counts."""
+    finds_nothing(stubbed_dynamodb)
+    stubbed_dynamodb.answers("transact_write_items")
+    late, last, first = payment(-2, transaction_id="t-2"), payment(-3, transaction_id="t-3"), payment(5)
+    messages = [*map(message_of, (late, last, first)), message_of(opening(), receive_count=2)]
+    for message, second in zip(messages, (2, 2, 1, 0), strict=True):
+        message.sent_at += timedelta(seconds=second)
+    posted(stubbed_dynamodb, messages)
+    outcomes = [outcome_of(message.disposition) for message in messages]
+    assert [(each.account_version, each.reason) for each in outcomes] == [(3, None), (4, None), (2, None), (1, None)]
+
+
 def test_entries_are_read_only_of_what_was_delivered_before(stubbed_dynamodb: Stubbed) -> None:
     finds_nothing(stubbed_dynamodb)
     stubbed_dynamodb.answers("transact_write_items")

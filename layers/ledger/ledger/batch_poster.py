@@ -75,6 +75,7 @@ class BatchPoster(NamedTuple):
         read, or AWS can't commit it, its messages come again, and no other group's. After DeadlinePassed nothing of a
         commit was written; if a commit got no answer, the next delivery finds its journal entries, and replays them.
         """
+        messages = sorted(messages, key=lambda each: each.sent_at)  # a standard queue hands them over in any order
         observed: dict[Key, Item | None] = {}
         unread: dict[Key, Disposition] = {}
         for keys in itertools.batched(dict.fromkeys(self.keys_of(messages)), MAXIMUM_KEYS, strict=False):
