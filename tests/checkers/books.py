@@ -118,7 +118,8 @@ def is_poison(letter: DeadLetter) -> bool:
     reason = letter.reason or ""
     if is_invalid(decode, letter.body):
         return bool(reason)
-    return "was used before on account" in reason or "decimals, expected at most" in reason
+    sentences = ("was used before on account", "decimals, expected at most", "expected the hold's own expires_at")
+    return any(sentence in reason for sentence in sentences)
 
 
 def journal_of(books: Books) -> oracle.Journal:

@@ -43,7 +43,9 @@ class UnknownType(Exception):
 
 
 class Invalid(Exception):
-    """An amount has more decimals than one of the transaction's accounts: nothing is recorded."""
+    """An amount has more decimals than one of the transaction's accounts, or an expiry under the id of the job's
+    message is as of another time than the hold's: nothing is recorded.
+    """
 
 
 class Reversal(NamedTuple):
@@ -266,6 +268,8 @@ def _resolution(payload: Mapping[str, Any], account: State, *payees: State) -> D
     if payload["type"] == "void_hold":
         return Decided(changes=_with_holds(others))
     if payload["type"] == "expire_hold":
+        if payload["transaction_id"].startswith("expire-hold-") and payload["as_of"] != expires_at:
+            raise Invalid(f"as_of: {payload['as_of']}")
         is_expired = expires_at and datetime.fromisoformat(expires_at) <= datetime.fromisoformat(payload["as_of"])
         return Decided(None if is_expired else "HOLD_NOT_EXPIRED", changes=_with_holds(others))
     amount = Decimal(payload.get("amount", remaining))

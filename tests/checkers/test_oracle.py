@@ -34,7 +34,7 @@ from ledger.core.transaction_types import (
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.checkers import oracle
 from tests.checkers.books import Books, state_of, violations
-from tests.checkers.few_ids import holds_and_reversals
+from tests.checkers.few_ids import hold_ids, holds_and_reversals, times
 from tests.checkers.small_books import (
     EXPIRE,
     HOLD,
@@ -81,6 +81,9 @@ def days(
     debts = st.sampled_from([limit, "-0.01"]) | exact_numbers().map(lambda number: str(number.copy_abs().copy_negate()))
     first = [payment(draw(debts), transaction_id=IN_DEBT, account_id=name) for name in "abc" if draw(st.booleans())]
     last = CloseAccount(transaction_id="close", account_id="d")  # It hardly has a balance.
+    day += draw(
+        st.lists(st.builds(ExpireHold.at, few_ids, hold_ids, times), max_size=5)
+    )  # as of the hold's time or not
     return [*openings, *first, *day, last, *(decode(json.dumps(step)) for step in life_of("e"))]
 
 

@@ -898,10 +898,24 @@ BREAKAGES = [
     ),
     Breakage(
         "a day's interest has the id of another day's",
-        f"{LEDGER}/overdraft_interest.py",
-        'transaction_id=f"overdraft-interest-{day}-{account_hash}"',
-        'transaction_id=f"overdraft-interest-{account_hash}"',
+        f"{LEDGER}/core/transaction_types/charge_interest.py",
+        'transaction_id=f"{cls.job_prefix}{day}-{account_hash}"',
+        'transaction_id=f"{cls.job_prefix}{account_hash}"',
         ("tests/unit/test_overdraft_interest.py", INTEREST),
+    ),
+    Breakage(
+        "an early expiry under the id of the job's message keeps that one out",
+        f"{LEDGER}/core/transaction_types/expire_hold.py",
+        "if self.transaction_id.startswith(self.job_prefix) and hold",
+        "if False and hold",
+        (TYPES,),
+    ),
+    Breakage(
+        "a payment takes the id of a job's message",
+        f"{LEDGER}/core/transaction_types/__init__.py",
+        "    _check_job(message)\n",
+        "",
+        ("tests/unit/test_messages.py",),
     ),
     Breakage(
         "the reconciliation reports a commit in progress as a mismatch",

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from decimal import Context as DecimalContext
 from fractions import Fraction
@@ -462,6 +463,15 @@ def test_what_is_rejected_changes_no_hold(
 ) -> None:
     expected = Decided(replace(account, version=account.version + 1), Decimal(0), reason)
     assert decide(message, account, context=KNOWN) == (expected,)
+
+
+@pytest.mark.parametrize("as_of", ["2026-03-01T10:00:00+00:00", "2026-03-01T12:00:00+00:00"])
+@pytest.mark.parametrize("hold_id", ["h-1", "h-2"])
+def test_under_the_jobs_id_nothing_is_recorded_as_of_another_time_than_the_holds_own(as_of: str, hold_id: str) -> None:
+    """A rejection under that id would keep the job's message out, and the hold would never expire."""
+    message = ExpireHold.at("alice", hold_id, datetime.fromisoformat(as_of))
+    with pytest.raises(InvalidMessage, match=r"^as_of: expected the hold's own expires_at"):
+        decide(message, HELD)
 
 
 @pytest.mark.parametrize("message", [posting(), voiding(), expiring(), posting(to_account_id="bob")])
