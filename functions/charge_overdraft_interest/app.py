@@ -17,7 +17,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes import Deadline, Item, dynamodb_client
 from conditional_writes.locks import Locks
-from ledger.overdraft_interest import annual_rate_of, charge, overdrawn
+from ledger.core.transaction_types.charge_interest import ChargeInterest
+from ledger.overdraft_interest import annual_rate_of, overdrawn
 from workers.clients import sqs_client
 from workers.logs import function_logger
 from workers.scheduled_jobs import Job, Run, Step
@@ -44,7 +45,7 @@ def send_charges(run: Run) -> Iterator[Step]:
     last = False
     while not last:
         page = overdrawn(dynamodb, ACCOUNTS_TABLE, run.segment, after, ACCOUNTS_PER_STEP)
-        charges = [charge(account["account_id"], day, ANNUAL_RATE) for account in page.items]
+        charges = [ChargeInterest.of_day(account["account_id"], day, ANNUAL_RATE) for account in page.items]
         messages = [Message(json.dumps(one.canonical_payload()), group_id=job.name) for one in charges]
         send_all(sqs, QUEUE_URL, messages, Deadline.after(SENDING_SECONDS))
         metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))

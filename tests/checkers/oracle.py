@@ -43,7 +43,9 @@ class UnknownType(Exception):
 
 
 class Invalid(Exception):
-    """An amount has more decimals than one of the transaction's accounts: nothing is recorded."""
+    """An amount has more decimals than one of the transaction's accounts, or an expiry under the id of the job's
+    message is as of another time than the hold's: nothing is recorded.
+    """
 
 
 class Reversal(NamedTuple):
@@ -222,7 +224,7 @@ def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others:
             )
         case "set_overdraft_limit":
             limit = Decimal(payload["overdraft_limit"])
-            is_above = account["balance"] - account["held"] < limit
+            is_above = account["overdraft_limit"] < limit and account["balance"] - account["held"] < limit
             return Decided("OVERDRAFT_LIMIT" if is_above else None, changes={"overdraft_limit": limit})
         case "close_account":
             reason = "BALANCE_NOT_ZERO" if account["balance"] != 0 else "HOLDS_OPEN" if account["holds"] else None
@@ -266,6 +268,8 @@ def _resolution(payload: Mapping[str, Any], account: State, *payees: State) -> D
     if payload["type"] == "void_hold":
         return Decided(changes=_with_holds(others))
     if payload["type"] == "expire_hold":
+        if payload["transaction_id"].startswith("expire-hold-") and payload["as_of"] != expires_at:
+            raise Invalid(f"as_of: {payload['as_of']}")
         is_expired = expires_at and datetime.fromisoformat(expires_at) <= datetime.fromisoformat(payload["as_of"])
         return Decided(None if is_expired else "HOLD_NOT_EXPIRED", changes=_with_holds(others))
     amount = Decimal(payload.get("amount", remaining))
@@ -281,7 +285,8 @@ def _resolution(payload: Mapping[str, Any], account: State, *payees: State) -> D
     holds = others | rest
     if not _can_be_summed(holds):
         return Decided("BALANCE_OUT_OF_RANGE")
-    reasons = [_refusal(account | _with_holds(holds), -amount), *(_refusal(payee, amount) for payee in payees)]
+    out_of_range = None if _fits(account["balance"] - amount) else "BALANCE_OUT_OF_RANGE"
+    reasons = [out_of_range, *(_refusal(payee, amount) for payee in payees)]
     return Decided(_first(reasons), [-amount, *(amount for _ in payees)], _with_holds(holds))
 
 

@@ -34,7 +34,7 @@ from ledger.core.transaction_types import (
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.checkers import oracle
 from tests.checkers.books import Books, state_of, violations
-from tests.checkers.few_ids import holds_and_reversals
+from tests.checkers.few_ids import hold_ids, holds_and_reversals, times
 from tests.checkers.small_books import (
     EXPIRE,
     HOLD,
@@ -52,7 +52,7 @@ from tests.checkers.small_books import (
 )
 from tests.support.numbers import exact_numbers
 from tests.support.rules import Decided, decide
-from tests.support.samples import life_of, opening, payment
+from tests.support.samples import ALICE, BOB, life_of, opening, payment
 from tests.support.strategies import everyday_amounts, exact_rates, messages_of, that_refer
 
 few_ids, many_ids = st.sampled_from("abc"), st.integers().map(str)
@@ -81,6 +81,9 @@ def days(
     debts = st.sampled_from([limit, "-0.01"]) | exact_numbers().map(lambda number: str(number.copy_abs().copy_negate()))
     first = [payment(draw(debts), transaction_id=IN_DEBT, account_id=name) for name in "abc" if draw(st.booleans())]
     last = CloseAccount(transaction_id="close", account_id="d")  # It hardly has a balance.
+    day += draw(
+        st.lists(st.builds(ExpireHold.at, few_ids, hold_ids, times), max_size=5)
+    )  # as of the hold's time or not
     return [*openings, *first, *day, last, *(decode(json.dumps(step)) for step in life_of("e"))]
 
 
@@ -125,6 +128,22 @@ def test_the_oracle_and_the_rules_agree(
 
     agree()
     assert {name for name, result in seen if result == "POSTED"} == TRANSACTION_TYPES.keys()
+
+
+@given(st.integers(-900, 0), messages_of(st.sampled_from(["alice", "bob"]), st.just("h-1")))
+def test_the_oracle_and_the_rules_agree_below_the_limit_too_and_never_make_it_worse(
+    balance: int, message: TransactionMessage
+) -> None:
+    hold = OpenHold(Decimal(300), "2026-01-31T00:00:00+00:00")
+    below = replace(ALICE, balance=Decimal(balance), held=hold.remaining, holds={"h-1": hold})
+    message = replace(message, transaction_id="t-1")
+    accounts = [below if name == "alice" else BOB for name in message.account_ids]
+    effects = oracle.effects(message.canonical_payload(), [*map(state_of, accounts)], oracle.Journal())
+    if effects is None:
+        return  # It waits for a hold or a transaction.
+    for before, effect, decided in zip(accounts, effects, decide(message, *accounts), strict=True):
+        assert (decided.reason, decided.amount, state_of(decided.account), None) == effect
+        assert decided.account.available >= min(before.available, 0)
 
 
 def _effects(

@@ -289,6 +289,13 @@ BREAKAGES = [
         (BATCH_POSTER, POSTING),
     ),
     Breakage(
+        "a batch is decided in the order of its delivery",
+        f"{LEDGER}/batch_poster.py",
+        "messages = sorted(messages, key=lambda each: each.sent_at)",
+        "messages = list(messages)",
+        (BATCH_POSTER,),
+    ),
+    Breakage(
         "a transfer's accounts are committed apart",
         f"{LEDGER}/batch_poster.py",
         "            parents[root(other)] = root(first)\n",
@@ -298,9 +305,16 @@ BREAKAGES = [
     Breakage(
         "a debit goes below the limit",
         f"{LEDGER}/core/rules.py",
-        "if amount < 0 and account.available < amount.copy_negate():",
-        "if amount < 0 and account.available + 1 < amount.copy_negate():",
+        "amount < 0 and account.available < amount.copy_negate():",
+        "amount < 0 and account.available + 1 < amount.copy_negate():",
         ("tests/unit/test_rules.py",),
+    ),
+    Breakage(
+        "an account below its limit can't be paid into",
+        f"{LEDGER}/core/rules.py",
+        "if other.available < min(available, Decimal(0)):",
+        "if other.available < 0:",
+        (BATCH_POSTER,),
     ),
     Breakage(
         "an earlier journal entry that a decision refers to isn't read",
@@ -884,10 +898,24 @@ BREAKAGES = [
     ),
     Breakage(
         "a day's interest has the id of another day's",
-        f"{LEDGER}/overdraft_interest.py",
-        'transaction_id=f"overdraft-interest-{day}-{account_hash}"',
-        'transaction_id=f"overdraft-interest-{account_hash}"',
+        f"{LEDGER}/core/transaction_types/charge_interest.py",
+        'transaction_id=f"{cls.job_prefix}{day}-{account_hash}"',
+        'transaction_id=f"{cls.job_prefix}{account_hash}"',
         ("tests/unit/test_overdraft_interest.py", INTEREST),
+    ),
+    Breakage(
+        "an early expiry under the id of the job's message keeps that one out",
+        f"{LEDGER}/core/transaction_types/expire_hold.py",
+        "if self.transaction_id.startswith(self.job_prefix) and hold",
+        "if False and hold",
+        (TYPES,),
+    ),
+    Breakage(
+        "a payment takes the id of a job's message",
+        f"{LEDGER}/core/transaction_types/__init__.py",
+        "    _check_job(message)\n",
+        "",
+        ("tests/unit/test_messages.py",),
     ),
     Breakage(
         "the reconciliation reports a commit in progress as a mismatch",

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -22,6 +23,7 @@ from ledger.core.accounts import account_item
 from ledger.core.journal import EntryId, Outcome
 from ledger.core.posting_time import CLOCK_SKEW, timestamp
 from ledger.core.reason_codes import ReasonCode
+from ledger.core.rules import Decision
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.lines import Lines
 from ledger.tables import LedgerTables
@@ -150,6 +152,36 @@ def test_another_payload_under_the_same_id_is_refused_and_names_the_fields() -> 
     sentence = "transaction_id: 't-1' was used before on account 'alice' with another amount, currency"
     assert plan.dispositions[2] == Dead(ReasonCode.PAYLOAD_CHANGED, sentence)
     assert len(plan.writes) == 3
+
+
+def test_an_account_below_its_limit_is_paid_into_though_it_stays_below() -> None:
+    below = account_item(replace(ALICE, balance=Decimal(-100)))
+    [outcome] = planned([payment(20)], {TABLES.account_key("alice"): below}).outcomes
+    assert (outcome.status, outcome.balance_after) == ("POSTED", Decimal(-80))
+
+
+UNSOUND = {
+    "below the limit": ([Decision(Decimal(-999), Decimal(-899))], payment(-999), "'alice' would be below its limit"),
+    "another amount": ([Decision(Decimal(98), Decimal(199))], payment(98), "'alice': its balance wouldn't change by"),
+    "sides that don't cancel": (
+        [Decision(Decimal(-97), Decimal(3)), Decision(Decimal(96), Decimal(101))],
+        transfer(97),
+        "wouldn't sum to zero",
+    ),
+}
+
+
+@pytest.mark.parametrize(("decisions", "message", "sentence"), UNSOUND.values(), ids=UNSOUND)
+def test_a_decision_that_no_rule_may_make_is_not_committed_and_its_reason_has_no_amounts(
+    decisions: Sequence[Decision], message: TransactionMessage, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(message), "decide_for", lambda *_: tuple(decisions))
+    folded = planned([message], ALICE_AND_BOB)
+    [disposition] = folded.dispositions
+    assert isinstance(disposition, Again)
+    assert sentence in disposition.reason
+    assert not re.search("[0-9]", disposition.reason)
+    assert folded.writes == []
 
 
 def test_what_is_in_the_journal_is_replayed_as_it_was_and_writes_nothing() -> None:
@@ -499,6 +531,19 @@ def test_100_of_one_account_take_one_read_and_two_commits(stubbed_dynamodb: Stub
     assert [len(request["TransactItems"]) for request in stubbed_dynamodb.parameters[1:]] == [100, 2]
     assert [outcome_of(message.disposition).account_version for message in messages] == list(range(1, 101))
     assert measured == {"Posted": 100, "Rejected": 0, "Duplicates": 0, "Conflicts": 0, "CommitTime": 2}
+
+
+def test_messages_are_decided_in_the_order_in_which_they_were_sent(stubbed_dynamodb: Stubbed) -> None:
+    """A redelivered one, too. Of those that were sent in one millisecond the order of delivery counts."""
+    finds_nothing(stubbed_dynamodb)
+    stubbed_dynamodb.answers("transact_write_items")
+    late, last, first = payment(-2, transaction_id="t-2"), payment(-3, transaction_id="t-3"), payment(5)
+    messages = [*map(message_of, (late, last, first)), message_of(opening(), receive_count=2)]
+    for message, second in zip(messages, (2, 2, 1, 0), strict=True):
+        message.sent_at += timedelta(seconds=second)
+    posted(stubbed_dynamodb, messages)
+    outcomes = [outcome_of(message.disposition) for message in messages]
+    assert [(each.account_version, each.reason) for each in outcomes] == [(3, None), (4, None), (2, None), (1, None)]
 
 
 def test_entries_are_read_only_of_what_was_delivered_before(stubbed_dynamodb: Stubbed) -> None:

@@ -4,6 +4,7 @@ import functools
 import json
 import string
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -11,11 +12,20 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from ledger.core.reason_codes import InvalidMessage
-from ledger.core.transaction_types import TRANSACTION_TYPES, OpenAccount, Transaction, decode, from_payload
+from ledger.core.transaction_types import (
+    TRANSACTION_TYPES,
+    ChargeInterest,
+    ExpireHold,
+    OpenAccount,
+    Transaction,
+    decode,
+    from_payload,
+)
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.support import refusals
 from tests.support.numbers import exact_numbers
@@ -33,6 +43,7 @@ from tests.support.samples import (
     reversal_body,
     transaction_body,
     transfer_body,
+    voiding,
 )
 from tests.support.strategies import any_message
 
@@ -216,6 +227,35 @@ REFUSED = {
         "body: expected JSON; Input data was truncated",
     ),
 }
+
+
+OF_DAY = ChargeInterest.of_day("alice", date(2026, 2, 28), Decimal("0.12"))
+OF_HOLD = ExpireHold.at("alice", "h-1", datetime(2026, 3, 1, 12, tzinfo=UTC))
+ONLY_A_JOB = "transaction_id: only the job's own message has one that begins with overdraft-interest- or expire-hold-"
+TAKEN: dict[str, TransactionMessage] = {
+    "a payment": payment(1, transaction_id=OF_HOLD.transaction_id),
+    "another id of the kind": payment(1, transaction_id="overdraft-interest-mine"),
+    "another type": voiding(OF_HOLD.transaction_id),
+    "another hold": replace(OF_HOLD, hold_id="h-2"),
+    "another account": replace(OF_HOLD, account_id="bob"),
+    "another description": replace(OF_HOLD, description="mine"),
+    "a time that the job doesn't give": replace(OF_HOLD, occurred_at=OF_HOLD.as_of),
+    "another day": replace(OF_DAY, occurred_at=datetime(2026, 3, 1, tzinfo=UTC)),
+    "another time of the day": replace(OF_DAY, occurred_at=datetime(2026, 2, 28, 1, tzinfo=UTC)),
+    "no day": replace(OF_DAY, occurred_at=None),
+    "another account's day": replace(OF_DAY, account_id="bob"),
+    "the other job's id": replace(OF_DAY, transaction_id=OF_HOLD.transaction_id),
+}
+
+
+@pytest.mark.parametrize("message", TAKEN.values(), ids=TAKEN)
+def test_an_id_of_a_job_is_refused_on_any_message_but_the_jobs_own(message: TransactionMessage) -> None:
+    assert reason_of(json.dumps(message.canonical_payload())) == ONLY_A_JOB
+
+
+@pytest.mark.parametrize("message", [OF_HOLD, OF_DAY, replace(OF_DAY, annual_rate=Decimal(1))])
+def test_a_jobs_own_message_is_valid_whoever_sends_it_and_whatever_its_rate(message: TransactionMessage) -> None:
+    assert decode(json.dumps(message.canonical_payload())) == message
 
 
 reason_of = functools.partial(refusals.reason_of, decode)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ledger.account_pages import AccountPage
 from ledger.core.money import format_decimal
 from ledger.core.reason_codes import InvalidMessage
-from ledger.core.transaction_types import decode
-from ledger.overdraft_interest import annual_rate_of, charge, overdrawn
+from ledger.core.transaction_types import ChargeInterest, decode
+from ledger.overdraft_interest import annual_rate_of, overdrawn
 from tests.support.numbers import exact_numbers
 from tests.support.samples import in_json, interest_body
 from tests.support.strategies import exact_rates, ids
@@ -40,7 +40,7 @@ def test_a_page_is_one_strongly_consistent_request(stubbed_dynamodb: Stubbed, af
 
 def test_a_charge_is_made_of_the_account_the_day_and_the_rate_alone() -> None:
     account_hash = hashlib.sha256(b"acc-1").hexdigest()[:16]
-    assert charge("acc-1", DAY, Decimal("0.120")).canonical_payload() == {
+    assert ChargeInterest.of_day("acc-1", DAY, Decimal("0.120")).canonical_payload() == {
         "type": "charge_interest",
         "transaction_id": f"overdraft-interest-2026-02-28-{account_hash}",
         "account_id": "acc-1",
@@ -51,13 +51,13 @@ def test_a_charge_is_made_of_the_account_the_day_and_the_rate_alone() -> None:
 
 
 def test_another_account_and_another_day_have_other_ids() -> None:
-    charges = [charge(name, DAY + timedelta(days), RATE) for name in ("a", "b") for days in (0, 1)]
+    charges = [ChargeInterest.of_day(name, DAY + timedelta(days), RATE) for name in ("a", "b") for days in (0, 1)]
     assert len({message.transaction_id for message in charges}) == 4
 
 
 @given(ids, st.dates(), exact_rates())
 def test_any_charge_gets_past_the_door(account_id: str, day: date, rate: Decimal) -> None:
-    message = charge(account_id, day, rate)
+    message = ChargeInterest.of_day(account_id, day, rate)
     body = json.dumps(message.canonical_payload())
     assert body.isascii()  # SQS accepts it for any account id.
     assert decode(body) == message

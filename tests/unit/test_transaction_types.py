@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from decimal import Context as DecimalContext
 from fractions import Fraction
@@ -65,6 +66,11 @@ POSTED = {
     "an amount in the account's currency": (payment(1, "EUR"), ALICE, replace(ALICE, balance=Decimal(101))),
     "a lower limit": (limit(-80), ALICE, replace(ALICE, overdraft_limit=Decimal(-80))),
     "a higher limit": (limit(0), ALICE, replace(ALICE, overdraft_limit=Decimal(0))),
+    "a lower limit that is still above the balance": (
+        limit(-80),
+        replace(ALICE, balance=Decimal(-100)),
+        replace(ALICE, balance=Decimal(-100), overdraft_limit=Decimal(-80)),
+    ),
     "a limit at the balance": (
         limit(-20),
         replace(ALICE, balance=Decimal(-20)),
@@ -89,6 +95,11 @@ def test_what_is_posted_changes_the_account(message: TransactionMessage, before:
 REJECTED = {
     "a debit below the limit": (payment("-150.01"), ALICE, RejectionReason.OVERDRAFT_LIMIT),
     "a limit above the balance": (limit(-19), replace(ALICE, balance=Decimal(-20)), RejectionReason.OVERDRAFT_LIMIT),
+    "a higher limit of an account below it": (
+        limit(-49),
+        replace(ALICE, balance=Decimal(-100)),
+        RejectionReason.OVERDRAFT_LIMIT,
+    ),
     "an amount in another currency": (payment(1, "CHF"), ALICE, RejectionReason.CURRENCY_MISMATCH),
     "a debit in another currency, below the limit": (payment(-999, "CHF"), ALICE, RejectionReason.CURRENCY_MISMATCH),
     "a credit of a closed account": (payment(1), CLOSED, RejectionReason.ACCOUNT_CLOSED),
@@ -359,6 +370,11 @@ HOLDS_POSTED = {
         replace(HELD, balance=Decimal(20)),
         replace(HELD, balance=Decimal(-40), held=Decimal(10), holds=OTHER_HOLD),
     ),
+    "a hold of an account below its limit": (
+        posting(),
+        replace(HELD, balance=Decimal(-100)),
+        replace(HELD, balance=Decimal(-160), held=Decimal(10), holds=OTHER_HOLD),
+    ),
     "a void": (voiding(), HELD, replace(HELD, held=Decimal(10), holds=OTHER_HOLD)),
     "a void of the last one": (
         voiding(),
@@ -447,6 +463,15 @@ def test_what_is_rejected_changes_no_hold(
 ) -> None:
     expected = Decided(replace(account, version=account.version + 1), Decimal(0), reason)
     assert decide(message, account, context=KNOWN) == (expected,)
+
+
+@pytest.mark.parametrize("as_of", ["2026-03-01T10:00:00+00:00", "2026-03-01T12:00:00+00:00"])
+@pytest.mark.parametrize("hold_id", ["h-1", "h-2"])
+def test_under_the_jobs_id_nothing_is_recorded_as_of_another_time_than_the_holds_own(as_of: str, hold_id: str) -> None:
+    """A rejection under that id would keep the job's message out, and the hold would never expire."""
+    message = ExpireHold.at("alice", hold_id, datetime.fromisoformat(as_of))
+    with pytest.raises(InvalidMessage, match=r"^as_of: expected the hold's own expires_at"):
+        decide(message, HELD)
 
 
 @pytest.mark.parametrize("message", [posting(), voiding(), expiring(), posting(to_account_id="bob")])

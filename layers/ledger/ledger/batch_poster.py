@@ -39,7 +39,7 @@ from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item, entry_item, outcome_of
 from ledger.core.posting_time import posting_time
 from ledger.core.reversals import Reversed, reversed_from_item, reversed_item
-from ledger.core.rules import Status
+from ledger.core.rules import Status, check_effects
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.dispositions import disposition_of, is_about_content
 from ledger.idempotent_decision import decide_once
@@ -75,6 +75,7 @@ class BatchPoster(NamedTuple):
         read, or AWS can't commit it, its messages come again, and no other group's. After DeadlinePassed nothing of a
         commit was written; if a commit got no answer, the next delivery finds its journal entries, and replays them.
         """
+        messages = sorted(messages, key=lambda each: each.sent_at)  # a standard queue hands them over in any order
         observed: dict[Key, Item | None] = {}
         unread: dict[Key, Disposition] = {}
         for keys in itertools.batched(dict.fromkeys(self.keys_of(messages)), MAXIMUM_KEYS, strict=False):
@@ -436,11 +437,12 @@ class _Fold(Struct):
         def decide() -> Outcome:
             accounts = self._accounts(account_ids)
             posted_at = posting_time(self.now, accounts)
-            for before, decision in zip(accounts, transaction.decide(accounts, context), strict=True):
+            decisions = transaction.decide(accounts, context)
+            for before, decision in zip(accounts, decisions, strict=True):
                 after = transaction.next_account(before, decision, posted_at)
                 assert after is not None, "a decision is about an account that exists, or that it opens"
-                assert decision.reason or after.available >= 0, f"{after} would be below its limit"
                 sides.append((after, outcome_of(decision, after, posted_at)))
+            check_effects(decisions, accounts, [after for after, _ in sides])
             return sides[0][1]
 
         outcome, payload_hash = decide_once(request, existing, decide)

@@ -1,9 +1,8 @@
 """Expired holds: the accounts with open holds, and the messages that release those that have expired."""
 
-import hashlib
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from conditional_writes import Item
@@ -59,19 +58,10 @@ def expiries(account: Item, now: datetime) -> Sequence[ExpireHold]:
 
 
 def expire(account_id: str, hold_id: str, expires_at: datetime) -> ExpireHold:
-    """The message that releases the hold. It depends on the arguments alone, so a second message is a repetition.
+    """The message that releases the hold.
 
     Raises InvalidMessage if no message can have one of the ids, and OverflowError if the time has no date in UTC.
     """
-    hold_hash = hashlib.sha256(json.dumps([account_id, hold_id]).encode()).hexdigest()[:32]
-    fields = {
-        "type": "expire_hold",
-        "transaction_id": f"expire-hold-{hold_hash}",
-        "account_id": account_id,
-        "hold_id": hold_id,
-        "as_of": expires_at.astimezone(UTC).isoformat(),
-        "description": "The hold has expired",
-    }
-    message = decode(json.dumps(fields))
+    message = decode(json.dumps(ExpireHold.at(account_id, hold_id, expires_at).canonical_payload()))
     assert isinstance(message, ExpireHold)
     return message

@@ -1,7 +1,5 @@
-"""Overdraft interest: the accounts below zero, and the message that charges one of them for a day."""
+"""Overdraft interest: the accounts below zero, and the rate that they are charged."""
 
-import hashlib
-from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
@@ -10,7 +8,6 @@ from ledger.account_pages import AccountPage, account_page
 from ledger.core.accounts import AccountStatus
 from ledger.core.money import exact, is_json_number
 from ledger.core.transaction_types.base import Range
-from ledger.core.transaction_types.charge_interest import ChargeInterest
 from workers.segments import Segment
 
 if TYPE_CHECKING:
@@ -31,21 +28,6 @@ def overdrawn(
         ProjectionExpression="account_id",
         ExpressionAttributeNames={"#balance": "balance", "#status": "status"},
         ExpressionAttributeValues=to_dynamodb({":zero": 0, ":open": str(AccountStatus.OPEN)}),
-    )
-
-
-def charge(account_id: str, day: date, annual_rate: Decimal) -> ChargeInterest:
-    """The account's message for this day. It depends on the arguments alone, so a second message is a repetition.
-
-    Its transaction id ends with a short hash of the account id: the ids of one day's messages differ, as in a log.
-    """
-    account_hash = hashlib.sha256(account_id.encode()).hexdigest()[:16]
-    return ChargeInterest(
-        transaction_id=f"overdraft-interest-{day}-{account_hash}",
-        account_id=account_id,
-        annual_rate=annual_rate,
-        occurred_at=datetime(day.year, day.month, day.day, tzinfo=UTC),
-        description=f"Overdraft interest for {day}",
     )
 
 

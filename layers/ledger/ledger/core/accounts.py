@@ -18,7 +18,8 @@ class AccountStatus(StrEnum):
 
 
 class Account(Struct, frozen=True):
-    """`overdraft_limit` is at most 0, and `balance - held` never below it. Each journal entry takes the next `version`.
+    """`overdraft_limit` is at most 0, and no debit takes `balance - held` below it. Each journal entry takes the next
+    `version`.
 
     `posted_at` is that of the last journal entry; None if an earlier release wrote the account last. `held` is the sum
     of the open `holds`, which are None if the account never had one. Its amounts have at most so many `decimal_places`;
@@ -42,7 +43,9 @@ class Account(Struct, frozen=True):
 
     @property
     def available(self) -> Decimal:
-        """The largest debit or hold that the account allows; never below 0. It may have more than 38 digits."""
+        """The largest debit or hold that the account allows. Below 0 the account is below its limit, as an imported one
+        may be. It may have more than 38 digits.
+        """
         if self.status is AccountStatus.CLOSED:
             return Decimal(0)
         return WIDE.subtract(WIDE.subtract(self.balance, self.held), self.overdraft_limit)

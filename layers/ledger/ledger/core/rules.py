@@ -7,7 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.money import EXACT, normalized
+from ledger.core.money import EXACT, WIDE, normalized
 from ledger.core.reversals import Reversal
 
 
@@ -79,11 +79,37 @@ def moved(account: Account, amount: Decimal) -> Decision:
     """A debit (`amount` < 0) or a credit.
 
     A debit below the overdraft limit, or of held money, is rejected. So is a balance that DynamoDB can't hold exactly.
+    A credit is posted below the limit, too.
     """
+    decision = moved_whatever_the_limit(account, amount)
+    if not decision.reason and amount < 0 and account.available < amount.copy_negate():
+        return rejected(account, RejectionReason.OVERDRAFT_LIMIT)
+    return decision
+
+
+def moved_whatever_the_limit(account: Account, amount: Decimal) -> Decision:
+    """As `moved`, of money that the account has promised: the limit was kept when the money was held."""
     try:
-        balance = normalized(EXACT.add(account.balance, amount))
+        return Decision(amount, normalized(EXACT.add(account.balance, amount)))
     except (Inexact, Overflow):
         return rejected(account, RejectionReason.BALANCE_OUT_OF_RANGE)
-    if amount < 0 and account.available < amount.copy_negate():
-        return rejected(account, RejectionReason.OVERDRAFT_LIMIT)
-    return Decision(amount, balance)
+
+
+class UnsoundDecision(Exception):
+    """A decision that no rule may make. The text says why, and has no amounts."""
+
+
+def check_effects(decisions: Sequence[Decision], before: Sequence[Account | None], after: Sequence[Account]) -> None:
+    """Raises UnsoundDecision unless each balance changes by the decision's amount, the amounts on two accounts sum to
+    zero, and no account is left below its limit with less available than before.
+
+    A guard against a wrong rule: what an account below its limit gets is posted, and what it has may not become less.
+    """
+    for decision, one, other in zip(decisions, before, after, strict=True):
+        balance, available = (one.balance, one.available) if one else (Decimal(0), Decimal(0))
+        if decision.balance != WIDE.add(balance, decision.amount):
+            raise UnsoundDecision(f"account {other.account_id!r}: its balance wouldn't change by the entry's amount")
+        if other.available < min(available, Decimal(0)):
+            raise UnsoundDecision(f"account {other.account_id!r} would be below its limit, with less than before")
+    if len(decisions) > 1 and WIDE.add(decisions[0].amount, decisions[1].amount) != 0:
+        raise UnsoundDecision("the amounts on the transaction's two accounts wouldn't sum to zero")

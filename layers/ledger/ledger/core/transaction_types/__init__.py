@@ -47,6 +47,7 @@ def decode(body: str) -> TransactionMessage:
             _check_spelling(field, getattr(envelope, field))
     for field in _TIMES:
         check_time(field, getattr(message, field, None))
+    _check_job(message)
     return message
 
 
@@ -70,6 +71,7 @@ _TIMES = sorted(
         if field.type in (Time, Time | None)
     }
 )
+_JOB_PREFIXES = tuple(filter(None, (message_type.job_prefix for message_type in TRANSACTION_TYPES.values())))
 _Envelope: Any = msgspec.defstruct(
     "_Envelope",
     [("type", str, "transaction"), *((field, msgspec.Raw, msgspec.Raw(b"0")) for field in _NUMBERS)],
@@ -77,6 +79,13 @@ _Envelope: Any = msgspec.defstruct(
 """A message's type, and its numbers as the producer spelled them."""
 _envelope_decoder = msgspec.json.Decoder(_Envelope)
 _decoders = {name: msgspec.json.Decoder(message_type) for name, message_type in TRANSACTION_TYPES.items()}
+
+
+def _check_job(message: TransactionMessage) -> None:
+    """Raises InvalidMessage for an id of a job's that isn't on the job's own message: it would keep that one out."""
+    if message.transaction_id.startswith(_JOB_PREFIXES) and message != message.of_job:
+        prefixes = " or ".join(_JOB_PREFIXES)
+        raise InvalidMessage(f"transaction_id: only the job's own message has one that begins with {prefixes}")
 
 
 def _check_spelling(field: str, raw: msgspec.Raw) -> None:

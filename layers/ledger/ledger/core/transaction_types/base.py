@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
 from itertools import product
-from typing import Annotated, Any, ClassVar, NamedTuple, final
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, final
 
 import msgspec
 from msgspec.structs import force_setattr, replace
@@ -90,11 +90,12 @@ class TransactionMessage(
 
     `account_fields` names the fields that hold account ids, and `numbers` those that hold numbers, with their ranges.
     Fields that are optional may be absent from a message. `posted_event` is the detail type of the events that tell of
-    a posting.
+    a posting. If a job sends the type, its messages have ids that begin with `job_prefix`, and no others have.
     """
 
     account_fields: ClassVar[tuple[str, ...]]
     posted_event: ClassVar[str] = "TransactionPosted"
+    job_prefix: ClassVar[str] = ""
     numbers: ClassVar[tuple[tuple[str, Range], ...]] = ()
 
     transaction_id: Id
@@ -134,6 +135,11 @@ class TransactionMessage(
         An entry that only some decisions depend on is read when such a decision asks its context for it.
         """
         return ()
+
+    @property
+    def of_job(self) -> Self | None:
+        """The job's own message about the same thing; None if there is none, or if no job sends the type."""
+        return None
 
     def canonical_payload(self) -> dict[str, Any]:
         """The message in one spelling, whatever its producer's. A journal entry has it, and a repetition must match."""

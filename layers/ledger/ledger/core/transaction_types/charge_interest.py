@@ -3,9 +3,12 @@
 The message has a rate and no amount: if it is sent again after the balance has moved, it still is the same message.
 """
 
+import hashlib
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from decimal import Decimal, Inexact, Overflow
 from fractions import Fraction
+from typing import Self
 
 from ledger.core.accounts import Account
 from ledger.core.money import EXACT, normalized
@@ -26,7 +29,31 @@ class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):
 
     numbers = (("annual_rate", Range.RATE),)
 
+    job_prefix = "overdraft-interest-"
+
     annual_rate: Decimal
+
+    @classmethod
+    def of_day(cls, account_id: str, day: date, annual_rate: Decimal) -> Self:
+        """The job's message for a day. It depends on the arguments alone, so a second message is a repetition.
+
+        Its transaction id ends with a short hash of the account id: the ids of one day's messages differ, as in a log.
+        """
+        account_hash = hashlib.sha256(account_id.encode()).hexdigest()[:16]
+        return cls(
+            transaction_id=f"{cls.job_prefix}{day}-{account_hash}",
+            account_id=account_id,
+            annual_rate=annual_rate,
+            occurred_at=datetime(day.year, day.month, day.day, tzinfo=UTC),
+            description=f"Overdraft interest for {day}",
+        )
+
+    @property
+    def of_job(self) -> Self | None:
+        """That of the day of `occurred_at`, at the message's own rate: the job's is not known here."""
+        if self.occurred_at is None:
+            return None
+        return self.of_day(self.account_id, self.occurred_at.astimezone(UTC).date(), self.annual_rate)
 
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
         [account] = accounts

@@ -1,10 +1,15 @@
 """Releases what remains of a hold that has expired. Until then, the hold can be posted, whatever the time."""
 
+import hashlib
+import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Self
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import Time
-from ledger.core.holds import OpenHold
+from ledger.core.holds import OpenHold, expiry
+from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import Decision, RejectionReason, posted, rejected
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 
@@ -13,11 +18,36 @@ class ExpireHold(HoldResolution, frozen=True, tag="expire_hold"):
     """The hold has expired if its `expires_at` is at `as_of` or before: the decision depends on no clock."""
 
     posted_event = "HoldExpired"
+    job_prefix = "expire-hold-"
 
     as_of: Time
 
+    @classmethod
+    def at(cls, account_id: str, hold_id: str, expires_at: datetime) -> Self:
+        """The job's message for a hold. It depends on the arguments alone, so a second message is a repetition.
+
+        Raises OverflowError if the time has no date in UTC.
+        """
+        hold_hash = hashlib.sha256(json.dumps([account_id, hold_id]).encode()).hexdigest()[:32]
+        return cls(
+            transaction_id=f"{cls.job_prefix}{hold_hash}",
+            account_id=account_id,
+            hold_id=hold_id,
+            as_of=expires_at.astimezone(UTC),
+            description="The hold has expired",
+        )
+
+    @property
+    def of_job(self) -> Self:
+        return self.at(self.account_id, self.hold_id, self.as_of)
+
     def decide_hold(self, accounts: Sequence[Account], hold: OpenHold) -> tuple[Decision, ...]:
+        """Raises InvalidMessage if the id is the job's, and `as_of` isn't the hold's own expiry: a rejection that is
+        recorded under that id would keep the job's message out.
+        """
         [account] = accounts
+        if self.transaction_id.startswith(self.job_prefix) and hold.expires_at != expiry(self.as_of):
+            raise InvalidMessage("as_of: expected the hold's own expires_at, as in the job's message of this id")
         if not hold.is_expired(self.as_of):
             return (rejected(account, RejectionReason.HOLD_NOT_EXPIRED),)
         return (posted(account),)

@@ -1,6 +1,6 @@
 """Posts a hold, whole or in part: its money leaves the account, or moves to another one.
 
-The hold's share is released first, so the overdraft limit never refuses the posting.
+The money was held for it, so the overdraft limit never refuses the posting.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ledger.core.accounts import Account
 from ledger.core.decoding import Id
 from ledger.core.holds import Holds, OpenHold, after_taking, fit, total, without_hold
-from ledger.core.rules import Decision, RejectionReason, all_rejected, moved
+from ledger.core.rules import Decision, RejectionReason, all_rejected, moved, moved_whatever_the_limit
 from ledger.core.transaction_types.base import Range, check_decimals
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 
@@ -50,8 +50,8 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
         for payee in payees:
             if payee.decimal_places is not None:
                 check_decimals("amount", amount, payee.decimal_places, payee.currency)
-        released = replace(payer, holds=holds, held=total(holds))
-        decisions = (moved(released, amount.copy_negate()), *(moved(payee, amount) for payee in payees))
+        taken = moved_whatever_the_limit(payer, amount.copy_negate())
+        decisions = (taken, *(moved(payee, amount) for payee in payees))
         reason = next((decision.reason for decision in decisions if decision.reason), None)
         return all_rejected(accounts, reason) if reason else decisions
 

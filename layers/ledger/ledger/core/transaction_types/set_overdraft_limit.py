@@ -19,7 +19,8 @@ class SetOverdraftLimit(AccountMessage, frozen=True, tag="set_overdraft_limit"):
 
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
         [account] = accounts
-        if replace(account, overdraft_limit=self.overdraft_limit).available < 0:
+        is_raised = self.overdraft_limit > account.overdraft_limit
+        if is_raised and replace(account, overdraft_limit=self.overdraft_limit).available < 0:
             return (rejected(account, RejectionReason.OVERDRAFT_LIMIT),)
         return (posted(account),)
 
