@@ -85,16 +85,16 @@ def test_a_time_without_an_offset_is_found(posted_at: str) -> None:
 
 
 TIMES = {
-    "a clock that is behind": (["2026-01-31T12:00:00+00:00", "2026-01-31T11:50:00+00:00"], None),
+    "a clock that is behind": (["2026-01-31T12:00:00+00:00", "2026-01-31T11:59:55+00:00"], None),
     "one that is too far behind": (
-        ["2026-01-31T12:00:00+00:00", "2026-01-31T11:49:59+00:00"],
-        "wrong time: version 2, t-1: posted at 2026-01-31T11:49:59+00:00, and the version before at 2026-01-31T12",
+        ["2026-01-31T12:00:00+00:00", "2026-01-31T11:59:54+00:00"],
+        "wrong time: version 2, t-1: posted at 2026-01-31T11:59:54+00:00, and the version before at 2026-01-31T12",
     ),
     "other offsets": (["2026-01-31T12:00:00+00:00", "2026-01-31T01:00:00-11:00"], None),
-    "a clock that is ahead": (["2026-01-31T12:00:00+00:00", "2026-01-31T12:10:00+00:00"], None),
+    "a clock that is ahead": (["2026-01-31T12:00:00+00:00", "2026-01-31T12:00:05+00:00"], None),
     "the future": (
-        ["2026-01-31T12:00:00+00:00", "2026-01-31T12:10:01+00:00"],
-        "wrong time: version 2, t-1: posted at 2026-01-31T12:10:01+00:00, and now it is 2026-01-31T12:00",
+        ["2026-01-31T12:00:00+00:00", "2026-01-31T12:00:06+00:00"],
+        "wrong time: version 2, t-1: posted at 2026-01-31T12:00:06+00:00, and now it is 2026-01-31T12:00",
     ),
     "the end of time": (
         ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"],
