@@ -22,10 +22,14 @@ LONGEST_PAUSE_SECONDS = 0.5
 
 
 class Message(NamedTuple):
-    """A body, and message attributes as SQS takes them: `{name: {"DataType": "String", "StringValue": …}}`."""
+    """A body, and message attributes as SQS takes them: `{name: {"DataType": "String", "StringValue": …}}`.
+
+    SQS shares its deliveries fairly among the messages of different `group_id`s.
+    """
 
     body: str
     attributes: Mapping[str, Any] = {}
+    group_id: str | None = None
 
 
 class NotSent(Exception):
@@ -79,7 +83,8 @@ def _requests(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:
 
 def _entry(index: int, message: Message) -> dict[str, Any]:
     attributes = {"MessageAttributes": message.attributes} if message.attributes else {}
-    return {"Id": str(index), "MessageBody": message.body, **attributes}
+    group = {"MessageGroupId": message.group_id} if message.group_id else {}
+    return {"Id": str(index), "MessageBody": message.body, **attributes, **group}
 
 
 def _bytes_of(entry: dict[str, Any]) -> int:
