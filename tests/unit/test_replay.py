@@ -78,6 +78,12 @@ def test_the_hash_is_that_which_powertools_gives_a_posted_transaction(transactio
     assert decide_once(request, None, lambda: outcome).payload_hash == payload_hash_of(request)
 
 
+def test_an_entry_in_another_currency_than_its_account_is_found() -> None:
+    account, [first, entry] = journal_of(opening(), FULL)
+    changed = replace(entry, outcome=replace(entry.outcome, currency="USD"))
+    assert found(account, [first, changed]) == ["wrong currency: version 2, t-1: it is USD, expected EUR"]
+
+
 @pytest.mark.parametrize("posted_at", ["", "yesterday", "2026-01-31", "2026-01-31T12:00:00", "1769860800"])
 def test_a_time_without_an_offset_is_found(posted_at: str) -> None:
     [sentence] = found(*journal_of(opening(), times=[posted_at]))
