@@ -339,6 +339,8 @@ def _compare(entry: JournalEntry, effect: oracle.Effect, before: oracle.State | 
     expected = (effect.status, effect.reason, effect.amount, after["balance"])
     if (found.status, found.reason, found.amount, found.balance_after) != expected:
         yield f"{entry.account_id}: version {after['version']} should be {expected}, and is {found}"
+    if found.currency != after["currency"]:
+        yield f"{entry.account_id}: version {after['version']} should be in {after['currency']}, and is {found}"
     if found.held_after != after["held"]:
         yield f"{entry.account_id}: version {after['version']} should have {after['held']:f} held, and is {found}"
     decimal_places = after["decimal_places"] if after["version"] == 1 else None

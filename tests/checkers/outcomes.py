@@ -118,6 +118,7 @@ def _differences(event: Event, entry: JournalEntry) -> Iterator[str]:
         "status": outcome.status,
         "reason": outcome.reason,
         "posted_at": outcome.posted_at,
+        "currency": outcome.currency,
         "request": entry.request,
     }
     for field, value in expected.items():

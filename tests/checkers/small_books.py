@@ -59,6 +59,7 @@ def post_messages(books: Books, messages: Iterable[TransactionMessage], rules: R
                 balance_after=account.balance,
                 account_version=account.version,
                 posted_at=str(NOW),
+                currency=account.currency,
                 held_after=account.held,
                 decimal_places=account.decimal_places if account.version == 1 else None,
                 reversal=decided.reversal,

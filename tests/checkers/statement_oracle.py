@@ -123,9 +123,8 @@ def journals(accounts: Iterable[dict[str, Any]], entries: Iterable[dict[str, Any
 
 
 def shown(entry: dict[str, Any]) -> Answer:
-    same = {
-        name: entry[name] for name in ("transaction_id", "status", "reason", "posted_at", "request") if name in entry
-    }
+    names = ("transaction_id", "status", "reason", "posted_at", "currency", "request")
+    same = {name: entry[name] for name in names if name in entry}
     amounts = {name: text(entry[name]) for name in ("amount", "balance_after")}
     amounts["held_after"] = text(entry.get("held_after", Decimal(0)))
     numbers = {name: int(entry[name]) for name in ("account_version", "decimal_places") if name in entry}

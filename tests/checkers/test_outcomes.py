@@ -39,6 +39,7 @@ def sound_events() -> list[dict[str, Any]]:
                 "status": entry.outcome.status,
                 "reason": entry.outcome.reason,
                 "amount": f"{entry.outcome.amount:f}",
+                "currency": entry.outcome.currency,
                 "balance_after": f"{entry.outcome.balance_after:f}",
                 "held_after": f"{entry.outcome.held_after:f}",
                 "account_version": entry.outcome.account_version,
@@ -123,6 +124,7 @@ PLANTED: dict[str, tuple[Callable[[list[dict[str, Any]]], object], str]] = {
     "an amount with an exponent": (_change(PAID, amount="5E+1"), "a: version 2: amount should be 50, and is '5E+1'"),
     "an amount that is a number": (_change(PAID, amount=50), "a: version 2: amount should be 50, and is 50"),
     "another balance": (_change(SENT, balance_after="50"), "a: version 4: balance_after should be 30, and is '50'"),
+    "another currency": (_change(PAID, currency="USD"), "a: version 2: currency should be 'EUR', and is 'USD'"),
     "another time": (_change(PAID, posted_at=None), "a: version 2: posted_at should be"),
     "another request": (_change(PAID, request={}), "a: version 2: request should be"),
 }

@@ -10,7 +10,13 @@ MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
 
 def entry(version: int, amount: str, minutes: int) -> dict[str, object]:
     time = (MIDNIGHT + timedelta(minutes=minutes)).isoformat(timespec="milliseconds")
-    fields = {"status": "POSTED", "amount": Decimal(amount), "balance_after": Decimal(), "request": {}}
+    fields = {
+        "status": "POSTED",
+        "amount": Decimal(amount),
+        "balance_after": Decimal(),
+        "currency": "EUR",
+        "request": {},
+    }
     key = {"account_id": "a", "transaction_id": f"t-{version}"}
     return key | fields | {"account_version": Decimal(version), "posted_at": time}
 

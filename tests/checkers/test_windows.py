@@ -26,7 +26,7 @@ def charged(account_id: str, day: str, suffix: str = "") -> JournalEntry:
     request = {"type": "charge_interest", "transaction_id": transaction_id, "account_id": account_id}
     request |= {"annual_rate": "0.365", "occurred_at": f"{day}T00:00:00+00:00"}
     return JournalEntry(
-        account_id, transaction_id, request, "", Outcome("POSTED", None, Decimal(-1), Decimal(-101), 2, "")
+        account_id, transaction_id, request, "", Outcome("POSTED", None, Decimal(-1), Decimal(-101), 2, "", "EUR")
     )
 
 

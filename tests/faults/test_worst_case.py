@@ -163,7 +163,7 @@ def test_a_full_batch_of_the_stream_is_few_requests(ministack: Endpoint, kind: s
     consumer = new_consumer(ministack, function.bus.name, function.bus.name)
     meter = Meter(function.bus.client, function.publisher.queue_client)
     message = largest_transaction() if kind == "the largest payments" else payment()
-    outcome = Outcome("POSTED", None, message.amount, message.amount, 1, "2026-03-01T12:00:00.000+00:00")
+    outcome = Outcome("POSTED", None, message.amount, message.amount, 1, "2026-03-01T12:00:00.000+00:00", "EUR")
     entry = JournalEntry(message.account_id, message.transaction_id, message.canonical_payload(), "hash", outcome)
     items = [entry_item(replace(entry, outcome=replace(outcome, account_version=n + 1))) for n in range(STREAM_BATCH)]
     assert not invoke(function, [stream_record(to_dynamodb(item)) for item in items])

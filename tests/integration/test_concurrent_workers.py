@@ -3,7 +3,7 @@
 import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
 from typing import Any
 
 import pytest
@@ -89,12 +89,13 @@ def test_eight_workers_transfer_between_four_accounts_in_both_directions_and_all
 def test_workers_whose_clocks_differ_post_in_the_order_of_the_times(
     ministack: Endpoint, dynamodb: Endpoint, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    skews = itertools.cycle([timedelta(minutes=9), timedelta(0), timedelta(minutes=-1), timedelta(minutes=4)])
+    seconds_ahead, looks = (4.001, 0, -0.5, 2), itertools.count()
 
     class ClockOfSomeWorker(datetime):
         @classmethod
         def now(cls, tz: tzinfo | None = None) -> datetime:
-            return datetime.now(tz) + next(skews)
+            look = next(looks)  # ten milliseconds after the one before
+            return datetime.fromtimestamp(1_000_000_000 + look / 100 + seconds_ahead[look % 4], tz)
 
     monkeypatch.setattr("ledger.batch_poster.datetime", ClockOfSomeWorker)
     names = ["a", "b", "c"]
@@ -105,5 +106,5 @@ def test_workers_whose_clocks_differ_post_in_the_order_of_the_times(
     books = work_off(messages, ministack, dynamodb, tables, [OPENING | {"account_id": name} for name in names])
     assert not violations(books)
     assert books.counts() == {"POSTED": 163}
-    times = [datetime.fromisoformat(entry.outcome.posted_at) for entry in books.entries]
-    assert max(times) > datetime.now(UTC) + timedelta(minutes=8), "the clock that is ahead has posted, too"
+    times = [entry.outcome.posted_at for entry in books.entries]
+    assert any(time.endswith("1+00:00") for time in times), "the clock that is ahead has posted, too"

@@ -8,12 +8,13 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
 
 from conditional_writes.items import Item, from_dynamodb, to_dynamodb
 from ledger.lines import LONGEST_LINE, LONGEST_LIVE_LINE, RECORD_SECONDS, Ticket
 from ledger.tables import CONTENDED_SECONDS, Line
 from tests.checkers.books import read_books, violations
-from tests.support.clock import START, Clock, clock_of_lines
+from tests.support.clock import START, Clock, clock_of_lines, plenty
 from tools.local_aws.functions import invoke, process_transactions, record
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import Tables, create_locks_table, scan
@@ -327,3 +328,16 @@ def test_lost_commits_repair_a_wrong_line(ledger: Ledger) -> None:
     ledger.before_commits(payment("theirs"), payment("theirs, too"))
     assert ledger.requests_of(payment("ours")) == [READ, COMMIT, COMMIT, MARK, TICKET, LOOK, COMMIT]
     assert ledger.requests_of(payment("1")) == [READ, TICKET, LOOK, COMMIT]
+
+
+def test_a_ticket_that_cant_be_taken_is_one_line_in_the_log(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+    def time_out(**_: Any) -> None:
+        raise ReadTimeoutError(endpoint_url="DynamoDB")
+
+    lines, alice = ledger.worker.poster.lines, ledger.worker.tables.account_key("alice")
+    lines.client.meta.events.register("before-call.dynamodb.UpdateItem", time_out)
+    caplog.clear()
+    assert lines.take_ticket(alice, Line(), plenty()) is None
+    [line] = (line for line in caplog.records if line.name == "ledger.lines")
+    assert line.getMessage() == 'could not take a ticket of account alice: Read timeout on endpoint URL: "DynamoDB"'
+    assert line.exc_info is None

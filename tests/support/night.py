@@ -58,6 +58,7 @@ def entry(name: str, version: int) -> dict[str, Any]:
         "status": {"S": "POSTED"},
         "amount": {"N": "1" if version > 1 else "0"},
         "balance_after": {"N": str(version - 1)},
+        "currency": {"S": "EUR"},
         "account_version": {"N": str(version)},
         "posted_at": {"S": "2020-01-31T21:01:34.704+00:00"},
         "cw:write_id": {"S": "c" * 32},

@@ -296,6 +296,10 @@ PLANTED: dict[str, tuple[Callable[[Bank], None], set[str]]] = {
         lambda bank: bank.change_entry("carol", "t-8", payload_hash="0" * 64),
         {"carol: changed request: version 3, t-8: its payload_hash is not that of its request"},
     ),
+    "another currency": (
+        lambda bank: bank.change_entry("alice", "t-1", currency="USD"),
+        {"alice: wrong currency: version 2, t-1: it is USD, expected EUR"},
+    ),
     "a time in the future": (
         lambda bank: bank.change_entry("dave", "t-15", posted_at="9999-12-31T23:59:59-23:59"),
         {"dave: wrong time: version 4, t-15: posted at 9999-12-31T23:59:59-23:59, and now it is 2"},

@@ -59,7 +59,7 @@ def an_account(currency: str, places: int | None, account: Account = ALICE) -> A
 
 def _credit() -> JournalEntry:
     request = payment(PLENTY, transaction_id="credit").canonical_payload()
-    outcome = Outcome(str(Status.POSTED), None, PLENTY, 3 * PLENTY, 2, NOW)
+    outcome = Outcome(str(Status.POSTED), None, PLENTY, 3 * PLENTY, 2, NOW, "EUR")
     return JournalEntry("alice", "credit", request, payload_hash_of(request), outcome)
 
 

@@ -76,6 +76,15 @@ def test_a_letter_keeps_its_body_and_attributes_and_gets_its_reason_and_its_code
     }
 
 
+def test_a_letter_stays_in_the_group_of_its_message(stubbed_sqs: Stubbed) -> None:
+    accept(stubbed_sqs, 1)
+    sent = record("junk")
+    in_group = message_from_record(sent | {"attributes": sent["attributes"] | {"MessageGroupId": "tenant-7"}})
+    in_group.disposition = Dead(Code.JUNK, "why")
+    assert stay_dead(stubbed_sqs, [in_group, dead()]) == [True, True]
+    assert [entry.get("MessageGroupId") for entry in stubbed_sqs.parameters[0]["Entries"]] == ["tenant-7", None]
+
+
 def test_a_letter_names_the_message_that_it_was_and_the_request_that_gave_it_up(stubbed_sqs: Stubbed) -> None:
     accept(stubbed_sqs, 1)
     message = dead()

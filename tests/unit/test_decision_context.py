@@ -37,7 +37,7 @@ POSTER = BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks"))
 
 
 def entry_of(transaction: TransactionMessage, amount: str = "-30") -> JournalEntry:
-    outcome = Outcome("POSTED", None, Decimal(amount), Decimal(70), 8, NOW)
+    outcome = Outcome("POSTED", None, Decimal(amount), Decimal(70), 8, NOW, "EUR")
     return JournalEntry("alice", transaction.transaction_id, transaction.canonical_payload(), "hash", outcome)
 
 

@@ -39,7 +39,7 @@ from tests.support.strategies import any_message, ids
 
 CHARGED_BYTES = 64_000
 """EventBridge charges an event that is larger as two: https://aws.amazon.com/eventbridge/pricing/"""
-OUTCOME = Outcome("POSTED", None, Decimal("1.50"), Decimal("1E+2"), 7, "2026-03-01T12:00:00.123+00:00")
+OUTCOME = Outcome("POSTED", None, Decimal("1.50"), Decimal("1E+2"), 7, "2026-03-01T12:00:00.123+00:00", "EUR")
 
 
 def entry_of(message: TransactionMessage, outcome: Outcome = OUTCOME) -> JournalEntry:
@@ -74,6 +74,7 @@ def test_an_event_has_the_entrys_ids_its_outcome_and_its_request() -> None:
         "amount": "1.5",
         "balance_after": "100",
         "held_after": "0",
+        "currency": "EUR",
         "account_version": 7,
         "posted_at": "2026-03-01T12:00:00.123+00:00",
         "request": {"type": "transaction", "transaction_id": "t-1", "account_id": "alice", "amount": "1.5"},
@@ -126,6 +127,7 @@ def entries(draw: st.DrawFn) -> JournalEntry:
         balance_after=draw(numbers),
         account_version=draw(st.integers(1, 10**15)),
         posted_at=OUTCOME.posted_at,
+        currency=OUTCOME.currency,
         held_after=draw(numbers),
         decimal_places=draw(st.none() | st.integers(0, 4)),
         reversal=draw(st.none() | st.builds(Reversal, st.integers(0, 99), numbers, st.none() | ids)),

@@ -36,7 +36,7 @@ def all_lines(caplog: pytest.LogCaptureFixture) -> None:
 def entry(version: int, **changes: Any) -> dict[str, Any]:
     """The item of a journal entry; None removes an attribute."""
     message = payment(transaction_id=f"t-{version}")
-    outcome = Outcome("POSTED", None, Decimal(1), Decimal(version), version, "2026-03-01T12:00:00.000+00:00")
+    outcome = Outcome("POSTED", None, Decimal(1), Decimal(version), version, "2026-03-01T12:00:00.000+00:00", "EUR")
     item = entry_item(JournalEntry("alice", message.transaction_id, message.canonical_payload(), "hash", outcome))
     versioned = {name: Decimal(value) if isinstance(value, int) else value for name, value in (item | changes).items()}
     return {name: value for name, value in versioned.items() if value is not None}

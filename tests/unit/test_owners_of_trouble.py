@@ -169,8 +169,8 @@ OF_ACCOUNTS = [
     *("cw:version_id", "cw:write_id", "extra"),
 ]
 OF_ENTRIES = [
-    *("request", "payload_hash", "status", "reason", "amount", "balance_after", "account_version", "posted_at"),
-    *("format", "cw:write_id", "extra"),
+    *("request", "payload_hash", "status", "reason", "amount", "balance_after", "currency"),
+    *("account_version", "posted_at", "format", "cw:write_id", "extra"),
 ]
 
 

@@ -27,6 +27,7 @@ class Queues:
         self.hidden: dict[str, str] = {}
         self.receipts: dict[str, int] = {}
         self.sent: list[str] = []
+        self.groups: list[str | None] = []
         self.refused: set[str] = set()
         self.forgetful = False
         self.before_receiving: Callable[[], None] = lambda: None
@@ -70,6 +71,7 @@ class Queues:
         assert QueueUrl == "TransactionsQueueUrl"
         failed = [entry for entry in Entries if entry["MessageBody"] in self.refused]
         self.sent += [entry["MessageBody"] for entry in Entries if entry not in failed]
+        self.groups += [entry.get("MessageGroupId") for entry in Entries if entry not in failed]
         return {"Failed": [{"Id": entry["Id"], "Code": "Refused"} for entry in failed]}
 
     def _with_newest_handles(self, entries: list[dict[str, Any]]) -> list[str]:
@@ -136,6 +138,13 @@ def test_what_its_queue_refuses_stays_a_letter_and_the_rest_is_redriven(monkeypa
     assert queues.sent == ["a", "c"]
     assert [message["Body"] for message in queues.letters.values()] == ["b"]
     assert queues.hidden == {}
+
+
+def test_a_redriven_message_is_in_the_group_that_it_was_sent_in() -> None:
+    queues = Queues("a", "b")
+    queues.letters["l-0"]["Attributes"]["MessageGroupId"] = "tenant-7"
+    redriven(queues)
+    assert dict(zip(queues.sent, queues.groups, strict=True)) == {"a": "tenant-7", "b": None}
 
 
 def test_a_letter_that_sqs_does_not_delete_is_counted() -> None:

@@ -78,6 +78,12 @@ def test_the_hash_is_that_which_powertools_gives_a_posted_transaction(transactio
     assert decide_once(request, None, lambda: outcome).payload_hash == payload_hash_of(request)
 
 
+def test_an_entry_in_another_currency_than_its_account_is_found() -> None:
+    account, [first, entry] = journal_of(opening(), FULL)
+    changed = replace(entry, outcome=replace(entry.outcome, currency="USD"))
+    assert found(account, [first, changed]) == ["wrong currency: version 2, t-1: it is USD, expected EUR"]
+
+
 @pytest.mark.parametrize("posted_at", ["", "yesterday", "2026-01-31", "2026-01-31T12:00:00", "1769860800"])
 def test_a_time_without_an_offset_is_found(posted_at: str) -> None:
     [sentence] = found(*journal_of(opening(), times=[posted_at]))
@@ -85,16 +91,16 @@ def test_a_time_without_an_offset_is_found(posted_at: str) -> None:
 
 
 TIMES = {
-    "a clock that is behind": (["2026-01-31T12:00:00+00:00", "2026-01-31T11:50:00+00:00"], None),
+    "a clock that is behind": (["2026-01-31T12:00:00+00:00", "2026-01-31T11:59:55+00:00"], None),
     "one that is too far behind": (
-        ["2026-01-31T12:00:00+00:00", "2026-01-31T11:49:59+00:00"],
-        "wrong time: version 2, t-1: posted at 2026-01-31T11:49:59+00:00, and the version before at 2026-01-31T12",
+        ["2026-01-31T12:00:00+00:00", "2026-01-31T11:59:54+00:00"],
+        "wrong time: version 2, t-1: posted at 2026-01-31T11:59:54+00:00, and the version before at 2026-01-31T12",
     ),
     "other offsets": (["2026-01-31T12:00:00+00:00", "2026-01-31T01:00:00-11:00"], None),
-    "a clock that is ahead": (["2026-01-31T12:00:00+00:00", "2026-01-31T12:10:00+00:00"], None),
+    "a clock that is ahead": (["2026-01-31T12:00:00+00:00", "2026-01-31T12:00:05+00:00"], None),
     "the future": (
-        ["2026-01-31T12:00:00+00:00", "2026-01-31T12:10:01+00:00"],
-        "wrong time: version 2, t-1: posted at 2026-01-31T12:10:01+00:00, and now it is 2026-01-31T12:00",
+        ["2026-01-31T12:00:00+00:00", "2026-01-31T12:00:06+00:00"],
+        "wrong time: version 2, t-1: posted at 2026-01-31T12:00:06+00:00, and now it is 2026-01-31T12:00",
     ),
     "the end of time": (
         ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"],

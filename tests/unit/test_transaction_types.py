@@ -515,7 +515,7 @@ def test_a_hold_is_posted_to_another_account_on_both_sides_or_neither(
 
 def entry_of(amount: str, request: TransactionMessage | None = None, account_id: str = "alice") -> JournalEntry:
     message = request or payment(1)
-    outcome = Outcome("POSTED", None, Decimal(amount), Decimal(0), 1, NOW)
+    outcome = Outcome("POSTED", None, Decimal(amount), Decimal(0), 1, NOW, "EUR")
     return JournalEntry(account_id, message.transaction_id, message.canonical_payload(), "hash", outcome)
 
 

@@ -70,7 +70,7 @@ class Letter:
     """A dead letter. `attributes` are its message attributes of type String. `message_id` and `sent_at` are its own.
 
     `sent_at` is when the message died. If SQS itself moved the letter, both are those of the message.
-    `message_attributes` are all of them as SQS takes them.
+    `message_attributes` are all of them as SQS takes them. `group_id` is that of the message.
     """
 
     body: str
@@ -80,6 +80,7 @@ class Letter:
     queue: QueueName = QueueName.TRANSACTIONS
     receipt_handle: str = ""
     message_attributes: Mapping[str, Any] = field(default_factory=dict)
+    group_id: str | None = None
 
     @property
     def code(self) -> str | None:
@@ -179,7 +180,7 @@ class Received:
                 VisibilityTimeout=self._hidden_seconds,
                 WaitTimeSeconds=POLL_SECONDS,
                 MessageAttributeNames=["All"],
-                MessageSystemAttributeNames=["SentTimestamp"],
+                MessageSystemAttributeNames=["SentTimestamp", "MessageGroupId"],
             )
             letters = [_letter(self._queue, message) for message in response.get("Messages", [])]
             self._receipt_handles.update((letter.message_id, letter.receipt_handle) for letter in letters)
@@ -215,4 +216,5 @@ def _letter(queue: QueueName, message: Mapping[str, Any]) -> Letter:
         message_attributes={
             name: {field: one[field] for field in values if one.get(field)} for name, one in given.items()
         },
+        group_id=message["Attributes"].get("MessageGroupId"),
     )

@@ -78,7 +78,7 @@ def _send_again(
     letters, messages = list[Letter](), list[Message]()
     for letter, body in chosen:
         try:
-            messages.append(Message(as_of_its_origin(letter, body), _producers(letter)))
+            messages.append(Message(as_of_its_origin(letter, body), _producers(letter), letter.group_id))
         except Stays as error:
             redriven.staying[letter.message_id] = str(error)
         else:

@@ -100,8 +100,8 @@ class Lines(NamedTuple):
         take = Update(record, expiry, condition, added={"last_ticket": 1}, return_new=True)
         try:
             is_taken, found = self._update(take, deadline)
-        except (BotoCoreError, ClientError):
-            logger.warning("could not take a ticket of account %s", account_id, exc_info=True)
+        except (BotoCoreError, ClientError) as error:
+            logger.warning("could not take a ticket of account %s: %s", account_id, error)
             return None
         match found:
             case {"last_ticket": Decimal() as number} if is_taken:

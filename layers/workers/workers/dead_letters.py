@@ -20,7 +20,7 @@ OWN_ATTRIBUTES = ("reason", "reason_code", "origin")
 def send_dead_letters(
     client: "SQSClient", queue_url: str, messages: Iterable[QueueMessage[Any]], request_id: str, deadline: Deadline
 ) -> None:
-    """Sends each dead message: its body, its attributes, and the attributes `reason`, `reason_code` and `origin`.
+    """Sends each dead message: its body, its group, its attributes, and `reason`, `reason_code` and `origin`.
 
     The origin has the message's id and sent time, which a letter would lose, and the id of the request that gives the
     message up, by which its log lines are found.
@@ -49,7 +49,8 @@ def _dead_letter(message: QueueMessage[Any], disposition: Dead, request_id: str)
         "request_id": request_id,
     }
     own = reason_attributes(disposition.code, reason) | _texts({"origin": json.dumps(origin)})
-    return Message(message.body, {name: _as_sent(value) for name, value in given[:room]} | own)
+    attributes = {name: _as_sent(value) for name, value in given[:room]} | own
+    return Message(message.body, attributes, message.group_id)
 
 
 def reason_attributes(code: str, reason: str) -> dict[str, Any]:

@@ -132,9 +132,10 @@ class QueueMessage[Content: Loggable]:
     """A message of an SQS batch.
 
     `receive_count` counts its deliveries, this one included. `attributes` has its message attributes, as in the event:
-    `{name: {"dataType": …, "stringValue": …}}`. `content` is None until the body is decoded, or if it can't be.
-    `disposition` is None until the message was handled. `attempt` is what the table of attempts has of it, or may
-    have; `begun_before` is what it had before this delivery. `attempted` says whether this delivery got to process it.
+    `{name: {"dataType": …, "stringValue": …}}`. `group_id` is None if its producer gave it none. `content` is None
+    until the body is decoded, or if it can't be. `disposition` is None until the message was handled. `attempt` is what
+    the table of attempts has of it, or may have; `begun_before` is what it had before this delivery. `attempted` says
+    whether this delivery got to process it.
     """
 
     message_id: str
@@ -143,6 +144,7 @@ class QueueMessage[Content: Loggable]:
     receive_count: int
     sent_at: datetime
     attributes: Mapping[str, Any]
+    group_id: str | None = None
     content: Content | None = None
     disposition: Disposition | None = None
     attempt: Attempt = UNTROUBLED
@@ -207,6 +209,7 @@ def message_from_record(record: dict[str, Any]) -> QueueMessage[Any]:
         receive_count=int(record["attributes"]["ApproximateReceiveCount"]),
         sent_at=_EPOCH + timedelta(milliseconds=int(record["attributes"]["SentTimestamp"])),
         attributes=message_attributes,
+        group_id=record["attributes"].get("MessageGroupId"),
     )
 
 

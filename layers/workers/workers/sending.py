@@ -24,7 +24,7 @@ LONGEST_PAUSE_SECONDS = 0.5
 class Message(NamedTuple):
     """A body, and message attributes as SQS takes them: `{name: {"DataType": "String", "StringValue": …}}`.
 
-    Of a group that has many messages in flight, SQS delivers fewer at a time: the other groups' come first.
+    SQS shares its deliveries fairly among the messages of different `group_id`s.
     """
 
     body: str

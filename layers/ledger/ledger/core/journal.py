@@ -32,9 +32,9 @@ class Outcome(Struct, frozen=True):
     """A transaction's outcome on one account. `replayed`: an earlier delivery was decided, and this is its outcome.
 
     `status` is POSTED, or REJECTED with a `reason`; `amount` is the effect on the balance; `account_version` is the
-    version that the decision made; `posted_at` is ISO 8601. `held_after` is the sum of the open holds afterwards.
-    `decimal_places` are those of the account, if the transaction opened it under the rule of minor units. `reversal` is
-    that of a `reverse`.
+    version that the decision made; `posted_at` is ISO 8601; `currency` is the account's. `held_after` is the sum of the
+    open holds afterwards. `decimal_places` are those of the account, if the transaction opened it under the rule of
+    minor units. `reversal` is that of a `reverse`.
     """
 
     status: str
@@ -43,6 +43,7 @@ class Outcome(Struct, frozen=True):
     balance_after: Decimal
     account_version: int
     posted_at: str
+    currency: str
     held_after: Decimal = Decimal(0)
     decimal_places: int | None = None
     reversal: Reversal | None = None
@@ -111,6 +112,7 @@ def outcome_of(decision: Decision, after: Account, posted_at: str) -> Outcome:
         balance_after=decision.balance,
         account_version=after.version,
         posted_at=posted_at,
+        currency=after.currency,
         held_after=after.held,
         decimal_places=decision.decimal_places,
         reversal=decision.reversal,
@@ -129,6 +131,7 @@ def entry_item(entry: JournalEntry) -> dict[str, Any]:
         "status": outcome.status,
         "amount": outcome.amount,
         "balance_after": outcome.balance_after,
+        "currency": outcome.currency,
         "account_version": outcome.account_version,
         "posted_at": outcome.posted_at,
     }
@@ -162,6 +165,7 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
             balance_after=attribute(item, "balance_after", Decimal),
             account_version=version(item, "account_version"),
             posted_at=attribute(item, "posted_at", str),
+            currency=attribute(item, "currency", str),
             held_after=attribute(item, "held_after", Decimal) if "held_after" in item else Decimal(0),
             decimal_places=version(item, "decimal_places") if "decimal_places" in item else None,
             reversal=reversal_from_item(attribute(item, "reversal", dict)) if "reversal" in item else None,
@@ -176,6 +180,7 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
         "amount": format_decimal(outcome.amount),
         "balance_after": format_decimal(outcome.balance_after),
         "held_after": format_decimal(outcome.held_after),
+        "currency": outcome.currency,
         "account_version": outcome.account_version,
         "posted_at": outcome.posted_at,
     }

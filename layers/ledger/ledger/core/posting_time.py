@@ -5,8 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 from ledger.core.accounts import Account
 
-CLOCK_SKEW = timedelta(minutes=10)
-"""The largest difference between two workers' clocks. A time that is further ahead is a mistake."""
+CLOCK_SKEW = timedelta(seconds=5)
+"""The largest difference between two workers' clocks. A time that is further ahead is a mistake.
+
+The clocks of Lambda's machines differ by milliseconds, and AWS refuses the requests of one that is minutes off.
+"""
 LONGEST_POSTING = timedelta(minutes=2)
 """From the moment at which a worker reads its clock to its commit: more than its function's timeout."""
 

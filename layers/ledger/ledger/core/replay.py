@@ -162,6 +162,9 @@ class Replay(Struct):
         yield from _wrong_decision(entry, message, before, around)
         yield from self._wrong_reversal(entry, message, around)
         self.account = message.next_account(before, _as_recorded(entry.outcome), entry.outcome.posted_at)
+        if self.account and self.account.currency != entry.outcome.currency:
+            found, expected = quoted(entry.outcome.currency), quoted(self.account.currency)
+            yield _mismatch(entry, "wrong currency", f"it is {found}, expected {expected}")
 
     def _wrong_reversal(
         self, entry: JournalEntry, message: TransactionMessage, around: Surroundings
