@@ -93,7 +93,7 @@ def counted_batches(endpoint: Endpoint, sizes: Sequence[int] = SIZES) -> Iterato
     """Posts a batch of each size, and publishes its outcomes, by the functions in this process."""
     tables = create_tables(endpoint, "costs")
     posting = functions.process_transactions(endpoint, tables, POWERTOOLS_LOG_LEVEL="INFO")
-    publishing = functions.publish_outcomes(endpoint, tables, POWERTOOLS_LOG_LEVEL="INFO")
+    publishing = functions.publish_outcomes(endpoint, POWERTOOLS_LOG_LEVEL="INFO")
     meter = Meter(posting.poster.client, posting.worker.queue.client)
     for size in sizes:
         name = f"account-{size}"

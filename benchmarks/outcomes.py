@@ -29,7 +29,7 @@ from tools.local_aws.functions import Context, stream_record
 from tools.local_aws.meter import Meter
 from tools.local_aws.server import PROJECT, Endpoint
 from tools.local_aws.stack import Stack
-from tools.local_aws.tables import create_tables, scan
+from tools.local_aws.tables import scan
 
 PICTURE = PROJECT / "docs" / "pictures" / "outcomes.png"
 ACCOUNTS = 20
@@ -232,7 +232,7 @@ def _invocations(deployed: Stack, began: float) -> Iterator[Invocation]:
 
 def count_costs(endpoint: Endpoint, items: Sequence[Item], batches: Mapping[str, Sequence[int]]) -> Iterator[Cost]:
     """Publishes entries of a journal in batches of these sizes, by the function in this process."""
-    function = functions.publish_outcomes(endpoint, create_tables(endpoint, "outcomes"))
+    function = functions.publish_outcomes(endpoint)
     client = function.bus.client
     meter, entries = Meter(client), list[dict[str, Any]]()
     client.meta.events.register(

@@ -119,8 +119,8 @@ def _expire(dynamodb: Any, table: str) -> None:
 def _stream_label(dynamodb: Any, journal: str) -> str:
     described = dynamodb.describe_table(TableName=journal)["Table"]
     if not described.get("StreamSpecification", {}).get("StreamEnabled"):
-        new_images = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
-        described = dynamodb.update_table(TableName=journal, StreamSpecification=new_images)["TableDescription"]
+        images = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+        described = dynamodb.update_table(TableName=journal, StreamSpecification=images)["TableDescription"]
         _wait(dynamodb, journal)
     return str(described["LatestStreamLabel"])
 

@@ -35,6 +35,7 @@ from tools.local_aws.functions import (
     read_accounts,
     reconcile_accounts,
     record,
+    republish_outcomes,
     upsert_profiles,
 )
 from tools.local_aws.queues import take_dead_letters, waiting_messages
@@ -54,7 +55,7 @@ class Effect:
 
     Records that return to the queue, and the reasons of dead letters, are given by the record's index. `outcome` is a
     job's, `answer` that of a read, without times, or of a request to publish again. `published` has the detail types of
-    events by their ids: those of publish_outcomes alone.
+    events by their ids: those of the functions that publish outcomes alone.
     """
 
     outcome: str | None = None
@@ -91,7 +92,7 @@ class EventRunner:
         function = path.parent.name
         records = json.loads(path.read_text()).get("Records", [])
         journal, accounts, profiles, reports = self._journal(), self._accounts(), self._profiles(), self._reports()
-        is_publishing = function == "publish_outcomes"
+        is_publishing = function in {"publish_outcomes", "republish_outcomes"}
         if is_publishing:
             self.hear()
         response = self.invoke(function, path)
@@ -150,9 +151,12 @@ def _identifier(record: dict[str, Any]) -> str:
 
 
 def _body_of_letter(record: dict[str, Any]) -> str:
-    """The body of the record's dead letter: the message, or the request to publish the entry again."""
+    """The body of the record's dead letter: the message, the request to publish the entry again, or a changed one."""
     if "body" in record:
         return str(record["body"])
+    if record["eventName"] != "INSERT":
+        images = [record["dynamodb"].get(name) for name in ("Keys", "OldImage", "NewImage")]
+        return json.dumps(dict(zip(("key", "old_image", "new_image"), images, strict=True)))
     entry = from_dynamodb(record["dynamodb"]["NewImage"])
     versions = dict.fromkeys(("from_version", "to_version"), int(entry["account_version"]))
     return json.dumps({"republish": {"account_id": entry["account_id"]} | versions})
@@ -188,7 +192,7 @@ def in_process(folder: Path) -> Iterator[EventRunner]:
         tables, profiles_table = create_tables(endpoint, "events"), create_profiles_table(endpoint, "events")
         locks_table = create_locks_table(endpoint, "events")
         teller, upserter = process_transactions(endpoint, tables), upsert_profiles(endpoint, profiles_table)
-        publisher = publish_outcomes(endpoint, tables)
+        publisher = publish_outcomes(endpoint)
         consumer = new_consumer(endpoint, publisher.bus.name, "events")
         functions = {
             "process_transactions": teller,
@@ -200,6 +204,7 @@ def in_process(folder: Path) -> Iterator[EventRunner]:
             "reconcile_accounts": reconcile_accounts(endpoint, tables, locks_table),
             "read_accounts": read_accounts(endpoint, tables),
             "publish_outcomes": publisher,
+            "republish_outcomes": republish_outcomes(endpoint, tables, OUTCOMES_BUS=publisher.bus.name),
         }
 
         def invoke(function: str, event: Path) -> Any:

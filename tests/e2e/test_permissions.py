@@ -108,6 +108,9 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "reading counts of reversals": lambda me: query(me, me.reversals),
     },
     "process_transactions": {
+        "putting an entry alone": lambda me: me.dynamodb.put_item(TableName=me.journal, Item=ENTRY_KEY),
+        "putting an account alone": lambda me: me.dynamodb.put_item(TableName=me.accounts, Item=KEY),
+        "counting a reversal alone": lambda me: me.dynamodb.update_item(TableName=me.reversals, Key=ENTRY_KEY),
         "deleting an entry": lambda me: me.dynamodb.delete_item(TableName=me.journal, Key=ENTRY_KEY),
         "scanning the journal": lambda me: me.dynamodb.scan(TableName=me.journal),
         "reading the counts of an account's reversals": lambda me: query(me, me.reversals),
@@ -146,6 +149,20 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "invoking itself": lambda me: me.lambda_.invoke(FunctionName=me.function_name),
     },
     "publish_outcomes": {
+        "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
+        "reading a journal": lambda me: query(me, me.journal),
+        "putting an account": lambda me: me.dynamodb.put_item(TableName=me.accounts, Item=KEY),
+        "changing an account": lambda me: me.dynamodb.update_item(TableName=me.accounts, Key=KEY),
+        "putting an entry": lambda me: me.dynamodb.put_item(TableName=me.journal, Item=ENTRY_KEY),
+        "deleting an entry": lambda me: me.dynamodb.delete_item(TableName=me.journal, Key=ENTRY_KEY),
+        "scanning the journal": lambda me: me.dynamodb.scan(TableName=me.journal),
+        "taking a lock": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=me.lock_key),
+        "beginning an attempt": lambda me: me.dynamodb.put_item(TableName=me.attempts, Item=ATTEMPT_KEY),
+        "sending a transaction": lambda me: me.sqs.send_message(QueueUrl=me.queue, MessageBody="{}"),
+        "sending a dead letter of another's": lambda me: me.sqs.send_message(QueueUrl=me.dead, MessageBody="{}"),
+        "invoking itself": lambda me: me.lambda_.invoke(FunctionName=me.function_name),
+    },
+    "republish_outcomes": {
         "putting an account": lambda me: me.dynamodb.put_item(TableName=me.accounts, Item=KEY),
         "changing an account": lambda me: me.dynamodb.update_item(TableName=me.accounts, Key=KEY),
         "putting an entry": lambda me: me.dynamodb.put_item(TableName=me.journal, Item=ENTRY_KEY),
@@ -214,18 +231,19 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
                 me.reversals: {"Keys": [ENTRY_KEY]},
             }
         ),
-        "counting a reversal": lambda me: me.dynamodb.update_item(TableName=me.reversals, Key=ENTRY_KEY),
-        "counting the first reversal": lambda me: me.dynamodb.put_item(TableName=me.reversals, Item=ENTRY_KEY),
-        "checking a count of reversals": lambda me: me.dynamodb.transact_write_items(
-            TransactItems=[
-                {
-                    "ConditionCheck": {
-                        "TableName": me.reversals,
-                        "Key": ENTRY_KEY,
-                        "ConditionExpression": "attribute_not_exists(version)",
-                    }
+        "counting the first reversal, and a later one": lambda me: [
+            in_a_transaction(me, {"Put": {"TableName": me.reversals, "Item": ENTRY_KEY}}),
+            in_a_transaction(me, later_count(me)),
+        ],
+        "checking a count of reversals": lambda me: in_a_transaction(
+            me,
+            {
+                "ConditionCheck": {
+                    "TableName": me.reversals,
+                    "Key": ENTRY_KEY,
+                    "ConditionExpression": "attribute_not_exists(version)",
                 }
-            ]
+            },
         ),
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
         "taking a ticket": lambda me: me.dynamodb.update_item(TableName=me.locks, Key=TICKET_KEY),
@@ -233,6 +251,13 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
     },
     # Nothing here reads the stream: ministack asks for its actions on all resources. See test_template.py.
     "publish_outcomes": {
+        "publishing an event": lambda me: put_event(me, me.bus),
+        "sending a dead letter": lambda me: me.sqs.send_message_batch(
+            QueueUrl=me.stack["OutcomesDeadLetterQueueUrl"],
+            Entries=[{"Id": "1", "MessageBody": "from the test of permissions"}],
+        ),
+    },
+    "republish_outcomes": {
         "publishing an event": lambda me: put_event(me, me.bus),
         "sending a dead letter": lambda me: me.sqs.send_message_batch(
             QueueUrl=me.stack["OutcomesDeadLetterQueueUrl"],
@@ -287,6 +312,15 @@ def test_the_stack_has_the_resources_that_tests_read_from_the_template(bank: Ban
 def another_function(me: AsTheFunction) -> str:
     names = [me.stack["ProcessTransactionsFunctionName"], me.stack["ReconcileAccountsFunctionName"]]
     return next(name for name in names if name != me.function_name)
+
+
+def in_a_transaction(me: AsTheFunction, write: dict[str, Any]) -> object:
+    return me.dynamodb.transact_write_items(TransactItems=[write])
+
+
+def later_count(me: AsTheFunction) -> dict[str, Any]:
+    update = {"UpdateExpression": "SET note = :note", "ExpressionAttributeValues": {":note": {"S": "of a test"}}}
+    return {"Update": {"TableName": me.reversals, "Key": ENTRY_KEY} | update}
 
 
 def query(me: AsTheFunction, table: str, **parameters: str) -> object:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.event_runner import Effect, in_process, sam_local_invoke
 from tests.support.template import FOLDERS
+from tools.local_aws.functions import SAMPLE_JOURNAL
 from tools.local_aws.server import PROJECT
 
 # The build, the deployment and a container for each event take some two minutes.
@@ -483,7 +484,10 @@ EXPECTED = {
     "publish_outcomes/03-a-damaged-entry-among-good": Effect(
         published={"acc-erin#6": "TransactionPosted"}, dead_lettered={0: "status"}
     ),
-    "publish_outcomes/04-versions-again": Effect(
+    "publish_outcomes/04-an-entry-that-was-changed-and-removed": Effect(
+        dead_lettered={0: "the journal entry was overwritten: amount", 1: "the journal entry was deleted"}
+    ),
+    "republish_outcomes/01-versions-again": Effect(
         answer={"published": 3} | ALL_PUBLISHED,
         published={
             "acc-alice#1": "AccountOpened",
@@ -491,7 +495,7 @@ EXPECTED = {
             "acc-alice#3": "TransactionPosted",
         },
     ),
-    "publish_outcomes/05-since-a-time-again": Effect(
+    "republish_outcomes/02-since-a-time-again": Effect(
         answer={"published": 7} | ALL_PUBLISHED,
         published={
             "acc-carol#1": "AccountOpened",
@@ -503,13 +507,13 @@ EXPECTED = {
             "acc-carol#7": "TransactionRejected",
         },
     ),
-    "publish_outcomes/06-of-all-accounts-since-a-time": Effect(answer={"published": 0} | ALL_PUBLISHED),
-    "publish_outcomes/07-of-an-unknown-account": Effect(
+    "republish_outcomes/03-of-all-accounts-since-a-time": Effect(answer={"published": 0} | ALL_PUBLISHED),
+    "republish_outcomes/04-of-an-unknown-account": Effect(
         answer={
             "error": {"code": "UNKNOWN_ACCOUNT", "reason": "account_id: no account 'acc-nobody' has been opened"},
         }
     ),
-    "publish_outcomes/08-no-such-request": Effect(
+    "republish_outcomes/05-no-such-request": Effect(
         answer={
             "error": {"code": "INVALID_REQUEST", "reason": "to_version: expected 3 or more, which is from_version"},
         }
@@ -571,11 +575,13 @@ def test_records_of_the_stream_look_as_lambda_delivers_them() -> None:
     records = records_of("aws:dynamodb")
     for record in records:
         change = record["dynamodb"]
-        assert change["Keys"].items() <= change["NewImage"].items()
-        assert change["StreamViewType"] == "NEW_IMAGE"
+        images = [change[name] for name in ("OldImage", "NewImage") if name in change]
+        assert all(change["Keys"].items() <= image.items() for image in images)
+        assert change["StreamViewType"] == "NEW_AND_OLD_IMAGES"
+        assert SAMPLE_JOURNAL in record["eventSourceARN"]
         assert record["eventSourceARN"].split(":")[3] == record["awsRegion"]
     deliveries = Counter(record["dynamodb"]["SequenceNumber"] for record in records)
-    assert Counter(deliveries.values()) == {1: 2, 2: 4}, "one batch is delivered twice"
+    assert Counter(deliveries.values()) == {1: 4, 2: 4}, "one batch is delivered twice"
 
 
 def test_records_look_as_lambda_delivers_them() -> None:

@@ -159,7 +159,7 @@ STREAM_BATCH = 100
 @pytest.mark.parametrize(("kind", "requests"), [("lone payments", 10), ("the largest payments", 13)])
 def test_a_full_batch_of_the_stream_is_few_requests(ministack: Endpoint, kind: str, requests: int) -> None:
     """Ten events a request, or as many as fit into it."""
-    function = publish_outcomes(ministack, create_tables(ministack, f"dear-{next(_numbers)}"))
+    function = publish_outcomes(ministack)
     consumer = new_consumer(ministack, function.bus.name, function.bus.name)
     meter = Meter(function.bus.client, function.publisher.queue_client)
     message = largest_transaction() if kind == "the largest payments" else payment()

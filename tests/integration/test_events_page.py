@@ -17,6 +17,7 @@ from tools.local_aws.functions import (
     publish_outcomes,
     read_accounts,
     record,
+    republish_outcomes,
     stream_record,
 )
 from tools.local_aws.server import PROJECT, Endpoint
@@ -43,15 +44,16 @@ def test_the_pages_consumer_closes_its_gaps(ministack: Endpoint) -> None:
     tables = create_tables(ministack, "page-of-events")
     payments = [{"transaction_id": f"t-{n}", "account_id": "ab"[n % 2], "amount": f"{n}.5"} for n in range(1, 25)]
     assert not invoke(process_transactions(ministack, tables), map(record, [opening("a"), opening("b"), *payments]))
-    publisher, reader = publish_outcomes(ministack, tables), read_accounts(ministack, tables)
+    publisher, reader = publish_outcomes(ministack), read_accounts(ministack, tables)
+    republisher = republish_outcomes(ministack, tables, OUTCOMES_BUS=publisher.bus.name)
     queue = new_consumer(ministack, publisher.bus.name, "page-of-events")
-    handlers = {"publish": publisher.lambda_handler, "read": reader.lambda_handler}
+    handlers = {"republish": republisher.lambda_handler, "read": reader.lambda_handler}
 
     def invoked(FunctionName: str, Payload: str) -> dict[str, Any]:  # noqa: N803 (boto3's names)
         answer = handlers[FunctionName](json.loads(Payload), Context())
         return {"Payload": io.BytesIO(json.dumps(answer).encode())}
 
-    names: dict[str, Any] = {"READ_ACCOUNTS": "read", "PUBLISH_OUTCOMES": "publish"}
+    names: dict[str, Any] = {"READ_ACCOUNTS": "read", "REPUBLISH_OUTCOMES": "republish"}
     with mock.patch("boto3.client", return_value=mock.Mock(invoke=invoked)):
         exec(sample("python"), names)
     applied = defaultdict[str, list[dict[str, Any]]](list)
@@ -81,7 +83,7 @@ def test_the_pages_patterns_select_what_they_say(ministack: Endpoint) -> None:
         {"type": "transfer", "transaction_id": "t-1", "from_account_id": "acc-1", "to_account_id": "acc-3", "amount": n}
         for n in range(2)
     ]
-    publisher = publish_outcomes(ministack, tables)
+    publisher = publish_outcomes(ministack)
     bus = publisher.bus.name
     function = process_transactions(ministack, tables, OUTCOMES_BUS=bus)
     rows = re.findall(r"^\| `(\{.*?)` \|", PAGE.split("\n## To subscribe\n")[1].split("\n## ")[0], re.MULTILINE)
@@ -100,7 +102,7 @@ def test_the_pages_patterns_select_what_they_say(ministack: Endpoint) -> None:
 
 def test_the_pages_template_brings_outcomes_to_its_queue(ministack: Endpoint) -> None:
     tables = create_tables(ministack, "template-of-a-consumer")
-    publisher = publish_outcomes(ministack, tables)
+    publisher = publish_outcomes(ministack)
     ministack.client("cloudformation").create_stack(
         StackName="consumer",
         TemplateBody=sample("yaml"),

@@ -20,7 +20,7 @@ def test_an_events_publication_and_its_arrival_are_seen(ministack: Endpoint, see
     opening = {"type": "open_account", "transaction_id": "t-1", "account_id": "a", "currency": "EUR"}
     debit = {"transaction_id": "t-2", "account_id": "a", "amount": "-5"}
     assert not invoke(process_transactions(ministack, tables), [record(opening), record(debit)])
-    publisher = publish_outcomes(ministack, tables)
+    publisher = publish_outcomes(ministack)
     consumer = new_consumer(ministack, publisher.bus.name, "every-event")
     seen_events.published = seen_events.taken = 0
     publisher.lambda_handler({"Records": list(map(stream_record, scan(ministack, tables.journal)))}, Context())

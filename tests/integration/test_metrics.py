@@ -22,6 +22,7 @@ from tools.local_aws.functions import (
     read_accounts,
     reconcile_accounts,
     record,
+    republish_outcomes,
     stream_record,
     upsert_profiles,
 )
@@ -57,7 +58,8 @@ def emitted(ministack: Endpoint, capsys: pytest.CaptureFixture[str], monkeypatch
         ),
         ("expire_holds", run_in_each_way, partial(expire_holds, ministack, tables, locks, queue["QueueUrl"])),
         ("read_accounts", read, partial(read_accounts, ministack, tables)),
-        ("publish_outcomes", publish, partial(publish_outcomes, ministack, tables)),
+        ("publish_outcomes", publish, partial(publish_outcomes, ministack)),
+        ("republish_outcomes", publish_again, partial(republish_outcomes, ministack, tables)),
     ):
         function = load(POWERTOOLS_SERVICE_NAME=name)
         monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", name)
@@ -91,7 +93,12 @@ def read(function: ModuleType) -> None:
 
 
 def publish(function: ModuleType) -> None:
-    invoke(function, [stream_record({"account_id": {"S": "alice"}})])
+    invoke(
+        function, [stream_record({"account_id": {"S": "alice"}}), stream_record(None, {"account_id": {"S": "alice"}})]
+    )
+
+
+def publish_again(function: ModuleType) -> None:
     function.lambda_handler({"republish": {"account_id": "alice"}}, Context())
     function.lambda_handler({"republish": {}}, Context())
 

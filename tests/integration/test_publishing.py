@@ -38,8 +38,8 @@ def tables(ministack: Endpoint) -> Tables:
 
 
 @pytest.fixture
-def function(ministack: Endpoint, tables: Tables) -> ModuleType:
-    return publish_outcomes(ministack, tables)
+def function(ministack: Endpoint) -> ModuleType:
+    return publish_outcomes(ministack)
 
 
 @pytest.fixture
@@ -114,6 +114,40 @@ def test_an_item_of_another_program_is_dead_lettered_and_no_payload_is_in_the_lo
     assert counted(printed(capsys)) == {"Published": 4, "DeadLettered": 1, "NotPublished": 0}
     assert any("dead-lettered" in line.message and "foreign" in line.message for line in caplog.records)
     assert not any("secret" in str(vars(line)) for line in caplog.records)
+
+
+def test_an_entry_that_was_changed_or_removed_is_counted_and_never_published(
+    ministack: Endpoint,
+    function: ModuleType,
+    consumer: Consumer,
+    items: list[dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    capsys.readouterr()
+    forged = items[0] | {"amount": {"N": "1000000"}}
+    records = [stream_record(items[1]), stream_record(forged, items[0]), stream_record(None, items[2])]
+    assert not invoke(function, records)
+    assert len(consumer.take()) == 1
+    lines = printed(capsys)
+    assert metric_totals(lines)["EntriesChanged"] == 2
+    assert counted(lines) == {"Published": 1, "DeadLettered": 2, "NotPublished": 0}
+    letters = take_dead_letters(ministack, function.publisher.dead_letter_queue_url)
+    assert {letter.attributes["reason_code"] for letter in letters} == {"ENTRY_CHANGED", "ENTRY_REMOVED"}
+
+
+@pytest.mark.filterwarnings("ignore:No application metrics")
+def test_what_is_none_of_the_journals_stream_is_never_published(
+    function: ModuleType, consumer: Consumer, items: list[dict[str, Any]]
+) -> None:
+    """A mistake is refused. One who may invoke the function can write a true stream's name, too: SECURITY.md."""
+    of_another = stream_record(items[0]) | {"eventSourceARN": "arn:aws:dynamodb:us-east-1:1:table/others/stream/1"}
+    for event, sentence in [
+        ({"republish": {"account_id": "alice"}}, "The function republish_outcomes takes it"),
+        ({"Records": [stream_record(items[1]), of_another]}, r"Records\[1\]: expected a record of the stream"),
+    ]:
+        with pytest.raises(NotAStreamEvent, match=sentence):
+            function.lambda_handler(event, Context())
+    assert consumer.take() == []
 
 
 @pytest.mark.filterwarnings("ignore:No application metrics")

@@ -1,4 +1,4 @@
-"""The function publish_outcomes on both engines, asked to publish again: the events are those of the first time."""
+"""The function republish_outcomes on both engines: the events are those of the first time."""
 
 import contextlib
 import itertools
@@ -37,7 +37,7 @@ from tests.support.posting_bank import (
     times_of,
 )
 from tools.local_aws.consumers import new_consumer
-from tools.local_aws.functions import Context, publish_outcomes, stream_record
+from tools.local_aws.functions import Context, publish_outcomes, republish_outcomes, stream_record
 from tools.local_aws.meter import Meter
 from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint
@@ -56,13 +56,17 @@ type Events = dict[str, Any]
 
 
 class Bank(PostingBank):
-    """The functions that post and publish, and a consumer of all events. `index` is the index as the latter sees it."""
+    """The functions that post, publish and publish again, and a consumer of all events.
+
+    `index` is the index as it is seen when entries are published again.
+    """
 
     def __init__(self, ministack: Endpoint, dynamodb: Endpoint, tables: Tables) -> None:
         super().__init__(ministack, dynamodb, tables)
         self.aws = ministack
-        self.function: ModuleType = publish_outcomes(ministack, tables, dynamodb)
+        self.function: ModuleType = republish_outcomes(ministack, tables, dynamodb)
         bus = self.function.bus
+        self.of_the_stream = publish_outcomes(ministack, OUTCOMES_BUS=bus.name)
         self.consumer = new_consumer(ministack, bus.name, f"{bus.name}-consumer")
         self.meter = Meter(self.function.republisher.client, bus.client)
         self.index = LateIndex(self.function.republisher.client)
@@ -70,7 +74,7 @@ class Bank(PostingBank):
     def publish(self) -> Events:
         """The events of the whole journal, published from the stream."""
         for items in itertools.batched(scan(self.dynamodb, self.tables.journal), 100, strict=False):
-            self.function.lambda_handler({"Records": [stream_record(item) for item in items]}, Context())
+            self.of_the_stream.lambda_handler({"Records": [stream_record(item) for item in items]}, Context())
         return self.events()
 
     def events(self) -> Events:
@@ -362,6 +366,19 @@ def test_a_refused_request_gets_a_sentence_and_no_read(bank: Bank) -> None:
     assert not bank.meter.requests
     error = bank.republish(account_id="nobody")["error"]
     assert error == {"code": "UNKNOWN_ACCOUNT", "reason": "account_id: no account 'nobody' has been opened"}
+
+
+def test_an_invocation_publishes_so_many_entries_and_leaves_the_rest_to_its_caller(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request never publishes everything, however fast: events have a quota, and a price."""
+    monkeypatch.setattr(republishing, "MOST_PUBLISHED", 3)
+    monkeypatch.setattr(republishing, "MAX_PARALLEL", 1)
+    names = [f"a-{number}" for number in range(5)]
+    bank.post(*(message for name in names for message in (opening(name), payment(1, account_id=name))))
+    answer = bank.republish(**LONG_AGO)
+    assert (answer["published"], [*answer["next"][0]["republish"]]) == (4, ["from", "after"])
+    assert (bank.republish_all(**LONG_AGO)["published"], bank.invocations) == (10, 3)
 
 
 # --- entries and accounts that were damaged -----------------------------------------------------------------

@@ -195,6 +195,11 @@ class Bank:
         """The name of the function that publishes outcomes."""
         return self.stack["PublishOutcomesFunctionName"]
 
+    @property
+    def republisher(self) -> str:
+        """The name of the function that publishes outcomes again."""
+        return self.stack["RepublishOutcomesFunctionName"]
+
     def new_consumer(self, name: str, pattern: Mapping[str, Any] = EVERYTHING) -> Consumer:
         """A new consumer of the outcomes' bus."""
         return new_consumer(self.stack.endpoint, self.stack["OutcomesBusName"], name, pattern)
@@ -207,7 +212,7 @@ class Bank:
         """Has entries published again, in as many invocations as it takes. Returns the number of events."""
         published, events = 0, [{"republish": request}]
         while events:
-            answer = self.invoke(self.publisher, events.pop())
+            answer = self.invoke(self.republisher, events.pop())
             assert not {"error", "missing_versions"} & {name for name, value in answer.items() if value}, answer
             published += answer["published"]
             events += answer["next"]

@@ -97,7 +97,7 @@ class Bank:
         assert read == "account"
         return {"account_id": account_id, "version": self.versions[account_id]}
 
-    def publish_outcomes(self, republish: dict[str, Any]) -> dict[str, Any]:
+    def republish_outcomes(self, republish: dict[str, Any]) -> dict[str, Any]:
         account_id, first, last = republish["account_id"], republish["from_version"], republish["to_version"]
         assert 1 <= first <= last <= self.versions[account_id]
         through = min(first + 1, last)
@@ -110,7 +110,7 @@ class Bank:
     def consumer(self, apply: Callable[[dict[str, Any]], None]) -> Any:
         """The page's."""
         [example] = blocks("python")
-        names: dict[str, Any] = {"READ_ACCOUNTS": "read_accounts", "PUBLISH_OUTCOMES": "publish_outcomes"}
+        names: dict[str, Any] = {"READ_ACCOUNTS": "read_accounts", "REPUBLISH_OUTCOMES": "republish_outcomes"}
         with mock.patch("boto3.client", return_value=self):
             exec(example, names)
         return names["InOrder"](apply)

@@ -12,13 +12,14 @@ from botocore.exceptions import ClientError
 from conditional_writes import Deadline
 from conditional_writes.client import SLOWEST_CALL_SECONDS
 from ledger.core.journal import JournalEntry, Outcome, entry_item
-from ledger.outcome_publisher import OutcomePublisher, Published
+from ledger.outcome_publisher import ChangedEntry, OutcomePublisher, Published
 from tests.support.clock import START, Clock, plenty
 from tests.support.samples import payment
 from tests.unit.stubs import Stubbed
-from tools.local_aws.functions import Context
+from tools.local_aws.functions import SAMPLE_JOURNAL, Context, stream_record
 from workers.event_bus import EventBus
 from workers.invocation import deadline_of
+from workers.stream_records import records_of
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/outcomes-dead"
 
@@ -182,6 +183,55 @@ def test_the_dead_letter_of_an_entry_waits_for_those_before_it(
     assert published.failures == [None, None, reason, f"an entry before it isn't published: {reason}"]
     assert (published.number, published.dead_lettered) == (1, 1)
     assert [body["republish"]["from_version"] for body, *_ in letters(stubbed_sqs)] == [1]
+
+
+KEY = {"account_id": {"S": "alice"}, "transaction_id": {"S": "t-2"}}
+OLD, NEW = (
+    KEY | {"amount": {"N": "1"}, "status": {"S": "POSTED"}},
+    KEY | {"amount": {"N": "1000000"}, "x": {"B": "eA=="}},
+)
+
+
+def changed(*records: dict[str, Any]) -> list[ChangedEntry]:
+    return [ChangedEntry.of(record) for record in records_of({"Records": list(records)}, SAMPLE_JOURNAL)]
+
+
+def test_an_entry_that_was_changed_or_removed_is_a_letter_with_its_images_and_no_event(
+    publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    takes(stubbed_events, None)
+    takes_letters(stubbed_sqs)
+    entries = changed(stream_record(NEW, OLD), stream_record(None, NEW))
+    assert publisher.publish([*entries, entry(3)], plenty()) == Published([None] * 3, dead_lettered=2)
+    overwritten, deleted = "the journal entry was overwritten: amount, status, x", "the journal entry was deleted"
+    assert letters(stubbed_sqs) == [
+        ({"key": KEY, "old_image": OLD, "new_image": NEW}, "ENTRY_CHANGED", overwritten),
+        ({"key": KEY, "old_image": NEW, "new_image": None}, "ENTRY_REMOVED", deleted),
+    ]
+    alarming = [line.getMessage() for line in caplog.records if line.levelname == "ERROR"]
+    ids = "{'account_id': 'alice', 'transaction_id': 't-2'}"
+    assert alarming == [
+        f"a journal entry was changed: {ids}: ENTRY_CHANGED: {overwritten}",
+        f"a journal entry was changed: {ids}: ENTRY_REMOVED: {deleted}",
+    ]
+
+
+def test_a_changed_entry_is_in_the_log_at_once_while_its_letter_waits_for_the_entries_before_it(
+    publisher: OutcomePublisher, stubbed_events: Stubbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    published = publisher.publish([entry(1), *changed(stream_record(None, OLD))], Deadline.after(0))
+    assert all(published.failures)
+    assert any("a journal entry was changed" in line for line in caplog.messages)
+    assert stubbed_events.operations == []
+
+
+def test_the_letter_of_a_changed_entry_that_is_too_large_for_sqs_has_its_key(
+    publisher: OutcomePublisher, stubbed_sqs: Stubbed
+) -> None:
+    takes_letters(stubbed_sqs)
+    large = KEY | {"description": {"S": "x" * 200_000}}
+    assert publisher.publish(changed(stream_record(large | OLD, large | NEW)), plenty()).dead_lettered == 1
+    assert [body for body, *_ in letters(stubbed_sqs)] == [{"key": KEY}]
 
 
 def test_a_reason_is_one_that_sqs_takes(publisher: OutcomePublisher, stubbed_sqs: Stubbed) -> None:

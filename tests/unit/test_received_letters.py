@@ -181,7 +181,7 @@ def republish(version: int) -> dict[str, Any]:
 def test_an_outcome_is_published_until_nothing_is_left() -> None:
     functions = Functions(json.dumps(republish(1)), answers=[published(republish(4)), published()])
     assert redriven(functions, QueueName.OUTCOMES).done == {"X": 1}
-    assert functions.invoked == [("PublishOutcomesFunctionName", republish(version)) for version in (1, 4)]
+    assert functions.invoked == [("RepublishOutcomesFunctionName", republish(version)) for version in (1, 4)]
     assert functions.letters == {}
 
 

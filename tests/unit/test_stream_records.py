@@ -1,12 +1,17 @@
-"""The records of a DynamoDB stream: the new items, and a clear refusal of any other event."""
+"""The records of a DynamoDB stream: the changed items, and a clear refusal of any other event."""
 
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from tools.local_aws.functions import record, stream_record
-from workers.stream_records import NotAStreamEvent, records_of
+from tools.local_aws.functions import SAMPLE_JOURNAL, record, stream_record
+from workers.stream_records import NotAStreamEvent, StreamRecord
+from workers.stream_records import records_of as records_of_table
+
+
+def records_of(event: Any) -> list[StreamRecord]:
+    return records_of_table(event, SAMPLE_JOURNAL)
 
 
 def test_a_record_has_the_new_item_and_its_number() -> None:
@@ -33,20 +38,42 @@ def test_an_event_without_a_list_of_records_is_refused(event: Any) -> None:
         records_of(event)
 
 
+def test_a_record_has_the_key_of_a_changed_or_removed_item_and_what_it_was() -> None:
+    key, one, two = {"account_id": {"S": "a"}}, {"amount": {"N": "1"}}, {"amount": {"N": "2"}}
+    changed, removed = records_of({"Records": [stream_record(key | two, key | one), stream_record(None, key | two)]})
+    assert changed[1:] == ("MODIFY", key, key | one, key | two)
+    assert removed[1:] == ("REMOVE", key, key | two, None)
+
+
 def without(field: str) -> dict[str, Any]:
     of_a_stream = stream_record({"account_id": {"S": "secret"}})
-    del of_a_stream["dynamodb"][field]
+    of_a_stream["dynamodb"].pop(field, None)
+    of_a_stream.pop(field, None)
     return of_a_stream
 
 
+OF_ANOTHER = f"Records[1]: expected a record of the stream of the table {SAMPLE_JOURNAL}"
+INCOMPLETE = "Records[1]: expected an eventName, a SequenceNumber and Keys, and of an INSERT a NewImage"
+
+
 @pytest.mark.parametrize(
-    "other",
-    [None, "secret", {}, {"dynamodb": None}, record("secret"), without("NewImage"), without("SequenceNumber")],
-    ids=["None", "a text", "nothing", "no dynamodb", "a record of SQS's", "no new image", "no number"],
+    ("other", "sentence"),
+    [
+        (None, OF_ANOTHER),
+        ("secret", OF_ANOTHER),
+        ({"dynamodb": {}}, OF_ANOTHER),
+        (record("secret"), OF_ANOTHER),
+        (without("eventSource"), OF_ANOTHER),
+        (stream_record({}) | {"eventSource": "aws:sqs"}, OF_ANOTHER),
+        (stream_record({}) | {"eventSourceARN": "arn:aws:dynamodb:eu-west-1:1:table/others/stream/1"}, OF_ANOTHER),
+        (stream_record({}) | {"eventName": "secret"}, INCOMPLETE),
+        *((without(field), INCOMPLETE) for field in ("NewImage", "SequenceNumber", "Keys", "dynamodb", "eventName")),
+    ],
 )
-def test_a_record_that_is_none_of_a_stream_is_named_by_its_number_and_not_quoted(other: Any) -> None:
-    with pytest.raises(NotAStreamEvent, match=r"^Records\[1\]\.dynamodb: expected a SequenceNumber and a NewImage$"):
+def test_a_record_that_is_none_of_the_stream_is_named_by_its_number_and_not_quoted(other: Any, sentence: str) -> None:
+    with pytest.raises(NotAStreamEvent) as refused:
         records_of({"Records": [stream_record({"account_id": {"S": "a"}}), other]})
+    assert str(refused.value) == sentence
 
 
 def test_an_empty_batch_has_no_records() -> None:

@@ -24,7 +24,7 @@ class Function:
         self.answers, self.events, self.said = list(answers), list[Any](), list[str]()
 
     def invoke(self, output: str, event: Any) -> Any:
-        assert output == "PublishOutcomesFunctionName"
+        assert output == "RepublishOutcomesFunctionName"
         self.events.append(event)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):

@@ -34,6 +34,7 @@ from tests.support.template import (
 from tools import restore
 from tools.local_aws.functions import Context, load_function
 from tools.local_aws.server import Endpoint
+from tools.template import statements
 from workers.attempts import MAXIMUM_BEGUN
 from workers.batches import LAST_SECONDS
 from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS, lease_seconds_of
@@ -225,13 +226,13 @@ def test_an_alarm_counts_the_messages_that_are_in_each_dead_letter_queue() -> No
     assert watched == {arn.replace(".Arn", ".QueueName") for arn in dead}
 
 
-def test_the_journals_stream_brings_new_entries_alone_and_from_its_start() -> None:
+def test_the_journals_stream_brings_each_change_of_an_entry_with_both_images_and_from_its_start() -> None:
     assert STREAMS.keys() == {"PublishOutcomesFunction"}
     _, source = STREAMS["PublishOutcomesFunction"]
     assert source["Stream"] == {"GetAtt": "JournalTable.StreamArn"}
     assert {name for name, table in TABLES.items() if "StreamSpecification" in table} == {"JournalTable"}
-    assert TABLES["JournalTable"]["StreamSpecification"] == {"StreamViewType": "NEW_IMAGE"}
-    assert [json.loads(each["Pattern"]) for each in source["FilterCriteria"]["Filters"]] == [{"eventName": ["INSERT"]}]
+    assert TABLES["JournalTable"]["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
+    assert "FilterCriteria" not in source, "an entry that was overwritten or deleted would pass in silence"
     assert source["StartingPosition"] == "TRIM_HORIZON", "else the first entries of a deployment are missed"
 
 
@@ -244,6 +245,7 @@ def test_an_outage_of_hours_loses_no_outcome_and_an_entry_that_is_given_up_is_kn
     assert source["BisectBatchOnFunctionError"] is True, "an entry that kills the function is given up alone"
     work_seconds = timeout(function) - RESERVED_SECONDS - SLOWEST_CALL_SECONDS  # as OutcomePublisher has it
     assert source["MaximumRetryAttempts"] * work_seconds > 2 * 3600
+    assert timeout(FUNCTIONS["RepublishOutcomesFunction"]) == timeout(function)
     assert work_seconds - PUBLISHING_SECONDS > 20, "of an invocation that publishes again"
     assert 6 * 3600 <= source["MaximumRecordAgeInSeconds"] <= STREAM_KEEPS_SECONDS / 2
     failed = source["DestinationConfig"]["OnFailure"]
@@ -262,6 +264,14 @@ def test_an_alarm_rings_long_before_an_outcome_that_waits_is_given_up() -> None:
     assert rings_after_seconds < source["MaximumRecordAgeInSeconds"] / 12
 
 
+def test_an_alarm_rings_within_a_minute_when_an_entry_was_changed() -> None:
+    [alarm] = alarms("EntriesChanged")
+    assert alarm == ALARMS["EntriesChangedAlarm"]
+    assert (alarm["Statistic"], alarm["Period"], alarm["EvaluationPeriods"], alarm["Threshold"]) == ("Sum", 60, 1, 0)
+    assert alarm["ComparisonOperator"] == "GreaterThanThreshold"
+    assert alarm["Dimensions"] == [{"Name": "service", "Value": "publish_outcomes"}]
+
+
 def test_the_functions_that_publish_do_so_on_the_stacks_own_bus() -> None:
     [name] = resources("AWS::Events::EventBus")
     publishing = {
@@ -269,8 +279,8 @@ def test_the_functions_that_publish_do_so_on_the_stacks_own_bus() -> None:
         for folder, role in ROLES.items()
         if ("events:PutEvents", name) in granted(role)
     }
-    assert publishing.keys() == {"process_transactions", "publish_outcomes"}
-    assert list(publishing.values()) == [{"Ref": name}] * 2
+    assert publishing.keys() == {"process_transactions", "publish_outcomes", "republish_outcomes"}
+    assert list(publishing.values()) == [{"Ref": name}] * 3
     assert TEMPLATE["Outputs"]["OutcomesBusName"] == {"Value": {"Ref": name}}
 
 
@@ -747,6 +757,10 @@ NEEDS = {
         STREAM: "dynamodb:DescribeStream dynamodb:GetRecords dynamodb:GetShardIterator dynamodb:ListStreams",
         "OutcomesBus": "events:PutEvents",
         "OutcomesDeadLetterQueue": "sqs:SendMessage*",
+    },
+    "republish_outcomes": {
+        "OutcomesBus": "events:PutEvents",
+        "OutcomesDeadLetterQueue": "sqs:SendMessage*",
         "AccountsTable": "dynamodb:GetItem dynamodb:Scan",
         "JournalTable": "dynamodb:Query",
         BY_VERSION: "dynamodb:Query",
@@ -769,25 +783,39 @@ def test_a_role_grants_what_its_function_needs_and_no_more(folder: str) -> None:
     assert not missing, f"{ROLES[folder]} grants less than functions/{folder} needs by NEEDS: {sorted(missing)}"
 
 
-RESTRICTED = {
+LOCKS = {
     "process_transactions": {"Lines": "line *"},
     "reconcile_accounts": {"LocksAndRuns": "reconcile_accounts*"},
     "charge_overdraft_interest": {"LocksAndRuns": "charge_overdraft_interest*"},
     "expire_holds": {"LocksAndRuns": "expire_holds*"},
 }
 """The keys of the Locks table that each function may write, by the statement's Sid."""
+IN_TRANSACTIONS = {"ForAnyValue:StringEquals": {"dynamodb:EnclosingOperation": ["TransactWriteItems"]}}
+"""For any value: a request that is alone has no such key, and is denied."""
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_a_function_writes_its_own_records_of_locks_alone(folder: str) -> None:
-    """DynamoDB judges PutItem and UpdateItem by it, in a transaction, too. ministack ignores the key."""
-    restricted = {
+def test_a_function_writes_its_own_records_of_locks_alone_and_the_books_in_transactions(folder: str) -> None:
+    """DynamoDB judges PutItem and UpdateItem by a leading key in a transaction, too. ministack ignores that key."""
+    locks = {
         sid: {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [pattern]}}
-        for sid, pattern in RESTRICTED.get(folder, {}).items()
+        for sid, pattern in LOCKS.get(folder, {}).items()
     }
-    assert conditions(ROLES[folder]) == restricted
+    of_the_books = ("Openings", "Entries", "CountsOfReversals") if folder == "process_transactions" else ()
+    assert conditions(ROLES[folder]) == locks | dict.fromkeys(of_the_books, IN_TRANSACTIONS)
     may_write_locks = any(resource == "LocksTable" for _, resource in granted(ROLES[folder]))
-    assert may_write_locks == bool(restricted)
+    assert may_write_locks == bool(locks)
+
+
+def test_a_journal_entry_is_put_in_a_transaction_and_in_no_other_way() -> None:
+    writes = {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"}
+    of_the_journal = [
+        (folder, statement["Action"], statement.get("Condition"))
+        for folder, role in ROLES.items()
+        for statement in statements(role)
+        if "JournalTable" in str(statement["Resource"]) and any(write in str(statement["Action"]) for write in writes)
+    ]
+    assert of_the_journal == [("process_transactions", "dynamodb:PutItem", IN_TRANSACTIONS)]
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -844,6 +872,7 @@ def test_the_outputs_that_others_rely_on_are_there() -> None:
         "ExpireHoldsFunctionName",
         "ReadAccountsFunctionName",
         "PublishOutcomesFunctionName",
+        "RepublishOutcomesFunctionName",
         "OutcomesBusName",
         "OutcomesDeadLetterQueueUrl",
         "JobsDeadLetterQueueUrl",

@@ -21,6 +21,8 @@ from tools.local_aws.tables import Tables, create_attempts_table, create_locks_t
 
 QUEUE_LIMITS = {"RETENTION_SECONDS": "604800", "LONGEST_REDELIVERY_SECONDS": "900", "MAXIMUM_WAITS": "8"}
 """Variables of both queues' functions, as in template.yaml but for the waits: here they are few."""
+SAMPLE_JOURNAL = "teller-dev-JournalTable-1QX4Z8KD2M5R"
+"""The table of the stream in events/publish_outcomes, and in the tests' records."""
 
 
 @dataclass
@@ -110,22 +112,29 @@ def read_accounts(dynamodb: Endpoint, tables: Tables, **variables: str) -> Modul
     return load_function("read_accounts", dynamodb, fixed | variables)
 
 
-def publish_outcomes(aws: Endpoint, tables: Tables, dynamodb: Endpoint | None = None, **variables: str) -> ModuleType:
-    """The function with a new bus and a new dead-letter queue on `aws`: `OUTCOMES_BUS` and `DEAD_LETTER_QUEUE_URL`.
+def publish_outcomes(aws: Endpoint, **variables: str) -> ModuleType:
+    """The function with a new bus and a new dead-letter queue on `aws`: `OUTCOMES_BUS` and `DEAD_LETTER_QUEUE_URL`."""
+    fixed = {"JOURNAL_TABLE": SAMPLE_JOURNAL} | _bus_and_dead_letter_queue("publish_outcomes", aws, variables)
+    return load_function("publish_outcomes", aws, fixed | variables)
 
-    Its tables are on `dynamodb` if that is given, else on `aws`.
-    """
-    name = f"publish_outcomes-{next(_numbers)}"
-    if "OUTCOMES_BUS" not in variables:
-        aws.client("events").create_event_bus(Name=name)
+
+def republish_outcomes(aws: Endpoint, tables: Tables, dynamodb: Endpoint | None = None, **variables: str) -> ModuleType:
+    """As `publish_outcomes`. Its tables are on `dynamodb` if that is given, else on `aws`."""
     fixed = {
         "ACCOUNTS_TABLE": tables.accounts,
         "JOURNAL_TABLE": tables.journal,
         "AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url,
-        "OUTCOMES_BUS": name,
-        "DEAD_LETTER_QUEUE_URL": aws.client("sqs").create_queue(QueueName=f"{name}-dead")["QueueUrl"],
     }
-    return load_function("publish_outcomes", aws, fixed | variables)
+    fixed |= _bus_and_dead_letter_queue("republish_outcomes", aws, variables)
+    return load_function("republish_outcomes", aws, fixed | variables)
+
+
+def _bus_and_dead_letter_queue(function: str, aws: Endpoint, given: Mapping[str, str]) -> dict[str, str]:
+    name = f"{function}-{next(_numbers)}"
+    if "OUTCOMES_BUS" not in given:
+        aws.client("events").create_event_bus(Name=name)
+    queue = given.get("DEAD_LETTER_QUEUE_URL") or aws.client("sqs").create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+    return {"OUTCOMES_BUS": name, "DEAD_LETTER_QUEUE_URL": queue}
 
 
 def charge_overdraft_interest(
@@ -207,23 +216,26 @@ def metric_totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
     return totals
 
 
-def stream_record(item: dict[str, Any]) -> dict[str, Any]:
-    """The record of a new item in an event of a stream. `item` is in DynamoDB's JSON."""
+def stream_record(item: dict[str, Any] | None, before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The record of a new item in an event of the journal's stream, in DynamoDB's JSON; with `before`, of a changed or
+    a removed one."""
+    images = {"NewImage": item, "OldImage": before}
+    key = item or before or {}
     return {
         "eventID": uuid.uuid4().hex,
-        "eventName": "INSERT",
+        "eventName": "INSERT" if before is None else "MODIFY" if item else "REMOVE",
         "eventVersion": "1.1",
         "eventSource": "aws:dynamodb",
         "awsRegion": "us-east-1",
         "dynamodb": {
             "ApproximateCreationDateTime": int(time.time()),
-            "Keys": {name: item[name] for name in ("account_id", "transaction_id") if name in item},
-            "NewImage": item,
+            "Keys": {name: key[name] for name in ("account_id", "transaction_id") if name in key},
+            **{name: image for name, image in images.items() if image is not None},
             "SequenceNumber": f"{next(_numbers):021}",
             "SizeBytes": 0,
-            "StreamViewType": "NEW_IMAGE",
+            "StreamViewType": "NEW_AND_OLD_IMAGES",
         },
-        "eventSourceARN": "arn:aws:dynamodb:us-east-1:000000000000:table/journal/stream/2026-11-22T00:00:00.000",
+        "eventSourceARN": f"arn:aws:dynamodb:us-east-1:1:table/{SAMPLE_JOURNAL}/stream/2026-11-22T08:00:00.000",
     }
 
 

@@ -4,13 +4,15 @@ import json
 from pathlib import Path
 
 from tools.local_aws import stack
+from tools.local_aws.functions import SAMPLE_JOURNAL
 
 
 def write_settings(deployed: stack.Stack, folder: Path) -> Path:
     """Writes a SAM configuration file for a deployed stack. Returns its path.
 
     `sam local invoke` doesn't resolve references in the template's environment variables. The file has the deployed
-    functions' values. Only the endpoint is replaced, for its address is another inside a container.
+    functions' values. The endpoint is replaced, for its address is another inside a container; and so is the table
+    whose stream publish_outcomes takes, by that of the sample events.
     """
     endpoint = deployed.endpoint
     resources = endpoint.client("cloudformation").describe_stack_resources(StackName=stack.NAME)["StackResources"]
@@ -22,6 +24,7 @@ def write_settings(deployed: stack.Stack, folder: Path) -> Path:
     }
     in_container = {"AWS_ENDPOINT_URL": f"http://host.docker.internal:{endpoint.url.rpartition(':')[2]}"}
     variables = {name: function["Environment"]["Variables"] | in_container for name, function in functions.items()}
+    variables["PublishOutcomesFunction"]["JOURNAL_TABLE"] = SAMPLE_JOURNAL
     (architecture,) = {function["Architectures"][0] for function in functions.values()}
     env_vars = folder / "local-variables.json"
     env_vars.write_text(json.dumps(variables, indent=2) + "\n")

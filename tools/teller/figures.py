@@ -54,9 +54,9 @@ BECAME = {
         "publish_outcomes",
         {
             "Published": "published",
-            "PublishedAgain": "published again",
             "NotPublished": "not published",
             "DeadLettered": "dead",
+            "EntriesChanged": "of changed entries",
         },
     ),
 }

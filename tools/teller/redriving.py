@@ -141,7 +141,7 @@ def _invoke_again(
 
 
 def _publish_again(deployment: Deployment, body: str) -> None:
-    """Has publish_outcomes answer the letter's event, and the `next` of its answers."""
+    """Has republish_outcomes answer the letter's event, and the `next` of its answers."""
     missing = publish_again(deployment, _republish_event(body))["missing_versions"]
     if missing:
         first = missing[0]
@@ -150,7 +150,7 @@ def _publish_again(deployment: Deployment, body: str) -> None:
 
 
 def _republish_event(body: str) -> dict[str, Any]:
-    """The event for publish_outcomes: the letter's body, or that of a batch that Lambda gave up."""
+    """The event for republish_outcomes: the letter's body, or that of a batch that Lambda gave up."""
     match _json(body):
         case {"republish": dict()} as event:
             return event
@@ -165,6 +165,10 @@ def _republish_event(body: str) -> dict[str, Any]:
             except (ValueError, OverflowError):
                 raise Stays(f"expected the times of a batch's records, got {first} and {last}") from None
             return {"republish": {"from": begin.isoformat(), "to": end.isoformat()}}
+        case {"key": dict()}:
+            raise Stays(
+                "a journal entry was changed, and nothing is published of it: docs/operations.md says what to do"
+            )
     raise Stays(
         "its item has no version: restore the item's account_version, and run teller outcomes republish ACCOUNT"
     )

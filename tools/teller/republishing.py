@@ -1,4 +1,4 @@
-"""Has outcomes published again: asks publish_outcomes for what its answer leaves, until nothing is left."""
+"""Has outcomes published again: asks republish_outcomes for what its answer leaves, until nothing is left."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, NotFound, WrongUse, failure_in
 
 type Event = dict[str, Any]
-"""An event for publish_outcomes, which has a request to publish again: docs/events.md#publishing-again."""
+"""An event for republish_outcomes, which has a request to publish again: docs/events.md#publishing-again."""
 
 
 def publish_again(deployment: Deployment, event: Event, said: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def publish_again(deployment: Deployment, event: Event, said: Callable[[str], No
     while events:
         following = events.pop()
         try:
-            answer = deployment.invoke("PublishOutcomesFunctionName", following)
+            answer = deployment.invoke("RepublishOutcomesFunctionName", following)
             if failure := failure_in(answer):
                 raise failure
         except (NotFound, WrongUse):

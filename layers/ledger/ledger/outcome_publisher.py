@@ -1,7 +1,8 @@
 """Publishes the outcomes in journal entries on the bus: each at least once.
 
 An entry commits with its effect, and the table's stream carries it here. An entry that can never be published goes to
-the dead-letter queue, and holds up no other. After any other failure an entry comes again from the stream, for hours.
+the dead-letter queue, and holds up no other; so does an entry that was changed. After any other failure an entry comes
+again from the stream, for hours.
 """
 
 import json
@@ -9,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from conditional_writes import Deadline, Item
 from conditional_writes.client import SLOWEST_CALL_SECONDS
@@ -21,6 +22,7 @@ from workers.event_bus import EventBus
 from workers.queue_messages import printable_reason
 from workers.retrying import until_deadline
 from workers.sending import Message, send
+from workers.stream_records import REMOVE, StreamRecord
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -35,11 +37,44 @@ class UnpublishedCode(StrEnum):
     """The item is no journal entry: another program wrote or damaged it, or a later release of Teller wrote it."""
     EVENT_REFUSED = "EVENT_REFUSED"
     """EventBridge doesn't take the event."""
+    ENTRY_CHANGED = "ENTRY_CHANGED"
+    """A journal entry was overwritten. Teller never does that."""
+    ENTRY_REMOVED = "ENTRY_REMOVED"
+    """A journal entry was deleted. Teller never does that."""
+
+
+LARGEST_LETTER = 250_000
+"""In bytes: SQS takes 262,144 with the attributes. The images of larger entries are left out."""
 
 
 class _Unpublishable(NamedTuple):
     reason_code: UnpublishedCode
     reason: str
+
+
+class ChangedEntry(NamedTuple):
+    """A journal entry that was overwritten or deleted. `body` is that of its dead letter: key and images, as JSON."""
+
+    ids: dict[str, str]
+    body: str
+    why: _Unpublishable
+
+    @classmethod
+    def of(cls, record: StreamRecord) -> Self:
+        """From a record of a modification or a removal."""
+        key, before, after = record.key, record.old_image, record.new_image
+        if record.change == REMOVE:
+            why = _Unpublishable(UnpublishedCode.ENTRY_REMOVED, "the journal entry was deleted")
+        else:
+            names = (before or {}).keys() | (after or {}).keys()
+            different = sorted(name for name in names if (before or {}).get(name) != (after or {}).get(name))
+            reason = f"the journal entry was overwritten: {', '.join(different)}"[:300]
+            why = _Unpublishable(UnpublishedCode.ENTRY_CHANGED, reason)
+        body = json.dumps({"key": key, "old_image": before, "new_image": after})
+        if len(body) > LARGEST_LETTER:
+            body = json.dumps({"key": key})
+        ids = {name: str((key.get(name) or {}).get("S")) for name in ("account_id", "transaction_id")}
+        return cls(ids, body, why)
 
 
 class Published(NamedTuple):
@@ -64,16 +99,21 @@ class OutcomePublisher(NamedTuple):
     queue_client: "SQSClient"
     dead_letter_queue_url: str
 
-    def publish(self, items: Sequence[Item], deadline: Deadline) -> Published:
-        """Publishes the entries in items of the journal, until the deadline.
+    def publish(self, items: Sequence[Item | ChangedEntry], deadline: Deadline) -> Published:
+        """Publishes the entries in items of the journal, until the deadline. A changed entry is dead-lettered.
 
         If the function dies, or a request gets no answer, an event may have been published: it is published again.
         An entry's dead letter waits for the entries before it: a stream brings all entries again from the first that
-        failed on, and an outage of EventBridge would send the dead letter again and again.
+        failed on, and an outage of EventBridge would send the dead letter again and again. The log has a changed entry
+        at once.
         """
         failures: list[str | None] = [None] * len(items)
         events, unpublishable = dict[int, OutcomeEvent](), dict[int, _Unpublishable]()
         for index, item in enumerate(items):
+            if isinstance(item, ChangedEntry):
+                unpublishable[index] = item.why
+                logger.error("a journal entry was changed: %s: %s: %s", item.ids, *item.why)
+                continue
             try:
                 events[index] = outcome_event(item)
             except NotAnEntry as error:
@@ -101,8 +141,14 @@ class OutcomePublisher(NamedTuple):
         return Published(failures, dead_lettered)
 
 
-def _dead_letter(item: Item, why: _Unpublishable) -> Message:
-    """Its body is the event for this function that publishes the entry, once it is mended; else the entry's key."""
+def _dead_letter(item: Item | ChangedEntry, why: _Unpublishable) -> Message:
+    """Its body is the event that publishes the entry again, once it is mended; else the entry's key.
+
+    That of a changed entry has its images.
+    """
+    attributes = reason_attributes(why.reason_code, printable_reason(why.reason))
+    if isinstance(item, ChangedEntry):
+        return Message(item.body, attributes)
     ids = _ids(item)
     body: dict[str, Any] = ids
     match item.get("account_version"):
@@ -110,8 +156,10 @@ def _dead_letter(item: Item, why: _Unpublishable) -> Message:
             number = int(version)
             again = RepublishAccount(account_id=ids["account_id"], from_version=number, to_version=number)
             body = republish_event(again)
-    return Message(json.dumps(body), reason_attributes(why.reason_code, printable_reason(why.reason)))
+    return Message(json.dumps(body), attributes)
 
 
-def _ids(item: Item) -> dict[str, str]:
+def _ids(item: Item | ChangedEntry) -> dict[str, str]:
+    if isinstance(item, ChangedEntry):
+        return item.ids
     return {name: str(item.get(name)) for name in ("account_id", "transaction_id")}

@@ -1,7 +1,8 @@
 """Publishes outcomes again: of a range of an account's versions or times, or of all accounts since a time.
 
-An invocation works until its deadline. Its answer has the requests that are left. An entry of each version in the
-range, up to the account's own, is published, or goes to the dead-letter queue, or the version is named.
+An invocation works until its deadline, or until it has published MOST_PUBLISHED. Its answer has the requests that are
+left. An entry of each version in the range, up to the account's own, is published, or goes to the dead-letter queue, or
+the version is named.
 """
 
 from collections.abc import Iterable
@@ -36,6 +37,8 @@ MAX_PARALLEL = 8
 """Accounts whose entries are published at the same time: one journal is read while another is published."""
 TABLE_PAGES_IN_PARALLEL = 5
 """Of a journal, as `MOST_TABLE_PAGES`. An account that needs more is left to an invocation of its own."""
+MOST_PUBLISHED = 10_000
+"""Entries after which an invocation begins no further page: some cents, and a second of EventBridge's quota."""
 MOST_RANGES = 20
 """Of missing versions that are named of one page. The page ends before the next one."""
 MOST_NAMED = 100
@@ -99,7 +102,9 @@ class _Work:
 
     @property
     def is_over(self) -> bool:
-        return self.trouble is not None or len(self.missing) + len(self.left) >= MOST_NAMED
+        published = sum(each.number + each.dead_lettered for each in self.published)
+        is_enough = published >= MOST_PUBLISHED or len(self.missing) + len(self.left) >= MOST_NAMED
+        return self.trouble is not None or is_enough
 
     def answer(self) -> Answer:
         """Raises the trouble if nothing came of the request."""

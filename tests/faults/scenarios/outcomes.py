@@ -24,11 +24,12 @@ from tools.local_aws.functions import (
     process_transactions,
     publish_outcomes,
     record,
+    republish_outcomes,
     stream_record,
 )
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import create_tables, refill, scan
+from tools.local_aws.tables import Tables, create_tables, refill, scan
 
 MOST_INVOCATIONS = 60
 _numbers = itertools.count(1)
@@ -68,13 +69,12 @@ class Publishing:
         }
         self._items = list(map(to_dynamodb, items))
         refill(dynamodb, tables.journal, self._items)
-        self._function: ModuleType = publish_outcomes(aws, tables, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
+        self._function = self._load(aws, tables, dynamodb)
         self._consumer = new_consumer(aws, self._function.bus.name, self._function.bus.name)
 
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
-        publisher, reader = self._function.publisher, self._function.republisher.client
-        clients = (publisher.bus.client, publisher.queue_client, reader)
-        with _refusing(publisher.bus.client, self._refused), faults.on(*clients):
+        publisher = self._function.publisher
+        with _refusing(publisher.bus.client, self._refused), faults.on(*self._clients()):
             wrong = self._publish(faults)
         events = self._consumer.take()
         letters = take_dead_letters(self._aws, publisher.dead_letter_queue_url)
@@ -83,6 +83,13 @@ class Publishing:
             wrong.append(f"the dead letters are {dead}, expected {self._dead}")
         heard = {f"{event['detail-type']} {json.dumps(event['detail'], sort_keys=True)}" for event in events}
         return ScenarioResult(faults, (sorted(heard), dead), [*wrong, *violations(self._entries, events)])
+
+    def _load(self, aws: Endpoint, tables: Tables, dynamodb: Endpoint) -> ModuleType:
+        return publish_outcomes(aws, POWERTOOLS_LOG_LEVEL="CRITICAL")
+
+    def _clients(self) -> list[Any]:
+        publisher = self._function.publisher
+        return [publisher.bus.client, publisher.queue_client]
 
     def _publish(self, faults: Faults) -> list[str]:
         """Returns a sentence for everything that wasn't published."""
@@ -97,6 +104,14 @@ class Publishing:
 
 class PublishingAgain(Publishing):
     """Publishes the entries again, account by account. A request that fails is repeated, and `next` is followed."""
+
+    @override
+    def _load(self, aws: Endpoint, tables: Tables, dynamodb: Endpoint) -> ModuleType:
+        return republish_outcomes(aws, tables, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
+
+    @override
+    def _clients(self) -> list[Any]:
+        return [*super()._clients(), self._function.republisher.client]
 
     @override
     def _publish(self, faults: Faults) -> list[str]:

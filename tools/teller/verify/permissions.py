@@ -11,9 +11,12 @@ from tools.teller.verify.stack import ARNS
 from tools.teller.verify.steps import Step
 
 DENIED: Mapping[str, tuple[str, ...]] = {
-    "AccountsTable": ("dynamodb:DeleteItem", "dynamodb:DeleteTable", "dynamodb:UpdateTable"),
-    "JournalTable": ("dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
-    "ReversalsTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
+    "AccountsTable": ("dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:DeleteTable", "dynamodb:UpdateTable"),
+    "JournalTable": (
+        *("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"),
+        *("dynamodb:Scan", "dynamodb:DeleteTable"),
+    ),
+    "ReversalsTable": ("dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "ProfilesTable": ("dynamodb:GetItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "LocksTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "AttemptsTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
@@ -22,18 +25,20 @@ DENIED: Mapping[str, tuple[str, ...]] = {
     "ProfilesDeadLetterQueue": ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:PurgeQueue"),
     "OutcomesBus": ("events:PutRule", "events:DeleteEventBus"),
     "ReadAccountsFunction": ("lambda:InvokeFunction", "lambda:UpdateFunctionCode"),
+    "PublishOutcomesFunction": ("lambda:InvokeFunction", "lambda:UpdateFunctionCode"),
 }
-"""The actions that no function may do, by the resource."""
+"""The actions that no function may do, by the resource. Accounts, entries and counts are put in transactions alone."""
 OF_OTHERS = ("iam:CreateRole", "iam:PassRole", "sts:AssumeRole", "s3:GetObject", "kms:Decrypt", "dynamodb:PutItem")
 """The actions that no function may do on resources of others."""
 
 
 class Question(NamedTuple):
-    """Whether a role may do this. `leading_key` is the key of the item, if a condition looks at it."""
+    """Whether a role may do this. If a condition looks at it: the key of the item, and the operation that it is in."""
 
     action: str
     arn: str
     leading_key: str | None = None
+    enclosing_operation: str | None = None
 
 
 def permissions(run: Run, step: Step) -> None:
@@ -73,30 +78,41 @@ class Simulated:
             if "kms:ViaService" in str(condition):
                 continue  # The simulator can't tell, because DynamoDB and SQS use the key.
             [pattern] = condition.get("ForAllValues:StringLike", {}).get("dynamodb:LeadingKeys", [None])
+            [enclosing] = condition.get("ForAnyValue:StringEquals", {}).get("dynamodb:EnclosingOperation", [None])
             for resource in _listed(self.resources.resolved(statement["Resource"])):
                 for action in _listed(statement["Action"]):
                     # sqs:SendMessage* stands for sqs:SendMessage.
                     key = pattern and pattern.replace("*", self.name_of_run)
-                    yield Question(action.removesuffix("*"), _example(resource), key)
+                    yield Question(action.removesuffix("*"), _example(resource), key, enclosing)
 
     def unlike(self, expected: str, role: str, questions: Iterable[Question]) -> list[str]:
         """The problems: an action that isn't `allowed`, or isn't `denied`."""
-        actions_of: dict[tuple[str, str | None], set[str]] = {}
-        for action, arn, leading_key in questions:
-            actions_of.setdefault((arn, leading_key), set()).add(action)
+        actions_of: dict[Question, set[str]] = {}
+        for question in questions:
+            actions_of.setdefault(question._replace(action=""), set()).add(question.action)
         return [
-            f"{role}, {action} on {self._name(arn)}: expected {expected}, got {decision}"
-            for (arn, leading_key), actions in actions_of.items()
-            for action, decision in self._decisions(role, sorted(actions), arn, leading_key)
+            f"{role}, {action} on {self._name(question.arn)}: expected {expected}, got {decision}"
+            for question, actions in actions_of.items()
+            for action, decision in self._decisions(role, sorted(actions), question)
             if (decision == "allowed") != (expected == "allowed")
         ]
 
-    def _decisions(self, role: str, actions: list[str], arn: str, leading_key: str | None) -> Iterator[tuple[str, str]]:
-        key = {"ContextKeyName": "dynamodb:LeadingKeys", "ContextKeyValues": [leading_key]}
-        context = {"ContextEntries": [key | {"ContextKeyType": "stringList"}]} if leading_key else {}
+    def _decisions(self, role: str, actions: list[str], question: Question) -> Iterator[tuple[str, str]]:
+        values = {
+            "dynamodb:LeadingKeys": question.leading_key,
+            "dynamodb:EnclosingOperation": question.enclosing_operation,
+        }
+        entries = [
+            {"ContextKeyName": name, "ContextKeyValues": [value], "ContextKeyType": "stringList"}
+            for name, value in values.items()
+            if value
+        ]
         pages = self.iam.get_paginator("simulate_principal_policy")
         found = pages.paginate(
-            PolicySourceArn=self.resources.arn(role), ActionNames=actions, ResourceArns=[arn], **context
+            PolicySourceArn=self.resources.arn(role),
+            ActionNames=actions,
+            ResourceArns=[question.arn],
+            **({"ContextEntries": entries} if entries else {}),
         )
         for page in found:
             for result in page["EvaluationResults"]:
