@@ -15,6 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 import conditional_writes
 from conditional_writes.upserts import strategies
+from tests.support.clock import RanTooLong
 from tests.support.deployed import RETRY_SETTINGS, SCHEDULES, Bank
 from tests.support.every_event import SeenEvents
 from tests.support.reporting import Say
@@ -64,10 +65,6 @@ def _is_exhaustive(item: pytest.Item) -> bool:
     case = getattr(item, "callspec", None)
     on_the_second = case is not None and case.params.get("dynamodb") == ENGINES[1]
     return bool(item.get_closest_marker("exhaustive") or (on_the_second and item.get_closest_marker("one_engine")))
-
-
-class RanTooLong(BaseException):
-    """A test has reached its deadline. No Exception, so Hypothesis doesn't take it for a failure of the example."""
 
 
 def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:

@@ -18,6 +18,10 @@ def plenty() -> Deadline:
     return Deadline.after(1000)
 
 
+class RanTooLong(BaseException):
+    """A test has reached its deadline. No Exception, so Hypothesis doesn't take it for a failure of the example."""
+
+
 class Clock:
     """Stands still until `seconds`, the seconds since the epoch, is changed."""
 

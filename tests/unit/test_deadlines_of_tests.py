@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import RanTooLong
+from tests.support.clock import RanTooLong
 
 
 @pytest.mark.timeout(1, func_only=True)
