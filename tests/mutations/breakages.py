@@ -221,8 +221,8 @@ BREAKAGES = [
     Breakage(
         "an answer 5xx is taken for a refusal, as if nothing had been written",
         f"{LIBRARY}/tries.py",
-        "if response is None or response[0].status_code >= 500:",
-        "if response is None:",
+        "    if http.status_code != 400:\n        tries.unanswered = True\n",
+        "",
         (LOOP,),
     ),
     Breakage(

@@ -24,7 +24,7 @@ def prepare(client: "DynamoDBClient") -> None:
     events = client.meta.events
     events.register("before-parse.dynamodb.GetItem", take_read_item)
     events.register("before-parse.dynamodb", take_refused_items)
-    events.register("needs-retry.dynamodb", note_try)
+    events.register_first("needs-retry.dynamodb", note_try)
     _prepared.add(client)
 
 
