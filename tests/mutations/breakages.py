@@ -88,8 +88,8 @@ BREAKAGES = [
     Breakage(
         "a nested model loses the attributes that it doesn't know",
         f"{LIBRARY}/models.py",
-        "            return laid_over(stored, known, after)\n",
-        "            return after\n",
+        "return after if is_another else laid_over(stored, known, after, tags)\n",
+        "return after\n",
         (MODELS,),
     ),
     Breakage(
@@ -109,9 +109,16 @@ BREAKAGES = [
     Breakage(
         "a model that couldn't be loaded again is written",
         f"{LIBRARY}/models.py",
-        "        self._decoded(self.table.key_of(item), item)\n        return item\n",
-        "        return item\n",
+        "        self._check_comes_back(self.table.key_of(item), item, encoded)\n",
+        "",
         (MODELS,),
+    ),
+    Breakage(
+        "a model that would be loaded as another is written",
+        f"{LIBRARY}/models.py",
+        "        if lost is not None:\n            raise Misfit",
+        "        if False:\n            raise Misfit",
+        (CODECS,),
     ),
     Breakage(
         "a model's field for the version is saved",

@@ -1,4 +1,4 @@
-"""A change that may have been made isn't made twice, however its answer was damaged, in each retry mode of the SDK's."""
+"""A change that may have been made isn't made twice, however its answer was damaged, in each of the SDK's modes."""
 
 import json
 import zlib
