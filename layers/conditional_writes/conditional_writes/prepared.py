@@ -34,6 +34,9 @@ def _check_plain(client: "DynamoDBClient") -> None:
     There is no public way to ask for a client's event handlers. If botocore changes, such a client isn't recognised,
     and DynamoDB refuses its keys.
     """
+    service = getattr(getattr(client, "meta", None), "service_model", None)
+    if service is None or service.service_name != "dynamodb":
+        raise TypeError(f"expected a client of DynamoDB, got {client!r}: make one with dynamodb_client()")
     events: Any = client.meta.events
     try:
         handlers = events._emitter._handlers.prefix_search("before-parameter-build.dynamodb.GetItem")

@@ -8,7 +8,6 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeAliasType, Union, get_args, get_origin
 
 from pydantic import AliasChoices, AliasPath, Json, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError
 
 from conditional_writes.codecs import UNFIT_KEYS, Codec, Fields, Unfit, UnfitModel, with_whole_numbers
 from conditional_writes.items import Item
@@ -62,7 +61,9 @@ def _plain(value: Any) -> Any:
         raise TypeError(f"{value!r} is a secret, which pydantic would write as asterisks: give its field a serializer")
     try:
         return _ANYTHING.dump_python(value, mode="json")
-    except PydanticSerializationError:  # a time zone, or in pydantic 2.10 an address: its field reads its text
+    except (
+        ValueError
+    ):  # pydantic knows no such type: a time zone, or in pydantic 2.10 an address: its field reads its text
         return str(value)
 
 
