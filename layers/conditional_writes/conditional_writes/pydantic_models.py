@@ -61,9 +61,7 @@ def _plain(value: Any) -> Any:
         raise TypeError(f"{value!r} is a secret, which pydantic would write as asterisks: give its field a serializer")
     try:
         return _ANYTHING.dump_python(value, mode="json")
-    except (
-        ValueError
-    ):  # pydantic knows no such type: a time zone, or in pydantic 2.10 an address: its field reads its text
+    except ValueError:  # a time zone, or in pydantic 2.10 an address: its field reads its text
         return str(value)
 
 
