@@ -88,8 +88,8 @@ BREAKAGES = [
     Breakage(
         "a nested model loses the attributes that it doesn't know",
         f"{LIBRARY}/models.py",
-        "            return laid_over(stored, known, after)\n",
-        "            return after\n",
+        "return after if is_another else laid_over(stored, known, after, tags)\n",
+        "return after\n",
         (MODELS,),
     ),
     Breakage(
@@ -109,9 +109,16 @@ BREAKAGES = [
     Breakage(
         "a model that couldn't be loaded again is written",
         f"{LIBRARY}/models.py",
-        "        self._decoded(self.table.key_of(item), item)\n        return item\n",
-        "        return item\n",
+        "        self._check_comes_back(self.table.key_of(item), item, encoded)\n",
+        "",
         (MODELS,),
+    ),
+    Breakage(
+        "a model that would be loaded as another is written",
+        f"{LIBRARY}/models.py",
+        "        if lost is not None:\n            raise Misfit",
+        "        if False:\n            raise Misfit",
+        (CODECS,),
     ),
     Breakage(
         "a model's field for the version is saved",
@@ -221,8 +228,8 @@ BREAKAGES = [
     Breakage(
         "an answer 5xx is taken for a refusal, as if nothing had been written",
         f"{LIBRARY}/tries.py",
-        "if response is None or response[0].status_code >= 500:",
-        "if response is None:",
+        "    if http.status_code != 400:\n        tries.unanswered = True\n",
+        "",
         (LOOP,),
     ),
     Breakage(

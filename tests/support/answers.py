@@ -2,15 +2,18 @@
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 
-def answer(request: AWSPreparedRequest, status: int, body: dict[str, Any]) -> AWSResponse:
-    """An answer whose body is this JSON object, with bytes in base64, as DynamoDB has them."""
-    return AWSResponse(request.url, status, {}, _Body(json.dumps(body, default=_in_base64).encode()))
+def answer(
+    request: AWSPreparedRequest, status: int, body: dict[str, Any] | bytes, headers: Mapping[str, str] = {}
+) -> AWSResponse:
+    """An answer whose body is this, or this JSON object, with bytes in base64, as DynamoDB has them."""
+    content = body if isinstance(body, bytes) else json.dumps(body, default=_in_base64).encode()
+    return AWSResponse(request.url, status, headers, _Body(content))
 
 
 class _Body:

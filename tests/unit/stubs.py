@@ -62,8 +62,8 @@ class Stubbed:
         self.requests.append((model.name, dict(params)))
         if number in self._first_tries:
             status = self._first_tries[number]
-            response = None if status is None else (SimpleNamespace(status_code=status), {})
+            response = None if status is None else (SimpleNamespace(status_code=status, content=b"{}"), {})
             # The stubber answers in place of all tries, so that nobody asks botocore's own handler for a retry.
             service = self.client.meta.service_model.service_id.hyphenize()
             self.client.meta.events.unregister(f"needs-retry.{service}", unique_id=f"retry-config-{service}")
-            self.client.meta.events.emit(f"needs-retry.{service}.{model.name}", response=response)
+            self.client.meta.events.emit(f"needs-retry.{service}.{model.name}", response=response, operation=model)

@@ -6,12 +6,14 @@ The classes below stand in the order of their use.
 import dataclasses
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pydantic
@@ -21,9 +23,10 @@ from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from conditional_writes.codecs import Codec, Unfit, UnfitModel, codec_of
+from conditional_writes import Update, VersionedItem
+from conditional_writes.codecs import UNFIT_KEYS, Codec, Unfit, UnfitModel, codec_of
 from conditional_writes.items import Item, from_dynamodb, same, to_dynamodb
-from conditional_writes.models import laid_over
+from conditional_writes.models import Misfit, ModelTable, laid_over
 
 
 class Cabin(Enum):
@@ -81,7 +84,7 @@ class Everything:
     rank: Rank
     status: Status
     literal: Literal["a", "b"]
-    limited: Annotated[int, msgspec.Meta(ge=0)]
+    limited: Annotated[int, msgspec.Meta(ge=0), ["unhashable"]]
     point: Point
     extra: Extra
     texts: set[str]
@@ -411,6 +414,42 @@ class Renamed(pydantic.BaseModel):
     price: int = pydantic.Field(default=0, validation_alias="cost")
 
 
+class Renames(pydantic.BaseModel):
+    renamed: list[Renamed] = []
+
+
+class OldFirst(pydantic.BaseModel):
+    price: int = pydantic.Field(
+        default=0, validation_alias=pydantic.AliasChoices("cost", "price"), serialization_alias="price"
+    )
+
+
+class ByName(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(validate_by_alias=False, validate_by_name=True)
+    price: int = pydantic.Field(default=0, alias="cost")
+
+
+class Closed(pydantic.BaseModel, extra="forbid"):
+    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @property
+    def price(self) -> int:
+        return 1
+
+
+class Pair(Enum):
+    ONE = (1, 2)
+
+
+class Box[T](pydantic.BaseModel):
+    it: T
+
+
+@dataclass
+class Crate[T]:
+    it: T
+    more: list[T] = field(default_factory=list)
+
+
 def dataclass_of(annotation: Any) -> Any:
     return dataclasses.make_dataclass("Model", [("it", annotation)])
 
@@ -444,6 +483,22 @@ OF_SETS = "is a set, and DynamoDB's sets are of texts, numbers or bytes: make it
         (Arrayed, "Arrayed can't be a model: it is array_like, and an item is a map"),
         (dataclass_of(list[int] | set[int]), "Model can't be a model: Type unions may not contain more than one array"),
         (Renamed, "Renamed.price is written as price and read as cost: give it one `alias` for both"),
+        (Renames, "Renames.renamed.price is written as price and read as cost: give it one `alias` for both"),
+        (OldFirst, "OldFirst.price is written as price and read as cost or price: give it one `alias` for both, or re"),
+        (ByName, "ByName.price is written as cost and read as price: give it one `alias` for both"),
+        (Closed, "Closed forbids extra attributes, and writes some: price"),
+        (pydantic_of(list[Closed]), "Model.it forbids extra attributes, and writes some: price"),
+        (pydantic_of(pydantic.Json[int]), "Model.it is a Json, which is read from a text and written as a value"),
+        (pydantic_of(Pair), "Model.it is a Pair, whose values are no texts, numbers or bytes"),
+        *((pydantic_of(dict[key, int]), f"Model.it {UNFIT_KEYS}") for key in (bytes, None, str | int, tuple[int, int])),  # type: ignore[valid-type]
+        *((dataclass_of(dict[key, int]), f"Model.it {UNFIT_KEYS}") for key in (bytes, bool, Decimal, None, str | int)),  # type: ignore[valid-type]
+        (pydantic_of(datetime | str), "Model.it is datetime or str, and all are texts in an item: name one"),
+        (pydantic_of(list[UUID | str | None]), "Model.it is UUID or str, and all are texts in an item: name one"),
+        (pydantic_of(date | datetime), "Model.it is date or datetime, and all are texts in an item: name one"),
+        (pydantic_of(Cabin | str), "Model.it is Cabin or str, and all are texts in an item: name one"),
+        (pydantic_of(Rank | int), "Model.it is Rank or int, and all are numbers in an item: name one"),
+        (pydantic_of(list[int] | set[int]), "Model.it is list or set, and all are lists in an item: name one"),
+        (pydantic_of(tuple[int, ...] | list[int]), "Model.it is list or tuple, and all are lists in an item: name one"),
         (Plain, "Plain'> is no model: expected a dataclass, a Struct of msgspec's, a model of pydantic's (2 or later)"),
         (Fare(1), "Fare(price=1) is no model: expected a dataclass"),
         (Fares | Fare, "Fare is no model: expected a dataclass"),
@@ -490,6 +545,70 @@ def test_a_bytearray_in_a_field_of_anything_is_saved_as_bytes() -> None:
 def test_a_secret_is_never_saved_as_asterisks() -> None:
     with pytest.raises(TypeError, match="is a secret, which pydantic would write as asterisks"):
         codec_of(pydantic_of(pydantic.SecretStr))[0].encode(pydantic_of(pydantic.SecretStr)(it="x"))
+
+
+ODD = datetime(1900, 1, 1, tzinfo=timezone(timedelta(seconds=1172)))
+AS_ANOTHER = "and would come back as another type"
+
+
+class DeepSeat(Seat):
+    """As Seat, for its values."""
+
+
+@pytest.mark.parametrize("model_of_one", [dataclass_of, pydantic_of])
+@pytest.mark.parametrize(
+    ("annotation", "value", "why"),
+    [
+        (Any, datetime(2026, 1, 1, tzinfo=UTC), f"it: .* is of datetime, {AS_ANOTHER}"),
+        (dict[str, Any], {"a": [UUID(int=1)]}, rf"it.a\[0\]: .* is of UUID, {AS_ANOTHER}"),
+        (tuple[int, Any], (1, Cabin.FIRST), rf"it\[1\]: .* is of Cabin, {AS_ANOTHER}"),
+        (list[Any], [(1, 2)], rf"it\[0\]: \(1, 2\) is of tuple, {AS_ANOTHER}"),
+        (Any, set(), f"it: .* is of set, {AS_ANOTHER}"),
+        (Any, {1: 2}, "it: the key 1 is no text"),
+        (dict[Any, int], {b"ab": 1}, "it: the key b'ab' is no text"),
+        (Crate, Crate(Status.OPEN), f"it.it: .* is of Status, {AS_ANOTHER}"),
+        (datetime, ODD, "it: the offset of .* has seconds"),
+        (Crate[datetime | None] | None, Crate(None, [ODD]), r"it.more\[0\]: the offset of .* has seconds"),
+        (list[Seat], [DeepSeat(1, Cabin.FIRST)], r"it\[0\]: expected a Seat, got DeepSeat\(.*: a subclass would come"),
+    ],
+    ids=str,
+)
+def test_a_value_that_would_come_back_as_another_is_named_when_it_is_saved(
+    model_of_one: Callable[[Any], Any], annotation: Any, value: Any, why: str
+) -> None:
+    model = model_of_one(annotation)
+    with pytest.raises(TypeError, match=why):
+        codec_of(model)[0].encode(model(it=value))
+
+
+def test_a_serializer_of_pydantics_may_make_what_it_likes_of_a_value() -> None:
+    model = pydantic_of(Annotated[Any, pydantic.PlainSerializer(str), pydantic.BeforeValidator(Decimal)])
+    assert codec_of(model)[0].encode(model(it=Decimal("1.5"))) == {"it": "1.5"}
+
+
+@pytest.mark.parametrize("box", [Box, Crate])
+def test_a_generic_model_is_one_of_each_type(box: Any) -> None:
+    model = dataclass_of(tuple[Crate[int], Crate[set[str]]]) if box is Crate else pydantic_of(tuple[Box[int], Box[str]])
+    value = model(it=(Crate(1), Crate({"a"}, [{"b"}])) if box is Crate else (Box[int](it=1), Box[str](it="a")))
+    assert through_dynamodb(codec_of(model)[0], value)[1] == value
+    codec, fields = codec_of(box[datetime])
+    at = box[datetime](it=datetime(2026, 1, 1, tzinfo=UTC))
+    assert fields is not None
+    assert "it" in fields.names
+    assert through_dynamodb(codec, at)[1] == at
+
+
+def test_what_only_its_field_can_read_is_saved_as_its_text() -> None:
+    value = (model := pydantic_of(ZoneInfo))(it=ZoneInfo("Europe/Amsterdam"))
+    assert through_dynamodb(codec_of(model)[0], value) == ({"it": "Europe/Amsterdam"}, value)
+
+
+def test_a_serializer_that_makes_no_dict_is_named() -> None:
+    class Text(pydantic.RootModel[str]):
+        pass
+
+    with pytest.raises(TypeError, match="Text: its serializer returned 'a', expected a dict"):
+        codec_of(Text)[0].encode(Text("a"))
 
 
 def test_a_model_may_have_a_json_of_any_depth() -> None:
@@ -545,6 +664,90 @@ def test_what_is_laid_over_an_item_is_the_changed_model_and_keeps_the_rest(befor
     assert laid_over(stored, known, codec.encode(before)) == stored
 
 
+@dataclass
+class Counting:
+    number: int
+    it: int = 0
+
+    def __post_init__(self) -> None:
+        self.it += 1
+
+
+class Trimmed(pydantic.BaseModel):
+    number: int
+    it: dict[str, Annotated[str, pydantic.AfterValidator(lambda text: text[1:])]]
+
+
+def table_of(model: Any) -> ModelTable[Any]:
+    return ModelTable(None, "Flights", "number", model=model)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        (Counting(7), "it"),
+        (Trimmed.model_construct(number=7, it={"a": "bc"}), "it.a"),
+    ],
+)
+def test_a_model_that_would_be_loaded_as_another_is_not_written(model: Any, path: str) -> None:
+    with pytest.raises(Misfit, match=f"{path} would be loaded as another value than the one that is saved"):
+        table_of(type(model)).saving(model)
+
+
+class Base(pydantic.BaseModel):
+    number: int
+
+
+class Child(Base):
+    tags: set[str] = set()
+
+
+def test_a_model_of_a_subclass_is_not_written_as_its_base() -> None:
+    with pytest.raises(TypeError, match="Flights: expected a Base, or a loaded one; got Child"):
+        table_of(Base).saving(Child(number=7, tags={"a"}))
+
+
+class Cat(msgspec.Struct, tag=True, omit_defaults=True):
+    name: str = ""
+
+
+class Dog(msgspec.Struct, tag=True, omit_defaults=True):
+    name: str = ""
+    chip: str | None = None
+
+
+class Home(msgspec.Struct):
+    number: int
+    pet: Cat | Dog
+
+
+class CatModel(pydantic.BaseModel):
+    kind: Literal["Cat"] = "Cat"
+
+
+class DogModel(pydantic.BaseModel, extra="forbid"):
+    kind: Literal["Dog"] = "Dog"
+    chip: str | None = None
+
+
+class HomeModel(pydantic.BaseModel):
+    number: int
+    pet: CatModel | DogModel
+
+
+@pytest.mark.parametrize(
+    ("home", "tag", "pet", "after"),
+    [(Home, "type", Dog(), {"type": "Dog"}), (HomeModel, "kind", DogModel(), {"kind": "Dog", "chip": None})],
+)
+def test_another_member_of_a_union_takes_over_nothing(home: Any, tag: str, pet: Any, after: Item) -> None:
+    table = table_of(home)
+    loaded = table.loaded(VersionedItem({"number": 7, "pet": {tag: "Cat", "chip": "c-1"}}))
+    loaded.model.pet = pet
+    saving = table.saving(loaded)
+    assert isinstance(saving, Update)
+    assert saving.values["pet"] == after
+
+
 # --- optional packages -----------------------------------------------------------------------------------
 
 WITHOUT = """
@@ -573,6 +776,7 @@ def test_without_msgspec_a_dataclass_is_refused_with_the_command_that_installs_i
 
 ALONE = """
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from conditional_writes.models import ModelTable
 

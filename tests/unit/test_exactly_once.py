@@ -1,6 +1,8 @@
 """Exactly-once functions without a server: keys, payloads and what a function may be."""
 
 import enum
+import inspect
+import pickle
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -18,10 +20,11 @@ from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes import Observed, Plan
+from conditional_writes import Observed, Plan, Put, write
 from conditional_writes.exactly_once import PayloadChanged, Records, exactly_once
 from conditional_writes.exactly_once.payload import different, field_hashes
 from conditional_writes.items import same
+from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 
 NO_CLIENT: Any = None
@@ -202,6 +205,19 @@ def test_a_key_that_cannot_be_one_is_refused(key: Any, error: type[Exception], s
         exactly_once(RECORDS, key=lambda payment: key)(pay)({})
 
 
+class Channel(str, enum.Enum):  # noqa: UP042 (the subject)
+    CARD = "card"
+
+
+class NewChannel(enum.StrEnum):
+    CARD = "card"
+
+
+def test_a_text_of_an_enum_is_the_same_key_as_the_text() -> None:
+    done = exactly_once(RECORDS, key=lambda payment: payment, prefix="pay")(pay)
+    assert key_of(done, Channel.CARD) == key_of(done, NewChannel.CARD) == key_of(done, "card") == "pay#card"
+
+
 def test_a_prefix_ends_at_the_first_number_sign_so_no_two_functions_have_one_key() -> None:
     with pytest.raises(ValueError, match="'a#b' has a #"):
         exactly_once(RECORDS, key=str, prefix="a#b")(pay)
@@ -245,6 +261,25 @@ def test_one_key_for_a_list_of_keys_is_refused() -> None:
         exactly_once(RECORDS, key=str, items=items)(pay)({})
 
 
+def test_a_key_of_another_type_is_named() -> None:
+    wrong: Any = lambda _: ["a"]  # noqa: E731
+    with pytest.raises(TypeError, match="pay: `items` returned 'a' among its keys: make each with `key`"):
+        exactly_once(RECORDS, key=str, items=wrong, prefix="pay")(pay)({})
+
+
+@exactly_once(RECORDS, key=str)
+def refund(payment: Payment, observed: Observed) -> Plan[str]:
+    return Plan("refunded")
+
+
+def test_a_function_is_shown_called_and_sent_to_another_process_as_one() -> None:
+    request, deadline = inspect.signature(refund).parameters.values()
+    assert (request.name, request.annotation) == ("request", Payment)
+    assert (deadline.name, deadline.kind, deadline.default) == ("deadline", inspect.Parameter.KEYWORD_ONLY, None)
+    assert repr(refund) == f"<exactly once: {__name__}.refund>"
+    assert pickle.loads(pickle.dumps(refund)) is refund
+
+
 def test_the_decorated_function_keeps_its_name_and_documentation() -> None:
     once = exactly_once(RECORDS, key=str)(pay)
     assert (once.__name__, once.__doc__, once.plan) == ("pay", "Pays.", pay)  # type: ignore[attr-defined]
@@ -279,6 +314,28 @@ def test_a_model_is_no_result(model: Any) -> None:
         with pytest.raises(TypeError, match=r"id='pay#p-1': the result is \w+\(.*\): return plain values"):
             pay("p-1")
     assert stubbed.operations == []
+
+
+def test_a_configured_record_lives_for_a_second_or_more() -> None:
+    with pytest.raises(ValueError, match="expires_after_seconds: 0, expected 1 or more"):
+        exactly_once(RECORDS, config=IdempotencyConfig(event_key_jmespath="a", expires_after_seconds=0))(pay)
+
+
+@pytest.mark.parametrize(
+    ("writes", "why"),
+    [
+        (Put(RECORDS.key("a"), {}), r"a plan's writes are Put\(.*, expected a list of writes"),
+        (None, "a plan's writes are None, expected a list of writes"),
+        (iter([]), "a plan's writes are <list_iterator.*, expected a list of writes"),
+        ([{}], "a plan's writes have {}, expected Put, Update, Delete or Check"),
+    ],
+)
+def test_what_is_no_list_of_writes_is_named(writes: Any, why: str) -> None:
+    planned: Plan[str] = Plan("paid", writes)
+    with pytest.raises(TypeError, match=f"^pay: {why}"):
+        exactly_once(RECORDS, key=str, prefix="pay")(lambda payment, observed: planned)._planned({}, {})
+    with pytest.raises(TypeError, match=f"^{why}"):
+        write(NO_CLIENT, lambda _: planned, {}, plenty())
 
 
 def test_a_function_that_returns_no_plan_is_named() -> None:

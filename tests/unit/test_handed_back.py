@@ -1,5 +1,6 @@
 """Large items of refused writes: read without botocore, with the same result, and by few threads at a time."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -188,6 +189,18 @@ def test_a_callers_own_request_is_left_alone() -> None:
     assert refused.value.response["Item"] == to_dynamodb(LARGE)  # type: ignore[typeddict-item]
 
 
+def test_a_callers_own_request_within_its_plan_is_left_alone() -> None:
+    answers = Answers((200, {}), refusal(LARGE))
+    write(answers.client, put_unless(), {}, plenty())
+
+    def plan(_: Observed) -> Plan[Any]:
+        with pytest.raises(ClientError) as refused:
+            answers.client.put_item(TableName="Profiles", Item=to_dynamodb(LARGE))
+        return Plan(refused.value.response)
+
+    assert write(answers.client, plan, {}, plenty()).result["Item"] == to_dynamodb(LARGE)
+
+
 def test_few_threads_have_large_items_at_a_time() -> None:
     have, most, waiting = set[int](), list[int](), threading.Barrier(MAXIMUM_THREADS)
 
@@ -222,6 +235,11 @@ def others_turn() -> Iterator[None]:
 @pytest.mark.usefixtures("others_turn")
 def test_a_small_item_waits_for_nobody() -> None:
     assert write(Answers(refusal(SMALL)).client, put_unless(), {}, plenty()).result == [SMALL]
+
+
+@pytest.mark.parametrize("seconds", [math.inf, 1e12])
+def test_a_thread_waits_for_its_turn_however_late_its_deadline(seconds: float) -> None:
+    assert write(Answers(refusal(LARGE)).client, put_unless(), {}, Deadline.after(seconds)).result == [LARGE]
 
 
 @pytest.mark.usefixtures("others_turn")

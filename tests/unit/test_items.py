@@ -39,11 +39,13 @@ def nested(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 class Boto3sSerializer(TypeSerializer):
-    """boto3's own steps from a value to its type, with the library's numbers, names and empty sets."""
+    """boto3's own steps from a value to its type, with the library's numbers, names and sets."""
 
     def serialize(self, value: Any) -> Any:
         if isinstance(value, set | frozenset) and not value:
             raise TypeError("empty set")
+        if isinstance(value, set | frozenset) and any(isinstance(element, bool) for element in value):
+            raise TypeError("bools")
         return super().serialize(value)
 
     def _serialize_n(self, value: int | Decimal) -> str:
@@ -127,7 +129,19 @@ def mutable_parts(value: Any) -> list[Any]:
     return []
 
 
-@pytest.mark.parametrize(("one", "other"), [(True, 1), (False, 0), (Decimal(1), True), ("1", 1), (None, False)])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (True, 1),
+        (False, 0),
+        (Decimal(1), True),
+        ("1", 1),
+        (None, False),
+        (Decimal("99.5"), 99.5),
+        ({Decimal(1), Decimal(2)}, {1.0, 2}),
+        ({Decimal(1)}, {True}),
+    ],
+)
 def test_values_of_two_types_differ(one: Any, other: Any) -> None:
     assert not same(one, other)
     assert not same([one], [other])

@@ -140,12 +140,14 @@ def test_a_query_matches_no_part_of_its_key() -> None:
 
 
 def test_a_page_has_an_item_or_more() -> None:
-    with pytest.raises(ValueError, match="page_size: 0, expected 1 or more"):
-        orders().scan(page_size=0)
+    for size in (0, "5"):
+        with pytest.raises(ValueError, match=f"page_size: {size!r}, expected 1 or more"):
+            orders().scan(page_size=size)  # type: ignore[arg-type]
 
 
 def test_segments_are_counted_from_zero() -> None:
-    for segment in [(4, 4), (-1, 4), (0, 0)]:
+    segments: Any = [(4, 4), (-1, 4), (0, 0), 0]
+    for segment in segments:
         with pytest.raises(ValueError, match=r"expected one as \(0, 4\): the four quarters are \(0, 4\) to \(3, 4\)"):
             orders().scan(segment=segment)
 
@@ -154,8 +156,16 @@ def test_the_key_of_an_item_is_no_place_in_an_index() -> None:
     for find in (lambda **after: orders().query(OF_C_1, **after), orders().scan):
         with pytest.raises(ValueError, match="by_status: the key of an item says nothing of its place in an index"):
             find(index="by_status", after=orders().key("c-1", 7))
-    with pytest.raises(ValueError, match="Orders: a key of Others can't be gone on after"):
+    with pytest.raises(ValueError, match="Orders: expected the key of one of its items to go on after, got Others"):
         orders().scan(after=VersionedTable(Any, "Others", "customer_id", "order_id").key("c-1", 7))
+    with pytest.raises(ValueError, match="Orders: expected the key of one of its items to go on after, got c-1"):
+        orders().scan(after="c-1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("condition", ["customer_id = c-1", None])
+def test_what_is_no_condition_is_named(condition: Any) -> None:
+    with pytest.raises(TypeError, match=r"Orders: .* is no condition: make one with equals, of the partition key"):
+        orders().query(condition)
 
 
 @pytest.fixture

@@ -165,8 +165,9 @@ def test_one_text_is_not_taken_for_the_names_of_its_letters() -> None:
 
 
 def test_a_condition_of_ones_own_has_a_name_or_value_for_each_placeholder() -> None:
-    with pytest.raises(ValueError, match=r"more \{\} or \[\] than it has names or values for: 'size"):
-        as_request(Put(ORDER, {}, Condition("size({}) < []", ("lines",))), "write-1")
+    for names, values in [(("lines",), ()), (("lines",), (1, 2)), (("lines", "note"), (1,))]:
+        with pytest.raises(ValueError, match=r"other numbers of \{\} and \[\] than of names and values: 'size"):
+            as_request(Put(ORDER, {}, Condition("size({}) < []", names, values)), "write-1")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """Versioned tables without a server: items of a plan's `observed`, and their errors."""
 
 import copy
+import math
 import pickle
+from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from conditional_writes import (
     Key,
     NoSuchItem,
     NoSuchTable,
+    Plan,
     Put,
     Update,
     VersionedItem,
@@ -22,8 +26,10 @@ from conditional_writes import (
     exists,
     key,
     read,
+    write,
     write_together,
 )
+from conditional_writes.upserts import MapEntry
 from tests.unit.stubs import Stubbed
 
 client: Any = None
@@ -77,9 +83,9 @@ def test_changing_an_item_changes_neither_what_was_loaded_nor_a_copy() -> None:
 def test_an_item_of_an_index_that_lacks_the_id_of_its_version_is_not_saved() -> None:
     """A recreated item may have the same version."""
     item = VersionedItem({"customer_id": "c-1", "order_id": 7, "version": 1}, "by_status")
-    for write in (orders.saving, orders.deleting, orders.checking):
+    for make in (orders.saving, orders.deleting, orders.checking):
         with pytest.raises(ValueError, match="the index by_status, which lacks its cw:version_id: load the item, or"):
-            write(item)
+            make(item)
     assert orders.saving(item | {"status": "PAID"}, checked=False)
     assert orders.saving(VersionedItem(STORED, "by_status") | {"status": "PAID"})
 
@@ -173,3 +179,51 @@ def test_the_errors_can_be_sent_to_another_process() -> None:
         again = pickle.loads(pickle.dumps(error))
         assert (type(again).__name__, str(again)) == (type(error).__name__, str(error))
         assert isinstance(error, type(again))
+
+
+SECONDS: Any = 5
+MISUSES: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
+    "seconds": (
+        lambda table: table.load("c-1", 7, deadline=SECONDS),
+        TypeError,
+        r"deadline: 5 is no deadline: use Deadline\.after\(5\)",
+    ),
+    "seconds of a plan": (
+        lambda _: write(client, lambda _: Plan(None), {}, SECONDS),
+        TypeError,
+        r"deadline: 5 is no deadline: use Deadline\.after\(5\)",
+    ),
+    "no time": (lambda _: Deadline.after(math.nan), ValueError, "a deadline after nan seconds"),
+    "parameters in another order": (
+        lambda _: VersionedTable("Orders", client, "order_id"),  # type: ignore[arg-type]
+        TypeError,
+        r"None is no table's name: expected VersionedTable\(client, name, \*key_names\)",
+    ),
+    "set and removed": (
+        lambda table: table.update("c-1", 7, version=1, values={"a": 1, "b": 2}, removed=["a"]),
+        ValueError,
+        "order_id=7: a: in `values` and in `removed`: leave it in one of them",
+    ),
+    "a date": (
+        lambda table: table.upsert("c-1", 7, entries=[MapEntry(("a", "b"), 1, as_of=date(2026, 1, 1))]),  # type: ignore[arg-type]
+        TypeError,
+        r"as_of is datetime\.date\(2026, 1, 1\), expected a datetime",
+    ),
+    "entries of the version": (
+        lambda table: table.upsert("c-1", 7, entries=[MapEntry(("version", "b"), 1)]),
+        ValueError,
+        "version can't hold entries: it is the version",
+    ),
+}
+
+
+@pytest.mark.parametrize("misuse", MISUSES)
+def test_what_cannot_be_meant_is_named_before_anything_is_sent(misuse: str) -> None:
+    call, kind, sentence = MISUSES[misuse]
+    with pytest.raises(kind, match=sentence):
+        call(orders)
+
+
+def test_the_client_of_another_service_is_named() -> None:
+    with Stubbed("sqs") as stubbed, pytest.raises(TypeError, match=r"expected a client of DynamoDB, got .*SQS"):
+        VersionedTable(stubbed.client, "Orders", "order_id").load("o-1")

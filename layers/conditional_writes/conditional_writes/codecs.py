@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_origin
 
 from conditional_writes.items import Item, copied
 
@@ -22,10 +22,16 @@ class Codec[Model]:
 
 
 class Fields(NamedTuple):
-    """A class's fields by the names of their attributes. `defaults` has those that are None or an empty set."""
+    """A class's fields by the names of their attributes. `defaults` has those that are None or an empty set.
+
+    `computed` names attributes that are written and never read. `tags` has names and values by which the members of
+    unions are told from each other.
+    """
 
     names: frozenset[str]
     defaults: Mapping[str, Any]
+    computed: frozenset[str] = frozenset()
+    tags: frozenset[tuple[str, Any]] = frozenset()
 
     def without_defaults(self, item: Item) -> Item:
         """The item without attributes that the model's default brings back: None and empty sets.
@@ -44,6 +50,9 @@ class UnfitModel(TypeError):
     """A class that no codec can be made for. The text says why."""
 
 
+UNFIT_KEYS = "has keys that an item doesn't have: give it keys of texts or whole numbers"
+
+
 class Unfit(ValueError):
     """An item that a model can't be made of. The text names its fields, and says what was expected of each."""
 
@@ -60,14 +69,15 @@ def codec_of[Model](model: type[Model] | Codec[Model]) -> tuple[Codec[Model], Fi
         from conditional_writes import pydantic_models  # noqa: PLC0415 - only if such a model is given
 
         return pydantic_models.codec_of(model)
-    if isinstance(model, type) and (dataclasses.is_dataclass(model) or hasattr(model, "__struct_config__")):
+    kind = get_origin(model) or model
+    if isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(kind, "__struct_config__")):
         try:
             from conditional_writes import msgspec_models  # noqa: PLC0415 - the same
         except ModuleNotFoundError as error:
             if error.name != "msgspec":
                 raise
             raise ModuleNotFoundError(
-                f'{model.__name__}: a dataclass as a model needs msgspec: pip install "conditional-writes[msgspec]"',
+                f'{kind.__name__}: a dataclass as a model needs msgspec: pip install "conditional-writes[msgspec]"',
                 name="msgspec",
             ) from None
         return msgspec_models.codec_of(model)
@@ -82,7 +92,7 @@ def with_whole_numbers(value: Any) -> Any:
     if isinstance(value, str):
         return value
     if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else value
+        return int(value) if value.is_finite() and value == value.to_integral_value() else value
     match value:
         case dict():
             return {name: with_whole_numbers(element) for name, element in value.items()}

@@ -1,5 +1,6 @@
 """Deadlines: the time until which a call may send requests."""
 
+import math
 import time
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ class Deadline(NamedTuple):
 
     @classmethod
     def after(cls, seconds: float) -> "Deadline":
+        if math.isnan(seconds):
+            raise ValueError("a deadline after nan seconds, which would never pass")
         return cls(time.monotonic() + seconds)
 
     @property
@@ -34,5 +37,9 @@ DEFAULT_SECONDS = 10
 
 
 def deadline_or_default(deadline: Deadline | None) -> Deadline:
-    """The given deadline; None: ten seconds from now."""
-    return deadline or Deadline.after(DEFAULT_SECONDS)
+    """The given deadline; None: ten seconds from now. Raises TypeError for a number of seconds."""
+    if deadline is None:
+        return Deadline.after(DEFAULT_SECONDS)
+    if isinstance(deadline, int | float):
+        raise TypeError(f"deadline: {deadline} is no deadline: use Deadline.after({deadline})")
+    return deadline

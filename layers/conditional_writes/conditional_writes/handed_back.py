@@ -29,10 +29,14 @@ class NoTurn(Exception):
 
 
 class _Turn(threading.local):
-    """Whether this thread may have large items, and until when it waits for that; None if it isn't writing."""
+    """Whether this thread may have large items, and until when it waits for that; None if it isn't writing.
+
+    `is_sending`: the request is the library's own, and not one that a plan makes.
+    """
 
     deadline: Deadline | None = None
     is_taken = False
+    is_sending = False
 
 
 _turn = _Turn()
@@ -52,6 +56,16 @@ def in_turn(deadline: Deadline) -> Iterator[None]:
         _turn.deadline, _turn.is_taken = outer
 
 
+@contextlib.contextmanager
+def sending() -> Iterator[None]:
+    """The requests in the block are the library's. Answers to a caller's own, as in a plan, stay as they are."""
+    _turn.is_sending = True
+    try:
+        yield
+    finally:
+        _turn.is_sending = False
+
+
 def items_of(response: dict[str, Any], reasons: Sequence[dict[str, Any]]) -> list[Item | None]:
     """The item of each of the error's reasons, None if a reason has none. Takes large items out of the response."""
     large: list[Item | None] | None = response.pop(ITEMS, None)
@@ -61,15 +75,17 @@ def items_of(response: dict[str, Any], reasons: Sequence[dict[str, Any]]) -> lis
 def take_refused_items(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
     """A handler of botocore's event `before-parse`: takes the items out of a large body, and leaves it the rest.
 
-    Only if the thread is inside of `in_turn`. Raises NoTurn.
+    Only if the thread is inside of `in_turn` and `sending`. Raises NoTurn.
     """
-    if _turn.deadline is None or response_dict is None or customized_response_dict is None:
+    if not _turn.is_sending or _turn.deadline is None or response_dict is None or customized_response_dict is None:
         return
     body = response_dict["body"]
     if response_dict["status_code"] != 400 or len(body) <= LARGE_BYTES:
         return
-    if not _turn.is_taken and not _turns.acquire(timeout=max(0.0, _turn.deadline.remaining_seconds)):
-        raise NoTurn
+    if not _turn.is_taken:
+        seconds = min(max(0.0, _turn.deadline.remaining_seconds), threading.TIMEOUT_MAX)
+        if not _turns.acquire(timeout=seconds):
+            raise NoTurn
     _turn.is_taken = True
     try:
         error = read_body(body)

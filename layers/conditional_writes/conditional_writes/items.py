@@ -34,8 +34,11 @@ class _Serializer(TypeSerializer):
             return {"N": self._serialize_n(value)}
         if kind is dict:
             return {"M": self._serialize_m(value)}
-        if isinstance(value, set | frozenset) and not value:
-            raise TypeError("an empty set, which DynamoDB has no type for: remove the attribute")
+        if isinstance(value, set | frozenset):
+            if not value:
+                raise TypeError("an empty set, which DynamoDB has no type for: remove the attribute")
+            if any(isinstance(element, bool) for element in value):
+                raise TypeError("a set with a bool, which DynamoDB would take for a number: make it a list")
         return super().serialize(value)
 
     def _serialize_n(self, value: int | Decimal) -> str:
@@ -135,18 +138,30 @@ _PLAIN = {str, Decimal, bool, int, bytes, NoneType}
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same in DynamoDB: 1 is 1.0; True isn't 1, although it is in Python."""
+    """Whether two values are the same in DynamoDB: 1 is Decimal("1.0"). True isn't 1, and no float is anything.
+
+    In Python they may be equal.
+    """
     kind = type(one)
     if kind in _PLAIN and kind is type(other):
         return bool(one == other)
     match one, other:
         case (bool(), _) | (_, bool()):
             return one is other
+        case (float(), _) | (_, float()):
+            return False
+        case ((set() | frozenset()), (set() | frozenset())):
+            has_float = any(isinstance(each, float) for each in (*one, *other))
+            return one == other and _bools(one) == _bools(other) and not has_float
         case Mapping(), Mapping():
             return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
         case ((list() | tuple()), (list() | tuple())):
             return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)
+
+
+def _bools(elements: Iterable[Any]) -> set[Any]:
+    return {element for element in elements if isinstance(element, bool)}
 
 
 def copied(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from botocore.exceptions import ClientError
 
 from conditional_writes import handed_back
-from conditional_writes.deadline import Deadline
+from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.items import Item, Key, from_dynamodb, same
 from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
 from conditional_writes.prepared import prepare
@@ -116,10 +116,11 @@ def write_paced[Result](
     conflicts_before_pause: int,
 ) -> Written[Result]:
     """As `write`, but pauses first after so many conflicts."""
+    deadline = deadline_or_default(deadline)
     with handed_back.in_turn(deadline):
         conflicts = 0
         answer = _DONE
-        planned, write_id = plan(observed), uuid.uuid4().hex
+        planned, write_id = checked(plan(observed)), uuid.uuid4().hex
         token = write_id
         unanswered = False  # whether a try of this plan got no answer, so that it may have taken effect
         while planned.writes:
@@ -142,7 +143,7 @@ def write_paced[Result](
             _back_off(conflicts, conflicts_before_pause, answer, time.monotonic() - sent_at, deadline)
             if answer.found:
                 observed = {**observed, **answer.found}
-                planned, write_id = plan(observed), uuid.uuid4().hex
+                planned, write_id = checked(plan(observed)), uuid.uuid4().hex
                 token, unanswered = write_id, False
             elif not unanswered:
                 # DynamoDB may repeat its answer to a token for ten minutes, be it a cancellation: botocore's model,
@@ -150,6 +151,22 @@ def write_paced[Result](
                 # mark.
                 token = uuid.uuid4().hex
         return Written(planned.result, conflicts, write_id, answer.found)
+
+
+def checked[Result](planned: Plan[Result]) -> Plan[Result]:
+    """The plan. Raises TypeError for what is none, or has no list of writes."""
+    if not isinstance(planned, Plan):
+        raise TypeError(f"returned {planned!r}, expected a Plan with its result and its writes")
+    writes: Any = planned.writes
+    if isinstance(writes, _KINDS) or not isinstance(writes, Sequence):
+        raise TypeError(f"a plan's writes are {writes!r}, expected a list of writes")
+    for each in writes:
+        if not isinstance(each, _KINDS):
+            raise TypeError(f"a plan's writes have {each!r}, expected Put, Update, Delete or Check")
+    return planned
+
+
+_KINDS = (Put, Update, Delete, Check)
 
 
 class _Answer(NamedTuple):
@@ -224,10 +241,11 @@ def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str, toke
     prepare(client)
     tries.unanswered = False
     try:
-        alone = _sent_alone(writes)
-        if alone is not None:
-            return _send_alone(client, alone, write_id)
-        _send_together(client, writes, write_id, token)
+        with handed_back.sending():
+            alone = _sent_alone(writes)
+            if alone is not None:
+                return _send_alone(client, alone, write_id)
+            _send_together(client, writes, write_id, token)
     except ClientError as error:
         refusal = _refusal(error, writes)
         if refusal is None:

@@ -5,11 +5,11 @@ call returns, what it takes, and what `change` is given are one type for dicts a
 for type parameters, which Python 3.12 lacks, every `VersionedTable` in an annotation would have to name them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_origin
 
 from conditional_writes.codecs import Codec, Unfit, UnfitModel, codec_of
 from conditional_writes.conditions import Condition, absent, all_of
@@ -89,8 +89,9 @@ class ModelTable[Model]:
     ) -> None:
         self.table = VersionedTable(client, name, *key_names, version=version, checked=checked)
         self._table_name, self._version = name, version
-        self._model = None if isinstance(model, Codec) else model
+        self._model: type[Any] | None = None if isinstance(model, Codec) else get_origin(model) or model
         self._codec, self._fields = codec_of(model)
+        self._tags = self._fields.tags if self._fields is not None else frozenset()
         for each in key_names:
             if self._fields is not None and each not in self._fields.names:
                 raise UnfitModel(f"{name}: {self._name} has no field {each}, which is part of the table's key")
@@ -221,7 +222,7 @@ class ModelTable[Model]:
         def changed(found: VersionedItem | None) -> Item:
             before = None if found is None else self.loaded(found)
             after = change(None if before is None else before.model)
-            if after is None or (self._model is not None and not isinstance(after, self._model)):
+            if after is None or (self._model is not None and type(after) is not self._model):
                 raise TypeError(f"{key}: `change` returned {after!r}, expected the {self._name} as it should be")
             return self._item(after if before is None else before.changed_to(after))
 
@@ -260,17 +261,31 @@ class ModelTable[Model]:
 
     def _item(self, model: Model | Loaded[Model]) -> Item:
         """The item to save: a new one, or the loaded one with the model's changes. Raises Misfit before it is sent."""
+        encoded = self._encoded(model.model if isinstance(model, Loaded) else model)
         if not isinstance(model, Loaded):
-            item = self._encoded(model)
+            item = encoded
         else:
             item = model.item.copy()
             item.clear()
-            item.update(laid_over(model.item, model.known, self._encoded(model.model)))
-        self._decoded(self.table.key_of(item), item)
+            item.update(laid_over(model.item, model.known, encoded, self._tags))
+        self._check_comes_back(self.table.key_of(item), item, encoded)
         return item
 
+    def _check_comes_back(self, key: Key, item: Item, encoded: Item) -> None:
+        """Raises Misfit if the item would be loaded as another model. A codec of the user's may write what it likes."""
+        decoded = self._decoded(key, item)
+        if self._fields is None:
+            return
+        written, read = (
+            {name: value for name, value in each.items() if name not in self._fields.computed}
+            for each in (encoded, self._encoded(decoded))
+        )
+        lost = _lost("", item, written, read)
+        if lost is not None:
+            raise Misfit(key, self._name, f"{lost} would be loaded as another value than the one that is saved")
+
     def _encoded(self, model: Model) -> Item:
-        if self._model is not None and not isinstance(model, self._model):
+        if self._model is not None and type(model) is not self._model:
             raise TypeError(f"{self._table_name}: expected a {self._name}, or a loaded one; got {model!r}")
         item = self._codec.encode(model)
         if not isinstance(item, dict):
@@ -299,21 +314,50 @@ def _with_absent(item: Item, when: Condition | None) -> Condition | None:
     return all_of([*conditions, when] if when is not None else conditions) if conditions else when
 
 
-def laid_over(stored: Item, known: Item, after: Item) -> Item:
-    """`stored` with the model's changes from `known` to `after`. All else stays as it is stored."""
+def _lost(path: str, stored: Any, written: Any, read: Any) -> str | None:
+    """The path of a value that the model wrote and would read as another one; None if there is none.
+
+    `stored` is what both are about. It may lack what the model reads as its default.
+    """
+    match stored, written, read:
+        case dict(), dict(), dict():
+            for name in written.keys() | read.keys():
+                if name in written and name not in stored:
+                    continue
+                below = f"{path}.{name}" if path else name
+                if name not in written or name not in read:
+                    return below
+                lost = _lost(below, stored[name], written[name], read[name])
+                if lost is not None:
+                    return lost
+            return None
+        case list(), list() | tuple(), list() | tuple() if len(stored) == len(written) == len(read):
+            lost_ones = (
+                _lost(f"{path}[{i}]", *three) for i, three in enumerate(zip(stored, written, read, strict=True))
+            )
+            return next((lost for lost in lost_ones if lost is not None), None)
+    return None if same(written, read) else path
+
+
+def laid_over(stored: Item, known: Item, after: Item, tags: Collection[tuple[str, Any]] = ()) -> Item:
+    """`stored` with the model's changes from `known` to `after`. All else stays as it is stored.
+
+    A map whose tag changes is another model's from then on, and nothing of it stays.
+    """
     changed = {name: value for name, value in stored.items() if name not in known or name in after}
     for name, value in after.items():
         if name not in known:
             changed[name] = value
         elif not same(known[name], value):
-            changed[name] = _laid_over(stored[name], known[name], value) if name in stored else value
+            changed[name] = _laid_over(stored[name], known[name], value, tags) if name in stored else value
     return changed
 
 
-def _laid_over(stored: Any, known: Any, after: Any) -> Any:
+def _laid_over(stored: Any, known: Any, after: Any, tags: Collection[tuple[str, Any]]) -> Any:
     match stored, known, after:
         case dict(), dict(), dict():
-            return laid_over(stored, known, after)
+            is_another = any(known.get(name) == value != after.get(name) for name, value in tags)
+            return after if is_another else laid_over(stored, known, after, tags)
         case list(), list() | tuple(), list() | tuple() if len(stored) == len(known):
             first = _same_from_start(known, after)
             last = min(_same_from_start(known[::-1], after[::-1]), len(known) - first, len(after) - first)

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_origin
 
 import msgspec
 from msgspec import inspect
 
-from conditional_writes.codecs import Codec, Fields, Unfit, UnfitModel, with_whole_numbers
+from conditional_writes.codecs import UNFIT_KEYS, Codec, Fields, Unfit, UnfitModel, with_whole_numbers
 from conditional_writes.items import Item, copied
+from conditional_writes.value_checks import check_of
 
 type Restore = Callable[[Any], Any]
 """Makes sets again of the lists that msgspec makes of them."""
@@ -17,6 +18,19 @@ _Described = inspect.StructType | inspect.DataclassType
 _MAPS = inspect.DataclassType | inspect.TypedDictType | inspect.DictType
 
 _AS_THEY_ARE = (bytes, bytearray, Decimal)
+_KEYS = (
+    inspect.StrType,
+    inspect.IntType,
+    inspect.EnumType,
+    inspect.LiteralType,
+    inspect.UUIDType,
+    inspect.DateTimeType,
+    inspect.DateType,
+    inspect.TimeType,
+    inspect.TimeDeltaType,
+    inspect.AnyType,
+)
+"""What msgspec makes one text of, and the same again of the text."""
 _IN_SETS = (
     inspect.StrType,
     inspect.IntType,
@@ -37,13 +51,17 @@ def codec_of[Model](model: type[Model]) -> tuple[Codec[Model], Fields]:
     try:
         described = inspect.type_info(model)
     except (TypeError, RecursionError) as error:  # the latter for a type alias inside of itself
-        raise UnfitModel(f"{model.__name__} can't be a model: {error}") from None
+        raise UnfitModel(f"{_name_of(model)} can't be a model: {error}") from None
     if not isinstance(described, _Described) or _is_array(described):
-        raise UnfitModel(f"{model.__name__} can't be a model: it is array_like, and an item is a map")
-    restored = _Sets().restored(described, model.__name__)
-    fields = _fields(described)
+        raise UnfitModel(f"{_name_of(model)} can't be a model: it is array_like, and an item is a map")
+    sets = _Sets()
+    restored = sets.restored(described, described.cls.__name__)
+    fields = _fields(described)._replace(tags=frozenset(sets.tags))
+    check = check_of(model, keeps_sets=False)
 
     def encode(value: Model) -> Item:
+        if check:
+            check("", value)
         item = msgspec.to_builtins(value, builtin_types=_AS_THEY_ARE, str_keys=True)
         # msgspec passes a bytearray on as it is, and the model may be changed in place.
         return fields.without_defaults(copied(restored(item) if restored else item))
@@ -55,6 +73,11 @@ def codec_of[Model](model: type[Model]) -> tuple[Codec[Model], Fields]:
             raise Unfit(_with_field_first(str(error))) from None
 
     return Codec(encode, decode), fields
+
+
+def _name_of(model: Any) -> str:
+    name: str = (get_origin(model) or model).__name__
+    return name
 
 
 def _with_field_first(text: str) -> str:
@@ -88,7 +111,8 @@ class _Sets:
     """Finds the sets in a model's annotations. Raises UnfitModel for types that DynamoDB doesn't have."""
 
     def __init__(self) -> None:
-        self._classes: dict[type, dict[str, Restore]] = {}
+        self._classes: dict[int, dict[str, Restore]] = {}
+        self.tags = set[tuple[str, Any]]()
 
     def restored(self, described: inspect.Type, path: str) -> Restore | None:
         """The function that makes a value's sets again, None if there are none. `path` is for the error's text."""
@@ -103,8 +127,8 @@ class _Sets:
                 return self._set(element, path)
             case inspect.ListType(item_type=element) | inspect.VarTupleType(item_type=element):
                 return _each(self.restored(element, f"{path}[]"))
-            case inspect.DictType(value_type=element):
-                return _each_value(self.restored(element, f"{path}.*"))
+            case inspect.DictType(key_type=key, value_type=element):
+                return self._map(key, element, path)
             case inspect.TupleType(item_types=elements):
                 return _in_turn([self.restored(element, f"{path}[{i}]") for i, element in enumerate(elements)])
             case inspect.StructType() | inspect.DataclassType() | inspect.TypedDictType() | inspect.NamedTupleType():
@@ -112,6 +136,11 @@ class _Sets:
             case inspect.UnionType(types=members):
                 return self._union(members, path)
         return None
+
+    def _map(self, key: inspect.Type, element: inspect.Type, path: str) -> Restore | None:
+        if not isinstance(key, _KEYS):
+            raise UnfitModel(f"{path} {UNFIT_KEYS}")
+        return _each_value(self.restored(element, f"{path}.*"))
 
     def _set(self, element: inspect.Type, path: str) -> Restore:
         self.restored(element, f"{path}[]")
@@ -125,9 +154,10 @@ class _Sets:
         described: inspect.StructType | inspect.DataclassType | inspect.TypedDictType | inspect.NamedTupleType,
         path: str,
     ) -> Restore | None:
-        if described.cls in self._classes:  # it may be inside of itself, so what it has isn't known yet
-            return _fields_of(self._classes[described.cls])
-        restores = self._classes[described.cls] = {}
+        # One of the description, because Box[int] and Box[str] are of one class.
+        if id(described) in self._classes:  # it may be inside of itself, so what it has isn't known yet
+            return _fields_of(self._classes[id(described)])
+        restores = self._classes[id(described)] = {}
         for field in described.fields:
             restore = self.restored(field.type, f"{path}.{field.name}")
             if restore:
@@ -143,6 +173,8 @@ class _Sets:
         tagged: dict[Any, Restore] = {}
         for member in members:
             restore = self.restored(member, path)
+            if isinstance(member, inspect.StructType) and member.tag_field is not None:
+                self.tags.add((member.tag_field, member.tag))
             if restore is None:
                 continue
             if isinstance(member, inspect.StructType) and member.tag_field is not None:

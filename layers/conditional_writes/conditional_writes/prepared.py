@@ -24,7 +24,7 @@ def prepare(client: "DynamoDBClient") -> None:
     events = client.meta.events
     events.register("before-parse.dynamodb.GetItem", take_read_item)
     events.register("before-parse.dynamodb", take_refused_items)
-    events.register("needs-retry.dynamodb", note_try)
+    events.register_first("needs-retry.dynamodb", note_try)
     _prepared.add(client)
 
 
@@ -34,6 +34,9 @@ def _check_plain(client: "DynamoDBClient") -> None:
     There is no public way to ask for a client's event handlers. If botocore changes, such a client isn't recognised,
     and DynamoDB refuses its keys.
     """
+    service = getattr(getattr(client, "meta", None), "service_model", None)
+    if service is None or service.service_name != "dynamodb":
+        raise TypeError(f"expected a client of DynamoDB, got {client!r}: make one with dynamodb_client()")
     events: Any = client.meta.events
     try:
         handlers = events._emitter._handlers.prefix_search("before-parameter-build.dynamodb.GetItem")

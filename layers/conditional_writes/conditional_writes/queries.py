@@ -30,6 +30,8 @@ def query_request(
 
     Raises ValueError if the condition isn't one on the key of the table, or on any index's.
     """
+    if not isinstance(condition, Condition):
+        raise TypeError(f"{table}: {condition!r} is no condition: make one with equals, of the partition key")
     on_the_key = _key_condition(table, key_names, condition, index)
     if index is None and matching is not None:
         _check_filter(table, key_names, matching)

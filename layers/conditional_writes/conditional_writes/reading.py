@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from conditional_writes.bodies import get_item
-from conditional_writes.deadline import Deadline
+from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.items import Item, Key, from_dynamodb, to_dynamodb
 from conditional_writes.loop import Observed
 from conditional_writes.pauses import growing_pauses
@@ -31,6 +31,7 @@ def read(
 
     Raises DeadlinePassed if keys are unread at the deadline, NoSuchTable, WrongKey, and botocore's other errors.
     """
+    deadline = deadline_or_default(deadline)
     observed: dict[Key, Item | None] = {}
     unread = list(dict.fromkeys(keys))
     pauses = growing_pauses()

@@ -139,12 +139,15 @@ def expression(condition: Condition, names: dict[str, str], values: dict[str, An
     paths = iter([_name(path, names) for path in condition.names])
     found = iter([_value("a condition's value", value, values) for value in condition.values])
     try:
-        return _PLACEHOLDER.sub(lambda hole: next(paths if hole[0] == "{}" else found), condition.template)
+        text = _PLACEHOLDER.sub(lambda hole: next(paths if hole[0] == "{}" else found), condition.template)
     except StopIteration:
+        text = None
+    if text is None or next(paths, None) or next(found, None):
         raise ValueError(
-            f"a condition with more {{}} or [] than it has names or values for: {condition.template!r},"
+            f"a condition with other numbers of {{}} and [] than of names and values: {condition.template!r},"
             f" {condition.names}, {len(condition.values)} values"
-        ) from None
+        )
+    return text
 
 
 def placeholders(names: dict[str, str], values: dict[str, Any]) -> dict[str, Any]:

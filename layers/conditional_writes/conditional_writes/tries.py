@@ -1,7 +1,10 @@
 """Whether one of the SDK's tries of a request got no answer, so that the request may have taken effect."""
 
+import json
 import threading
 from typing import Any
+
+from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
 
 class _Tries(threading.local):
@@ -12,11 +15,37 @@ class _Tries(threading.local):
 
 tries = _Tries()
 
+_NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError)
+"""There was no connection. ProxyConnectionError says less: it is raised for an answer that a proxy dropped, too."""
 
-def note_try(response: tuple[Any, Any] | None, **_: object) -> None:
+
+def note_try(
+    response: tuple[Any, dict[str, Any]] | None = None,
+    caught_exception: Exception | None = None,
+    operation: Any = None,
+    **_: object,
+) -> None:
     """A handler of botocore's event `needs-retry`: the try got no answer, or none that says what became of the write.
 
-    The number of tries wouldn't do: a throttled try had no effect.
+    Only a status 400 says that nothing was written. After a 200 the SDK tries again if the answer is damaged. This
+    handler comes before the SDK's own, which tries again after a 502.
     """
-    if response is None or response[0].status_code >= 500:
+    if response is None:
+        tries.unanswered |= not isinstance(caught_exception, _NEVER_SENT)
+        return
+    http, parsed = response
+    if http.status_code == 200 and operation.output_shape is not None and not _is_object(http.content, parsed):
+        http.status_code = 502
+        parsed["Error"] = {"Code": "502", "Message": "the answer's body is no JSON object, so it isn't DynamoDB's"}
+    if http.status_code != 400:
         tries.unanswered = True
+
+
+def _is_object(body: bytes, parsed: dict[str, Any]) -> bool:
+    """Whether the body of an answer is a JSON object. botocore takes any other body for an empty object."""
+    if body == b"{}" or parsed.keys() > {"ResponseMetadata"}:
+        return True
+    try:
+        return isinstance(json.loads(body), dict)
+    except ValueError:
+        return False

@@ -132,6 +132,8 @@ class VersionedTable:
     def __init__(
         self, client: "DynamoDBClient", name: str, *key_names: str, version: str = "version", checked: bool = True
     ) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"{name!r} is no table's name: expected VersionedTable(client, name, *key_names)")
         if not key_names:
             raise ValueError(f"{name}: expected the names of its key, got none")
         self._client, self._name, self._key_names = client, name, key_names
@@ -228,10 +230,9 @@ class VersionedTable:
         """
         request = queries.scan_request(matching)
         if segment is not None:
-            number, count = segment
-            if not 0 <= number < count:
+            if not isinstance(segment, tuple) or len(segment) != 2 or not 0 <= segment[0] < segment[1]:
                 raise ValueError(f"segment: {segment}, expected one as (0, 4): the four quarters are (0, 4) to (3, 4)")
-            request["Segment"], request["TotalSegments"] = number, count
+            request["Segment"], request["TotalSegments"] = segment
         request |= self._pages(index, consistent=consistent, page_size=page_size, after=after)
         return self._found("scan", request, deadline)
 
@@ -299,6 +300,9 @@ class VersionedTable:
         before = {self._version: version} if version else {}
         self._check_change(key, before, values)
         self._check_removed(key, removed)
+        both_ways = sorted(set(values) & set(removed))
+        if both_ways:
+            raise ValueError(f"{key}: {', '.join(both_ways)}: in `values` and in `removed`: leave it in one of them")
         expected, still_same = version_condition(key, before, self._version)
         values = {name: value for name, value in values.items() if name not in dict(key.attributes)}
         update = Update(key, values | {self._version: version + 1}, both(still_same, when), removed, expected=expected)
@@ -404,8 +408,8 @@ class VersionedTable:
         if index is not None:
             request["IndexName"] = index
         if page_size is not None:
-            if page_size < 1:
-                raise ValueError(f"page_size: {page_size}, expected 1 or more")
+            if not isinstance(page_size, int) or page_size < 1:
+                raise ValueError(f"page_size: {page_size!r}, expected 1 or more")
             request["Limit"] = page_size
         if after is not None:
             if index is not None:
@@ -413,8 +417,8 @@ class VersionedTable:
                     f"{index}: the key of an item says nothing of its place in an index: go on with a condition on the"
                     " index's sort key"
                 )
-            if after.table != self._name:
-                raise ValueError(f"{self._name}: a key of {after.table} can't be gone on after")
+            if not isinstance(after, Key) or after.table != self._name:
+                raise ValueError(f"{self._name}: expected the key of one of its items to go on after, got {after}")
             request["ExclusiveStartKey"] = to_dynamodb(dict(after.attributes))
         return request
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.exactly_once.record import Call, PlainRecording, Recording, Records, free
 from conditional_writes.items import Item, Key, copied
-from conditional_writes.loop import Observed, Plan, UnsatisfiableCondition, write
+from conditional_writes.loop import Observed, Plan, UnsatisfiableCondition, checked, write
 from conditional_writes.own_attributes import WRITE_ID_BYTES
 from conditional_writes.reading import read
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Put, Write
@@ -62,6 +62,18 @@ class ExactlyOnce[Request, Result]:
         functools.update_wrapper(self, function)
         self.plan, self._name = function, name
         self._records, self._recording, self._items = records, recording, items
+        # FastAPI, typer and pytest call a function by its signature. That of the function itself has the items.
+        first = next(iter(inspect.signature(function).parameters.values()))
+        call = inspect.signature(type(self).__call__).parameters
+        self.__signature__ = inspect.Signature([first.replace(name="request"), call["deadline"]])
+
+    def __repr__(self) -> str:
+        return f"<exactly once: {self._name}>"
+
+    def __reduce__(self) -> str:
+        """By its name, as a function: multiprocessing sends it to other processes."""
+        name: str = vars(self).get("__qualname__", self._name)
+        return name
 
     def __call__(self, request: Request, *, deadline: Deadline | None = None) -> Result:
         """The result of the request, which was done now or before.
@@ -111,13 +123,19 @@ class ExactlyOnce[Request, Result]:
         keys = self._items(copy.deepcopy(request)) if self._items else []
         if isinstance(keys, Key):
             raise TypeError(f"{self._name}: `items` returned one key, expected a list: put {keys} into one")
-        return list(keys)
+        keys = list(keys)
+        for key in keys:
+            if not isinstance(key, Key):
+                raise TypeError(f"{self._name}: `items` returned {key!r} among its keys: make each with `key`")
+        return keys
 
     def _planned(self, request: Request, observed: Observed) -> Plan[Result]:
         """The function's plan. It gets a copy of the request: it may be called again, and must be given the same."""
         planned = self.plan(copy.deepcopy(request), observed)
-        if not isinstance(planned, Plan):
-            raise TypeError(f"{self._name}: returned {planned!r}, expected a Plan with its result and its writes")
+        try:
+            checked(planned)
+        except TypeError as error:
+            raise TypeError(f"{self._name}: {error}") from None
         if len(planned.writes) >= MAXIMUM_WRITES:
             raise ValueError(
                 f"{self._name}: {len(planned.writes)} writes and the record: a transaction of DynamoDB's takes"
@@ -154,15 +172,15 @@ class ExactlyOnce[Request, Result]:
 
 
 class _Decorator(Protocol):
-    def __call__[Request, Result: Recordable](
-        self, function: Callable[[Request, Observed], Plan[Result]], /
-    ) -> ExactlyOnce[Request, Result]: ...
+    def __call__[Request, RecordableResult: Recordable](
+        self, function: Callable[[Request, Observed], Plan[RecordableResult]], /
+    ) -> ExactlyOnce[Request, RecordableResult]: ...
 
 
 class _ConfiguredDecorator(Protocol):
-    def __call__[Request, Result: Json](
-        self, function: Callable[[Request, Observed], Plan[Result]], /
-    ) -> ExactlyOnce[Request, Result]: ...
+    def __call__[Request, JsonResult: Json](
+        self, function: Callable[[Request, Observed], Plan[JsonResult]], /
+    ) -> ExactlyOnce[Request, JsonResult]: ...
 
 
 @overload

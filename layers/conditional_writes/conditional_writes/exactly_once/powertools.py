@@ -38,6 +38,8 @@ class PowertoolsRecording:
     def __init__(
         self, records: Records, function: Callable[..., Any], config: IdempotencyConfig, prefix: str | None
     ) -> None:
+        if config.expires_after_seconds < 1:
+            raise ValueError(f"expires_after_seconds: {config.expires_after_seconds}, expected 1 or more")
         self.records, self.function, self.config, self.prefix = records, function, config, prefix
 
     def begin(self, request: Any) -> "PowertoolsCall":

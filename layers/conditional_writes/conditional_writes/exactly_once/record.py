@@ -104,7 +104,7 @@ class PlainRecording:
             raise TypeError(f"{self.prefix}: the key is {name!r}, expected a text: use str(), or join several by a #")
         if not name:
             raise ValueError(f"{self.prefix}: the key is empty: all requests without one would be the same")
-        record_id = f"{self.prefix}#{name}"
+        record_id = f"{self.prefix}#{str.__str__(name)}"  # of a member of a str Enum its text, as JSON has it
         if len(record_id.encode()) > MAXIMUM_KEY_BYTES:
             raise ValueError(f"{record_id[:60]}…: prefix and key have over {MAXIMUM_KEY_BYTES} bytes: hash the key")
         return PlainCall(self, record_id, field_hashes(record_id, self._payload_of(request)))

@@ -151,6 +151,8 @@ def upsert_in_requests(  # noqa: PLR0913 (four have defaults that are seldom cha
     deadline = deadline_or_default(deadline)
     planner = Planner(key, strategy, version_attribute, forgotten_before(forget_after))
     erased, others = erased_and_others(winning(key, entries))
+    if any(entry.path[0] == version_attribute for entry in others):
+        raise ValueError(f"{key}: {version_attribute} can't hold entries: it is the version")
     requests = in_requests_from_any_on(others)
     pending = [erased, *requests] if erased else requests
     while pending:

@@ -48,6 +48,8 @@ def check_entry(key: Key, entry: MapEntry) -> None:
     """Raises ValueError for an entry that no item can hold."""
     if entry.as_of is None or entry != erasure(entry.as_of):
         _check_path(key, entry.path)
+    if entry.as_of is not None and not isinstance(entry.as_of, datetime):
+        raise TypeError(f"{key}: as_of is {entry.as_of!r}, expected a datetime with its offset from UTC")
     if entry.as_of is not None and entry.as_of.tzinfo is None:
         raise ValueError(f"{key}: {entry.as_of!r}: expected a time with its offset from UTC")
     try:
