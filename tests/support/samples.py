@@ -146,14 +146,14 @@ LARGEST: dict[str, Any] = {
 def largest_transaction(number: int = 0) -> Transaction:
     """Each number gives another transaction id."""
     return Transaction(
-        transaction_id=chr(0x10000 + number) * 128, account_id="\U0001f3e6" * 128, currency="EUR", **LARGEST
+        transaction_id=chr(0x20000 + number) * 128, account_id="\U0001f3e6" * 128, currency="EUR", **LARGEST
     )
 
 
 def largest_transfer(number: int = 0) -> Transfer:
     """Each number gives another transaction id."""
     return Transfer(
-        transaction_id=chr(0x10000 + number) * 128,
+        transaction_id=chr(0x20000 + number) * 128,
         from_account_id="\U0001f3e6" * 128,
         to_account_id="\U0001f3e7" * 128,
         **LARGEST,

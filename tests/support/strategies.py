@@ -1,5 +1,6 @@
 """Hypothesis strategies for valid messages."""
 
+import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from types import NoneType, UnionType
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from conditional_writes.upserts import REMOVED
-from ledger.core.decoding import Id, Time
+from ledger.core.decoding import INVISIBLE, Id, Time
 from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, ProfileUpdate
 from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, ExpireHold, Hold, OpenAccount, Reverse
 from ledger.core.transaction_types.base import Currency, Description, Metadata, Range, TransactionMessage
@@ -19,7 +20,12 @@ from ledger.core.transaction_types.hold_resolution import HoldResolution
 from tests.checkers.profile_oracle import EVERYTHING, Write
 from tests.support.numbers import exact_numbers
 
-ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128)
+visible = st.characters(exclude_categories=["C", "Z"], exclude_characters=INVISIBLE, include_characters=" ")
+ids = (
+    st.text(visible, min_size=1, max_size=128)
+    .map(lambda text: unicodedata.normalize("NFC", text)[:128].strip(" "))
+    .filter(bool)
+)
 times = st.datetimes(
     min_value=datetime(1900, 1, 1),  # noqa: DTZ001 (Hypothesis adds the zone)
     max_value=datetime(2200, 1, 1),  # noqa: DTZ001
