@@ -189,6 +189,15 @@ REFUSED = {
         reversal_body(of_transaction_id=None),
         "body: object missing required field `of_transaction_id`",
     ),
+    "a reversal of itself": (
+        reversal_body(of_transaction_id='"t-1"'),
+        "of_transaction_id: expected the id of another transaction, got the message's own",
+    ),
+    "a posting of itself": (
+        posting_body(hold_id='"t-1"'),
+        "hold_id: expected the id of a hold, got the message's own",
+    ),
+    "an expiry of itself": (expiry_body(hold_id='"t-1"'), "hold_id: expected the id of a hold, got the message's own"),
     "a reversal of less than zero": (reversal_body(amount='"-1"'), "amount: expected a number greater than zero"),
     "a reversal of NaN": (reversal_body(amount="NaN"), f"amount: {FINITE}, got NaN"),
     "a reversal that is spelled otherwise": (reversal_body(amount='" 1"'), f"amount: {NUMBER}"),
@@ -542,6 +551,10 @@ def test_a_posting_is_final_unless_it_says_otherwise() -> None:
     assert decode(posting_body(final="false")).canonical_payload()["final"] is False
 
 
+def test_empty_metadata_is_the_same_as_none() -> None:
+    assert decode(transaction_body(metadata="{}")).canonical_payload() == decode(transaction_body()).canonical_payload()
+
+
 def test_null_is_the_same_as_left_out() -> None:
     nulls = dict.fromkeys(["currency", "occurred_at", "description", "metadata"], "null")
     assert decode(transaction_body(**nulls)).canonical_payload() == decode(transaction_body()).canonical_payload()
@@ -559,7 +572,7 @@ DIFFERENT = {
     "currency": '"EUR"',
     "occurred_at": '"2026-02-28T12:00:00Z"',
     "description": '""',
-    "metadata": "{}",
+    "metadata": '{"shop": ""}',
 }
 
 
