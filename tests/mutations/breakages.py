@@ -192,7 +192,7 @@ BREAKAGES = [
     ),
     Breakage(
         "interest is rounded to hundredths in every currency",
-        f"{LEDGER}/core/transaction_types/charge_interest.py",
+        f"{LEDGER}/core/rules.py",
         "places = DECIMAL_PLACES if account.decimal_places is None else account.decimal_places",
         "places = DECIMAL_PLACES",
         (CURRENCIES,),
@@ -458,7 +458,7 @@ BREAKAGES = [
     ),
     Breakage(
         "interest has cents in a currency without them",
-        f"{LEDGER}/core/transaction_types/charge_interest.py",
+        f"{LEDGER}/core/rules.py",
         "places = DECIMAL_PLACES if account.decimal_places is None else account.decimal_places",
         "places = DECIMAL_PLACES",
         (TYPES,),
