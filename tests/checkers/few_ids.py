@@ -30,13 +30,14 @@ def holds_and_reversals(
             transaction_id=draw(hold_ids), account_id=account_id, amount=draw(amounts), expires_at=draw(expiries)
         )
     transaction_id = draw(transaction_ids)
+    other_ids = transaction_ids.filter(lambda other: other != transaction_id)
     if message_type is Reverse:
-        reversed_id = draw(transaction_ids | transaction_ids | hold_ids)
+        reversed_id = draw(other_ids | other_ids | hold_ids)
         amount = draw(st.none() | amounts)
         return Reverse(
             transaction_id=transaction_id, account_id=account_id, of_transaction_id=reversed_id, amount=amount
         )
-    hold_id = draw(st.one_of([hold_ids] * 9 + [transaction_ids]))
+    hold_id = draw(st.one_of([hold_ids] * 9 + [other_ids]))
     if message_type is VoidHold:
         return VoidHold(transaction_id=transaction_id, account_id=account_id, hold_id=hold_id)
     if message_type is ExpireHold:

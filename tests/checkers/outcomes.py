@@ -15,6 +15,7 @@ from ledger.core.journal import JournalEntry
 from ledger.core.reversals import Reversal
 from tests.checkers import oracle
 from tools.local_aws.queues import DeadLetter
+from tools.local_aws.server import PROJECT
 
 type Event = Mapping[str, Any]
 
@@ -26,20 +27,9 @@ CLAIMS = (
 )
 
 REFUSED = "TransactionRefused"
-POSTED_EVENTS = {
-    "open_account": "AccountOpened",
-    "set_overdraft_limit": "OverdraftLimitSet",
-    "close_account": "AccountClosed",
-    "transaction": "TransactionPosted",
-    "transfer": "TransactionPosted",
-    "charge_interest": "TransactionPosted",
-    "hold": "HoldPlaced",
-    "post_hold": "HoldPosted",
-    "void_hold": "HoldVoided",
-    "expire_hold": "HoldExpired",
-    "reverse": "TransactionReversed",
-}
-"""The detail type of a posting, by the type of its request."""
+_POSTINGS = re.findall(r"^\| `(\w+)` \| .*?posted (.*?) \|", (PROJECT / "docs" / "events.md").read_text(), re.MULTILINE)
+POSTED_EVENTS = {name: detail_type for detail_type, names in _POSTINGS for name in re.findall(r"`(\w+)`", names)}
+"""The detail type of a posting, by the type of its request, as docs/events.md has it."""
 REFUSAL_FIELDS = {
     "schema_version",
     "id",

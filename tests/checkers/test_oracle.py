@@ -127,16 +127,21 @@ def test_the_oracle_and_the_rules_agree(
         assert violations(books) == []
 
     agree()
-    assert {name for name, result in seen if result == "POSTED"} == TRANSACTION_TYPES.keys()
+    missing = TRANSACTION_TYPES.keys() - {name for name, result in seen if result == "POSTED"}
+    assert not missing, "never posted: a type with one account has its step in life_of, tests/support/samples.py"
 
 
-@given(st.integers(-900, 0), messages_of(st.sampled_from(["alice", "bob"]), st.just("h-1")))
+new_messages = messages_of(st.sampled_from(["alice", "bob"]), st.sampled_from(["h-1", "t-1"])).filter(
+    lambda message: message.transaction_id == "t-1"
+)
+
+
+@given(st.integers(-900, 0), new_messages)
 def test_the_oracle_and_the_rules_agree_below_the_limit_too_and_never_make_it_worse(
     balance: int, message: TransactionMessage
 ) -> None:
     hold = OpenHold(Decimal(300), "2026-01-31T00:00:00+00:00")
     below = replace(ALICE, balance=Decimal(balance), held=hold.remaining, holds={"h-1": hold})
-    message = replace(message, transaction_id="t-1")
     accounts = [below if name == "alice" else BOB for name in message.account_ids]
     effects = oracle.effects(message.canonical_payload(), [*map(state_of, accounts)], oracle.Journal())
     if effects is None:

@@ -333,8 +333,7 @@ def test_an_odd_record_is_handled_like_any_other(
 ) -> None:
     function = workers[name]
     meter = Meter(client_of(function), function.worker.queue.client)
-    batch = sound_batch(name)
-    batch[-1] = ODD[oddity](batch[-1])
+    batch = list(map(ODD[oddity], sound_batch(name)))
     delivered = deliver(ministack, function, meter, [*batch, ODD[oddity](record("no JSON"))], Tried())
     assert [delivered.how(one) for one in delivered.records] == ["done"] * len(batch) + ["dead"]
     assert "expected JSON" in delivered.reason(delivered.records[-1])

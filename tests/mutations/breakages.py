@@ -199,7 +199,7 @@ BREAKAGES = [
     ),
     Breakage(
         "interest is rounded to hundredths in every currency",
-        f"{LEDGER}/core/transaction_types/charge_interest.py",
+        f"{LEDGER}/core/rules.py",
         "places = DECIMAL_PLACES if account.decimal_places is None else account.decimal_places",
         "places = DECIMAL_PLACES",
         (CURRENCIES,),
@@ -465,7 +465,7 @@ BREAKAGES = [
     ),
     Breakage(
         "interest has cents in a currency without them",
-        f"{LEDGER}/core/transaction_types/charge_interest.py",
+        f"{LEDGER}/core/rules.py",
         "places = DECIMAL_PLACES if account.decimal_places is None else account.decimal_places",
         "places = DECIMAL_PLACES",
         (TYPES,),

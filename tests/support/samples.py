@@ -146,14 +146,14 @@ LARGEST: dict[str, Any] = {
 def largest_transaction(number: int = 0) -> Transaction:
     """Each number gives another transaction id."""
     return Transaction(
-        transaction_id=chr(0x10000 + number) * 128, account_id="\U0001f3e6" * 128, currency="EUR", **LARGEST
+        transaction_id=chr(0x20000 + number) * 128, account_id="\U0001f3e6" * 128, currency="EUR", **LARGEST
     )
 
 
 def largest_transfer(number: int = 0) -> Transfer:
     """Each number gives another transaction id."""
     return Transfer(
-        transaction_id=chr(0x10000 + number) * 128,
+        transaction_id=chr(0x20000 + number) * 128,
         from_account_id="\U0001f3e6" * 128,
         to_account_id="\U0001f3e7" * 128,
         **LARGEST,
@@ -232,7 +232,10 @@ def in_json(value: Any) -> str:
 
 
 def life_of(account_id: str) -> list[dict[str, Any]]:
-    """The messages of an account from its opening to its closing, of all types with one account: all are posted."""
+    """The messages of an account from its opening to its closing, of all types with one account: all are posted.
+
+    A message has the number of its step as its id, unless the step gives another.
+    """
     steps: list[dict[str, Any]] = [
         {"type": "open_account", "currency": "EUR"},
         {"type": "set_overdraft_limit", "overdraft_limit": -1},
@@ -248,4 +251,4 @@ def life_of(account_id: str) -> list[dict[str, Any]]:
         {"type": "transaction", "amount": -50},
         {"type": "close_account"},
     ]
-    return [step | {"account_id": account_id, "transaction_id": str(number)} for number, step in enumerate(steps)]
+    return [{"account_id": account_id, "transaction_id": str(number)} | step for number, step in enumerate(steps)]

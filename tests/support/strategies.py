@@ -1,25 +1,34 @@
 """Hypothesis strategies for valid messages."""
 
+import contextlib
+import functools
+import unicodedata
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 import msgspec
+from hypothesis import reject
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from conditional_writes.upserts import REMOVED
-from ledger.core.decoding import Id, Time
+from ledger.core.decoding import INVISIBLE, Id, Time
 from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, ProfileUpdate
-from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, ExpireHold, Hold, OpenAccount, Reverse
+from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, ExpireHold, Hold, OpenAccount
 from ledger.core.transaction_types.base import Currency, Description, Metadata, Range, TransactionMessage
-from ledger.core.transaction_types.hold_resolution import HoldResolution
 from tests.checkers.profile_oracle import EVERYTHING, Write
 from tests.support.numbers import exact_numbers
 
-ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128)
+visible = st.characters(exclude_categories=["C", "Z"], exclude_characters=INVISIBLE, include_characters=" ")
+ids = (
+    st.text(visible, min_size=1, max_size=128)
+    .map(lambda text: unicodedata.normalize("NFC", text)[:128].strip(" "))
+    .filter(bool)
+)
 times = st.datetimes(
     min_value=datetime(1900, 1, 1),  # noqa: DTZ001 (Hypothesis adds the zone)
     max_value=datetime(2200, 1, 1),  # noqa: DTZ001
@@ -65,7 +74,25 @@ def messages_of(
     Most messages move money. Few open or close an account, so that most of a sequence is about open accounts.
     """
     types = [each for each in TRANSACTION_TYPES.values() for _ in range(_weight(each))]
-    message_type = draw(st.sampled_from(types))
+    for _ in range(MOST_TRIES):
+        message_type = draw(st.sampled_from(types))
+        with contextlib.suppress(ValueError):  # two of its fields don't go together
+            return message_type(**_fields_of(draw, message_type, account_ids, transaction_ids, amounts, limits, rates))
+    return reject()
+
+
+MOST_TRIES = 20
+
+
+def _fields_of(
+    draw: st.DrawFn,
+    message_type: type[TransactionMessage],
+    account_ids: st.SearchStrategy[str],
+    transaction_ids: st.SearchStrategy[str],
+    amounts: st.SearchStrategy[Decimal],
+    limits: st.SearchStrategy[Decimal],
+    rates: st.SearchStrategy[Decimal],
+) -> dict[str, Any]:
     numbers = {
         Range.NOT_ZERO: amounts,
         Range.ABOVE_ZERO: amounts.map(Decimal.copy_abs),
@@ -81,7 +108,7 @@ def messages_of(
     for field in msgspec.structs.fields(message_type):
         if field.name not in fields and (field.required or field.name not in _SHARED):
             fields[field.name] = draw(_values_of(field.type, transaction_ids))
-    return message_type(**fields)
+    return fields
 
 
 def _weight(message_type: type[TransactionMessage]) -> int:
@@ -113,31 +140,43 @@ def _values_of(kind: Any, transaction_ids: st.SearchStrategy[str]) -> st.SearchS
     raise LookupError(f"no strategy for a field of the type {kind}")
 
 
+def numbered(messages: Iterable[TransactionMessage]) -> list[TransactionMessage]:
+    """The messages under ids of their own, t-0, t-1 and so on, without those that would then be invalid."""
+    valid = []
+    for number, message in enumerate(messages):
+        with contextlib.suppress(ValueError):  # it refers to itself
+            valid.append(replace(message, transaction_id=f"t-{number}"))
+    return valid
+
+
 @st.composite
 def that_refer(draw: st.DrawFn, batches: st.SearchStrategy[list[TransactionMessage]]) -> list[TransactionMessage]:
     """These messages, most of whose references are to an earlier one of them: to a hold, or to what can be reversed."""
     messages: list[TransactionMessage] = []
-    for message in draw(batches):
-        match message:
-            case HoldResolution():
-                earlier = [each for each in messages if isinstance(each, Hold)]
-            case Reverse():
-                earlier = [each for each in messages if not isinstance(each, OpenAccount | CloseAccount)]
-            case _:
-                earlier = []
-        if earlier and draw(st.integers(0, 7)):
+    for drawn in draw(batches):
+        message = drawn
+        field = _referring_field(type(message))
+        kinds = Hold if field == "hold_id" else tuple(set(TRANSACTION_TYPES.values()) - {OpenAccount, CloseAccount})
+        earlier = [each for each in messages if isinstance(each, kinds)]
+        if field and earlier and draw(st.integers(0, 7)):
             referred = draw(st.sampled_from(earlier))
             account_id = draw(st.sampled_from(referred.account_ids))
-            name = "of_transaction_id" if isinstance(message, Reverse) else "hold_id"
-            named: dict[str, Any] = {"account_id": account_id, name: referred.transaction_id}
+            named: dict[str, Any] = {"account_id": account_id, field: referred.transaction_id}
             if getattr(message, "to_account_id", None) == account_id:
                 named["to_account_id"] = message.account_ids[0]
             if isinstance(message, ExpireHold) and referred.expires_at and draw(st.booleans()):
                 named["as_of"] = referred.expires_at
-            messages.append(replace(message, **named))
-        else:
-            messages.append(message)
+            with contextlib.suppress(ValueError):  # the two don't go together
+                message = replace(message, **named)
+        messages.append(message)
     return messages
+
+
+@functools.cache
+def _referring_field(message_type: type[TransactionMessage]) -> str | None:
+    """The type's field with the id of an earlier transaction on its account."""
+    names = (field.name for field in msgspec.structs.fields(message_type) if field.type == Id)
+    return next((name for name in names if name not in ("transaction_id", *message_type.account_fields)), None)
 
 
 @st.composite

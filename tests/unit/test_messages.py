@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from ledger.core.decoding import MAXIMUM_BODY_BYTES
+from ledger.core.decoding import INVISIBLE, MAXIMUM_BODY_BYTES
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import (
     TRANSACTION_TYPES,
@@ -83,6 +83,13 @@ REFUSED = {
         transaction_body(transaction_id=f'"{"t" * 129}"'),
         "transaction_id: expected `str` of length <= 128",
     ),
+    "a field twice": (transaction_body()[:-1] + ', "amount": -9}', "amount: expected it once"),
+    "a field twice, spelled otherwise": (transaction_body()[:-1] + ', "amoun\\u0074": -9}', "amount: expected it once"),
+    "one type twice": (
+        transaction_body(type='"transaction"')[:-1] + ', "type": "transaction"}',
+        "type: expected it once",
+    ),
+    "a name in metadata twice": (transaction_body(metadata='{"shop": "a", "shop": "b"}'), "shop: expected it once"),
     "over-long account id": (
         transaction_body(account_id=f'"{"a" * 129}"'),
         "account_id: expected `str` of length <= 128",
@@ -182,6 +189,15 @@ REFUSED = {
         reversal_body(of_transaction_id=None),
         "body: object missing required field `of_transaction_id`",
     ),
+    "a reversal of itself": (
+        reversal_body(of_transaction_id='"t-1"'),
+        "of_transaction_id: expected the id of another transaction, got the message's own",
+    ),
+    "a posting of itself": (
+        posting_body(hold_id='"t-1"'),
+        "hold_id: expected the id of a hold, got the message's own",
+    ),
+    "an expiry of itself": (expiry_body(hold_id='"t-1"'), "hold_id: expected the id of a hold, got the message's own"),
     "a reversal of less than zero": (reversal_body(amount='"-1"'), "amount: expected a number greater than zero"),
     "a reversal of NaN": (reversal_body(amount="NaN"), f"amount: {FINITE}, got NaN"),
     "a reversal that is spelled otherwise": (reversal_body(amount='" 1"'), f"amount: {NUMBER}"),
@@ -227,6 +243,60 @@ REFUSED = {
         "body: expected JSON; Input data was truncated",
     ),
 }
+
+
+CAN_NOT_BE_SEEN = {
+    "a zero-width space": ("order\u200b", "U+200B at character 6 can't be seen"),
+    "NUL": ("\0", "U+0000 at character 1 can't be seen"),
+    "a newline": ("a\nb", "U+000A at character 2 can't be seen"),
+    "a C1 control": ("a\x9b", "U+009B at character 2 can't be seen"),
+    "a line separator": ("a\u2028b", "U+2028 at character 2 can't be seen"),
+    "private use": ("\ue000", "U+E000 at character 1 can't be seen"),
+    "unassigned": ("a\U000e0fff", "U+E0FFF at character 2 can't be seen"),
+    "a right-to-left override": ("\u202ea", "U+202E at character 1 can't be seen"),
+    "a no-break space inside": ("a\xa0b", "U+00A0 at character 2 can't be seen"),
+    "an emoji that is joined": ("\U0001f469\u200d\U0001f4bb", "U+200D at character 2 can't be seen"),
+    "a variation selector": ("\u2764\ufe0f", "U+FE0F at character 2 can't be seen"),
+    "a Hangul filler": ("\u3164", "U+3164 at character 1 can't be seen"),
+    "a Braille blank": ("a\u2800", "U+2800 at character 2 can't be seen"),
+    "a grapheme joiner": ("a\u034fb", "U+034F at character 2 can't be seen"),
+    "a blank at the end": ("order ", "U+0020 at character 6 can't be seen at an end"),
+    "a blank at the beginning": (" é", "U+0020 at character 1 can't be seen at an end"),
+    "letters apart from their accents": ("cafe\u0301", "U+0065 at character 4 isn't in Unicode's normal form NFC"),
+    "a sign that is a letter": ("\u212a", "U+212A at character 1 isn't in Unicode's normal form NFC"),
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (transaction_body, "transaction_id"),
+        (transaction_body, "account_id"),
+        (transfer_body, "to_account_id"),
+        (posting_body, "hold_id"),
+        (posting_body, "to_account_id"),
+        (reversal_body, "of_transaction_id"),
+    ],
+)
+@pytest.mark.parametrize(("text", "sentence"), CAN_NOT_BE_SEEN.values(), ids=CAN_NOT_BE_SEEN)
+def test_an_id_that_can_not_be_seen_is_refused_with_the_place_of_the_character(
+    body: Callable[..., str], field: str, text: str, sentence: str
+) -> None:
+    assert reason_of(body(**{field: json.dumps(text)})) == f"{field}: {sentence}"
+
+
+@pytest.mark.parametrize("text", ["a b", "café", "\U0001f3e6", "订单-1", "ご注文", "заказ", "#/=%", "ß"])
+def test_an_id_in_any_script_is_valid(text: str) -> None:
+    assert decode(transaction_body(transaction_id=json.dumps(text))).transaction_id == text
+
+
+def test_each_character_of_unicode_that_is_ignored_by_default_is_refused() -> None:
+    """The ranges are those of DerivedCoreProperties.txt, Unicode 15.1: Default_Ignorable_Code_Point."""
+    ranges = "00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF FFA0"
+    ranges += " FFF0-FFF8 1BCA0-1BCA3 1D173-1D17A E0000-E0FFF"
+    for first, _, last in (each.partition("-") for each in ranges.split()):
+        for number in range(int(first, 16), int(last or first, 16) + 1):
+            assert not chr(number).isprintable() or chr(number) in INVISIBLE, hex(number)
 
 
 OF_DAY = ChargeInterest.of_day("alice", date(2026, 2, 28), Decimal("0.12"))
@@ -481,6 +551,10 @@ def test_a_posting_is_final_unless_it_says_otherwise() -> None:
     assert decode(posting_body(final="false")).canonical_payload()["final"] is False
 
 
+def test_empty_metadata_is_the_same_as_none() -> None:
+    assert decode(transaction_body(metadata="{}")).canonical_payload() == decode(transaction_body()).canonical_payload()
+
+
 def test_null_is_the_same_as_left_out() -> None:
     nulls = dict.fromkeys(["currency", "occurred_at", "description", "metadata"], "null")
     assert decode(transaction_body(**nulls)).canonical_payload() == decode(transaction_body()).canonical_payload()
@@ -498,7 +572,7 @@ DIFFERENT = {
     "currency": '"EUR"',
     "occurred_at": '"2026-02-28T12:00:00Z"',
     "description": '""',
-    "metadata": "{}",
+    "metadata": '{"shop": ""}',
 }
 
 

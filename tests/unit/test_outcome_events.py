@@ -16,24 +16,20 @@ from ledger.core.journal import JournalEntry, Outcome, entry_item
 from ledger.core.outcome_events import NotAnEntry, outcome_event, refusal_event
 from ledger.core.reversals import Reversal
 from ledger.core.rules import RejectionReason
-from ledger.core.transaction_types import TRANSACTION_TYPES
+from ledger.core.transaction_types import TRANSACTION_TYPES, decode
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.outcomes import POSTED_EVENTS, violations
 from tests.support.numbers import exact_numbers
 from tests.support.samples import (
-    closing,
-    expiring,
     hold,
-    interest,
     largest_transaction,
     largest_transfer,
-    limit,
+    life_of,
     opening,
     payment,
     posting,
     reversing,
     transfer,
-    voiding,
 )
 from tests.support.strategies import any_message, ids
 
@@ -97,13 +93,10 @@ def test_a_request_may_have_a_boolean() -> None:
     assert delivered(entry_of(posting(5, final=False)))["detail"]["request"]["final"] is False
 
 
-OF_EACH_TYPE = [
-    *(opening(), payment(), transfer(), limit(-1), closing(), interest()),
-    *(hold(), posting(), voiding(), expiring(), reversing()),
-]
+OF_EACH_TYPE = {type(each): each for each in (transfer(), *map(decode, map(json.dumps, life_of("alice"))))}
 
 
-@pytest.mark.parametrize("message", OF_EACH_TYPE, ids=lambda message: type(message).__name__)
+@pytest.mark.parametrize("message", OF_EACH_TYPE.values(), ids=lambda message: type(message).__name__)
 def test_the_detail_type_says_what_was_posted_or_that_it_was_rejected(message: TransactionMessage) -> None:
     name = message.canonical_payload()["type"]
     assert delivered(entry_of(message))["detail-type"] == POSTED_EVENTS[name]
@@ -112,7 +105,8 @@ def test_the_detail_type_says_what_was_posted_or_that_it_was_rejected(message: T
 
 
 def test_each_type_of_transaction_is_tried() -> None:
-    assert {type(message) for message in OF_EACH_TYPE} == set(TRANSACTION_TYPES.values())
+    missing = set(TRANSACTION_TYPES.values()) - OF_EACH_TYPE.keys()
+    assert not missing, "a type with one account has its step in life_of, tests/support/samples.py"
 
 
 @st.composite

@@ -45,6 +45,7 @@ def path(length: int) -> str:
 
 
 REFUSED = {
+    "a name twice in a value": (profile_body(entries='{"theme": [{"dark": 1, "dark": 2}]}'), "dark: expected it once"),
     "an unknown type": (profile_body(type='"transfer"'), f"type: got 'transfer', {TYPE}"),
     "a type without text": (profile_body(type="null"), "type: expected `str`, got `null`"),
     "an erasure with entries": (

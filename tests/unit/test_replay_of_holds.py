@@ -17,7 +17,7 @@ from ledger.core.transaction_types.base import TransactionMessage
 from tests.support.numbers import exact_numbers
 from tests.support.replaying import Ledger
 from tests.support.samples import ALICE, expiring, hold, opening, payment, posting, reversing, transfer, voiding
-from tests.support.strategies import exact_rates, messages_of, that_refer
+from tests.support.strategies import exact_rates, messages_of, numbered, that_refer
 
 WHOSE = (st.sampled_from(["alice", "bob"]), st.integers(0, 40).map(lambda number: f"t-{number}"))
 EVERYDAY = messages_of(*WHOSE)
@@ -30,10 +30,7 @@ def days(messages: st.SearchStrategy[TransactionMessage], limit: str) -> st.Sear
         opening(limit, currency="XAU", account_id="alice"),
         opening(limit, currency="XAU", account_id="bob"),
     ]
-    numbered = st.lists(messages, max_size=40).map(
-        lambda day: [replace(message, transaction_id=f"t-{number}") for number, message in enumerate(day)]
-    )
-    return that_refer(numbered).map(lambda day: openings + day)
+    return that_refer(st.lists(messages, max_size=40).map(numbered)).map(lambda day: openings + day)
 
 
 @given(days(EVERYDAY, "-200") | days(EXTREME, "-9.9e125"), st.data())

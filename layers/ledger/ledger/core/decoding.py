@@ -1,5 +1,6 @@
 """Decodes JSON bodies. The sentence for an invalid body names the field, and what was expected."""
 
+import functools
 import itertools
 import json
 from collections.abc import Iterator
@@ -16,14 +17,14 @@ refuse."""
 
 MOST_ID_CHARACTERS = 128
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_ID_CHARACTERS)]
-"""At most 512 bytes in UTF-8; DynamoDB takes 1,024 in a sort key."""
+"""At most 512 bytes in UTF-8; DynamoDB takes 1,024 in a sort key. `decode_json` checks that it can be seen."""
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 def decode_json[Message](
     body: str, decoder: "msgspec.json.Decoder[Message]", expectations: dict[str, str] | None = None
 ) -> Message:
-    """The message in a body. Raises InvalidMessage.
+    """The message in a body. Raises InvalidMessage, also for an id that can't be seen, or that looks like another one.
 
     `expectations` has sentences for people by msgspec's own, which are for programmers.
     """
@@ -31,11 +32,22 @@ def decode_json[Message](
     if size > MAXIMUM_BODY_BYTES:
         raise InvalidMessage(f"body: {size:,} bytes, expected at most {MAXIMUM_BODY_BYTES:,}")
     try:
-        return decoder.decode(body)
+        message = decoder.decode(body)
     except msgspec.ValidationError as error:
         raise InvalidMessage(sentence_of(error, expectations)) from None
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidMessage(_why_not_json(body, error)) from None
+    kind: Any = decoder.type
+    for field in _id_fields(kind):
+        if (text := getattr(message, field)) is not None:
+            _check_id(field, text)
+    return message
+
+
+def check_names(body: str) -> None:
+    """Raises InvalidMessage if an object in the body has a name twice: msgspec keeps the last one, other readers the
+    first. `body` is one that `decode_json` has decoded."""
+    _names_once.decode(body)
 
 
 def check_time(field: str, time: datetime | None) -> None:
@@ -65,6 +77,64 @@ def sentence_of(error: msgspec.ValidationError, expectations: dict[str, str] | N
     if field:
         return problem if problem.startswith(f"{field}: ") else f"{field}: {problem[0].lower()}{problem[1:]}"
     return f"body: {problem[0].lower()}{problem[1:]}" if problem.startswith(("Object", "Expected")) else problem
+
+
+def _with_each_name_once(pairs: list[tuple[str, Any]]) -> None:
+    seen = set[str]()
+    for name, _ in pairs:
+        if name in seen:
+            raise InvalidMessage(f"{name[:100]}: expected it once")
+        seen.add(name)
+
+
+_names_once = json.JSONDecoder(object_pairs_hook=_with_each_name_once, parse_float=str, parse_int=str, strict=False)
+
+INVISIBLE = frozenset(
+    map(
+        chr,
+        [
+            *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x3164, 0xFFA0),
+            *range(0xFE00, 0xFE10),
+            *range(0xE0100, 0xE01F0),
+            *(0x2800, 0x1D159),
+        ],
+    )
+)
+"""The characters that Python calls printable, and that can't be seen: those with the property
+Default_Ignorable_Code_Point (https://www.unicode.org/Public/15.1.0/ucd/DerivedCoreProperties.txt), the Braille pattern
+without dots and the null notehead."""
+
+
+@functools.cache
+def _id_fields(kind: Any) -> tuple[str, ...]:
+    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        return ()
+    return tuple(field.name for field in msgspec.structs.fields(kind) if field.type in (Id, Id | None))
+
+
+def _check_id(field: str, text: str) -> None:
+    """Raises InvalidMessage unless each character can be seen, none at an end is a blank, and the text is in NFC.
+
+    Inside of an id, U+0020 is the one blank.
+    """
+    if text.isascii() and text.isprintable() and text == text.strip():
+        return
+    for number, character in enumerate(text, 1):
+        if not character.isprintable() or character in INVISIBLE:
+            raise InvalidMessage(f"{field}: {_named(character, number)} can't be seen")
+    for number in (1, len(text)):
+        if text[number - 1] == " ":
+            raise InvalidMessage(f"{field}: {_named(' ', number)} can't be seen at an end")
+    import unicodedata  # noqa: PLC0415 (most functions see no such id, and never need its tables)
+
+    normal = unicodedata.normalize("NFC", text)
+    if text != normal:
+        number = next((n for n, pair in enumerate(zip(text, normal, strict=False), 1) if len(set(pair)) > 1), len(text))
+        raise InvalidMessage(f"{field}: {_named(text[number - 1], number)} isn't in Unicode's normal form NFC")
+
+
+def _named(character: str, number: int) -> str:
+    return f"U+{ord(character):04X} at character {number}"
 
 
 def _why_not_json(body: str, error: Exception) -> str:

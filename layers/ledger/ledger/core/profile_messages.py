@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ledger.core.decoding import Id, Time, check_time, decode_json
+from ledger.core.decoding import Id, Time, check_names, check_time, decode_json
 from ledger.core.money import exact
 from ledger.core.reason_codes import InvalidMessage
 
@@ -93,6 +93,7 @@ def decode(body: str) -> ProfileMessage:
     else:
         message = decode_json(body, _erasure_decoder)
     check_time("as_of", message.as_of)
+    check_names(body)
     return message
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from decimal import Decimal, Inexact, Overflow
 from enum import StrEnum
+from fractions import Fraction
 
 from msgspec import Struct
 
@@ -93,6 +94,20 @@ def moved_whatever_the_limit(account: Account, amount: Decimal) -> Decision:
         return Decision(amount, normalized(EXACT.add(account.balance, amount)))
     except (Inexact, Overflow):
         return rejected(account, RejectionReason.BALANCE_OUT_OF_RANGE)
+
+
+DECIMAL_PLACES = 2
+"""Of what is computed for an account without a rule for its amounts, in every currency."""
+
+
+def rounded_to_unit(account: Account, exactly: Fraction) -> Decimal:
+    """The amount as a multiple of the account's unit, rounded half to even.
+
+    Raises Inexact or Overflow if DynamoDB can't hold it exactly.
+    """
+    places = DECIMAL_PLACES if account.decimal_places is None else account.decimal_places
+    units = Decimal(round(exactly * 10**places))
+    return normalized(EXACT.scaleb(EXACT.plus(units), -places))
 
 
 class UnsoundDecision(Exception):

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.core.decoding import Time, check_time, decode_json
+from ledger.core.decoding import Time, check_names, check_time, decode_json
 from ledger.core.money import is_json_number
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types.base import CURRENCY_PATTERN, TransactionMessage
@@ -48,6 +48,7 @@ def decode(body: str) -> TransactionMessage:
     for field in _TIMES:
         check_time(field, getattr(message, field, None))
     _check_job(message)
+    check_names(body)
     return message
 
 

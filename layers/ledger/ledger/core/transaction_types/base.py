@@ -104,11 +104,17 @@ class TransactionMessage(
     metadata: Metadata | None = None
 
     def __post_init__(self) -> None:
+        """Raises ValueError for a message that no account can make valid: the sentence is the refusal's.
+
+        A type with a rule between two of its fields has it here, after those of its base.
+        """
         for field, given, expected in self._given_numbers():
             number = exact(field, given)
             if not expected.holds(number):
                 raise ValueError(f"{field}: expected {expected.value}")
             force_setattr(self, field, number)
+        if self.metadata == {}:
+            force_setattr(self, "metadata", None)  # an empty object says as much as none
 
     @property
     def account_ids(self) -> tuple[str, ...]:

@@ -11,14 +11,11 @@ from fractions import Fraction
 from typing import Self
 
 from ledger.core.accounts import Account
-from ledger.core.money import EXACT, normalized
-from ledger.core.rules import Decision, RejectionReason, moved, posted, rejected
+from ledger.core.rules import Decision, RejectionReason, moved, posted, rejected, rounded_to_unit
 from ledger.core.transaction_types.base import AccountMessage, Context, Range
 
 DAYS_PER_YEAR = 365
 """In a leap year, too."""
-DECIMAL_PLACES = 2
-"""Of the interest of an account without a rule for its amounts, in every currency."""
 
 
 class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):
@@ -58,12 +55,10 @@ class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
         [account] = accounts
         exactly = -Fraction(account.balance) * Fraction(self.annual_rate) / DAYS_PER_YEAR
-        places = DECIMAL_PLACES if account.decimal_places is None else account.decimal_places
-        units = round(exactly * 10**places)
-        if units <= 0:
+        if exactly <= 0:
             return (posted(account),)
         try:
-            interest = normalized(EXACT.scaleb(EXACT.plus(Decimal(units)), -places))
+            interest = rounded_to_unit(account, exactly)
         except (Inexact, Overflow):
             return (rejected(account, RejectionReason.BALANCE_OUT_OF_RANGE),)
-        return (moved(account, interest.copy_negate()),)
+        return (moved(account, interest.copy_negate()) if interest else posted(account),)

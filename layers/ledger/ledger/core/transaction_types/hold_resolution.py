@@ -20,6 +20,11 @@ class HoldResolution(AccountMessage, frozen=True):
 
     hold_id: Id
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hold_id == self.transaction_id:
+            raise ValueError("hold_id: expected the id of a hold, got the message's own")
+
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
         hold = accounts[0].open_holds.get(self.hold_id)
         if hold:

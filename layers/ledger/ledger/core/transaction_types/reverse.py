@@ -27,6 +27,11 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
     of_transaction_id: Id
     amount: Decimal | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.of_transaction_id == self.transaction_id:
+            raise ValueError("of_transaction_id: expected the id of another transaction, got the message's own")
+
     @property
     def referred_entries(self) -> tuple[EntryId, ...]:
         return (EntryId(self.account_id, self.of_transaction_id),)
