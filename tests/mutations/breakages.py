@@ -570,6 +570,13 @@ BREAKAGES = [
         (BATCHES,),
     ),
     Breakage(
+        "a message is dead although its refusal isn't recorded",
+        f"{WORKERS}/batches.py",
+        "                    message.disposition = again\n",
+        "                    pass\n",
+        (BATCHES,),
+    ),
+    Breakage(
         "a slow table of attempts takes all the time of first deliveries",
         f"{WORKERS}/batches.py",
         "        deadline = min(deadline, Deadline.after(BEGIN_SECONDS))\n",
@@ -692,8 +699,8 @@ BREAKAGES = [
     Breakage(
         "dead letters don't name the request that gave the message up",
         f"{WORKERS}/batches.py",
-        "self._settle(together, context.aws_request_id, deadline)",
-        'self._settle(together, "", deadline)',
+        "self._settle(together, context.aws_request_id, work_deadline, deadline)",
+        'self._settle(together, "", work_deadline, deadline)',
         (BATCHES,),
     ),
     Breakage(

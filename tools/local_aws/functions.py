@@ -73,6 +73,7 @@ def process_transactions(
         "ACCOUNTS_TABLE": tables.accounts,
         "JOURNAL_TABLE": tables.journal,
         "REVERSALS_TABLE": tables.reversals,
+        "REFUSALS_TABLE": tables.refusals,
         "MINOR_UNITS": "on",
         "OUTCOMES_BUS": "default",
     }
@@ -106,6 +107,7 @@ def read_accounts(dynamodb: Endpoint, tables: Tables, **variables: str) -> Modul
         "ACCOUNTS_TABLE": tables.accounts,
         "JOURNAL_TABLE": tables.journal,
         "REVERSALS_TABLE": tables.reversals,
+        "REFUSALS_TABLE": tables.refusals,
     }
     return load_function("read_accounts", dynamodb, fixed | variables)
 

@@ -14,6 +14,7 @@ DENIED: Mapping[str, tuple[str, ...]] = {
     "AccountsTable": ("dynamodb:DeleteItem", "dynamodb:DeleteTable", "dynamodb:UpdateTable"),
     "JournalTable": ("dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "ReversalsTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
+    "RefusalsTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "ProfilesTable": ("dynamodb:GetItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "LocksTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "AttemptsTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
