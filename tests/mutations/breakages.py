@@ -579,7 +579,7 @@ BREAKAGES = [
     Breakage(
         "a slow table of attempts takes all the time of first deliveries",
         f"{WORKERS}/batches.py",
-        "        deadline = min(deadline, Deadline.after(BEGIN_SECONDS))\n",
+        "        deadline = min(deadline, Deadline.after(seconds))\n",
         "",
         (BATCHES,),
     ),

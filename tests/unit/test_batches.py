@@ -836,6 +836,33 @@ def test_a_slow_table_of_attempts_holds_up_first_deliveries_for_seconds_only(
     assert remaining[0] > 1
 
 
+def test_a_slow_table_of_attempts_returns_no_suspect_that_holds_up_nobody(
+    working: Working, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A try to read or to write takes three seconds, and the first one to write times out."""
+    now = 1000.0
+
+    def slow(answer: Callable[..., Any], tries: int) -> Callable[..., Any]:
+        def call(client: Any, wanted: Any, *rest: Any) -> Any:
+            nonlocal now
+            for _ in range(tries):
+                rest[-1].check("calling")
+                now += 3
+            return answer(client, wanted, *rest)
+
+        return call
+
+    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(attempts_module, "read_once", slow(attempts_module.read_once, 1))
+    monkeypatch.setattr(attempts_module, "write", slow(attempts_module.write, 2))
+    for _ in range(2):
+        delays(stubbed_sqs)
+    suspects = [record(f"order {number}", 3) for number in range(5)]
+    assert working.process([*suspects, record("new")]) == [suspect["messageId"] for suspect in suspects]
+    assert working.process(suspects) == []
+    stubbed_sqs.forgets_the_rest()
+
+
 @pytest.mark.parametrize("work_seconds", [0.0, 90 - RESERVED_SECONDS - SETTLING_SECONDS + SLOWEST_CALL_SECONDS])
 @pytest.mark.parametrize("receive_count", [1, 3])
 def test_while_sqs_hangs_99_poison_messages_and_a_good_one_are_over_within_the_timeout(

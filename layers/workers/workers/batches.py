@@ -97,7 +97,10 @@ class GivenUp(StrEnum):
 LAST_SECONDS = 2 * 3600
 """The end of a message's retention, in which it isn't returned to its queue: eight deliveries or more."""
 BEGIN_SECONDS = 5.0
-"""To begin attempts: if the table Attempts or SQS is slow, first deliveries shall not wait for it."""
+"""To begin attempts: if the table Attempts or SQS is slow, first deliveries shall not wait for it.
+
+A batch of redelivered messages alone takes up to half of its time.
+"""
 
 
 class QueueWorker[Content: Loggable](NamedTuple):
@@ -152,7 +155,9 @@ class QueueWorker[Content: Loggable](NamedTuple):
         if not redelivered:
             return ()
         invocation_seconds = math.ceil(max(0.0, deadline.remaining_seconds) + SETTLING_SECONDS + RESERVED_SECONDS)
-        deadline = min(deadline, Deadline.after(BEGIN_SECONDS))
+        half_seconds = deadline.remaining_seconds / 2
+        seconds = BEGIN_SECONDS if len(redelivered) < len(messages) else max(BEGIN_SECONDS, half_seconds)
+        deadline = min(deadline, Deadline.after(seconds))
         self.attempts.read(redelivered, deadline)
         suspects = [message for message in redelivered if message.disposition is None and message.is_suspect]
         alone = [message for message in suspects if message.attempt.begun]
