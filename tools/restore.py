@@ -1,4 +1,4 @@
-"""Restores the seven tables of a stack to one second, as new tables, and stops its queues meanwhile: docs/restoring.md.
+"""Restores the eight tables of a stack to one second, as new tables, and stops its queues meanwhile: docs/restoring.md.
 
 Each command may be run again: what was done before is left as it is.
 """
@@ -17,8 +17,8 @@ from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, WrongUse, failure_of
 from tools.template import TEMPLATE
 
-TABLES = ("Accounts", "Journal", "Reversals", "Profiles", "Locks", "Attempts", "Checkpoints")
-EXPIRING = ("Locks", "Attempts")
+TABLES = ("Accounts", "Journal", "Reversals", "Refusals", "Profiles", "Locks", "Attempts", "Checkpoints")
+EXPIRING = ("Refusals", "Locks", "Attempts")
 """The tables whose items expire, by the attribute `expires_at`."""
 WORKERS = ("ProcessTransactionsFunctionName", "UpsertProfilesFunctionName")
 """The outputs with the names of the queues' functions."""

@@ -1,6 +1,7 @@
 """Posts the transactions of an SQS batch, and answers with the messages that go back to the queue.
 
-A transaction is posted, or rejected and recorded. An invalid message goes to the dead-letter queue with its reason. A
+A transaction is posted, or rejected and recorded. An invalid message goes to the dead-letter queue with its reason, and
+the table Refusals has it, too. A
 message that can't be decided yet goes back to the queue.
 """
 
@@ -17,7 +18,7 @@ from ledger.batch_poster import BatchPoster
 from ledger.core.transaction_types import decode
 from ledger.dispositions import disposition_of
 from ledger.lines import Lines
-from ledger.refusals import RefusalEvents
+from ledger.refusals import RefusalEvents, RefusalRecords
 from ledger.tables import LedgerTables
 from workers.attempts import Attempts
 from workers.batches import Queue, QueueWorker
@@ -25,13 +26,19 @@ from workers.logs import function_logger
 
 logger = function_logger()
 metrics = Metrics()
-tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"], os.environ["REVERSALS_TABLE"])
+tables = LedgerTables(
+    os.environ["ACCOUNTS_TABLE"],
+    os.environ["JOURNAL_TABLE"],
+    os.environ["REVERSALS_TABLE"],
+    os.environ["REFUSALS_TABLE"],
+)
 minor_units = os.environ["MINOR_UNITS"] == "on"
 dynamodb = dynamodb_client()
 poster = BatchPoster(dynamodb, tables, Lines(dynamodb, os.environ["LOCKS_TABLE"]), minor_units)
 attempts = Attempts(dynamodb, os.environ["ATTEMPTS_TABLE"])
 queue, refusals = Queue.from_environment(), RefusalEvents(os.environ["OUTCOMES_BUS"])
-worker = QueueWorker(decode, poster.post, disposition_of, queue, attempts, logger, metrics, refusals.publish)
+record = RefusalRecords(dynamodb, tables).write
+worker = QueueWorker(decode, poster.post, disposition_of, queue, attempts, logger, metrics, refusals.publish, record)
 cold_start.finished()
 
 

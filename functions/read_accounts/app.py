@@ -20,7 +20,12 @@ from workers.logs import function_logger
 
 logger = function_logger()
 metrics = Metrics()
-tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"], os.environ["REVERSALS_TABLE"])
+tables = LedgerTables(
+    os.environ["ACCOUNTS_TABLE"],
+    os.environ["JOURNAL_TABLE"],
+    os.environ["REVERSALS_TABLE"],
+    os.environ["REFUSALS_TABLE"],
+)
 reader = AccountReader(dynamodb_client(), tables)
 cold_start.finished()
 

@@ -75,8 +75,10 @@ class Journal(NamedTuple):
 
     def transaction(self, transaction_id: str) -> Answer:
         found = [shown(entry) for entry in self.entries if entry["transaction_id"] == transaction_id]
-        answer = {"account_id": self.account["account_id"], "transaction_id": transaction_id}
-        return answer | {"entry": found[0] if found else None, "reversed": self.reversed(transaction_id)}
+        state = found[0]["status"].lower() if found else "unknown"
+        answer = {"account_id": self.account["account_id"], "transaction_id": transaction_id, "state": state}
+        rest = {"reversed": self.reversed(transaction_id), "refusal": None}
+        return answer | {"entry": found[0] if found else None} | rest
 
     def reversed(self, transaction_id: str) -> Answer | None:
         """What was reversed of a transaction: each of its accounts has an entry of each reversal."""

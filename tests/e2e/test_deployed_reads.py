@@ -24,3 +24,11 @@ def test_a_statement_right_after_the_posting_has_it(bank: Bank) -> None:
     entry = read(bank, read="transaction", account_id="reader", transaction_id="t-1")["entry"]
     assert entry == answer["entries"][1]
     assert read(bank, read="account", account_id="nobody-reads")["error"]["code"] == "UNKNOWN_ACCOUNT"
+
+
+def test_a_caller_learns_of_a_refusal(bank: Bank) -> None:
+    bank.transactions.send([json.dumps({"transaction_id": "t-2", "account_id": "reader", "amount": "12,50"})])
+    bank.transactions.wait_until_drained()
+    answer = read(bank, read="transaction", account_id="reader", transaction_id="t-2")
+    assert (answer["state"], answer["refusal"]["reason_code"]) == ("refused", "INVALID_MESSAGE")
+    bank.transactions.take_dead_letters()

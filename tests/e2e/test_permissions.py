@@ -43,12 +43,17 @@ class AsTheFunction:
         self.accounts = bank.stack["AccountsTableName"]
         self.journal = bank.stack["JournalTableName"]
         self.reversals = bank.stack["ReversalsTableName"]
+        self.refusals = bank.stack["RefusalsTableName"]
         self.profiles = bank.stack["ProfilesTableName"]
         self.checkpoints = bank.stack["CheckpointsTableName"]
         self.locks = bank.stack["LocksTableName"]
         self.attempts = bank.stack["AttemptsTableName"]
         self.bus = bank.stack["OutcomesBusName"]
         self.queue, self.dead = queue.queue_url, queue.dead_letter_queue_url
+
+
+def put_refusal(me: AsTheFunction) -> object:
+    return me.dynamodb.batch_write_item(RequestItems={me.refusals: [{"PutRequest": {"Item": ENTRY_KEY}}]})
 
 
 type Attempt = Callable[[AsTheFunction], object]
@@ -60,6 +65,8 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "changing an entry": lambda me: me.dynamodb.update_item(TableName=me.journal, Key=ENTRY_KEY),
         "deleting a count of reversals": lambda me: me.dynamodb.delete_item(TableName=me.reversals, Key=ENTRY_KEY),
         "scanning the counts of reversals": lambda me: me.dynamodb.scan(TableName=me.reversals),
+        "deleting a refusal": lambda me: me.dynamodb.delete_item(TableName=me.refusals, Key=ENTRY_KEY),
+        "scanning the refusals": lambda me: me.dynamodb.scan(TableName=me.refusals),
         "deleting a profile": lambda me: me.dynamodb.delete_item(TableName=me.profiles, Key=KEY),
         "reading a profile": lambda me: me.dynamodb.get_item(TableName=me.profiles, Key=KEY),
         "deleting a table": lambda me: me.dynamodb.delete_table(TableName=me.profiles),
@@ -117,6 +124,7 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "changing a profile": lambda me: me.dynamodb.update_item(TableName=me.profiles, Key=KEY),
     },
     "read_accounts": {
+        "recording a refusal": put_refusal,
         "publishing an event": lambda me: put_event(me, me.bus),
         "putting an account": lambda me: me.dynamodb.put_item(TableName=me.accounts, Item=KEY),
         "changing an account": lambda me: me.dynamodb.update_item(TableName=me.accounts, Key=KEY),
@@ -149,6 +157,7 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "invoking itself": lambda me: me.lambda_.invoke(FunctionName=me.function_name),
     },
     "publish_outcomes": {
+        "recording a refusal": put_refusal,
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
         "reading a journal": lambda me: query(me, me.journal),
         "putting an account": lambda me: me.dynamodb.put_item(TableName=me.accounts, Item=KEY),
@@ -163,6 +172,7 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "invoking itself": lambda me: me.lambda_.invoke(FunctionName=me.function_name),
     },
     "republish_outcomes": {
+        "recording a refusal": put_refusal,
         "putting an account": lambda me: me.dynamodb.put_item(TableName=me.accounts, Item=KEY),
         "changing an account": lambda me: me.dynamodb.update_item(TableName=me.accounts, Key=KEY),
         "putting an entry": lambda me: me.dynamodb.put_item(TableName=me.journal, Item=ENTRY_KEY),
@@ -175,6 +185,7 @@ REFUSED: dict[str, dict[str, Attempt]] = {
         "invoking itself": lambda me: me.lambda_.invoke(FunctionName=me.function_name),
     },
     "upsert_profiles": {
+        "recording a refusal": put_refusal,
         "publishing an event": lambda me: put_event(me, me.bus),
         "replacing a profile": lambda me: me.dynamodb.put_item(TableName=me.profiles, Item=KEY),
         "scanning the profiles": lambda me: me.dynamodb.scan(TableName=me.profiles),
@@ -224,6 +235,7 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
         ),
     },
     "process_transactions": {
+        "recording a refusal": put_refusal,
         "reading accounts, entries and counts of reversals": lambda me: me.dynamodb.batch_get_item(
             RequestItems={
                 me.accounts: {"Keys": [KEY]},
@@ -269,6 +281,7 @@ ALLOWED: dict[str, dict[str, Attempt]] = {
         "reading a journal by versions": lambda me: query(me, me.journal, IndexName=JOURNAL_INDEX),
     },
     "read_accounts": {
+        "reading a refusal": lambda me: me.dynamodb.get_item(TableName=me.refusals, Key=ENTRY_KEY),
         "reading an account": lambda me: me.dynamodb.get_item(TableName=me.accounts, Key=KEY),
         "reading an entry and a count of reversals": lambda me: me.dynamodb.batch_get_item(
             RequestItems={me.journal: {"Keys": [ENTRY_KEY]}, me.reversals: {"Keys": [ENTRY_KEY]}}
@@ -359,7 +372,8 @@ def functions(bank: Bank) -> Iterator[dict[str, AsTheFunction]]:
     }
     yield {folder: AsTheFunction(bank, folder, own.get(folder, bank.transactions)) for folder in FOLDERS}
     dynamodb = bank.stack.endpoint.client("dynamodb")
-    dynamodb.delete_item(TableName=bank.stack["ReversalsTableName"], Key=ENTRY_KEY)
+    for table in ("Reversals", "Refusals"):
+        dynamodb.delete_item(TableName=bank.stack[f"{table}TableName"], Key=ENTRY_KEY)
 
 
 @of_each_function(REFUSED)

@@ -35,7 +35,7 @@ from tests.support.posting_bank import (
     times_of,
 )
 from tests.support.samples import largest_transaction
-from tools.local_aws.functions import Context, read_accounts
+from tools.local_aws.functions import Context, invoke, read_accounts, record
 from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import Tables
@@ -86,6 +86,7 @@ def test_a_statement_has_the_last_entries_in_the_order_of_their_versions(bank: B
                 "amount": "100",
                 "balance_after": "100",
                 "held_after": "0",
+                "currency": "EUR",
                 "request": {"type": "transaction", "transaction_id": "t-1", "account_id": "alice", "amount": "100"},
             },
             {
@@ -95,6 +96,7 @@ def test_a_statement_has_the_last_entries_in_the_order_of_their_versions(bank: B
                 "amount": "-250.5",
                 "balance_after": "-150.5",
                 "held_after": "0",
+                "currency": "EUR",
                 "request": {"type": "transaction", "transaction_id": "t-2", "account_id": "alice", "amount": "-250.5"},
             },
             {
@@ -105,6 +107,7 @@ def test_a_statement_has_the_last_entries_in_the_order_of_their_versions(bank: B
                 "amount": "0",
                 "balance_after": "-150.5",
                 "held_after": "0",
+                "currency": "EUR",
                 "request": {"type": "transaction", "transaction_id": "t-3", "account_id": "alice", "amount": "-100"},
             },
         ],
@@ -174,6 +177,35 @@ def test_a_balance_at_a_time_has_what_was_held_then(bank: Bank) -> None:
     for hours, balance_and_held in enumerate(expected):
         answer = bank.read("balance", at=(YEAR_2020 + timedelta(hours=hours)).isoformat())
         assert (answer["balance"], answer["held"]) == balance_and_held
+
+
+def test_a_transaction_that_was_refused_says_so_until_it_is_posted(bank: Bank) -> None:
+    def answer() -> dict[str, Any]:
+        return bank.read("transaction", transaction_id="t-1")
+
+    assert (answer()["state"], answer()["refusal"]) == ("unknown", None)
+    invalid = record(payment(1, "10,5"))
+    invoke(bank.teller, [record(opening()), invalid])
+    assert (answer()["state"], answer()["entry"]) == ("refused", None)
+    refusal = answer()["refusal"]
+    assert (refusal["reason_code"], refusal["message_id"]) == ("INVALID_MESSAGE", invalid["messageId"])
+    assert refusal["reason"].startswith("amount: ")
+    assert datetime.now(UTC) - datetime.fromisoformat(refusal["refused_at"]) < timedelta(minutes=10)
+    bank.post(payment(1, "10.5"))
+    assert (answer()["state"], answer()["refusal"]) == ("posted", None)
+
+
+def test_a_refusal_of_a_changed_payload_leaves_the_transaction_as_it_is(bank: Bank) -> None:
+    bank.post(opening(), payment(1), payment(2, -999), payment(1, 7), payment(2, 8))
+    states = [bank.read("transaction", transaction_id=name)["state"] for name in ("t-1", "t-2")]
+    assert states == ["posted", "rejected"]
+
+
+def test_a_damaged_refusal_gets_a_sentence(bank: Bank) -> None:
+    bank.post(opening(), payment(1, "10,5"))
+    bank.change(bank.tables.refusals, {"account_id": "alice", "transaction_id": "t-1"}, reason=1)
+    reason = "the refusal of 't-1' can't be read: TypeError: reason: expected str, got Decimal"
+    assert bank.read("transaction", transaction_id="t-1") == {"error": {"code": "UNREADABLE", "reason": reason}}
 
 
 def test_a_transaction_has_what_was_reversed_of_it(bank: Bank) -> None:

@@ -591,9 +591,16 @@ BREAKAGES = [
         (BATCHES,),
     ),
     Breakage(
+        "a message is dead although its refusal isn't recorded",
+        f"{WORKERS}/batches.py",
+        "                    message.disposition = again\n",
+        "                    pass\n",
+        (BATCHES,),
+    ),
+    Breakage(
         "a slow table of attempts takes all the time of first deliveries",
         f"{WORKERS}/batches.py",
-        "        deadline = min(deadline, Deadline.after(BEGIN_SECONDS))\n",
+        "        deadline = min(deadline, Deadline.after(seconds))\n",
         "",
         (BATCHES,),
     ),
@@ -713,8 +720,8 @@ BREAKAGES = [
     Breakage(
         "dead letters don't name the request that gave the message up",
         f"{WORKERS}/batches.py",
-        "self._settle(together, context.aws_request_id, deadline)",
-        'self._settle(together, "", deadline)',
+        "self._settle(together, context.aws_request_id, work_deadline, deadline)",
+        'self._settle(together, "", work_deadline, deadline)',
         (BATCHES,),
     ),
     Breakage(

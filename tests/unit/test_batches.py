@@ -105,7 +105,10 @@ def given(dispositions: Mapping[str, Disposition]) -> Callable[[Messages, Deadli
 
 @dataclasses.dataclass
 class Working:
-    """A worker whose answers, log lines and metrics are recorded. `told` has the dead messages of each telling."""
+    """A worker whose answers, log lines and metrics are recorded.
+
+    `told` has the dead messages of each telling, `recorded` those of each recording.
+    """
 
     sqs: Stubbed
     attempts: Attempts
@@ -115,6 +118,15 @@ class Working:
     metrics: Counter[tuple[str, ...]] = dataclasses.field(default_factory=Counter)
     told: list[list[str]] = dataclasses.field(default_factory=list)
     telling_fails: bool = False
+    recorded: list[list[str]] = dataclasses.field(default_factory=list)
+    recording_fails: bool = False
+
+    def record(self, messages: Messages, _: Deadline) -> None:
+        self.recorded.append([message.body for message, _ in messages])
+        sent = {entry["MessageBody"] for entry in self.letters_sent()}
+        assert sent.isdisjoint(self.recorded[-1]), "a message is recorded before its letter is sent"
+        if self.recording_fails:
+            raise ZeroDivisionError("division by zero")
 
     def tell(self, messages: Messages, _: Deadline) -> None:
         self.told.append([message.body for message, _ in messages])
@@ -133,7 +145,9 @@ class Working:
         metrics = EphemeralMetrics(namespace="Orders", service="place_orders")
         queue = Queue(self.sqs.client, QUEUE_URL, DEAD_LETTER_URL, RETENTION_SECONDS, 900, MAXIMUM_WAITS)
         logger = Logger(service=f"worker-{uuid.uuid4()}", stream=log, level=log_level)
-        worker = QueueWorker(decode, handle, disposition_of, queue, self.attempts, logger, metrics, self.tell)
+        worker = QueueWorker(
+            decode, handle, disposition_of, queue, self.attempts, logger, metrics, self.tell, self.record
+        )
         response = worker.process({"Records": list(records)}, context or Context())
         metrics.flush_metrics()
         self.batch, *self.lines = map(json.loads, log.getvalue().splitlines())
@@ -455,6 +469,30 @@ def test_a_telling_that_fails_is_logged_and_changes_no_disposition(working: Work
     assert (line["level"], line["message"]) == ("WARNING", "could not tell of dead letters")
     assert line["exception_name"] == "ZeroDivisionError"
     assert working.metrics[("DeadLettered",)] == 1
+
+
+def test_dead_messages_are_recorded_before_their_letters_are_sent(working: Working, stubbed_sqs: Stubbed) -> None:
+    takes_dead_letters(stubbed_sqs)
+    delays(stubbed_sqs)
+    working.ended({"a": DONE, "b": DEAD, "c": FAILED, "d": DEAD, "e": WAITING})
+    assert working.recorded == [["b", "d"]]
+
+
+def test_what_cannot_be_recorded_comes_again_without_a_letter(working: Working, stubbed_sqs: Stubbed) -> None:
+    delays(stubbed_sqs)
+    working.recording_fails = True
+    assert working.ended({"a": DEAD, "b": DONE}) == ["a"]
+    assert working.letters_sent() == working.told == []
+    first, *_ = working.lines
+    assert first["reason"] == "NOT_AN_ORDER, and it couldn't be recorded: division by zero"
+
+
+def test_what_sqs_would_delete_soon_is_dead_even_without_a_record(working: Working, stubbed_sqs: Stubbed) -> None:
+    takes_dead_letters(stubbed_sqs)
+    working.recording_fails = True
+    last_hours = datetime.now(UTC) - timedelta(seconds=RETENTION_SECONDS - batches.LAST_SECONDS)
+    assert working.process([record("not an order", 2, last_hours)]) == []
+    assert [body for body, *_ in working.dead_letters()] == ["not an order"]
 
 
 def test_a_batch_that_is_done_asks_sqs_for_nothing(working: Working, stubbed_sqs: Stubbed) -> None:
@@ -796,6 +834,33 @@ def test_a_slow_table_of_attempts_holds_up_first_deliveries_for_seconds_only(
 
     assert working.process([old, new], handle, Context(timeout_seconds=59)) == [old["messageId"]]
     assert remaining[0] > 1
+
+
+def test_a_slow_table_of_attempts_returns_no_suspect_that_holds_up_nobody(
+    working: Working, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A try to read or to write takes three seconds, and the first one to write times out."""
+    now = 1000.0
+
+    def slow(answer: Callable[..., Any], tries: int) -> Callable[..., Any]:
+        def call(client: Any, wanted: Any, *rest: Any) -> Any:
+            nonlocal now
+            for _ in range(tries):
+                rest[-1].check("calling")
+                now += 3
+            return answer(client, wanted, *rest)
+
+        return call
+
+    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(attempts_module, "read_once", slow(attempts_module.read_once, 1))
+    monkeypatch.setattr(attempts_module, "write", slow(attempts_module.write, 2))
+    for _ in range(2):
+        delays(stubbed_sqs)
+    suspects = [record(f"order {number}", 3) for number in range(5)]
+    assert working.process([*suspects, record("new")]) == [suspect["messageId"] for suspect in suspects]
+    assert working.process(suspects) == []
+    stubbed_sqs.forgets_the_rest()
 
 
 @pytest.mark.parametrize("work_seconds", [0.0, 90 - RESERVED_SECONDS - SETTLING_SECONDS + SLOWEST_CALL_SECONDS])

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from conditional_writes import Deadline, DeadlinePassed, Item, key
 from conditional_writes.items import from_dynamodb
-from ledger.checkpoints import CYCLE_DAYS, MOST_WRITES, Checkpoint, Checkpoints
+from ledger.checkpoints import CYCLE_DAYS, Checkpoint, Checkpoints
 from ledger.core.accounts import account_item
+from ledger.unconditional_writes import MOST_WRITES
 from tests.support.samples import ALICE
 from tests.support.strategies import ids
 
@@ -170,7 +171,9 @@ class Table:
 def test_all_checkpoints_are_written_though_a_part_of_each_request_is_refused(refused: int) -> None:
     table = Table(refused)
     wanted = {name: checkpoint(name, FIRST_DAY) if number % 3 else None for number, name in enumerate(MANY[:60])}
-    with mock.patch("ledger.checkpoints.time", SimpleNamespace(sleep=lambda seconds: setattr(table, "refused", 0))):
+    with mock.patch(
+        "ledger.unconditional_writes.time", SimpleNamespace(sleep=lambda seconds: setattr(table, "refused", 0))
+    ):
         Checkpoints(cast("Any", table), "checkpoints").write(wanted, Deadline.after(5))
     assert max(table.sizes) <= MOST_WRITES
     assert {name: item and read_back(item) for name, item in table.items.items()} == wanted

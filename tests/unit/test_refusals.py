@@ -1,4 +1,7 @@
-"""Telling of dead messages: their ids and their reason, best effort, and of a killer nothing that must be decoded."""
+"""Telling of dead messages: their ids and their reason, and of a killer nothing that must be decoded.
+
+The record of a refusal is certain, its event is best effort.
+"""
 
 import json
 from datetime import UTC, datetime
@@ -8,12 +11,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from conditional_writes import Deadline
+from conditional_writes import Deadline, DeadlinePassed
+from conditional_writes.items import from_dynamodb
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types.base import TransactionMessage
-from ledger.refusals import TELLING_SECONDS, RefusalEvents
+from ledger.refusals import RECORDING_SECONDS, TELLING_SECONDS, RefusalEvents, RefusalRecords
+from ledger.tables import LedgerTables
 from tests.support.clock import plenty
-from tests.support.samples import payment
+from tests.support.samples import payment, transfer
 from tests.unit.stubs import Stubbed
 from workers.batches import GivenUp
 from workers.event_bus import EventBus
@@ -126,3 +131,77 @@ def test_the_client_is_made_for_the_first_event(monkeypatch: pytest.MonkeyPatch)
     assert not made
     assert refusals.bus is refusals.bus
     assert made == ["a client"]
+
+
+@pytest.fixture
+def records(stubbed_dynamodb: Stubbed) -> RefusalRecords:
+    return RefusalRecords(stubbed_dynamodb.client, LedgerTables("accounts", "journal", refusals="refusals"))
+
+
+def writes(dynamodb: Stubbed, number: int = 1) -> None:
+    for _ in range(number):
+        dynamodb.answers("batch_write_item", {"UnprocessedItems": {}})
+
+
+def recorded(dynamodb: Stubbed) -> list[dict[str, Any]]:
+    """The items that were put."""
+    requests = [each for parameters in dynamodb.parameters for each in parameters["RequestItems"]["refusals"]]
+    return [from_dynamodb(each["PutRequest"]["Item"]) for each in requests]
+
+
+def test_a_refusal_is_recorded_under_each_account_of_its_transaction(
+    records: RefusalRecords, stubbed_dynamodb: Stubbed
+) -> None:
+    writes(stubbed_dynamodb)
+    records.write(dead(message(), message(content=transfer(transaction_id="t-2"), message_id="m-2")), plenty())
+    first, *others = recorded(stubbed_dynamodb)
+    refused_at = datetime.fromisoformat(first["refused_at"])
+    assert first == {
+        "account_id": "alice",
+        "transaction_id": "t-1",
+        "reason_code": "INVALID_MESSAGE",
+        "reason": "amount: expected a decimal number",
+        "refused_at": first["refused_at"],
+        "message_id": "m-1",
+        "expires_at": int(refused_at.timestamp()) + 14 * 86_400,
+    }
+    keys = [(item["account_id"], item["transaction_id"], item["message_id"]) for item in others]
+    assert keys == [("alice", "t-2", "m-2"), ("bob", "t-2", "m-2")]
+
+
+@pytest.mark.parametrize(
+    "body", ["junk", "[]", '{"transaction_id": "t-1"}', '{"account_id": "a"}', BODY.replace("t-1", r"\ud800")]
+)
+def test_a_message_without_its_ids_is_not_recorded(records: RefusalRecords, body: str) -> None:
+    records.write(dead(message(body)), plenty())
+
+
+def test_a_body_that_this_delivery_did_not_decode_is_not_recorded(records: RefusalRecords) -> None:
+    records.write(dead(message(disposition=Dead(GivenUp.FUNCTION_KILLED, "killed"), attempted=False)), plenty())
+
+
+def test_a_flood_of_refusals_takes_a_request_for_25_and_each_transaction_once(
+    records: RefusalRecords, stubbed_dynamodb: Stubbed
+) -> None:
+    writes(stubbed_dynamodb, 2)
+    bodies = [BODY.replace("t-1", f"t-{number}") for number in range(50)] * 2
+    records.write(dead(*map(message, bodies)), plenty())
+    assert [len(parameters["RequestItems"]["refusals"]) for parameters in stubbed_dynamodb.parameters] == [25, 25]
+    assert len({item["transaction_id"] for item in recorded(stubbed_dynamodb)}) == 50
+
+
+def test_a_slow_table_of_refusals_holds_up_a_batch_for_seconds_only(
+    records: RefusalRecords, stubbed_dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, calls = 1000.0, 0
+
+    def slow(**_: Any) -> dict[str, Any]:
+        nonlocal now, calls
+        now, calls = now + RECORDING_SECONDS, calls + 1
+        return {"UnprocessedItems": {}}
+
+    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(stubbed_dynamodb.client, "batch_write_item", slow)
+    with pytest.raises(DeadlinePassed, match="recording refusals"):
+        records.write(dead(*(message(BODY.replace("t-1", f"t-{n}")) for n in range(50))), Deadline(now + 3600))
+    assert calls == 1

@@ -586,7 +586,7 @@ def test_the_outputs_name_the_tables_that_are_used() -> None:
 
 def as_the_own(text: str) -> str:
     """A resource's text with the restored tables, spelled as with the stack's own."""
-    table = r"(Accounts|Journal|Reversals|Profiles|Locks|Attempts|Checkpoints)"
+    table = r"(Accounts|Journal|Reversals|Refusals|Profiles|Locks|Attempts|Checkpoints)"
     arn = re.escape("arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table/${RestoredTables}-")
     label = re.escape("${RestoredJournalStreamLabel}")
     text = re.sub(rf'{{"Sub": "{arn}Journal/stream/{label}"}}', '{"GetAtt": "JournalTable.StreamArn"}', text)
@@ -713,6 +713,7 @@ NEEDS = {
         "LocksTable": "dynamodb:UpdateItem",
         "TransactionsQueue": OF_QUEUE,
         "AttemptsTable": OF_ATTEMPTS,
+        "RefusalsTable": "dynamodb:BatchWriteItem",
         "TransactionsDeadLetterQueue": "sqs:SendMessage*",
         "OutcomesBus": "events:PutEvents",
     },
@@ -751,6 +752,7 @@ NEEDS = {
         "AccountsTable": "dynamodb:GetItem",
         "JournalTable": "dynamodb:BatchGetItem dynamodb:Query",
         "ReversalsTable": "dynamodb:BatchGetItem",
+        "RefusalsTable": "dynamodb:GetItem",
         BY_VERSION: "dynamodb:Query",
     },
     "publish_outcomes": {
@@ -859,6 +861,7 @@ def test_the_outputs_that_others_rely_on_are_there() -> None:
         "AccountsTableName",
         "JournalTableName",
         "ReversalsTableName",
+        "RefusalsTableName",
         "ProcessTransactionsFunctionName",
         "ProfilesQueueUrl",
         "ProfilesDeadLetterQueueUrl",

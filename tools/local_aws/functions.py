@@ -75,6 +75,7 @@ def process_transactions(
         "ACCOUNTS_TABLE": tables.accounts,
         "JOURNAL_TABLE": tables.journal,
         "REVERSALS_TABLE": tables.reversals,
+        "REFUSALS_TABLE": tables.refusals,
         "MINOR_UNITS": "on",
         "OUTCOMES_BUS": "default",
     }
@@ -108,6 +109,7 @@ def read_accounts(dynamodb: Endpoint, tables: Tables, **variables: str) -> Modul
         "ACCOUNTS_TABLE": tables.accounts,
         "JOURNAL_TABLE": tables.journal,
         "REVERSALS_TABLE": tables.reversals,
+        "REFUSALS_TABLE": tables.refusals,
     }
     return load_function("read_accounts", dynamodb, fixed | variables)
 

@@ -17,6 +17,7 @@ class Tables:
     journal: str
     checkpoints: str = ""
     reversals: str = ""
+    refusals: str = ""
 
 
 def _key_schema(*keys: str) -> list[dict[str, str]]:
@@ -38,6 +39,7 @@ def create_tables(endpoint: Endpoint, prefix: str) -> Tables:
         _create_table(endpoint, f"{prefix}-journal", "account_id", "transaction_id", indexes=[BY_VERSION]),
         _create_table(endpoint, f"{prefix}-checkpoints", "account_id"),
         _create_table(endpoint, f"{prefix}-reversals", "account_id", "transaction_id"),
+        _create_table(endpoint, f"{prefix}-refusals", "account_id", "transaction_id"),
     )
 
 

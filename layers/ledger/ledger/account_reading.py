@@ -24,7 +24,7 @@ class ErrorCode(StrEnum):
     UNKNOWN_ACCOUNT = "UNKNOWN_ACCOUNT"
     """The account hasn't been opened."""
     UNREADABLE = "UNREADABLE"
-    """The account, an entry, or the count of what was reversed was damaged by another program."""
+    """The account, an entry, the count of what was reversed, or a refusal was damaged by another program."""
 
 
 class Refused(Exception):

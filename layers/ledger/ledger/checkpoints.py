@@ -6,23 +6,20 @@ replay of the whole journal, and an old one costs a longer replay.
 
 import hashlib
 import itertools
-import time
 from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conditional_writes import Deadline, Item, key, read
 from conditional_writes.items import to_dynamodb
-from conditional_writes.pauses import growing_pauses
 from ledger.core.accounts import Account, account_from_item, account_item
+from ledger.unconditional_writes import write_all
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 CYCLE_DAYS = 30
 """Each account's journal is replayed whole once in so many days."""
-MOST_WRITES = 25
-"""DynamoDB's limit for one BatchWriteItem."""
 
 
 class Checkpoint(NamedTuple):
@@ -62,16 +59,8 @@ class Checkpoints(NamedTuple):
 
         One request per 25 accounts. Raises DeadlinePassed if not all are written by then, and botocore's errors.
         """
-        unwritten = list(itertools.starmap(_request, checkpoints.items()))
-        pauses = growing_pauses()
-        while unwritten:
-            deadline.check("saving the checkpoints of accounts")
-            batch, rest = unwritten[:MOST_WRITES], unwritten[MOST_WRITES:]
-            refused = self.client.batch_write_item(RequestItems={self.table: batch})["UnprocessedItems"]
-            throttled = refused.get(self.table, [])
-            if throttled:
-                time.sleep(min(next(pauses), max(0.0, deadline.remaining_seconds)))
-            unwritten = [*throttled, *rest]
+        requests = itertools.starmap(_request, checkpoints.items())
+        write_all(self.client, self.table, requests, deadline, "saving the checkpoints of accounts")
 
 
 def _request(account_id: str, checkpoint: Checkpoint | None) -> Any:

@@ -1,21 +1,62 @@
-"""Tells of transactions in the dead-letter queue, by events on the bus: best effort.
+"""Tells of transactions in the dead-letter queue: by a record in the table Refusals, and by events on the bus.
 
-The dead letter itself is certain. Its event is published once. If that fails, the log has a line, and no message waits.
+A message is refused only when its record is written, so whoever asks for its transaction learns of it. The event is
+best effort: it is published once. If that fails, the log has a line, and no message waits.
 """
 
 import functools
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 from conditional_writes import Deadline
-from ledger.core.outcome_events import SOURCE, refusal_event
+from conditional_writes.items import to_dynamodb
+from ledger.core.journal import EntryId
+from ledger.core.outcome_events import SOURCE, ids_in, refusal_event
+from ledger.core.posting_time import timestamp
+from ledger.core.refusals import Refusal, refusal_item
 from ledger.core.transaction_types.base import TransactionMessage
+from ledger.tables import LedgerTables
+from ledger.unconditional_writes import write_all
 from workers.clients import events_client
 from workers.event_bus import EventBus
 from workers.queue_messages import Dead, QueueMessage
 
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
 logger = logging.getLogger(__name__)
+
+RECORDING_SECONDS = 5.0
+"""No request begins later. A flood of dead messages, or a slow table, shall not take the time of the others."""
+RECORD_SECONDS = 14 * 24 * 3600
+"""How long a record stays, until DynamoDB's TTL removes it: as long as a dead letter."""
+
+
+class RefusalRecords(NamedTuple):
+    """The table Refusals, which has the last refusal of each transaction on each of its accounts."""
+
+    client: "DynamoDBClient"
+    tables: LedgerTables
+
+    def write(self, dead: Sequence[tuple[QueueMessage[TransactionMessage], Dead]], deadline: Deadline) -> None:
+        """Records each dead message whose ids are known. One request per 25 records.
+
+        Raises DeadlinePassed and botocore's errors: then some of the messages may be recorded.
+        """
+        now = datetime.now(UTC)
+        expires_at = int(now.timestamp()) + RECORD_SECONDS
+        items = {}  # by the key: a request may have an item once
+        for message, (code, reason) in dead:
+            ids, refusal = ids_in(_readable(message)), Refusal(code, reason, timestamp(now), message.message_id)
+            for account_id in ids["account_ids"] if ids["transaction_id"] else ():
+                entry_id = EntryId(account_id, ids["transaction_id"])
+                items[entry_id] = refusal_item(entry_id, refusal, expires_at)
+        requests = ({"PutRequest": {"Item": to_dynamodb(item)}} for item in items.values())
+        deadline = min(deadline, Deadline.after(RECORDING_SECONDS))
+        write_all(self.client, self.tables.refusals, requests, deadline, "recording refusals")
+
 
 TELLING_SECONDS = 2.0
 """No request begins later. A slow bus shall not take the time of the batch's other messages."""

@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import asdict
+
 from conditional_writes import Deadline, DeadlinePassed, Item
-from conditional_writes.reading import read
+from conditional_writes.reading import read, read_one
 from ledger.account_reading import Answer, ErrorCode, Refused, answer_or_error, read_account, unreadable
 from ledger.core.accounts import Account
 from ledger.core.holds import OpenHold
@@ -27,6 +29,7 @@ from ledger.core.read_requests import (
     ReadTransaction,
     decode_request,
 )
+from ledger.core.refusals import refusal_from_item
 from ledger.core.reversals import reversed_from_item
 from ledger.journal_times import Boundary, boundary
 from ledger.journal_versions import MOST_TABLE_PAGES, JournalVersions
@@ -71,18 +74,23 @@ class AccountReader(NamedTuple):
     def _transaction(self, entry_id: EntryId, deadline: Deadline) -> Answer:
         """The entry, and how much of the transaction was reversed, which is counted under its first account.
 
-        The account that is asked for is the first one, mostly. If it is, one request reads both.
+        The account that is asked for is the first one, mostly. If it is, one request reads both. Without an entry, the
+        transaction's last refusal is looked for: an entry that was made after a refusal comes first.
         """
         entry_key, reversed_key = self.tables.entry_key(entry_id), self.tables.reversed_key(entry_id)
         found = read(self.client, [entry_key, reversed_key], deadline)
-        answer: Answer = entry_id._asdict() | {"entry": None, "reversed": None}
+        nothing = {"state": "unknown", "entry": None, "reversed": None, "refusal": None}
+        answer: Answer = entry_id._asdict() | nothing
         if item := found[entry_key]:
             entry = _entry(item)
             first = entry_id._replace(account_id=entry.account_ids[0])
             if first != entry_id:
                 reversed_key = self.tables.reversed_key(first)
                 found = read(self.client, [reversed_key], deadline)
-            answer |= {"entry": _entry_json(entry), "reversed": _reversed_json(found[reversed_key])}
+            answer |= {"state": entry.outcome.status.lower(), "entry": _entry_json(entry)}
+            answer["reversed"] = _reversed_json(found[reversed_key])
+        elif item := read_one(self.client, self.tables.refusal_key(entry_id), deadline):
+            answer |= {"state": "refused", "refusal": _refusal_json(item)}
         return answer
 
     def _balance(self, request: ReadBalance, account: Account, now: datetime, deadline: Deadline) -> Answer:
@@ -257,3 +265,11 @@ def _reversed_json(item: Item | None) -> Answer | None:
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(f"the amount reversed of {item['transaction_id']!r}", error) from None
     return {"amount": format_decimal(found.amount), "number": found.number, "reversed_by": found.reversed_by}
+
+
+def _refusal_json(item: Item) -> Answer:
+    """Raises Refused for a damaged item."""
+    try:
+        return asdict(refusal_from_item(item))
+    except (KeyError, TypeError, ValueError) as error:
+        raise unreadable(f"the refusal of {item['transaction_id']!r}", error) from None

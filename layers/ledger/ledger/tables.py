@@ -44,11 +44,12 @@ ACCOUNT_ATTRIBUTES = (*Account.__struct_fields__, *Line._fields, VERSION_ID)
 
 
 class LedgerTables(NamedTuple):
-    """The names of the tables. A function that reads no reversals needs no name of theirs."""
+    """The names of the tables. A function that needs no reversals or refusals needs no name of theirs."""
 
     accounts: str
     journal: str
     reversals: str = ""
+    refusals: str = ""
 
     def account_key(self, account_id: str) -> Key:
         return key(self.accounts, account_id=account_id)
@@ -59,3 +60,7 @@ class LedgerTables(NamedTuple):
     def reversed_key(self, entry_id: EntryId) -> Key:
         """The key of what was reversed of a transaction. The entry is that on its first account."""
         return key(self.reversals, account_id=entry_id.account_id, transaction_id=entry_id.transaction_id)
+
+    def refusal_key(self, entry_id: EntryId) -> Key:
+        """The key of the last refusal of a message that would have made this entry."""
+        return key(self.refusals, account_id=entry_id.account_id, transaction_id=entry_id.transaction_id)

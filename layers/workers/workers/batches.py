@@ -97,7 +97,10 @@ class GivenUp(StrEnum):
 LAST_SECONDS = 2 * 3600
 """The end of a message's retention, in which it isn't returned to its queue: eight deliveries or more."""
 BEGIN_SECONDS = 5.0
-"""To begin attempts: if the table Attempts or SQS is slow, first deliveries shall not wait for it."""
+"""To begin attempts: if the table Attempts or SQS is slow, first deliveries shall not wait for it.
+
+A batch of redelivered messages alone takes up to half of its time.
+"""
 
 
 class QueueWorker[Content: Loggable](NamedTuple):
@@ -106,7 +109,8 @@ class QueueWorker[Content: Loggable](NamedTuple):
     `decode` returns the content of a body, or raises an error. `handle` gives each decoded message its disposition, and
     returns its measurements. `disposition_of` turns an error of `decode` into the disposition of its message: also one
     that is no Exception, as a library's exit or a panic of its Rust code. `tell_of_dead` is given the messages that
-    went to the dead-letter queue, before the next one is processed that may kill the function.
+    went to the dead-letter queue, before the next one is processed that may kill the function. `record_dead` is given
+    the dead messages before they go there: if it raises an error, they come again.
     """
 
     decode: Callable[[str], Content]
@@ -117,6 +121,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
     logger: Logger
     metrics: Metrics
     tell_of_dead: Callable[[Sequence[tuple[QueueMessage[Content], Dead]], Deadline], None] | None = None
+    record_dead: Callable[[Sequence[tuple[QueueMessage[Content], Dead]], Deadline], None] | None = None
 
     def process(self, event: dict[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
         """Processes an event's messages. Returns the ids of those that go back to the queue, as Lambda expects them.
@@ -130,7 +135,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
         alone = self._begin(messages, work_deadline)
         together = [message for message in messages if message not in alone]
         measurements = self._process(together, work_deadline)
-        self._settle(together, context.aws_request_id, deadline)
+        self._settle(together, context.aws_request_id, work_deadline, deadline)
         self._report(together, [*measurements, Measurement("ReturnedToQueue", len(unreadable_ids))])
         self._tell_of_dead(together, deadline)
         if alone:
@@ -150,7 +155,9 @@ class QueueWorker[Content: Loggable](NamedTuple):
         if not redelivered:
             return ()
         invocation_seconds = math.ceil(max(0.0, deadline.remaining_seconds) + SETTLING_SECONDS + RESERVED_SECONDS)
-        deadline = min(deadline, Deadline.after(BEGIN_SECONDS))
+        half_seconds = deadline.remaining_seconds / 2
+        seconds = BEGIN_SECONDS if len(redelivered) < len(messages) else max(BEGIN_SECONDS, half_seconds)
+        deadline = min(deadline, Deadline.after(seconds))
         self.attempts.read(redelivered, deadline)
         suspects = [message for message in redelivered if message.disposition is None and message.is_suspect]
         alone = [message for message in suspects if message.attempt.begun]
@@ -187,7 +194,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
                     message.disposition = Again.after(error, NOT_BEGUN)
                 else:
                     measurements += self._process([message], work_deadline)
-            self._settle([message], request_id, deadline)
+            self._settle([message], request_id, work_deadline, deadline)
             self._tell_of_dead([message], deadline)
             self._acknowledge([message], deadline)
         self._report(messages, measurements)
@@ -212,10 +219,13 @@ class QueueWorker[Content: Loggable](NamedTuple):
                 message.disposition = message.disposition or again
         return measurements
 
-    def _settle(self, messages: Sequence[QueueMessage[Content]], request_id: str, deadline: Deadline) -> None:
-        """Sends dead letters, ends the attempts, and delays redelivery."""
+    def _settle(
+        self, messages: Sequence[QueueMessage[Content]], request_id: str, work_deadline: Deadline, deadline: Deadline
+    ) -> None:
+        """Records dead messages, sends their letters, ends the attempts, and delays redelivery."""
         for message in messages:
             message.disposition = self._limited(message)
+        self._record_dead(messages, work_deadline)
         if any(isinstance(message.disposition, Dead) for message in messages):
             send_dead_letters(self.queue.client, self.queue.dead_letter_url, messages, request_id, deadline)
         going_back = [message for message in messages if message.goes_back]
@@ -226,11 +236,26 @@ class QueueWorker[Content: Loggable](NamedTuple):
             delays = {message: delay_seconds_of(message, longest) for message in going_back}
             delay_redelivery(self.queue.client, self.queue.url, delays, deadline)
 
+    def _record_dead(self, messages: Sequence[QueueMessage[Content]], deadline: Deadline) -> None:
+        """If they can't be recorded, they come again; without a record they are dead only if SQS would delete them."""
+        dead = _dead(messages)
+        if not dead or not self.record_dead:
+            return
+        try:
+            self.record_dead(dead, deadline)
+        except Exception as error:  # noqa: BLE001 (it is about these messages alone)
+            for message, disposition in dead:
+                again = Again.after(error, f"{disposition.code}, and it couldn't be recorded: ")
+                if self._is_in_its_last_hours(message):
+                    self.logger.warning("dead without a record", extra={"reason": again.reason})
+                else:
+                    message.disposition = again
+
     def _limited(self, message: QueueMessage[Content]) -> Disposition:
         """The message's disposition; Dead if it has waited too long, or if SQS would delete it soon."""
         disposition = message.disposition
         assert disposition is not None, "a message that is settled has its disposition"
-        last_hours = message.age_seconds >= self.queue.retention_seconds - LAST_SECONDS
+        last_hours = self._is_in_its_last_hours(message)
         days = f"in {message.age_seconds / 86_400:.1f} days on the queue"
         match disposition:
             case Waiting(code, reason) if last_hours:
@@ -243,6 +268,9 @@ class QueueWorker[Content: Loggable](NamedTuple):
             return disposition
         return disposition._replace(reason=printable_reason(disposition.reason))
 
+    def _is_in_its_last_hours(self, message: QueueMessage[Content]) -> bool:
+        return message.age_seconds >= self.queue.retention_seconds - LAST_SECONDS
+
     def _acknowledge(self, messages: Iterable[QueueMessage[Content]], deadline: Deadline) -> None:
         """Deletes the messages that don't go back, so that the next message can't take them along."""
         ended = [message for message in messages if not message.goes_back]
@@ -250,8 +278,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
 
     def _tell_of_dead(self, messages: Sequence[QueueMessage[Content]], deadline: Deadline) -> None:
         """The messages stay dead, whatever becomes of it."""
-        dispositions = ((message, message.disposition) for message in messages)
-        dead = [(message, disposition) for message, disposition in dispositions if isinstance(disposition, Dead)]
+        dead = _dead(messages)
         if dead and self.tell_of_dead:
             try:
                 self.tell_of_dead(dead, deadline)
@@ -310,6 +337,13 @@ class QueueWorker[Content: Loggable](NamedTuple):
             return
         with single_metric(measured.metric, measured.unit, measured.value) as metric:
             metric.add_dimension(*measured.dimension)
+
+
+def _dead[Content: Loggable](
+    messages: Iterable[QueueMessage[Content]],
+) -> list[tuple[QueueMessage[Content], Dead]]:
+    dispositions = ((message, message.disposition) for message in messages)
+    return [(message, disposition) for message, disposition in dispositions if isinstance(disposition, Dead)]
 
 
 def _received(event: dict[str, Any]) -> tuple[list[QueueMessage[Any]], list[str]]:

@@ -17,6 +17,7 @@ DENIED: Mapping[str, tuple[str, ...]] = {
         *("dynamodb:Scan", "dynamodb:DeleteTable"),
     ),
     "ReversalsTable": ("dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
+    "RefusalsTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "ProfilesTable": ("dynamodb:GetItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "LocksTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "AttemptsTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),

@@ -88,7 +88,7 @@ def refusal_event(
         "reason_code": reason_code,
         "reason": reason,
         "refused_at": timestamp(refused_at),
-        **_ids_in(content),
+        **ids_in(content),
     }
     return OutcomeEvent(REFUSED, _as_json(detail), refused_at)
 
@@ -144,8 +144,8 @@ class _Ids(msgspec.Struct):
 _ids_decoder = msgspec.json.Decoder(_Ids)
 
 
-def _ids_in(content: TransactionMessage | str | None) -> dict[str, Any]:
-    """`transaction_id`, or None; and `account_ids`, as many as there are."""
+def ids_in(content: TransactionMessage | str | None) -> dict[str, Any]:
+    """`transaction_id`, or None; and `account_ids`, as many as there are. As in `refusal_event`."""
     if isinstance(content, TransactionMessage):
         return {"transaction_id": content.transaction_id, "account_ids": list(content.account_ids)}
     try:

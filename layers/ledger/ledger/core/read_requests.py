@@ -59,7 +59,7 @@ class ReadBalance(ReadRequest, frozen=True, tag="balance"):
 
 
 class ReadTransaction(ReadRequest, frozen=True, tag="transaction"):
-    """The journal entry of a transaction on the account, and how much of it was reversed."""
+    """A transaction's journal entry on the account, and how much of it was reversed; or its refusal."""
 
     transaction_id: Id
 

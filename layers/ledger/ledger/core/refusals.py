@@ -1,0 +1,32 @@
+"""A refusal: why a message is in the dead-letter queue, under the ids of the transaction that it was to bring."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from ledger.core.attributes import attribute
+from ledger.core.journal import EntryId
+
+
+class Refusal(Struct, frozen=True):
+    """`reason_code` and `reason` are those of the dead letter, `message_id` is the refused message's.
+
+    `refused_at` is ISO 8601.
+    """
+
+    reason_code: str
+    reason: str
+    refused_at: str
+    message_id: str
+
+
+def refusal_item(entry_id: EntryId, refusal: Refusal, expires_at: int) -> dict[str, Any]:
+    """The refusal as an item. DynamoDB's TTL removes it after `expires_at`, in seconds since 1970."""
+    fields = {name: getattr(refusal, name) for name in Refusal.__struct_fields__}
+    return entry_id._asdict() | fields | {"expires_at": expires_at}
+
+
+def refusal_from_item(item: Mapping[str, Any]) -> Refusal:
+    """The refusal in an item. Raises KeyError, TypeError or ValueError for an item that is none."""
+    return Refusal(*(attribute(item, name, str) for name in Refusal.__struct_fields__))
