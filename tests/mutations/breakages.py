@@ -368,14 +368,14 @@ BREAKAGES = [
     Breakage(
         "what was reversed is believed below zero",
         f"{LEDGER}/core/reversals.py",
-        "    if amount < 0:\n",
-        "    if False:\n",
+        "    if amount <= 0 or number == 0:",
+        "    if False:",
         (ITEMS, REVERSALS),
     ),
     Breakage(
         "a transaction is reversed again",
         f"{LEDGER}/core/transaction_types/reverse.py",
-        "    if left <= 0:\n",
+        "    if left == 0:\n",
         "    if False:\n",
         (TYPES, REVERSALS),
     ),

@@ -318,6 +318,20 @@ def test_a_repetition_of_an_entry_that_a_later_release_wrote_comes_again_until_t
     assert isinstance(payment_of_another_id, Done)
 
 
+@pytest.mark.parametrize("held", [None, Decimal(-1000), Decimal(29), Decimal(31)])
+def test_an_account_whose_held_money_is_not_the_sum_of_its_holds_is_not_decided_on(held: Decimal | None) -> None:
+    """Else held money could be spent, and the hold that was promised couldn't be posted."""
+    key = TABLES.account_key("alice")
+    holds = {"h-1": {"remaining": Decimal(10)}, "h-2": {"remaining": Decimal("20.0")}}
+    item = ALICE_AND_BOB[key] | {"holds": holds} | ({} if held is None else {"held": held})
+    [again, other] = fold([transfer(1), payment(1, account_id="bob")], {**ALICE_AND_BOB, key: item}).dispositions
+    assert isinstance(again, Again)
+    assert again.reason == f"held: expected 30, which is the sum of the holds, got {held or 0}"
+    assert isinstance(other, Done)
+    sound = {**ALICE_AND_BOB, key: item | {"held": Decimal(30)}}
+    assert isinstance(fold([transfer(1)], sound).dispositions[0], Done)
+
+
 @pytest.mark.parametrize("missing", ["alice", "bob"])
 def test_a_transfer_from_or_to_an_unknown_account_decides_nothing(missing: str) -> None:
     plan = fold(

@@ -17,7 +17,7 @@ from ledger import batch_poster
 from ledger.batch_poster import BatchPoster, QueuedTransaction
 from ledger.core import transaction_types
 from ledger.core.accounts import Account, account_from_item, account_item
-from ledger.core.journal import JournalEntry, Outcome, entry_from_item, entry_item
+from ledger.core.journal import JournalEntry, Outcome, entry_from_item, entry_item, payload_hash_of
 from ledger.core.reason_codes import ReasonCode, UnknownTransaction
 from ledger.core.replay import OtherSide, Replay
 from ledger.core.reversals import Reversal, reversed_from_item
@@ -29,7 +29,7 @@ from tests.support.replaying import Known
 from tests.support.samples import ALICE, BOB, NOW, opening, payment, reversing, transfer, voiding
 from tests.support.strategies import messages_of
 from tests.unit.stubs import Stubbed
-from workers.queue_messages import Disposition, Done, QueueMessage, Waiting
+from workers.queue_messages import Again, Disposition, Done, QueueMessage, Waiting
 
 TABLES = LedgerTables("accounts", "journal", "reversals")
 NOBODY: Any = None
@@ -38,7 +38,8 @@ POSTER = BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks"))
 
 def entry_of(transaction: TransactionMessage, amount: str = "-30") -> JournalEntry:
     outcome = Outcome("POSTED", None, Decimal(amount), Decimal(70), 8, NOW, "EUR")
-    return JournalEntry("alice", transaction.transaction_id, transaction.canonical_payload(), "hash", outcome)
+    request = transaction.canonical_payload()
+    return JournalEntry("alice", transaction.transaction_id, request, payload_hash_of(request), outcome)
 
 
 def test_it_is_decided_from_the_entry_in_its_context() -> None:
@@ -106,6 +107,15 @@ def test_it_goes_back_to_the_queue_while_the_entry_is_absent_and_holds_up_no_oth
     assert outcome_of(paid).balance_after == 70
     plan = planned([message_of(reversing())], ALICES)
     assert not plan.writes
+
+
+def test_an_entry_whose_request_was_changed_decides_nothing_and_the_message_comes_again() -> None:
+    """By its request's accounts and its amount a reversal would give back what never was paid."""
+    [(key, item)] = PAID.items()
+    changed = {key: item | {"request": item["request"] | {"amount": "-3000"}}}
+    [again] = dispositions([reversing()], ALICES | changed)
+    assert isinstance(again, Again)
+    assert "'t-1'): its payload_hash isn't that of its request" in again.reason
 
 
 def test_a_repetition_is_replayed() -> None:

@@ -101,7 +101,9 @@ def test_an_item_gives_back_what_was_reversed() -> None:
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        ({"amount": Decimal("-0.01")}, "amount: expected what was reversed, got -0.01"),
+        ({"amount": Decimal("-0.01")}, "amount, version: expected what was reversed, and how often, got -0.01, 2"),
+        ({"amount": Decimal(0)}, "amount, version: expected what was reversed, and how often, got 0, 2"),
+        ({"version": Decimal(0)}, "amount, version: expected what was reversed, and how often, got 12.5, 0"),
         ({"amount": "1"}, "amount: expected Decimal, got str"),
         ({"version": Decimal("1.5")}, "version: expected a whole number, got 1.5"),
     ],

@@ -536,7 +536,6 @@ REVERSALS = {
     "more than is left": (reversing(amount="0.51"), "30", "29.5", "0", RejectionReason.REVERSAL_EXCEEDED),
     "nothing left": (reversing(), "30", "30", "0", RejectionReason.ALREADY_REVERSED),
     "nothing left, of a part": (reversing(amount=1), "-30", "30", "0", RejectionReason.ALREADY_REVERSED),
-    "less than nothing left": (reversing(amount=1), "-30", "31", "0", RejectionReason.ALREADY_REVERSED),
     "nothing moved": (reversing(amount=1), "0", "0", "0", RejectionReason.NOT_REVERSIBLE),
     "below the limit": (reversing(), "150.01", "0", "0", RejectionReason.OVERDRAFT_LIMIT),
     "a rest of 39 digits": (
@@ -558,6 +557,14 @@ def test_a_reversal_is_the_opposite_of_what_is_left_or_of_a_part_of_it(
     assert (str(decision.amount), decision.reason) == (str(normalized(Decimal(effect))), reason)
     after = EXACT.add(Decimal(already), Decimal(effect).copy_abs())
     assert decision.reversal == Reversal(4 if reason else 5, after)
+
+
+@pytest.mark.parametrize("amount", ["-30", "0"])
+def test_a_transaction_of_which_more_was_reversed_than_its_amount_is_damaged_and_nothing_is_decided(
+    amount: str,
+) -> None:
+    with pytest.raises(ValueError, match=r"'t-1'\): more was reversed of it than its amount$"):
+        reversing().decide([ALICE], reversal_context(entry_of(amount), "30.5", number=4))
 
 
 def test_a_reversal_waits_for_its_transaction() -> None:

@@ -34,9 +34,9 @@ from conditional_writes import (
 from conditional_writes.item_diff import unchanged
 from conditional_writes.own_attributes import VERSION_ID
 from conditional_writes.reading import MAXIMUM_KEYS, read_once
-from ledger.core.accounts import Account, account_from_item, account_item
+from ledger.core.accounts import Account, account_item, sound_account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
-from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item, entry_item, outcome_of
+from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item, entry_item, outcome_of, sound_entry
 from ledger.core.posting_time import posting_time
 from ledger.core.reversals import Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import Status, check_effects
@@ -464,11 +464,11 @@ class _Fold(Struct):
         keys = [self.tables.account_key(account_id) for account_id in account_ids]
         if unread := [key for key in keys if key not in self.observed]:
             raise _NotRead(unread)
-        return [account_from_item(item) if item else None for item in map(self.observed.get, keys)]
+        return [sound_account(item) if item else None for item in map(self.observed.get, keys)]
 
     def _find_entry(self, entry_id: EntryId) -> JournalEntry | None:
         item = self._item(self.tables.entry_key(entry_id))
-        return entry_from_item(item) if item else None
+        return sound_entry(item) if item else None
 
     def _item(self, key: Key) -> Item | None:
         if key not in self.observed:

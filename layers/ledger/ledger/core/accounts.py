@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from ledger.core.attributes import attribute, version
-from ledger.core.holds import Holds, OpenHold, holds_from_item, holds_item
-from ledger.core.money import WIDE
+from ledger.core.holds import Holds, OpenHold, holds_from_item, holds_item, total
+from ledger.core.money import WIDE, format_decimal
 
 
 class AccountStatus(StrEnum):
@@ -84,3 +84,15 @@ def account_from_item(item: dict[str, Any]) -> Account:
         holds=holds_from_item(attribute(item, "holds", dict)) if "holds" in item else None,
         decimal_places=version(item, "decimal_places") if "decimal_places" in item else None,
     )
+
+
+def sound_account(item: dict[str, Any]) -> Account:
+    """The account in an item, to decide on. Raises ValueError, too, if `held` isn't the sum of its holds.
+
+    Otherwise held money could be spent. The replay takes such an account, and says which hold is wrong.
+    """
+    account = account_from_item(item)
+    if account.held != (expected := total(account.open_holds)):
+        held = f"{format_decimal(expected)}, which is the sum of the holds, got {format_decimal(account.held)}"
+        raise ValueError(f"held: expected {held}")
+    return account

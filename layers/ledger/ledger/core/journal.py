@@ -173,6 +173,14 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
     )
 
 
+def sound_entry(item: dict[str, Any]) -> JournalEntry:
+    """The journal entry in an item, to decide by. Raises ValueError, too, if its request was changed."""
+    entry = entry_from_item(item)
+    if payload_hash_of(entry.request) != entry.payload_hash:
+        raise ValueError(f"{entry.entry_id}: its payload_hash isn't that of its request")
+    return entry
+
+
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "status": outcome.status,

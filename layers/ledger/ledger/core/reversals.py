@@ -77,14 +77,14 @@ def reversed_item(transaction: Reversed) -> dict[str, Any]:
 
 def reversed_from_item(item: dict[str, Any]) -> Reversed:
     """Raises KeyError, TypeError or ValueError for an item that is none of the Reversals table."""
-    amount = attribute(item, "amount", Decimal)
-    if amount < 0:
-        raise ValueError(f"amount: expected what was reversed, got {amount}")  # more than all would be left
+    amount, number = attribute(item, "amount", Decimal), version(item, "version")
+    if amount <= 0 or number == 0:  # it is written with the first reversal; otherwise more than is left would be
+        raise ValueError(f"amount, version: expected what was reversed, and how often, got {amount}, {number}")
     return Reversed(
         account_id=item["account_id"],
         transaction_id=item["transaction_id"],
         amount=amount,
-        number=version(item, "version"),
+        number=number,
         reversed_by=attribute(item, "reversed_by", str),
         account_version=version(item, "account_version"),
     )

@@ -55,6 +55,8 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
         """If both accounts have a reason for a rejection, that of the account that is debited counts."""
         entry, before = self._reversed_entry(context), self._reversed_before(context)
         left = WIDE.normalize(WIDE.subtract(entry.outcome.amount.copy_abs(), before.amount))
+        if left < 0:
+            raise ValueError(f"{entry.entry_id}: more was reversed of it than its amount")
         amount = left if self.amount is None else self.amount
         if reason := _reason(entry, left, amount):
             return all_rejected(accounts, reason)
@@ -82,6 +84,6 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
 def _reason(entry: JournalEntry, left: Decimal, amount: Decimal) -> str | None:
     if entry.outcome.amount == 0:
         return RejectionReason.NOT_REVERSIBLE
-    if left <= 0:
+    if left == 0:
         return RejectionReason.ALREADY_REVERSED
     return RejectionReason.REVERSAL_EXCEEDED if amount > left else None
