@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -59,7 +60,7 @@ def without_next(answer: dict[str, Any]) -> dict[str, Any]:
 def test_an_account_is_shown_to_people_and_to_programs(bank: Bank) -> None:
     command, journal = Command(bank.stack), posted(bank, "teller-1", "12.50")
     assert command.json("account", "teller-1") == journal.account_answer()
-    assert "12.5" in command.shown("account", "teller-1")
+    assert "12.50" in command.shown("account", "teller-1")
 
 
 def test_an_unknown_account_is_a_sentence_and_a_status(bank: Bank) -> None:
@@ -99,13 +100,13 @@ def test_a_statement_as_csv_has_the_entries_of_the_journal(bank: Bank) -> None:
     }
     bank.transactions.send([json.dumps(message)])
     bank.transactions.wait_until_drained()
-    rows = list(csv.DictReader(command.run("statement", "teller-csv", "--csv").out.splitlines(keepends=True)))
+    rows = list(csv.DictReader(command.run("statement", "teller-csv", "--csv").out.splitlines()))
     names = ("transaction_id", "amount", "balance_after", "reason", "posted_at")
     shown = [{name: row[name] or None for name in names} for row in rows]
     expected = journal.statement(journal.last(4), 4)["entries"]
     assert shown[:4] == [{name: entry.get(name) for name in names} for entry in expected]
     assert [rows[-1][name] for name in ("transaction_id", "amount", "balance_after")] == ["t, 4", "1", "21.1"]
-    assert rows[-1]["description"] == 'a "quote"\nand more'
+    assert rows[-1]["description"] == 'a "quote"\\nand more'
     assert {row["type"] for row in rows} == {"open_account", "transaction"}
 
 
@@ -186,14 +187,14 @@ def test_what_became_of_a_transaction_is_told_whatever_it_is(bank: Bank) -> None
         assert letter["reason"].startswith(reason)
     ended = command.run("transaction", "teller-what", "t-4")
     assert (ended.status, "is dead" in ended.out, "body: expected JSON" in ended.out) == (1, True, True)
-    assert f"redrive transactions --edit \\\n  --id {letter['id']}" in ended.out
-    put = bank.stack.endpoint.client("sqs").send_message(
+    assert "\nteller dead-letters redrive transactions --edit --about teller-what t-4\n" in ended.out
+    bank.stack.endpoint.client("sqs").send_message(
         QueueUrl=bank.stack["TransactionsDeadLetterQueueUrl"],
         MessageBody=payment("teller-what", 6, "1"),
         MessageAttributes={"reason_code": {"DataType": "String", "StringValue": "UNKNOWN_ACCOUNT"}},
     )
     ended = command.run("transaction", "teller-what", "t-6")
-    assert f"send it again:\nteller dead-letters redrive transactions \\\n  --id {put['MessageId']}\n" in ended.out
+    assert "send it again:\nteller dead-letters redrive transactions --about teller-what t-6\n" in ended.out
     left = [letter.body for letter in bank.transactions.take_dead_letters()]
     assert not_json in left, "the letters were looked at, and are there for others"
 
@@ -235,24 +236,35 @@ def test_open_holds_are_shown_with_what_remains_of_them(bank: Bank) -> None:
     assert (answer["balance"], answer["held"], answer["available"]) == ("85", "37.75", "47.25")
     shown = command.shown("account", name).split("open hold", 1)[1]
     rows = [line.split() for line in shown.splitlines()[2:] if line.strip()]
-    assert rows == [["h-2", "12.75", "2096-11-29", "12:00:00"], ["h-1", "25", "never"]]
+    assert rows == [["h-2", "12.75", "2096-11-29", "12:00:00"], ["h-1", "25.00", "never"]]
 
     statement = command.json("statement", name)
     assert statement == without_next(journal.statement(journal.last(10), 10))
     held = [entry["held_after"] for entry in statement["entries"]]
     assert held == ["0", "0", "40", "52.75", "52.75", "100", "85", "37.75"]
     shown = " ".join(command.shown("statement", name).split())
-    for words in ("h-1 hold of 40 0 100", "h-3 rejected:", "p-1 post_hold of h-1 -15 85", "v-1 void_hold of h-4 0 85"):
+    for words in (
+        "h-1 hold of 40.00 0.00 100.00",
+        "h-3 hold (47.26) 100.00 OVERDRAFT_LIMIT",
+        "p-1 post_hold of h-1 -15.00 85.00",
+        "v-1 void_hold of h-4 0.00 85.00",
+    ):
         assert words in shown
-    assert [word for before, word in itertools.pairwise(shown.split()) if before == "held"] == held[2:]
+    found = [word for before, word in itertools.pairwise(shown.split()) if before == "held"]
+    assert [Decimal(word) for word in found] == [Decimal(amount) for amount in held[2:]]
     rows = list(csv.DictReader(command.run("statement", name, "--csv").out.splitlines()))
     assert [row["held_after"] for row in rows] == held
     assert [(row["transaction_id"], row["hold_id"]) for row in rows[-2:]] == [("p-1", "h-1"), ("v-1", "h-4")]
 
     for transaction_id, state in (("h-1", "posted"), ("h-3", "rejected"), ("p-1", "posted")):
         answer = command.json("transaction", name, transaction_id)
+        placed = answer.pop("hold")
         assert answer == journal.transaction(transaction_id) | {"state": state}
+        assert (placed is not None) == (transaction_id == "h-1")
     assert "OVERDRAFT_LIMIT" in command.shown("transaction", name, "h-3")
+    assert "25.00 EUR of it is held, without an end." in command.shown("transaction", name, "h-1")
+    voided = command.json("transaction", name, "h-4")["hold"]
+    assert (voided["state"], voided["ended_by"], voided["amount"]) == ("voided", "v-1", "47.25")
 
 
 def test_a_transaction_is_shown_with_its_reversals_and_a_reversal_with_its_transaction(bank: Bank) -> None:
@@ -266,15 +278,15 @@ def test_a_transaction_is_shown_with_its_reversals_and_a_reversal_with_its_trans
         reverse("r-3", "t-2", amount="4.5"),
     )
     sentences = {
-        "t-2": "15 of its 30 has been reversed, by 2 reversals, the last of which is r-3.",
-        "r-1": "It is reversal 1 of t-2. 10.5 of t-2 had been reversed after it.",
-        "r-2": "10.5 of t-2 had been reversed before, by 1 reversal.",
-        "r-3": "It is reversal 2 of t-2. 15 of t-2 had been reversed after it.",
+        "t-2": "15.00 EUR of its 30.00 EUR has been reversed, by 2 reversals, the last of which is r-3.",
+        "r-1": "It is reversal 1 of t-2. 10.50 EUR of t-2 had been reversed after it.",
+        "r-2": "10.50 EUR of t-2 had been reversed before, by 1 reversal.",
+        "r-3": "It is reversal 2 of t-2. 15.00 EUR of t-2 had been reversed after it.",
     }
     for transaction_id, sentence in sentences.items():
         answer = command.json("transaction", name, transaction_id)
         state = "rejected" if transaction_id == "r-2" else "posted"
-        assert answer == journal.transaction(transaction_id) | {"state": state}
+        assert answer == journal.transaction(transaction_id) | {"state": state, "hold": None}
         assert sentence in " ".join(command.shown("transaction", name, transaction_id).split())
     assert "reversed," not in command.shown("transaction", name, "t-1")
 
@@ -282,9 +294,9 @@ def test_a_transaction_is_shown_with_its_reversals_and_a_reversal_with_its_trans
     assert command.json("statement", name) == without_next(journal.statement(journal.last(10), 10))
     shown = " ".join(command.shown("statement", name).split())
     for words in (
-        "r-1 reverse of t-2 10.5 80.5",
-        "r-2 rejected: 0 80.5 REVERSAL_EXCEEDED",
-        "r-3 reverse of t-2 4.5 85",
+        "r-1 reverse of t-2 10.50 80.50",
+        "r-2 reverse of t-2 (19.51) 80.50 REVERSAL_EXCEEDED",
+        "r-3 reverse of t-2 4.50 85.00",
     ):
         assert words in shown
     rows = csv.DictReader(command.run("statement", name, "--csv").out.splitlines())

@@ -104,7 +104,7 @@ def test_without_a_time_the_job_runs_for_this_minute_and_is_among_the_last_runs(
     age = datetime.now(UTC) - datetime.fromisoformat(answer["scheduled_time"])
     assert timedelta(0) <= age < timedelta(minutes=3)
     assert answer["report"]["accounts_replayed_whole"] == answer["report"]["accounts_checked"]
-    [job] = [job for job in teller.json("jobs") if job["name"] == RECONCILE]
+    [job] = [job for job in teller.json("jobs")["jobs"] if job["name"] == RECONCILE]
     assert answer["scheduled_time"] in [run["scheduled_time"] for run in job["runs"]]
     assert job["last_done"]["report"] == answer["report"]
     assert "ScheduleTimezone" not in job
@@ -207,7 +207,7 @@ def test_a_lapsed_lock_is_seen_released_and_the_run_goes_on(
     window = next(TIMES)
     hold(locks, CHARGE, 0.001, window).save_checkpoint({"after": None, "sent": 7})
     time.sleep(1.1)
-    [job] = [job for job in teller.json("jobs") if job["name"] == CHARGE]
+    [job] = [job for job in teller.json("jobs")["jobs"] if job["name"] == CHARGE]
     [lock] = [lock for lock in job["locks"] if lock["state"] != "free"]
     assert (lock["state"], lock["working_on"], lock["checkpoint"]) == ("lapsed", window, {"after": None, "sent": 7})
     seen = " ".join(teller.shown("jobs").split())

@@ -1,8 +1,13 @@
 """Dead letters as the command sees them: why, what they were, what is sent again, and how they are mended."""
 
 import json
-from collections.abc import Mapping
-from datetime import UTC, datetime
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -10,13 +15,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from typer.testing import CliRunner
 
 from ledger.core import profile_messages
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from tests.support.strategies import any_message, profile_updates
+from tools.teller import dead_letters, transaction
+from tools.teller.command import app
 from tools.teller.dead_letters import letter_table
-from tools.teller.letter_editing import InvalidLines, changed_bodies, edited, lines_of
-from tools.teller.letters import Letter, Origin, QueueName
+from tools.teller.failures import Failure
+from tools.teller.letter_editing import InvalidLines, changed_bodies, draft, edited, lines_of, with_comments
+from tools.teller.letters import Letter, Origin, QueueName, in_general
+from tools.teller.operator import Operator
+from tools.teller.queues import Counts
 from tools.teller.redriving import Stays, as_of_its_origin
 
 DIED = datetime(2026, 2, 28, 13, tzinfo=UTC)
@@ -189,4 +200,111 @@ def test_an_edited_profile_update_is_checked_as_one() -> None:
 def test_the_editor_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", "sed -i s/old/new/")
-    assert edited("an old text, ä\n") == "an new text, ä\n"
+    with draft("an old text, ä\n", print) as path:
+        assert edited(path) == "an new text, ä\n"
+    assert not path.parent.exists()
+
+
+@pytest.mark.parametrize("editor", ["sed -i s/old/new/", "false"])
+def test_edits_are_kept_in_a_file_that_is_named_unless_the_block_comes_to_its_end(
+    editor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDITOR", editor)
+    said: list[str] = []
+    with pytest.raises(Failure), draft("an old text", said.append) as path:  # noqa: PT012 (as a redrive that fails)
+        edited(path)
+        raise Failure("the queue is away")
+    if editor == "false":
+        assert (said, path.parent.exists()) == ([], False)
+    else:
+        assert said == [f"Your edits are kept in {path}. Its lines can be pasted into another --edit."]
+        assert path.read_text() == "an new text"
+        shutil.rmtree(path.parent)
+
+
+def test_a_wrong_line_comes_back_with_the_error_above_it_and_no_edit_is_lost() -> None:
+    letters = {name: letter("junk", message_id=name) for name in ("l-1", "l-2")}
+    text = (
+        '{"id": "l-1", "body": {"transaction_id": "t", "account_id": "a", "amount": 1}}\n{"id": "l-2", "text": "\u202e'
+    )
+    for _ in range(2):
+        with pytest.raises(InvalidLines) as found:
+            changed_bodies(text, letters)
+        text = with_comments(text, found.value.problems)
+    first, comment, second = text.split("\n")
+    assert (first.startswith('{"id": "l-1"'), second) == (True, '{"id": "l-2", "text": "\u202e')
+    assert comment.startswith("# Input data was truncated")
+    mended = f'{first}\n{comment}\n{second}"}}'
+    with pytest.raises(InvalidLines, match=r"^line 3: body: expected JSON"):
+        changed_bodies(mended, letters)
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What a command prints about letters that all are on the transactions queue."""
+
+    def run(letters: list[Letter], *arguments: str) -> str:
+        for module in (dead_letters, transaction):
+            monkeypatch.setattr(module, "look", lambda _, queue: letters if queue == "transactions" else [])
+            monkeypatch.setattr(module, "counts_of", lambda *_: Counts(0, 0, 0))
+        unknown = {"entry": None, "reversed": None}
+        monkeypatch.setattr(Operator, "deployment", SimpleNamespace(invoke=lambda *_: unknown))
+        ended = CliRunner().invoke(app, [*arguments, "--stack", "teller-dev"], catch_exceptions=False)
+        return ended.stdout + ended.stderr
+
+    return run
+
+
+def dead(number: int, **attributes: str) -> Letter:
+    body = json.dumps({"transaction_id": "t 1", "account_id": "a", "amount": "x" if number else 1})
+    return replace(letter(body, message_id=f"l-{number}", **attributes), sent_at=DIED + timedelta(hours=number))
+
+
+def test_letters_are_counted_by_their_codes_and_reasons(shown: Callable[..., str]) -> None:
+    letters = [
+        *(
+            letter("", reason_code="UNKNOWN_ACCOUNT", reason=f"no account 'acc-{number}' is open")
+            for number in range(3)
+        ),
+        *(letter("", reason_code="INVALID_MESSAGE", reason=reason) for reason in ("amount: x", "currency: x")),
+        letter("junk"),
+    ]
+    lines = [" ".join(line.split()) for line in shown(letters, "dead-letters", "transactions").splitlines()]
+    assert re.fullmatch("transactions 3 .* UNKNOWN_ACCOUNT: no account '…' is open", lines[2])
+    assert [line.partition(" INVALID_MESSAGE: ")[2] for line in lines[3:5]] == ["amount: x", "currency: x"]
+    assert lines[5].endswith(" none")
+
+
+def test_the_newest_letters_are_shown_first_and_how_many_are_left_out(shown: Callable[..., str]) -> None:
+    letters = [dead(number) for number in (*range(5, 25), *range(5))]
+    text = shown(letters, "dead-letters", "show")
+    assert re.findall("l-[0-9]+", text) == [f"l-{number}" for number in range(24, 4, -1)]
+    assert "Left out: 5 older letters. --limit 25 shows all." in text
+    few = json.loads(shown(letters, "dead-letters", "show", "--limit", "2", "--json").partition("Left out")[0])
+    assert ([each["id"] for each in few["dead_letters"]], few["left_out"]) == (["l-24", "l-23"], 23)
+    assert json.loads(shown(letters, "dead-letters", "show", "--json"))["left_out"] == 0
+
+
+def test_of_a_transaction_with_many_letters_few_are_shown_and_one_command_mends_all(shown: Callable[..., str]) -> None:
+    letters = [dead(number, reason_code="INVALID_MESSAGE") for number in range(100)]
+    text = shown(letters, "transaction", "a", "t 1")
+    assert re.findall("l-[0-9]+", text) == ["l-99", "l-98", "l-97"]
+    assert "dead-letter queue, 100 times" in text
+    command = "dead-letters redrive transactions --edit --about a 't 1'"
+    assert f"teller {command}\n" in text
+    others = [letter(payment) for payment in ('{"transaction_id": "t 1", "account_id": "b"}', "junk")]
+    would = shown([*others, *letters], *shlex.split(command.replace("--edit", "--dry-run --json")))
+    assert json.loads(would) == {"would_redrive": {"INVALID_MESSAGE": 100}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "general"),
+    [
+        (None, ""),
+        ("transaction_id: 't-1' was used before on account 'a'", "transaction_id: used before with another payload"),
+        ("account_id: no account 'acc-7' has been opened", "account_id: no account '…' has been opened"),
+        ("x" * 70, "x" * 59 + "…"),
+    ],
+)
+def test_a_reason_in_general_leaves_out_what_differs(reason: str | None, general: str) -> None:
+    assert in_general(reason) == general

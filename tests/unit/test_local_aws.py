@@ -242,8 +242,15 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_demo_says_what_it_waits_for(no_pauses: None, capsys: pytest.CaptureFixture[str]) -> None:
     demo._wait_until_empty(Queues([5] * 200 + [3, 0]), "Transactions")
-    said = capsys.readouterr().out
-    assert said.count("No progress for 20 s. 5 messages wait for another delivery") == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("No progress for 20 s. 5 messages were delivered: a function is at work on them") == 1
+    assert "for a function to take them" not in said
+
+
+def test_the_demo_doesnt_speak_of_a_delivery_that_hasnt_been() -> None:
+    words = demo._why_it_waits(0, 3000)
+    assert "3,000 messages wait for a function to take them: it is starting, or is busy." in words
+    assert "were delivered" not in words
 
 
 def test_the_demo_gives_up_after_the_longest_time_to_a_next_delivery(no_pauses: None) -> None:

@@ -1,6 +1,8 @@
 """What `teller account`, `statement`, `transaction` and `outcomes tail` show of holds and reversals, in 80 columns."""
 
+import csv
 import json
+import re
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -50,13 +52,21 @@ NO_REVERSAL = entry(
 )
 
 
-def shown(answer: dict[str, Any], *arguments: str) -> str:
-    """The output of the command, on a deployment whose function gives this answer."""
-    variables = {"TELLER_STACK": "teller-dev", "COLUMNS": "80"}
-    with mock.patch.object(Operator, "deployment", SimpleNamespace(invoke=lambda *_: answer)):
+def shown(answer: dict[str, Any], *arguments: str, columns: int | None = 80, **others: dict[str, Any]) -> str:
+    """The output of the command, on a deployment whose function gives this answer.
+
+    The account is ACCOUNT, unless the answer is an account. `others` are answers by what is read.
+    """
+    variables = {"TELLER_STACK": "teller-dev", "COLUMNS": str(columns) if columns else None}
+    others = {"account": answer if "balance" in answer else ACCOUNT} | others
+
+    def invoke(_: str, request: dict[str, Any]) -> dict[str, Any]:
+        return others.get(request["read"], answer)
+
+    with mock.patch.object(Operator, "deployment", SimpleNamespace(invoke=invoke)):
         ended = CliRunner().invoke(app, arguments, env=variables, catch_exceptions=False)
     assert ended.exit_code == 0
-    assert "--csv" in arguments or max(map(len, ended.stdout.splitlines())) <= 80
+    assert "--csv" in arguments or not columns or max(map(len, ended.stdout.splitlines())) <= columns
     return ended.stdout
 
 
@@ -66,10 +76,10 @@ def rows(text: str) -> list[list[str]]:
 
 def test_an_account_is_shown_with_what_is_available_and_its_holds() -> None:
     found = rows(shown(ACCOUNT, "account", "acc-1"))
-    for name in ("balance", "held", "available", "overdraft_limit", "decimal_places"):
-        assert [name, str(ACCOUNT[name])] in found
+    for row in ("balance 609.50", "held 52.75", "available 1356.75", "overdraft_limit -800.00", "decimal_places 2"):
+        assert row.split() in found
     holds = found.index(["h-2", "12.75", "2026-11-29", "12:00:00"])
-    assert found[holds + 1] == ["h-1", "40", "never"]
+    assert found[holds + 1] == ["h-1", "40.00", "never"]
     assert json.loads(shown(ACCOUNT, "account", "acc-1", "--json")) == ACCOUNT
 
 
@@ -84,26 +94,76 @@ def test_many_holds_with_long_ids_and_amounts_are_shown_whole() -> None:
     assert text.count("2026-11-22 18:43:41") == 20
 
 
-def statement_of(*entries: dict[str, Any], as_csv: bool = False) -> str:
+def statement_of(*entries: dict[str, Any], options: tuple[str, ...] = (), columns: int | None = 80) -> str:
     answer = {"account_id": "acc-1", "account_version": 9, "entries": list(entries), "complete": True}
-    more = ["--csv"] if as_csv else []
-    return shown(answer | {"missing_versions": [], "next": None}, "statement", "acc-1", *more)
+    answer |= {"missing_versions": [], "next": None}
+    return shown(answer, "statement", "acc-1", *options, columns=columns)
+
+
+PAYMENT = {"type": "transaction", "amount": "-9000", "description": "a car"}
+REJECTED = entry("t-4", "0", PAYMENT, status="REJECTED", reason="OVERDRAFT_LIMIT")
+EXPIRY = entry(f"expire-hold-{'0af4' * 8}", "0", {"type": "expire_hold", "hold_id": "h-1", "description": "expired"})
+INTEREST = entry(f"overdraft-interest-2026-11-21-{'0af4' * 8}", "-0.4", {"type": "charge_interest"})
 
 
 def test_a_statement_shows_what_is_held_and_what_an_entry_is_about() -> None:
-    text = statement_of(HOLD, POSTING, REVERSAL, NO_REVERSAL, entry("t-9", "1", {"type": "transaction"}))
-    together = " ".join(text.split())
-    for name in ("h-1 hold of 40 0 60", "p-1 post_hold of h-1 -15 60", "r-1 reverse of t-1 5 60"):
-        assert name.split() in [row[3:] for row in rows(text)]
-    assert (text.count("held"), "held 40" in text, "held 25" in text) == (2, True, True)
-    assert "r-2 rejected:" in together
-    assert "t-9 transaction 1 60" in together
+    found = rows(statement_of(HOLD, POSTING, REVERSAL, NO_REVERSAL, REJECTED, EXPIRY))
+    for row in (
+        "h-1 hold of 40.00 0.00 60.00",
+        "held 40.00",
+        "p-1 post_hold of -15.00 60.00",
+        "r-1 reverse of t-1 5.00 60.00",
+        "r-2 reverse of t-1 0.00 60.00 REVERSAL_EXCEEDED",
+        "t-4 transaction (-9000.00) 60.00 OVERDRAFT_LIMIT: a",
+        "expiry of h-1 0.00 60.00 expired",
+    ):
+        words = row.split()
+        assert words in [each[-len(words) :] for each in found], row
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_no_entry_with_ordinary_ids_takes_more_than_three_lines(columns: int) -> None:
+    long = entry("t-000138", "0", PAYMENT | {"description": "Hotel Bellevue, Geneva"}, held_after="79.42")
+    entries = [HOLD, POSTING, REVERSAL, NO_REVERSAL, REJECTED, EXPIRY, INTEREST, long]
+    head = 4
+    for each in entries:
+        assert len(statement_of(each, columns=columns).splitlines()) <= head + (3 if each is INTEREST else 2)
+
+
+def test_the_points_of_a_statements_amounts_are_below_each_other() -> None:
+    lines = statement_of(HOLD, REJECTED, POSTING, INTEREST, columns=None).splitlines()[4:]
+    points = {
+        tuple(found.start() for found in re.finditer(r"\.(?=\d\d\b)", line.replace("of 40.00", " " * 8)))
+        for line in lines
+    }
+    [amounts, balances] = sorted({point for each in points for point in each})
+    assert points == {(amounts, balances), (balances,)}
+
+
+def test_wide_ids_are_whole_and_times_to_the_second() -> None:
+    narrow, wide = (statement_of(EXPIRY, INTEREST, options=options, columns=None) for options in ((), ("--wide",)))
+    assert ("0af40af4" in narrow, "18:43:41" in narrow, "overdraft-interest-2026-11-21-0af4…" in narrow) == (
+        False,
+        False,
+        True,
+    )
+    assert f"{EXPIRY['transaction_id']} expire_hold of h-1" in wide
+    assert (INTEREST["transaction_id"] in wide, "2026-11-22 18:43:41" in wide) == (True, True)
 
 
 def test_a_statement_as_csv_has_what_is_held_and_the_ids_at_its_end() -> None:
-    names, held, posting, reversal = statement_of(HOLD, POSTING, REVERSAL, as_csv=True).splitlines()
+    names, held, posting, reversal = statement_of(HOLD, POSTING, REVERSAL, options=("--csv",)).splitlines()
     assert names.endswith("occurred_at,description,held_after,hold_id,of_transaction_id")
     assert (held.endswith(",40,,"), posting.endswith(",25,h-1,"), reversal.endswith(",0,,t-1")) == (True,) * 3
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1"])
+def test_a_text_that_would_be_a_formula_is_none_in_csv_and_amounts_stay_as_they_are(text: str) -> None:
+    hostile = entry(text, "-15", {"type": "transaction", "description": text, "hold_id": text}, reason=text)
+    [row] = csv.DictReader(statement_of(hostile, options=("--csv",)).splitlines())
+    cells = [row[name] for name in ("transaction_id", "description", "hold_id", "reason")]
+    assert [cell[:1] for cell in cells] == ["'"] * 4
+    assert row["amount"] == "-15"
 
 
 @pytest.mark.parametrize(
@@ -113,15 +173,15 @@ def test_a_statement_as_csv_has_what_is_held_and_the_ids_at_its_end() -> None:
         (
             entry("t-1", "-12.5", {}),
             {"amount": "5", "number": 1, "reversed_by": "r-1"},
-            "5 of its 12.5 has been reversed, by 1 reversal, the last of which is r-1.",
+            "5.00 EUR of its 12.50 EUR has been reversed, by 1 reversal, the last of which is r-1.",
         ),
         (
             entry("t-1", "12.5", {}),
             {"amount": "12.5", "number": 2, "reversed_by": "r-2"},
-            "12.5 of its 12.5 has been reversed, by 2 reversals, the last of which is r-2.",
+            "12.50 EUR of its 12.50 EUR has been reversed, by 2 reversals, the last of which is r-2.",
         ),
-        (REVERSAL, None, "It is reversal 1 of t-1. 5 of t-1 had been reversed after it."),
-        (NO_REVERSAL, None, "5 of t-1 had been reversed before, by 1 reversal."),
+        (REVERSAL, None, "It is reversal 1 of t-1. 5.00 EUR of t-1 had been reversed after it."),
+        (NO_REVERSAL, None, "5.00 EUR of t-1 had been reversed before, by 1 reversal."),
     ],
 )
 def test_a_transaction_says_what_was_reversed(
@@ -131,7 +191,56 @@ def test_a_transaction_says_what_was_reversed(
     text = " ".join(shown(answer, "transaction", "acc-1", "t-1").split())
     assert sentence in text if sentence else "reversed" not in text
     as_json = json.loads(shown(answer, "transaction", "acc-1", "t-1", "--json"))
-    assert as_json == answer | {"state": found["status"].lower()}
+    assert as_json == answer | {"state": found["status"].lower(), "hold": None}
+
+
+VOIDING = entry("v-1", "0", {"type": "void_hold", "hold_id": "h-9"})
+LAST_POSTING = entry("p-3", "-25", {"type": "post_hold", "hold_id": "h-9", "final": False})
+FINAL_POSTING = entry("p-4", "-1", {"type": "post_hold", "hold_id": "h-9"})
+EXPIRED = entry("x-1", "0", {"type": "expire_hold", "hold_id": "h-9"})
+OTHER = entry("p-5", "-40", {"type": "post_hold", "hold_id": "h-8"})
+REFUSED = entry("v-2", "0", {"type": "void_hold", "hold_id": "h-9"}, status="REJECTED")
+PART = entry("p-2", "-15", {"type": "post_hold", "hold_id": "h-9", "final": False})
+
+
+@pytest.mark.parametrize(
+    ("hold_id", "later", "sentence"),
+    [
+        ("h-1", [], "It placed a hold of 40.00 EUR. 40.00 EUR of it is held, without an end."),
+        ("h-2", [], "It placed a hold of 40.00 EUR. 12.75 EUR of it is held, until 2026-11-29 12:00:00."),
+        ("h-9", [OTHER, REFUSED, PART, VOIDING], "The hold was voided at 2026-11-22 18:43:41, by v-1."),
+        ("h-9", [PART, LAST_POSTING, OTHER], "The hold was posted at 2026-11-22 18:43:41, by p-3."),
+        ("h-9", [FINAL_POSTING], "The hold was posted at 2026-11-22 18:43:41, by p-4."),
+        ("h-9", [EXPIRED], "The hold has expired at 2026-11-22 18:43:41, by x-1."),
+        ("h-9", [OTHER], "The hold isn't open any more. Its end isn't among the next entries of the account."),
+    ],
+)
+def test_a_hold_is_shown_with_its_amount_and_with_what_became_of_it(
+    hold_id: str, later: list[dict[str, Any]], sentence: str
+) -> None:
+    found = HOLD | {"transaction_id": hold_id}
+    answer = {"account_id": "acc-1", "transaction_id": hold_id, "entry": found, "reversed": None}
+    page = {"entries": later, "next": None}
+    text = shown(answer, "transaction", "acc-1", hold_id, statement=page)
+    assert sentence in " ".join(text.split())
+    assert (["type", "hold"] in rows(text), ["held", "40.00", "EUR"] in rows(text)) == (True, True)
+    told = json.loads(shown(answer, "transaction", "acc-1", hold_id, "--json", statement=page))["hold"]
+    assert (told["amount"], told["state"] in sentence or told["state"] in ("open", "unknown")) == ("40", True)
+
+
+def test_a_rejected_transaction_is_shown_with_its_type_and_what_it_asked_for() -> None:
+    answer = {"account_id": "acc-1", "transaction_id": "t-4", "entry": REJECTED, "reversed": None}
+    found = rows(shown(answer, "transaction", "acc-1", "t-4"))
+    assert ["type", "transaction"] in found
+    assert ["asked", "for", "-9000.00", "EUR"] in found
+    assert ["reason", "OVERDRAFT_LIMIT"] in found
+
+
+def test_what_isnt_for_a_terminal_has_lines_as_long_as_their_texts_and_no_blanks_at_their_ends() -> None:
+    described = entry("t-" + "x" * 100, "5", {"type": "transaction", "description": "y" * 100})
+    text = statement_of(described, REVERSAL, columns=None)
+    assert (f"t-{'x' * 100} transaction" in text, "y" * 100 in text) == (True, True)
+    assert all(line == line.rstrip() for line in text.splitlines())
 
 
 def test_a_line_about_a_hold_says_how_much_is_held() -> None:

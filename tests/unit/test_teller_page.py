@@ -40,6 +40,12 @@ def test_the_page_names_each_subcommand() -> None:
     assert set(COMMANDS) <= named_on_the_page()
 
 
+def test_the_page_has_the_json_of_each_subcommand() -> None:
+    section = (PROJECT / "docs/teller.md").read_text().split("## JSON")[1].split("\n## ")[0]
+    rows = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
+    assert {tuple(name.split()) for row in rows for name in re.findall("`([a-z -]+)`", row)} == set(COMMANDS)
+
+
 @pytest.mark.parametrize("group", [[], ["dead-letters"], ["jobs"], ["outcomes"]], ids=" ".join)
 def test_a_list_of_commands_has_whole_sentences(group: list[str]) -> None:
     shown = CliRunner().invoke(app, [*group, "--help"], env={"COLUMNS": "80"}).stdout

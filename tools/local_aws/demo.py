@@ -31,12 +31,12 @@ from tools.local_aws.consumers import EVERYTHING, Event, new_consumer
 from tools.local_aws.day import believable_day
 from tools.local_aws.profiles_day import believable_updates
 from tools.local_aws.progress import at_work
-from tools.local_aws.queues import DeadLetter, waiting_messages
+from tools.local_aws.queues import DeadLetter, messages_in_flight, waiting_messages
 from tools.local_aws.server import LocalAwsError, port_number
 from tools.local_aws.tables import Tables
 from tools.local_aws.up import first_commands
 from tools.teller.deployment import Deployment
-from tools.teller.letters import QueueName, look
+from tools.teller.letters import QueueName, in_general, look
 
 COMMAND = "make demo"
 MESSAGES = 3_000
@@ -45,9 +45,6 @@ CONSUMERS = {"statements": EVERYTHING, "risk": {"detail-type": ["TransactionReje
 """The patterns of two consumers' rules."""
 QUIET_SECONDS, STUCK_SECONDS = 20, 960
 """Without progress for so long, the demo says why it waits, and gives up. A message comes again within 900 s."""
-
-LONGEST_REASON = 60
-"""What follows in a reason differs from message to message."""
 
 console = Console(highlight=False)
 
@@ -148,6 +145,8 @@ def _run(port: int, messages: int) -> int:
     [(busiest, _)] = Counter(entry.account_id for entry in books.entries).most_common(1)
     commands = ("status", f"statement {busiest}", "dead-letters transactions")
     console.print(f"\n{first_commands(deployed, *commands)}", markup=False, soft_wrap=True)
+    letters = len(refused_transactions) + len(refused_updates)
+    console.print(f"`teller status` will say that {letters:,} dead letters aren't well: the day has them on purpose.")
     return status
 
 
@@ -217,12 +216,22 @@ def _wait_until_empty(
         if now - since > STUCK_SECONDS:
             raise LocalAwsError(f"after {STUCK_SECONDS} s without progress {left} messages are still on their queues")
         if now - since > QUIET_SECONDS and not said:
-            console.print(
-                f"   No progress for {QUIET_SECONDS} s. {left} messages wait for another delivery, which takes"
-            )
-            console.print("   up to 15 minutes after one that failed. Ctrl-C ends the demo.")
+            delivered = sum(messages_in_flight(sqs, deployed[f"{name}QueueUrl"]) for name in names)
+            console.print(Padding(_why_it_waits(delivered, left - delivered), (0, 0, 0, 3), expand=False))
             said = True
         time.sleep(0.25)
+
+
+def _why_it_waits(delivered: int, others: int) -> str:
+    sentences = [f"No progress for {QUIET_SECONDS} s."]
+    if others > 0:
+        sentences.append(f"{others:,} messages wait for a function to take them: it is starting, or is busy.")
+    if delivered:
+        sentences.append(
+            f"{delivered:,} messages were delivered: a function is at work on them, or they come again up to 15 "
+            "minutes after a delivery that failed."
+        )
+    return " ".join([*sentences, "Ctrl-C ends the demo."])
 
 
 def _add_transactions(table: Table, bodies: Sequence[str], books: Books, letters: Sequence[DeadLetter]) -> None:
@@ -262,20 +271,9 @@ def _entries(value: Any) -> int:
 
 def _add_dead_letters(table: Table, letters: Sequence[DeadLetter]) -> None:
     table.add_row("dead-lettered", f"{len(letters):,}", style="red")
-    for reason, count in Counter(_in_general(letter.reason) for letter in letters).most_common():
+    for reason, count in Counter(in_general(letter.reason) or "no reason" for letter in letters).most_common():
         table.add_row(f"  {reason}", f"{count:,}", style="dim red")
     table.add_section()
-
-
-def _in_general(reason: str | None) -> str:
-    """The reason without the parts that differ from message to message."""
-    if reason is None:
-        return "no reason"
-    if "was used before" in reason:
-        return "transaction_id: used before with another payload"
-    _, names_an_item, problem = reason.partition("': ")  # A profile's reason begins with its table and key.
-    problem = problem if names_an_item else reason
-    return problem if len(problem) <= LONGEST_REASON else f"{problem[: LONGEST_REASON - 1]}…"
 
 
 def _check(found: Mapping[Sequence[str], Sequence[str]]) -> int:

@@ -34,5 +34,14 @@ def take_dead_letters(aws: Endpoint, queue_url: str) -> list[DeadLetter]:
 
 def waiting_messages(sqs, queue_url: str) -> int:
     """The number of messages on a queue, in flight and delayed messages included."""
+    return _number(sqs, queue_url, "", "NotVisible", "Delayed")
+
+
+def messages_in_flight(sqs, queue_url: str) -> int:
+    """The number of messages that were delivered, and are being processed or wait for another delivery."""
+    return _number(sqs, queue_url, "NotVisible")
+
+
+def _number(sqs, queue_url: str, *which: str) -> int:
     attributes = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["All"])["Attributes"]
-    return sum(int(attributes[f"ApproximateNumberOfMessages{which}"]) for which in ("", "NotVisible", "Delayed"))
+    return sum(int(attributes[f"ApproximateNumberOfMessages{each}"]) for each in which)

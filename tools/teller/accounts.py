@@ -1,19 +1,22 @@
 """`teller account` and `teller statement`: the answers of read_accounts."""
 
 import csv
-import sys
-from collections.abc import Iterator
+import io
+import re
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich import box
-from rich.table import Table
+from rich.text import Text
 
 from tools.teller.failures import WrongUse, failure_in
+from tools.teller.money import money, most_places
 from tools.teller.operator import Operator, subcommand
-from tools.teller.tables import fields_table, table
-from tools.teller.times import moment, shown
+from tools.teller.tables import Rows, fields_table, lines, table
+from tools.teller.times import TO_THE_MINUTE, moment, shown
+from workers.queue_messages import printable
 
 AccountId = Annotated[str, typer.Argument(help="The account's id.", metavar="ACCOUNT")]
 LastOption = Annotated[
@@ -28,6 +31,7 @@ ToOption = Annotated[
     typer.Option("--to", parser=moment, help="Entries posted before this time. With --from.", metavar="TIME"),
 ]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, with a line of names, as it is read.")]
+WideOption = Annotated[bool, typer.Option("--wide", help="Show ids whole, and times to the second.")]
 
 DEFAULT_LAST = 10
 MOST_ENTRIES = 1000
@@ -36,6 +40,14 @@ CSV_COLUMNS = (
     *("account_version", "posted_at", "transaction_id", "type", "status", "reason", "amount", "balance_after"),
     *("occurred_at", "description", "held_after", "hold_id", "of_transaction_id"),
 )
+CSV_NUMBERS = {"account_version", "amount", "balance_after", "held_after"}
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""A spreadsheet takes a text that begins so for a formula."""
+WIDEST_AMOUNT = 20
+"""In columns. A longer amount goes on in the next line."""
+LONGEST_REASON = len("BALANCE_OUT_OF_RANGE")
+SUMS = ("balance", "held", "available", "overdraft_limit")
+"""The amounts of an account."""
 
 type Entry = dict[str, Any]
 type Page = dict[str, Any]
@@ -52,9 +64,13 @@ def account(operator: Operator, account_id: AccountId) -> None:
     What is available is the largest debit or hold that the overdraft limit allows: the balance less what is held, down
     to the limit. The hold that expires first is the first one.
     """
-    answer = read(operator, {"read": "account", "account_id": account_id})
+    answer = read_account(operator, account_id)
+    places = most_places((answer[name] for name in SUMS), answer["decimal_places"])
+    sums = {name: money(answer[name], places) for name in SUMS}
+    width = max(map(len, sums.values()))
     fields = {name: value for name, value in answer.items() if name != "holds"}
-    operator.show(answer, fields_table(fields), *([_holds_table(answer["holds"])] if answer["holds"] else []))
+    fields |= {name: amount.rjust(width) for name, amount in sums.items()}
+    operator.show(answer, fields_table(fields), *([_holds_table(answer)] if answer["holds"] else []))
 
 
 def statement(
@@ -64,12 +80,14 @@ def statement(
     from_time: FromOption = None,
     to_time: ToOption = None,
     as_csv: CsvOption = False,
+    wide: WideOption = False,
 ) -> None:
     """Show an account's entries, the oldest first.
 
     They are the last ten, the last N, or those of a time. Times without an offset are in UTC, as are all that are
-    shown. A rejected transaction is an entry, too: its amount is 0. So is a hold, and what is held after an entry is
-    below its balance. Exit status 1: not all entries were found, and the versions without one are named.
+    shown. A rejected transaction is an entry, too: the amount that was asked for is in brackets, and the reason comes
+    before its description. What is held after an entry is below its balance. Exit status 1: not all entries were found,
+    and the versions without one are named.
     """
     if as_csv and operator.as_json:
         raise WrongUse("--csv and --json exclude each other")
@@ -84,7 +102,14 @@ def statement(
     else:
         to = {} if to_time is None else {"to": to_time.isoformat()}
         pages = entries(operator, account_id, {"from": from_time.isoformat(), "limit": MOST_ENTRIES} | to)
-    summary = _as_json(operator, pages) if operator.as_json else _print(operator, pages, as_csv)
+    if operator.as_json:
+        summary = _as_json(operator, pages)
+    elif as_csv:
+        summary = _print(operator, pages, _CsvLines(operator))
+    else:
+        account = read_account(operator, account_id)
+        operator.say(f"{account_id}, amounts in {account['currency']}", "")
+        summary = _print(operator, pages, _Tables(operator, account, wide))
     if summary.get("final") is False and to_time is not None and not operator.as_json:
         operator.remark(f"Not final: a transaction that is being posted may still come before {shown(to_time)}.")
     if not summary["complete"]:
@@ -99,10 +124,14 @@ def read(operator: Operator, request: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+def read_account(operator: Operator, account_id: str) -> dict[str, Any]:
+    return read(operator, {"read": "account", "account_id": account_id})
+
+
 def last_entries(operator: Operator, account_id: str, last: int) -> Iterator[Page]:
     if last <= MOST_ENTRIES:
         return entries(operator, account_id, {"last": last})
-    version = read(operator, {"read": "account", "account_id": account_id})["version"]
+    version = read_account(operator, account_id)["version"]
     first = max(1, version - last + 1)
     return entries(operator, account_id, {"from_version": first, "to_version": version, "limit": MOST_ENTRIES})
 
@@ -129,15 +158,12 @@ def _as_json(operator: Operator, pages: Iterator[Page]) -> Page:
     return answer
 
 
-def _print(operator: Operator, pages: Iterator[Page], as_csv: bool) -> Page:
+def _print(operator: Operator, pages: Iterator[Page], form: "_Tables | _CsvLines") -> Page:
     """Prints each page when it is read. Returns the first page without its entries, with all missing versions."""
     summary: Page = {}
     number = 0
     for page in pages:
-        if as_csv:
-            _print_csv(page["entries"], with_names=not summary)
-        else:
-            operator.console.print(_table(page["entries"], show_header=not summary))
+        form.show(page["entries"])
         number += len(page["entries"])
         summary = summary or page | {"entries": [], "missing_versions": []}
         summary["complete"] &= page["complete"]
@@ -146,51 +172,147 @@ def _print(operator: Operator, pages: Iterator[Page], as_csv: bool) -> Page:
     return summary
 
 
-def _table(page: list[Entry], *, show_header: bool) -> Table:
-    """The widths are the same for each page."""
-    made = Table(box=box.SIMPLE_HEAD, show_header=show_header, show_edge=False, expand=True, padding=(0, 1, 0, 0))
-    made.add_column("version", justify="right", width=7, overflow="fold")
-    made.add_column("posted at (UTC)", width=19)
-    made.add_column("transaction", ratio=1, overflow="fold")
-    made.add_column("amount", justify="right", width=12, overflow="fold")
-    made.add_column("balance", justify="right", width=12, overflow="fold")
-    for entry in page:
-        held = "" if entry["held_after"] == "0" else f"\nheld {entry['held_after']}"
-        made.add_row(
-            str(entry["account_version"]),
-            shown(entry["posted_at"]),
-            f"{entry['transaction_id']} {_kind(entry)}",
-            entry["amount"],
-            f"{entry['balance_after']}{held}",
-            style="yellow" if entry["status"] == "REJECTED" else None,
-        )
-    return made
+class _Row(NamedTuple):
+    """An entry for people. The texts of `balance` are below each other."""
+
+    version: str
+    posted_at: str
+    transaction: str
+    amount: str
+    balance: list[str]
+    description: str
+    is_rejected: bool
 
 
-def _kind(entry: Entry) -> str:
-    """The transaction's type, and the hold or the transaction that it is about. If it was rejected, the reason."""
-    request = entry["request"]
-    kind = request.get("type", "")
-    if entry["status"] == "REJECTED":
-        return f"rejected: {entry['reason']}"
-    of = request.get("hold_id") or request.get("of_transaction_id") or (kind == "hold" and request.get("amount"))
-    return f"{kind} of {of}" if of else kind
+class _Tables:
+    """A table of each page. The first one has the heads, and decides the widths of all."""
+
+    def __init__(self, operator: Operator, account: dict[str, Any], wide: bool) -> None:
+        self._operator, self._account, self._wide = operator, account, wide
+        self._widths: list[int] | None = None
+
+    def show(self, page: list[Entry]) -> None:
+        rows = list(self._rows(page))
+        made = Rows(box=box.SIMPLE_HEAD, show_header=self._widths is None, show_edge=False, padding=0)
+        self._widths = self._widths or self._widths_of(rows)
+        *_, amount_width, balance_width, _ = self._widths
+        for name, width in zip(_HEADS, self._widths, strict=True):
+            is_money = name in ("amount", "balance")
+            made.add_column(Text(name, justify="right" if is_money else "left"), width=width, overflow="fold")
+        for row in rows:
+            made.add_row(
+                row.version.rjust(self._widths[0]),
+                row.posted_at,
+                row.transaction,
+                row.amount.rjust(amount_width),
+                lines(text.rjust(balance_width) for text in row.balance),
+                row.description,
+                style="yellow" if row.is_rejected else None,
+            )
+        self._operator.say(made)
+
+    def _rows(self, page: list[Entry]) -> Iterator[_Row]:
+        amounts = [entry[name] for entry in page for name in ("amount", "balance_after", "held_after")]
+        asked = [_asked(entry) for entry in page if entry["status"] == "REJECTED" or _is_hold(entry)]
+        places = most_places([*amounts, *asked], self._account["decimal_places"])
+        for entry in page:
+            is_rejected = entry["status"] == "REJECTED"
+            asked_for = is_rejected and "amount" in entry["request"]
+            description = str(entry["request"].get("description") or "")
+            held = "" if entry["held_after"] == "0" else f"held {money(entry['held_after'], places)}"
+            yield _Row(
+                str(entry["account_version"]),
+                shown(entry["posted_at"])[: None if self._wide else TO_THE_MINUTE],
+                _transaction(entry, places, self._wide),
+                # The blank stands below a bracket, so that the points align.
+                f"({money(_asked(entry), places)})" if asked_for else f"{money(entry['amount'], places)} ",
+                [money(entry["balance_after"], places), *filter(None, [held])],
+                ": ".join(filter(None, [entry["reason"], description])) if is_rejected else description,
+                is_rejected,
+            )
+
+    def _widths_of(self, rows: Sequence[_Row]) -> list[int]:
+        """The descriptions and the ids share what the others leave of the width."""
+        widths = [
+            len(str(self._account["version"])),
+            max(len(_HEADS[1]), *(len(row.posted_at) for row in rows)) if rows else len(_HEADS[1]),
+            0,
+            min(WIDEST_AMOUNT, max([len(_HEADS[3]), *(len(row.amount) for row in rows)])),
+            min(WIDEST_AMOUNT, max([len(_HEADS[4]), *(len(text) for row in rows for text in row.balance)])),
+        ]
+        transaction = max([len(_HEADS[2]), *(len(printable(row.transaction)) for row in rows)])
+        description = max([len(_HEADS[5]), *(len(printable(row.description)) for row in rows)])
+        left = max(2, self._operator.console.width - sum(widths) - len(widths))
+        widths[2] = max(1, min(transaction, max(left - description, left - LONGEST_REASON, left * 4 // 9)))
+        return [*widths, max(1, min(description, left - widths[2]))]
 
 
-def _holds_table(holds: list[dict[str, Any]]) -> Table:
+_HEADS = ("#", "posted at (UTC)", "transaction", "amount", "balance", "description")
+
+
+def _asked(entry: Entry) -> str:
+    """The amount in the message; 0 if the message leaves it to the rules, or has none."""
+    return str(entry["request"].get("amount") or "0")
+
+
+def _is_hold(entry: Entry) -> bool:
+    return bool(entry["request"].get("type") == "hold")
+
+
+def _transaction(entry: Entry, places: int, wide: bool) -> str:
+    """The transaction's id and type, and the hold or the transaction that it is about. Of a hold the amount."""
+    request, transaction_id = entry["request"], entry["transaction_id"]
+    kind = request.get("type", "transaction")
+    about = request.get("hold_id") or request.get("of_transaction_id")
+    if _is_hold(entry) and entry["status"] == "POSTED":
+        about = money(_asked(entry), places)
+    if wide:
+        return f"{transaction_id} {kind}{f' of {about}' if about else ''}"
+    if kind == "expire_hold" and _DERIVED.search(transaction_id):
+        return f"expiry of {_short(about)}"
+    return f"{_short(transaction_id)} {kind}{f' of {_short(about)}' if about else ''}"
+
+
+_DERIVED = re.compile("(?<=-[0-9a-f]{4})[0-9a-f]{28}$")
+"""The end of an id that a job derives: 32 hexadecimal digits, of which four are shown."""
+
+
+def _short(transaction_id: Any) -> str:
+    return _DERIVED.sub("…", str(transaction_id))
+
+
+def _holds_table(account: dict[str, Any]) -> Rows:
+    holds = account["holds"]
     made = table("open hold", "remaining", "expires at (UTC)", right=["remaining"])
+    places = most_places((hold["remaining"] for hold in holds), account["decimal_places"])
     for hold in holds:
-        made.add_row(hold["hold_id"], hold["remaining"], shown(hold["expires_at"]) or "never")
+        made.add_row(hold["hold_id"], money(hold["remaining"], places), shown(hold["expires_at"]) or "never")
     return made
 
 
-def _print_csv(page: list[Entry], *, with_names: bool) -> None:
-    lines = csv.writer(sys.stdout, lineterminator="\n")
-    if with_names:
-        lines.writerow(CSV_COLUMNS)
-    for entry in page:
-        fields = entry["request"] | entry
-        lines.writerow([fields.get(name) for name in CSV_COLUMNS])
+class _CsvLines:
+    """A line of each entry, after one of names."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._line(CSV_COLUMNS)
+
+    def show(self, page: list[Entry]) -> None:
+        for entry in page:
+            fields = entry["request"] | entry
+            self._line([_csv_cell(name, fields.get(name)) for name in CSV_COLUMNS])
+
+    def _line(self, cells: Sequence[Any]) -> None:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(cells)
+        self._operator.line(line.getvalue())
+
+
+def _csv_cell(name: str, value: Any) -> Any:
+    """A text that would be a formula begins with an apostrophe, which spreadsheets don't show."""
+    if not isinstance(value, str) or name in CSV_NUMBERS:
+        return value
+    return printable(f"'{value}" if value.startswith(FORMULAS) else value)
 
 
 def _not_complete(missing: list[int]) -> str:

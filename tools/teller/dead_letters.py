@@ -1,24 +1,26 @@
 """`teller dead-letters`: what is on the dead-letter queues, and what becomes of it."""
 
+import contextlib
+import heapq
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.table import Table
 
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, NotFound, WrongUse
 from tools.teller.groups import ListByDefault
-from tools.teller.letter_editing import InvalidLines, changed_bodies, edited, lines_of
-from tools.teller.letters import NO_CODE, Letter, QueueName, Received, look
+from tools.teller.letter_editing import InvalidLines, changed_bodies, draft, edited, lines_of, with_comments
+from tools.teller.letters import NO_CODE, Letter, QueueName, Received, in_general, is_about, look
 from tools.teller.operator import Operator, YesOption, subcommand
 from tools.teller.progress import progress_bar
 from tools.teller.queues import MessageQueue, counts_of
 from tools.teller.redriving import Redriven, redrive
-from tools.teller.tables import fields_table, table
+from tools.teller.tables import Rows, fields_table, table
 from tools.teller.times import duration, shown
 from tools.teller.words import counted
 from workers.batches import GivenUp
@@ -54,30 +56,47 @@ IdOption = Annotated[
     list[str] | None,
     typer.Option("--id", help="Only the letter with this id: its own, or its message's. Repeatable.", metavar="ID"),
 ]
+AboutOption = Annotated[
+    tuple[str, str] | None,
+    typer.Option("--about", help="Only letters of this transaction on this account.", metavar="ACCOUNT TRANSACTION"),
+]
+LimitOption = Annotated[
+    int | None,
+    typer.Option("--limit", min=1, help="The newest N letters. Without it: 20; with --json all.", metavar="N"),
+]
+DEFAULT_LIMIT = 20
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Change nothing: count the letters that it is about.")]
 
 
 class _Selection(NamedTuple):
-    """The letters with this code, or one of these ids. Without either: all."""
+    """The letters with this code, with one of these ids, and about this transaction. Without any of them: all."""
 
     code: str | None
     ids: frozenset[str]
+    about: tuple[str, str] | None
 
     @classmethod
-    def of(cls, code: str | None, ids: list[str] | None) -> "_Selection":
-        return cls(code, frozenset(ids or ()))
+    def of(cls, code: str | None, ids: list[str] | None, about: tuple[str, str] | None) -> "_Selection":
+        return cls(code, frozenset(ids or ()), about)
+
+    @property
+    def is_all(self) -> bool:
+        return not (self.code or self.ids or self.about)
 
     def has(self, letter: Letter) -> bool:
         if self.code and _code(letter) != self.code:
+            return False
+        if self.about and not is_about(letter.body, *self.about):
             return False
         return not self.ids or bool({letter.message_id, letter.origin and letter.origin.message_id} & self.ids)
 
     def found(self, number: int, queue: QueueName | None) -> None:
         """Raises NotFound if there is no such letter."""
-        if not number and (self.code or self.ids):
-            asked = [f"the code {self.code}"] if self.code else []
-            asked += [f"the id {' or '.join(sorted(self.ids))}"] if self.ids else []
-            raise NotFound(f"no visible dead letter{f' of {queue}' if queue else ''} has {' and '.join(asked)}")
+        if not number and not self.is_all:
+            asked = [f"has the code {self.code}"] if self.code else []
+            asked += [f"has the id {' or '.join(sorted(self.ids))}"] if self.ids else []
+            asked += [f"is about {self.about[1]} on {self.about[0]}"] if self.about else []
+            raise NotFound(f"no visible dead letter{f' of {queue}' if queue else ''} {' and '.join(asked)}")
 
 
 def _code(letter: Letter) -> str:
@@ -86,18 +105,21 @@ def _code(letter: Letter) -> str:
 
 @subcommand(app, "list")
 def list_letters(operator: Operator, queue: AnyQueueArgument = None) -> None:
-    """Count the dead letters by their code, with their ages. This is what dead-letters does without a subcommand.
+    """Count the dead letters by why they are dead, with their ages.
+
+    This is what dead-letters does without a subcommand.
 
     The letters are received for that, and visible again at the end.
     """
     queues = [queue] if queue else list(QueueName)
     rows = [row for rows in in_parallel(lambda each: _counted(operator.deployment, each), queues) for row in rows]
     hidden = _hidden(operator.deployment, queues)
-    shown_rows = table("queue", "code", "letters", "oldest", "newest", right=("letters",))
+    shown_rows = table("queue", "letters", "oldest", "newest", "code: reason", right=("letters",))
     now = datetime.now(UTC)
     for row in rows:
         ages = (duration(now - row[time]) for time in ("oldest", "newest"))
-        shown_rows.add_row(row["queue"], row["code"], f"{row['letters']:,}", *ages)
+        why = ": ".join(filter(None, [row["code"], row["reason"]]))
+        shown_rows.add_row(row["queue"], f"{row['letters']:,}", *ages, why)
     answer = {"dead_letters": rows, "hidden": hidden}
     operator.show(answer, *([shown_rows] if rows else ["no dead letters"]))
     _remark_hidden(operator, hidden)
@@ -115,37 +137,50 @@ def _remark_hidden(operator: Operator, hidden: Mapping[QueueName, int]) -> None:
 
 
 def _counted(deployment: Deployment, queue: QueueName) -> list[dict[str, Any]]:
-    """The number of a queue's letters, and the times of the oldest and the newest, by their codes."""
-    rows: dict[str, dict[str, Any]] = {}
+    """The number of a queue's letters, and the times of the oldest and the newest, by their codes and reasons."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
     for letter in look(deployment, queue):
-        new = {"queue": queue, "code": _code(letter), "letters": 0, "oldest": letter.sent_at, "newest": letter.sent_at}
-        row = rows.setdefault(_code(letter), new)
+        why = _code(letter), in_general(letter.reason)
+        new = dict(zip(("queue", "code", "reason"), (queue, *why), strict=True))
+        row = rows.setdefault(why, new | {"letters": 0, "oldest": letter.sent_at, "newest": letter.sent_at})
         row["letters"] += 1
         row["oldest"], row["newest"] = min(row["oldest"], letter.sent_at), max(row["newest"], letter.sent_at)
     return sorted(rows.values(), key=lambda row: -row["letters"])
 
 
 @subcommand(app)
-def show(operator: Operator, queue: AnyQueueArgument = None, code: CodeOption = None, ids: IdOption = None) -> None:
-    """Show the dead letters whole, and why each is dead.
+def show(
+    operator: Operator,
+    queue: AnyQueueArgument = None,
+    code: CodeOption = None,
+    ids: IdOption = None,
+    about: AboutOption = None,
+    limit: LimitOption = None,
+) -> None:
+    """Show the newest dead letters whole, and why each is dead.
 
-    A letter has the ids and times of the message that it was, and its body.
+    The newest is the first one. A letter has the ids and times of the message that it was, and its body.
     """
-    selection, answers, number = _Selection.of(code, ids), [], 0
+    selection, number = _Selection.of(code, ids, about), 0
     queues = [queue] if queue else list(QueueName)
-    for each in queues:
-        for letter in filter(selection.has, look(operator.deployment, each)):
-            number += 1
-            if operator.as_json:
-                answers.append(letter.as_json())
-            else:
-                operator.console.print(letter_table(letter.as_json()))
+    most = limit or (sys.maxsize if operator.as_json else DEFAULT_LIMIT)
+    newest: list[tuple[datetime, int, Letter]] = []  # a heap: the oldest is the first to give way
+    for letter in (letter for each in queues for letter in look(operator.deployment, each) if selection.has(letter)):
+        number += 1
+        heapq.heappush(newest, (letter.sent_at, number, letter))
+        if len(newest) > most:
+            heapq.heappop(newest)
+    letters = [letter.as_json() for *_, letter in sorted(newest, reverse=True)]
+    left_out = number - len(letters)
     _remark_hidden(operator, _hidden(operator.deployment, queues))
     selection.found(number, queue)
-    operator.show({"dead_letters": answers}, *([] if number else ["no dead letters"]))
+    answer = {"dead_letters": letters, "left_out": left_out}
+    operator.show(answer, *(map(letter_table, letters) if letters else ["no dead letters"]))
+    if left_out:
+        operator.remark(f"Left out: {counted(left_out, 'older letter')}. --limit {number} shows all.")
 
 
-def letter_table(letter: Mapping[str, Any]) -> Table:
+def letter_table(letter: Mapping[str, Any]) -> Rows:
     """For people, of what `Letter.as_json` has. What is empty is left out."""
     origin, dead_since = letter["origin"] or {}, letter["dead_since"]
     rows = {
@@ -166,6 +201,7 @@ def redrive_letters(
     queue: QueueArgument,
     code: CodeOption = None,
     ids: IdOption = None,
+    about: AboutOption = None,
     edit: Annotated[
         bool, typer.Option("--edit", help="Mend the messages in $EDITOR first. Only those that you change are sent.")
     ] = False,
@@ -179,8 +215,8 @@ def redrive_letters(
     as_of gets the time at which it was first sent. For a letter of outcomes, jobs or schedules the function is invoked
     with its body. What can't be processed comes back as a new letter.
 
-    Letters with the code FUNCTION_KILLED stay, unless --code or --id names them: they would kill their function again.
-    Exit status 1: a letter that was to be redriven stays.
+    Letters with the code FUNCTION_KILLED stay, unless --code, --id or --about names them: they would kill their
+    function again. Edits that aren't sent are kept in a file. Exit status 1: a letter that was to be redriven stays.
     """
     if queue is QueueName.BUS:
         raise WrongUse(_BUS)
@@ -188,26 +224,41 @@ def redrive_letters(
         raise WrongUse(
             f"the letters of {queue} aren't messages that can be mended: --edit is for {', '.join(MessageQueue)}"
         )
-    selection = _Selection.of(code, ids)
+    selection = _Selection.of(code, ids, about)
     letters = _Chosen(operator.deployment, queue, selection, keep=edit)
     if letters.killers:
         operator.remark(
             f"Left alone: {counted(letters.killers, 'letter')} with the code {GivenUp.FUNCTION_KILLED}, because the "
             f"message would kill its function again. When that is mended, add --code {GivenUp.FUNCTION_KILLED}."
         )
-    bodies = _mended(operator, letters.kept) if edit else letters.codes
+    with contextlib.ExitStack() as until_it_is_sent:
+        bodies: Mapping[str, str | None] = dict.fromkeys(letters.codes)
+        if edit:
+            path = until_it_is_sent.enter_context(draft(lines_of(letters.kept.values()), operator.remark))
+            bodies = _mended(operator, letters.kept, path)
+            if not bodies:
+                operator.remark("No message was changed.")
+        _redrive(operator, queue, letters, bodies, dry_run=dry_run, yes=yes)
+
+
+def _redrive(
+    operator: Operator,
+    queue: QueueName,
+    letters: "_Chosen",
+    bodies: Mapping[str, str | None],
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Redrives the letters with these ids, each with its new body, or with its own."""
     codes = Counter(letters.codes[letter_id] for letter_id in bodies)
-    if edit and not codes:
-        operator.remark("No message was changed.")
-
-    def new_body(letter: Letter) -> str | None:
-        if letter.message_id not in bodies:
-            return None
-        return bodies[letter.message_id] if edit else letter.body
-
     if dry_run:
         operator.show({"would_redrive": codes}, f"would redrive {_counts(codes)}")
-        return
+        raise typer.Exit
+
+    def new_body(letter: Letter) -> str | None:
+        return (bodies[letter.message_id] or letter.body) if letter.message_id in bodies else None
+
     operator.agree(f"redrive {_counts(codes)} of {queue}", yes=yes)
     with progress_bar(operator, "redriving", letters.looked_at) as progress:
         redriven = redrive(operator.deployment, queue, new_body, progress) if codes else Redriven()
@@ -230,7 +281,7 @@ class _Chosen:
     def __init__(self, deployment: Deployment, queue: QueueName, selection: _Selection, *, keep: bool) -> None:
         self.codes, self.kept = dict[str, str](), dict[str, Letter]()
         self.killers = self.looked_at = 0
-        with_killers = selection.code or selection.ids
+        with_killers = not selection.is_all
         for letter in look(deployment, queue):
             self.looked_at += 1
             if not selection.has(letter):
@@ -244,18 +295,18 @@ class _Chosen:
         selection.found(len(self.codes), queue)
 
 
-def _mended(operator: Operator, letters: dict[str, Letter]) -> dict[str, str]:
+def _mended(operator: Operator, letters: dict[str, Letter], path: Path) -> dict[str, str]:
     """The new bodies of the letters that a person changes in an editor, by the letters' ids."""
-    text = edited(lines_of(letters.values()))
     while True:
+        text = edited(path)
         try:
             return changed_bodies(text, letters)
         except InvalidLines as error:
-            for problem in error.problems:
+            for problem in error.problems.values():
                 operator.remark(problem)
             if not sys.stdin.isatty() or not typer.confirm("Edit again?", default=True, err=True):
                 raise Failure(f"nothing was sent. Wrong lines: {len(error.problems)}") from None
-        text = edited(text)
+            path.write_text(with_comments(text, error.problems), encoding="utf-8")
 
 
 def _show_redriven(operator: Operator, redriven: Redriven, wanted: int) -> None:
@@ -290,13 +341,14 @@ def drop(
     queue: QueueArgument,
     code: CodeOption = None,
     ids: IdOption = None,
+    about: AboutOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Delete dead letters for good, by their code or their id. With --json the answer has them whole."""
-    if not code and not ids:
-        raise WrongUse("a dropped letter is gone for good: name the letters with --code CODE or --id ID")
-    selection = _Selection.of(code, ids)
+    """Delete dead letters for good: those that are named. With --json the answer has them whole."""
+    selection = _Selection.of(code, ids, about)
+    if selection.is_all:
+        raise WrongUse("a dropped letter is gone for good: name the letters with --code, --id or --about")
     found = {letter.message_id: _code(letter) for letter in look(operator.deployment, queue) if selection.has(letter)}
     selection.found(len(found), queue)
     codes = Counter(found.values())

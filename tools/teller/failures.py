@@ -1,6 +1,6 @@
 """The failures of a command: a sentence for people, a code for `--json`, and an exit status."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
@@ -8,13 +8,16 @@ from botocore.exceptions import ConnectionError as NoConnectionError
 
 
 class Failure(Exception):
-    """The command can't do what was asked, or something isn't found or not well. The text is a sentence."""
+    """The command can't do what was asked, or something isn't found or not well. The text is a sentence.
+
+    `details` are more sentences, a line each.
+    """
 
     status = 1
 
-    def __init__(self, reason: str, code: str = "FAILED") -> None:
+    def __init__(self, reason: str, code: str = "FAILED", details: Sequence[str] = ()) -> None:
         super().__init__(reason)
-        self.reason, self.code = reason, code
+        self.reason, self.code, self.details = reason, code, details
 
 
 class NotFound(Failure):

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from conditional_writes import Item
 from tools.teller.failures import Failure, WrongUse
@@ -25,7 +24,8 @@ from tools.teller.job_release import Release
 from tools.teller.job_release import release as release_lock
 from tools.teller.job_runs import Progress, begin, event_of, follow
 from tools.teller.operator import Operator, YesOption, subcommand
-from tools.teller.tables import fields_table, table
+from tools.teller.progress import at_work
+from tools.teller.tables import Rows, fields_table, lines, table
 from tools.teller.times import moment, shown
 from tools.teller.words import counted
 from workers.job_events import why_not_begun
@@ -80,15 +80,16 @@ def list_jobs(operator: Operator) -> None:
     now = datetime.now(UTC)
     answer = [_job_json(operator, records, now) for records in found]
     if operator.as_json:
-        operator.show(answer)
+        operator.show({"jobs": answer})
         return
     for number, (records, job) in enumerate(zip(found, answer, strict=True)):
-        operator.console.print(f"{'\n' if number else ''}{records.job.name}", style="bold")
-        operator.console.print(fields_table(_job_fields(records, job, now)))
+        operator.say(*([""] if number else []))
+        operator.say(records.job.name, style="bold")
+        operator.say(fields_table(_job_fields(records, job, now)))
         if records.runs:
-            operator.console.print(_runs_table(records.runs[:LAST_RUNS]))
+            operator.say(_runs_table(records.runs[:LAST_RUNS]))
         if records.last_done and records.last_done.troubles:
-            operator.console.print("\n".join(_troubles_in_words(records.last_done)))
+            operator.say(*_troubles_in_words(records.last_done))
 
 
 def run(
@@ -117,14 +118,14 @@ def run(
     for lock in read_locks(deployment, job):
         if lock.state(now) == "held":
             operator.remark(f"The lock {lock.name} is {_state_in_words(lock, now)}.")
-    with operator.remarks.status(f"{name} for {shown(scheduled_time)}") as status:
+    with at_work(operator, f"{name} for {shown(scheduled_time)}") as tell:
         try:
             answer, finished = follow(
                 deployment,
                 job,
                 event["scheduled_time"],
                 begin(deployment, job, event),
-                lambda progress: status.update(f"{name} for {shown(scheduled_time)}: {_progress_in_words(progress)}"),
+                lambda progress: tell(f"{name} for {shown(scheduled_time)}: {_progress_in_words(progress)}"),
             )
         except KeyboardInterrupt:
             raise Failure(
@@ -165,7 +166,7 @@ def release(operator: Operator, name: JobName, force: ForceReleaseOption = False
         operator.agree(f"release {', '.join(lock.name for lock in wanted)}", yes=yes)
     became = {lock.name: release_lock(deployment, lock) if lock in wanted else None for lock in locks}
     results = [lock.as_json(now) | {"result": _result(became[lock.name], lock, now)} for lock in locks]
-    rows = {lock.name: f"{_state_in_words(lock, now)}\n{_result(became[lock.name], lock, now)}" for lock in locks}
+    rows = {lock.name: lines([_state_in_words(lock, now), _result(became[lock.name], lock, now)]) for lock in locks}
     operator.show({"job": name, "locks": results}, *([fields_table(rows)] if rows else []))
     if not locks:
         operator.remark(f"No lock of {name} is held: there is nothing to release.")
@@ -253,10 +254,10 @@ def _troubles_in_words(run: RunOfJob) -> list[str]:
     sentences = [*run.report.get("first_mismatches", ()), *run.report.get("first_skipped", ())]
     more = [f"  {len(sentences) - MOST_SENTENCES} more: teller jobs --json"] if len(sentences) > MOST_SENTENCES else []
     first = [f"- {sentence}" for sentence in sentences[:MOST_SENTENCES]]
-    return [f"\nThe run that was done last {' and '.join(run.troubles)}:", *first, *more]
+    return ["", f"The run that was done last {' and '.join(run.troubles)}:", *first, *more]
 
 
-def _runs_table(runs: Iterable[RunOfJob]) -> Table:
+def _runs_table(runs: Iterable[RunOfJob]) -> Rows:
     rows = table("scheduled time", "finished", "report")
     for each in runs:
         rows.add_row(shown(each.scheduled_time), shown(each.finished_at) or "not yet", _numbers_in_words(each.report))
@@ -276,13 +277,15 @@ def _job_json(operator: Operator, records: JobRecords, now: datetime) -> dict[st
     }
 
 
-def _report_fields(run: dict[str, Any]) -> dict[str, str]:
+def _report_fields(run: dict[str, Any]) -> dict[str, Any]:
     """A run and its report, for people: numbers, and a line for each sentence."""
-    fields = {"scheduled time": shown(run["scheduled_time"]), "finished": shown(run["finished_at"])}
+    fields: dict[str, Any] = {
+        "scheduled time": shown(run["scheduled_time"]),
+        "finished": shown(run["finished_at"]),
+    }
     fields["segments"] = str(run["segments"])
     for name, value in run["report"].items():
         if isinstance(value, list) and not value:
             continue
-        lines = "\n".join(map(str, value)) if isinstance(value, list) else f"{value:,}"
-        fields[name.replace("_", " ")] = lines
+        fields[name.replace("_", " ")] = lines(map(str, value)) if isinstance(value, list) else f"{value:,}"
     return fields

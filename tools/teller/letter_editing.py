@@ -1,11 +1,13 @@
 """Dead letters in an editor: a line of JSON each, whose body is mended. Numbers and spaces stay as they are spelled."""
 
+import contextlib
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,10 @@ from tools.teller.failures import Failure, WrongUse
 from tools.teller.letters import Letter
 from tools.teller.message_files import check
 from tools.teller.queues import MessageQueue
+from workers.queue_messages import printable
+
+COMMENT = "#"
+"""A line that begins so isn't a letter's."""
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -47,26 +53,50 @@ def _on_one_line(body: str) -> str:
     return body.replace("\r", " ").replace("\n", " ").strip()
 
 
-def edited(text: str) -> str:
-    """The text as the person leaves it in the editor of VISUAL or EDITOR."""
+@contextlib.contextmanager
+def draft(text: str, said: Callable[[str], None]) -> Iterator[Path]:
+    """A file with the text, for an editor. If the block doesn't come to its end, edits stay there, which is `said`."""
+    path = Path(tempfile.mkdtemp(prefix="teller-")) / "dead-letters.jsonl"
+    path.write_text(text, encoding="utf-8")
+    is_done = False
+    try:
+        yield path
+        is_done = True
+    finally:
+        if not is_done and path.exists() and path.read_bytes() != text.encode():
+            said(f"Your edits are kept in {path}. Its lines can be pasted into another --edit.")
+        else:
+            shutil.rmtree(path.parent)
+
+
+def edited(path: Path) -> str:
+    """The file's text as the person leaves it in the editor of VISUAL or EDITOR."""
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not command:
         raise WrongUse("no editor: name it in the variable EDITOR")
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "dead-letters.jsonl"
-        path.write_text(text, encoding="utf-8")
-        try:
-            subprocess.run([*shlex.split(command), str(path)], check=True)
-        except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            raise Failure(f"the editor failed, so nothing was sent: {error}") from None
+    try:
+        subprocess.run([*shlex.split(command), str(path)], check=True)
         return path.read_text(encoding="utf-8")
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        raise Failure(f"the editor failed, so nothing was sent: {error}") from None
+
+
+def with_comments(text: str, problems: Mapping[int, str]) -> str:
+    """The text with a comment above each wrong line, and without earlier comments."""
+    commented = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if number in problems:
+            commented.append(f"{COMMENT} {printable(problems[number].partition(': ')[2])}")
+        if not line.startswith(COMMENT):
+            commented.append(line)
+    return "\n".join(commented)
 
 
 class InvalidLines(Exception):
-    """Some lines aren't what they have to be. `problems` has a sentence each."""
+    """Some lines aren't what they have to be. `problems` has a sentence each, by the lines' numbers."""
 
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
+    def __init__(self, problems: Mapping[int, str]) -> None:
+        super().__init__("; ".join(problems.values()))
         self.problems = problems
 
 
@@ -75,13 +105,13 @@ def changed_bodies(text: str, letters: Mapping[str, Letter]) -> dict[str, str]:
 
     A line that was deleted leaves its letter as it is.
     """
-    bodies, problems = dict[str, str](), list[str]()
+    bodies, problems = dict[str, str](), dict[int, str]()
     for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
+        if line.strip() and not line.startswith(COMMENT):
             try:
                 changed = _changed_body(line, letters)
             except (msgspec.ValidationError, msgspec.DecodeError, InvalidMessage, UnicodeEncodeError) as error:
-                problems.append(f"line {number}: {error}")
+                problems[number] = f"line {number}: {error}"
             else:
                 bodies |= changed
     if problems:

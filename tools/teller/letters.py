@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,8 @@ POLL_SECONDS = 1
 """SQS asks all its servers for letters if it may wait."""
 NO_CODE = "none"
 """Stands for the code of a letter that SQS or Lambda moved without a word."""
+LONGEST_REASON = 60
+"""Of a reason in general. What follows differs from message to message."""
 MOST_ROUNDS_WITHOUT_NEW = 10
 """In a row. Letters may come faster than they are received."""
 
@@ -122,6 +125,26 @@ class Letter:
     @property
     def _names(self) -> _Attributes:
         return _ATTRIBUTES.get(self.queue, _OF_TELLER)
+
+
+def in_general(reason: str | None) -> str:
+    """The reason without what differs from message to message. Empty if there is none."""
+    if reason and "was used before" in reason:
+        return "transaction_id: used before with another payload"
+    _, names_an_item, problem = (reason or "").partition("': ")  # A profile's reason begins with its table and key.
+    problem = re.sub("'[^']*'", "'…'", problem if names_an_item else reason or "")
+    return problem if len(problem) <= LONGEST_REASON else f"{problem[: LONGEST_REASON - 1]}…"
+
+
+def is_about(body: str, account_id: str, transaction_id: str) -> bool:
+    """Whether a message is this transaction on this account. One that isn't JSON is, if it quotes both ids."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        return all(json.dumps(name, ensure_ascii=False) in body for name in (account_id, transaction_id))
+    if not isinstance(fields, dict) or fields.get("transaction_id") != transaction_id:
+        return False
+    return account_id in [fields.get(name) for name in ("account_id", "from_account_id", "to_account_id")]
 
 
 def look(deployment: Deployment, queue: str) -> Iterator[Letter]:

@@ -5,7 +5,7 @@ A subcommand is a function whose first parameter is the Operator. `subcommand` a
 
 import functools
 import inspect
-import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
@@ -13,10 +13,14 @@ from typing import Annotated, Any, NoReturn
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.text import Text
 
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, WrongUse, failure_of
-from tools.teller.plain import plain
+from tools.teller.plain import as_json
+from tools.teller.tables import Rows
+from workers.queue_messages import printable
 
 StackOption = Annotated[
     str | None,
@@ -29,17 +33,22 @@ EndpointOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Don't ask before a change of a prod stack.")]
 
+WIDEST = 10_000
+"""Columns of an output that is no terminal, so that no line is broken that a program reads."""
+
 
 class Operator:
     """The deployment that a command works on, and where its answer goes: tables for people, or JSON.
 
     Answers go to the standard output. Remarks, questions and progress go to the standard error.
+
+    Everything is printed by this class, because ids, descriptions and reasons are anyone's texts: they could have a
+    terminal's control characters, or forge a line. So each text is escaped, and is a line.
     """
 
     def __init__(self, stack: str | None, endpoint_url: str | None, *, as_json: bool) -> None:
         self._stack, self._endpoint_url, self.as_json = stack, endpoint_url, as_json
-        self.console = Console(highlight=False, markup=False, emoji=False)
-        self.remarks = Console(highlight=False, markup=False, emoji=False, stderr=True)
+        self.console, self.remarks = _console(stderr=False), _console(stderr=True)
 
     @functools.cached_property
     def deployment(self) -> Deployment:
@@ -47,21 +56,30 @@ class Operator:
             raise WrongUse("no stack: name it with --stack NAME, or in the variable TELLER_STACK")
         return Deployment(self._stack, self._endpoint_url)
 
-    def show(self, answer: Any, *for_people: RenderableType) -> None:
+    def show(self, answer: Any, *for_people: str | Rows) -> None:
         """Prints the answer as JSON, or what people see of it."""
         if self.as_json:
-            print(json.dumps(answer, indent=2, ensure_ascii=False, default=plain))
+            print(as_json(answer, indent=2))
         else:
-            for renderable in for_people:
-                self.console.print(renderable)
+            self.say(*for_people)
 
-    def remark(self, sentence: str) -> None:
-        self.remarks.print(sentence)
+    def say(self, *for_people: str | Rows, style: str = "") -> None:
+        """Prints tables, and texts as lines. They wrap at words."""
+        for each in for_people:
+            _print(self.console, Text(printable(each), style) if isinstance(each, str) else each)
+
+    def line(self, text: str) -> None:
+        """Prints a line that isn't wrapped, at once: of JSON, of CSV, of a stream."""
+        print(printable(text), flush=True)
+
+    def remark(self, sentence: str, *, indent: int = 0, style: str = "") -> None:
+        text = Text(printable(sentence), style)
+        _print(self.remarks, Padding(text, (0, 0, 0, indent), expand=False) if indent else text)
 
     def not_well(self, sentence: str) -> NoReturn:
         """Ends the command with status 1 after its answer. `--json` has the same in its answer."""
         if not self.as_json:
-            self.remarks.print(f"teller: {sentence}", style="red", soft_wrap=True)
+            self.remark(f"teller: {sentence}", style="red")
         raise typer.Exit(1)
 
     def agree(self, change: str, *, yes: bool) -> None:
@@ -73,14 +91,34 @@ class Operator:
             return
         if not sys.stdin.isatty():
             raise WrongUse(f"{self.deployment.name} is a prod stack: to {change}, add --yes")
-        if not typer.confirm(f"{self.deployment.name} is a prod stack. {change[0].upper()}{change[1:]}?", err=True):
+        question = f"{self.deployment.name} is a prod stack. {change[0].upper()}{change[1:]}?"
+        if not typer.confirm(printable(question), err=True):
             raise Failure("nothing was changed", "NOT_AGREED")
 
     def fail(self, failure: Failure) -> None:
         if self.as_json:
-            self.show({"error": {"code": failure.code, "reason": failure.reason}})
+            self.show({"error": {"code": failure.code, "reason": "\n".join([failure.reason, *failure.details])}})
         else:
-            self.remarks.print(f"teller: {failure.reason}", style="red", soft_wrap=True)
+            for sentence in (f"teller: {failure.reason}", *failure.details):
+                self.remark(sentence, style="red")
+
+
+def _console(*, stderr: bool) -> Console:
+    """As wide as the terminal, or as the variable COLUMNS says."""
+    console = Console(highlight=False, markup=False, emoji=False, stderr=stderr)
+    if not console.is_terminal and (stderr or "COLUMNS" not in os.environ):
+        console.width = WIDEST
+    return console
+
+
+def _print(console: Console, renderable: RenderableType) -> None:
+    """What isn't for a terminal has no blanks at the ends of its lines."""
+    if console.is_terminal:
+        console.print(renderable)
+        return
+    with console.capture() as captured:
+        console.print(renderable)
+    console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().split("\n")[:-1]))
 
 
 def subcommand(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:

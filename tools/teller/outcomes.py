@@ -1,7 +1,6 @@
 """`teller outcomes tail` and `teller outcomes republish`: the events that tell of outcomes."""
 
 import contextlib
-import json
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from ledger.core.reason_codes import InvalidMessage
 from ledger.core.republish_requests import decode_republish_request
 from tools.teller.failures import WrongUse
 from tools.teller.operator import Operator, YesOption, subcommand
+from tools.teller.plain import as_json
 from tools.teller.republishing import publish_again
 from tools.teller.tail import LONGEST, Event
 from tools.teller.tail import tail as tail_of
@@ -52,7 +52,7 @@ def tail(operator: Operator, account_id: OfAccount = None, yes: YesOption = Fals
     with ended_by_signals(), tail_of(deployment, account_id, datetime.now(UTC)) as events:
         operator.remark(f"Listening to the outcomes of {deployment.name}. Ctrl-C ends it.")
         for event in events:
-            print(json.dumps(event, ensure_ascii=False) if operator.as_json else line(event), flush=True)
+            operator.line(as_json(event) if operator.as_json else line(event))
         operator.remark(f"Ended after {duration(LONGEST)}.")
 
 

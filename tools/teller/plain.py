@@ -1,11 +1,22 @@
-"""DynamoDB's values and times as JSON has them: `json.dumps(…, default=plain)`."""
+"""JSON of DynamoDB's values and times."""
 
+import json
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 MOST_EXACT = 2**53
 """Larger whole numbers are texts: many programs that read JSON would round them."""
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """The letters of all scripts stay readable. What isn't printable is escaped, more than JSON has to escape."""
+    lines = json.dumps(value, indent=indent, ensure_ascii=False, default=plain).split("\n")
+    return "\n".join(line if line.isprintable() else _escaped(line) for line in lines)
+
+
+def _escaped(line: str) -> str:
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in line)
 
 
 def plain(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """`teller profile`: the entries of an account's profile, each with its time."""
 
-import json
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from conditional_writes.upserts.clock_text import is_map_mark, is_removal, path_
 from tools.teller.accounts import AccountId
 from tools.teller.failures import NotFound
 from tools.teller.operator import Operator, subcommand
-from tools.teller.plain import plain
+from tools.teller.plain import as_json
 from tools.teller.tables import table
 from tools.teller.times import shown
 
@@ -59,7 +58,7 @@ def profile(operator: Operator, account_id: AccountId) -> None:
         operator.remark(f"What was older was erased as of {shown(erased_as_of)}.")
     rows = table("path", "value", "as of (UTC)")
     for entry in entries:
-        value = "(removed)" if entry.is_removed else json.dumps(entry.value, ensure_ascii=False, default=plain)
+        value = "(removed)" if entry.is_removed else as_json(entry.value)
         rows.add_row(" / ".join(entry.path), value, shown(entry.as_of), style="dim" if entry.is_removed else None)
     operator.show(answer, rows if entries else "no entries")
 

@@ -1,11 +1,13 @@
-"""A bar on the standard error, if that is a terminal: how far a long command is."""
+"""On the standard error, if that is a terminal: how far a long command is."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from tools.teller.operator import Operator
+from workers.queue_messages import printable
 
 
 @contextmanager
@@ -16,3 +18,10 @@ def progress_bar(operator: Operator, doing: str, total: int, done: int = 0) -> I
     with Progress(*columns, console=operator.remarks, transient=True, disable=not terminal) as progress:
         task = progress.add_task(doing, total=total, completed=done)
         yield lambda number: progress.update(task, advance=number)
+
+
+@contextmanager
+def at_work(operator: Operator, doing: str) -> Iterator[Callable[[str], None]]:
+    """A spinner beside the text, and a function that is told another text."""
+    with operator.remarks.status(Text(printable(doing))) as status:
+        yield lambda words: status.update(Text(printable(words)))

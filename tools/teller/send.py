@@ -60,8 +60,8 @@ def send(
         found = checked(file, progress)
     if found.wrong:
         more = found.wrong - len(found.problems)
-        sentences = "\n".join([*found.problems, *([f"and {more:,} more"] if more else [])])
-        raise Failure(f"{file}: nothing was sent. Wrong lines: {found.wrong:,}\n{sentences}")
+        details = [*found.problems, *([f"and {more:,} more"] if more else [])]
+        raise Failure(f"{file}: nothing was sent. Wrong lines: {found.wrong:,}", details=details)
     total, counts = found.messages.total(), _counts(found)
     if dry_run:
         operator.show({"valid": found.messages}, f"valid: {counts}")

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import typer
-from rich.table import Table
 
 from tools.teller.alarms import Alarms, alarms_of
 from tools.teller.deployment import Deployment
@@ -15,8 +14,8 @@ from tools.teller.job_records import JOBS, LATE_AFTER, JobRecords, LockRecord, i
 from tools.teller.letters import QueueName
 from tools.teller.operator import Operator, subcommand
 from tools.teller.queues import Counts, MessageQueue, counts_of
-from tools.teller.tables import table
-from tools.teller.times import duration, shown
+from tools.teller.tables import Rows, table
+from tools.teller.times import TO_THE_MINUTE, duration, shown
 from tools.teller.words import counted
 
 UNKNOWN = "not known here"
@@ -117,20 +116,22 @@ def status_of(deployment: Deployment, now: datetime) -> Status:
     )
 
 
-def _screen(deployment: Deployment, found: Status, troubles: Sequence[str]) -> Iterator[Any]:
+def _screen(deployment: Deployment, found: Status, troubles: Sequence[str]) -> Iterator[str | Rows]:
     well = "not well" if troubles else "well"
-    yield f"{deployment.name} at {shown(found.now)} UTC: {well}\n"
+    yield f"{deployment.name} at {shown(found.now)} UTC: {well}"
+    yield ""
     yield _queues_table(found)
     yield ""
     yield _words_table(deployment, found)
     yield ""
     yield _jobs_table(found)
     if troubles:
-        yield "\nNot well:"
+        yield ""
+        yield "Not well:"
         yield from (f"- {trouble}" for trouble in troubles)
 
 
-def _queues_table(found: Status) -> Table:
+def _queues_table(found: Status) -> Rows:
     numbers = ("waiting", "in flight", "delayed", "oldest", "came, last hour")
     rows = table("queue", *numbers, right=numbers)
     ages, came = found.figures.oldest_message_seconds, found.figures.came
@@ -140,8 +141,8 @@ def _queues_table(found: Status) -> Table:
     return rows
 
 
-def _words_table(deployment: Deployment, found: Status) -> Table:
-    words = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+def _words_table(deployment: Deployment, found: Status) -> Rows:
+    words = Rows(box=None, show_header=False, padding=(0, 2, 0, 0))
     words.add_column(no_wrap=True)
     words.add_column(overflow="fold")
     for kind in BECAME:
@@ -157,7 +158,7 @@ def _words_table(deployment: Deployment, found: Status) -> Table:
     words.add_row("dead letters", ", ".join(dead) or "none")
     alarms = found.alarms
     if deployment.is_local and not alarms.ringing:
-        words.add_row("alarms", f"{alarms.number}, {UNKNOWN}: a local AWS doesn't evaluate them")
+        words.add_row("alarms", f"{alarms.number} that a local AWS can have. It doesn't evaluate them")
     else:
         without_data = f", {alarms.without_data} have no data yet" if alarms.without_data else ""
         words.add_row("alarms", f"{len(alarms.ringing) or 'none'} of {alarms.number} ringing{without_data}")
@@ -166,20 +167,17 @@ def _words_table(deployment: Deployment, found: Status) -> Table:
     return words
 
 
-def _jobs_table(found: Status) -> Table:
+def _jobs_table(found: Status) -> Rows:
     rows = table("job", "last done (UTC)", "scheduled for", "lock")
     for job in found.jobs:
         last = job.last_done
         rows.add_row(
             job.job.name if found.enabled[job.job.name] else f"{job.job.name} (schedule off)",
-            shown(last.finished_at)[:_TO_THE_MINUTE] if last else "never",
-            shown(last.scheduled_time)[:_TO_THE_MINUTE] if last else "",
+            shown(last.finished_at)[:TO_THE_MINUTE] if last else "never",
+            shown(last.scheduled_time)[:TO_THE_MINUTE] if last else "",
             _lock_words(job.locks, found.now),
         )
     return rows
-
-
-_TO_THE_MINUTE = len("2026-11-22 02:00")
 
 
 def _lock_words(locks: Sequence[LockRecord], now: datetime) -> str:
@@ -188,7 +186,7 @@ def _lock_words(locks: Sequence[LockRecord], now: datetime) -> str:
         case []:
             return "free"
         case [lock] if lock.state(now) == "held":
-            return f"held until {shown(lock.leased_until)[:_TO_THE_MINUTE].split()[1]}"
+            return f"held until {shown(lock.leased_until)[:TO_THE_MINUTE].split()[1]}"
         case [lock]:
             return lock.state(now)
     return ", ".join(f"{number} {state}" for state, number in Counter(lock.state(now) for lock in locks).items())

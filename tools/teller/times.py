@@ -25,6 +25,10 @@ def time_of_answer(answer: Mapping[str, Any]) -> datetime:
     return parsedate_to_datetime(date) if date else datetime.now(UTC).replace(microsecond=0)
 
 
+TO_THE_MINUTE = len("2026-11-22 02:00")
+"""Of a text of `shown`."""
+
+
 def shown(time: datetime | str | None) -> str:
     """To the second, in UTC. A text that is no time stays as it is; None is an empty text."""
     if isinstance(time, str):

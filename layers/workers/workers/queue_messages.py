@@ -114,9 +114,12 @@ def printable_reason(text: str) -> str:
 
     At most 1,000 characters.
     """
-    start = text[:MAXIMUM_REASON_CHARACTERS]
-    escaped = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in start)
-    return escaped[:MAXIMUM_REASON_CHARACTERS]
+    return printable(text[:MAXIMUM_REASON_CHARACTERS])[:MAXIMUM_REASON_CHARACTERS]
+
+
+def printable(text: str) -> str:
+    """The text on one line: what isn't printable is escaped, such as line breaks and marks of the writing direction."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 class NotAnSqsRecord(Exception):

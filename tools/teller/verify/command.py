@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
-from rich.padding import Padding
 
 from tools.teller.failures import Failure, failure_of
 from tools.teller.operator import Operator, YesOption, subcommand
@@ -75,7 +74,8 @@ def verify(operator: Operator, yes: YesOption = False) -> None:
     if operator.as_json:
         operator.show(report.answer())
     else:
-        print(report.markdown(), end="")
+        for line in report.markdown():
+            operator.line(line)
     operator.remark(report.summary())
     if report.failed:
         raise typer.Exit(1)
@@ -85,7 +85,7 @@ def _tell(operator: Operator, step: Step) -> None:
     """The step's verdict on the screen, with what was measured and with its problems."""
     problems = [why for check in step.checks if check.verdict is Verdict.FAILED for why in check.why]
     for sentence in (f"{step.verdict}, {step.seconds:.0f} s", *step.measured, *problems):
-        operator.remarks.print(Padding(sentence, (0, 0, 0, 4), expand=False))
+        operator.remark(sentence, indent=4)
 
 
 def perform(run: Run, step: Step, work: Work) -> None:

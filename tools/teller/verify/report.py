@@ -68,7 +68,8 @@ class Report:
             "left_behind": self.left_behind,
         }
 
-    def markdown(self) -> str:
+    def markdown(self) -> list[str]:
+        """The report's lines for people."""
         lines = [
             f"## teller verify: {self.run.deployment.name}, {self._where()}",
             "",
@@ -85,12 +86,12 @@ class Report:
             checks = [(step, check) for step in self.steps for check in step.checks if check.verdict is verdict]
             if checks:
                 lines += ["", f"**{verdict[0].upper()}{verdict[1:]}: {len(checks)}**", ""]
-                lines += [_bullet(step, check.claim, check.why) for step, check in checks]
+                lines += [line for step, check in checks for line in _bullet(step, check.claim, check.why)]
         lines += ["", f"**Costs, at most** ({prices.REGION}, {prices.AS_OF}):", ""]
         lines += [f"- {cost.what}: {cost.number:,.0f}, {cost.dollars:.4f} dollars" for cost in self.costs]
         lines += ["", f"**Left behind**: the closed accounts of `{self.run.name}` with their journals."]
         lines += [f"- {sentence}" for sentence in self.left_behind]
-        return without_account_numbers("\n".join(lines)) + "\n"
+        return list(map(without_account_numbers, lines))
 
     def _where(self) -> str:
         return "a local AWS" if self.run.deployment.is_local else f"AWS, {self.run.deployment.region}"
@@ -100,10 +101,10 @@ def _cell(text: object) -> str:
     return str(text).replace("|", "\\|").replace("\n", " ")
 
 
-def _bullet(step: Step, claim: str, why: Any) -> str:
+def _bullet(step: Step, claim: str, why: Any) -> list[str]:
     if len(why) <= 1:
-        return f"- {step.number}: {claim}" + (f": {why[0]}" if why else "")
-    return "\n".join([f"- {step.number}: {claim}:", *(f"  - {sentence}" for sentence in why)])
+        return [f"- {step.number}: {claim}" + (f": {why[0]}" if why else "")]
+    return [f"- {step.number}: {claim}:", *(f"  - {sentence}" for sentence in why)]
 
 
 def without_account_numbers(text: str) -> str:
