@@ -451,12 +451,21 @@ EXPECTED = {
         answer={
             "account_id": "acc-bob",
             "transaction_id": "t-0041",
+            "state": "rejected",
             "entry": "t-0041: REJECTED OVERDRAFT_LIMIT, balance 85.84, version 10",
             "reversed": None,
+            "refusal": None,
         }
     ),
     "read_accounts/08-a-transaction-that-never-came": Effect(
-        answer={"account_id": "acc-bob", "transaction_id": "t-9999", "entry": None, "reversed": None}
+        answer={
+            "account_id": "acc-bob",
+            "transaction_id": "t-9999",
+            "state": "unknown",
+            "entry": None,
+            "reversed": None,
+            "refusal": None,
+        }
     ),
     "read_accounts/09-an-unknown-account": Effect(
         answer={
@@ -475,8 +484,10 @@ EXPECTED = {
         answer={
             "account_id": "acc-frank",
             "transaction_id": "t-0069",
+            "state": "posted",
             "entry": "t-0069: POSTED -95, balance 215, version 9",
             "reversed": {"amount": "95", "number": 1, "reversed_by": "t-0074"},
+            "refusal": None,
         }
     ),
     "publish_outcomes/01-a-batch-of-the-stream": Effect(published=OF_ERIN),
