@@ -238,7 +238,13 @@ def test_a_small_item_waits_for_nobody() -> None:
 
 
 @pytest.mark.parametrize("seconds", [math.inf, 1e12])
-def test_a_thread_waits_for_its_turn_however_late_its_deadline(seconds: float) -> None:
+def test_a_thread_waits_for_its_turn_however_late_its_deadline(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    acquire = handed_back._turns.acquire
+
+    def wait(timeout: float) -> bool:
+        return threading.Lock().acquire(timeout=timeout) and acquire()
+
+    monkeypatch.setattr(handed_back._turns, "acquire", wait)
     assert write(Answers(refusal(LARGE)).client, put_unless(), {}, Deadline.after(seconds)).result == [LARGE]
 
 
