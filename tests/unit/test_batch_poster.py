@@ -148,7 +148,7 @@ def test_a_repetition_inside_a_batch_is_replayed_and_written_once() -> None:
 def test_another_payload_under_the_same_id_is_refused_and_names_the_fields() -> None:
     plan = fold([opening(), payment(5), payment(6, currency="EUR")])
     sentence = "transaction_id: 't-1' was used before on account 'alice' with another amount, currency"
-    assert plan.dispositions[2] == Dead(ReasonCode.PAYLOAD_CHANGED, sentence)
+    assert plan.dispositions[2] == Dead(ReasonCode.PAYLOAD_CHANGED, sentence, {"original_status": "POSTED"})
     assert len(plan.writes) == 3
 
 
@@ -259,8 +259,9 @@ def test_a_transfer_whose_id_was_used_before_on_either_side_is_refused_and_chang
     items, _ = folded_in_batches([first], ALICE_AND_BOB | carol)
     plan = fold([transfer(30)], items)
     assert not plan.writes
+    status = items[TABLES.entry_key(EntryId(account_id, "t-1"))]["status"]
     sentence = f"transaction_id: 't-1' was used before on account '{account_id}' with another {different}"
-    assert plan.dispositions == [Dead(ReasonCode.PAYLOAD_CHANGED, sentence)]
+    assert plan.dispositions == [Dead(ReasonCode.PAYLOAD_CHANGED, sentence, {"original_status": status})]
 
 
 def test_a_transfer_whose_id_was_used_before_on_both_sides_names_the_one_with_another_payload() -> None:
