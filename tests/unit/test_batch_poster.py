@@ -82,6 +82,7 @@ def planned(
         observed = {**observed, **dict.fromkeys(plan.result.keys)}
         plan = poster.plan(messages, observed, {}, now)
     fold = plan.result
+    assert len(plan.writes) != 1, "a write that is alone is no transaction, and the function's role denies it"
     assert list(fold.dispositions) == messages[: len(fold.dispositions)], "the messages that fit, in order"
     assert all(message.disposition is None for message in messages), "messages have no disposition before the commit"
     return Folded(plan.writes, fold.observed, list(fold.dispositions.values()))
