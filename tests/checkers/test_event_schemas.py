@@ -104,11 +104,12 @@ any_ids = st.dictionaries(
     st.none() | any_message() | st.text() | any_ids.map(json.dumps),
     st.sampled_from(sorted(REASON_CODES)),
     st.text(),
+    st.sampled_from([{}, {"original_status": "POSTED"}, {"original_status": "REJECTED"}]),
 )
 def test_the_event_of_each_refused_message_fits_its_schema(
-    message_id: str, content: TransactionMessage | str | None, code: str, reason: str
+    message_id: str, content: TransactionMessage | str | None, code: str, reason: str, details: dict[str, str]
 ) -> None:
-    event = delivered(refusal_event(message_id, content, code, reason, NOW))
+    event = delivered(refusal_event(message_id, content, (code, reason), NOW, details))
     assert problems(event) == []
     Draft202012Validator(schema("transaction_refused")).validate(event)
 
@@ -179,7 +180,7 @@ SOUND = [
     *(POSTED, OPENED, OPENED_IN_EUROS, CLOSED, REJECTED, HELD, HOLD_POSTED, VOIDED, EXPIRED),
     *(REVERSED, OTHER_SIDE, NOT_REVERSED),
 ]
-REFUSED = delivered(refusal_event("m-1", DEBIT, "PAYLOAD_CHANGED", "amount: another one", NOW))
+REFUSED = delivered(refusal_event("m-1", DEBIT, ("PAYLOAD_CHANGED", "amount: another one"), NOW))
 
 
 @pytest.mark.parametrize("event", [POSTED, REJECTED, REFUSED])

@@ -84,6 +84,7 @@ def planned(
         observed = {**observed, **dict.fromkeys(plan.result.keys)}
         plan = poster.plan(messages, observed, {}, now)
     fold = plan.result
+    assert len(plan.writes) != 1, "a write that is alone is no transaction, and the function's role denies it"
     assert list(fold.dispositions) == messages[: len(fold.dispositions)], "the messages that fit, in order"
     assert all(message.disposition is None for message in messages), "messages have no disposition before the commit"
     return Folded(plan.writes, fold.observed, list(fold.dispositions.values()))
@@ -150,7 +151,7 @@ def test_a_repetition_inside_a_batch_is_replayed_and_written_once() -> None:
 def test_another_payload_under_the_same_id_is_refused_and_names_the_fields() -> None:
     plan = fold([opening(), payment(5), payment(6, currency="EUR")])
     sentence = "transaction_id: 't-1' was used before on account 'alice' with another amount, currency"
-    assert plan.dispositions[2] == Dead(ReasonCode.PAYLOAD_CHANGED, sentence)
+    assert plan.dispositions[2] == Dead(ReasonCode.PAYLOAD_CHANGED, sentence, {"original_status": "POSTED"})
     assert len(plan.writes) == 3
 
 
@@ -291,8 +292,9 @@ def test_a_transfer_whose_id_was_used_before_on_either_side_is_refused_and_chang
     items, _ = folded_in_batches([first], ALICE_AND_BOB | carol)
     plan = fold([transfer(30)], items)
     assert not plan.writes
+    status = items[TABLES.entry_key(EntryId(account_id, "t-1"))]["status"]
     sentence = f"transaction_id: 't-1' was used before on account '{account_id}' with another {different}"
-    assert plan.dispositions == [Dead(ReasonCode.PAYLOAD_CHANGED, sentence)]
+    assert plan.dispositions == [Dead(ReasonCode.PAYLOAD_CHANGED, sentence, {"original_status": status})]
 
 
 def test_a_transfer_whose_id_was_used_before_on_both_sides_names_the_one_with_another_payload() -> None:

@@ -228,7 +228,7 @@ def test_any_damage_is_refused_or_leaves_an_event(changes: dict[str, Any]) -> No
 def refused(content: TransactionMessage | str | None) -> tuple[str | None, list[str]]:
     """The transaction id and the account ids in the event of a refusal."""
     now = datetime(2026, 3, 1, tzinfo=UTC)
-    detail = json.loads(refusal_event("m-1", content, "INVALID_MESSAGE", "body: expected JSON", now).detail)
+    detail = json.loads(refusal_event("m-1", content, ("INVALID_MESSAGE", "body: expected JSON"), now).detail)
     assert detail.keys() == {
         "schema_version", "id", "delivery", "message_id", "reason_code", "reason", "refused_at",
         "transaction_id", "account_ids",
@@ -238,7 +238,7 @@ def refused(content: TransactionMessage | str | None) -> tuple[str | None, list[
 
 def test_the_event_of_a_refusal_has_its_reason_and_the_ids() -> None:
     now = datetime(2026, 3, 1, tzinfo=UTC)
-    event = refusal_event("m-1", payment(transaction_id="t-1"), "PAYLOAD_CHANGED", "amount: changed", now)
+    event = refusal_event("m-1", payment(transaction_id="t-1"), ("PAYLOAD_CHANGED", "amount: changed"), now)
     assert (event.detail_type, event.time) == ("TransactionRefused", now)
     assert json.loads(event.detail) == {
         "schema_version": 1,

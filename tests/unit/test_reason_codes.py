@@ -58,9 +58,9 @@ def test_an_invalid_messages_sentence_is_cut() -> None:
     assert str(InvalidMessage("x" * 301)) == "x" * 299 + "…"
 
 
-@pytest.mark.parametrize("error", [InvalidMessage("no amount"), PayloadChanged("another amount")], ids=repr)
+@pytest.mark.parametrize("error", [InvalidMessage("no amount"), PayloadChanged("another amount", "POSTED")], ids=repr)
 def test_a_refused_message_is_dead_with_its_code(error: Refusal) -> None:
-    assert disposition_of(error) == Dead(error.code, str(error))
+    assert disposition_of(error) == Dead(error.code, str(error), error.details)
 
 
 def test_what_may_still_come_is_waited_for() -> None:

@@ -13,8 +13,9 @@ from botocore.exceptions import ClientError
 
 from conditional_writes import Deadline, DeadlinePassed
 from conditional_writes.items import from_dynamodb
-from ledger.core.reason_codes import ReasonCode
+from ledger.core.reason_codes import PayloadChanged, ReasonCode
 from ledger.core.transaction_types.base import TransactionMessage
+from ledger.dispositions import disposition_of
 from ledger.refusals import RECORDING_SECONDS, TELLING_SECONDS, RefusalEvents, RefusalRecords
 from ledger.tables import LedgerTables
 from tests.support.clock import plenty
@@ -71,6 +72,17 @@ def test_a_body_that_is_no_message_is_told_of_by_its_ids_and_never_quoted(
     assert (detail["message_id"], detail["transaction_id"], detail["account_ids"]) == ("m-1", "t-1", ["alice"])
     assert (detail["reason_code"], detail["reason"]) == ("INVALID_MESSAGE", "amount: expected a decimal number")
     assert "secret" not in entry["Detail"]
+
+
+def test_a_message_under_the_id_of_a_transaction_that_was_posted_does_not_look_as_if_that_one_had_failed(
+    refusals: RefusalEvents, stubbed_events: Stubbed
+) -> None:
+    takes(stubbed_events, None)
+    changed = disposition_of(PayloadChanged("with another amount", "POSTED"))
+    refusals.publish(dead(message(disposition=changed)), plenty())
+    [detail] = details(stubbed_events)
+    assert (detail["transaction_id"], detail["reason_code"]) == ("t-1", "PAYLOAD_CHANGED")
+    assert detail["original_status"] == "POSTED"
 
 
 def test_a_message_that_was_decoded_is_told_of_by_its_ids(refusals: RefusalEvents, stubbed_events: Stubbed) -> None:

@@ -114,7 +114,7 @@ def test_a_line_about_a_refused_message_has_what_is_known_of_it() -> None:
     at = moment("2026-11-21T21:05:02Z")
     bodies = {'{"transaction_id": "t", "account_id": "a"}': "a  t", "no JSON": "no account  no transaction"}
     for body, known in bodies.items():
-        told = refusal_event("m-1", body, "INVALID_MESSAGE", "why", at)
+        told = refusal_event("m-1", body, ("INVALID_MESSAGE", "why"), at)
         event = {"detail-type": told.detail_type, "detail": json.loads(told.detail)}
         assert line(event) == f"2026-11-21 21:05:02  TransactionRefused  {known}  INVALID_MESSAGE: why"
 

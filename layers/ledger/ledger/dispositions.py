@@ -14,7 +14,7 @@ def disposition_of(error: BaseException) -> Waiting | Again | Dead:
     """
     match error:
         case Refusal():
-            return Dead(error.code, str(error))
+            return Dead(error.code, str(error), error.details)
         case NotYet():
             return Waiting(error.code, str(error))
         case LineTooLong():

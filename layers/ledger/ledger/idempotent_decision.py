@@ -73,7 +73,8 @@ def _payload_changed(existing: JournalEntry, request: dict[str, Any]) -> Payload
     different = [name for name in names if existing.request.get(name) != request.get(name)]
     return PayloadChanged(
         f"transaction_id: {existing.transaction_id!r} was used before on account {existing.account_id!r}"
-        f" with another {', '.join(different)}"
+        f" with another {', '.join(different)}",
+        existing.outcome.status,
     )
 
 

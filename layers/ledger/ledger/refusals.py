@@ -76,8 +76,8 @@ class RefusalEvents:
         """Publishes an event for each dead message, once. Failures are logged."""
         now = datetime.now(UTC)
         events = [
-            refusal_event(message.message_id, _readable(message), disposition.code, disposition.reason, now)
-            for message, disposition in dead
+            refusal_event(message.message_id, _readable(message), (why.code, why.reason), now, why.details)
+            for message, why in dead
         ]
         failures = self.bus.publish_once(events, min(deadline, Deadline.after(TELLING_SECONDS)))
         for (message, _), failure in zip(dead, failures, strict=True):

@@ -78,10 +78,14 @@ class Again(NamedTuple):
 
 
 class Dead(NamedTuple):
-    """The message goes to the dead-letter queue: `code` says why to machines, `reason` in a sentence to people."""
+    """The message goes to the dead-letter queue: `code` says why to machines, `reason` in a sentence to people.
+
+    `details` are further facts for machines, by their names.
+    """
 
     code: StrEnum
     reason: str
+    details: Mapping[str, str] = {}
 
 
 type Disposition = Done | Waiting | Again | Dead

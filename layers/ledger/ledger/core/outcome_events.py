@@ -73,13 +73,18 @@ def outcome_event(item: Mapping[str, Any]) -> OutcomeEvent:
 
 
 def refusal_event(
-    message_id: str, content: TransactionMessage | str | None, reason_code: str, reason: str, refused_at: datetime
+    message_id: str,
+    content: TransactionMessage | str | None,
+    why: tuple[str, str],
+    refused_at: datetime,
+    details: Mapping[str, str] | None = None,
 ) -> OutcomeEvent:
     """The event of a dead message. `content` is the message, or its body if it couldn't be decoded.
 
     The event has the ids in the message as far as they can be read, and nothing else of it. If `content` is None, the
-    ids aren't known.
+    ids aren't known. `why` has the reason code and the reason, `details` are the refusal's.
     """
+    reason_code, reason = why
     detail = {
         "schema_version": SCHEMA_VERSION,
         "id": f"message#{message_id}",
@@ -89,6 +94,7 @@ def refusal_event(
         "reason": reason,
         "refused_at": timestamp(refused_at),
         **ids_in(content),
+        **(details or {}),
     }
     return OutcomeEvent(REFUSED, _as_json(detail), refused_at)
 

@@ -1,5 +1,6 @@
 """The reason codes of dead letters, and the errors that carry one: a message is refused, or can't be decided yet."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar
 
@@ -28,9 +29,13 @@ class ReasonCode(StrEnum):
 
 
 class Refusal(Exception):
-    """No delivery can ever process the message: it is dead with this code. The text is a sentence for people."""
+    """No delivery can ever process the message: it is dead with this code. The text is a sentence for people.
+
+    `details` are further facts for machines, by their names in the event that tells of it.
+    """
 
     code: ClassVar[ReasonCode]
+    details: Mapping[str, str] = {}
 
 
 class InvalidMessage(Refusal):
@@ -46,9 +51,16 @@ class InvalidMessage(Refusal):
 
 
 class PayloadChanged(Refusal):
-    """The transaction id was used before on one of its accounts, with another payload: the text names the fields."""
+    """The transaction id was used before on one of its accounts, with another payload: the text names the fields.
+
+    `original_status` is that of the entry under this id: POSTED or REJECTED.
+    """
 
     code = ReasonCode.PAYLOAD_CHANGED
+
+    def __init__(self, reason: str, original_status: str) -> None:
+        super().__init__(reason)
+        self.details = {"original_status": original_status}
 
 
 class LineTooLong(Exception):
