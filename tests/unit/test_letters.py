@@ -249,7 +249,8 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
             monkeypatch.setattr(module, "counts_of", lambda *_: Counts(0, 0, 0))
         unknown = {"entry": None, "reversed": None}
         monkeypatch.setattr(Operator, "deployment", SimpleNamespace(invoke=lambda *_: unknown))
-        ended = CliRunner().invoke(app, [*arguments, "--stack", "teller-dev"], catch_exceptions=False)
+        variables = {"TELLER_STACK": "teller-dev", "COLUMNS": None}
+        ended = CliRunner().invoke(app, arguments, env=variables, catch_exceptions=False)
         return ended.stdout + ended.stderr
 
     return run

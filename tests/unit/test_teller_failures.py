@@ -1,11 +1,15 @@
 """The command says in a sentence why it can't call AWS."""
 
+import io
+
 import pytest
 from botocore.exceptions import BotoCoreError, EndpointConnectionError, ReadTimeoutError, SSLError
+from rich.console import Console
 from typer.testing import CliRunner
 
 from tools.teller.command import app
-from tools.teller.failures import failure_of
+from tools.teller.failures import WrongUse, failure_of
+from tools.teller.operator import Operator
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +38,13 @@ def test_an_endpoint_that_doesnt_answer_cant_be_reached(error: type[BotoCoreErro
     failure = failure_of(error(endpoint_url="http://127.0.0.1:4566", error="none"))
     assert failure.reason.startswith("AWS can't be reached: ")
     assert failure.status == 1
+
+
+def test_an_error_on_a_terminal_breaks_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator, out = Operator("teller-dev", None, as_json=False), io.StringIO()
+    monkeypatch.setattr(operator, "remarks", Console(file=out, force_terminal=True, color_system=None, width=40))
+    operator.fail(WrongUse("expected reconcile_accounts or charge_overdraft_interest"))
+    assert out.getvalue().split(" \n") == ["teller: expected reconcile_accounts or", "charge_overdraft_interest\n"]
 
 
 def test_a_profile_that_isnt_there_is_no_matter_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:

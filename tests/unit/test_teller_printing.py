@@ -208,7 +208,8 @@ def test_no_text_of_a_message_controls_the_terminal_or_forges_a_line(
     file = tmp_path / "day.jsonl"
     file.write_text(json.dumps({"type": HOSTILE}, ensure_ascii=False))
     arguments = [{"FILE": str(file), "HOSTILE": HOSTILE}.get(word, word) for word in case.split()]
-    ended = CliRunner().invoke(app, [*arguments, *form, "--stack", "teller-dev"], catch_exceptions=False)
+    variables = {"TELLER_STACK": "teller-dev", "COLUMNS": None}
+    ended = CliRunner().invoke(app, [*arguments, *form], env=variables, catch_exceptions=False)
     printed = ended.stdout + ended.stderr
     assert "FORGED" in printed
     assert [line for line in printed.split("\n") if not line.isprintable()] == []

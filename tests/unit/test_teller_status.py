@@ -18,7 +18,7 @@ from tools.teller.figures import BECAME, Figures, figures
 from tools.teller.job_records import JOBS, LATE_AFTER, JobRecords, LockRecord, RunOfJob
 from tools.teller.letters import QueueName
 from tools.teller.queues import Counts, MessageQueue
-from tools.teller.status import Status, _jobs_table, _lock_words
+from tools.teller.status import Status, _jobs_table, _lock_words, _words_table
 from workers.segments import Segment
 
 NOW = datetime(2026, 11, 22, 18, 0, tzinfo=UTC)
@@ -71,6 +71,16 @@ def test_what_isnt_well_is_one_sentence(found: Status, trouble: str) -> None:
     [sentence] = found.troubles()
     assert trouble in sentence
     assert not found.answer()["well"]
+
+
+def test_the_words_say_what_came_too_early_and_which_alarms_a_local_aws_has() -> None:
+    became = {kind: {"Waiting": 88} if "Waiting" in counted.metrics else {} for kind, counted in BECAME.items()}
+    found = status(figures=NO_FIGURES._replace(became=became), alarms=Alarms(40, 40, []))
+    console = Console(width=80, record=True)
+    console.print(_words_table(LocalAws([], 0), found))  # type: ignore[arg-type]
+    words = console.export_text()
+    assert words.count("88 came too early") == 2
+    assert "40 that a local AWS can have" in words
 
 
 def test_jobs_with_held_locks_fit_a_terminal_of_80_columns() -> None:
