@@ -72,7 +72,7 @@ class Deployment:
         raise AssertionError
 
     def invoke(self, output: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        if output == "PublishOutcomesFunctionName":
+        if output == "RepublishOutcomesFunctionName":
             missing = [{"account_id": HOSTILE, "reason": HOSTILE}]
             return {"published": 0, "dead_lettered": 0, "missing_versions": missing, "next": []}
         holds = [{"hold_id": HOSTILE, "remaining": "1", "expires_at": HOSTILE}]

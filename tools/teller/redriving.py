@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from conditional_writes import Deadline
 from ledger.core import profile_messages
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
@@ -106,8 +108,8 @@ def _producers(letter: Letter) -> dict[str, Any]:
 def as_of_its_origin(letter: Letter, body: str) -> str:
     """The body that is sent again. A profile update without `as_of` gets the time at which it was first sent.
 
-    Without it, it would be as new as the redrive, and win over what was written meanwhile. The rest of the body stays
-    as it is spelled. Raises Stays if the body has no room for it.
+    Without it, it would be as new as the redrive, and win over what was written meanwhile. The other fields stay
+    as they are spelled. Raises Stays if the body has no room for it.
     """
     if letter.queue is not QueueName.PROFILES:
         return body
@@ -117,8 +119,9 @@ def as_of_its_origin(letter: Letter, body: str) -> str:
     except InvalidMessage:
         return body
     sent_at = letter.origin.sent_at if letter.origin else letter.sent_at
-    # At the end, because the last field of a name counts: there may be an `as_of` that is null.
-    with_it = f'{body.rstrip().removesuffix("}")}, "as_of": "{sent_at.isoformat()}"}}'
+    fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    fields["as_of"] = msgspec.Raw(msgspec.json.encode(sent_at.isoformat()))
+    with_it = msgspec.json.encode(fields).decode()
     if len(with_it.encode()) > MAXIMUM_BODY_BYTES:
         raise Stays(
             f"its body has no as_of, and with one it would have more than {MAXIMUM_BODY_BYTES:,} bytes: divide it with "

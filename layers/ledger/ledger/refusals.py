@@ -48,8 +48,9 @@ class RefusalRecords(NamedTuple):
         now = datetime.now(UTC)
         expires_at = int(now.timestamp()) + RECORD_SECONDS
         items = {}  # by the key: a request may have an item once
-        for message, (code, reason) in dead:
-            ids, refusal = ids_in(_readable(message)), Refusal(code, reason, timestamp(now), message.message_id)
+        for message, why in dead:
+            ids = ids_in(_readable(message))
+            refusal = Refusal(why.code, why.reason, timestamp(now), message.message_id)
             for account_id in ids["account_ids"] if ids["transaction_id"] else ():
                 entry_id = EntryId(account_id, ids["transaction_id"])
                 items[entry_id] = refusal_item(entry_id, refusal, expires_at)
