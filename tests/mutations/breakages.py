@@ -158,8 +158,8 @@ BREAKAGES = [
     Breakage(
         "an account is committed apart from its journal entries",
         f"{LIBRARY}/loop.py",
-        "        _send_together(client, writes, write_id, token)\n    except",
-        "        for each in writes:\n            _send_alone(client, each, write_id)\n    except",
+        "            _send_together(client, writes, write_id, token)\n    except",
+        "            for each in writes:\n                _send_alone(client, each, write_id)\n    except",
         (EVERY_CALL,),
     ),
     Breakage(
@@ -228,8 +228,8 @@ BREAKAGES = [
     Breakage(
         "an answer 5xx is taken for a refusal, as if nothing had been written",
         f"{LIBRARY}/tries.py",
-        "    if http.status_code != 400:\n        tries.unanswered = True\n",
-        "",
+        "    elif http.status_code != 400:\n",
+        "    elif False:\n",
         (LOOP,),
     ),
     Breakage(

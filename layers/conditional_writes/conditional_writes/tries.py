@@ -19,10 +19,15 @@ _NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError)
 """There was no connection. ProxyConnectionError says less: it is raised for an answer that a proxy dropped, too."""
 
 
+_WAS_200 = "conditional_writes.was_200"
+"""In botocore's context of a request: its latest try had this status."""
+
+
 def note_try(
     response: tuple[Any, dict[str, Any]] | None = None,
     caught_exception: Exception | None = None,
     operation: Any = None,
+    request_dict: dict[str, Any] | None = None,
     **_: object,
 ) -> None:
     """A handler of botocore's event `needs-retry`: the try got no answer, or none that says what became of the write.
@@ -30,6 +35,9 @@ def note_try(
     Only a status 400 says that nothing was written. After a 200 the SDK tries again if the answer is damaged. This
     handler comes before the SDK's own, which tries again after a 502.
     """
+    context = {} if request_dict is None else request_dict["context"]
+    if context.pop(_WAS_200, False):
+        tries.unanswered = True
     if response is None:
         tries.unanswered |= not isinstance(caught_exception, _NEVER_SENT)
         return
@@ -37,7 +45,9 @@ def note_try(
     if http.status_code == 200 and operation.output_shape is not None and not _is_object(http.content, parsed):
         http.status_code = 502
         parsed["Error"] = {"Code": "502", "Message": "the answer's body is no JSON object, so it isn't DynamoDB's"}
-    if http.status_code != 400:
+    if http.status_code == 200:
+        context[_WAS_200] = True
+    elif http.status_code != 400:
         tries.unanswered = True
 
 
