@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from conditional_writes import Deadline
 from ledger.core import profile_messages
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
@@ -117,7 +119,9 @@ def as_of_its_origin(letter: Letter, body: str) -> str:
     except InvalidMessage:
         return body
     sent_at = letter.origin.sent_at if letter.origin else letter.sent_at
-    # At the end, because the last field of a name counts: there may be an `as_of` that is null.
+    fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    if fields.pop("as_of", None):  # it is null, and a body may not have a name twice
+        body = msgspec.json.encode(fields).decode()
     with_it = f'{body.rstrip().removesuffix("}")}, "as_of": "{sent_at.isoformat()}"}}'
     if len(with_it.encode()) > MAXIMUM_BODY_BYTES:
         raise Stays(
