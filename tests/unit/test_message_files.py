@@ -59,7 +59,7 @@ def test_a_file_of_good_lines_is_counted_by_queue(tmp_path: Path) -> None:
         ('{"account_id": "a", "path": ["p"], "entries": {}}', "entries: expected at least one name"),
         ('{"account_id": "a", "path": ["p"], "entries": {"n": 1}, "as_of": "2999-01-01T00:00:00Z"}', "as_of: expected"),
         (b'{"transaction_id": "\xff"}', "expected UTF-8, got the byte 0xff"),
-        (GOOD.replace("{", '{"description": "\uffff", ', 1), "SQS takes no characters"),
+        (GOOD.replace("}", ', "description": "\uffff"}'), "SQS takes no characters"),
         (GOOD + " " * 200_000 + "x", "bytes, expected at most 131,072"),
         (GOOD + " " * 2_000_000, "expected at most 131,072 bytes, got more than 524,288"),
     ],

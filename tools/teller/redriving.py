@@ -120,8 +120,9 @@ def as_of_its_origin(letter: Letter, body: str) -> str:
         return body
     sent_at = letter.origin.sent_at if letter.origin else letter.sent_at
     fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    fields["as_of"] = msgspec.Raw(msgspec.json.encode(sent_at.isoformat()))
-    with_it = msgspec.json.encode(fields).decode()
+    if fields.pop("as_of", None):  # it is null, and a body may not have a name twice
+        body = msgspec.json.encode(fields).decode()
+    with_it = f'{body.rstrip().removesuffix("}")}, "as_of": "{sent_at.isoformat()}"}}'
     if len(with_it.encode()) > MAXIMUM_BODY_BYTES:
         raise Stays(
             f"its body has no as_of, and with one it would have more than {MAXIMUM_BODY_BYTES:,} bytes: divide it with "
