@@ -1,0 +1,9 @@
+"""DynamoDB in the process, for tests: a strict engine on a simulated clock, and every order of concurrent workers.
+
+Tests import this package. Nothing else of the library does, and it isn't deployed to Lambda.
+"""
+
+from conditional_writes.testing.clock import Clock
+from conditional_writes.testing.engine import Engine
+
+__all__ = ["Clock", "Engine"]
