@@ -28,6 +28,10 @@ class Clock:
         """The seconds since the clock was made."""
         return self._passed
 
+    def reset(self) -> None:
+        """It begins again."""
+        self._passed = 0.0
+
     def advance(self, seconds: float) -> None:
         """Lets so many seconds pass."""
         if seconds < 0:

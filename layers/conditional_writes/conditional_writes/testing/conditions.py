@@ -157,7 +157,7 @@ class Function(NamedTuple):
             return False
         match self.name:
             case "attribute_type":
-                return kind_of(one) == other["S"]
+                return kind_of(one) == str(other["S"])
             case "begins_with":
                 return _begins_with(one, other)
         return contains(one, other)
@@ -377,26 +377,26 @@ def _is_operand_in_parentheses(parser: Parser) -> bool:
     """As in `(a) = :b`, which has no condition in its parentheses."""
     depth, number = 0, 0
     while True:
-        token = parser.ahead(number)
-        if token == "<EOF>":
+        word = parser.ahead(number)
+        if word == "<EOF>":
             return False
-        if token in COMPARISONS or token.upper() in {"AND", "OR", "NOT", "BETWEEN", "IN"}:
+        if word in COMPARISONS or word.upper() in {"AND", "OR", "NOT", "BETWEEN", "IN"}:
             return False
-        if token.lower() in FUNCTIONS and token.lower() != "size" and parser.ahead(number + 1) == "(":
+        if word.lower() in FUNCTIONS and word.lower() != "size" and parser.ahead(number + 1) == "(":
             return False
-        depth += (token == "(") - (token == ")")
+        depth += (word == "(") - (word == ")")
         number += 1
         if depth == 0:
             return True
 
 
 def _wraps_all(parser: Parser) -> bool:
-    """Whether the two closing parentheses before the next token close the two that were opened together."""
+    """Whether the two closing parentheses before the next word close the two that were opened together."""
     depth, number = -1, -1
     while depth:
         number -= 1
-        token = parser.ahead(number)
-        depth += (token == "(") - (token == ")")
+        word = parser.ahead(number)
+        depth += (word == "(") - (word == ")")
     return parser.ahead(number - 1) == "("
 
 

@@ -1,7 +1,6 @@
 """DynamoDB in the process: a strict engine that answers boto3's clients."""
 
 import contextlib
-import copy
 import functools
 import threading
 from collections.abc import Iterator, Mapping
@@ -34,7 +33,7 @@ class Engine:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or Clock()
-        self._database = Database(self.clock)
+        self.database = Database(self.clock)
         self._attached: list[Attached] = []
         self._lock = threading.RLock()
 
@@ -86,31 +85,31 @@ class Engine:
     def _refuse(self, code: str, table: str, key: Mapping[str, Any] | None, index: str | None, times: float) -> None:
         with self._lock:
             place = None if key is None else self._place(table, key)
-            self._database.refusals.append(Refusal(code, table, place, index, times))
+            self.database.refusals.append(Refusal(code, table, place, index, times))
 
     def _place(self, table: str, key: Mapping[str, Any]) -> Place:
         serializer = TypeSerializer()
         serialized: Any = {name: serializer.serialize(value) for name, value in key.items()}
-        return self._database.table(table).place_of_key(serialized)
+        return self.database.table(table).place_of_key(serialized)
 
     def hold_back(self, table: str, index: str | None = None) -> None:
         """From now on eventually consistent reads of the table, or of the index, see it as it is now."""
         with self._lock:
-            held = self._database.table(table)
+            held = self.database.table(table)
             lagging = held if index is None else held.index(index)
             lagging.lagging = lagging.store.copy()
 
     def catch_up(self, table: str, index: str | None = None) -> None:
         """Eventually consistent reads see all again."""
         with self._lock:
-            held = self._database.table(table)
+            held = self.database.table(table)
             lagging = held if index is None else held.index(index)
             lagging.lagging = None
 
     def delete_expired(self, table: str) -> int:
         """Deletes items whose time to live is over, as DynamoDB does it within days. Returns their number."""
         with self._lock:
-            held, now = self._database.table(table), self.clock.time()
+            held, now = self.database.table(table), self.clock.time()
             attribute = held.time_to_live
             expired = [
                 place
@@ -124,7 +123,7 @@ class Engine:
     def stream_records(self, table: str) -> list[dict[str, Any]]:
         """All records of the table's stream, as Lambda gets them."""
         with self._lock:
-            held = self._database.table(table)
+            held = self.database.table(table)
             return [stream_record(held, record) for record in held.records]
 
     def answer(self, call: Call) -> AWSResponse:
@@ -134,16 +133,9 @@ class Engine:
             raise NotImplementedError(f"this engine has no {call.operation}")
         with self._lock:
             try:
-                return wire.answer(call, 200, operation(self._database, call.request))
+                return wire.answer(call, 200, operation(self.database, call.request))
             except Refused as refused:
                 return wire.answer(call, 400, refused.as_body())
-
-    def copy(self) -> Database:
-        """All that the engine has, for `restore`."""
-        database = copy.copy(self._database)
-        database.tables = {name: table.copy() for name, table in self._database.tables.items()}
-        database.taken, database.refusals = dict(database.taken), [copy.copy(each) for each in database.refusals]
-        return database
 
 
 _CONFIG = {"retries": {"mode": "standard", "total_max_attempts": 3}}

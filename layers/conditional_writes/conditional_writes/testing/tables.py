@@ -3,7 +3,7 @@
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from conditional_writes.testing.errors import Refused, invalid, invalid_parameter
@@ -261,15 +261,6 @@ class Table:
                 "ProvisionedThroughput": {"NumberOfDecreasesToday": 0, **throughput},
             }
         return described
-
-    def copy(self) -> "Table":
-        """The table as it is now, for `restore`."""
-        copied = object.__new__(Table)
-        copied.__dict__.update(self.__dict__)
-        copied.store = self.store.copy()
-        copied.records = self.records.copy()
-        copied.indexes = {name: replace(index, store=index.store.copy()) for name, index in self.indexes.items()}
-        return copied
 
 
 def _schema(keys: Keys) -> list[dict[str, str]]:

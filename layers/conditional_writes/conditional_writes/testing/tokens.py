@@ -50,7 +50,7 @@ class Parser:
         raise invalid(f"Invalid {self.kind}: {why}")
 
     def refuse_token(self) -> NoReturn:
-        """The next token can't stand here."""
+        """The next word can't stand here."""
         around = self._spans[max(0, self._at - 1) : self._at + 2]
         near = self._text[around[0][0] : around[-1][1]]
         self.refuse(f'Syntax error; token: "{self._tokens[self._at]}", near: "{near}"')
@@ -60,25 +60,25 @@ class Parser:
         return self._tokens[self._at]
 
     def ahead(self, number: int) -> str:
-        """The token after so many others."""
+        """The word after so many others."""
         return self._tokens[min(self._at + number, len(self._tokens) - 1)]
 
     def take(self) -> str:
-        token = self._tokens[self._at]
-        if token == _END:
+        word = self._tokens[self._at]
+        if word == _END:
             self.refuse_token()
         self._at += 1
-        return token
+        return word
 
     def takes(self, *tokens: str) -> bool:
-        """Takes the next token if it is one of these, in any case of its letters."""
+        """Takes the next word if it is one of these, in any case of its letters."""
         if self._tokens[self._at].upper() in tokens:
             self._at += 1
             return True
         return False
 
-    def expect(self, token: str) -> None:
-        if not self.takes(token):
+    def expect(self, word: str) -> None:
+        if not self.takes(word):
             self.refuse_token()
 
     def expect_end(self) -> None:
@@ -118,13 +118,13 @@ class Parser:
                 return tuple(elements)
 
     def _name(self) -> str:
-        token = self.next
-        if token.startswith("#") and len(token) > 1:
-            self.used.names.setdefault(token)
-        elif not token[0].isalpha() and token[0] != "_":
+        word = self.next
+        if word.startswith("#") and len(word) > 1:
+            self.used.names.setdefault(word)
+        elif not word[0].isalpha() and word[0] != "_":
             self.refuse_token()
-        elif token.upper() in RESERVED_WORDS:
-            self.refuse(f"Attribute name is a reserved keyword; reserved keyword: {token}")
+        elif word.upper() in RESERVED_WORDS:
+            self.refuse(f"Attribute name is a reserved keyword; reserved keyword: {word}")
         return self.take()
 
 

@@ -313,11 +313,11 @@ def _is_sum_in_parentheses(parser: Parser) -> bool:
     """As in `(a + :b)`, and not as in `(a) + :b`."""
     depth, number, has_sign = 0, 0, False
     while True:
-        token = parser.ahead(number)
-        depth += (token == "(") - (token == ")")
-        has_sign |= token in {"+", "-"}
+        word = parser.ahead(number)
+        depth += (word == "(") - (word == ")")
+        has_sign |= word in {"+", "-"}
         number += 1
-        if depth == 0 or token == "<EOF>":
+        if depth == 0 or word == "<EOF>":
             return has_sign
 
 

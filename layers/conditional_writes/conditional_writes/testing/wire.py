@@ -22,6 +22,7 @@ class Call(NamedTuple):
     operation: str
     request: dict[str, Any]
     url: str
+    read_timeout_seconds: float = 60
 
     @property
     def name(self) -> str:
@@ -31,13 +32,13 @@ class Call(NamedTuple):
 class Connection:
     """In place of botocore's HTTP session: a request becomes a call."""
 
-    def __init__(self, handle: Handle) -> None:
-        self._handle = handle
+    def __init__(self, handle: Handle, read_timeout_seconds: float = 60) -> None:
+        self._handle, self._read_timeout_seconds = handle, read_timeout_seconds
 
     def send(self, request: Any) -> AWSResponse:
         target = request.headers["X-Amz-Target"]
         operation = target.decode() if isinstance(target, bytes) else target
-        return self._handle(Call(operation, json.loads(request.body), request.url))
+        return self._handle(Call(operation, json.loads(request.body), request.url, self._read_timeout_seconds))
 
     def close(self) -> None:
         pass
@@ -53,7 +54,7 @@ class Attached(NamedTuple):
     def to(cls, client: Any, handle: Handle) -> "Attached":
         client = getattr(getattr(client, "meta", None), "client", client)  # of a resource
         attached = cls(client, client._endpoint.http_session)
-        client._endpoint.http_session = Connection(handle)
+        client._endpoint.http_session = Connection(handle, client.meta.config.read_timeout)
         # Nobody checks a signature here, and so the client needs no credentials.
         client.meta.events.register_first("choose-signer", _unsigned)
         return attached
@@ -70,7 +71,17 @@ def _unsigned(**_: object) -> Any:
 def answer(call: Call, status: int, body: dict[str, Any]) -> AWSResponse:
     """The answer as the service sends it, with its checksum."""
     content = json.dumps(body).encode()
-    headers: Any = {"x-amzn-requestid": "engine", "x-amz-crc32": str(zlib.crc32(content)), "server": "engine"}
+    return _response(call, status, content, zlib.crc32(content))
+
+
+def damaged(call: Call, response: AWSResponse) -> AWSResponse:
+    """The answer with a body that its checksum doesn't fit."""
+    content = response.content
+    return _response(call, response.status_code, content + b" ", zlib.crc32(content))
+
+
+def _response(call: Call, status: int, content: bytes, checksum: int) -> AWSResponse:
+    headers: Any = {"x-amzn-requestid": "engine", "x-amz-crc32": str(checksum), "server": "engine"}
     return AWSResponse(call.url, status, headers, _Content(content))
 
 
