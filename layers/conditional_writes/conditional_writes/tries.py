@@ -16,7 +16,8 @@ tries = _Tries()
 def note_try(response: tuple[Any, Any] | None, **_: object) -> None:
     """A handler of botocore's event `needs-retry`: the try got no answer, or none that says what became of the write.
 
-    The number of tries wouldn't do: a throttled try had no effect.
+    The number of tries wouldn't do: a throttled try had no effect. The SDK tries again after a success, too, if the
+    answer is damaged: after one that isn't, nobody asks.
     """
-    if response is None or response[0].status_code >= 500:
+    if response is None or response[0].status_code >= 500 or response[0].status_code == 200:
         tries.unanswered = True

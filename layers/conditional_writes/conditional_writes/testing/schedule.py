@@ -70,12 +70,19 @@ class Thread:
 
     name: str
     process: Process
-    go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    go: threading.Lock = field(default_factory=lambda: _taken())
     call: Call | None = None
     wakes_at: float | None = None
     awaited: Future[Any] | None = None
     fault: Fault | None = None
     is_done: bool = False
+
+
+def _taken() -> threading.Lock:
+    """One thread waits for this lock, and another releases it to let that one go on."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 class Choice(NamedTuple):
@@ -127,7 +134,7 @@ class Schedule:
         self._threads: list[Thread] = []
         self._unstarted: list[tuple[Thread, Callable[[], None]]] = []
         self._late: dict[str, Call] = {}
-        self._parked = threading.Semaphore(0)
+        self._parked = _taken()
         self.faults_left = 0
         self.trace: list[Choice] = []
         self.outcomes: list[Outcome] = []
