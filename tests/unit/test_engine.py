@@ -56,7 +56,9 @@ def client(engine: Engine) -> Any:
     return engine.client(parameter_validation=False)
 
 
-ITEM = wire({"id": "a", "seq": 1, "words": "abc", "many": [1, {"x": 2}], "nested": {"n": 5}, "tags": {"r", "g"}, "n": 7})
+ITEM = wire(
+    {"id": "a", "seq": 1, "words": "abc", "many": [1, {"x": 2}], "nested": {"n": 5}, "tags": {"r", "g"}, "n": 7}
+)
 
 
 def condition(text: str, names: dict[str, str] | None = None, **values: Any) -> dict[str, Any]:
@@ -120,7 +122,10 @@ def test_an_update_sees_the_item_as_it_was(client: Any, expression: dict[str, An
 
 
 def _sorted(item: dict[str, Any]) -> dict[str, Any]:
-    return {name: {kind: sorted(each) if kind == "SS" else each for kind, each in value.items()} for name, value in item.items()}
+    return {
+        name: {kind: sorted(each) if kind == "SS" else each for kind, each in value.items()}
+        for name, value in item.items()
+    }
 
 
 REFUSED = [
@@ -130,7 +135,7 @@ REFUSED = [
     ("delete_item", condition("#n = :v", v=1), "name used in the document path is not defined; attribute name: #n"),
     ("delete_item", condition("status = :v", v=1), "Attribute name is a reserved keyword; reserved keyword: status"),
     ("delete_item", condition("n == :v", v=1), 'Syntax error; token: "=", near: "== :v"'),
-    ("delete_item", condition("n = "), 'Syntax error; token: "<EOF>", near: "="'),
+    ("delete_item", condition("n = "), 'Syntax error; token: "<EOF>", near: "= '),
     ("delete_item", condition(""), "Invalid ConditionExpression: The expression can not be empty;"),
     ("delete_item", condition("((n = :v))", v=1), "The expression has redundant parentheses;"),
     ("delete_item", condition("size(n)"), "not allowed to be used this way in an expression; function: size"),
@@ -245,7 +250,9 @@ def test_units_are_those_of_the_published_rules(
         text = request_["UpdateExpression"].replace("at ", "#at ")
         request_ = request_ | {"UpdateExpression": text, "ExpressionAttributeValues": {":v": {"N": "2"}}}
         request_ |= {"ExpressionAttributeNames": {"#at": "at"}} if "#at" in text else {}
-    consumed = getattr(client, call)(TableName="Orders", ReturnConsumedCapacity="INDEXES", **request_)["ConsumedCapacity"]
+    consumed = getattr(client, call)(TableName="Orders", ReturnConsumedCapacity="INDEXES", **request_)[
+        "ConsumedCapacity"
+    ]
     of_indexes = consumed.get("GlobalSecondaryIndexes", {})
     expected = 2 if call == "update_item" else table_units
     assert consumed["Table"]["CapacityUnits"] == expected
@@ -318,9 +325,7 @@ def test_a_stream_has_each_change_in_order(engine: Engine, client: Any) -> None:
 
 
 def test_expired_items_are_deleted_when_the_test_says_so(engine: Engine, client: Any) -> None:
-    client.update_time_to_live(
-        TableName="Orders", TimeToLiveSpecification={"AttributeName": "ends", "Enabled": True}
-    )
+    client.update_time_to_live(TableName="Orders", TimeToLiveSpecification={"AttributeName": "ends", "Enabled": True})
     for number, seconds in ((1, 10), (2, 1000)):
         ends = {"N": str(int(engine.clock.time()) + seconds)}
         client.put_item(TableName="Orders", Item=key(number) | {"ends": ends})

@@ -79,6 +79,8 @@ class Compared(NamedTuple):
 
     def holds(self, item: Item, given: Placeholders) -> bool:
         one, other = self.one.value(item, given), self.other.value(item, given)
+        if (one is None and isinstance(self.one, Size)) or (other is None and isinstance(self.other, Size)):
+            return False  # what has no size is in no relation, not even in `<>`
         if self.operator == "=":
             return one is not None and one == other
         if self.operator == "<>":

@@ -236,7 +236,7 @@ def _check_select(request: Request, paths: Sequence[Path]) -> None:
 
 def _page(request: Request, source: Source, entries: Iterator[tuple[Place, Item]], selection: Selection) -> Answer:
     paths = selection.paths
-    whole_items = _check_attributes(request, source, paths)
+    whole_items = _check_attributes(request, source, selection)
     units = Units(dict(request))
     limit, size, scanned = request.get("Limit"), 0, 0
     found: list[Item] = []
@@ -267,7 +267,7 @@ def _page(request: Request, source: Source, entries: Iterator[tuple[Place, Item]
     return answer | units.of(source.table)
 
 
-def _check_attributes(request: Request, source: Source, paths: Sequence[Path]) -> bool:
+def _check_attributes(request: Request, source: Source, selection: Selection) -> bool:
     """Whether the index's entries lack what is wanted, so that the items are read from the table."""
     index, selected = source.of_index, request.get("Select")
     if index is None:
@@ -283,7 +283,12 @@ def _check_attributes(request: Request, source: Source, paths: Sequence[Path]) -
                 " because its projection type is not ALL"
             )
         return True
-    lacking = [str(path[0]) for path in paths if path[0] not in index.attributes]
+    heads = {selection.given.resolved(path)[0] for path in selection.filtered.paths()} if selection.filtered else set()
+    if index.is_global and (unprojected := sorted(str(name) for name in heads if name not in index.attributes)):
+        raise invalid_parameter(
+            f"Secondary index {index.name} does not project one or more filter attributes: [{', '.join(unprojected)}]"
+        )
+    lacking = [str(path[0]) for path in selection.paths if path[0] not in index.attributes]
     if lacking and index.is_global:
         raise invalid_parameter(f"Global secondary index {index.name} does not project [{', '.join(lacking)}]")
     return bool(lacking)

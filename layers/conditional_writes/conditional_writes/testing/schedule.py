@@ -55,6 +55,13 @@ class Fault(StrEnum):
 KILLING = {Fault.KILLED_BEFORE, Fault.KILLED_AFTER}
 
 
+def _taken() -> threading.Lock:
+    """One thread waits for this lock, and another releases it to let that one go on."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
 @dataclass(eq=False)
 class Process:
     """A worker with all of its threads."""
@@ -70,19 +77,12 @@ class Thread:
 
     name: str
     process: Process
-    go: threading.Lock = field(default_factory=lambda: _taken())
+    go: threading.Lock = field(default_factory=_taken)
     call: Call | None = None
     wakes_at: float | None = None
     awaited: Future[Any] | None = None
     fault: Fault | None = None
     is_done: bool = False
-
-
-def _taken() -> threading.Lock:
-    """One thread waits for this lock, and another releases it to let that one go on."""
-    lock = threading.Lock()
-    lock.acquire()
-    return lock
 
 
 class Choice(NamedTuple):
@@ -336,6 +336,8 @@ class Schedule:
         future: Future[Any] = Future()
 
         def finish() -> None:
+            if not future.set_running_or_notify_cancel():
+                return  # cancelled before it began
             try:
                 future.set_result(run())
             except BaseException as error:  # noqa: BLE001 (the future has it)

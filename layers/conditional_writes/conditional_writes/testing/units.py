@@ -39,7 +39,10 @@ class Units:
             self._add(table, index, units)
 
     def write(self, table: Table, before: Item | None, after: Item | None) -> None:
-        """A write counts the larger of the items before and after. So does each index, if its entry changes."""
+        """A write counts the larger of the items before and after. So does each index, if its entry changes.
+
+        A transaction counts twice in the table alone: its indexes are written once, after it.
+        """
         if self.wanted == "NONE":
             return
         self._of_tables[table.name] += self._factor * _written(before, after)
@@ -48,7 +51,7 @@ class Units:
                 units = _written(old) + _written(new)
             else:
                 units = _written(old, new)
-            self._add(table, index, self._factor * units)
+            self._add(table, index, units)
 
     def _add(self, table: Table, index: Index, units: float) -> None:
         of_indexes = self._of_indexes[table.name]
