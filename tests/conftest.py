@@ -14,13 +14,15 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 import conditional_writes
+from conditional_writes.testing import Engine
 from conditional_writes.upserts import strategies
 from tests.support.clock import RanTooLong
 from tests.support.deployed import RETRY_SETTINGS, SCHEDULES, Bank
 from tests.support.every_event import SeenEvents
+from tests.support.in_process import in_process
 from tests.support.reporting import Say
 from tools.local_aws import server, stack
-from tools.local_aws.server import PROJECT, Endpoint, LocalAwsError, free_port, running
+from tools.local_aws.server import PROJECT, Endpoint, LocalAwsError, free_port, running, shared_client
 from tools.local_aws.tables import Tables, create_tables
 
 # Examples are the same in each run, so that a new failure comes from a change; `make soak` searches for others. Tests
@@ -32,6 +34,7 @@ settings.register_profile("searching", deadline=None, max_examples=5000)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run every case, not a sample (make test-all)")
+    parser.addoption("--in-process", action="store_true", help="run on the library's own engine, and on no other")
     parser.addoption("--soak", action="store_true", help="with --all: run the cases that take hours, too (make soak)")
 
 
@@ -51,19 +54,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Without `--soak`, leaves out those marked `soak`.
     """
+    engines = {IN_PROCESS} if config.getoption("--in-process") else {*ENGINES}
     left_out = {
         item
         for item in items
-        if (_is_exhaustive(item) and not config.getoption("--all"))
+        if _engine_of(item) not in {None, *engines}
+        or (_is_exhaustive(item) and not config.getoption("--all"))
         or (item.get_closest_marker("soak") and not config.getoption("--soak"))
     }
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=[*left_out])
 
 
-def _is_exhaustive(item: pytest.Item) -> bool:
+def _engine_of(item: pytest.Item) -> str | None:
     case = getattr(item, "callspec", None)
-    on_the_second = case is not None and case.params.get("dynamodb") == ENGINES[1]
+    return case.params.get("dynamodb") if case else None
+
+
+def _is_exhaustive(item: pytest.Item) -> bool:
+    on_the_second = _engine_of(item) == ENGINES[1]
     return bool(item.get_closest_marker("exhaustive") or (on_the_second and item.get_closest_marker("one_engine")))
 
 
@@ -80,6 +89,7 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:
 
 
 ENGINES = ("ministack", "dynamodb_local")
+IN_PROCESS = "in_process_engine"
 DEPLOYED = ("tests/e2e/", "tests/soak/")
 
 
@@ -161,9 +171,16 @@ def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoin
         yield endpoint
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture
+def in_process_engine() -> Iterator[Endpoint]:
+    with Engine() as engine, in_process(engine) as endpoint:
+        shared_client.cache_clear()
+        yield endpoint
+
+
+@pytest.fixture(params=[*ENGINES, IN_PROCESS])
 def dynamodb(request: pytest.FixtureRequest) -> Endpoint:
-    """Runs a test on both engines."""
+    """Runs a test on both engines; with `--in-process` on the library's own instead."""
     return request.getfixturevalue(request.param)
 
 

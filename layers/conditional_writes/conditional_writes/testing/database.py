@@ -1,0 +1,90 @@
+"""All that the engine has: tables, transactions' tokens, and what a test wants to be refused."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from conditional_writes.testing.clock import Clock
+from conditional_writes.testing.errors import Refused, no_such_table
+from conditional_writes.testing.store import Place
+from conditional_writes.testing.tables import Table
+
+TOKEN_SECONDS = 600
+"""How long a transaction's ClientRequestToken is known: botocore's model, ClientRequestToken."""
+
+type Request = Mapping[str, Any]
+type Answer = dict[str, Any]
+
+
+class Taken:
+    """A transaction that took effect: its request, when, and the units of a repetition."""
+
+    def __init__(self, request: Request, seconds: float) -> None:
+        self.request, self.seconds = request, seconds
+
+
+@dataclass
+class Refusal:
+    """Calls that a test wants refused: so many more that touch this table, this item of it, or this index."""
+
+    code: str
+    table: str
+    place: Place | None
+    index: str | None
+    times: float
+
+    def hits(self, table: str, place: Place | None, index: str | None) -> bool:
+        return (
+            self.times > 0
+            and self.table == table
+            and (self.place is None or self.place == place)
+            and self.index == index
+        )
+
+
+@dataclass
+class Database:
+    clock: Clock
+    tables: dict[str, Table] = field(default_factory=dict)
+    taken: dict[str, Taken] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
+
+    def table(self, name: str) -> Table:
+        """The table of this name or ARN. Raises Refused if there is none."""
+        table = self.tables.get(name) or self.tables.get(name.rpartition("table/")[2])
+        if table is None:
+            raise no_such_table()
+        return table
+
+    def refusal(self, table: Table, place: Place | None = None, index: str | None = None) -> str | None:
+        """The error's code if a test wants this call refused. Counts it."""
+        for refusal in self.refusals:
+            if refusal.hits(table.name, place, index):
+                refusal.times -= 1
+                return refusal.code
+        return None
+
+    def check_refusals(self, table: Table, place: Place | None = None, index: str | None = None) -> None:
+        """Raises Refused if a test wants this call refused."""
+        if self.refusals and (code := self.refusal(table, place, index)):
+            raise Refused(code, REFUSALS[code])
+
+    def forget_tokens(self) -> None:
+        """Those whose time is over."""
+        now = self.clock.time()
+        for token in [token for token, taken in self.taken.items() if now - taken.seconds >= TOKEN_SECONDS]:
+            del self.taken[token]
+
+
+CONFLICT = "TransactionConflictException"
+THROTTLED = "ThrottlingException"
+EXCEEDED = "ProvisionedThroughputExceededException"
+REFUSALS = {
+    CONFLICT: "Transaction is ongoing for the item",
+    THROTTLED: "Throughput exceeds the current capacity of your table or index. DynamoDB is automatically scaling your"
+    " table or index so please try again shortly.",
+    EXCEEDED: "The level of configured provisioned throughput for the table was exceeded. Consider increasing your"
+    " provisioning level with the UpdateTable API.",
+}
+REASONS = {CONFLICT: "TransactionConflict", THROTTLED: "ThrottlingError", EXCEEDED: "ProvisionedThroughputExceeded"}
+"""The codes of the same refusals inside of a cancelled transaction."""

@@ -1,0 +1,203 @@
+"""Every order of concurrent workers, with every fault: the real code, on the engine, in simulated time."""
+
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, override
+from unittest import mock
+
+from botocore.awsrequest import AWSResponse
+
+from conditional_writes.testing.clock import Clock
+from conditional_writes.testing.engine import Engine
+from conditional_writes.testing.pools import scheduled_pools
+from conditional_writes.testing.schedule import Choice, Choose, Fault, Outcome, Schedule, current
+from conditional_writes.testing.search import Search, at_random, scripted, shorter, weight
+from conditional_writes.testing.wire import Call
+
+START_SECONDS = 1_800_000_000.0
+"""Of each order: in January 2027."""
+SAMPLED = 200
+"""The first orders that are followed by one at random: a mistake early in an order is found by chance at once."""
+MAXIMUM_SHRINKS = 500
+
+type Setup[World] = Callable[[Engine], World]
+type Worker[World] = Callable[[World], Any]
+type Check[World] = Callable[[World, Sequence[Outcome]], object]
+
+
+class Explored(NamedTuple):
+    """What was tried: so many `orders`. `is_complete`: all that differ, with every fault at every call."""
+
+    orders: int
+    is_complete: bool
+    seconds: float
+
+
+class Violation(AssertionError):
+    """An order in which the check fails. `script` runs it again: `replay(script, …)` with the same workers."""
+
+    def __init__(self, script: str, why: str, trace: Sequence[Choice], orders: int) -> None:
+        steps = "\n".join(f"  {choice.thread:<3} {choice.shown}" for choice in trace)
+        super().__init__(f"{why}\nin order {orders}, here made shorter:\n{steps}\nagain: replay({script!r}, …)")
+        self.script, self.why, self.orders = script, why, orders
+
+
+def explore[World](  # noqa: PLR0913 (workers alone are given by their position)
+    *workers: Worker[World],
+    setup: Setup[World],
+    check: Check[World],
+    faults: Iterable[Fault] = tuple(Fault),
+    most_faults: int = 1,
+    budget: int = 20_000,
+    seed: int = 0,
+) -> Explored:
+    """Runs the workers in every order of their calls of DynamoDB, each time on new tables, and checks what is left.
+
+    `setup` gets an engine, makes tables and clients, and returns what each worker and the check get. The check gets the
+    workers' outcomes, too; it fails if it returns False or raises an error. In an order at most `most_faults` of the
+    `faults` happen. Of orders that differ only in calls that touch no common item, one is tried.
+
+    At most `budget` orders are tried, the last calls of an order first; at the beginning some at random, too, as the
+    `seed` says. Workers stand for processes: what they share in memory is no part of an order. Time is simulated.
+
+    Raises Violation for the first order in which the check fails, after making it shorter; Stuck if a worker waits for
+    something that the schedule doesn't know.
+    """
+    runner = _Runner(workers, setup, check, tuple(faults), most_faults)
+    started, orders, search = time.perf_counter(), 0, Search()
+    with _simulated(runner.clock):
+        chooser = at_random(random.Random(seed))
+        while search.has_more and orders < budget:
+            ran = runner.run(search.choose)
+            orders += ran.was_finished
+            runner.raise_if_failed(ran, orders)
+            search.back()
+            if orders <= SAMPLED:
+                runner.raise_if_failed(runner.run(chooser), orders)
+    return Explored(orders, not search.has_more, time.perf_counter() - started)
+
+
+def replay[World](script: str, *workers: Worker[World], setup: Setup[World], check: Check[World]) -> Sequence[Outcome]:
+    """Runs the workers in the order of a script that `explore` has printed. Raises Violation if the check fails."""
+    words = script.split()
+    runner = _Runner(workers, setup, check, tuple(Fault), sum(":" in word for word in words))
+    with _simulated(runner.clock):
+        ran = runner.run(scripted(words))
+    if ran.failure is not None:
+        raise Violation(script, ran.failure, ran.trace, 1)
+    return ran.outcomes
+
+
+class _Ran(NamedTuple):
+    """An order as it went. `failure` is what the check said, None if it was content or wasn't asked."""
+
+    trace: list[Choice]
+    outcomes: Sequence[Outcome]
+    was_finished: bool
+    failure: str | None
+
+
+class _ScheduledEngine(Engine):
+    """Answers the calls of workers in their turn, and all others at once."""
+
+    @override
+    def answer(self, call: Call) -> AWSResponse:
+        running = current()
+        if running is None:
+            return super().answer(call)
+        schedule, thread = running
+        return schedule.call(thread, call)
+
+    def execute(self, call: Call) -> AWSResponse:
+        """The answer to a call whose turn it is."""
+        return super().answer(call)
+
+
+class _ScheduledClock(Clock):
+    """A clock on which a worker's pause lets the others go on."""
+
+    @override
+    def sleep(self, seconds: float) -> None:
+        running = current()
+        if running is None:
+            self.advance(seconds)
+        else:
+            schedule, thread = running
+            schedule.sleep(thread, seconds)
+
+
+class _Runner[World]:
+    """Runs one order after the other, each on a new engine."""
+
+    def __init__(
+        self,
+        workers: Sequence[Worker[World]],
+        setup: Setup[World],
+        check: Check[World],
+        faults: Sequence[Fault],
+        most_faults: int,
+    ) -> None:
+        self._workers, self._setup, self._check = workers, setup, check
+        self._faults, self._most_faults = faults, most_faults
+        self.clock = _ScheduledClock(START_SECONDS)
+
+    def run(self, choose: Choose) -> _Ran:
+        self.clock.reset()
+        random.seed(0)
+        with _ScheduledEngine(self.clock) as engine, mock.patch("os.urandom", random.Random(0).randbytes):
+            world = self._setup(engine)
+            schedule = Schedule(engine.database, engine.execute, choose, self._faults)
+            was_finished = schedule.run([_bound(worker, world) for worker in self._workers], self._most_faults)
+            failure = self._failure(world, schedule.outcomes) if was_finished else None
+        return _Ran(schedule.trace, schedule.outcomes, was_finished, failure)
+
+    def _failure(self, world: World, outcomes: Sequence[Outcome]) -> str | None:
+        try:
+            verdict = self._check(world, outcomes)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the check isn't content)
+            return f"{type(error).__name__}: {error}"
+        return "the check returned False" if verdict is False else None
+
+    def raise_if_failed(self, ran: _Ran, orders: int) -> None:
+        """Raises Violation if the check failed, after making the order shorter."""
+        if ran.failure is None:
+            return
+        tries = MAXIMUM_SHRINKS
+        words = [choice.word for choice in ran.trace]
+        candidates = shorter(words)
+        while tries and (candidate := next(candidates, None)) is not None:
+            tries -= 1
+            again = self.run(scripted(candidate))
+            if again.failure is not None and weight(again.trace) < weight(ran.trace):
+                ran, words = again, [choice.word for choice in again.trace]
+                candidates = shorter(words)
+        for length in range(len(words)):  # the rest follows by itself
+            again = self.run(scripted(words[:length]))
+            if again.failure is not None and weight(again.trace) <= weight(ran.trace):
+                raise Violation(" ".join(words[:length]), again.failure, again.trace, orders)
+        raise Violation(" ".join(words), str(ran.failure), ran.trace, orders)
+
+
+def _bound[World](worker: Worker[World], world: World) -> Callable[[], Any]:
+    return lambda: worker(world)
+
+
+@contextlib.contextmanager
+def _simulated(clock: Clock) -> Iterator[None]:
+    """Time, chance, thread pools and retries are the same in each order. There are no logs: they would be thousands."""
+    chance, level = random.getstate(), logging.root.manager.disable
+    logging.disable()
+    try:
+        with (
+            clock.simulated_time(),
+            scheduled_pools(),
+            # botocore's quota of retries is a process's: here each order is one of its own.
+            mock.patch("botocore.retries.quota.RetryQuota.acquire", return_value=True),
+        ):
+            yield
+    finally:
+        logging.disable(level)
+        random.setstate(chance)

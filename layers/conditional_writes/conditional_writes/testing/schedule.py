@@ -1,0 +1,383 @@
+"""One order of concurrent workers: threads of which one runs at a time, and each stops before each of its calls.
+
+A worker stands for a process. Threads of a pool that it makes are scheduled as it is, and die with it.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ReadTimeoutError
+
+from conditional_writes.testing import wire
+from conditional_writes.testing.database import CONFLICT, REASONS, REFUSALS, THROTTLED, Database
+from conditional_writes.testing.errors import Refused
+from conditional_writes.testing.footprints import NOTHING, Footprint, footprint
+from conditional_writes.testing.transactions import cancelled
+from conditional_writes.testing.wire import Call
+
+STUCK_SECONDS = 60
+"""Of real time, after which a worker that neither ends nor calls DynamoDB is taken to wait for another thread."""
+MAXIMUM_STEPS = 2000
+
+
+class Killed(BaseException):
+    """The worker's process was killed. A BaseException, so that `except Exception` doesn't catch it."""
+
+
+class Stuck(Exception):
+    """The order can't go on: a worker waits for what the schedule doesn't know, or never ends."""
+
+
+class Fault(StrEnum):
+    """What can happen to a call."""
+
+    KILLED_BEFORE = "killed_before"
+    """The process dies before the call."""
+    KILLED_AFTER = "killed_after"
+    """The process dies after the call took effect."""
+    LOST = "lost"
+    """The call takes effect, and its answer is lost: the client waits for its timeout, and tries again."""
+    DELAYED = "delayed"
+    """The client gets no answer in time, and tries again; the call takes effect at some time after that."""
+    DAMAGED = "damaged"
+    """The call takes effect, and its answer is damaged, as the checksum shows."""
+    THROTTLED = "throttled"
+    """The call has no effect: the table is throttled."""
+    CONFLICT = "conflict"
+    """The call has no effect: a transaction of another worker is at the item. Only where two such calls meet."""
+
+
+KILLING = {Fault.KILLED_BEFORE, Fault.KILLED_AFTER}
+
+
+def _taken() -> threading.Lock:
+    """One thread waits for this lock, and another releases it to let that one go on."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+@dataclass(eq=False)
+class Process:
+    """A worker with all of its threads."""
+
+    name: str
+    is_dead: bool = False
+    threads: int = 0
+
+
+@dataclass(eq=False)
+class Thread:
+    """A thread, and what it waits for: its turn for a call or after a pause, or the end of other threads."""
+
+    name: str
+    process: Process
+    go: threading.Lock = field(default_factory=_taken)
+    call: Call | None = None
+    wakes_at: float | None = None
+    awaited: Future[Any] | None = None
+    fault: Fault | None = None
+    is_done: bool = False
+
+
+class Choice(NamedTuple):
+    """What happens next: whose call is made, and what happens to it. `late` is a delayed call that takes effect."""
+
+    thread: str
+    process: str
+    fault: Fault | None
+    footprint: Footprint
+    shown: str
+
+    @property
+    def word(self) -> str:
+        """As scripts have it."""
+        return self.thread if self.fault is None else f"{self.thread}:{self.fault}"
+
+    def commutes_with(self, other: "Choice") -> bool:
+        """Whether the two can change places, and nobody sees it. Faults can't: their number is limited."""
+        if self.thread == other.thread or (self.fault and other.fault):
+            return False
+        if self.process == other.process and not KILLING.isdisjoint({self.fault, other.fault}):
+            return False
+        return not self.footprint.meets(other.footprint)
+
+
+class Outcome(NamedTuple):
+    """How a worker ended: with a value, or with an error. `Killed` is an error."""
+
+    value: Any
+    error: BaseException | None
+
+    @property
+    def was_killed(self) -> bool:
+        return isinstance(self.error, Killed)
+
+
+type Choose = Callable[[Sequence[Choice]], Choice | None]
+"""Takes one of the choices, or None to give the order up."""
+
+_current = threading.local()
+
+
+class Schedule:
+    """Runs workers in one order, which `choose` makes. `trace` has the choices that were taken."""
+
+    def __init__(self, database: Database, execute: wire.Handle, choose: Choose, faults: Sequence[Fault]) -> None:
+        self._database, self._execute, self._choose = database, execute, choose
+        self._faults = faults
+        self._threads: list[Thread] = []
+        self._unstarted: list[tuple[Thread, Callable[[], None]]] = []
+        self._late: dict[str, Call] = {}
+        self._parked = _taken()
+        self.faults_left = 0
+        self.trace: list[Choice] = []
+        self.outcomes: list[Outcome] = []
+
+    def run(self, workers: Sequence[Callable[[], Any]], most_faults: int) -> bool:
+        """Runs the workers to their ends. Returns whether they came there: not if `choose` gave the order up."""
+        self.faults_left = most_faults
+        self.outcomes = [Outcome(None, None)] * len(workers)
+        for number, worker in enumerate(workers):
+            process = Process(chr(ord("a") + number))
+            self._unstarted.append((self._thread(process), self._outcome_of(number, worker)))
+        try:
+            return self._run()
+        finally:
+            self._kill_all()
+
+    def _run(self) -> bool:
+        self._settle()
+        while choices := [*self._choices()]:
+            if len(self.trace) == MAXIMUM_STEPS:
+                raise Stuck(f"no end after {MAXIMUM_STEPS} calls and pauses")
+            choice = self._choose(choices)
+            if choice is None:
+                return False
+            self.trace.append(choice)
+            self._take(choice)
+            self._settle()
+        if waiting := [thread.name for thread in self._threads if not thread.is_done]:
+            raise Stuck(f"{', '.join(waiting)} can't go on")
+        return True
+
+    def _thread(self, process: Process) -> Thread:
+        name = process.name if not process.threads else f"{process.name}{process.threads}"
+        process.threads += 1
+        thread = Thread(name, process)
+        self._threads.append(thread)
+        return thread
+
+    def _outcome_of(self, number: int, worker: Callable[[], Any]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                self.outcomes[number] = Outcome(worker(), None)
+            except BaseException as error:  # noqa: BLE001 (it is the outcome)
+                self.outcomes[number] = Outcome(None, error)
+
+        return run
+
+    # --- the schedule's side
+
+    def _settle(self) -> None:
+        """Runs all that isn't a choice: threads begin, threads whose wait is over go on, and dead ones end."""
+        while True:
+            if self._unstarted:
+                thread, run = self._unstarted.pop(0)
+                threading.Thread(target=self._body, args=(thread, run), daemon=True, name=thread.name).start()
+                self._wait_until_parked(thread)
+                continue
+            ready = next((thread for thread in self._threads if self._is_ready(thread)), None)
+            if ready is None:
+                return
+            self._resume(ready)
+
+    @staticmethod
+    def _is_ready(thread: Thread) -> bool:
+        if thread.is_done:
+            return False
+        return thread.process.is_dead or (thread.awaited is not None and thread.awaited.done())
+
+    def _resume(self, thread: Thread) -> None:
+        thread.go.release()
+        self._wait_until_parked(thread)
+
+    def _wait_until_parked(self, thread: Thread) -> None:
+        if not self._parked.acquire(timeout=STUCK_SECONDS):
+            raise Stuck(f"{thread.name} waits for something other than DynamoDB, a pause or its own pool's threads")
+
+    def _choices(self) -> Iterator[Choice]:
+        """What can happen next. First comes the thread that has run last, then the others, then the faults."""
+        last = self.trace[-1].thread if self.trace else ""
+        calling = sorted((thread for thread in self._threads if thread.call), key=lambda thread: thread.name != last)
+        calls = {thread.name: footprint(thread.call, self._database) for thread in calling if thread.call}
+        for thread in calling:
+            yield Choice(thread.name, thread.process.name, None, calls[thread.name], _shown(thread.call))
+        for name, call in self._late.items():
+            yield Choice(name, "", None, footprint(call, self._database), f"{_shown(call)}, late")
+        for thread in sorted(self._threads, key=lambda thread: thread.wakes_at or 0):
+            if thread.wakes_at is not None:
+                yield Choice(thread.name, thread.process.name, None, NOTHING, "its pause is over")
+        if self.faults_left:
+            for thread in calling:
+                yield from self._faults_of(thread, calls)
+
+    def _faults_of(self, thread: Thread, calls: dict[str, Footprint]) -> Iterator[Choice]:
+        own = calls[thread.name]
+        for fault in self._faults:
+            if fault is Fault.CONFLICT and not self._meets_a_transaction(thread, calls):
+                continue
+            touched = NOTHING if fault in {Fault.KILLED_BEFORE, Fault.THROTTLED, Fault.DELAYED} else own
+            shown = f"{_shown(thread.call)}: {fault.replace('_', ' ')}"
+            yield Choice(thread.name, thread.process.name, fault, touched, shown)
+
+    def _meets_a_transaction(self, thread: Thread, calls: dict[str, Footprint]) -> bool:
+        """Whether both calls could be at one item at the same time, and one of them is a transaction."""
+        return any(
+            other.call is not None
+            and thread.call is not None
+            and other is not thread
+            and "TransactWriteItems" in {other.call.name, thread.call.name}
+            and thread.call.name in _REFUSED_BY_A_CONFLICT
+            and calls[thread.name].meets(calls[other.name])
+            for other in self._threads
+        )
+
+    def _take(self, choice: Choice) -> None:
+        if choice.thread in self._late:
+            self._execute(self._late.pop(choice.thread))
+            return
+        thread = next(thread for thread in self._threads if thread.name == choice.thread)
+        if choice.fault is not None:
+            self.faults_left -= 1
+        clock = self._database.clock
+        if thread.wakes_at is not None:
+            clock.advance(max(0.0, thread.wakes_at - clock.monotonic()))
+        thread.fault = choice.fault
+        self._resume(thread)
+
+    def _kill_all(self) -> None:
+        self._unstarted.clear()
+        for thread in self._threads:
+            thread.process.is_dead = True
+        self._settle()
+
+    # --- the threads' side
+
+    def _body(self, thread: Thread, run: Callable[[], None]) -> None:
+        _current.schedule, _current.thread = self, thread
+        try:
+            run()
+        finally:
+            thread.is_done = True
+            self._parked.release()
+
+    def _park(self, thread: Thread) -> None:
+        """Stops until this thread is the one that goes on."""
+        if not thread.process.is_dead:
+            self._parked.release()
+            thread.go.acquire()
+        thread.call = thread.wakes_at = thread.awaited = None
+        if thread.process.is_dead:
+            raise Killed
+
+    def call(self, thread: Thread, call: Call) -> AWSResponse:
+        """A thread's call: it is made when its turn comes, if nothing happens to it."""
+        thread.call = call
+        self._park(thread)
+        match thread.fault:
+            case None:
+                return self._answer(call)
+            case Fault.KILLED_BEFORE | Fault.KILLED_AFTER:
+                if thread.fault is Fault.KILLED_AFTER:
+                    self._execute(call)
+                thread.process.is_dead = True
+                raise Killed
+            case Fault.LOST | Fault.DELAYED:
+                if thread.fault is Fault.LOST:
+                    self._execute(call)
+                else:
+                    self._late[thread.name + "'" * (len(self._late) + 1)] = call
+                self._database.clock.advance(call.read_timeout_seconds)
+                raise ReadTimeoutError(endpoint_url=call.url)
+            case Fault.DAMAGED:
+                return wire.damaged(call, self._execute(call))
+        code = CONFLICT if thread.fault is Fault.CONFLICT else THROTTLED
+        return wire.answer(call, 400, _refusal(call, code).as_body())
+
+    def _answer(self, call: Call) -> AWSResponse:
+        token = call.request.get("ClientRequestToken")
+        if token and any(late.request.get("ClientRequestToken") == token for late in self._late.values()):
+            refused = Refused(
+                "TransactionInProgressException",
+                "The transaction with the given request token is already in progress",
+            )
+            return wire.answer(call, 400, refused.as_body())
+        return self._execute(call)
+
+    def sleep(self, thread: Thread, seconds: float) -> None:
+        """A thread's pause: it is over when its turn comes, and the clock then shows so."""
+        thread.wakes_at = self._database.clock.monotonic() + seconds
+        self._park(thread)
+
+    def wait(self, thread: Thread, future: Future[Any]) -> None:
+        """A thread waits for another's end."""
+        if not future.done():
+            thread.awaited = future
+            self._park(thread)
+
+    def submit(self, parent: Thread, run: Callable[[], Any]) -> Future[Any]:
+        """A thread of a pool, in the process of the one that has made it."""
+        future: Future[Any] = Future()
+
+        def finish() -> None:
+            if not future.set_running_or_notify_cancel():
+                return  # cancelled before it began
+            try:
+                future.set_result(run())
+            except BaseException as error:  # noqa: BLE001 (the future has it)
+                future.set_exception(error)
+
+        self._unstarted.append((self._thread(parent.process), finish))
+        return future
+
+
+_REFUSED_BY_A_CONFLICT = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "TransactGetItems"}
+
+
+def _refusal(call: Call, code: str) -> Refused:
+    if code == CONFLICT and call.name.startswith("Transact"):
+        reason = {"Code": REASONS[code], "Message": REFUSALS[code]}
+        others = [{"Code": "None"}] * (len(call.request["TransactItems"]) - 1)
+        return cancelled([reason, *others])
+    return Refused(code, REFUSALS[code])
+
+
+def _shown(call: Call | None) -> str:
+    """The call in a few words."""
+    if call is None:
+        return ""
+    request = call.request
+    if "TransactItems" in request:
+        actions = [next(iter(action.items())) for action in request["TransactItems"]]
+        return f"{call.name} {', '.join(_shown_item(kind, each) for kind, each in actions)}"
+    if "RequestItems" in request:
+        return f"{call.name} {', '.join(request['RequestItems'])}"
+    return _shown_item(call.name, request)
+
+
+def _shown_item(kind: str, request: dict[str, Any]) -> str:
+    key = request.get("Key") or dict([*request.get("Item", {}).items()][:2])
+    values = " ".join(str(content) for value in key.values() for content in value.values())
+    return f"{kind} {request.get('TableName', '')} {values}".rstrip()
+
+
+def current() -> tuple[Schedule, Thread] | None:
+    """The schedule and its thread that runs this code, None for code that isn't scheduled."""
+    thread = getattr(_current, "thread", None)
+    return None if thread is None else (_current.schedule, thread)

@@ -1,0 +1,115 @@
+"""A table's stream: one shard, whose records are kept for a day."""
+
+from typing import Any
+
+from conditional_writes.testing.database import Answer, Database
+from conditional_writes.testing.errors import Refused, invalid, no_such_table
+from conditional_writes.testing.tables import REGION, Record, Table
+from conditional_writes.testing.values import item_bytes
+
+RETENTION_SECONDS = 24 * 3600
+MAXIMUM_RECORDS = 1000
+SHARD = "shardId-00000000000000000000-00000000"
+
+
+def _streamed(database: Database, arn: str) -> Table:
+    for table in database.tables.values():
+        if table.stream_began and table.stream_arn == arn:
+            return table
+    raise no_such_table(f"Requested resource not found: Stream: {arn} not found")
+
+
+def _kept(database: Database, table: Table) -> list[Record]:
+    oldest = database.clock.time() - RETENTION_SECONDS
+    return [record for record in table.records if record.seconds > oldest]
+
+
+def list_streams(database: Database, request: dict[str, Any]) -> Answer:
+    wanted = request.get("TableName")
+    found = [table for name, table in database.tables.items() if table.view is not None and wanted in {None, name}]
+    return {
+        "Streams": [
+            {"StreamArn": table.stream_arn, "TableName": table.name, "StreamLabel": table.stream_began}
+            for table in found
+        ]
+    }
+
+
+def describe_stream(database: Database, request: dict[str, Any]) -> Answer:
+    table = _streamed(database, request["StreamArn"])
+    shard = {"ShardId": SHARD, "SequenceNumberRange": {"StartingSequenceNumber": _number(1)}}
+    return {
+        "StreamDescription": {
+            "StreamArn": table.stream_arn,
+            "StreamLabel": table.stream_began,
+            "StreamStatus": "DISABLED" if table.view is None else "ENABLED",
+            "StreamViewType": table.view,
+            "TableName": table.name,
+            "KeySchema": table.description()["KeySchema"],
+            "Shards": [shard],
+        }
+    }
+
+
+def get_shard_iterator(database: Database, request: dict[str, Any]) -> Answer:
+    table = _streamed(database, request["StreamArn"])
+    match request["ShardIteratorType"]:
+        case "TRIM_HORIZON":
+            following = 1
+        case "LATEST":
+            following = len(table.records) + 1
+        case "AT_SEQUENCE_NUMBER":
+            following = int(request["SequenceNumber"])
+        case "AFTER_SEQUENCE_NUMBER":
+            following = int(request["SequenceNumber"]) + 1
+        case other:
+            raise invalid(f"Invalid ShardIteratorType: {other}")
+    oldest = next((record.number for record in _kept(database, table)), len(table.records) + 1)
+    if following < oldest and "SequenceNumber" in request:
+        raise Refused("TrimmedDataAccessException", "The operation attempted to read past the oldest stream record")
+    return {"ShardIterator": f"{table.stream_arn}|{following}"}
+
+
+def get_records(database: Database, request: dict[str, Any]) -> Answer:
+    arn, _, following = request["ShardIterator"].rpartition("|")
+    table = _streamed(database, arn)
+    limit = request.get("Limit", MAXIMUM_RECORDS)
+    found = [record for record in _kept(database, table) if record.number >= int(following)][:limit]
+    after = found[-1].number + 1 if found else int(following)
+    return {
+        "Records": [stream_record(table, record) for record in found],
+        "NextShardIterator": f"{arn}|{after}",
+    }
+
+
+def stream_record(table: Table, record: Record) -> dict[str, Any]:
+    """A record as `GetRecords` and Lambda have it."""
+    item = record.after if record.after is not None else record.before
+    if item is None:
+        raise AssertionError(record)
+    images = {}
+    if record.after is not None and table.view in {"NEW_IMAGE", "NEW_AND_OLD_IMAGES"}:
+        images["NewImage"] = record.after
+    if record.before is not None and table.view in {"OLD_IMAGE", "NEW_AND_OLD_IMAGES"}:
+        images["OldImage"] = record.before
+    name = "INSERT" if record.before is None else "REMOVE" if record.after is None else "MODIFY"
+    keys = table.key_of(item)
+    return {
+        "eventID": f"{record.number:032x}",
+        "eventName": name,
+        "eventVersion": "1.1",
+        "eventSource": "aws:dynamodb",
+        "awsRegion": REGION,
+        "dynamodb": {
+            "ApproximateCreationDateTime": int(record.seconds),
+            "Keys": keys,
+            **images,
+            "SequenceNumber": _number(record.number),
+            "SizeBytes": item_bytes(keys) + sum(map(item_bytes, images.values())),
+            "StreamViewType": table.view,
+        },
+    }
+
+
+def _number(number: int) -> str:
+    return f"{number:021d}"

@@ -1,0 +1,95 @@
+"""How a boto3 client's requests come to the engine: in place of the connections that the client would open.
+
+All else of botocore is as ever: its validation, its serializing, its retries, its checksums, its parsing.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import botocore
+from botocore.awsrequest import AWSResponse
+
+type Handle = Callable[["Call"], AWSResponse]
+
+MAXIMUM_REQUEST_BYTES = 16 * 1024 * 1024
+
+
+class Call(NamedTuple):
+    """A client's request. `operation` is as in "DynamoDB_20120810.GetItem"."""
+
+    operation: str
+    request: dict[str, Any]
+    url: str
+    read_timeout_seconds: float = 60
+
+    @property
+    def name(self) -> str:
+        return self.operation.partition(".")[2]
+
+
+class Connection:
+    """In place of botocore's HTTP session: a request becomes a call."""
+
+    def __init__(self, handle: Handle, read_timeout_seconds: float = 60) -> None:
+        self._handle, self._read_timeout_seconds = handle, read_timeout_seconds
+
+    def send(self, request: Any) -> AWSResponse:
+        target = request.headers["X-Amz-Target"]
+        operation = target.decode() if isinstance(target, bytes) else target
+        return self._handle(Call(operation, json.loads(request.body), request.url, self._read_timeout_seconds))
+
+    def close(self) -> None:
+        pass
+
+
+class Attached(NamedTuple):
+    """A client whose requests come to the engine, and the connections that it had before."""
+
+    client: Any
+    connections: Any
+
+    @classmethod
+    def to(cls, client: Any, handle: Handle) -> "Attached":
+        client = getattr(getattr(client, "meta", None), "client", client)  # of a resource
+        attached = cls(client, client._endpoint.http_session)
+        client._endpoint.http_session = Connection(handle, client.meta.config.read_timeout)
+        # Nobody checks a signature here, and so the client needs no credentials.
+        client.meta.events.register_first("choose-signer", _unsigned)
+        return attached
+
+    def detach(self) -> None:
+        self.client._endpoint.http_session = self.connections
+        self.client.meta.events.unregister("choose-signer", _unsigned)
+
+
+def _unsigned(**_: object) -> Any:
+    return botocore.UNSIGNED
+
+
+def answer(call: Call, status: int, body: dict[str, Any]) -> AWSResponse:
+    """The answer as the service sends it, with its checksum."""
+    content = json.dumps(body).encode()
+    return _response(call, status, content, zlib.crc32(content))
+
+
+def damaged(call: Call, response: AWSResponse) -> AWSResponse:
+    """The answer with a body that its checksum doesn't fit."""
+    content = response.content
+    return _response(call, response.status_code, content + b" ", zlib.crc32(content))
+
+
+def _response(call: Call, status: int, content: bytes, checksum: int) -> AWSResponse:
+    headers: Any = {"x-amzn-requestid": "engine", "x-amz-crc32": str(checksum), "server": "engine"}
+    return AWSResponse(call.url, status, headers, _Content(content))
+
+
+class _Content:
+    """An answer's body with urllib3's interface."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def stream(self, *_: object, **__: object) -> Iterator[bytes]:
+        yield self._content

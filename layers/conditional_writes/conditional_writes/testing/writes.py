@@ -1,0 +1,214 @@
+"""Writes: each alone, 25 in a batch, and as a part of a transaction."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from conditional_writes.testing import conditions, updates
+from conditional_writes.testing.database import Answer, Database, Request
+from conditional_writes.testing.errors import Refused, invalid, invalid_parameter
+from conditional_writes.testing.placeholders import Placeholders
+from conditional_writes.testing.store import Place
+from conditional_writes.testing.tables import Table
+from conditional_writes.testing.units import Units
+from conditional_writes.testing.values import MAXIMUM_ITEM_BYTES, Item, checked, checked_item, item_bytes
+
+MAXIMUM_BATCH = 25
+LEGACY = {
+    "AttributesToGet",
+    "AttributeUpdates",
+    "ConditionalOperator",
+    "Expected",
+    "KeyConditions",
+    "QueryFilter",
+    "ScanFilter",
+}
+
+
+class NotHere(Exception):
+    """The engine doesn't have this part of DynamoDB."""
+
+
+@dataclass
+class Write:
+    """A write whose request was checked, as far as that goes without a table."""
+
+    kind: str
+    table_name: str
+    key: Item | None
+    condition: conditions.Condition | None
+    hands_back: bool
+    given: Placeholders
+    item: Item | None = None
+    update: updates.CheckedUpdate | None = None
+
+    def place_in(self, table: Table) -> Place:
+        """Raises Refused if the table has another key."""
+        if self.item is not None:
+            table.check_item(self.item)
+            return table.keys.place(self.item)
+        if self.key is None:
+            raise AssertionError(self.kind)
+        place = table.place_of_key(self.key)
+        if self.update is not None:
+            _check_no_key(self.update, table)
+        return place
+
+    def check(self, before: Item | None) -> None:
+        """Raises Refused if the condition doesn't hold."""
+        if self.condition is not None and not self.condition.holds(before or {}, self.given):
+            handed = {"Item": before} if self.hands_back and before is not None else {}
+            raise Refused("ConditionalCheckFailedException", "The conditional request failed", **handed)
+
+    def after(self, table: Table, before: Item | None) -> Item | None:
+        """The item as the write leaves it, None for none. Raises Refused if it can't be made."""
+        if self.kind in {"Put", "ConditionCheck"}:
+            return self.item if self.kind == "Put" else before
+        if self.kind == "Delete" or self.key is None:
+            return None
+        if self.update is None:
+            return before if before is not None else checked_item(self.key)
+        after = self.update.applied(before if before is not None else checked_item(self.key))
+        if item_bytes(after) > MAXIMUM_ITEM_BYTES:
+            raise invalid("Item size to update has exceeded the maximum allowed size")
+        _check_indexed(self.update, table, after)
+        return after
+
+
+def _check_no_key(update: updates.CheckedUpdate, table: Table) -> None:
+    for path in update.paths:
+        if path[0] in table.keys.names:
+            raise invalid_parameter(f"Cannot update attribute {path[0]}. This attribute is part of the key")
+
+
+def _check_indexed(update: updates.CheckedUpdate, table: Table, after: Item) -> None:
+    if not table.indexes:
+        return
+    try:
+        table.check_indexed(after)
+    except Refused as refused:
+        if "Type mismatch" in refused.message:
+            raise invalid(
+                "The update expression attempted to update the secondary index key to unsupported type"
+            ) from None
+        raise
+
+
+def put(request: Request) -> Write:
+    given, condition = _condition(request)
+    item = checked_item(request["Item"])
+    given.check_all_used()
+    if item_bytes(item) > MAXIMUM_ITEM_BYTES:
+        raise invalid("Item size has exceeded the maximum allowed size")
+    return _write("Put", request, condition, given=given, item=item)
+
+
+def update(request: Request) -> Write:
+    given = Placeholders(request, "UpdateExpression", "ConditionExpression")
+    parsed = updates.parsed(request["UpdateExpression"]) if "UpdateExpression" in request else None
+    text = request.get("ConditionExpression")
+    parsed_condition = conditions.parsed("ConditionExpression", text) if text is not None else None
+    update = parsed.checked(given) if parsed else None
+    condition = parsed_condition.check(given) if parsed_condition else None
+    given.check_all_used()
+    return _write("Update", request, condition, given=given, update=update)
+
+
+def delete(request: Request) -> Write:
+    given, condition = _condition(request)
+    given.check_all_used()
+    return _write("Delete", request, condition, given=given)
+
+
+def condition_check(request: Request) -> Write:
+    given, condition = _condition(request)
+    given.check_all_used()
+    return _write("ConditionCheck", request, condition, given=given)
+
+
+def _condition(request: Request) -> tuple[Placeholders, conditions.Condition | None]:
+    given = Placeholders(request, "ConditionExpression")
+    text = request.get("ConditionExpression")
+    return given, conditions.parsed("ConditionExpression", text).check(given) if text is not None else None
+
+
+def _write(kind: str, request: Request, condition: conditions.Condition | None, **made: Any) -> Write:
+    refuse_legacy(request)
+    key = {name: checked(value) for name, value in request["Key"].items()} if "Key" in request else None
+    hands_back = request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
+    return Write(kind, request["TableName"], key, condition, hands_back, **made)
+
+
+def refuse_legacy(request: Request) -> None:
+    """Raises NotHere for parameters that expressions have replaced in 2014."""
+    if not LEGACY.isdisjoint(request):
+        raise NotHere(f"{', '.join(LEGACY & request.keys())}: this engine has expressions alone")
+
+
+RETURNED: dict[str, tuple[str, ...]] = {
+    "Put": ("NONE", "ALL_OLD"),
+    "Delete": ("NONE", "ALL_OLD"),
+    "Update": ("NONE", "ALL_OLD", "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW"),
+}
+
+
+def _alone(make: Callable[[Request], Write]) -> Callable[[Database, dict[str, Any]], Answer]:
+    def call(database: Database, request: dict[str, Any]) -> Answer:
+        write, returned = make(request), request.get("ReturnValues", "NONE")
+        if returned not in RETURNED[write.kind]:
+            raise invalid("ReturnValues can only be ALL_OLD or NONE")
+        table = database.table(write.table_name)
+        place = write.place_in(table)
+        database.check_refusals(table, place)
+        before = table.store.items.get(place)
+        write.check(before)
+        after = write.after(table, before)
+        units = Units(request)
+        units.write(table, before, after)
+        table.write(place, after, database.clock.time())
+        return _returned(returned, write.update, before, after) | units.of(table)
+
+    return call
+
+
+def _returned(wanted: str, update: updates.CheckedUpdate | None, before: Item | None, after: Item | None) -> Answer:
+    if wanted == "NONE":
+        return {}
+    item = before if wanted.endswith("OLD") else after
+    if wanted.startswith("UPDATED"):
+        item = update.shown(item) if item and update else None
+    return {"Attributes": item} if item else {}
+
+
+put_item, update_item, delete_item = _alone(put), _alone(update), _alone(delete)
+
+
+def batch_write_item(database: Database, request: dict[str, Any]) -> Answer:
+    wanted: dict[str, list[dict[str, Any]]] = request["RequestItems"]
+    if not 0 < sum(map(len, wanted.values())) <= MAXIMUM_BATCH:
+        raise invalid("Too many items requested for the BatchWriteItem call")
+    writes = [(name, each, _batched(name, each)) for name, all_of_one in wanted.items() for each in all_of_one]
+    placed, seen = [], set()
+    for name, each, write in writes:
+        table = database.table(name)
+        place = write.place_in(table)
+        if (table.name, place) in seen:
+            raise invalid("Provided list of item keys contains duplicates")
+        seen.add((table.name, place))
+        placed.append((table, place, each, write))
+    units = Units(request)
+    unprocessed: dict[str, list[dict[str, Any]]] = {}
+    for table, place, each, write in placed:
+        if database.refusal(table, place):
+            unprocessed.setdefault(table.name, []).append(each)
+            continue
+        before = table.store.items.get(place)
+        units.write(table, before, write.item)
+        table.write(place, write.item, database.clock.time())
+    return {"UnprocessedItems": unprocessed} | units.of_all()
+
+
+def _batched(name: str, each: dict[str, Any]) -> Write:
+    if "PutRequest" in each:
+        return put({"TableName": name, **each["PutRequest"]})
+    return delete({"TableName": name, **each["DeleteRequest"]})

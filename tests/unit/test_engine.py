@@ -1,0 +1,362 @@
+"""The strict engine: what it refuses, and in which words; what it counts; what a test can make it do.
+
+That it agrees with DynamoDB Local and ministack is in tests/integration/test_engine_beside_others.py.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from boto3.dynamodb.types import TypeSerializer
+from botocore.exceptions import ClientError
+
+from conditional_writes import VersionedTable, dynamodb_client
+from conditional_writes.testing import Engine
+
+TABLE = {
+    "TableName": "Orders",
+    "BillingMode": "PAY_PER_REQUEST",
+    "AttributeDefinitions": [
+        {"AttributeName": name, "AttributeType": kind}
+        for name, kind in {"id": "S", "seq": "N", "status": "S", "at": "N"}.items()
+    ],
+    "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}, {"AttributeName": "seq", "KeyType": "RANGE"}],
+    "GlobalSecondaryIndexes": [
+        {
+            "IndexName": "by_status",
+            "KeySchema": [{"AttributeName": "status", "KeyType": "HASH"}, {"AttributeName": "at", "KeyType": "RANGE"}],
+            "Projection": {"ProjectionType": "KEYS_ONLY"},
+        }
+    ],
+    "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+}
+
+
+def wire(item: dict[str, Any]) -> dict[str, Any]:
+    serializer = TypeSerializer()
+    return {name: serializer.serialize(value) for name, value in item.items()}
+
+
+def key(number: int = 1, of: str = "a") -> dict[str, Any]:
+    return {"id": {"S": of}, "seq": {"N": str(number)}}
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with Engine() as engine:
+        engine.client().create_table(**TABLE)
+        yield engine
+
+
+@pytest.fixture
+def client(engine: Engine) -> Any:
+    return engine.client(parameter_validation=False)
+
+
+ITEM = wire(
+    {"id": "a", "seq": 1, "words": "abc", "many": [1, {"x": 2}], "nested": {"n": 5}, "tags": {"r", "g"}, "n": 7}
+)
+
+
+def condition(text: str, names: dict[str, str] | None = None, **values: Any) -> dict[str, Any]:
+    request: dict[str, Any] = {"TableName": "Orders", "Key": key(), "ConditionExpression": text}
+    if names:
+        request["ExpressionAttributeNames"] = names
+    if values:
+        request["ExpressionAttributeValues"] = {f":{name}": each for name, each in wire(values).items()}
+    return request
+
+
+def update(text: str, **values: Any) -> dict[str, Any]:
+    request = condition(text, **values)
+    request["UpdateExpression"] = request.pop("ConditionExpression")
+    return request | {"ReturnValues": "ALL_NEW"}
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("n = :v", {"v": 7}),
+        ("n <> :v AND absent <> :v", {"v": 8}),
+        ("n BETWEEN :low AND :high", {"low": 7, "high": 8}),
+        ("n IN (:one, :two)", {"one": 1, "two": 7}),
+        ("attribute_exists(many[1].x) AND attribute_not_exists(many[2])", {}),
+        ("NOT attribute_exists(absent) OR n = :v AND n <> :v", {"v": 1}),
+        ("(n = :v OR n > :low) AND size(tags) = :two", {"v": 1, "low": 2, "two": 2}),
+        ("begins_with(words, :v) AND contains(words, :w)", {"v": "ab", "w": "bc"}),
+        ("contains(tags, :v) AND contains(many, :one)", {"v": "r", "one": 1}),
+        ("attribute_type(nested, :v) AND nested.n > :n", {"v": "M", "n": 4}),
+        ("(words) < (:v)", {"v": "abd"}),
+        ("NOT (words < :v)", {"v": 5}),
+    ],
+)
+def test_a_condition_that_holds_lets_the_write_through(client: Any, text: str, values: dict[str, Any]) -> None:
+    client.put_item(TableName="Orders", Item=ITEM)
+    client.delete_item(**condition(text, **values))
+    client.put_item(TableName="Orders", Item=ITEM)
+    with pytest.raises(client.exceptions.ConditionalCheckFailedException):
+        client.delete_item(**condition(f"NOT ({text})", **values))
+
+
+@pytest.mark.parametrize(
+    ("expression", "after"),
+    [
+        (update("SET n = n + :v, m = if_not_exists(absent, :v) - n", v=3), {"n": 10, "m": -4}),
+        (update("SET many = list_append(:v, many)", v=[0]), {"many": [0, 1, {"x": 2}]}),
+        (update("SET many[9] = :v, many[1].x = :v REMOVE many[0]", v=9), {"many": [{"x": 9}, 9]}),
+        (update("SET a = n, n = :v", v=1), {"a": 7, "n": 1}),
+        (update("ADD n :v, counted :v, tags :t", v=1, t={"b"}), {"n": 8, "counted": 1, "tags": {"r", "g", "b"}}),
+        (update("DELETE tags :t REMOVE nested.n", t={"r", "g"}), {"tags": None, "nested": {}}),
+    ],
+)
+def test_an_update_sees_the_item_as_it_was(client: Any, expression: dict[str, Any], after: dict[str, Any]) -> None:
+    client.put_item(TableName="Orders", Item=ITEM)
+    updated = client.update_item(**expression)["Attributes"]
+    wanted = ITEM | wire({name: value for name, value in after.items() if value is not None})
+    for name in [name for name, value in after.items() if value is None]:
+        del wanted[name]
+    assert _sorted(updated) == _sorted(wanted)
+
+
+def _sorted(item: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: {kind: sorted(each) if kind == "SS" else each for kind, each in value.items()}
+        for name, value in item.items()
+    }
+
+
+REFUSED = [
+    ("update_item", update("SET n = :v", v=1, unused=2), "unused in expressions: keys: {:unused}"),
+    ("delete_item", condition("n = :v", v=1) | {"ExpressionAttributeNames": {"#n": "n"}}, "keys: {#n}"),
+    ("delete_item", condition("n = :v"), "value used in expression is not defined; attribute value: :v"),
+    ("delete_item", condition("#n = :v", v=1), "name used in the document path is not defined; attribute name: #n"),
+    ("delete_item", condition("status = :v", v=1), "Attribute name is a reserved keyword; reserved keyword: status"),
+    ("delete_item", condition("n == :v", v=1), 'Syntax error; token: "=", near: "== :v"'),
+    ("delete_item", condition("n = "), 'Syntax error; token: "<EOF>", near: "= '),
+    ("delete_item", condition(""), "Invalid ConditionExpression: The expression can not be empty;"),
+    ("delete_item", condition("((n = :v))", v=1), "The expression has redundant parentheses;"),
+    ("delete_item", condition("size(n)"), "not allowed to be used this way in an expression; function: size"),
+    ("delete_item", condition("sise(n) = :v", v=1), "Invalid function name; function: sise"),
+    ("delete_item", condition("begins_with(n, :v)", v=1), "operator or function: begins_with, operand type: N"),
+    ("delete_item", condition("n BETWEEN :v AND :w", v=2, w=1), "upper bound to be greater than or equal to lower"),
+    ("delete_item", condition("n = n"), "The first operand must be distinct"),
+    ("delete_item", condition("n IN (" + ",".join(f":v{i}" for i in range(101)) + ")"), "Too many operands"),
+    ("delete_item", condition("n = :v", v=1) | {"Key": {"id": {"S": "a"}}}, "key element does not match the schema"),
+    ("delete_item", condition("n = :v", v=1) | {"Key": key() | {"id": {"S": ""}}}, "empty string value. Key: id"),
+    ("update_item", update("SET a.b = :v, a = :v", v=1), "Two document paths overlap"),
+    ("update_item", update("SET a.b = :v, a[1] = :v", v=1), "Two document paths conflict"),
+    ("update_item", update("SET a = :v SET b = :v", v=1), 'The "SET" section can only be used once'),
+    ("update_item", update("SET status = :v", v=1), "reserved keyword: status"),
+    ("update_item", update("SET id = :v", v="b"), "Cannot update attribute id. This attribute is part of the key"),
+    ("update_item", update("SET a = absent"), "refers to an attribute that does not exist in the item"),
+    ("update_item", update("SET a.b = :v", v=1), "The document path provided in the update expression is invalid"),
+    ("update_item", update("ADD txt :v", v="1"), "operator: ADD, operand type: STRING"),
+    ("update_item", update("SET at_ = :v", v={"deep": {1, 2}}) | {"ReturnValues": "OLD"}, "ReturnValues can only be"),
+    ("put_item", {"Item": key() | {"status": {"N": "1"}}}, "Type mismatch for Index Key status Expected: S Actual: N"),
+    ("put_item", {"Item": key() | {"status": {"S": ""}}}, "IndexName: by_status, IndexKey: status"),
+    ("put_item", {"Item": {"id": {"S": "a"}}}, "Missing the key seq in the item"),
+    ("put_item", {"Item": key() | {"s": {"SS": []}}}, "An string set  may not be empty"),
+    ("put_item", {"Item": key() | {"s": {"NS": ["1", "1.0"]}}}, "contains duplicates."),
+    ("put_item", {"Item": key() | {"n": {"N": "1" * 39}}}, "more than 38 significant digits"),
+    ("put_item", {"Item": key() | {"n": {"N": "1E126"}}}, "Number overflow"),
+    ("put_item", {"Item": key() | {"n": {"N": "1E-131"}}}, "Number underflow"),
+    ("put_item", {"Item": key() | {"n": {"N": "one"}}}, "cannot be converted to a numeric value: one"),
+    ("put_item", {"Item": key() | {"t": {"S": "x" * 409_600}}}, "Item size has exceeded the maximum allowed size"),
+    ("query", {"KeyConditionExpression": "id = :v AND n = :v"}, "Query condition missed key schema element: seq"),
+    ("query", {"KeyConditionExpression": "id > :v"}, "Query key condition not supported"),
+    ("query", {"KeyConditionExpression": "id = :v", "FilterExpression": "id <> :v"}, "Primary key attribute: id"),
+    ("query", {"KeyConditionExpression": "id = :v", "IndexName": "none"}, "does not have the specified index: none"),
+]
+
+
+@pytest.mark.parametrize(("call", "request_", "message"), REFUSED, ids=lambda part: str(part)[:60])
+def test_what_dynamodb_refuses_is_refused_in_its_words(
+    client: Any, call: str, request_: dict[str, Any], message: str
+) -> None:
+    if call == "query":
+        request_ = request_ | {"ExpressionAttributeValues": {":v": {"S": "a"}}}
+    with pytest.raises(ClientError) as refused:
+        getattr(client, call)(**{"TableName": "Orders", **request_})
+    assert refused.value.response["Error"]["Code"] == "ValidationException"
+    assert message in refused.value.response["Error"]["Message"]
+
+
+def test_numbers_come_back_without_needless_digits(client: Any) -> None:
+    sent = {"1.50": "1.5", "-0": "0", "1E2": "100", "1e-3": "0.001", "9" * 38: "9" * 38, "+7": "7"}
+    numbers = {f"n{at}": {"N": text} for at, text in enumerate(sent)}
+    client.put_item(TableName="Orders", Item=key() | numbers)
+    item = client.get_item(TableName="Orders", Key=key())["Item"]
+    assert [item[name]["N"] for name in numbers] == [*sent.values()]
+
+
+def puts(*numbers: int, **fields: Any) -> list[dict[str, Any]]:
+    return [{"Put": {"TableName": "Orders", "Item": key(number)} | fields} for number in numbers]
+
+
+def test_a_cancelled_transaction_has_a_reason_for_each_write_and_what_was_found(client: Any) -> None:
+    client.put_item(TableName="Orders", Item=ITEM)
+    unless_there = {"ConditionExpression": "attribute_not_exists(id)", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+    with pytest.raises(client.exceptions.TransactionCanceledException) as cancelled:
+        client.transact_write_items(TransactItems=[*puts(2), *puts(1, **unless_there), *puts(3)])
+    codes = [reason["Code"] for reason in cancelled.value.response["CancellationReasons"]]
+    assert codes == ["None", "ConditionalCheckFailed", "None"]
+    assert _sorted(cancelled.value.response["CancellationReasons"][1]["Item"]) == _sorted(ITEM)
+    assert "specific reasons [None, ConditionalCheckFailed, None]" in str(cancelled.value)
+    assert client.scan(TableName="Orders")["Count"] == 1
+
+
+def test_a_transaction_takes_an_item_once_and_a_hundred_items(client: Any) -> None:
+    client.transact_write_items(TransactItems=puts(*range(100)))
+    for actions, why in ((puts(1, 1), "multiple operations on one item"), (puts(*range(101)), "less than or equal")):
+        with pytest.raises(ClientError, match=why):
+            client.transact_write_items(TransactItems=actions)
+
+
+def test_a_token_is_known_for_ten_minutes(engine: Engine, client: Any) -> None:
+    first, other = puts(1), puts(2)
+    add = [{"Update": update("ADD n :v", v=1) | {"Key": key(9)}}]
+    del add[0]["Update"]["ReturnValues"]
+    for _ in range(2):
+        client.transact_write_items(TransactItems=add, ClientRequestToken="t")
+    with pytest.raises(client.exceptions.IdempotentParameterMismatchException):
+        client.transact_write_items(TransactItems=other, ClientRequestToken="t")
+    engine.clock.advance(600)
+    client.transact_write_items(TransactItems=add, ClientRequestToken="t")
+    assert client.get_item(TableName="Orders", Key=key(9))["Item"]["n"] == {"N": "2"}
+    assert first
+
+
+UNITS = [
+    ("put_item", {"Item": key() | {"t": {"S": "x" * 1025}}}, 2, {}),
+    ("put_item", {"Item": key() | wire({"status": "new", "at": 1})}, 1, {"by_status": 1}),
+    ("update_item", {"Key": key(5), "UpdateExpression": "SET a = :v"}, 1, {"by_status": 0}),
+    ("update_item", {"Key": key(5), "UpdateExpression": "SET at = :v"}, 1, {"by_status": 2}),
+    ("delete_item", {"Key": key(5)}, 2, {"by_status": 1}),
+    ("get_item", {"Key": key(5), "ConsistentRead": True}, 1, {}),
+    ("get_item", {"Key": key(6)}, 0.5, {}),
+    ("scan", {"ConsistentRead": True}, 1, {}),
+]
+
+
+@pytest.mark.parametrize(("call", "request_", "table_units", "index_units"), UNITS, ids=lambda part: str(part)[:40])
+def test_units_are_those_of_the_published_rules(
+    client: Any, call: str, request_: dict[str, Any], table_units: float, index_units: dict[str, float]
+) -> None:
+    client.put_item(TableName="Orders", Item=key(5) | wire({"status": "new", "at": 1, "t": "x" * 1500}))
+    if "UpdateExpression" in request_:
+        text = request_["UpdateExpression"].replace("at ", "#at ")
+        request_ = request_ | {"UpdateExpression": text, "ExpressionAttributeValues": {":v": {"N": "2"}}}
+        request_ |= {"ExpressionAttributeNames": {"#at": "at"}} if "#at" in text else {}
+    consumed = getattr(client, call)(TableName="Orders", ReturnConsumedCapacity="INDEXES", **request_)[
+        "ConsumedCapacity"
+    ]
+    of_indexes = consumed.get("GlobalSecondaryIndexes", {})
+    expected = 2 if call == "update_item" else table_units
+    assert consumed["Table"]["CapacityUnits"] == expected
+    assert {name: of_indexes.get(name, {}).get("CapacityUnits", 0) for name in index_units} == index_units
+
+
+def test_pages_end_after_a_megabyte_and_segments_share_a_scan(client: Any) -> None:
+    for number in range(30):
+        client.put_item(TableName="Orders", Item=key(number, of=f"p{number % 7}") | {"t": {"S": "x" * 100_000}})
+    pages = [*client.get_paginator("scan").paginate(TableName="Orders")]
+    assert [page["Count"] for page in pages] == [10, 10, 10]
+    segments = [
+        client.scan(TableName="Orders", Segment=segment, TotalSegments=4, ProjectionExpression="id")["Items"]
+        for segment in range(4)
+    ]
+    assert sum(map(len, segments)) == 30
+    assert sum(len({item["id"]["S"] for item in segment}) for segment in segments) == 7
+
+
+def test_an_index_and_eventual_reads_lag_until_they_catch_up(engine: Engine, client: Any) -> None:
+    query = {
+        "TableName": "Orders",
+        "IndexName": "by_status",
+        "KeyConditionExpression": "#s = :s",
+        "ExpressionAttributeNames": {"#s": "status"},
+        "ExpressionAttributeValues": {":s": {"S": "new"}},
+    }
+    engine.hold_back("Orders", "by_status")
+    engine.hold_back("Orders")
+    client.put_item(TableName="Orders", Item=key() | wire({"status": "new", "at": 1}))
+    assert client.query(**query)["Items"] == []
+    assert "Item" not in client.get_item(TableName="Orders", Key=key())
+    assert "Item" in client.get_item(TableName="Orders", Key=key(), ConsistentRead=True)
+    engine.catch_up("Orders", "by_status")
+    engine.catch_up("Orders")
+    assert client.query(**query)["Items"] == [key() | wire({"status": "new", "at": 1})]
+    assert "Item" in client.get_item(TableName="Orders", Key=key())
+
+
+def test_what_a_test_wants_refused_is_refused(engine: Engine, client: Any) -> None:
+    engine.conflict("Orders", {"id": "a", "seq": 1})
+    with pytest.raises(client.exceptions.TransactionConflictException):
+        client.put_item(TableName="Orders", Item=key())
+    engine.throttle("Orders", {"id": "a", "seq": 1})
+    batch = client.batch_get_item(RequestItems={"Orders": {"Keys": [key(1), key(2)]}})
+    assert batch["UnprocessedKeys"]["Orders"]["Keys"] == [key(1)]
+    engine.throttle("Orders", {"id": "a", "seq": 1})
+    with pytest.raises(ClientError) as cancelled:
+        client.transact_write_items(TransactItems=puts(2, 1))
+    assert [each["Code"] for each in cancelled.value.response["CancellationReasons"]] == ["None", "ThrottlingError"]
+    engine.throttle("Orders", times=math.inf)
+    with engine.simulated_time(), pytest.raises(ClientError, match="ThrottlingException"):
+        client.get_item(TableName="Orders", Key=key())
+
+
+def test_a_stream_has_each_change_in_order(engine: Engine, client: Any) -> None:
+    for value in ("1", "1", "2"):  # a write that changes nothing is no record
+        client.put_item(TableName="Orders", Item=key() | {"n": {"N": value}})
+    client.delete_item(TableName="Orders", Key=key())
+    streams = engine.client("dynamodbstreams")
+    [stream] = streams.list_streams(TableName="Orders")["Streams"]
+    [shard] = streams.describe_stream(StreamArn=stream["StreamArn"])["StreamDescription"]["Shards"]
+    which = {"StreamArn": stream["StreamArn"], "ShardId": shard["ShardId"]}
+    iterator = streams.get_shard_iterator(**which, ShardIteratorType="TRIM_HORIZON")["ShardIterator"]
+    records = streams.get_records(ShardIterator=iterator)["Records"]
+    assert [record["eventName"] for record in records] == ["INSERT", "MODIFY", "REMOVE"]
+    assert records[1]["dynamodb"]["OldImage"]["n"] == {"N": "1"}
+    engine.clock.advance(24 * 3600)
+    assert streams.get_records(ShardIterator=iterator)["Records"] == []
+
+
+def test_expired_items_are_deleted_when_the_test_says_so(engine: Engine, client: Any) -> None:
+    client.update_time_to_live(TableName="Orders", TimeToLiveSpecification={"AttributeName": "ends", "Enabled": True})
+    for number, seconds in ((1, 10), (2, 1000)):
+        ends = {"N": str(int(engine.clock.time()) + seconds)}
+        client.put_item(TableName="Orders", Item=key(number) | {"ends": ends})
+    engine.clock.advance(500)
+    assert engine.delete_expired("Orders") == 1
+    assert client.scan(TableName="Orders")["Items"][0]["seq"] == {"N": "2"}
+
+
+def test_a_client_that_was_made_elsewhere_is_answered_until_the_end_of_the_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    client = dynamodb_client()
+    before = client._endpoint.http_session
+    with Engine() as engine:
+        engine.attach(client)
+        client.create_table(**TABLE)
+        orders = VersionedTable(client, "Orders", "id", "seq")
+        orders.save({"id": "a", "seq": 1})
+        assert engine.resource().Table("Orders").item_count == 1
+    assert client._endpoint.http_session is before
+
+
+def test_the_code_goes_by_the_simulated_clock_and_pauses_cost_nothing(engine: Engine) -> None:
+    with engine.simulated_time() as clock:
+        before = datetime.now(UTC), time.time(), time.monotonic()
+        time.sleep(7 * 24 * 3600)
+        assert datetime.now(UTC) - before[0] == timedelta(days=7)
+        assert time.time() - before[1] == time.monotonic() - before[2] == 7 * 24 * 3600
+        assert datetime.now(UTC).timestamp() == pytest.approx(clock.time())
+        assert type(datetime.now()) is datetime  # noqa: DTZ005
+    assert abs(datetime.now(UTC).timestamp() - time.time()) < 1000
+    assert abs(time.time() - clock.time()) > 24 * 3600

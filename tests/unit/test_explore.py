@@ -1,0 +1,201 @@
+"""Every order of concurrent workers: what is found in a worker that isn't safe, and that all orders are tried."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from math import comb
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from conditional_writes import Conflict, OutcomeUnknown, VersionedTable
+from conditional_writes.testing import Engine, Explored, Fault, Outcome, Stuck, Violation, explore, replay
+
+TABLE = {
+    "TableName": "Accounts",
+    "BillingMode": "PAY_PER_REQUEST",
+    "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
+    "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
+}
+
+
+class Accounts(VersionedTable):
+    def __init__(self, engine: Engine) -> None:
+        self.client = engine.client()
+        self.client.create_table(**TABLE)
+        super().__init__(self.client, "Accounts", "id")
+        self.put("alice", 0)
+
+    def put(self, account: str, balance: int) -> None:
+        self.client.put_item(TableName="Accounts", Item={"id": {"S": account}, "balance": {"N": str(balance)}})
+
+    def balance(self, account: str = "alice") -> int:
+        found = self.client.get_item(TableName="Accounts", Key={"id": {"S": account}}, ConsistentRead=True)
+        return int(found["Item"]["balance"]["N"])
+
+    def touch(self, *accounts: str) -> None:
+        for account in accounts:
+            self.put(account, 1)
+
+
+def naive(accounts: Accounts) -> None:
+    accounts.put("alice", accounts.balance() + 1)
+
+
+def safe(accounts: Accounts) -> None:
+    accounts.modify("alice", change=lambda account: account | {"balance": account["balance"] + 1})
+
+
+def none_is_lost(accounts: Accounts, outcomes: list[Outcome]) -> None:
+    done = sum(outcome.error is None for outcome in outcomes)
+    unsure = sum(outcome.was_killed or isinstance(outcome.error, OutcomeUnknown) for outcome in outcomes)
+    assert done <= accounts.balance() <= done + unsure
+
+
+def explored(*workers: Any, check: Any = lambda *_: True, **options: Any) -> Explored:
+    return explore(*workers, setup=Accounts, check=check, **options)
+
+
+def test_a_lost_update_is_found_made_short_and_found_again_by_its_script() -> None:
+    with pytest.raises(Violation) as found:
+        explored(naive, naive, check=none_is_lost)
+    assert len(found.value.script.split()) <= 2
+    assert "GetItem Accounts alice" in str(found.value)
+    for _ in range(5):
+        with pytest.raises(Violation, match=found.value.why.split("\n")[0][:20]):
+            replay(found.value.script, naive, naive, setup=Accounts, check=none_is_lost)
+    assert len(replay("a a b b", naive, naive, setup=Accounts, check=none_is_lost)) == 2
+
+
+def test_no_update_is_lost_by_modify_in_any_order_with_any_fault() -> None:
+    """A damaged answer counted as a refusal once, and the second try as the first: `tries.note_try`."""
+    assert explored(safe, safe, check=none_is_lost).is_complete
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_all_orders_of_calls_of_one_item_are_tried(calls: int) -> None:
+    def worker(accounts: Accounts) -> None:
+        accounts.touch(*["alice"] * calls)
+
+    assert explored(worker, worker, faults=()).orders == comb(2 * calls, calls)
+
+
+def test_calls_that_touch_no_common_item_are_tried_in_one_order() -> None:
+    def of(*names: str) -> Any:
+        return lambda accounts: accounts.touch(*names)
+
+    assert explored(of("a", "b"), of("c", "d"), of("e", "f"), faults=()).orders == 1
+    assert explored(of("a", "x"), of("b", "x"), of("c", "x"), faults=()).orders == 6
+
+
+def test_each_fault_strikes_each_call_once() -> None:
+    seen = set()
+
+    def check(_: Accounts, outcomes: list[Outcome]) -> None:
+        seen.add(type(outcomes[0].error).__name__)
+
+    def worker(accounts: Accounts) -> None:
+        accounts.touch("alice", "alice")
+
+    for fault in Fault:
+        tried = explored(worker, check=check, faults=[fault], budget=1000)
+        assert tried.is_complete
+    assert seen == {"NoneType", "Killed"}
+
+
+def test_a_delayed_write_takes_effect_late() -> None:
+    balances = set()
+
+    def check(accounts: Accounts, _: object) -> None:
+        balances.add(accounts.balance())
+
+    def worker(accounts: Accounts) -> None:
+        accounts.put("alice", 1)
+        accounts.put("alice", 2)
+
+    explored(worker, check=check, faults=[Fault.DELAYED])
+    assert balances == {1, 2}
+
+
+def test_transactions_that_meet_conflict_and_a_delayed_one_is_still_in_progress() -> None:
+    codes: set[str] = set()
+
+    def worker(accounts: Accounts) -> None:
+        put = {"TableName": "Accounts", "Item": {"id": {"S": "alice"}, "balance": {"N": "1"}}}
+        try:
+            accounts.client.transact_write_items(TransactItems=[{"Put": put}])
+        except ClientError as error:
+            codes.add(error.response["Error"]["Code"])
+            raise
+
+    explored(worker, worker)
+    assert codes == {"TransactionCanceledException", "TransactionInProgressException"} or codes == {
+        "TransactionCanceledException"
+    }
+
+
+def test_pauses_cost_nothing_and_let_the_others_go_on() -> None:
+    def patient(accounts: Accounts) -> float:
+        began = time.monotonic()
+        while accounts.balance() != 1 and time.monotonic() - began < 3600:
+            time.sleep(1200)
+        return time.monotonic() - began
+
+    waited = set()
+
+    def check(_: Accounts, outcomes: list[Outcome]) -> None:
+        waited.add(outcomes[0].value)
+
+    assert explored(patient, lambda accounts: accounts.touch("alice"), check=check, faults=()).is_complete
+    assert waited == {0, 1200, 2400, 3600}
+
+
+def test_threads_of_a_workers_pool_are_scheduled_and_die_with_it() -> None:
+    def worker(accounts: Accounts) -> list[int]:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(accounts.touch, ["alice", "alice"]))
+            return [accounts.balance()]
+
+    found = set()
+
+    def check(accounts: Accounts, outcomes: list[Outcome]) -> None:
+        found.add((outcomes[0].was_killed, accounts.balance()))
+
+    explored(worker, check=check, faults=[Fault.KILLED_AFTER])
+    assert found == {(False, 1), (True, 1)}
+
+
+def test_a_thread_that_the_schedule_does_not_know_is_refused() -> None:
+    with pytest.raises(Violation, match="a thread of its own"):
+        explored(lambda _: threading.Thread(target=print).start(), check=lambda _, outcomes: raised(outcomes[0]))
+
+
+def raised(outcome: Outcome) -> None:
+    if isinstance(outcome.error, Stuck):
+        raise outcome.error
+
+
+def test_a_save_of_what_was_loaded_conflicts_in_some_orders_and_never_loses() -> None:
+    outcomes_seen = set()
+
+    def save(accounts: Accounts) -> None:
+        account = accounts.get("alice")
+        accounts.save(account | {"balance": account["balance"] + Decimal(1)})
+
+    def check(accounts: Accounts, outcomes: list[Outcome]) -> None:
+        none_is_lost(accounts, outcomes)
+        outcomes_seen.update(type(outcome.error) for outcome in outcomes)
+
+    explored(save, save, check=check, faults=())
+    assert outcomes_seen == {type(None), Conflict}
+
+
+def test_a_budget_ends_the_search() -> None:
+    def worker(accounts: Accounts) -> None:
+        accounts.touch(*["alice"] * 6)
+
+    tried = explored(worker, worker, budget=50)
+    assert tried.orders == 50
+    assert not tried.is_complete
