@@ -10,6 +10,7 @@ from benchmarks import (
     costs,
     counted,
     locks,
+    mesh,
     night,
     outcomes,
     reads,
@@ -27,6 +28,7 @@ BENCHMARKS = {
         contention.main,
         "1 to 32 workers on one account, against stock Powertools, with a plot; and what quiet accounts notice",
     ),
+    "mesh": (mesh.main, "1 to 40 workers on transfers among many hot accounts, in virtual time"),
     "night": (night.main, "a night of the reconciliation, by the length of the history, with a plot"),
     "outcomes": (
         outcomes.main,

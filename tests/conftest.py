@@ -19,10 +19,10 @@ from conditional_writes.upserts import strategies
 from tests.support.clock import RanTooLong
 from tests.support.deployed import RETRY_SETTINGS, SCHEDULES, Bank
 from tests.support.every_event import SeenEvents
-from tests.support.in_process import in_process
+from tests.support.in_process import answered_by
 from tests.support.reporting import Say
 from tools.local_aws import server, stack
-from tools.local_aws.server import PROJECT, Endpoint, LocalAwsError, free_port, running, shared_client
+from tools.local_aws.server import PROJECT, Endpoint, LocalAwsError, free_port, running
 from tools.local_aws.tables import Tables, create_tables
 
 # Examples are the same in each run, so that a new failure comes from a change; `make soak` searches for others. Tests
@@ -34,7 +34,6 @@ settings.register_profile("searching", deadline=None, max_examples=5000)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run every case, not a sample (make test-all)")
-    parser.addoption("--in-process", action="store_true", help="run on the library's own engine, and on no other")
     parser.addoption("--soak", action="store_true", help="with --all: run the cases that take hours, too (make soak)")
 
 
@@ -50,16 +49,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without `--all`, leaves out tests marked `exhaustive`, and those marked `one_engine` on the second engine.
+    """Without `--all`, leaves out tests marked `exhaustive`, and those of the engines that are servers.
 
     Without `--soak`, leaves out those marked `soak`.
     """
-    engines = {IN_PROCESS} if config.getoption("--in-process") else {*ENGINES}
     left_out = {
         item
         for item in items
-        if _engine_of(item) not in {None, *engines}
-        or (_is_exhaustive(item) and not config.getoption("--all"))
+        if (_is_exhaustive(item) and not config.getoption("--all"))
         or (item.get_closest_marker("soak") and not config.getoption("--soak"))
     }
     items[:] = [item for item in items if item not in left_out]
@@ -72,8 +69,7 @@ def _engine_of(item: pytest.Item) -> str | None:
 
 
 def _is_exhaustive(item: pytest.Item) -> bool:
-    on_the_second = _engine_of(item) == ENGINES[1]
-    return bool(item.get_closest_marker("exhaustive") or (on_the_second and item.get_closest_marker("one_engine")))
+    return bool(item.get_closest_marker("exhaustive") or _engine_of(item) in ENGINES[1:])
 
 
 def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:
@@ -88,8 +84,7 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:
     return True
 
 
-ENGINES = ("ministack", "dynamodb_local")
-IN_PROCESS = "in_process_engine"
+ENGINES = ("in_process", "ministack", "dynamodb_local")
 DEPLOYED = ("tests/e2e/", "tests/soak/")
 
 
@@ -171,16 +166,15 @@ def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoin
         yield endpoint
 
 
-@pytest.fixture
-def in_process_engine() -> Iterator[Endpoint]:
-    with Engine() as engine, in_process(engine) as endpoint:
-        shared_client.cache_clear()
+@pytest.fixture(scope="session")
+def in_process() -> Iterator[Endpoint]:
+    with Engine() as engine, answered_by(engine) as endpoint:
         yield endpoint
 
 
-@pytest.fixture(params=[*ENGINES, IN_PROCESS])
+@pytest.fixture(params=ENGINES)
 def dynamodb(request: pytest.FixtureRequest) -> Endpoint:
-    """Runs a test on both engines; with `--in-process` on the library's own instead."""
+    """Runs a test on the library's own engine, and with `--all` on the others, too."""
     return request.getfixturevalue(request.param)
 
 

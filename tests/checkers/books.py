@@ -5,6 +5,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
+from typing import Any
 
 from msgspec.structs import astuple
 
@@ -54,16 +55,26 @@ class Books:
 
 
 def read_books(endpoint: Endpoint, tables: Tables) -> Books:
-    accounts = [account_from_item(from_dynamodb(item)) for item in scan(endpoint, tables.accounts)]
+    reversals = scan(endpoint, tables.reversals) if tables.reversals else None
+    return books_of(scan(endpoint, tables.accounts), scan(endpoint, tables.journal), reversals)
+
+
+def books_of(
+    account_items: Iterable[dict[str, Any]],
+    journal_items: Iterable[dict[str, Any]],
+    reversal_items: Iterable[dict[str, Any]] | None = None,
+) -> Books:
+    """The books in the tables' items, which are in DynamoDB's JSON."""
+    accounts = [account_from_item(from_dynamodb(item)) for item in account_items]
     journal: dict[str, list[JournalEntry]] = defaultdict(list)
-    for item in scan(endpoint, tables.journal):
+    for item in journal_items:
         entry = entry_from_item(from_dynamodb(item))
         journal[entry.account_id].append(entry)
     for entries in journal.values():
         entries.sort(key=lambda entry: entry.outcome.account_version)
     reversals = None
-    if tables.reversals:
-        found = (reversed_from_item(from_dynamodb(item)) for item in scan(endpoint, tables.reversals))
+    if reversal_items is not None:
+        found = (reversed_from_item(from_dynamodb(item)) for item in reversal_items)
         reversals = {(each.account_id, each.transaction_id): each for each in found}
     return Books({account.account_id: account for account in accounts}, dict(journal), reversals)
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.checkers.books import read_books, violations
 from tests.support.faults import CODES_OF_EVENTS, Fault, Killed, RandomFaults, no_logs
+from tests.support.in_process import IN_PROCESS
 from tests.support.reporting import Say
 from tools.local_aws.functions import Queue, process_transactions, record
 from tools.local_aws.queues import take_dead_letters
@@ -61,7 +62,7 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
     ministack: Endpoint, dynamodb: Endpoint, tables: Tables, say: Say, every_case: bool
 ) -> None:
     choose = random.Random(SEED)
-    whole = every_case and dynamodb == ministack
+    whole = every_case and dynamodb == IN_PROCESS
     number_of_them, probability = (
         (TRANSFERS, FAULTS_PER_CALL) if whole else (SAMPLED_TRANSFERS, SAMPLED_FAULTS_PER_CALL)
     )

@@ -8,6 +8,7 @@ import pytest
 
 from tests.faults.every_call import inject_every_fault
 from tests.faults.scenarios.posting import Posting
+from tests.support.in_process import IN_PROCESS
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
@@ -43,6 +44,6 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     ministack: Endpoint, dynamodb: Endpoint, competing: str, say: Say, every_case: bool
 ) -> None:
     scenario = Posting(ministack, dynamodb, BATCH, DEAD, competing_worker=competing != "nobody")
-    expected = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
+    expected = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)
     results = Counter(reason or status for status, reason, *_ in expected.values())
     assert results == {"POSTED": 10, "OVERDRAFT_LIMIT": 4, "BALANCE_NOT_ZERO": 1}  # A transfer has two entries.

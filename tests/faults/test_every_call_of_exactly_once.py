@@ -15,6 +15,7 @@ from tests.faults.every_call import inject_every_fault
 from tests.faults.every_pair import inject_every_pair, inject_some_pairs
 from tests.faults.scenarios.paying import MIXED, Paying
 from tests.support.faults import Faults, FaultsAt, Killed, RandomFaults, scenario_after_scenario
+from tests.support.in_process import IN_PROCESS
 from tests.support.paying import Tables, Way, Worker, account, payment
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
@@ -46,7 +47,7 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
 ) -> None:
     theirs, items, _ = CASES[case]
     scenario = Paying(dynamodb, way, MIXED, theirs=theirs, items=items)
-    second_engine = dynamodb != ministack
+    second_engine = dynamodb != IN_PROCESS
     every_case = every_case and (not second_engine or case == LONGEST)
     answers, balance, paid = inject_every_fault(scenario, say, every_case=every_case, second_engine=second_engine)
     first, again, unfunded, _ = answers

@@ -4,11 +4,11 @@ import pytest
 
 from tests.faults.every_call import inject_every_fault
 from tests.faults.scenarios.expiry import Expiring
+from tests.support.in_process import IN_PROCESS
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
 
-@pytest.mark.one_engine
 @pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @pytest.mark.parametrize("segments", [1, 3])
 @pytest.mark.parametrize("between", ["posted at the end", "posted before it is run again"])
@@ -17,5 +17,5 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
 ) -> None:
     in_between = between == "posted before it is run again"
     scenario = Expiring(ministack, dynamodb, segments=segments, posted_in_between=in_between)
-    left = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
+    left = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)
     assert left == {"anna": (10, 6), "ben": (0, 1), "cleo": (1, 4), "dora": (1, 2), "emil": (0, 3)}

@@ -9,6 +9,7 @@ import pytest
 from tests.faults.every_call import inject_every_fault
 from tests.faults.scenarios.posting import Posting
 from tests.support.faults import FaultsAt, scenario_after_scenario
+from tests.support.in_process import IN_PROCESS
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
@@ -118,7 +119,7 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
 ) -> None:
     there, batch, theirs, results = CASES[case]
     scenario = Posting(ministack, dynamodb, batch, [], there=there, theirs=theirs)
-    expected = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
+    expected = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)
     assert Counter(reason or status for status, reason, *_ in expected.values()) == results
 
 

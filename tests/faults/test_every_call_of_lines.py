@@ -5,6 +5,7 @@ import pytest
 from tests.faults.every_call import inject_every_fault
 from tests.faults.scenarios.lines import CASES, InLine
 from tests.support.faults import FaultsAt, scenario_after_scenario
+from tests.support.in_process import IN_PROCESS
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
@@ -30,7 +31,7 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     ministack: Endpoint, dynamodb: Endpoint, case: str, say: Say, every_case: bool
 ) -> None:
     scenario = InLine(ministack, dynamodb, CASES[case])
-    inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
+    inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)
 
 
 @pytest.mark.parametrize("case", CALLS)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.faults.every_call import inject_every_fault
 from tests.faults.scenarios.outcomes import Publishing, PublishingAgain, PublishingAllAgain
+from tests.support.in_process import IN_PROCESS
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
@@ -42,7 +43,7 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     ministack: Endpoint, dynamodb: Endpoint, way: str, say: Say, every_case: bool
 ) -> None:
     scenario = (WAYS | {"all again": PublishingAllAgain})[way](ministack, dynamodb, MESSAGES, batch_size=15)
-    heard, dead = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
+    heard, dead = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)
     assert len(heard) == len(MESSAGES) + 2  # A transfer has two entries.
     assert not dead
 
@@ -55,6 +56,6 @@ def test_what_cannot_be_published_is_in_the_dead_letter_queue_alone_whatever_cal
     # The stream alone knows of an entry without a version: no reader finds it.
     damaged = DAMAGED | ({"pay 12": ({"account_version": None}, "NOT_AN_ENTRY")} if way == "from the stream" else {})
     scenario = WAYS[way](ministack, dynamodb, MESSAGES, damaged, REFUSED, batch_size=15)
-    heard, dead = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
+    heard, dead = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)
     assert len(dead) == len(damaged) + len(REFUSED)
     assert len(heard) == len(MESSAGES) + 2 - len(dead)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.faults.every_call import inject_every_fault
 from tests.faults.scenarios.profiles import Upserting, erase, update
+from tests.support.in_process import IN_PROCESS
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
@@ -90,7 +91,7 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     ministack: Endpoint, dynamodb: Endpoint, competing: str, say: Say, every_case: bool
 ) -> None:
     scenario = Upserting(ministack, dynamodb, THERE, BATCH, DEAD, competing=COMPETING[competing])
-    profiles = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
+    profiles = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)
     assert profiles["bob"]["limits"]["atm"] == {"day": 20}
     assert profiles["dave"]["contact"]["phone"] == "2"
     assert len(profiles["carol"]["sessions"]["phone"]) == 140

@@ -7,6 +7,7 @@ import pytest
 
 from tests.faults.every_call import inject_every_fault
 from tests.faults.scenarios.reconciliation import Reconciling
+from tests.support.in_process import IN_PROCESS
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
@@ -20,14 +21,13 @@ BOOKS: list[Any] = [
 ]
 
 
-@pytest.mark.one_engine
 @pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @pytest.mark.parametrize("segments", [1, 3])
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
     ministack: Endpoint, dynamodb: Endpoint, segments: int, say: Say, every_case: bool
 ) -> None:
     scenario = Reconciling(ministack, dynamodb, BOOKS, accounts=len(NAMES), accounts_per_step=2, segments=segments)
-    left = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
+    left = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)
     assert len(left) == 1 + 2 * segments  # The report, and of each segment the lock and the part.
 
 
@@ -37,7 +37,6 @@ ADDED: list[Any] = [
 ]
 
 
-@pytest.mark.one_engine
 @pytest.mark.filterwarnings("ignore:No application metrics")
 @pytest.mark.parametrize("damaged", ["alice", "carol"], ids=["unchanged", "with new entries"])
 def test_the_night_after_finds_the_damage_and_leaves_the_checkpoints_of_the_others(
@@ -47,4 +46,4 @@ def test_the_night_after_finds_the_damage_and_leaves_the_checkpoints_of_the_othe
         ministack, dynamodb, BOOKS, accounts=len(NAMES), accounts_per_step=3, added=ADDED, damaged=damaged
     )
     with mock.patch("ledger.reconciler.PAUSES_SECONDS", (0, 0, 0)):
-        inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != ministack)
+        inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)

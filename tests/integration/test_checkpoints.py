@@ -17,7 +17,7 @@ from workers import scheduled_jobs as jobs
 from workers.job_events import InvalidEvent
 
 # A handler that fails has no metrics.
-pytestmark = [pytest.mark.filterwarnings("ignore:No application metrics"), pytest.mark.one_engine]
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
 
 NEW = [payment("n-1", "alice", 1), payment("n-2", "dave", 1), transfer("n-3", "bob", "carol", 1)]
 """An entry of each account. The transfer is rejected: carol is closed."""

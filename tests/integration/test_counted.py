@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import costs, counted, locks, night, outcomes, prices, upserts, versioned
+from benchmarks import costs, counted, locks, mesh, night, outcomes, prices, upserts, versioned
 from benchmarks.filled import Ledger
 from conditional_writes.items import to_dynamodb
 from ledger.tables import JOURNAL_INDEX
@@ -43,6 +43,17 @@ def test_a_transfer_that_is_alone_costs_ten_units_and_so_does_a_rejected_one(
         counted.deliver(side.function, [record(transfer | {"transaction_id": transaction_id})])
         assert side.meter.requests == {"BatchGetItem": 1, "TransactWriteItems": 1}
         assert side.meter.write_units == 2 * (2 + 1) + 2 * 2
+
+
+def test_ten_workers_on_fifty_hot_accounts_are_nearly_as_fast_as_one_and_return_nothing() -> None:
+    """In virtual time. When groups waited in the lines of all the accounts that they had lost, it was a quarter."""
+    one, ten, slow = (
+        mesh.Run(mesh.mesh(50), workers, 1_000, latency=latency).result
+        for workers, latency in ((1, mesh.FAST), (10, mesh.FAST), (10, mesh.SLOW))
+    )
+    assert ten.per_second > 0.7 * one.per_second
+    assert ten.write_units < 2 * one.write_units
+    assert ten.delivered_twice == slow.delivered_twice == 0
 
 
 class Costs:

@@ -731,7 +731,6 @@ def test_the_original_finds_the_lock_taken_by_itself_if_the_answer_was_lost(orig
 # --- the examples themselves -----------------------------------------------------------------------------
 
 
-@pytest.mark.one_engine
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_example_runs_as_a_program_and_again(stage: Stage, path: Path) -> None:
     for table in TABLES:

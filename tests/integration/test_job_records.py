@@ -16,8 +16,6 @@ from tools.local_aws.tables import create_locks_table
 from tools.teller.job_records import JOBS, read_job
 from workers.segments import RunRecord, Segment
 
-pytestmark = pytest.mark.one_engine
-
 JOB = JOBS["reconcile_accounts"]
 NIGHTS = [f"2026-03-0{day}T02:00:00+00:00" for day in range(1, 8)]
 

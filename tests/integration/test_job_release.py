@@ -148,7 +148,6 @@ def test_a_holder_at_work_whose_lock_is_released_by_force_learns_it_at_its_next_
 FAULTS = [fault for fault in Fault if applies(fault, "UpdateItem")]
 
 
-@pytest.mark.one_engine
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.value)
 @pytest.mark.parametrize("meanwhile", [False, True], ids=["nobody since", "taken by another run since"])
 def test_a_release_that_fails_at_its_call_leaves_a_sound_record_and_can_be_made_again(

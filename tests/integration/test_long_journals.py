@@ -28,7 +28,7 @@ from tools.local_aws.server import Endpoint
 from workers import scheduled_jobs as jobs
 
 # A handler that is killed has no metrics.
-pytestmark = [pytest.mark.filterwarnings("ignore:No application metrics"), pytest.mark.one_engine]
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
 
 LONG = "long"
 LENGTH = 30

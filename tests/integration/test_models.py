@@ -290,7 +290,6 @@ def test_attributes_that_a_nested_model_does_not_know_are_kept(make: Make, baske
     ],
     ids=["appended", "put first", "removed", "replaced", "emptied", "repeated"],
 )
-@pytest.mark.one_engine
 def test_elements_of_a_list_that_stay_are_kept_as_they_are_stored(
     make: Make, basket: Any, line_of: Any, change: Any, expected: list[Item]
 ) -> None:
@@ -519,7 +518,6 @@ def test_a_change_that_returns_no_model_is_an_error_and_writes_nothing(flights: 
     assert flights.must_load().version == 1
 
 
-@pytest.mark.one_engine
 def test_what_is_no_model_of_the_table_is_refused(make: Make, flights: Flights) -> None:
     for other in (Basket("TL1"), {"flight_id": "TL1", "seats": 3}, None):
         with pytest.raises(TypeError, match="expected a Flight, or a loaded one; got "):
@@ -532,7 +530,6 @@ def test_what_is_no_model_of_the_table_is_refused(make: Make, flights: Flights) 
         ModelTable(flights.client, flights.name, "flight_id", model=Codec(str, str)).save("TL1")
 
 
-@pytest.mark.one_engine
 def test_a_model_needs_the_fields_of_the_tables_key(make: Make) -> None:
     with pytest.raises(UnfitModel, match="Line has no field flight_id, which is part of the table's key"):
         make(Line)

@@ -16,6 +16,7 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger import reconciler
 from ledger.core.accounts import Account, AccountStatus, account_item
 from tests.support.faults import Killed
+from tests.support.in_process import IN_PROCESS
 from tests.support.night import entry
 from tests.support.reconciling import event
 from tools.local_aws.functions import Context, reconcile_accounts
@@ -24,7 +25,7 @@ from tools.local_aws.tables import Tables, create_locks_table, create_tables
 from workers import scheduled_jobs as jobs
 
 # A handler that is killed has no metrics.
-pytestmark = [pytest.mark.filterwarnings("ignore:No application metrics"), pytest.mark.one_engine]
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
 
 _numbers = itertools.count(1)
 LEASE_HOURS = 1
@@ -126,7 +127,7 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_findings_are_those_of_the_books_however_many_segments_there_are(
     ministack: Endpoint, dynamodb: Endpoint, every_case: bool
 ) -> None:
-    books = Books(dynamodb, 5_000 if every_case and dynamodb == ministack else 200)
+    books = Books(dynamodb, 5_000 if every_case and dynamodb == IN_PROCESS else 200)
     for segments in (1, 4, 16):
         report = books.night([segments])
         assert findings(report) == expected(books)

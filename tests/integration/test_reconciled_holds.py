@@ -21,8 +21,6 @@ from tests.support.reconciling_holds import (
 from tools.local_aws.server import Endpoint
 from workers import scheduled_jobs as jobs
 
-pytestmark = [pytest.mark.one_engine]
-
 
 @pytest.fixture
 def bank(ministack: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Bank:

@@ -31,7 +31,7 @@ from workers import scheduled_jobs as jobs
 from workers.invocation import RESERVED_SECONDS
 
 # A handler that is killed or fails has no metrics.
-pytestmark = [pytest.mark.filterwarnings("ignore:No application metrics"), pytest.mark.one_engine]
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
 
 
 @pytest.fixture

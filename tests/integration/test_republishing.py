@@ -45,7 +45,7 @@ from tools.local_aws.tables import Tables, scan
 from workers.invocation import RESERVED_SECONDS
 
 # A handler that fails has no metrics.
-pytestmark = [pytest.mark.filterwarnings("ignore:No application metrics"), pytest.mark.one_engine]
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
 
 HOUR = timedelta(hours=1)
 LONG_AGO = {"from": "2000-01-01T00:00:00Z"}

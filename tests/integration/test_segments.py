@@ -29,8 +29,6 @@ from workers.job_events import InvalidEvent
 from workers.scheduled_jobs import UNRESOLVED, Job, Run, Step
 from workers.segments import MOST_SEGMENTS
 
-pytestmark = pytest.mark.one_engine
-
 _numbers = itertools.count(1)
 FIRST, SECOND, THIRD = (f"2026-03-0{day}T02:00:00+00:00" for day in (1, 2, 3))
 EVENT = {"job": "count", "scheduled_time": FIRST, "force": True}

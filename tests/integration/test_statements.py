@@ -42,7 +42,7 @@ from tools.local_aws.tables import Tables
 from workers.invocation import RESERVED_SECONDS
 
 # A handler that fails has no metrics.
-pytestmark = [pytest.mark.filterwarnings("ignore:No application metrics"), pytest.mark.one_engine]
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
 
 
 class Bank(PostingBank):

@@ -11,16 +11,16 @@ from conditional_writes.testing import Engine
 from conditional_writes.testing.wire import Connection
 from tools.local_aws.server import Endpoint
 
-ENDPOINT = Endpoint("http://engine.invalid")
+IN_PROCESS = Endpoint("http://engine.invalid")
 
 
 @contextlib.contextmanager
-def in_process(engine: Engine) -> Iterator[Endpoint]:
-    """Clients whose address is `ENDPOINT` have the engine's answers, however they are made."""
+def answered_by(engine: Engine) -> Iterator[Endpoint]:
+    """Clients whose address is `IN_PROCESS` have the engine's answers, however they are made."""
     connection, send = Connection(engine.answer), URLLib3Session.send
 
     def send_or_answer(session: Any, request: Any) -> Any:
-        return connection.send(request) if request.url.startswith(ENDPOINT.url) else send(session, request)
+        return connection.send(request) if request.url.startswith(IN_PROCESS.url) else send(session, request)
 
     with mock.patch.object(URLLib3Session, "send", send_or_answer):
-        yield ENDPOINT
+        yield IN_PROCESS

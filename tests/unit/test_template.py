@@ -710,7 +710,7 @@ NEEDS = {
         "AccountsTable": "dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem",
         "JournalTable": "dynamodb:BatchGetItem dynamodb:PutItem",
         "ReversalsTable": "dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:PutItem dynamodb:UpdateItem",
-        "LocksTable": "dynamodb:UpdateItem",
+        "LocksTable": "dynamodb:GetItem dynamodb:UpdateItem",
         "TransactionsQueue": OF_QUEUE,
         "AttemptsTable": OF_ATTEMPTS,
         "RefusalsTable": "dynamodb:BatchWriteItem",
@@ -785,8 +785,8 @@ def test_a_role_grants_what_its_function_needs_and_no_more(folder: str) -> None:
     assert not missing, f"{ROLES[folder]} grants less than functions/{folder} needs by NEEDS: {sorted(missing)}"
 
 
-LOCKS = {
-    "process_transactions": {"Lines": "line *"},
+RESTRICTED = {
+    "process_transactions": {"Lines": "line*"},
     "reconcile_accounts": {"LocksAndRuns": "reconcile_accounts*"},
     "charge_overdraft_interest": {"LocksAndRuns": "charge_overdraft_interest*"},
     "expire_holds": {"LocksAndRuns": "expire_holds*"},

@@ -43,7 +43,7 @@ from ledger.core.rules import Status, check_effects
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.dispositions import disposition_of, is_about_content
 from ledger.idempotent_decision import decide_once
-from ledger.lines import Lines, Ticket
+from ledger.lines import Lines, Mark, Ticket
 from ledger.tables import ACCOUNT_ATTRIBUTES, LedgerTables, Line
 from workers.batches import MAXIMUM_VALUES, Measurement
 from workers.parallel import in_parallel
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 type QueuedTransaction = QueueMessage[TransactionMessage]
 
 NOTHING: Observed = {}
+FEW_ACCOUNTS = 4
+"""The contended accounts with which a group waits in the line of one of them. With more it waits for a shared turn."""
 
 
 class BatchPoster(NamedTuple):
@@ -83,34 +85,37 @@ class BatchPoster(NamedTuple):
                 observed |= read_once(self.client, keys, deadline, self._attributes)
             except Exception as error:  # noqa: BLE001 (it costs the groups with these keys)
                 unread |= dict.fromkeys(keys, disposition_of(error))
-        groups = []
+        posters = []
         for group in grouped_by_account(messages, lambda message: self._account_ids(message.decoded, observed)):
             keys_of_group = self.keys_of(group, observed)
             failed = next((unread[key] for key in keys_of_group if key in unread), None)
             if failed:
                 _give(failed, group)
             else:
-                groups.append((group, keys_of_group))
+                posters.append(_GroupPoster(self, deadline, group, keys_of_group))
         # Groups that read again, or wait in line, come last: they may take all the threads, and all of the time.
-        ready = {key for key, item in observed.items() if not Line.of(item).is_contended}
-        groups.sort(key=lambda group: not ready.issuperset(group[1]))
-        posters = in_parallel(lambda group: self._post_group(*group, observed, deadline), groups)
+        contended = {key for key, item in observed.items() if Line.of(item).is_contended}
+        ready = observed.keys() - contended
+        posters.sort(key=lambda poster: not ready.issuperset(poster.keys))
+        if any(len(contended.intersection(poster.keys)) > FEW_ACCOUNTS for poster in posters):
+            for poster in posters:
+                poster.needs_shared_turn = len(contended.intersection(poster.keys)) > 1
+        in_parallel(lambda poster: poster.post(observed), [each for each in posters if not each.needs_shared_turn])
+        if in_turn := [poster for poster in posters if poster.needs_shared_turn]:
+            self._post_in_turn(in_turn, deadline)
         return _measurements(messages, posters)
 
-    def _post_group(
-        self, group: Sequence[QueuedTransaction], keys: Sequence[Key], observed: Observed, deadline: Deadline
-    ) -> "_GroupPoster":
-        """Sets the dispositions of the group's messages. Returns the poster, for its measurements.
-
-        `keys` are those of the group's items.
-        """
-        poster = _GroupPoster(self, deadline)
+    def _post_in_turn(self, posters: "Sequence[_GroupPoster]", deadline: Deadline) -> None:
+        """Posts groups with many contended accounts: in one turn of the shared line, and from what is read in it."""
         try:
-            unread = self.read([key for key in keys if key not in observed], deadline)
-            poster.post(group, {key: unread[key] if key in unread else observed[key] for key in keys})
-        except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
-            _give(disposition_of(error), (message for message in group if message.disposition is None))
-        return poster
+            turn = self.lines.wait_for_shared_turn(deadline)
+            in_parallel(lambda poster: poster.post_in_turn(turn), posters)
+            if turn:
+                posters[0].note_wait(turn)
+                self.lines.leave(self.lines.shared_key, turn, deadline)
+        except Exception as error:  # noqa: BLE001 (AWS's trouble is these groups' alone)
+            for poster in posters:
+                poster.give(disposition_of(error))
 
     def read(self, keys: Iterable[Key], deadline: Deadline) -> Observed:
         """The items as they are now, accounts without others' attributes. Raises what `read` raises."""
@@ -164,7 +169,11 @@ class BatchPoster(NamedTuple):
                     yield entry_from_item(item)
 
     def plan(
-        self, messages: Sequence[QueuedTransaction], observed: Observed, tickets: Mapping[Key, Ticket], now: datetime
+        self,
+        messages: Sequence[QueuedTransaction],
+        observed: Observed,
+        tickets: Mapping[Key, Ticket | Mark],
+        now: datetime,
     ) -> "Plan[_Fold | _Lost | _ToRead]":
         """Folds the messages that fit into one DynamoDB transaction: a pure function of the observed items.
 
@@ -190,21 +199,55 @@ class BatchPoster(NamedTuple):
 class _GroupPoster(Struct):
     """Commits the messages of one group, in order, as many at a time as fit into one DynamoDB transaction.
 
-    `observed` has the group's items as they were last seen. `tickets` has those that no commit has served yet, by
-    account. `conflicts` counts the commits that lost an account to another writer, by account in `losses`.
+    `keys` are those of the group's items, and `observed` has the items as they were last seen. `tickets` has those that
+    no commit has served yet, by account. `conflicts` counts the commits that lost an account to another writer, by
+    account in `losses`. If the group `needs_shared_turn`, its messages without a disposition wait for that. The group
+    `is_in_turn` afterwards, with the `turn`, or without one if it couldn't be had.
     """
 
     poster: BatchPoster
     deadline: Deadline
+    group: Sequence[QueuedTransaction]
+    keys: Sequence[Key]
     observed: dict[Key, Item | None] = {}
+    needs_shared_turn: bool = False
+    is_in_turn: bool = False
+    turn: Ticket | None = None
     tickets: dict[Key, Ticket] = {}
     losses: Counter[Key] = field(default_factory=Counter)
     conflicts: int = 0
     commit_milliseconds: list[float] = []
     line_milliseconds: list[float] = []
 
-    def post(self, group: Sequence[QueuedTransaction], observed: Observed) -> None:
-        """Sets the messages' dispositions. `observed` has the items of all keys of the group.
+    def post(self, observed: Observed) -> None:
+        """Sets the messages' dispositions, if the group doesn't need a shared turn in the end.
+
+        `observed` has items that were read before. The others are read.
+        """
+        try:
+            unread = self.poster.read([key for key in self.keys if key not in observed], self.deadline)
+            self.observed = {key: unread[key] if key in unread else observed[key] for key in self.keys}
+            if not self.is_in_turn and (contended := self._contended()):
+                self._line_up(min(contended))  # one line for groups that share several accounts
+            self._post()
+        except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
+            self.give(disposition_of(error))
+
+    def post_in_turn(self, turn: Ticket | None) -> None:
+        """As `post`, from what is read now. If the turn couldn't be had, it is tried all the same."""
+        self.is_in_turn, self.turn = True, turn
+        self.post(NOTHING)
+
+    def give(self, disposition: Disposition) -> None:
+        """Gives it to the messages that have none."""
+        _give(disposition, (message for message in self.group if message.disposition is None))
+
+    def note_wait(self, ticket: Ticket) -> None:
+        if ticket.waited_seconds is not None:
+            self.line_milliseconds.append(round(ticket.waited_seconds * 1000, 1))
+
+    def _post(self) -> None:
+        """Posts the messages that have no disposition yet.
 
         If a commit loses an account to another writer, the next try is made at once. If the group loses the account
         again, it waits in the account's line before the next try: a quiet account is hardly lost twice.
@@ -213,15 +256,12 @@ class _GroupPoster(Struct):
         one at fault among n costs 2 log n further tries at most, n at fault cost 2 n. AWS's own trouble is raised:
         messages without a disposition can be tried again. Tickets that the group holds then are left to lapse.
         """
-        self.observed = dict(observed)
-        contended = [key for key in self._account_keys(observed) if Line.of(observed[key]).is_contended]
-        if contended:
-            self._line_up(min(contended))  # one line for groups that share several accounts
-        batches = [group]  # the next one is the last
+        left = [message for message in self.group if message.disposition is None]
+        batches: list[Sequence[QueuedTransaction]] = [left]  # the next one is the last
         while batches:
             messages = batches.pop()
             try:
-                result = self._commit(messages, {} if batches else self.tickets)
+                result = self._commit(messages, {} if batches else {**self._marks(), **self.tickets})
             except Exception as error:
                 if not is_about_content(error):
                     raise
@@ -231,19 +271,21 @@ class _GroupPoster(Struct):
             if not isinstance(result, _Fold):
                 batches.append(messages)
                 self._prepare_again(result)
+                if self.needs_shared_turn and not self.is_in_turn:
+                    return
                 continue
             assert result.dispositions, "a transaction has more accounts than one commit has room for"
             for message, disposition in result.dispositions.items():
                 message.disposition = disposition
             for key in result.served_accounts:
-                del self.tickets[key]
+                self.tickets.pop(key, None)
             if rest := messages[len(result.dispositions) :]:
                 batches.append(rest)
         for key, ticket in self.tickets.items():
             self.poster.lines.leave(key, ticket, self.deadline)
 
     def _commit(
-        self, messages: Sequence[QueuedTransaction], tickets: Mapping[Key, Ticket]
+        self, messages: Sequence[QueuedTransaction], tickets: Mapping[Key, Ticket | Mark]
     ) -> "_Fold | _Lost | _ToRead":
         """Commits the first messages, as many as fit. If all fit, the commit serves the tickets.
 
@@ -273,11 +315,34 @@ class _GroupPoster(Struct):
             self._line_up_after(result)
 
     def _line_up_after(self, lost: "_Lost") -> None:
-        """Waits in the lines of the accounts that were lost for the second time, or although the group has a ticket."""
+        """Waits in one line if an account was lost for the second time, or although the group has its ticket.
+
+        If many accounts are contended by now, the group needs a shared turn. In its turn it tries again at once.
+        """
         self.losses.update(lost.account_keys)
-        for key in sorted(lost.account_keys):
-            if self.losses[key] > 1 or key in self.tickets:
-                self._line_up(key)
+        if self.is_in_turn:
+            if self.turn is None:
+                self._step_aside()
+            return
+        contended = self._contended()
+        self.needs_shared_turn = len(contended) > FEW_ACCOUNTS
+        if not self.needs_shared_turn and contended.intersection(lost.account_keys):
+            self._line_up(min(contended))
+
+    def _contended(self) -> set[Key]:
+        """The accounts that are marked, and those that the group has a ticket of, or has lost twice."""
+        marked = {key for key in self._account_keys(self.observed) if Line.of(self.observed[key]).is_contended}
+        return marked | self.tickets.keys() | {key for key, losses in self.losses.items() if losses > 1}
+
+    def _marks(self) -> dict[Key, Mark]:
+        """Marks that keep accounts contended, if accounts were lost, or if the shared turn had to be waited for."""
+        had_to_wait = self.turn is not None and self.turn.mark is not None
+        is_contended = self.is_in_turn and (self.losses or had_to_wait)
+        return dict.fromkeys(self._contended(), Mark.from_now()) if is_contended else {}
+
+    def _step_aside(self) -> None:
+        seconds = random.uniform(0, max(self.losses.values(), default=0))
+        time.sleep(min(seconds, max(0.0, self.deadline.remaining_seconds)))
 
     def _line_up(self, account_key: Key) -> None:
         """Waits for the group's turn in the account's line. If that took time, its other accounts are read again.
@@ -291,13 +356,13 @@ class _GroupPoster(Struct):
                 self.poster.lines.mark_as_contended(account_key, self.deadline)
             ticket = self.poster.lines.take_ticket(account_key, line, self.deadline)
         if ticket is None:
-            time.sleep(min(random.uniform(0, losses), max(0.0, self.deadline.remaining_seconds)))
+            self._step_aside()
             return
         ticket, account = self.poster.lines.wait(account_key, ticket, self.deadline, losses=losses)
         self.tickets[account_key] = ticket
         self.observed = {**self.observed, account_key: account}
         if ticket.waited_seconds is not None:
-            self.line_milliseconds.append(round(ticket.waited_seconds * 1000, 1))
+            self.note_wait(ticket)
             others = [key for key in self._account_keys(self.observed) if key != account_key]
             self.observed |= self.poster.read(others, self.deadline)
 
@@ -391,7 +456,7 @@ class _Fold(Struct):
         self.observed |= changed | entries
         self.dispositions[message] = Done(decided.outcome)
 
-    def serve(self, tickets: Mapping[Key, Ticket]) -> None:
+    def serve(self, tickets: Mapping[Key, Ticket | Mark]) -> None:
         """Notes the tickets as served in those of their accounts that the commit changes."""
         for key in tickets.keys() & self.changed.keys():
             served = self.changed[key] | tickets[key].served(Line.of(self.before[key]))

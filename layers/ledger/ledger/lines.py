@@ -12,7 +12,7 @@ goes on after PATIENCE_SECONDS. docs/decisions/hot-accounts.md
 import logging
 import time
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -41,11 +41,15 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 0.3
 """How long a line may stand still for each ticket ahead. Then the holders of these tickets are taken for dead."""
+SHARED_PATIENCE_SECONDS = 2.0
+"""The same of the shared line, whose turns are those of whole batches."""
 MOST_WAITED_FOR = 5
 """Of the tickets ahead, those that count for the patience."""
 SHORTEST_TURN_SECONDS = 0.01
 """The pause before the account is read again, for each ticket ahead but one. A read and a commit hardly take less."""
 LONGEST_PAUSE_SECONDS = 0.3
+SHARED_ATTRIBUTES = ("lock_key", "ticket_served")
+"""Those of the shared line's record that are looked at: a new ticket doesn't move the line."""
 LONGEST_LINE = 100
 """The tickets ahead of a new one, at most: so nobody waits until the deadline, after which a ticket is never served."""
 LONGEST_LIVE_LINE = 1_000
@@ -75,11 +79,32 @@ class Ticket(NamedTuple):
         return {"ticket_served": line.ticket_served if is_late else self.number} | (self.mark or {})
 
 
+class Mark(NamedTuple):
+    """Keeps an account contended, without a ticket of its line."""
+
+    contended_until: int
+
+    @classmethod
+    def from_now(cls) -> Self:
+        return cls(**_contended_from_now())
+
+    def served(self, _: Line) -> Item:
+        return self._asdict()
+
+
 class Lines(NamedTuple):
-    """The lines of all accounts. The table Locks has a record of each: the number of its last ticket."""
+    """The lines of all accounts. The table Locks has a record of each: the number of its last ticket.
+
+    Groups with many contended accounts have a line that all of them share. Its record has the ticket that was served
+    last, too.
+    """
 
     client: "DynamoDBClient"
     locks_table: str
+
+    @property
+    def shared_key(self) -> Key:
+        return key(self.locks_table, lock_key="lines")
 
     def mark_as_contended(self, account_key: Key, deadline: Deadline) -> None:
         """Marks the account, for one write unit. Raises DeadlinePassed and botocore's errors."""
@@ -94,6 +119,8 @@ class Lines(NamedTuple):
         # Not in the account's item: each write to it may cancel a commit in progress.
         [(_, account_id)] = account_key.attributes
         record = key(self.locks_table, lock_key=f"line {account_id!s}")
+        if account_key == self.shared_key:
+            record = account_key
         expiry = {"expires_at": int(time.time()) + RECORD_SECONDS}
         is_short = absent("last_ticket") | at_most("last_ticket", line.ticket_served + LONGEST_LINE)
         condition = is_short if line.is_contended else None
@@ -117,7 +144,8 @@ class Lines(NamedTuple):
         Returns the ticket, and the account as it is then. Costs a read unit for each look at the account. A group that
         has lost the account is the more patient, the higher its `losses`. Raises DeadlinePassed and botocore's errors.
         """
-        patience_seconds = PATIENCE_SECONDS * max(1, losses)
+        seconds = SHARED_PATIENCE_SECONDS if account_key == self.shared_key else PATIENCE_SECONDS
+        patience_seconds = seconds * max(1, losses)
         began_at = moved_at = time.monotonic()
         account = self._look(account_key, deadline)
         while (ahead := ticket.number - Line.of(account).ticket_served - 1) > 0:
@@ -131,16 +159,32 @@ class Lines(NamedTuple):
             ticket = Ticket(ticket.number, time.monotonic() - began_at, _contended_from_now())
         return ticket, account
 
+    def wait_for_shared_turn(self, deadline: Deadline) -> Ticket | None:
+        """Waits in the shared line. None if its record is damaged, or can't be read or written: then no turn.
+
+        Raises LineTooLong and DeadlinePassed, and botocore's errors once it has a ticket.
+        """
+        try:
+            record = self._look(self.shared_key, deadline)
+        except (BotoCoreError, ClientError):
+            logger.warning("could not read the record of the shared line", exc_info=True)
+            return None
+        line = Line.of((record or {}) | _contended_from_now())
+        ticket = self.take_ticket(self.shared_key, line, deadline)
+        return ticket and self.wait(self.shared_key, ticket, deadline, losses=1)[0]
+
     def leave(self, account_key: Key, ticket: Ticket, deadline: Deadline) -> None:
         """Ends the turn of a ticket that no commit has served. One write unit. Raises as `mark_as_contended`.
 
         If a later ticket was served before, nothing is written.
         """
-        is_later = exists("account_id") & (absent("ticket_served") | less_than("ticket_served", ticket.number))
+        [(name, _)] = account_key.attributes
+        is_later = exists(name) & (absent("ticket_served") | less_than("ticket_served", ticket.number))
         self._update(Update(account_key, {"ticket_served": ticket.number}, is_later), deadline)
 
     def _look(self, account_key: Key, deadline: Deadline) -> Item | None:
-        return read_one(self.client, account_key, deadline, ACCOUNT_ATTRIBUTES)
+        attributes = SHARED_ATTRIBUTES if account_key == self.shared_key else ACCOUNT_ATTRIBUTES
+        return read_one(self.client, account_key, deadline, attributes)
 
     def _update(self, update: Update, deadline: Deadline) -> tuple[bool, Item | None]:
         """Whether the update was made; and the item as it is then, if the update returns it or was refused."""

@@ -1,0 +1,418 @@
+"""Workers post transfers among many hot accounts, and other shapes, in virtual time: whatever the machine is doing.
+
+The batch poster, its lines and the writes' loop are the product's. Simulated are the clock, the answers' times and the
+four requests of DynamoDB that they make. Each run is the same each time, by its seed.
+
+Its limits: no queue, no function around the poster, no CPU time. Items have at most 1 kB, and no index.
+"""
+
+import contextlib
+import functools
+import heapq
+import itertools
+import json
+import operator
+import random
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest import mock
+
+from botocore.exceptions import ClientError
+from rich.console import Console
+from rich.table import Table
+
+from conditional_writes import Deadline
+from conditional_writes.items import from_dynamodb
+from ledger.batch_poster import BatchPoster
+from ledger.core.transaction_types import decode
+from ledger.lines import Lines
+from ledger.tables import LedgerTables
+from workers.queue_messages import Again, Done, QueueMessage
+from workers.redelivery import DELAYS_SECONDS
+
+TABLES = LedgerTables("accounts", "journal", "reversals")
+KEYS = {"accounts": ("account_id",), "journal": ("account_id", "transaction_id"), "locks": ("lock_key",)}
+WORK_SECONDS = 33.0
+"""Of a batch, with the function's timeout of 90 s."""
+IDLE_SECONDS = 0.1
+"""Until a worker without messages looks for others."""
+FAST, SLOW = (0.02, 0.06), (0.1, 0.3)
+"""Seconds that a request takes."""
+TIMED = (
+    *("ledger.batch_poster", "ledger.lines", "ledger.tables"),
+    *("conditional_writes.deadline", "conditional_writes.loop", "conditional_writes.reading"),
+)
+"""The modules that look at the clock, or pause."""
+
+
+class VirtualTime:
+    """A clock that stands still while a thread runs, and then goes on to the next thread's time. One thread runs."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+        self._due: list[tuple[float, int, threading.Semaphore]] = []
+        self._numbers = itertools.count()
+
+    def sleep(self, seconds: float) -> None:
+        self._wake(me := threading.Semaphore(0), seconds)
+        self._pass_on(me)
+
+    def in_parallel[A, R](self, call: Callable[[A], R], arguments: Sequence[A], most: int = 16) -> list[R]:
+        """As the workers' own, which it replaces."""
+        results: dict[int, R] = {}
+        left, running, me = iter(enumerate(arguments)), min(most, len(arguments)), threading.Semaphore(0)
+        errors: list[BaseException] = []
+
+        def run(start: threading.Semaphore) -> None:
+            nonlocal running
+            start.acquire()
+            try:
+                for number, argument in left:
+                    results[number] = call(argument)
+            except BaseException as error:  # noqa: BLE001 (raised below)
+                errors.append(error)
+            running -= 1
+            if not running:
+                self._wake(me)
+            self._pass_on()
+
+        for _ in range(running):
+            self._wake(start := threading.Semaphore(0))
+            threading.Thread(target=run, args=(start,), daemon=True).start()
+        if running:
+            self._pass_on(me)
+        for error in errors:
+            raise error
+        return [results[number] for number in range(len(arguments))]
+
+    def _wake(self, thread: threading.Semaphore, seconds: float = 0.0) -> None:
+        heapq.heappush(self._due, (self.now + seconds, next(self._numbers), thread))
+
+    def _pass_on(self, me: threading.Semaphore | None = None) -> None:
+        self.now, _, thread = heapq.heappop(self._due)
+        if thread is not me:
+            thread.release()
+            if me:
+                me.acquire()
+
+    @contextlib.contextmanager
+    def everywhere(self, seed: int) -> Iterator[random.Random]:
+        """All modules concerned go by this clock, and by these random numbers."""
+        chance = random.Random(seed)
+        time = SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now, sleep=self.sleep)
+        with contextlib.ExitStack() as stack:
+            for module in TIMED:
+                stack.enter_context(mock.patch(f"{module}.time", time))
+            for module in ("ledger.batch_poster", "conditional_writes.loop", "conditional_writes.pauses"):
+                stack.enter_context(mock.patch(f"{module}.random", chance))
+            stack.enter_context(mock.patch("ledger.batch_poster.in_parallel", self.in_parallel))
+            yield chance
+
+
+class Store:
+    """Stands for the client. A request takes effect in the middle of its time. Reads of one item take half the time.
+
+    While a transaction is in progress on AWS, other writes to its items conflict: for `conflict_part` of its time.
+    """
+
+    def __init__(self, time: VirtualTime, chance: random.Random, latency: tuple[float, float], conflict_part: float):
+        self.meta = SimpleNamespace(events=SimpleNamespace(register=lambda *_: None))
+        self.items: dict[str, dict[tuple[str, ...], dict[str, Any]]] = defaultdict(dict)
+        self.write_units = 0
+        self._time, self._chance, self._latency, self._part = time, chance, latency, conflict_part
+        self._in_progress: set[tuple[str, tuple[str, ...]]] = set()
+
+    def batch_get_item(self, RequestItems: dict[str, Any]) -> dict[str, Any]:  # noqa: N803
+        with self._request():
+            found = {
+                table: [item for key in asked["Keys"] if (item := self.items[table].get(_key(table, key)))]
+                for table, asked in RequestItems.items()
+            }
+        return {"Responses": found}
+
+    def get_item(self, TableName: str, Key: dict[str, Any], **_: Any) -> dict[str, Any]:  # noqa: N803
+        with self._request(0.5):
+            item = self.items[TableName].get(_key(TableName, Key))
+        return {"Item": item} if item else {}
+
+    def update_item(self, **write: Any) -> dict[str, Any]:
+        self.write_units += 1
+        with self._request(0.5):
+            address = _address(write)
+            if address in self._in_progress:
+                raise ClientError({"Error": {"Code": "TransactionConflictException"}}, "UpdateItem")
+            if not _holds(write, self._item(address)):
+                error: Any = {"Error": {"Code": "ConditionalCheckFailedException"}, "Item": self._item(address)}
+                raise ClientError(error, "UpdateItem")
+            self._write(address, write)
+            attributes = self._item(address)
+        return {"Attributes": attributes}
+
+    def transact_write_items(self, TransactItems: list[dict[str, Any]], **_: Any) -> dict[str, Any]:  # noqa: N803
+        self.write_units += 2 * len(TransactItems)
+        writes = [write for action in TransactItems for write in action.values()]
+        addresses = list(map(_address, writes))
+        before = (1 - self._part) / 2
+        seconds = self._chance.uniform(*self._latency)
+        self._time.sleep(seconds * before)
+        conflicts = [{"Code": "TransactionConflict" if each in self._in_progress else "None"} for each in addresses]
+        if len({reason["Code"] for reason in conflicts}) > 1:
+            self._time.sleep(seconds * before)
+            raise _cancelled(conflicts)
+        if self._part:
+            self._in_progress |= set(addresses)
+            self._time.sleep(seconds * self._part)
+            self._in_progress -= set(addresses)
+        reasons: list[Any] = [
+            {"Code": "None"}
+            if _holds(write, self._item(address))
+            else {"Code": "ConditionalCheckFailed", "Item": self._item(address)}
+            for address, write in zip(addresses, writes, strict=True)
+        ]
+        is_refused = any(reason["Code"] != "None" for reason in reasons)
+        if not is_refused:
+            for address, write in zip(addresses, writes, strict=True):
+                self._write(address, write)
+        self._time.sleep(seconds * before)
+        if is_refused:
+            raise _cancelled(reasons)
+        return {}
+
+    @contextlib.contextmanager
+    def _request(self, part: float = 1.0) -> Iterator[None]:
+        seconds = self._chance.uniform(*self._latency) * part
+        self._time.sleep(seconds / 2)
+        try:
+            yield
+        finally:
+            self._time.sleep(seconds / 2)
+
+    def _item(self, address: tuple[str, tuple[str, ...]]) -> dict[str, Any] | None:
+        return self.items[address[0]].get(address[1])
+
+    def _write(self, address: tuple[str, tuple[str, ...]], write: dict[str, Any]) -> None:
+        table, key = address
+        if "Item" in write:
+            self.items[table][key] = write["Item"]
+            return
+        item = dict(self._item(address) or write["Key"])
+        names, values = write["ExpressionAttributeNames"], write.get("ExpressionAttributeValues", {})
+        for clause, body in re.findall(r"(SET|REMOVE|ADD) (.*?)(?= REMOVE | ADD |$)", write["UpdateExpression"]):
+            for part in body.split(","):
+                name, value = re.fullmatch(r"(#\d+)(?:[ =](:\d+))?", part).groups()  # type: ignore[union-attr]
+                if clause == "SET":
+                    item[names[name]] = values[value]
+                elif clause == "ADD":
+                    before = Decimal(item.get(names[name], {"N": "0"})["N"])
+                    item[names[name]] = {"N": str(before + Decimal(values[value]["N"]))}
+                else:
+                    item.pop(names[name], None)
+        self.items[table][key] = item
+
+
+def _cancelled(reasons: list[Any]) -> ClientError:
+    response: Any = {"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": reasons}
+    return ClientError(response, "TransactWriteItems")
+
+
+def _key(table: str, attributes: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(attributes[name]["S"] for name in KEYS[table])
+
+
+def _address(write: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+    return write["TableName"], _key(write["TableName"], write.get("Item") or write["Key"])
+
+
+@functools.cache
+def _compiled(expression: str) -> Any:
+    """The condition in Python, for the forms that are used here."""
+    python = re.sub(r"attribute_exists\((#\d+)\)", r"has('\1')", expression)
+    python = re.sub(r"attribute_not_exists\((#\d+)\)", r"(not has('\1'))", python)
+    python = re.sub(r"(#\d+) (=|<>|<|<=) (:\d+)", r"compare('\1', '\2', '\3')", python)
+    return compile(python.replace("AND", "and").replace("OR", "or"), expression, "eval")
+
+
+_COMPARISONS = {"=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le}
+
+
+def _holds(write: dict[str, Any], item: dict[str, Any] | None) -> bool:
+    if "ConditionExpression" not in write:
+        return True
+    names, values = write["ExpressionAttributeNames"], write.get("ExpressionAttributeValues", {})
+
+    def compare(name: str, how: str, value: str) -> bool:
+        if item is None or names[name] not in item:
+            return how == "<>"
+        [one, other] = from_dynamodb({"0": item[names[name]], "1": values[value]}).values()
+        return bool(_COMPARISONS[how](one, other))
+
+    def has(name: str) -> bool:
+        return item is not None and names[name] in item
+
+    return bool(eval(_compiled(write["ConditionExpression"]), {"has": has, "compare": compare}))
+
+
+class Shape(NamedTuple):
+    """What transfers a run has: `pick` chooses their accounts."""
+
+    name: str
+    accounts: int
+    pick: Callable[[random.Random], dict[str, str]]
+
+
+def _transfer(payer: int, payee: int) -> dict[str, str]:
+    return {"type": "transfer", "from_account_id": f"a{payer:04}", "to_account_id": f"a{payee:04}"}
+
+
+def mesh(accounts: int) -> Shape:
+    def pick(chance: random.Random) -> dict[str, str]:
+        return _transfer(*chance.sample(range(accounts), 2))
+
+    return Shape(f"{accounts} accounts", accounts, pick)
+
+
+def payees(payees: int, payers: int) -> Shape:
+    def pick(chance: random.Random) -> dict[str, str]:
+        return _transfer(payees + chance.randrange(payers), chance.randrange(payees))
+
+    return Shape(f"{payees} payees, {payers:,} payers", payees + payers, pick)
+
+
+def hot(accounts: int) -> Shape:
+    def pick(chance: random.Random) -> dict[str, str]:
+        return {"type": "transaction", "account_id": f"a{chance.randrange(accounts):04}"}
+
+    return Shape(f"{accounts} hot, payments", accounts, pick)
+
+
+class Result(NamedTuple):
+    """Of a run. Write units are those of all writes, also of refused ones. The time of a message is until it is done,
+    from its first delivery.
+    """
+
+    per_second: float
+    write_units: float
+    slowest_hundredth_seconds: float
+    delivered_twice: float
+
+
+class Run:
+    """Workers post all messages of a queue, a batch after another. A message that is returned comes again later."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        workers: int,
+        messages: int,
+        batch: int = 100,
+        latency: tuple[float, float] = FAST,
+        seed: int = 1,
+        conflict_part: float = 0.0,
+    ) -> None:
+        self._time, self._batch, self._left = VirtualTime(), batch, messages
+        self._returned: list[tuple[float, str, QueueMessage[Any], float]] = []
+        self._ended: list[tuple[float, float, int]] = []  # the first delivery, the end, and the deliveries
+        with self._time.everywhere(seed) as chance:
+            self.store = Store(self._time, chance, latency, conflict_part)
+            client: Any = self.store
+            self._poster = BatchPoster(client, TABLES, Lines(client, "locks"))
+            began = self._open_accounts(shape.accounts)
+            fields = ({"transaction_id": f"t{number}", "amount": "1"} for number in range(messages))
+            self._new = iter([json.dumps(shape.pick(chance) | each) for each in fields])
+            self._time.in_parallel(lambda _: self._work(), range(workers), workers)
+        times = sorted(end - first for first, end, _ in self._ended)
+        self.result = Result(
+            messages / (max(end for _, end, _ in self._ended) - began),
+            self.store.write_units / messages,
+            times[messages * 99 // 100],
+            sum(deliveries > 1 for _, _, deliveries in self._ended) / messages,
+        )
+
+    def _open_accounts(self, count: int) -> float:
+        """Returns the time when they are open."""
+        opening = {
+            "type": "open_account",
+            "transaction_id": "open",
+            "currency": "EUR",
+            "overdraft_limit": "-1000000000",
+        }
+        bodies = [json.dumps(opening | {"account_id": f"a{number:04}"}) for number in range(count)]
+
+        def start(_: None) -> None:
+            self._poster.post([_message(body, 1) for body in bodies], Deadline.after(WORK_SECONDS * count))
+
+        self._time.in_parallel(start, [None])
+        self.store.write_units = 0
+        return self._time.now
+
+    def _work(self) -> None:
+        while self._left:
+            if not (batch := self._receive()):
+                self._time.sleep(IDLE_SECONDS)
+                continue
+            self._poster.post([message for message, _ in batch], Deadline.after(WORK_SECONDS))
+            for message, first_at in batch:
+                if isinstance(message.disposition, Done):
+                    self._left -= 1
+                    self._ended.append((first_at, self._time.now, message.receive_count))
+                else:
+                    assert isinstance(message.disposition, Again), message.disposition
+                    delay = DELAYS_SECONDS[min(message.receive_count, len(DELAYS_SECONDS)) - 1]
+                    heapq.heappush(self._returned, (self._time.now + delay, message.message_id, message, first_at))
+
+    def _receive(self) -> list[tuple[QueueMessage[Any], float]]:
+        """A batch with the times of the messages' first deliveries. Returned messages that are due come first."""
+        batch = []
+        while self._returned and self._returned[0][0] <= self._time.now and len(batch) < self._batch:
+            _, _, message, first_at = heapq.heappop(self._returned)
+            batch.append((_message(message.body, message.receive_count + 1), first_at))
+        new = itertools.islice(self._new, self._batch - len(batch))
+        return batch + [(_message(body, 1), self._time.now) for body in new]
+
+
+def _message(body: str, receive_count: int) -> QueueMessage[Any]:
+    content = decode(body)
+    sent_at = datetime(2026, 1, 31, tzinfo=UTC)
+    return QueueMessage(content.transaction_id, "", body, receive_count, sent_at, {}, content=content)
+
+
+RUNS = (
+    *((mesh(50), workers, messages, FAST) for workers, messages in ((1, 2_000), (3, 2_000), (10, 2_000), (40, 8_000))),
+    *((mesh(50), workers, messages, SLOW) for workers, messages in ((1, 2_000), (10, 2_000))),
+    *((mesh(200), workers, messages, FAST) for workers, messages in ((1, 2_000), (3, 2_000), (10, 4_000))),
+    (mesh(200), 10, 4_000, SLOW),
+    *((payees(30, 1_970), workers, messages, FAST) for workers, messages in ((1, 2_000), (3, 3_000), (10, 4_000))),
+    (payees(30, 1_970), 10, 4_000, SLOW),
+    (payees(1, 999), 8, 4_000, FAST),
+    *((hot(1), workers, messages, FAST) for workers, messages in ((1, 2_000), (8, 6_000))),
+)
+
+
+def main() -> None:
+    console = Console(highlight=False)
+    table = Table(title="Batches of 100", title_justify="left", box=None, padding=(0, 1), pad_edge=False)
+    table.add_column("transfers", no_wrap=True)
+    for name in ("ms a\nrequest", "workers", "per\nsecond", "write\nunits", "p99\nseconds", "twice"):
+        table.add_column(name, justify="right")
+    for shape, workers, messages, latency in RUNS:
+        result = Run(shape, workers, messages, latency=latency).result
+        table.add_row(
+            shape.name,
+            "-".join(f"{seconds * 1000:.0f}" for seconds in latency),
+            str(workers),
+            f"{result.per_second:.0f}",
+            f"{result.write_units:.1f}",
+            f"{result.slowest_hundredth_seconds:.1f}",
+            f"{result.delivered_twice:.0%}",
+        )
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
