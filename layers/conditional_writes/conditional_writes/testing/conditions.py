@@ -46,6 +46,10 @@ class Given(NamedTuple):
         return given.values[self.name]
 
 
+_UNSIZED: Value = {"unsized": None}
+"""The size of a number, of a truth or of null: it is in no relation to anything, not even in `<>`."""
+
+
 class Size(NamedTuple):
     of: Operand
 
@@ -55,7 +59,7 @@ class Size(NamedTuple):
             return None
         [(kind, content)] = value.items()
         if kind in {"N", "BOOL", "NULL"}:
-            return None
+            return _UNSIZED
         return {"N": str(len(base64.b64decode(content) if kind == "B" else content))}
 
     def check(self, refuse: Refuse, given: Placeholders) -> None:
@@ -79,12 +83,12 @@ class Compared(NamedTuple):
 
     def holds(self, item: Item, given: Placeholders) -> bool:
         one, other = self.one.value(item, given), self.other.value(item, given)
-        if (one is None and isinstance(self.one, Size)) or (other is None and isinstance(self.other, Size)):
-            return False  # what has no size is in no relation, not even in `<>`
+        if one is _UNSIZED or other is _UNSIZED:
+            return False
         if self.operator == "=":
             return one is not None and one == other
         if self.operator == "<>":
-            return one != other
+            return one is None or other is None or one != other
         return ordered(self.operator, one, other)
 
     def check(self, refuse: Refuse, given: Placeholders) -> None:
