@@ -47,7 +47,7 @@ def differ_in(ours: Answer, others: Answer, *names: str) -> bool:
 
 DIFFERENCES: list[Difference] = [
     Difference(
-        "units: an index in a transaction, a read that finds nothing, segments of a request that changes nothing",
+        "units: of an index in a transaction, of a read that finds nothing, of sizes at the edge of a unit, of no wish",
         "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html: reading an item"
         " that doesn't exist consumes; docs/decisions/journal-index.md: an index is written once",
         lambda _, ours, others: differ_in(ours, others, "ConsumedCapacity"),
@@ -62,12 +62,38 @@ DIFFERENCES: list[Difference] = [
         ),
     ),
     Difference(
-        "of a list whose element an update removes, all elements are returned as updated",
-        "dynalite, whose tests run against the service, returns the elements that the paths name",
+        "of a map or a list in which a part is updated, all of it is returned as updated",
+        "dynalite, whose tests run against the service, returns the parts that the paths name",
         lambda call, ours, others: (
-            "[" in call.request.get("UpdateExpression", "")
+            bool(re.search(r"[.\[]", call.request.get("UpdateExpression", "")))
+            and call.request["ReturnValues"].startswith("UPDATED")
             and differ_in(ours, others, "Attributes", "ConsumedCapacity")
         ),
+    ),
+    Difference(
+        "a page that ends at its limit with the last item has no LastEvaluatedKey",
+        "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Query.Pagination.html: a key may be there"
+        " though nothing follows",
+        lambda call, ours, others: "Limit" in call.request and differ_in(ours, others, "LastEvaluatedKey"),
+        of="dynamodb_local",
+    ),
+    Difference(
+        "ministack rounds sums to 28 digits",
+        f"{MODEL}, AttributeValue: 38 digits; DynamoDB Local has them",
+        lambda call, ours, others: (
+            bool(re.search(r"ADD|[+-]", call.request.get("UpdateExpression", "")))
+            and differ_in(ours, others, "Attributes", "ConsumedCapacity")
+        ),
+        of="ministack",
+    ),
+    Difference(
+        "ministack's conditions hold otherwise of what is missing, and of sets in IN",
+        "DynamoDB Local answers the same calls of the same seeds as this engine",
+        lambda call, ours, others: (
+            bool(re.search("ConditionExpression|FilterExpression", repr(call.request)))
+            and (differ_in(ours, others, "Items", "Count", "ConsumedCapacity") or "code" in others)
+        ),
+        of="ministack",
     ),
     Difference(
         "ministack takes what DynamoDB refuses",
@@ -95,7 +121,7 @@ def asked(client: Any, call: RandomCall) -> Answer:
         ]
         return {"code": response["Error"]["Code"], "item": comparable(response.get("Item")), "reasons": reasons}
     answer.pop("ResponseMetadata")
-    answer = comparable(answer)
+    answer = {name: part for name, part in comparable(answer).items() if name != "Attributes" or part}
     if call.method == "batch_get_item":
         answer["Responses"] = {name: sorted(items, key=repr) for name, items in answer["Responses"].items()}
     if call.method == "scan" or "IndexName" in call.request:  # items of one sort key are in no order
@@ -132,7 +158,7 @@ def test_random_calls_get_equal_answers_or_differences_that_are_named(
         ours = engine.client(parameter_validation=False)
         for client in (ours, other):
             client.create_table(**table(name))
-        for call in itertools.islice(RandomCalls(name, seed), number_of_calls):
+        for call in itertools.islice(RandomCalls(name, seed, has_mistakes=engine_name != "ministack"), number_of_calls):
             answers = asked(ours, call), asked(other, call)
             if answers[0] != answers[1]:
                 difference = next(
@@ -151,8 +177,8 @@ def is_write(call: RandomCall) -> bool:
 
 
 def make_equal(name: str, ours: Any, other: Any) -> None:
-    """Both have the other engine's items."""
-    for item in ours.scan(TableName=name)["Items"]:
-        ours.delete_item(TableName=name, Key={key: item[key] for key in ("id", "seq")})
+    """The other engine has this one's items."""
     for item in other.scan(TableName=name, ConsistentRead=True)["Items"]:
-        ours.put_item(TableName=name, Item=item)
+        other.delete_item(TableName=name, Key={key: item[key] for key in ("id", "seq")})
+    for item in ours.scan(TableName=name)["Items"]:
+        other.put_item(TableName=name, Item=item)

@@ -37,7 +37,10 @@ TYPES = ("S", "N", "B", "SS", "NS", "L", "M", "BOOL", "NULL", "Z")
 
 
 class RandomCalls:
-    def __init__(self, table_name: str, seed: int) -> None:
+    """`has_mistakes`: some keys, numbers and sets are none that DynamoDB takes."""
+
+    def __init__(self, table_name: str, seed: int, *, has_mistakes: bool) -> None:
+        self._has_mistakes = has_mistakes
         self._table, self._random = table_name, random.Random(seed)
         self._values: dict[str, Any] = {}
         self._names: dict[str, str] = {}
@@ -66,8 +69,11 @@ class RandomCalls:
     def _is(self, probability: float) -> bool:
         return self._random.random() < probability
 
+    def _is_mistaken(self) -> bool:
+        return self._is(0.02) and self._has_mistakes
+
     def _key(self) -> dict[str, Any]:
-        if self._is(0.02):
+        if self._is_mistaken():
             return self._one(
                 {"id": {"S": "a"}}, {"id": {"S": ""}, "seq": {"N": "1"}}, {"id": {"N": "1"}, "seq": {"N": "1"}}
             )
@@ -79,7 +85,9 @@ class RandomCalls:
             case "S":
                 return {"S": self._one(*TEXTS)}
             case "N":
-                return {"N": self._one(*NUMBERS) if self._is(0.97) else self._one("1e126", "x", "1" * 39, "1e-131")}
+                return {
+                    "N": self._one(*NUMBERS) if not self._is_mistaken() else self._one("1e126", "x", "1" * 39, "1e-131")
+                }
             case "B":
                 return {"B": self._one(b"", b"a", b"ab", b"\xff")}
             case "SS":
@@ -99,7 +107,9 @@ class RandomCalls:
         return {"M": {name: self._value(depth + 1) for name in self._some(["a", "b"])}}
 
     def _some(self, members: list[Any]) -> list[Any]:
-        return self._random.sample(members, self._random.randrange(1, len(members) + 1)) if self._is(0.98) else []
+        return (
+            self._random.sample(members, self._random.randrange(1, len(members) + 1)) if not self._is_mistaken() else []
+        )
 
     def _item(self) -> dict[str, Any]:
         item = {name: self._value() for name in self._random.sample(("n", "m", "t", "s", "ns"), 3)}
@@ -108,7 +118,7 @@ class RandomCalls:
         item |= {"ns": {"NS": ["1", "2"]}} if self._is(0.5) else {}
         item |= {"kind": {"S": self._one("k", "l")}, "place": {"N": self._one("1", "2", "3")}} if self._is(0.6) else {}
         item |= {"t": {"S": "x" * self._one(1000, 5000)}} if self._is(0.1) else {}
-        return item if self._is(0.98) else item | {"kind": self._value()}
+        return item | {"kind": self._value()} if self._is_mistaken() else item
 
     # --- expressions
 

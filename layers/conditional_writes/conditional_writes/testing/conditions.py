@@ -46,10 +46,6 @@ class Given(NamedTuple):
         return given.values[self.name]
 
 
-_UNSIZED: Value = {"unsized": None}
-"""The size of a number, of a truth or of null: it is in no relation to anything, not even in `<>`."""
-
-
 class Size(NamedTuple):
     of: Operand
 
@@ -59,7 +55,7 @@ class Size(NamedTuple):
             return None
         [(kind, content)] = value.items()
         if kind in {"N", "BOOL", "NULL"}:
-            return _UNSIZED
+            return None
         return {"N": str(len(base64.b64decode(content) if kind == "B" else content))}
 
     def check(self, refuse: Refuse, given: Placeholders) -> None:
@@ -83,8 +79,6 @@ class Compared(NamedTuple):
 
     def holds(self, item: Item, given: Placeholders) -> bool:
         one, other = self.one.value(item, given), self.other.value(item, given)
-        if one is _UNSIZED or other is _UNSIZED:
-            return False
         if self.operator == "=":
             return one is not None and one == other
         if self.operator == "<>":
@@ -143,8 +137,10 @@ class In(NamedTuple):
         return one is not None and any(one == other.value(item, given) for other in self.others)
 
     def check(self, refuse: Refuse, given: Placeholders) -> None:
-        for operand in (self.one, *self.others):
+        _check_operand(self.one, refuse, given)
+        for operand in self.others:
             _check_operand(operand, refuse, given)
+            _check_distinct(refuse, "IN", self.one, operand, given)
 
 
 class Function(NamedTuple):
