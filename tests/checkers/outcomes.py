@@ -68,9 +68,10 @@ def refusal_violations(letters: Iterable[DeadLetter], events: Iterable[Event]) -
     """Returns a sentence for each event of a refusal that tells of none of these dead letters, or of too much."""
     letters, found = list(letters), []
     for detail in _refusals(events):
-        if more := detail.keys() - REFUSAL_FIELDS:
+        fields = REFUSAL_FIELDS | ({"original_status"} if detail.get("reason_code") == "PAYLOAD_CHANGED" else set())
+        if more := detail.keys() - fields:
             found.append(f"{detail.get('id')}: unexpected {', '.join(sorted(more))} in {detail}")
-        if missing := REFUSAL_FIELDS - detail.keys():
+        if missing := fields - detail.keys():
             found.append(f"{detail.get('id')}: no {', '.join(sorted(missing))} in {detail}")
         elif not any(_tells_of(detail, letter) for letter in letters):
             found.append(f"{detail['id']}: no such dead letter: {detail}")

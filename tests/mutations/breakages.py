@@ -7,6 +7,7 @@ WORKERS = "layers/workers/workers"
 LEDGER = "layers/ledger/ledger"
 
 LOOP = "tests/unit/test_loop.py"
+EXPLORE = "tests/unit/test_explore.py"
 BATCHES = "tests/unit/test_batches.py"
 EVENT_BUS = "tests/unit/test_event_bus.py"
 OUTCOME_EVENTS = "tests/unit/test_outcome_events.py"
@@ -231,6 +232,13 @@ BREAKAGES = [
         "    elif http.status_code != 400:\n",
         "    elif False:\n",
         (LOOP,),
+    ),
+    Breakage(
+        "a write whose answer came damaged is made a second time",
+        f"{LIBRARY}/tries.py",
+        "    if context.pop(_WAS_200, False):\n",
+        "    if context.pop(_WAS_200, False) and False:\n",
+        (EXPLORE,),
     ),
     Breakage(
         "a cancelled transaction is sent again with its token, for which DynamoDB may repeat the cancellation",

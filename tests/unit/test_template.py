@@ -801,7 +801,7 @@ def test_a_function_writes_its_own_records_of_locks_alone_and_the_books_in_trans
     """DynamoDB judges PutItem and UpdateItem by a leading key in a transaction, too. ministack ignores that key."""
     locks = {
         sid: {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [pattern]}}
-        for sid, pattern in LOCKS.get(folder, {}).items()
+        for sid, pattern in RESTRICTED.get(folder, {}).items()
     }
     of_the_books = ("Openings", "Entries", "CountsOfReversals") if folder == "process_transactions" else ()
     assert conditions(ROLES[folder]) == locks | dict.fromkeys(of_the_books, IN_TRANSACTIONS)
