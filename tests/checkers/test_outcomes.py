@@ -167,6 +167,7 @@ def refusals() -> list[dict[str, Any]]:
                 "reason_code": letter.attributes["reason_code"],
                 "reason": reason,
                 "refused_at": "2026-03-01T00:00:00.000+00:00",
+                **({"original_status": "POSTED"} if letter.attributes["reason_code"] == "PAYLOAD_CHANGED" else {}),
             },
         }
         for number, (letter, (transaction_id, account_ids, reason)) in enumerate(zip(LETTERS, told, strict=True))
@@ -191,7 +192,7 @@ def test_the_ids_of_a_killer_may_be_known() -> None:
 
 
 WRONG_REFUSALS: dict[str, tuple[int, dict[str, Any], str]] = {
-    "another code": (0, {"reason_code": "PAYLOAD_CHANGED"}, "message#m0: no such dead letter"),
+    "another code": (0, {"reason_code": "FUNCTION_KILLED"}, "message#m0: no such dead letter"),
     "another reason": (1, {"reason": "changed"}, "message#m1: no such dead letter"),
     "another account": (1, {"account_ids": ["b"]}, "message#m1: no such dead letter"),
     "another transaction": (1, {"transaction_id": "2"}, "message#m1: no such dead letter"),

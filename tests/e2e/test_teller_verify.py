@@ -127,11 +127,11 @@ def planted(bank: Bank, function: str, statement: dict[str, Any]) -> Iterator[No
 
 
 def test_a_missing_permission_is_named(run: Run, bank: Bank) -> None:
-    denied = {"Effect": "Deny", "Action": "dynamodb:PutItem", "Resource": table_arn(bank, "JournalTableName")}
+    denied = {"Effect": "Deny", "Action": "dynamodb:BatchGetItem", "Resource": table_arn(bank, "JournalTableName")}
     with planted(bank, "ProcessTransactions", denied):
         found = problems(done(run, permissions))
     [problem] = found
-    assert problem.startswith("ProcessTransactionsRole, dynamodb:PutItem on JournalTable: expected allowed, got ")
+    assert problem.startswith("ProcessTransactionsRole, dynamodb:BatchGetItem on JournalTable: expected allowed, got ")
 
 
 def test_a_permission_too_many_is_named(run: Run, bank: Bank) -> None:

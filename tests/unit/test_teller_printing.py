@@ -82,7 +82,8 @@ class Deployment:
                 return ACCOUNT | texts | {"holds": holds}
             case "transaction":
                 is_dead = request["transaction_id"] == "dead"
-                return {"entry": None if is_dead else ENTRY, "reversed": None}
+                refusal = dict.fromkeys(("reason_code", "reason", "refused_at", "message_id"), HOSTILE)
+                return {"entry": None if is_dead else ENTRY, "reversed": None, "refusal": refusal}
         page = {"account_id": HOSTILE, "account_version": 2, "entries": [ENTRY, HOLD], "next": None}
         return page | {"complete": True, "missing_versions": []}
 

@@ -50,7 +50,7 @@ def transaction(operator: Operator, account_id: AccountId, transaction_id: Trans
 
 def what_became_of(operator: Operator, account_id: str, transaction_id: str) -> dict[str, Any]:
     """The transaction's `state`: posted, rejected, dead or not seen. `entry` is its journal entry, or None. `reversed`
-    has how much of it was reversed, or is None.
+    has how much of it was reversed, or is None; so has `refusal` why it was refused before, if it was.
 
     Without an entry, `dead_letters` has what is known of each letter of it, the newest first, and `queue` has the
     numbers of messages on the transactions queue.
@@ -73,7 +73,7 @@ def what_became_of(operator: Operator, account_id: str, transaction_id: str) -> 
         found = read(operator, request)  # it may have been posted in between
     if found["entry"]:
         answer["state"] = found["entry"]["status"].lower()
-    return answer | {"entry": found["entry"], "reversed": found["reversed"], "hold": None}
+    return answer | {name: found[name] for name in ("entry", "reversed", "refusal")} | {"hold": None}
 
 
 def _entry_in_words(answer: dict[str, Any], account: dict[str, Any]) -> Iterator[str | Rows]:
@@ -151,6 +151,9 @@ def _what_is_known(answer: dict[str, Any]) -> Iterator[str | Rows]:
         yield f"teller dead-letters redrive transactions {'--edit ' if is_wrong else ''}{which}"
     else:
         yield f"{name} hasn't been seen: the account has no entry of it, and no dead letter is about it."
+        if refusal := answer["refusal"]:
+            yield f"It was refused at {refusal['refused_at']}: {refusal['reason_code']}, {refusal['reason']}."
+            yield "Its dead letter was dropped, or sent again and not yet decided."
         yield f"Messages on the transactions queue: {queue}."
     if not answer["account_exists"]:
         yield f"No account {answer['account_id']!r} has been opened. Its transactions wait for the opening."
