@@ -12,7 +12,7 @@ class RandomCall(NamedTuple):
 
 def table(name: str) -> dict[str, Any]:
     """A table with a global index of some attributes, and a local one of all."""
-    types = {"id": "S", "seq": "N", "kind": "S", "rank": "N"}
+    types = {"id": "S", "seq": "N", "kind": "S", "place": "N"}
 
     def schema(*keys: str) -> list[dict[str, str]]:
         return [{"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)]
@@ -23,9 +23,9 @@ def table(name: str) -> dict[str, Any]:
         "BillingMode": "PAY_PER_REQUEST",
         "AttributeDefinitions": [{"AttributeName": each, "AttributeType": kind} for each, kind in types.items()],
         "KeySchema": schema("id", "seq"),
-        "GlobalSecondaryIndexes": [{"IndexName": "by_kind", "KeySchema": schema("kind", "rank"), "Projection": some}],
+        "GlobalSecondaryIndexes": [{"IndexName": "by_kind", "KeySchema": schema("kind", "place"), "Projection": some}],
         "LocalSecondaryIndexes": [
-            {"IndexName": "by_rank", "KeySchema": schema("id", "rank"), "Projection": {"ProjectionType": "ALL"}}
+            {"IndexName": "by_rank", "KeySchema": schema("id", "place"), "Projection": {"ProjectionType": "ALL"}}
         ],
     }
 
@@ -37,7 +37,10 @@ TYPES = ("S", "N", "B", "SS", "NS", "L", "M", "BOOL", "NULL", "Z")
 
 
 class RandomCalls:
-    def __init__(self, table_name: str, seed: int) -> None:
+    """`has_mistakes`: some keys, numbers and sets are none that DynamoDB takes."""
+
+    def __init__(self, table_name: str, seed: int, *, has_mistakes: bool) -> None:
+        self._has_mistakes = has_mistakes
         self._table, self._random = table_name, random.Random(seed)
         self._values: dict[str, Any] = {}
         self._names: dict[str, str] = {}
@@ -66,12 +69,15 @@ class RandomCalls:
     def _is(self, probability: float) -> bool:
         return self._random.random() < probability
 
+    def _is_mistaken(self) -> bool:
+        return self._is(0.02) and self._has_mistakes
+
     def _key(self) -> dict[str, Any]:
-        if self._is(0.02):
+        if self._is_mistaken():
             return self._one(
                 {"id": {"S": "a"}}, {"id": {"S": ""}, "seq": {"N": "1"}}, {"id": {"N": "1"}, "seq": {"N": "1"}}
             )
-        return {"id": {"S": self._one("a", "b", "c")}, "seq": {"N": self._one("1", "2", "3.0", "-4")}}
+        return {"id": {"S": self._one("a", "b", "c")}, "seq": {"N": self._one("1", "2", "3", "-4")}}
 
     def _value(self, depth: int = 0) -> dict[str, Any]:  # noqa: C901 (a case for each type)
         kind = self._one(*"SSNNBLM", "SS", "NS", "BS", "BOOL", "NULL")
@@ -79,7 +85,9 @@ class RandomCalls:
             case "S":
                 return {"S": self._one(*TEXTS)}
             case "N":
-                return {"N": self._one(*NUMBERS) if self._is(0.97) else self._one("1e126", "x", "1" * 39, "1e-131")}
+                return {
+                    "N": self._one(*NUMBERS) if not self._is_mistaken() else self._one("1e126", "x", "1" * 39, "1e-131")
+                }
             case "B":
                 return {"B": self._one(b"", b"a", b"ab", b"\xff")}
             case "SS":
@@ -99,16 +107,18 @@ class RandomCalls:
         return {"M": {name: self._value(depth + 1) for name in self._some(["a", "b"])}}
 
     def _some(self, members: list[Any]) -> list[Any]:
-        return self._random.sample(members, self._random.randrange(1, len(members) + 1)) if self._is(0.98) else []
+        return (
+            self._random.sample(members, self._random.randrange(1, len(members) + 1)) if not self._is_mistaken() else []
+        )
 
     def _item(self) -> dict[str, Any]:
         item = {name: self._value() for name in self._random.sample(("n", "m", "t", "s", "ns"), 3)}
         item |= {"x": {"M": {"a": self._value(), "b": {"N": "1"}}}, "many": {"L": [{"N": "1"}, self._value()]}}
         item |= {"n": {"N": self._one("1", "2", "3")}} if self._is(0.7) else {}
         item |= {"ns": {"NS": ["1", "2"]}} if self._is(0.5) else {}
-        item |= {"kind": {"S": self._one("k", "l")}, "rank": {"N": self._one("1", "2", "3")}} if self._is(0.6) else {}
+        item |= {"kind": {"S": self._one("k", "l")}, "place": {"N": self._one("1", "2", "3")}} if self._is(0.6) else {}
         item |= {"t": {"S": "x" * self._one(1000, 5000)}} if self._is(0.1) else {}
-        return item if self._is(0.98) else item | {"kind": self._value()}
+        return item | {"kind": self._value()} if self._is_mistaken() else item
 
     # --- expressions
 
@@ -238,7 +248,7 @@ class RandomCalls:
 
     def _query(self) -> RandomCall:
         index = self._one(None, "by_kind", "by_rank")
-        key, sort = ("kind", "rank") if index == "by_kind" else ("id", "rank" if index else "seq")
+        key, sort = ("kind", "place") if index == "by_kind" else ("id", "place" if index else "seq")
         text = f"{key} = {self._given({'S': self._one('a', 'b', 'k', 'l')})}"
         if self._is(0.5):
             first = self._given({"N": self._one("1", "2", "3")})
@@ -248,7 +258,7 @@ class RandomCalls:
         request |= {"IndexName": index} if index else {}
         request |= {"FilterExpression": self._condition(1)} if self._is(0.4) else {}
         request |= {"ScanIndexForward": False} if self._is(0.3) else {}
-        request |= {"Limit": self._one(1, 2)} if self._is(0.3) and index != "by_kind" else {}
+        request |= {"Limit": self._one(1, 2)} if self._is(0.3) and index is None else {}
         request |= {"Select": "COUNT"} if self._is(0.1) else self._projection() if index != "by_kind" else {}
         return RandomCall("query", self._with_placeholders(request) | self._capacity())
 

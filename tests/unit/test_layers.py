@@ -1,6 +1,7 @@
 """Imports go one way: functions, ledger, workers, conditional_writes, boto3. ledger.core imports none of these."""
 
 import ast
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -85,6 +86,26 @@ def test_without_what_its_extras_bring_the_library_is_imported() -> None:
     loaded = "import conditional_writes.exactly_once, conditional_writes.models, sys; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert not EXTRAS.keys() & {*run.stdout.split()}
+
+
+TESTING = LIBRARIES["conditional_writes"] / "testing"
+
+
+def test_only_tests_import_the_engine_for_tests() -> None:
+    product = [path for folder in (*LIBRARIES.values(), PROJECT / "tools") for path in modules(folder)] + FUNCTIONS
+    importing = [
+        path for path in product if any(name.startswith("conditional_writes.testing") for name in imports(path))
+    ]
+    assert {path.parent for path in importing} == {TESTING}
+
+
+def test_the_layer_has_the_library_without_the_engine_for_tests(tmp_path: Path) -> None:
+    build = ["make", "-C", PROJECT / "layers" / "conditional_writes", "build-ConditionalWritesLayer"]
+    python = f"PYTHON={shlex.quote(sys.executable)}"
+    subprocess.run([*build, f"ARTIFACTS_DIR={tmp_path}", python], check=True, capture_output=True)
+    built = {str(path.relative_to(tmp_path / "python" / "conditional_writes")) for path in modules(tmp_path)}
+    library = LIBRARIES["conditional_writes"]
+    assert built == {str(path.relative_to(library)) for path in modules(library) if TESTING not in path.parents}
 
 
 @pytest.mark.parametrize("path", FUNCTIONS, ids=shown)

@@ -79,12 +79,10 @@ class Compared(NamedTuple):
 
     def holds(self, item: Item, given: Placeholders) -> bool:
         one, other = self.one.value(item, given), self.other.value(item, given)
-        if (one is None and isinstance(self.one, Size)) or (other is None and isinstance(self.other, Size)):
-            return False  # what has no size is in no relation, not even in `<>`
         if self.operator == "=":
             return one is not None and one == other
         if self.operator == "<>":
-            return one != other
+            return one is None or other is None or one != other
         return ordered(self.operator, one, other)
 
     def check(self, refuse: Refuse, given: Placeholders) -> None:
@@ -139,8 +137,10 @@ class In(NamedTuple):
         return one is not None and any(one == other.value(item, given) for other in self.others)
 
     def check(self, refuse: Refuse, given: Placeholders) -> None:
-        for operand in (self.one, *self.others):
+        _check_operand(self.one, refuse, given)
+        for operand in self.others:
             _check_operand(operand, refuse, given)
+            _check_distinct(refuse, "IN", self.one, operand, given)
 
 
 class Function(NamedTuple):
