@@ -131,7 +131,7 @@ def test_transactions_that_meet_conflict_and_a_delayed_one_is_still_in_progress(
             raise
 
     explored(worker, worker)
-    assert codes == {"TransactionCanceledException"}  # the SDK asks again for one in progress
+    assert codes == {"TransactionCanceledException", "TransactionInProgressException"}
 
 
 def test_pauses_cost_nothing_and_let_the_others_go_on() -> None:
