@@ -9,6 +9,7 @@ from benchmarks import (
     contention,
     costs,
     counted,
+    engine_calls,
     locks,
     night,
     outcomes,
@@ -36,6 +37,10 @@ BENCHMARKS = {
     "versioned": (versioned.main, "versioned items, against PynamoDB and boto3 by hand"),
     "upserts": (upserts.main, "requests for a map entry, against the usual ways"),
     "locks": (locks.main, "requests for a lock's steps, against two libraries and the usual way"),
+    "engine_calls": (
+        engine_calls.main,
+        "calls a second of the engine for tests, beside ministack, DynamoDB Local, moto",
+    ),
     "slowest": (slowest.main, "the slowest bodies that a producer can send, beside everyday ones"),
     "start_up": (start_up.main, "importing the function, against stock Powertools"),
     "tls": (tls.main, "CPU time of the first batch and of later ones over TLS, against stock Powertools"),

@@ -7,6 +7,7 @@ WORKERS = "layers/workers/workers"
 LEDGER = "layers/ledger/ledger"
 
 LOOP = "tests/unit/test_loop.py"
+EXPLORE = "tests/unit/test_explore.py"
 BATCHES = "tests/unit/test_batches.py"
 EVENT_BUS = "tests/unit/test_event_bus.py"
 OUTCOME_EVENTS = "tests/unit/test_outcome_events.py"
@@ -221,9 +222,16 @@ BREAKAGES = [
     Breakage(
         "an answer 5xx is taken for a refusal, as if nothing had been written",
         f"{LIBRARY}/tries.py",
-        "if response is None or response[0].status_code >= 500:",
+        "if response is None or not 400 <= response[0].status_code < 500:",
         "if response is None:",
         (LOOP,),
+    ),
+    Breakage(
+        "a write whose answer came damaged is made a second time",
+        f"{LIBRARY}/tries.py",
+        "not 400 <= response[0].status_code < 500",
+        "response[0].status_code >= 500",
+        (EXPLORE,),
     ),
     Breakage(
         "a cancelled transaction is sent again with its token, for which DynamoDB may repeat the cancellation",

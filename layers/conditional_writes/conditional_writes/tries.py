@@ -19,5 +19,5 @@ def note_try(response: tuple[Any, Any] | None, **_: object) -> None:
     The number of tries wouldn't do: a throttled try had no effect. The SDK tries again after a success, too, if the
     answer is damaged: after one that isn't, nobody asks.
     """
-    if response is None or response[0].status_code >= 500 or response[0].status_code == 200:
+    if response is None or not 400 <= response[0].status_code < 500:
         tries.unanswered = True

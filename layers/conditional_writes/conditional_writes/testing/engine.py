@@ -138,7 +138,11 @@ class Engine:
                 return wire.answer(call, 400, refused.as_body())
 
 
-_CONFIG = {"retries": {"mode": "standard", "total_max_attempts": 3}}
+_CONFIG = {
+    "retries": {"mode": "standard", "total_max_attempts": 3},
+    # Nobody reads how a client calls itself, and botocore takes a third of a request's CPU time to find out.
+    "user_agent": "conditional_writes.testing",
+}
 
 
 @functools.cache

@@ -79,6 +79,8 @@ class Thread:
     process: Process
     go: threading.Lock = field(default_factory=_taken)
     call: Call | None = None
+    footprint: Footprint = NOTHING
+    shown: str = ""
     wakes_at: float | None = None
     awaited: Future[Any] | None = None
     fault: Fault | None = None
@@ -215,28 +217,26 @@ class Schedule:
         """What can happen next. First comes the thread that has run last, then the others, then the faults."""
         last = self.trace[-1].thread if self.trace else ""
         calling = sorted((thread for thread in self._threads if thread.call), key=lambda thread: thread.name != last)
-        calls = {thread.name: footprint(thread.call, self._database) for thread in calling if thread.call}
         for thread in calling:
-            yield Choice(thread.name, thread.process.name, None, calls[thread.name], _shown(thread.call))
+            yield Choice(thread.name, thread.process.name, None, thread.footprint, thread.shown)
         for name, call in self._late.items():
-            yield Choice(name, "", None, footprint(call, self._database), f"{_shown(call)}, late")
+            yield Choice(name, "", None, footprint(call, self._database), f"{shown(call)}, late")
         for thread in sorted(self._threads, key=lambda thread: thread.wakes_at or 0):
             if thread.wakes_at is not None:
                 yield Choice(thread.name, thread.process.name, None, NOTHING, "its pause is over")
         if self.faults_left:
             for thread in calling:
-                yield from self._faults_of(thread, calls)
+                yield from self._faults_of(thread)
 
-    def _faults_of(self, thread: Thread, calls: dict[str, Footprint]) -> Iterator[Choice]:
-        own = calls[thread.name]
+    def _faults_of(self, thread: Thread) -> Iterator[Choice]:
         for fault in self._faults:
-            if fault is Fault.CONFLICT and not self._meets_a_transaction(thread, calls):
+            if fault is Fault.CONFLICT and not self._meets_a_transaction(thread):
                 continue
-            touched = NOTHING if fault in {Fault.KILLED_BEFORE, Fault.THROTTLED, Fault.DELAYED} else own
-            shown = f"{_shown(thread.call)}: {fault.replace('_', ' ')}"
-            yield Choice(thread.name, thread.process.name, fault, touched, shown)
+            touched = NOTHING if fault in {Fault.KILLED_BEFORE, Fault.THROTTLED, Fault.DELAYED} else thread.footprint
+            named = f"{thread.shown}: {fault.replace('_', ' ')}"
+            yield Choice(thread.name, thread.process.name, fault, touched, named)
 
-    def _meets_a_transaction(self, thread: Thread, calls: dict[str, Footprint]) -> bool:
+    def _meets_a_transaction(self, thread: Thread) -> bool:
         """Whether both calls could be at one item at the same time, and one of them is a transaction."""
         return any(
             other.call is not None
@@ -244,7 +244,7 @@ class Schedule:
             and other is not thread
             and "TransactWriteItems" in {other.call.name, thread.call.name}
             and thread.call.name in _REFUSED_BY_A_CONFLICT
-            and calls[thread.name].meets(calls[other.name])
+            and thread.footprint.meets(other.footprint)
             for other in self._threads
         )
 
@@ -288,7 +288,7 @@ class Schedule:
 
     def call(self, thread: Thread, call: Call) -> AWSResponse:
         """A thread's call: it is made when its turn comes, if nothing happens to it."""
-        thread.call = call
+        thread.call, thread.footprint, thread.shown = call, footprint(call, self._database), shown(call)
         self._park(thread)
         match thread.fault:
             case None:
@@ -358,10 +358,8 @@ def _refusal(call: Call, code: str) -> Refused:
     return Refused(code, REFUSALS[code])
 
 
-def _shown(call: Call | None) -> str:
+def shown(call: Call) -> str:
     """The call in a few words."""
-    if call is None:
-        return ""
     request = call.request
     if "TransactItems" in request:
         actions = [next(iter(action.items())) for action in request["TransactItems"]]
