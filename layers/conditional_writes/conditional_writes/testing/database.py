@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from conditional_writes.testing.clock import Clock
 from conditional_writes.testing.errors import Refused, no_such_table
@@ -16,11 +16,11 @@ type Request = Mapping[str, Any]
 type Answer = dict[str, Any]
 
 
-class Taken:
-    """A transaction that took effect: its request, when, and the units of a repetition."""
+class Taken(NamedTuple):
+    """A transaction that took effect: its request, and when."""
 
-    def __init__(self, request: Request, seconds: float) -> None:
-        self.request, self.seconds = request, seconds
+    request: Request
+    seconds: float
 
 
 @dataclass

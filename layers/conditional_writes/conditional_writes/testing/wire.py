@@ -13,8 +13,6 @@ from botocore.awsrequest import AWSResponse
 
 type Handle = Callable[["Call"], AWSResponse]
 
-MAXIMUM_REQUEST_BYTES = 16 * 1024 * 1024
-
 
 class Call(NamedTuple):
     """A client's request. `operation` is as in "DynamoDB_20120810.GetItem"."""
