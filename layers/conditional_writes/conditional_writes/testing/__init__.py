@@ -5,7 +5,7 @@ Tests import this package. Nothing else of the library does, and it isn't deploy
 
 from conditional_writes.testing.clock import Clock
 from conditional_writes.testing.engine import Engine
-from conditional_writes.testing.explore import Explored, Violation, explore, replay
+from conditional_writes.testing.exploring import Explored, Violation, explore, replay
 from conditional_writes.testing.schedule import Fault, Killed, Outcome, Stuck
 
 __all__ = ["Clock", "Engine", "Explored", "Fault", "Killed", "Outcome", "Stuck", "Violation", "explore", "replay"]
