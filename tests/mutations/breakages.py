@@ -222,15 +222,15 @@ BREAKAGES = [
     Breakage(
         "an answer 5xx is taken for a refusal, as if nothing had been written",
         f"{LIBRARY}/tries.py",
-        "if response is None or not 400 <= response[0].status_code < 500:",
-        "if response is None:",
+        "if response is None or response[0].status_code >= 500 or",
+        "if response is None or",
         (LOOP,),
     ),
     Breakage(
         "a write whose answer came damaged is made a second time",
         f"{LIBRARY}/tries.py",
-        "not 400 <= response[0].status_code < 500",
-        "response[0].status_code >= 500",
+        " or _is_damaged(response[0])",
+        "",
         (EXPLORE,),
     ),
     Breakage(
