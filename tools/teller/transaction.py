@@ -49,8 +49,8 @@ def transaction(operator: Operator, account_id: AccountId, transaction_id: Trans
 
 
 def what_became_of(operator: Operator, account_id: str, transaction_id: str) -> dict[str, Any]:
-    """The transaction's `state`: posted, rejected, dead or not seen. `entry` is its journal entry, or None. `reversed`
-    has how much of it was reversed, or is None; so has `refusal` why it was refused before, if it was.
+    """The transaction's `state`: posted, rejected, dead or not seen. `entry` is its journal entry, `reversed` has how
+    much of it was reversed, and `refusal` why it was refused. Each is None if there is none.
 
     Without an entry, `dead_letters` has what is known of each letter of it, the newest first, and `queue` has the
     numbers of messages on the transactions queue.
