@@ -1,8 +1,7 @@
 """Posts the transactions of an SQS batch, and answers with the messages that go back to the queue.
 
-A transaction is posted, or rejected and recorded. An invalid message goes to the dead-letter queue with its reason, and
-the table Refusals has it, too. A
-message that can't be decided yet goes back to the queue.
+A transaction is posted, or rejected and recorded. The reason of an invalid message is put into the table Refusals, and
+goes with it to the dead-letter queue. A message that can't be decided yet goes back to the queue.
 """
 
 from workers import cold_start  # isort: split

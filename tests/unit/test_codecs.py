@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NewType, TypedDict
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -548,6 +548,7 @@ def test_a_secret_is_never_saved_as_asterisks() -> None:
 
 
 ODD = datetime(1900, 1, 1, tzinfo=timezone(timedelta(seconds=1172)))
+Moment = NewType("Moment", datetime)
 AS_ANOTHER = "and would come back as another type"
 
 
@@ -568,6 +569,7 @@ class DeepSeat(Seat):
         (dict[Any, int], {b"ab": 1}, "it: the key b'ab' is no text"),
         (Crate, Crate(Status.OPEN), f"it.it: .* is of Status, {AS_ANOTHER}"),
         (datetime, ODD, "it: the offset of .* has seconds"),
+        (Moment | None, ODD, "it: the offset of .* has seconds"),
         (Crate[datetime | None] | None, Crate(None, [ODD]), r"it.more\[0\]: the offset of .* has seconds"),
         (list[Seat], [DeepSeat(1, Cabin.FIRST)], r"it\[0\]: expected a Seat, got DeepSeat\(.*: a subclass would come"),
     ],

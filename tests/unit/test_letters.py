@@ -247,7 +247,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         for module in (dead_letters, transaction):
             monkeypatch.setattr(module, "look", lambda _, queue: letters if queue == "transactions" else [])
             monkeypatch.setattr(module, "counts_of", lambda *_: Counts(0, 0, 0))
-        unknown = {"entry": None, "reversed": None}
+        unknown = {"entry": None, "reversed": None, "refusal": None}
         monkeypatch.setattr(Operator, "deployment", SimpleNamespace(invoke=lambda *_: unknown))
         variables = {"TELLER_STACK": "teller-dev", "COLUMNS": None}
         ended = CliRunner().invoke(app, arguments, env=variables, catch_exceptions=False)

@@ -34,7 +34,8 @@ ACCOUNT = {
 
 
 def entry(transaction_id: str, amount: str, request: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    rest = {"balance_after": "60", "held_after": "0", "account_version": 2, "posted_at": TIME, "status": "POSTED"}
+    rest = {"balance_after": "60", "held_after": "0", "currency": "EUR", "account_version": 2}
+    rest |= {"posted_at": TIME, "status": "POSTED"}
     return {"transaction_id": transaction_id, "amount": amount, "request": request} | rest | fields
 
 
@@ -68,6 +69,12 @@ def shown(answer: dict[str, Any], *arguments: str, columns: int | None = 80, **o
     assert ended.exit_code == 0
     assert "--csv" in arguments or not columns or max(map(len, ended.stdout.splitlines())) <= columns
     return ended.stdout
+
+
+def became(entry: dict[str, Any], count: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The answer about a transaction that has this entry."""
+    ids = {"account_id": "acc-1", "transaction_id": entry["transaction_id"]}
+    return ids | {"state": entry["status"].lower(), "entry": entry, "reversed": count, "refusal": None}
 
 
 def rows(text: str) -> list[list[str]]:
@@ -187,11 +194,16 @@ def test_a_text_that_would_be_a_formula_is_none_in_csv_and_amounts_stay_as_they_
 def test_a_transaction_says_what_was_reversed(
     found: dict[str, Any], count: dict[str, Any] | None, sentence: str | None
 ) -> None:
-    answer = {"account_id": "acc-1", "transaction_id": "t-1", "entry": found, "reversed": count}
-    text = " ".join(shown(answer, "transaction", "acc-1", "t-1").split())
+    answer, asked = became(found, count), ("transaction", "acc-1", found["transaction_id"])
+    text = " ".join(shown(answer, *asked).split())
     assert sentence in text if sentence else "reversed" not in text
-    as_json = json.loads(shown(answer, "transaction", "acc-1", "t-1", "--json"))
-    assert as_json == answer | {"state": found["status"].lower(), "hold": None}
+    assert json.loads(shown(answer, *asked, "--json")) == answer | {"hold": None}
+
+
+def test_a_transaction_of_a_damaged_account_is_shown_without_its_hold() -> None:
+    unreadable = {"error": {"code": "UNREADABLE", "reason": "the account can't be read"}}
+    found = rows(shown(became(HOLD), "transaction", "acc-1", "h-1", account=unreadable))
+    assert (["type", "hold"] in found, ["held_after", "40", "EUR"] in found) == (True, True)
 
 
 VOIDING = entry("v-1", "0", {"type": "void_hold", "hold_id": "h-9"})
@@ -219,7 +231,7 @@ def test_a_hold_is_shown_with_its_amount_and_with_what_became_of_it(
     hold_id: str, later: list[dict[str, Any]], sentence: str
 ) -> None:
     found = HOLD | {"transaction_id": hold_id}
-    answer = {"account_id": "acc-1", "transaction_id": hold_id, "entry": found, "reversed": None}
+    answer = became(found)
     page = {"entries": later, "next": None}
     text = shown(answer, "transaction", "acc-1", hold_id, statement=page)
     assert sentence in " ".join(text.split())
@@ -229,8 +241,7 @@ def test_a_hold_is_shown_with_its_amount_and_with_what_became_of_it(
 
 
 def test_a_rejected_transaction_is_shown_with_its_type_and_what_it_asked_for() -> None:
-    answer = {"account_id": "acc-1", "transaction_id": "t-4", "entry": REJECTED, "reversed": None}
-    found = rows(shown(answer, "transaction", "acc-1", "t-4"))
+    found = rows(shown(became(REJECTED), "transaction", "acc-1", "t-4"))
     assert ["type", "transaction"] in found
     assert ["asked", "for", "-9000.00", "EUR"] in found
     assert ["reason", "OVERDRAFT_LIMIT"] in found

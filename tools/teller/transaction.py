@@ -9,7 +9,7 @@ import typer
 from ledger.core.reason_codes import ReasonCode
 from tools.teller.accounts import AccountId, read, read_account
 from tools.teller.dead_letters import letter_table
-from tools.teller.failures import NotFound
+from tools.teller.failures import Failure, NotFound
 from tools.teller.holds import hold_of
 from tools.teller.letters import QueueName, is_about, look
 from tools.teller.money import money, most_places
@@ -40,17 +40,23 @@ def transaction(operator: Operator, account_id: AccountId, transaction_id: Trans
     neither, it may be on the queue, or was never sent. Exit status 1: dead, or not seen yet.
     """
     answer = what_became_of(operator, account_id, transaction_id)
-    account = read_account(operator, account_id) if answer["entry"] else {}
-    if answer["entry"]:
-        answer["hold"] = hold_of(operator, answer["entry"], account)
-    operator.show(answer, *(_entry_in_words(answer, account) if answer["entry"] else _what_is_known(answer)))
+    if entry := answer["entry"]:
+        account = {"currency": entry["currency"], "decimal_places": None}
+        try:
+            account = read_account(operator, account_id)
+            answer["hold"] = hold_of(operator, entry, account)
+        except Failure as failure:  # a damaged account, or an entry after this one
+            operator.remark(f"No more is known of the account: {failure.reason}")
+        operator.show(answer, *_entry_in_words(answer, account))
+    else:
+        operator.show(answer, *_what_is_known(answer))
     if answer["state"] in ("dead", "not seen"):
         raise typer.Exit(1)
 
 
 def what_became_of(operator: Operator, account_id: str, transaction_id: str) -> dict[str, Any]:
-    """The transaction's `state`: posted, rejected, dead or not seen. `entry` is its journal entry, or None. `reversed`
-    has how much of it was reversed, or is None; so has `refusal` why it was refused before, if it was.
+    """The transaction's `state`: posted, rejected, dead or not seen. `entry` is its journal entry, `reversed` has how
+    much of it was reversed, and `refusal` why it was refused. Each is None if there is none.
 
     Without an entry, `dead_letters` has what is known of each letter of it, the newest first, and `queue` has the
     numbers of messages on the transactions queue.

@@ -215,8 +215,12 @@ def _run(check: Check | None, path: str, value: Any) -> None:
 
 def _kind_of(annotation: Any) -> Any:
     kind: Any = get_origin(annotation) or annotation
-    if kind is Annotated or isinstance(kind, TypeAliasType | NewType):
-        return _kind_of(get_args(annotation)[0] if kind is Annotated else getattr(kind, "__value__", kind))
+    if kind is Annotated:
+        return _kind_of(get_args(annotation)[0])
+    if isinstance(kind, TypeAliasType):
+        return _kind_of(kind.__value__)
+    if isinstance(kind, NewType):
+        return _kind_of(kind.__supertype__)
     if is_typeddict(kind):
         return dict
     return kind if isinstance(kind, type) else object

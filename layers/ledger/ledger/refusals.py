@@ -15,7 +15,7 @@ from conditional_writes.items import to_dynamodb
 from ledger.core.journal import EntryId
 from ledger.core.outcome_events import SOURCE, ids_in, refusal_event
 from ledger.core.posting_time import timestamp
-from ledger.core.refusals import Refusal, refusal_item
+from ledger.core.refusals import RefusalRecord, refusal_item
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.tables import LedgerTables
 from ledger.unconditional_writes import write_all
@@ -50,7 +50,7 @@ class RefusalRecords(NamedTuple):
         items = {}  # by the key: a request may have an item once
         for message, why in dead:
             ids = ids_in(_readable(message))
-            refusal = Refusal(why.code, why.reason, timestamp(now), message.message_id)
+            refusal = RefusalRecord(why.code, why.reason, timestamp(now), message.message_id)
             for account_id in ids["account_ids"] if ids["transaction_id"] else ():
                 entry_id = EntryId(account_id, ids["transaction_id"])
                 items[entry_id] = refusal_item(entry_id, refusal, expires_at)
