@@ -189,7 +189,7 @@ def test_a_text_that_would_be_a_formula_is_none_in_csv_and_amounts_stay_as_they_
 def test_a_transaction_says_what_was_reversed(
     found: dict[str, Any], count: dict[str, Any] | None, sentence: str | None
 ) -> None:
-    answer = {"account_id": "acc-1", "transaction_id": "t-1", "entry": found, "reversed": count}
+    answer = {"account_id": "acc-1", "transaction_id": "t-1", "entry": found, "reversed": count, "refusal": None}
     text = " ".join(shown(answer, "transaction", "acc-1", "t-1").split())
     assert sentence in text if sentence else "reversed" not in text
     as_json = json.loads(shown(answer, "transaction", "acc-1", "t-1", "--json"))
@@ -221,7 +221,7 @@ def test_a_hold_is_shown_with_its_amount_and_with_what_became_of_it(
     hold_id: str, later: list[dict[str, Any]], sentence: str
 ) -> None:
     found = HOLD | {"transaction_id": hold_id}
-    answer = {"account_id": "acc-1", "transaction_id": hold_id, "entry": found, "reversed": None}
+    answer = {"account_id": "acc-1", "transaction_id": hold_id, "entry": found, "reversed": None, "refusal": None}
     page = {"entries": later, "next": None}
     text = shown(answer, "transaction", "acc-1", hold_id, statement=page)
     assert sentence in " ".join(text.split())
@@ -231,7 +231,7 @@ def test_a_hold_is_shown_with_its_amount_and_with_what_became_of_it(
 
 
 def test_a_rejected_transaction_is_shown_with_its_type_and_what_it_asked_for() -> None:
-    answer = {"account_id": "acc-1", "transaction_id": "t-4", "entry": REJECTED, "reversed": None}
+    answer = {"account_id": "acc-1", "transaction_id": "t-4", "entry": REJECTED, "reversed": None, "refusal": None}
     found = rows(shown(answer, "transaction", "acc-1", "t-4"))
     assert ["type", "transaction"] in found
     assert ["asked", "for", "-9000.00", "EUR"] in found
