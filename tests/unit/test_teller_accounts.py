@@ -164,7 +164,9 @@ def test_a_statement_as_csv_has_what_is_held_and_the_ids_at_its_end() -> None:
     assert (held.endswith(",40,,"), posting.endswith(",25,h-1,"), reversal.endswith(",0,,t-1")) == (True,) * 3
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1"])
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "\uff1d1", "\uff0b1", "\uff0d1", "\uff201"]
+)
 def test_a_text_that_would_be_a_formula_is_none_in_csv_and_amounts_stay_as_they_are(text: str) -> None:
     hostile = entry(text, "-15", {"type": "transaction", "description": text, "hold_id": text}, reason=text)
     [row] = csv.DictReader(statement_of(hostile, options=("--csv",)).splitlines())

@@ -41,6 +41,8 @@ DAMAGED: dict[str, Any] = {
     "half a body, and no checksum": (200, FOUND[:20], {}),
     "no body": (200, b"", {}),
     "no JSON": (200, NO_JSON, {}),
+    "JSON that is no object": (200, b"null", {}),
+    "an internal error that is no object": (500, b"[]", {}),
     "an internal error": (500, b"{}", {}),
     "a refusal with the status of an internal error": (500, REFUSAL, {}),
     "a lost connection": ConnectionClosedError(endpoint_url="https://dynamodb"),

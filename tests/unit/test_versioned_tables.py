@@ -4,7 +4,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -182,16 +182,22 @@ def test_the_errors_can_be_sent_to_another_process() -> None:
 
 
 SECONDS: Any = 5
+SPAN: Any = timedelta(seconds=5)
 MISUSES: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
     "seconds": (
         lambda table: table.load("c-1", 7, deadline=SECONDS),
         TypeError,
-        r"deadline: 5 is no deadline: use Deadline\.after\(5\)",
+        r"deadline: 5 is no deadline: use Deadline\.after",
+    ),
+    "a time span": (
+        lambda table: list(table.scan(deadline=SPAN)),
+        TypeError,
+        r"deadline: .*timedelta\(seconds=5\) is no deadline: use Deadline\.after",
     ),
     "seconds of a plan": (
         lambda _: write(client, lambda _: Plan(None), {}, SECONDS),
         TypeError,
-        r"deadline: 5 is no deadline: use Deadline\.after\(5\)",
+        r"deadline: 5 is no deadline: use Deadline\.after",
     ),
     "no time": (lambda _: Deadline.after(math.nan), ValueError, "a deadline after nan seconds"),
     "parameters in another order": (

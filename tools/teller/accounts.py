@@ -41,7 +41,7 @@ CSV_COLUMNS = (
     *("occurred_at", "description", "held_after", "hold_id", "of_transaction_id"),
 )
 CSV_NUMBERS = {"account_version", "amount", "balance_after", "held_after"}
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """A spreadsheet takes a text that begins so for a formula."""
 WIDEST_AMOUNT = 20
 """In columns. A longer amount goes on in the next line."""
@@ -309,7 +309,10 @@ class _CsvLines:
 
 
 def _csv_cell(name: str, value: Any) -> Any:
-    """A text that would be a formula begins with an apostrophe, which spreadsheets don't show."""
+    """A text that would be a formula begins with an apostrophe, which spreadsheets don't show.
+
+    Some take the full-width forms of the signs, too.
+    """
     if not isinstance(value, str) or name in CSV_NUMBERS:
         return value
     return printable(f"'{value}" if value.startswith(FORMULAS) else value)

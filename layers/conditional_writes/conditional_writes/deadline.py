@@ -37,9 +37,9 @@ DEFAULT_SECONDS = 10
 
 
 def deadline_or_default(deadline: Deadline | None) -> Deadline:
-    """The given deadline; None: ten seconds from now. Raises TypeError for a number of seconds."""
+    """The given deadline; None: ten seconds from now. Raises TypeError for what is none, as a number of seconds."""
     if deadline is None:
         return Deadline.after(DEFAULT_SECONDS)
-    if isinstance(deadline, int | float):
-        raise TypeError(f"deadline: {deadline} is no deadline: use Deadline.after({deadline})")
+    if not isinstance(deadline, Deadline):
+        raise TypeError(f"deadline: {deadline!r} is no deadline: use Deadline.after, with the seconds from now")
     return deadline

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from conditional_writes.bodies import take_read_item
 from conditional_writes.handed_back import take_refused_items
-from conditional_writes.tries import note_try
+from conditional_writes.tries import note_try, take_no_other_json
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -24,6 +24,7 @@ def prepare(client: "DynamoDBClient") -> None:
     events = client.meta.events
     events.register("before-parse.dynamodb.GetItem", take_read_item)
     events.register("before-parse.dynamodb", take_refused_items)
+    events.register_first("before-parse.dynamodb", take_no_other_json)
     events.register_first("needs-retry.dynamodb", note_try)
     _prepared.add(client)
 

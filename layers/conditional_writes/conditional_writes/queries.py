@@ -97,6 +97,7 @@ def _key_condition(table: str, key_names: Sequence[str], condition: Condition, i
             f"{table}: a query's condition is made of equals, less_than, at_most, more_than, at_least, between and"
             f" begins_with, joined by &: put {condition.template!r} into `matching`"
         )
+    expression(condition, {}, {})  # a name and a value for each placeholder, also if the condition is the caller's own
     for name, count in Counter(condition.names).items():
         if index is None and name not in key_names:
             raise ValueError(

@@ -1,5 +1,6 @@
 """Whether one of the SDK's tries of a request got no answer, so that the request may have taken effect."""
 
+import contextlib
 import json
 import threading
 from typing import Any
@@ -49,6 +50,18 @@ def note_try(
         context[_WAS_200] = True
     elif http.status_code != 400:
         tries.unanswered = True
+
+
+def take_no_other_json(response_dict: dict[str, Any] | None = None, **_: object) -> None:
+    """A handler of botocore's event `before-parse`: empties a body that is JSON and no object, for `note_try`.
+
+    botocore's parser would fail on it with an AttributeError, and nobody would learn that the write may have been made.
+    """
+    if response_dict is None or response_dict["body"].startswith(b"{"):
+        return
+    with contextlib.suppress(ValueError):
+        if not isinstance(json.loads(response_dict["body"]), dict):
+            response_dict["body"] = b""
 
 
 def _is_object(body: bytes, parsed: dict[str, Any]) -> bool:
