@@ -122,7 +122,8 @@ class Store:
     """
 
     def __init__(self, time: VirtualTime, chance: random.Random, latency: tuple[float, float], conflict_part: float):
-        self.meta = SimpleNamespace(events=SimpleNamespace(register=lambda *_: None))
+        events = SimpleNamespace(register=lambda *_: None, register_first=lambda *_: None)
+        self.meta = SimpleNamespace(events=events, service_model=SimpleNamespace(service_name="dynamodb"))
         self.items: dict[str, dict[tuple[str, ...], dict[str, Any]]] = defaultdict(dict)
         self.write_units = 0
         self._time, self._chance, self._latency, self._part = time, chance, latency, conflict_part
