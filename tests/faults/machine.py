@@ -353,8 +353,10 @@ class Machine(RuleBasedStateMachine):
         self, batch: Mapping[str, Delivery], acknowledged: Mapping[str, bool], dead: Collection[str], *, whole: bool
     ) -> list[str]:
         """A sentence for each difference from the prediction, if these messages were processed and no other."""
-        predicted = predict(self.books, list(batch.values()), LIMITS)
-        done = {number: acknowledged[number] for number in batch}
+        sent = self.system.history.messages
+        in_order = sorted(batch, key=lambda number: int(sent[number].sent_at.timestamp() * 1000))  # as SQS tells it
+        predicted = predict(self.books, [batch[number] for number in in_order], LIMITS)
+        done = {number: acknowledged[number] for number in in_order}
         wrong = list(wrong_dispositions(predicted, done, dead, whole=whole))
         wrong += [
             f"message {number} was acknowledged" for number in acknowledged.keys() - batch if acknowledged[number]
