@@ -32,7 +32,7 @@ def day(bank: Bank) -> Day:
 
 def test_after_a_day_the_invariants_hold(day: Day) -> None:
     assert violations(day.books) == []
-    assert day.books.counts()["POSTED"] > 250
+    assert day.books.counts()["POSTED"] > 200  # half of them: a standard queue keeps no order
     assert {"OVERDRAFT_LIMIT", "HOLD_NOT_OPEN", "ALREADY_REVERSED"} <= day.books.counts().keys()
     assert {"hold", "post_hold", "void_hold", "reverse"} <= day.books.types().keys()
 
