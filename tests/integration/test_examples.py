@@ -102,6 +102,12 @@ class Stage:
 
 
 @pytest.fixture
+def dynamodb(ministack: Endpoint) -> Endpoint:
+    """A server: the examples run as programs of their own, and Java's mapper has parameters of DynamoDB's first years."""
+    return ministack
+
+
+@pytest.fixture
 def stage(dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     stage = Stage(dynamodb, monkeypatch)
     yield stage
