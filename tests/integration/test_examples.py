@@ -103,7 +103,7 @@ class Stage:
 
 @pytest.fixture
 def dynamodb(ministack: Endpoint) -> Endpoint:
-    """A server: the examples run as programs of their own, and Java's mapper has parameters of DynamoDB's first years."""
+    """A server: examples run as programs of their own, and Java's mapper has parameters of DynamoDB's first years."""
     return ministack
 
 

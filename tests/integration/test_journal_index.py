@@ -24,6 +24,12 @@ OPENING = {"type": "open_account", "transaction_id": "o", "currency": "EUR", "ov
 BEFORE_WORKERS, BATCH, WORKERS = 120, 10, 3
 
 
+@pytest.fixture
+def dynamodb(ministack: Endpoint) -> Endpoint:
+    """A server: the library's engine makes indexes with their table alone."""
+    return ministack
+
+
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ledger.journal_versions.PAUSES_SECONDS", (0.01, 0.02))
