@@ -40,6 +40,6 @@ def deadline_or_default(deadline: Deadline | None) -> Deadline:
     """The given deadline; None: ten seconds from now. Raises TypeError for what is none, as a number of seconds."""
     if deadline is None:
         return Deadline.after(DEFAULT_SECONDS)
-    if not isinstance(deadline, Deadline):
+    if not hasattr(deadline, "remaining_seconds"):
         raise TypeError(f"deadline: {deadline!r} is no deadline: use Deadline.after, with the seconds from now")
     return deadline
