@@ -43,7 +43,7 @@ CASES = {
 @pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())
 @pytest.mark.parametrize("case", CASES)
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
-    ministack: Endpoint, dynamodb: Endpoint, case: str, way: Way, say: Say, every_case: bool
+    aws: Endpoint, dynamodb: Endpoint, case: str, way: Way, say: Say, every_case: bool
 ) -> None:
     theirs, items, _ = CASES[case]
     scenario = Paying(dynamodb, way, MIXED, theirs=theirs, items=items)
@@ -57,17 +57,17 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_without_a_fault_it_calls_no_more_than_it_must(ministack: Endpoint, case: str) -> None:
+def test_without_a_fault_it_calls_no_more_than_it_must(aws: Endpoint, case: str) -> None:
     theirs, items, calls = CASES[case]
     with scenario_after_scenario():
-        faults, _, wrong = Paying(ministack, Way.PLAIN, MIXED, theirs=theirs, items=items)(FaultsAt({}))
+        faults, _, wrong = Paying(aws, Way.PLAIN, MIXED, theirs=theirs, items=items)(FaultsAt({}))
     assert not wrong
     assert faults.calls == calls
 
 
 @pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())
-def test_pairs_of_faults_leave_what_no_fault_leaves(ministack: Endpoint, way: Way, say: Say, every_case: bool) -> None:
-    scenario = Paying(ministack, way, MIXED[:1], theirs=payment(9, amount=9))
+def test_pairs_of_faults_leave_what_no_fault_leaves(aws: Endpoint, way: Way, say: Say, every_case: bool) -> None:
+    scenario = Paying(aws, way, MIXED[:1], theirs=payment(9, amount=9))
     if every_case and way is Way.PLAIN:
         tally = inject_every_pair(scenario, say)
     else:

@@ -40,9 +40,9 @@ WAYS = {"from the stream": Publishing, "again": PublishingAgain}
 @pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @pytest.mark.parametrize("way", [*WAYS, "all again"])
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
-    ministack: Endpoint, dynamodb: Endpoint, way: str, say: Say, every_case: bool
+    aws: Endpoint, dynamodb: Endpoint, way: str, say: Say, every_case: bool
 ) -> None:
-    scenario = (WAYS | {"all again": PublishingAllAgain})[way](ministack, dynamodb, MESSAGES, batch_size=15)
+    scenario = (WAYS | {"all again": PublishingAllAgain})[way](aws, dynamodb, MESSAGES, batch_size=15)
     heard, dead = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)
     assert len(heard) == len(MESSAGES) + 2  # A transfer has two entries.
     assert not dead
@@ -51,11 +51,11 @@ def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
 @pytest.mark.filterwarnings("ignore:No application metrics")
 @pytest.mark.parametrize("way", WAYS)
 def test_what_cannot_be_published_is_in_the_dead_letter_queue_alone_whatever_call_fails(
-    ministack: Endpoint, dynamodb: Endpoint, way: str, say: Say, every_case: bool
+    aws: Endpoint, dynamodb: Endpoint, way: str, say: Say, every_case: bool
 ) -> None:
     # The stream alone knows of an entry without a version: no reader finds it.
     damaged = DAMAGED | ({"pay 12": ({"account_version": None}, "NOT_AN_ENTRY")} if way == "from the stream" else {})
-    scenario = WAYS[way](ministack, dynamodb, MESSAGES, damaged, REFUSED, batch_size=15)
+    scenario = WAYS[way](aws, dynamodb, MESSAGES, damaged, REFUSED, batch_size=15)
     heard, dead = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)
     assert len(dead) == len(damaged) + len(REFUSED)
     assert len(heard) == len(MESSAGES) + 2 - len(dead)

@@ -88,9 +88,9 @@ COMPETING: dict[str, Sequence[Any]] = {
 @pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @pytest.mark.parametrize("competing", COMPETING)
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
-    ministack: Endpoint, dynamodb: Endpoint, competing: str, say: Say, every_case: bool
+    aws: Endpoint, dynamodb: Endpoint, competing: str, say: Say, every_case: bool
 ) -> None:
-    scenario = Upserting(ministack, dynamodb, THERE, BATCH, DEAD, competing=COMPETING[competing])
+    scenario = Upserting(aws, dynamodb, THERE, BATCH, DEAD, competing=COMPETING[competing])
     profiles = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)
     assert profiles["bob"]["limits"]["atm"] == {"day": 20}
     assert profiles["dave"]["contact"]["phone"] == "2"
