@@ -57,7 +57,6 @@ def openings(choose: random.Random) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 def test_thousands_of_transfers_leave_the_total_as_it_was(
     aws: Endpoint, dynamodb: Endpoint, tables: Tables, say: Say, every_case: bool
 ) -> None:

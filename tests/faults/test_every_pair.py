@@ -18,7 +18,6 @@ LONG = (posting_in_line, charging, reconciling, publishing_again)
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_pairs_of_faults_leave_what_no_fault_leaves(
     aws: Endpoint, function: Callable[[Endpoint], Scenario], say: Say, every_case: bool, soaking: bool

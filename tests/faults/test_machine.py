@@ -38,7 +38,6 @@ SETTINGS = settings(
 
 
 @pytest.mark.timeout(2 * SOAK_SECONDS + SHRINKING_SECONDS)
-@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
 def test_the_invariants_hold_after_any_steps(aws: Endpoint, dynamodb: Endpoint, say: Say, every_case: bool) -> None:
     tally, started, round_seed = Tally(), time.monotonic(), SEED
     examples = EXAMPLES if every_case or SOAK_SECONDS else SAMPLE

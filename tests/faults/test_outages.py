@@ -28,7 +28,6 @@ MANY_CALLS = 20
 """With so many calls the samples are smaller: they would take many minutes."""
 
 
-@pytest.mark.filterwarnings("ignore:No application metrics")  # A failed handler has no metrics.
 @pytest.mark.parametrize("function", [*FUNCTIONS, posting_with_a_killer])
 def test_an_outage_of_sixty_deliveries_leaves_what_no_fault_leaves(
     aws: Endpoint, function: Callable[[Endpoint], Scenario], say: Say, every_case: bool, soaking: bool
