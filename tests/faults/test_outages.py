@@ -4,20 +4,25 @@ And a brownout, in which most calls fail.
 """
 
 import itertools
+import json
 import random
 from collections.abc import Callable
 
 import pytest
 
+from conditional_writes.testing import Engine
+from tests.checkers.books import violations as violations_of_books
 from tests.faults.every_call import violations
 from tests.faults.scenarios import Scenario
 from tests.faults.scenarios.small import FUNCTIONS, posting_with_a_killer
-from tests.support.faults import OUTAGES, Fault, Faults, FaultsAt, Outage, scenario_after_scenario
+from tests.support.bodies import opening, payment
+from tests.support.event_source import EventSource
+from tests.support.faults import OUTAGES, Fault, Faults, FaultsAt, Outage, no_logs, scenario_after_scenario
+from tests.support.in_process import Aws, answered_by
+from tests.support.ledger import Ledger
 from tests.support.reporting import Say
-from tools.local_aws.functions import Queue, process_transactions, record
-from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.functions import Queue, record
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import create_tables
 
 DELIVERIES = 60
 OF_SERVICES = [("dynamodb", "sqs", "events"), ("dynamodb",), ("sqs",), ("events",)]
@@ -50,6 +55,33 @@ def test_an_outage_of_sixty_deliveries_leaves_what_no_fault_leaves(
     assert not found, "\n".join(found)
 
 
+HOUR = 3600
+
+
+@pytest.mark.parametrize(
+    ("hours", "reason_code"), [(165, None), (168, "RETRIES_EXHAUSTED")], ids=["almost seven days", "seven days"]
+)
+def test_after_an_outage_of_almost_seven_days_all_is_posted_and_after_a_longer_one_it_is_in_dead_letters(
+    hours: int, reason_code: str | None
+) -> None:
+    """Each delivery by SQS's own times, on a clock that nothing waits for: some 680 of them."""
+    services = Aws(Engine())
+    with answered_by(services) as aws, services.engine.simulated_time() as clock, no_logs():
+        ledger = Ledger(aws, LONGEST_REDELIVERY_SECONDS="900", POWERTOOLS_LOG_LEVEL="CRITICAL")
+        ledger.open("alice")
+        queue = EventSource(services.sqs, clock, ledger.worker)
+        queue.send(body := json.dumps(payment()))
+        with Faults(Fault.OUTAGE_REFUSED, at=1, outage=Outage(100_000, ("dynamodb",))).on(ledger.worker.dynamodb):
+            queue.run(hours * HOUR)
+        queue.run(HOUR)
+        assert not queue.messages
+        assert queue.deliveries > 600
+        letters = {letter.body: letter.attributes["reason_code"] for letter in ledger.dead_letters()}
+        assert letters == ({body: reason_code} if reason_code else {})
+        assert not violations_of_books(ledger.books)
+        assert ledger.account().balance == (0 if reason_code else 1)
+
+
 class MostCallsFail(Faults):
     """A brownout: a call fails with this probability, whatever the SDK retries."""
 
@@ -62,12 +94,11 @@ class MostCallsFail(Faults):
 
 
 def test_while_most_calls_of_dynamodb_fail_no_healthy_message_is_taken_for_a_killer(aws: Endpoint) -> None:
-    function = process_transactions(aws, create_tables(aws, "brownout"), POWERTOOLS_LOG_LEVEL="CRITICAL")
-    opening = {"type": "open_account", "transaction_id": "open", "currency": "EUR"}
+    ledger = Ledger(aws, POWERTOOLS_LOG_LEVEL="CRITICAL")
     with scenario_after_scenario():
         for batch in range(3):
-            queue = Queue([record(opening | {"account_id": f"{batch}-{number}"}) for number in range(10)])
-            with MostCallsFail(batch).on(function.dynamodb):
+            queue = Queue([record(opening(f"{batch}-{number}")) for number in range(10)])
+            with MostCallsFail(batch).on(ledger.worker.dynamodb):
                 while queue.records:
-                    queue.deliver(function)
-    assert not take_dead_letters(aws, function.worker.queue.dead_letter_url)
+                    queue.deliver(ledger.worker)
+    assert not ledger.dead_letters()

@@ -34,7 +34,7 @@ class Context:
     memory_limit_in_mb: int = 1024
     invoked_function_arn: str = "arn:aws:lambda:us-east-1:000000000000:function:process-transactions"
     aws_request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 (the clock may be simulated later)
 
     def get_remaining_time_in_millis(self) -> int:
         return max(0, int((self.started + self.timeout_seconds - time.monotonic()) * 1000))

@@ -1,0 +1,55 @@
+"""A queue's event source mapping on the engine's clock: Lambda's pollers, which nothing waits for."""
+
+from types import ModuleType
+from typing import Any
+
+from conditional_writes.testing import Clock
+from tests.support.sqs import Sqs
+from tools.local_aws.functions import Context, invoke
+
+BATCH = 10
+
+
+class EventSource:
+    """Delivers a queue's messages to a function whenever they are visible. `deliveries` counts its invocations."""
+
+    def __init__(self, sqs: Sqs, clock: Clock, function: ModuleType) -> None:
+        self._sqs, self._clock, self._function = sqs, clock, function
+        self._queue = {"QueueUrl": function.worker.queue.url}
+        self.messages = sqs.queues[function.worker.queue.url.rpartition("/")[2]].messages
+        self.deliveries = 0
+
+    def send(self, *bodies: str) -> None:
+        for body in bodies:
+            self._ask("SendMessage", MessageBody=body)
+
+    def run(self, seconds: float) -> None:
+        """For so long, or until the queue is empty."""
+        end = self._clock.time() + seconds
+        while self.messages and (due := min(message.visible_at for message in self.messages)) <= end:
+            self._clock.advance(max(0.0, due - self._clock.time()))
+            self._deliver(self._ask("ReceiveMessage", MaxNumberOfMessages=BATCH, AttributeNames=["All"])["Messages"])
+
+    def _deliver(self, messages: list[dict[str, Any]]) -> None:
+        records = [
+            {
+                "messageId": message["MessageId"],
+                "receiptHandle": message["ReceiptHandle"],
+                "body": message["Body"],
+                "attributes": message["Attributes"],
+                "messageAttributes": {},
+                "md5OfBody": message["MD5OfBody"],
+                "eventSource": "aws:sqs",
+                "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:transactions",
+                "awsRegion": "us-east-1",
+            }
+            for message in messages
+        ]
+        self.deliveries += 1
+        failed = invoke(self._function, records, Context())
+        for message in messages:
+            if message["MessageId"] not in failed:
+                self._ask("DeleteMessage", ReceiptHandle=message["ReceiptHandle"])
+
+    def _ask(self, operation: str, **request: Any) -> dict[str, Any]:
+        return self._sqs.answer(operation, self._queue | request, "")
