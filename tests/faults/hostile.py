@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from tests.support.bodies import interest, openings, payment, set_limit, transfer
 from tests.support.refusals import NOT_FOR_SQS
 
 SECRET = "hush-5f0c"
@@ -18,16 +19,13 @@ LONG_SECRET = f"{'x' * 200}{SECRET}"
 LONGEST_BODY = 262_144
 """More levels than the decoders accept."""
 
-OPENINGS = [
-    {"type": "open_account", "transaction_id": "open", "account_id": name, "currency": "EUR", "overdraft_limit": -100}
-    for name in ("alice", "bob")
-]
-TRANSACTIONS: list[dict[str, Any]] = [
-    {"transaction_id": "t-@@", "account_id": "alice", "amount": "1.50", "description": SECRET},
-    {"type": "transfer", "transaction_id": "t-@@", "from_account_id": "bob", "to_account_id": "alice", "amount": 1},
-    {"type": "set_overdraft_limit", "transaction_id": "t-@@", "account_id": "bob", "overdraft_limit": -200},
-    {"type": "charge_interest", "transaction_id": "t-@@", "account_id": "bob", "annual_rate": "0.1"},
-    {"type": "transaction", "transaction_id": "t-@@", "account_id": "bob", "amount": -1, "metadata": {"shop": SECRET}},
+OPENINGS = openings("alice", "bob", limit=-100)
+TRANSACTIONS = [
+    payment("t-@@", "1.50", description=SECRET),
+    transfer("t-@@", 1, "bob", "alice"),
+    set_limit("t-@@", -200, "bob"),
+    interest("t-@@", "0.1", "bob"),
+    payment("t-@@", -1, "bob", type="transaction", metadata={"shop": SECRET}),
 ]
 UPDATES: list[dict[str, Any]] = [
     {"account_id": "alice", "path": ["preferences"], "entries": {"theme": SECRET, "size@@": 12}},

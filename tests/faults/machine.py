@@ -35,6 +35,7 @@ from tests.faults.system import (
     Injection,
     System,
 )
+from tests.support.bodies import opening, payment
 from tests.support.faults import CODES_OF_EVENTS, FOR_TRANSACTIONS, OUTAGES, Fault
 from tests.support.samples import life_of
 from tests.support.strategies import messages_of
@@ -129,10 +130,9 @@ class Machine(RuleBasedStateMachine):
     @initialize(limit=st.sampled_from(["-500", "-500", "-100", "0"]), first=st.integers(-300, 300))
     def open_accounts(self, limit: str, first: int) -> None:
         for name in ACCOUNTS:
-            opening = {"type": "open_account", "transaction_id": "open", "account_id": name, "currency": "EUR"}
-            self._send(TRANSACTIONS, json.dumps(opening | {"overdraft_limit": limit}))
+            self._send(TRANSACTIONS, json.dumps(opening(name, limit)))
             if first:
-                self._send(TRANSACTIONS, json.dumps({"transaction_id": "first", "account_id": name, "amount": first}))
+                self._send(TRANSACTIONS, json.dumps(payment("first", first, name)))
 
     @rule(bodies=st.lists(bodies, min_size=1, max_size=6), fault_at=faults_at, worker=workers, later=later)
     def send(self, bodies: Sequence[str], fault_at: FaultAt, worker: int, later: bool) -> None:
@@ -197,7 +197,7 @@ class Machine(RuleBasedStateMachine):
     def contend(self, amounts: Sequence[Decimal], fault_at: FaultAt) -> None:
         """Two workers post on one account: one of them loses two commits, and both wait in line from then on."""
         messages = [
-            {"transaction_id": f"contended-{number}", "account_id": HOT_ACCOUNT, "amount": str(amount)}
+            payment(f"contended-{number}", str(amount), HOT_ACCOUNT)
             for number, amount in enumerate(amounts, len(self.system.history.messages))
         ]
         ours, *theirs = [self._send(TRANSACTIONS, json.dumps(message)) for message in messages]

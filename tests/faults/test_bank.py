@@ -5,19 +5,18 @@ import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
-from typing import Any
 from unittest import mock
 
 import pytest
 
-from tests.checkers.books import read_books, violations
+from tests.checkers.books import violations
+from tests.support.bodies import Body, opening, payment, transfer
 from tests.support.faults import CODES_OF_EVENTS, Fault, Killed, RandomFaults, no_logs
 from tests.support.in_process import IN_PROCESS
+from tests.support.ledger import Ledger
 from tests.support.reporting import Say
-from tools.local_aws.functions import Queue, process_transactions, record
-from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.functions import Queue, record
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import Tables, create_locks_table, scan
 
 ACCOUNTS = [f"acc-{number:02}" for number in range(50)]
 HOT_ACCOUNT, HOT_SHARE = ACCOUNTS[0], 0.25
@@ -30,35 +29,19 @@ WORKERS = 8
 SEED = 20_261_121
 
 
-def transfers(choose: random.Random, number_of_them: int) -> list[dict[str, Any]]:
+def transfers(choose: random.Random, number_of_them: int) -> list[Body]:
     made = []
     for number in range(number_of_them):
         payer, payee = choose.sample(ACCOUNTS, 2)
         if choose.random() < HOT_SHARE and payer != HOT_ACCOUNT:
             payee = HOT_ACCOUNT
-        amount = f"{choose.randint(0, 150)}.{choose.randint(1, 99):02}"
-        ids = {"transaction_id": f"t-{number}", "from_account_id": payer, "to_account_id": payee}
-        made.append({"type": "transfer", "amount": amount} | ids)
+        made.append(transfer(f"t-{number}", f"{choose.randint(0, 150)}.{choose.randint(1, 99):02}", payer, payee))
     return made
-
-
-def openings(choose: random.Random) -> list[dict[str, Any]]:
-    limits = [choose.choice(["0", "-100", "-250.50"]) for _ in ACCOUNTS]
-    return [
-        {
-            "type": "open_account",
-            "transaction_id": "open",
-            "account_id": name,
-            "currency": "EUR",
-            "overdraft_limit": limit,
-        }
-        for name, limit in zip(ACCOUNTS, limits, strict=True)
-    ] + [{"transaction_id": "first", "account_id": name, "amount": 200} for name in ACCOUNTS]
 
 
 @pytest.mark.timeout(600)
 def test_thousands_of_transfers_leave_the_total_as_it_was(
-    aws: Endpoint, dynamodb: Endpoint, tables: Tables, say: Say, every_case: bool
+    aws: Endpoint, dynamodb: Endpoint, say: Say, every_case: bool
 ) -> None:
     choose = random.Random(SEED)
     whole = every_case and dynamodb == IN_PROCESS
@@ -69,12 +52,10 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
     duplicates = choose.sample(sent, round(len(sent) * DUPLICATES_SHARE))
     messages = sent + duplicates
     choose.shuffle(messages)
-    locks_table = create_locks_table(dynamodb, tables.accounts)
-    workers = [
-        process_transactions(aws, tables, dynamodb, LOCKS_TABLE=locks_table, POWERTOOLS_LOG_LEVEL="CRITICAL")
-        for _ in range(WORKERS)
-    ]
-    Queue([record(message) for message in openings(choose)]).deliver_until_quiet(workers[0])
+    ledger = Ledger(aws, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
+    workers = [ledger.worker, *(ledger.another_worker() for _ in range(WORKERS - 1))]
+    ledger.post(*(opening(name, choose.choice(["0", "-100", "-250.50"])) for name in ACCOUNTS))
+    ledger.post(*(payment("first", 200, name) for name in ACCOUNTS))
     faults = [RandomFaults(SEED + number, probability) for number in range(WORKERS)]
 
     def work(number: int) -> int:
@@ -103,8 +84,8 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
             injecting.enter_context(fault.on(function.poster.client, function.worker.queue.client))
         deliveries = sum(pool.map(work, range(WORKERS)))
 
-    books = read_books(dynamodb, tables)
-    tickets = sum(int(item["last_ticket"]["N"]) for item in scan(dynamodb, locks_table))
+    books = ledger.books
+    tickets = sum(int(item["last_ticket"]) for item in ledger.items(ledger.locks_table))
     injected = sum((fault.injected for fault in faults), Counter())
     say(
         f"{len(sent):,} transfers and {len(duplicates):,} duplicates, {deliveries:,} deliveries,"
@@ -114,11 +95,9 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
     assert tickets > 0, "workers should meet in lines"
     assert not violations(books)
     assert sum(account.balance for account in books.accounts.values()) == Decimal(200 * len(ACCOUNTS))
-    assert {entry.transaction_id for entry in books.entries} == {transfer["transaction_id"] for transfer in sent} | {
-        "open",
-        "first",
-    }
+    ids = {"open", "first", *(each["transaction_id"] for each in sent)}
+    assert {entry.transaction_id for entry in books.entries} == ids
     assert set(books.counts()) == {"POSTED", "OVERDRAFT_LIMIT"}
-    assert not take_dead_letters(aws, workers[0].worker.queue.dead_letter_url)
+    assert not ledger.dead_letters()
     possible = set(Fault) - CODES_OF_EVENTS.keys()  # Nothing is refused, so no event is published.
     assert injected.keys() == possible if whole else len(injected) > len(possible) / 2

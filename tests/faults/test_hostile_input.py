@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from conditional_writes.items import from_dynamodb
+from conditional_writes.items import to_dynamodb
 from ledger.core import profile_messages as profiles
 from ledger.core import transaction_types as messages
 from tests.checkers import profiles as profiles_checker
-from tests.checkers.books import read_books, violations
+from tests.checkers.books import violations
 from tests.checkers.poison import is_invalid
 from tests.faults.hostile import (
     OPENINGS,
@@ -35,20 +35,14 @@ from tests.faults.hostile import (
     no_scheduled_events,
 )
 from tests.faults.scenarios.queues import FOR_EVER
+from tests.support.ledger import Ledger
 from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
 from tests.support.reporting import Say
-from tools.local_aws.functions import (
-    Context,
-    charge_overdraft_interest,
-    process_transactions,
-    reconcile_accounts,
-    record,
-    upsert_profiles,
-)
+from tools.local_aws.functions import Context, record, upsert_profiles
 from tools.local_aws.meter import Meter
 from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
+from tools.local_aws.tables import create_profiles_table, refill
 from workers.job_events import InvalidEvent
 from workers.queue_messages import NotAnSqsEvent
 
@@ -182,23 +176,19 @@ def is_of_others(body: str, number: int) -> bool:
 
 
 def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lost(aws: Endpoint, say: Say) -> None:
-    tables = create_tables(aws, f"hostile-{next(_numbers)}")
-    function = process_transactions(aws, tables, **SETTINGS)
-    meter, tried, journal = (
-        Meter(function.poster.client, function.worker.queue.client),
-        Tried(),
-        aws.client("dynamodb"),
-    )
-
-    def entry(account_id: str, transaction_id: str) -> dict[str, Any] | None:
-        key = {"account_id": {"S": account_id}, "transaction_id": {"S": transaction_id}}
-        found = journal.get_item(TableName=tables.journal, Key=key, ConsistentRead=True).get("Item")
-        return from_dynamodb(found) if found else None
+    ledger, tried = Ledger(aws, **SETTINGS), Tried()
+    function = ledger.worker
+    meter = Meter(function.poster.client, function.worker.queue.client)
 
     def is_posted(body: str) -> bool:
         message = messages.decode(body)
-        entries = [entry(account_id, message.transaction_id) for account_id in message.account_ids]
-        return all(found is not None and found["request"] == message.canonical_payload() for found in entries)
+        keys = [{"account_id": each, "transaction_id": message.transaction_id} for each in message.account_ids]
+        found = [
+            ledger.client.get_item(TableName=ledger.tables.journal, Key=to_dynamodb(key), ConsistentRead=True)
+            for key in keys
+        ]
+        wanted = to_dynamodb({"request": message.canonical_payload()})
+        return all("Item" in each and each["Item"]["request"] == wanted["request"] for each in found)
 
     @unhurried
     @example([Sent(json.dumps(TRANSACTIONS[0] | {"account_id": "nobody"}), False, 1)])
@@ -222,7 +212,7 @@ def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lo
                     assert is_invalid(messages.decode, one["body"]) or (changed and not is_posted(one["body"]))
 
     try_batch()
-    assert not violations(read_books(aws, tables))
+    assert not violations(ledger.books)
     assert tried.ended.keys() == {"done", "back", "dead"}
     say(str(tried))
 
@@ -232,17 +222,12 @@ def test_whatever_updates_are_sent_the_valid_ones_are_in_their_profiles_and_none
 ) -> None:
     table = create_profiles_table(aws, f"hostile-{next(_numbers)}")
     function = upsert_profiles(aws, table, **SETTINGS)
-    meter, tried, client = (
-        Meter(function.writer.client, function.worker.queue.client),
-        Tried(),
-        aws.client("dynamodb"),
-    )
+    meter, tried = Meter(function.writer.client, function.worker.queue.client), Tried()
 
     @unhurried
     @given(batches(UPDATES))
     def try_batch(batch: list[Sent]) -> None:
-        for item in scan(aws, table):
-            client.delete_item(TableName=table, Key={"account_id": item["account_id"]})
+        refill(aws, table)
         delivered = deliver(aws, function, meter, numbered(batch), tried)
         assert delivered.requests <= 8 + 8 * len(batch)
         assert not delivered.back
@@ -314,9 +299,10 @@ def sound_batch(name: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def workers(aws: Endpoint) -> dict[str, ModuleType]:
+    profiles_table = create_profiles_table(aws, f"hostile-{next(_numbers)}")
     return {
-        "process_transactions": process_transactions(aws, create_tables(aws, f"hostile-{next(_numbers)}"), **SETTINGS),
-        "upsert_profiles": upsert_profiles(aws, create_profiles_table(aws, f"hostile-{next(_numbers)}"), **SETTINGS),
+        "process_transactions": Ledger(aws, **SETTINGS).worker,
+        "upsert_profiles": upsert_profiles(aws, profiles_table, **SETTINGS),
     }
 
 
@@ -393,13 +379,8 @@ def test_an_event_that_is_no_batch_is_refused_with_a_sentence_and_asks_aws_for_n
 
 @pytest.mark.parametrize("name", ["reconcile_accounts", "charge_overdraft_interest"])
 def test_an_event_that_is_none_of_a_jobs_is_refused_and_nothing_is_written(aws: Endpoint, name: str) -> None:
-    tables, number = create_tables(aws, f"hostile-{next(_numbers)}"), next(_numbers)
-    locks = create_locks_table(aws, f"hostile-{number}")
-    queue = aws.client("sqs").create_queue(QueueName=f"hostile-{number}")["QueueUrl"]
-    if name == "reconcile_accounts":
-        function = reconcile_accounts(aws, tables, locks)
-    else:
-        function = charge_overdraft_interest(aws, tables, locks, queue)
+    ledger = Ledger(aws)
+    function = ledger.job(name)
     meter = Meter(function.job.locks.client)
 
     @unhurried
@@ -415,7 +396,7 @@ def test_an_event_that_is_none_of_a_jobs_is_refused_and_nothing_is_written(aws: 
         assert not meter.requests
 
     try_event()
-    assert not list(scan(aws, locks))
+    assert not ledger.items(ledger.locks_table)
 
 
 def client_of(function: ModuleType) -> Any:

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from conditional_writes.items import to_dynamodb
 from ledger.core.journal import JournalEntry, Outcome, entry_item
-from tests.support.samples import largest_transaction, largest_transfer, payment
+from tests.support import samples
+from tests.support.bodies import openings, payment, transfer
+from tests.support.samples import largest_transaction, largest_transfer
 from tests.support.slow_bodies import SLOW
 from tools.local_aws.consumers import new_consumer
 from tools.local_aws.functions import (
@@ -52,39 +54,32 @@ def cost_of(function: ModuleType, messages: list[Any], back: int = 0) -> Cost:
     return Cost(dict(meter.requests), meter.write_units)
 
 
-def opening(account_id: str) -> dict[str, Any]:
-    return {"type": "open_account", "transaction_id": "open", "account_id": account_id, "currency": "EUR"}
-
-
 ACCOUNTS = [chr(0x1F600 + number) * 128 for number in range(BATCH + 1)]
 """An id of the maximum length."""
 
 
 def test_transactions_on_different_accounts_take_the_most_requests(aws: Endpoint) -> None:
     function = posting(aws)
-    cost_of(function, [opening(account_id) for account_id in ACCOUNTS])
-    payments = [{"transaction_id": "t", "account_id": account_id, "amount": 1} for account_id in ACCOUNTS[:BATCH]]
+    cost_of(function, openings(*ACCOUNTS))
+    payments = [payment("t", 1, account_id) for account_id in ACCOUNTS[:BATCH]]
     reads_and_commits = {"BatchGetItem": 1, "TransactWriteItems": 10}
     assert cost_of(function, payments) == Cost(reads_and_commits, 80)
-    changed = [payment | {"amount": 2} for payment in payments]
+    changed = [each | {"amount": 2} for each in payments]
     refused = reads_and_commits | {"BatchWriteItem": 1, "SendMessageBatch": 1}
     assert cost_of(function, changed) == Cost(refused, 80), "no index, and a record of each"
 
 
 def test_transfers_that_chain_all_accounts_are_one_commit(aws: Endpoint) -> None:
     function = posting(aws)
-    cost_of(function, [opening(account_id) for account_id in ACCOUNTS])
-    chain = [
-        {"type": "transfer", "transaction_id": payer, "from_account_id": payer, "to_account_id": payee, "amount": 1}
-        for payer, payee in itertools.pairwise(ACCOUNTS)
-    ]
+    cost_of(function, openings(*ACCOUNTS))
+    chain = [transfer(payer, 1, payer, payee) for payer, payee in itertools.pairwise(ACCOUNTS)]
     assert cost_of(function, chain) == Cost({"BatchGetItem": 1, "TransactWriteItems": 1}, 202)
 
 
 def test_transactions_of_accounts_that_nobody_opened_cost_two_units_each_for_the_note_that_they_wait(
     aws: Endpoint,
 ) -> None:
-    payments = [{"transaction_id": "t", "account_id": account_id, "amount": 1} for account_id in ACCOUNTS[:BATCH]]
+    payments = [payment("t", 1, account_id) for account_id in ACCOUNTS[:BATCH]]
     requests = {"BatchGetItem": 1, "ChangeMessageVisibilityBatch": 1, "TransactWriteItems": 1}
     assert cost_of(posting(aws), payments, back=BATCH) == Cost(requests, 2 * BATCH)
 
@@ -94,7 +89,7 @@ def test_the_largest_messages_take_the_most_units(aws: Endpoint) -> None:
     transfers = [largest_transfer(number).canonical_payload() for number in range(BATCH)]
     gold = {"currency": "XAU"}  # It has no minor units: the largest amount has 130 decimals.
     payments = [largest_transaction(number).canonical_payload() | gold for number in range(BATCH, 2 * BATCH)]
-    cost_of(function, [opening(transfers[0][field]) | gold for field in ("from_account_id", "to_account_id")])
+    cost_of(function, openings(transfers[0]["from_account_id"], transfers[0]["to_account_id"], **gold))
     requests = {"BatchGetItem": 1, "TransactWriteItems": 1}
     assert cost_of(function, payments) == Cost(requests, 902)
     assert cost_of(function, transfers) == Cost(requests, 1_864)
@@ -162,7 +157,7 @@ def test_a_full_batch_of_the_stream_is_few_requests(aws: Endpoint, kind: str, re
     function = publish_outcomes(aws)
     consumer = new_consumer(aws, function.bus.name, function.bus.name)
     meter = Meter(function.bus.client, function.publisher.queue_client)
-    message = largest_transaction() if kind == "the largest payments" else payment()
+    message = largest_transaction() if kind == "the largest payments" else samples.payment()
     outcome = Outcome("POSTED", None, message.amount, message.amount, 1, "2026-03-01T12:00:00.000+00:00", "EUR")
     entry = JournalEntry(message.account_id, message.transaction_id, message.canonical_payload(), "hash", outcome)
     items = [entry_item(replace(entry, outcome=replace(outcome, account_version=n + 1))) for n in range(STREAM_BATCH)]
