@@ -23,31 +23,25 @@ from ledger.core.journal import (
     outcome_to_json,
 )
 from ledger.core.reversals import Reversal, Reversed, reversed_from_item, reversed_item
-from ledger.core.rules import Decision, RejectionReason, Status
+from ledger.core.rules import Decision, Status
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import EntryId, TransactionMessage
 from ledger.tables import LedgerTables
-from tests.support.samples import ALICE, CLOSED, NOW, payment, posting, reversing, transfer
+from tests.support.samples import ALICE, CLOSED, NOW, alice, changed, payment, posting, reversing, transfer
 
-POSTED = outcome_of(Decision(Decimal("-12.5"), Decimal("87.5")), replace(ALICE, version=8), NOW)
-REJECTED = outcome_of(
-    Decision(Decimal(0), Decimal("1E+2"), RejectionReason.OVERDRAFT_LIMIT), replace(ALICE, version=8), NOW
-)
+POSTED = outcome_of(Decision(Decimal("-12.5"), Decimal("87.5")), alice(version=8), NOW)
+REJECTED = outcome_of(Decision(Decimal(0), Decimal("1E+2"), "OVERDRAFT_LIMIT"), alice(version=8), NOW)
 
 
-HELD = replace(
-    ALICE,
-    held=Decimal("7.5"),
-    holds={"h-1": OpenHold(Decimal(7)), "\U0001f3e6": OpenHold(Decimal("0.5"), "2026-03-01T12:00:00+00:00")},
-    decimal_places=2,
-)
+HELD = alice(holds={"h-1": 7, "\U0001f3e6": OpenHold(Decimal("0.5"), "2026-03-01T12:00:00+00:00")}, decimal_places=2)
+EMPTIED = changed(HELD, holds={})
 ACCOUNTS = {
     "of an earlier release": ALICE,
     "closed": CLOSED,
-    "posted": replace(ALICE, posted_at=NOW),
+    "posted": alice(posted_at=NOW),
     "with holds": HELD,
-    "without holds, after it had some": replace(HELD, held=Decimal(0), holds={}),
-    "of a currency without decimals": replace(ALICE, decimal_places=0),
+    "without holds, after it had some": EMPTIED,
+    "of a currency without decimals": alice(decimal_places=0),
 }
 
 
@@ -60,27 +54,20 @@ def test_an_item_gives_its_account_back(account: Account) -> None:
 
 def test_an_account_that_never_had_a_hold_has_no_attributes_of_them() -> None:
     assert not {"held", "holds", "decimal_places"} & account_item(ALICE).keys()
-    emptied = account_item(replace(HELD, held=Decimal(0), holds={}))
+    emptied = account_item(EMPTIED)
     assert (emptied["held"], emptied["holds"]) == (0, {})
 
 
+ABOVE_ZERO = "holds: remaining: expected a number greater than zero, got"
+NO_OFFSET = {"remaining": Decimal(5), "expires_at": "2026-03-01T12:00:00"}
 NO_HOLDS = {
     "a list": ([], "holds: expected dict, got list"),
     "a hold of nothing": ({"h": {}}, "'remaining'"),
     "a number": ({"h": Decimal(1)}, "holds: expected a map for each hold, got Decimal"),
-    "a hold of zero": (
-        {"h": {"remaining": Decimal(0)}},
-        "holds: remaining: expected a number greater than zero, got 0",
-    ),
-    "a hold below zero": (
-        {"h": {"remaining": Decimal(-5)}},
-        "holds: remaining: expected a number greater than zero, got -5",
-    ),
+    "a hold of zero": ({"h": {"remaining": Decimal(0)}}, f"{ABOVE_ZERO} 0"),
+    "a hold below zero": ({"h": {"remaining": Decimal(-5)}}, f"{ABOVE_ZERO} -5"),
     "a text": ({"h": {"remaining": "5"}}, "remaining: expected Decimal, got str"),
-    "a time without an offset": (
-        {"h": {"remaining": Decimal(5), "expires_at": "2026-03-01T12:00:00"}},
-        "holds: expires_at: expected a time with its offset, got '2026-03-01T12:00:00'",
-    ),
+    "no offset": ({"h": NO_OFFSET}, "holds: expires_at: expected a time with its offset, got '2026-03-01T12:00:00'"),
 }
 
 
@@ -90,6 +77,7 @@ def test_a_damaged_hold_is_refused_with_a_sentence(holds: object, sentence: str)
         account_from_item(account_item(HELD) | {"holds": holds})
 
 
+WHAT_WAS_REVERSED = "amount, version: expected what was reversed, and how often"
 REVERSED = Reversed("alice", "t-1", Decimal("12.5"), 2, "r-2", 9)
 
 
@@ -101,9 +89,9 @@ def test_an_item_gives_back_what_was_reversed() -> None:
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        ({"amount": Decimal("-0.01")}, "amount, version: expected what was reversed, and how often, got -0.01, 2"),
-        ({"amount": Decimal(0)}, "amount, version: expected what was reversed, and how often, got 0, 2"),
-        ({"version": Decimal(0)}, "amount, version: expected what was reversed, and how often, got 12.5, 0"),
+        ({"amount": Decimal("-0.01")}, f"{WHAT_WAS_REVERSED}, got -0.01, 2"),
+        ({"amount": Decimal(0)}, f"{WHAT_WAS_REVERSED}, got 0, 2"),
+        ({"version": Decimal(0)}, f"{WHAT_WAS_REVERSED}, got 12.5, 0"),
         ({"amount": "1"}, "amount: expected Decimal, got str"),
         ({"version": Decimal("1.5")}, "version: expected a whole number, got 1.5"),
     ],
@@ -124,7 +112,10 @@ OUTCOMES = {
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
-def test_an_outcome_in_json_gives_itself_back(outcome: Outcome) -> None:
+def test_an_item_gives_its_journal_entry_back_and_json_its_outcome(outcome: Outcome) -> None:
+    entry = JournalEntry("alice", "t-1", payment("-12.5").canonical_payload(), "hash", outcome)
+    assert entry_from_item(entry_item(entry)) == entry
+    assert entry_from_item(from_dynamodb(to_dynamodb(entry_item(entry)))) == entry
     assert outcome_from_json(json.loads(json.dumps(outcome_to_json(outcome)))) == outcome
     assert outcome_to_json(outcome)["held_after"] == str(outcome.held_after)
 
@@ -152,13 +143,6 @@ def test_each_entry_of_a_transaction_names_the_same_accounts_in_the_same_order(
     entry = JournalEntry(account_id, message.transaction_id, message.canonical_payload(), "hash", outcome)
     assert entry.account_ids == expected
     assert entry.first_entry_id == EntryId(expected[0], message.transaction_id)
-
-
-@pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
-def test_an_item_gives_its_journal_entry_back(outcome: Outcome) -> None:
-    entry = JournalEntry("alice", "t-1", payment("-12.5").canonical_payload(), "hash", outcome)
-    assert entry_from_item(entry_item(entry)) == entry
-    assert entry_from_item(from_dynamodb(to_dynamodb(entry_item(entry)))) == entry
 
 
 ENTRY = JournalEntry("alice", "t-1", payment("-12.5").canonical_payload(), "hash", POSTED)
