@@ -201,9 +201,7 @@ OUT_OF_RANGE = {
 
 
 @pytest.mark.parametrize(("name", "field", "expected"), NUMBERS)
-def test_each_number_of_each_message_is_one_that_dynamodb_holds_in_its_range_and_spelled_as_in_json(
-    name: str, field: str, expected: Range
-) -> None:
+def test_a_number_of_any_message_is_in_its_range_and_spelled_as_in_json(name: str, field: str, expected: Range) -> None:
     """A field that fails here may be missing in the envelope, which is decoded first."""
     misspelled = [each.replace('"', '"-', 1) for each in MISSPELLED] if expected is Range.ZERO_OR_LESS else MISSPELLED
     wrong = NO_NUMBERS | dict.fromkeys(misspelled, NUMBER)

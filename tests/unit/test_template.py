@@ -87,7 +87,7 @@ def timeout(function: dict[str, Any]) -> int:
 
 
 @each_queue
-def test_a_message_stays_invisible_for_six_timeouts_and_the_largest_window(
+def test_a_batch_answers_for_each_message_which_stays_invisible_for_six_timeouts_and_a_window(
     function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
 ) -> None:
     window = seconds(source["MaximumBatchingWindowInSeconds"])
