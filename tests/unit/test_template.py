@@ -95,9 +95,8 @@ def test_a_batch_answers_for_each_message_which_stays_invisible_for_six_timeouts
     assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"], "a batch answers for each of its messages"
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_time_a_function_keeps_for_its_last_request_is_less_than_it_has(name: str) -> None:
-    assert SLOWEST_CALL_SECONDS < RESERVED_SECONDS < timeout(FUNCTIONS[name])
+def test_the_time_a_function_keeps_for_its_last_request_is_less_than_it_has() -> None:
+    assert SLOWEST_CALL_SECONDS < RESERVED_SECONDS < min(map(timeout, FUNCTIONS.values()))
 
 
 COMMIT_SECONDS = 0.02
@@ -113,11 +112,25 @@ def test_the_largest_batch_fits_the_time_that_a_function_has_for_its_work(
     assert seconds(source["BatchSize"]) * COMMIT_SECONDS < work_seconds
 
 
-def test_a_batch_above_ten_without_a_window_is_refused_before_the_deployment() -> None:
-    rule = TEMPLATE["Rules"]["LargeBatchNeedsWindow"]
-    assert rule["RuleCondition"] == {"Equals": [{"Ref": "BatchWindowSeconds"}, "0"]}  # Parameters are texts.
-    [assertion] = rule["Assertions"]
-    assert assertion["Assert"] == {"Contains": [[str(size) for size in range(1, 11)], {"Ref": "BatchSize"}]}
+RULES = {
+    # Parameters are texts.
+    "LargeBatchNeedsWindow": (
+        {"Equals": [{"Ref": "BatchWindowSeconds"}, "0"]},
+        {"Contains": [[str(size) for size in range(1, 11)], {"Ref": "BatchSize"}]},
+    ),
+    "RestoredTablesNeedTheirStream": (
+        {"Not": [{"Equals": [{"Ref": "RestoredTables"}, ""]}]},
+        {"Not": [{"Equals": [{"Ref": "RestoredJournalStreamLabel"}, ""]}]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "condition", "assertion"), [(name, *rule) for name, rule in RULES.items()])
+def test_a_rule_refuses_parameters_that_do_not_go_together_before_the_deployment(
+    name: str, condition: dict[str, Any], assertion: dict[str, Any]
+) -> None:
+    [found] = TEMPLATE["Rules"][name]["Assertions"]
+    assert (TEMPLATE["Rules"][name]["RuleCondition"], found["Assert"]) == (condition, assertion)
 
 
 RATE = TEMPLATE["Parameters"]["AnnualInterestRate"]["AllowedPattern"]
@@ -131,13 +144,6 @@ def test_a_rate_that_the_stack_takes_is_one_that_the_function_starts_with(rate: 
 @pytest.mark.parametrize("rate", ["0", "0.0", ".12", "1.01", "2", "12", "-0.1", "0." + "1" * 39, "0,12", "12 %", ""])
 def test_another_rate_stops_the_deployment_already(rate: str) -> None:
     assert not re.fullmatch(RATE, rate)
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_signs_its_logs_and_metrics_with_its_own_name(name: str) -> None:
-    """Metrics of several functions have the same names. Their dimension `service` distinguishes them."""
-    folder = FUNCTIONS[name]["CodeUri"].removeprefix("functions/")
-    assert FUNCTIONS[name]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] == folder
 
 
 @each_queue
@@ -250,15 +256,7 @@ def test_an_alarm_rings_long_before_an_outcome_that_waits_is_given_up() -> None:
     assert rings_after_seconds < source["MaximumRecordAgeInSeconds"] / 12
 
 
-def test_an_alarm_rings_within_a_minute_when_an_entry_was_changed() -> None:
-    [alarm] = alarms("EntriesChanged")
-    assert alarm == ALARMS["EntriesChangedAlarm"]
-    assert (alarm["Statistic"], alarm["Period"], alarm["EvaluationPeriods"], alarm["Threshold"]) == ("Sum", 60, 1, 0)
-    assert alarm["ComparisonOperator"] == "GreaterThanThreshold"
-    assert alarm["Dimensions"] == [{"Name": "service", "Value": "publish_outcomes"}]
-
-
-def test_the_functions_that_publish_do_so_on_the_stacks_own_bus() -> None:
+def test_the_functions_that_publish_do_so_on_the_stacks_own_bus_and_an_archive_of_it_is_an_option() -> None:
     [name] = resources("AWS::Events::EventBus")
     publishing = {
         folder: FUNCTIONS[FOLDERS[folder]]["Environment"]["Variables"].get("OUTCOMES_BUS")
@@ -268,22 +266,12 @@ def test_the_functions_that_publish_do_so_on_the_stacks_own_bus() -> None:
     assert publishing.keys() == {"process_transactions", "publish_outcomes", "republish_outcomes"}
     assert list(publishing.values()) == [{"Ref": name}] * 3
     assert TEMPLATE["Outputs"]["OutcomesBusName"] == {"Value": {"Ref": name}}
-
-
-def test_an_archive_of_outcomes_is_kept_for_as_long_as_the_parameter_says() -> None:
-    assert not resources("AWS::Events::Archive")
     [archive] = resources("AWS::Events::Archive", OutcomesArchiveDays="30").values()
-    assert archive["SourceArn"] == {"GetAtt": "OutcomesBus.Arn"}
-    assert archive["RetentionDays"] == {"Ref": "OutcomesArchiveDays"}
-
-
-def test_an_alarm_rings_when_a_message_comes_again_for_an_hour() -> None:
-    watching = {alarm["Dimensions"][0]["Value"]: alarm for alarm in alarms("ReturnedAge")}
-    for function, _, _ in SOURCES.values():
-        variables = function["Environment"]["Variables"]
-        alarm = watching[variables["POWERTOOLS_SERVICE_NAME"]]
-        assert alarm["Threshold"] == 3_600_000
-        assert alarm["Period"] >= int(variables["LONGEST_REDELIVERY_SECONDS"])
+    assert (archive["SourceArn"], archive["RetentionDays"]) == (
+        {"GetAtt": f"{name}.Arn"},
+        {"Ref": "OutcomesArchiveDays"},
+    )
+    assert not resources("AWS::Events::Archive")
 
 
 PLACES_IN_FLIGHT = 120_000
@@ -298,21 +286,24 @@ def test_an_alarm_rings_when_a_message_is_not_delivered_or_half_of_the_places_in
     assert in_flight == {("Maximum", PLACES_IN_FLIGHT / 2)}
 
 
-def test_an_alarm_rings_when_a_job_is_dead_lettered_and_its_event_lost() -> None:
-    watched = {alarm["Dimensions"][0]["Value"]["Ref"] for alarm in alarms("DeadLetterErrors")}
-    assert watched == {name for name, function in FUNCTIONS.items() if "DeadLetterQueue" in function}
+JOBS = [name for name, function in FUNCTIONS.items() if "DeadLetterQueue" in function]
+OF_LAMBDA = {
+    "Errors": dict.fromkeys(FUNCTIONS, ("Sum", 0)),
+    "Throttles": dict.fromkeys(FUNCTIONS, ("Sum", 0)),
+    "Duration": {name: ("Maximum", 900 * timeout(function)) for name, function in FUNCTIONS.items()},
+    "DeadLetterErrors": dict.fromkeys(JOBS, ("Sum", 0)),
+}
 
 
-@pytest.mark.parametrize("metric", ["Errors", "Throttles", "Duration"])
-def test_an_alarm_rings_when_a_function_fails_is_throttled_or_nears_its_timeout(metric: str) -> None:
-    watching = {alarm["Dimensions"][0]["Value"]["Ref"]: alarm for alarm in alarms(metric)}
-    assert watching.keys() == FUNCTIONS.keys()
-    for name, alarm in watching.items():
-        assert alarm["Namespace"] == "AWS/Lambda"
-        if metric == "Duration":
-            assert (alarm["Statistic"], alarm["Threshold"]) == ("Maximum", 900 * timeout(FUNCTIONS[name]))
-        else:
-            assert (alarm["Statistic"], alarm["Threshold"]) == ("Sum", 0)
+@pytest.mark.parametrize(("metric", "expected"), OF_LAMBDA.items(), ids=OF_LAMBDA)
+def test_an_alarm_rings_when_a_function_fails_is_throttled_nears_its_timeout_or_loses_an_event(
+    metric: str, expected: dict[str, tuple[str, float]]
+) -> None:
+    assert {alarm["Namespace"] for alarm in alarms(metric)} == {"AWS/Lambda"}
+    watching = {
+        each["Dimensions"][0]["Value"]["Ref"]: (each["Statistic"], each["Threshold"]) for each in alarms(metric)
+    }
+    assert watching == expected
 
 
 def test_an_alarm_rings_when_reads_or_writes_of_a_table_or_its_index_are_throttled() -> None:
@@ -325,28 +316,25 @@ def test_an_alarm_rings_when_reads_or_writes_of_a_table_or_its_index_are_throttl
                 metric = part["MetricStat"]["Metric"]
                 table, *index = (dimension["Value"] for dimension in metric["Dimensions"])
                 watched.add((part["Id"], metric["Namespace"], metric["MetricName"], table["Ref"], *index))
-    indexes = [
-        (name, index["IndexName"])
-        for name, table in TABLES.items()
-        for index in table.get("GlobalSecondaryIndexes", [])
-    ]
-    assert indexes == [("JournalTable", JOURNAL_INDEX)]
+    [index] = TABLES["JournalTable"]["GlobalSecondaryIndexes"]
+    assert index["IndexName"] == JOURNAL_INDEX
     assert watched == {
         (metrics, "AWS/DynamoDB", name, *dimensions)
         for metrics, name in (("reads", "ReadThrottleEvents"), ("writes", "WriteThrottleEvents"))
-        for dimensions in [*((table,) for table in TABLES), *indexes]
+        for dimensions in [*((table,) for table in TABLES), ("JournalTable", JOURNAL_INDEX)]
     }
 
 
 STATES = {
-    "reconcile_accounts": "ReconcileState",
-    "charge_overdraft_interest": "InterestState",
-    "expire_holds": "ExpireHoldsState",
+    "reconcile_accounts": ("ReconcileState", "ENABLED"),
+    "charge_overdraft_interest": ("InterestState", "DISABLED"),
+    "expire_holds": ("ExpireHoldsState", "ENABLED"),
 }
 
 
-@pytest.mark.parametrize(("job", "state"), STATES.items())
-def test_an_alarm_rings_when_a_job_that_is_scheduled_was_not_done_for_a_day(job: str, state: str) -> None:
+@pytest.mark.parametrize(("job", "state", "default"), [(job, *state) for job, state in STATES.items()])
+def test_an_alarm_rings_when_a_job_that_is_scheduled_was_not_done_for_a_day(job: str, state: str, default: str) -> None:
+    assert TEMPLATE["Parameters"][state]["Default"] == default, "interest is charged only if the deployer says so"
     assert SCHEDULES[FOLDERS[job]][1]["State"] == {"Ref": state}
     name = f"{FOLDERS[job].removesuffix('Function')}UnfinishedAlarm"
     alarm = resources("AWS::CloudWatch::Alarm", **{state: "ENABLED"})[name]
@@ -361,11 +349,6 @@ def test_an_alarm_rings_when_a_job_that_is_scheduled_was_not_done_for_a_day(job:
     assert 24 * 3600 < done["MetricStat"]["Period"] * alarm["EvaluationPeriods"] <= 28 * 3600
     assert done["MetricStat"]["Period"] <= 3600
     assert name not in resources("AWS::CloudWatch::Alarm", **{state: "DISABLED"})
-
-
-def test_overdraft_interest_is_charged_only_if_the_deployer_says_so() -> None:
-    defaults = {state: TEMPLATE["Parameters"][state]["Default"] for state in STATES.values()}
-    assert defaults == {"ReconcileState": "ENABLED", "InterestState": "DISABLED", "ExpireHoldsState": "ENABLED"}
 
 
 def test_an_alarm_notifies_the_topic_if_there_is_one_and_only_undone_jobs_are_known_by_missing_data() -> None:
@@ -440,32 +423,39 @@ def test_a_job_has_time_for_the_longest_step_that_begins_when_it_does() -> None:
     assert timeout(FUNCTIONS["ReconcileAccountsFunction"]) - RESERVED_SECONDS > LONGEST_ALONE_SECONDS
 
 
-@pytest.mark.parametrize(
-    ("metric", "watched"), [("Mismatches", "MismatchesAlarm"), ("AccountsSkipped", "SkippedAccountsAlarm")]
-)
-def test_an_alarm_rings_until_the_next_night_for_what_a_report_names(metric: str, watched: str) -> None:
+DAY, SERVICE = 24 * 3600, ["Sum", "GreaterThanThreshold", "notBreaching"]
+OF_SERVICES = {
+    "an entry was changed, within a minute": ("EntriesChangedAlarm", "publish_outcomes", "EntriesChanged", 60, 0),
+    "a mismatch, until the next night": ("MismatchesAlarm", "reconcile_accounts", "Mismatches", DAY, 0),
+    "a skipped account, until then, too": ("SkippedAccountsAlarm", "reconcile_accounts", "AccountsSkipped", DAY, 0),
+}
+
+
+@pytest.mark.parametrize(("name", "service", "metric", "period", "threshold"), OF_SERVICES.values(), ids=OF_SERVICES)
+def test_an_alarm_rings_for(name: str, service: str, metric: str, period: int, threshold: int) -> None:
     [alarm] = alarms(metric)
-    assert alarm == resources("AWS::CloudWatch::Alarm")[watched]
-    assert alarm["Dimensions"] == [{"Name": "service", "Value": "reconcile_accounts"}]
-    assert (alarm["Statistic"], alarm["Period"], alarm["Threshold"]) == ("Sum", 24 * 3600, 0)
-    assert (alarm["ComparisonOperator"], alarm["TreatMissingData"]) == ("GreaterThanThreshold", "notBreaching")
+    assert alarm == ALARMS[name]
+    assert alarm["Dimensions"] == [{"Name": "service", "Value": service}]
+    assert [alarm[each] for each in ("Statistic", "ComparisonOperator", "TreatMissingData")] == SERVICE
+    assert (alarm["Period"], alarm["EvaluationPeriods"], alarm["Threshold"]) == (period, 1, threshold)
+
+
+def test_an_alarm_rings_when_a_message_comes_again_for_an_hour() -> None:
+    watching = {
+        alarm["Dimensions"][0]["Value"]: (alarm["Threshold"], alarm["Period"]) for alarm in alarms("ReturnedAge")
+    }
+    services = {function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] for function, _, _ in SOURCES.values()}
+    assert {*rings} == {(service, 3_600_000, 900) for service in services}
 
 
 @pytest.mark.parametrize("name", QUEUES)
 def test_queues_are_encrypted_and_take_tls_only(name: str) -> None:
+    """SQS takes one resource in a statement. "*" is the queue itself, if several have the policy."""
     assert QUEUES[name]["SqsManagedSseEnabled"] is True
-    [statement, *_] = policy_of(name)["PolicyDocument"]["Statement"]
+    statement, *others = policy_of(name, ProducerRoleArns=PRODUCERS)["PolicyDocument"]["Statement"]
     assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "sqs:*")
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": False}}
-
-
-@pytest.mark.parametrize("name", QUEUES)
-def test_a_statement_of_a_queues_policy_is_about_the_queue_alone(name: str) -> None:
-    """SQS takes one resource in a statement. "*" is the queue itself, if several have the policy."""
-    [*statements] = policy_of(name, ProducerRoleArns=PRODUCERS)["PolicyDocument"]["Statement"]
-    assert {statement["Sid"]: statement["Resource"] for statement in statements} == {
-        statement["Sid"]: "*" for statement in statements
-    }
+    assert {each["Resource"] for each in (statement, *others)} == {"*"}
 
 
 def policy_of(queue: str, **parameters: str) -> dict[str, Any]:
@@ -513,6 +503,9 @@ RESTORED = {"RestoredTables": "teller-1", "RestoredJournalStreamLabel": "2026-11
 
 
 def test_of_restored_tables_everything_uses_these_and_the_stacks_own_stay_as_they_are() -> None:
+    for name in TABLES:
+        restored = {"Sub": f"${{RestoredTables}}-{name.removesuffix('Table')}"}
+        assert TEMPLATE["Outputs"][f"{name}Name"] == {"Value": {"If": ["IsRestored", restored, {"Ref": name}]}}
     own, with_restored = deployed(), deployed(**RESTORED)
     assert with_restored.keys() == own.keys()
     assert {name: with_restored[name] for name in TABLES} == {name: own[name] for name in TABLES}
@@ -530,12 +523,6 @@ def test_a_prefix_that_the_stack_would_not_take_is_refused_before_a_table_is_res
     asked = ["tables", "--stack", "teller-dev", "--to", "2026-11-21T20:45:00Z", "--prefix", prefix]
     assert restore.main(asked) == 2
     assert capsys.readouterr().err.startswith("--prefix: expected what the parameter RestoredTables takes")
-
-
-def test_the_outputs_name_the_tables_that_are_used() -> None:
-    for name in TABLES:
-        restored = {"Sub": f"${{RestoredTables}}-{name.removesuffix('Table')}"}
-        assert TEMPLATE["Outputs"][f"{name}Name"] == {"Value": {"If": ["IsRestored", restored, {"Ref": name}]}}
 
 
 def as_the_own(text: str) -> str:
@@ -557,13 +544,6 @@ def test_no_text_in_a_loop_has_its_item_and_a_parameter() -> None:
     assert items >= {"Table", "Messages", "Function"}
     filled = [set(re.findall(r"\$\{([\w:.]+)\}", line)) for line in text.splitlines() if "!Sub" in line]
     assert not [names for names in filled if names & items and names - items]
-
-
-def test_restored_tables_need_their_streams_label_before_the_deployment() -> None:
-    rule = TEMPLATE["Rules"]["RestoredTablesNeedTheirStream"]
-    assert rule["RuleCondition"] == {"Not": [{"Equals": [{"Ref": "RestoredTables"}, ""]}]}
-    [assertion] = rule["Assertions"]
-    assert assertion["Assert"] == {"Not": [{"Equals": [{"Ref": "RestoredJournalStreamLabel"}, ""]}]}
 
 
 KEPT = {
@@ -645,12 +625,16 @@ def test_a_parameter_with_arns_is_empty_or_has_those_of_its_kind(name: str, arns
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_has_a_role_and_a_log_group_of_its_own(name: str) -> None:
-    function = FUNCTIONS[name]
-    assert function["Role"] == {"GetAtt": f"{name.removesuffix('Function')}Role.Arn"}
-    log_group = f"{name.removesuffix('Function')}LogGroup"
-    assert function["LoggingConfig"]["LogGroup"] == {"Ref": log_group}
-    assert "RetentionInDays" in resources("AWS::Logs::LogGroup")[log_group]
+def test_a_function_has_a_role_and_a_log_group_of_its_own_and_signs_logs_and_metrics_with_its_own_name(
+    name: str,
+) -> None:
+    """Metrics of several functions have the same names. Their dimension `service` distinguishes them."""
+    function, own = FUNCTIONS[name], name.removesuffix("Function")
+    assert function["Role"] == {"GetAtt": f"{own}Role.Arn"}
+    assert function["LoggingConfig"]["LogGroup"] == {"Ref": f"{own}LogGroup"}
+    assert "RetentionInDays" in resources("AWS::Logs::LogGroup")[f"{own}LogGroup"]
+    service = function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
+    assert function["CodeUri"] == f"functions/{service}"
 
 
 OF_QUEUE = "sqs:ReceiveMessage sqs:DeleteMessage* sqs:GetQueueAttributes sqs:ChangeMessageVisibility*"
