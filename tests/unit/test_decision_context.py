@@ -224,9 +224,10 @@ def found_by_replay(items: Mapping[Key, Any], entries: Sequence[JournalEntry], a
 
 
 @pytest.mark.parametrize("transaction_id", ["t-1", "r-1"])
-def test_the_journal_replay_finds_an_entry_that_was_changed(transaction_id: str) -> None:
+def test_the_journal_replay_finds_an_entry_that_was_changed_and_no_other(transaction_id: str) -> None:
     reversed_twice = [opening("-100"), payment(-30), reversing(), reversing("r-1", transaction_id="r-2")]
     items, _ = folded_in_batches(reversed_twice, {})
+    assert found_by_replay(items, journal_of(items)) == []
     entries = [
         replace(entry, outcome=replace(entry.outcome, amount=Decimal(7)))
         if entry.transaction_id == transaction_id

@@ -441,9 +441,7 @@ def test_an_alarm_rings_for(name: str, service: str, metric: str, period: int, t
 
 
 def test_an_alarm_rings_when_a_message_comes_again_for_an_hour() -> None:
-    watching = {
-        alarm["Dimensions"][0]["Value"]: (alarm["Threshold"], alarm["Period"]) for alarm in alarms("ReturnedAge")
-    }
+    rings = [(alarm["Dimensions"][0]["Value"], alarm["Threshold"], alarm["Period"]) for alarm in alarms("ReturnedAge")]
     services = {function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] for function, _, _ in SOURCES.values()}
     assert {*rings} == {(service, 3_600_000, 900) for service in services}
 
