@@ -8,8 +8,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account
+from ledger.core.currencies import MINOR_UNITS, no_minor_units
+from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of, payload_hash_of
 from ledger.core.money import EXACT
-from ledger.core.reversals import Reversal
+from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.support.samples import NOW
@@ -39,6 +41,52 @@ def decide(
         after = replace(after, posted_at=None)
         decided.append(Decided(after, decision.amount, decision.reason, decision.reversal))
     return tuple(decided)
+
+
+class Ledger:
+    """Accounts, journal entries and what was reversed of them, in memory. Transaction ids aren't repeated.
+
+    `states` has each account by its versions, from that of its first transaction here on.
+    """
+
+    def __init__(self, *accounts: Account, minor_units: bool = True) -> None:
+        self.minor_units = MINOR_UNITS.get if minor_units else no_minor_units
+        self.accounts = {account.account_id: account for account in accounts}
+        self.entries: dict[EntryId, JournalEntry] = {}
+        self.reversed: dict[EntryId, Reversed] = {}
+        self.states: dict[str, list[Account]] = {}
+
+    def decide(self, message: TransactionMessage) -> tuple[Outcome, ...]:
+        """Posts or rejects the transaction. The outcome on each of its accounts. Raises NotYet and InvalidMessage."""
+        context = Context(self.entries.get, self.reversed_of, self.minor_units)
+        account_ids = message.all_account_ids(context)
+        before = [self.accounts.get(account_id) for account_id in account_ids]
+        decisions = message.decide(before, context)
+        assert len(decisions) == len(account_ids)
+        assert len({(decision.reason, decision.amount.copy_abs()) for decision in decisions}) == 1
+        request, outcomes = message.canonical_payload(), []
+        for account_id, account, decision in zip(account_ids, before, decisions, strict=True):
+            after = message.next_account(account, decision, NOW)
+            assert after
+            assert after.account_id == account_id
+            self.accounts[account_id] = after
+            self.states.setdefault(account_id, []).append(after)
+            outcome = outcome_of(decision, after, NOW)
+            outcomes.append(outcome)
+            entry = JournalEntry(account_id, message.transaction_id, request, payload_hash_of(request), outcome)
+            self.entries[entry.entry_id] = entry
+        self._count(message, outcomes[0])
+        return tuple(outcomes)
+
+    def reversed_of(self, entry_id: EntryId) -> Reversed:
+        return self.reversed.get(entry_id, Reversed(*entry_id))
+
+    def _count(self, message: TransactionMessage, outcome: Outcome) -> None:
+        if outcome.reversal and outcome.status == Status.POSTED:
+            [entry_id] = message.referred_entries
+            first = self.entries[entry_id].first_entry_id
+            version = self.accounts[first.account_id].version
+            self.reversed[first] = self.reversed_of(first).after(outcome.reversal, message.transaction_id, version)
 
 
 def fits_dynamodb(number: Fraction) -> bool:

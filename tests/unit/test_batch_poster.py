@@ -194,17 +194,6 @@ def test_a_transfer_whose_id_was_used_before_on_either_side_is_refused_and_chang
     assert plan.dispositions == [Dead(ReasonCode.PAYLOAD_CHANGED, sentence, {"original_status": status})]
 
 
-def test_a_transfer_whose_id_was_used_before_on_both_sides_names_the_one_with_another_payload() -> None:
-    """Both sides commit together, so this can't happen. If it does, it isn't treated as a repetition."""
-    items, _ = folded_in_batches([transfer(30)], ALICE_AND_BOB)
-    other = {"request": payment(1, account_id="bob").canonical_payload(), "payload_hash": "another"}
-    planted = {TABLES.entry_key(EntryId("bob", "t-1")): entry_of(items, "bob") | other}
-    [refused] = fold([transfer(30)], items | planted).dispositions
-    assert isinstance(refused, Dead)
-    assert refused.code is ReasonCode.PAYLOAD_CHANGED
-    assert "on account 'bob'" in refused.reason
-
-
 def test_a_repetition_of_an_entry_that_a_later_release_wrote_comes_again_until_that_release_is_back() -> None:
     items, _ = folded_in_batches([transfer(30)], ALICE_AND_BOB)
     later = {TABLES.entry_key(EntryId("alice", "t-1")): entry_of(items, "alice") | {"format": 2}}
@@ -500,22 +489,6 @@ def test_a_group_that_fails_holds_up_no_other(dynamodb: Stubbed) -> None:
     messages = [message_of(opening(account_id=name)) for name in ("alice", "bob")]
     assert posted(dynamodb, messages)["Posted"] == 1
     assert {type(message.disposition) for message in messages} == {Done, Again}
-
-
-def test_an_item_that_is_no_account_holds_up_no_message_but_its_own(dynamodb: Stubbed) -> None:
-    finds(dynamodb, accounts=[{"account_id": "alice"}, account_item(BOB)])
-    messages = list(map(message_of, [payment(), transfer(), payment(1, account_id="bob")]))
-    posted(dynamodb, messages)
-    assert_failed(messages[:2], "KeyError")
-    assert outcome_of(messages[2].disposition).balance_after == 6
-
-
-def test_if_the_read_fails_nothing_is_posted(dynamodb: Stubbed) -> None:
-    dynamodb.refuses("batch_get_item", "InternalServerError")
-    messages = of_one_account(2)
-    assert posted(dynamodb, messages) == {}
-    assert_failed(messages, "InternalServerError")
-    assert dynamodb.operations == ["BatchGetItem"]
 
 
 def test_without_time_nothing_is_posted_and_without_messages_nothing_is_asked_for(dynamodb: Stubbed) -> None:

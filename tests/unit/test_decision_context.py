@@ -1,24 +1,18 @@
 """A transaction that is decided from an earlier journal entry: a reversal, and the resolution of a hold."""
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from conditional_writes import Check, Condition, Deadline, Key, Put, Update, absent, key, version_is
 from conditional_writes.items import to_dynamodb
 from ledger.batch_poster import BatchPoster, QueuedTransaction
-from ledger.core.accounts import Account, account_from_item
-from ledger.core.journal import JournalEntry, Outcome, entry_from_item, entry_item, payload_hash_of
+from ledger.core.journal import JournalEntry, Outcome, entry_item, payload_hash_of
 from ledger.core.reason_codes import ReasonCode
-from ledger.core.replay import OtherSide, Replay
-from ledger.core.reversals import reversed_from_item
 from ledger.core.transaction_types.base import EntryId, TransactionMessage
 from ledger.lines import Lines
 from tests.support.folding import (
@@ -31,9 +25,8 @@ from tests.support.folding import (
     message_of,
     outcome_of,
 )
-from tests.support.replaying import Known
+from tests.support.replaying import Ledger
 from tests.support.samples import ALICE, NOW, opening, payment, reversing, transfer, voiding
-from tests.support.strategies import messages_of
 from tests.unit.stubs import Stubbed
 from workers.queue_messages import Again, Waiting
 
@@ -194,56 +187,6 @@ def test_the_entry_is_read_with_the_accounts_at_the_first_delivery(dynamodb: Stu
     assert outcome_of(message.disposition).balance_after == 130
 
 
-def journal_of(items: Mapping[Key, Any], account_id: str = "alice") -> list[JournalEntry]:
-    entries = [entry_from_item(item) for key, item in items.items() if item and key.table == "journal"]
-    return [entry for entry in entries if entry.account_id == account_id]
-
-
-def account_of(items: Mapping[Key, Any], account_id: str) -> Account:
-    return account_from_item(items[TABLES.account_key(account_id)])
-
-
-def found_by_replay(items: Mapping[Key, Any], entries: Sequence[JournalEntry], account_id: str = "alice") -> list[str]:
-    other_sides = {
-        entry.transaction_id: OtherSide(account_of(items, entry.account_id), entry)
-        for other in {"alice", "bob"} - {account_id}
-        for entry in journal_of(items, other)
-    }
-    replay = Replay(account_of(items, account_id))
-    in_order = sorted(entries, key=lambda entry: entry.outcome.account_version)
-    all_entries = [*journal_of(items, "alice"), *journal_of(items, "bob")]
-    reversals = [reversed_from_item(item) for key, item in items.items() if item and key.table == "reversals"]
-    around = Known(
-        other_sides,
-        {entry.entry_id: entry for entry in all_entries},
-        {EntryId(each.account_id, each.transaction_id): each for each in reversals},
-    )
-    now = datetime.fromisoformat(NOW)
-    found = itertools.chain(replay.mismatches(in_order, around, now), replay.last_mismatches())
-    return [mismatch.what for mismatch in found]
-
-
-@pytest.mark.parametrize("transaction_id", ["t-1", "r-1"])
-def test_the_journal_replay_finds_an_entry_that_was_changed_and_no_other(transaction_id: str) -> None:
-    reversed_twice = [opening("-100"), payment(-30), reversing(), reversing("r-1", transaction_id="r-2")]
-    items, _ = folded_in_batches(reversed_twice, {})
-    assert found_by_replay(items, journal_of(items)) == []
-    entries = [
-        replace(entry, outcome=replace(entry.outcome, amount=Decimal(7)))
-        if entry.transaction_id == transaction_id
-        else entry
-        for entry in journal_of(items)
-    ]
-    assert set(found_by_replay(items, entries)) == {"wrong decision"}
-
-
-BOTH = st.sampled_from(["alice", "bob"])
-MESSAGES = messages_of(BOTH, st.sampled_from([f"t-{number}" for number in range(8)]))
-
-
-@given(st.lists(MESSAGES, max_size=20))
-def test_whatever_it_refers_to_the_journal_replay_decides_alike(messages: list[TransactionMessage]) -> None:
-    openings = [opening("-1000", account_id=name) for name in ("alice", "bob")]
-    items, _ = folded_in_batches([*openings, *messages], {}, 1)
-    for name in ("alice", "bob"):
-        assert found_by_replay(items, journal_of(items, name), name) == []
+def test_the_journal_replay_decides_it_from_the_entry_too() -> None:
+    messages = [opening("-100"), payment(-30), reversing(), reversing("r-1", transaction_id="r-2")]
+    assert Ledger.of(messages).mismatches() == []

@@ -8,7 +8,6 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of
-from ledger.core.reason_codes import PayloadChanged, UnknownAccount
 from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.idempotent_decision import _CONFIG, Decided, decide_once
@@ -45,25 +44,6 @@ def test_a_transaction_is_decided_without_an_entry_and_with_one_its_first_outcom
     decided = decide_once(REQUEST, None, lambda: outcome)
     assert decided.outcome == outcome
     assert decide_once(REQUEST, recorded(decided), nothing) == (replace(outcome, replayed=True), None)
-
-
-def test_another_payload_is_refused_and_the_sentence_names_the_fields() -> None:
-    entry = recorded(decide_once(REQUEST, None, lambda: POSTED))
-    with pytest.raises(PayloadChanged) as caught:
-        decide_once(payment(6, currency="EUR").canonical_payload(), entry, nothing)
-    assert str(caught.value) == "transaction_id: 't-1' was used before on account 'alice' with another amount, currency"
-    assert caught.value.__suppress_context__
-
-
-def test_an_error_of_the_decision_passes_through() -> None:
-    error = UnknownAccount("account_id: no account 'alice' has been opened")
-
-    def fails() -> Outcome:
-        raise error
-
-    with pytest.raises(UnknownAccount) as caught:
-        decide_once(REQUEST, None, fails)
-    assert caught.value is error
 
 
 @given(any_message())

@@ -373,16 +373,6 @@ def test_the_dashboard_shows_both_queues_their_dead_letters_and_all_functions() 
     assert namespace == {"Sub": teller}
 
 
-def test_lambda_drops_no_line_and_the_functions_keep_to_the_log_level() -> None:
-    """A line with metrics has no level, and Lambda's filter takes it for INFO. See test_log_levels.py."""
-    functions = TEMPLATE["Globals"]["Function"]
-    assert functions["LoggingConfig"] == {"LogFormat": "JSON", "ApplicationLogLevel": "TRACE"}
-    assert functions["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"] == {"Ref": "LogLevel"}
-    for function in FUNCTIONS.values():
-        assert function["LoggingConfig"].keys() == {"LogGroup"}
-        assert "POWERTOOLS_LOG_LEVEL" not in function["Environment"]["Variables"]
-
-
 LAMBDA_KEEPS_EVENTS = timedelta(hours=6)
 """Unless `MaximumEventAgeInSeconds` of an EventInvokeConfig says less."""
 
