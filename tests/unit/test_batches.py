@@ -339,8 +339,8 @@ def test_an_event_without_a_list_of_records_with_ids_is_refused_whole(event: Any
         worker.process(event, Context())  # type: ignore[arg-type]
 
 
-def test_what_aws_could_not_do_comes_again_however_often_and_an_attempt_that_ends_is_no_kill(working: Working) -> None:
-    """An outage of any length condemns nobody."""
+def test_what_aws_could_not_do_comes_again_however_often(working: Working) -> None:
+    """An attempt that ends is no kill, and an outage of any length condemns nobody."""
     for receive_count in (*range(1, 20), 61, 1000):
         assert working.ended({"a": FAILED, "b": DONE}, receive_count) == ["a"]
         assert working.attempt("a") is None
