@@ -1,4 +1,4 @@
-"""A copied or moved checkout tests itself: its environment has its own layers, and `make` makes it again."""
+"""A copied or moved checkout tests itself: `make`, which runs here without doing anything, makes its environments again."""
 
 import itertools
 import os

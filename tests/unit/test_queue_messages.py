@@ -13,7 +13,6 @@ from workers.queue_messages import (
     MAXIMUM_REASON_CHARACTERS,
     NotAnSqsEvent,
     NotAnSqsRecord,
-    QueueMessage,
     message_from_record,
     message_id_of,
     printable_reason,
@@ -38,14 +37,6 @@ def test_two_deliveries_of_one_message_are_two() -> None:
     """Messages are compared by identity, so that a handler can use them as keys."""
     sent = record("x")
     assert len({message_from_record(sent), message_from_record(sent)}) == 2
-
-
-def test_the_content_of_a_message_that_was_not_decoded_is_an_error() -> None:
-    message: QueueMessage[Any] = message_from_record(record("x") | {"messageId": "m-1"})
-    with pytest.raises(AssertionError, match=r"^m-1 hasn't been decoded$"):
-        _ = message.decoded
-    message.content = {"x": 1}
-    assert message.decoded == {"x": 1}
 
 
 WITHOUT: dict[str, dict[str, Any]] = {
