@@ -1,4 +1,4 @@
-"""A copied or moved checkout tests itself: `make`, which runs here without doing anything, makes its environments again."""
+"""A copied or moved checkout tests itself: `make` makes its environments again. Here it only says what it would do."""
 
 import itertools
 import os

@@ -81,20 +81,15 @@ def test_a_refused_body_has_a_sentence_that_says_what_was_expected(body: str, re
 FIELDS = [
     ("account_id", '""', "expected `str` of length >= 1"),
     ("account_id", f'"{"a" * 129}"', "expected `str` of length <= 128"),
-    ("account_id", "1", "expected `str`, got `int`"),
     ("path", "[]", "expected `array` of length >= 1"),
-    ("path", '"preferences"', "expected `array`, got `str`"),
     ("path", path(17), "expected `array` of length <= 16"),
     ("entries", "null", "expected `object`, got `null`"),
-    ("entries", "[1]", "expected `object`, got `array`"),
     ("entries", names(101), NAMES),
     ("entries", in_json({"theme": [0] * 5_000}), f"5,001 {VALUES}"),
     ("entries", in_json({"theme": [{"x": [0]}] * 2_000}), f"6,001 {VALUES}"),
     ("removed", '["theme"]', "expected no name that is in entries, too, got 'theme'"),
-    ("removed", '"theme"', "expected `array`, got `str`"),
     ("as_of", '"now"', TIME),
     ("as_of", '"2026-02-28T12:00:00"', "expected `datetime` with a timezone component"),
-    ("as_of", "1", "expected `datetime | null`, got `int`"),
     ("as_of", '"0001-01-01T00:00:00+14:00"', IN_UTC),
 ]
 

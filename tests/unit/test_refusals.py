@@ -121,15 +121,6 @@ def test_after_the_deadline_nobody_is_told(
     assert caplog.messages == ["no event tells of dead letter m-1: no time is left: publishing"]
 
 
-def test_the_client_is_made_for_the_first_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-    monkeypatch.setattr("ledger.refusals.events_client", lambda read_seconds: made.append("a client"))
-    refusals = RefusalEvents("outcomes")
-    assert not made
-    assert refusals.bus is refusals.bus
-    assert made == ["a client"]
-
-
 @pytest.fixture
 def records(stubbed_dynamodb: Stubbed) -> RefusalRecords:
     stubbed_dynamodb.always("batch_write_item", {"UnprocessedItems": {}})
