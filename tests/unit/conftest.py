@@ -43,6 +43,16 @@ def stubbed_dynamodb() -> Iterator[Stubbed]:
 
 
 @pytest.fixture
+def empty_dynamodb(stubbed_dynamodb: Stubbed) -> Stubbed:
+    """Finds no items and takes all writes, unless something else is prepared."""
+    stubbed_dynamodb.always("batch_get_item", {"Responses": {}, "UnprocessedKeys": {}})
+    stubbed_dynamodb.always("batch_write_item", {"UnprocessedItems": {}})
+    for each in ("update_item", "transact_write_items"):
+        stubbed_dynamodb.always(each, {})
+    return stubbed_dynamodb
+
+
+@pytest.fixture
 def stubbed_sqs(one_call_at_a_time: None) -> Iterator[Stubbed]:
     """Takes all batches, unless something else is prepared."""
     with Stubbed("sqs") as stubbed:

@@ -1,10 +1,14 @@
 """Stubbed AWS clients. botocore validates the stubs' answers and the requests by its model of the service."""
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, Self
 
 import boto3
 from botocore.stub import Stubber
+
+from conditional_writes import Key
+from conditional_writes.items import to_dynamodb
 
 
 class Stubbed:
@@ -37,6 +41,13 @@ class Stubbed:
     def always(self, operation: str, response: dict[str, Any]) -> None:
         """Answers each request of this operation for which nothing was prepared."""
         self._always[self.client.meta.method_to_api_mapping[operation]] = operation, response
+
+    def finds(self, items: Mapping[Key, Any]) -> None:
+        """Prepares the answer to a read of several keys: these items."""
+        responses: dict[str, list[Any]] = {}
+        for key, item in items.items():
+            responses.setdefault(key.table, []).append(to_dynamodb(item))
+        self.answers("batch_get_item", {"Responses": responses, "UnprocessedKeys": {}})
 
     def refuses(self, operation: str, code: str, **fields: Any) -> None:
         """Prepares an error with its fields."""

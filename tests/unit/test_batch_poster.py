@@ -19,7 +19,6 @@ from conditional_writes.items import to_dynamodb
 from conditional_writes.requests import as_request
 from ledger import batch_poster
 from ledger.batch_poster import BatchPoster, QueuedTransaction, grouped_by_account
-from ledger.core.accounts import account_item
 from ledger.core.journal import EntryId
 from ledger.core.posting_time import CLOCK_SKEW, timestamp
 from ledger.core.reason_codes import ReasonCode
@@ -359,19 +358,6 @@ def test_the_largest_messages_fit_a_transaction_and_an_item(messages: list[Trans
     assert (len(sizes), max(sizes) < 400_000, sum(sizes) < 4_000_000) == (100, True, True)
 
 
-@pytest.fixture
-def dynamodb(stubbed_dynamodb: Stubbed) -> Stubbed:
-    """Has no items, and takes all writes, unless something else is prepared."""
-    stubbed_dynamodb.always("batch_get_item", {"Responses": {}, "UnprocessedKeys": {}})
-    stubbed_dynamodb.always("transact_write_items", {})
-    return stubbed_dynamodb
-
-
-def finds(dynamodb: Stubbed, **items: Sequence[Any]) -> None:
-    responses = {table: list(map(to_dynamodb, found)) for table, found in items.items()}
-    dynamodb.answers("batch_get_item", {"Responses": responses, "UnprocessedKeys": {}})
-
-
 def posted(
     dynamodb: Stubbed, messages: Sequence[QueuedTransaction], seconds: float = 60
 ) -> dict[str | tuple[str, str], float]:
@@ -389,41 +375,43 @@ def of_one_account(number: int) -> list[QueuedTransaction]:
     return list(map(message_of, [opening(), *(payment(1, transaction_id=str(n)) for n in range(number - 1))]))
 
 
-def test_100_of_one_account_take_one_read_and_two_commits(dynamodb: Stubbed) -> None:
+def test_100_of_one_account_take_one_read_and_two_commits(empty_dynamodb: Stubbed) -> None:
     messages = of_one_account(100)
-    assert posted(dynamodb, messages) == {"Posted": 100, "CommitTime": 2}
-    assert dynamodb.operations == ["BatchGetItem", "TransactWriteItems", "TransactWriteItems"]
-    assert [len(request["TransactItems"]) for request in dynamodb.parameters[1:]] == [100, 2]
+    assert posted(empty_dynamodb, messages) == {"Posted": 100, "CommitTime": 2}
+    assert empty_dynamodb.operations == ["BatchGetItem", "TransactWriteItems", "TransactWriteItems"]
+    assert [len(request["TransactItems"]) for request in empty_dynamodb.parameters[1:]] == [100, 2]
     assert [outcome_of(message.disposition).account_version for message in messages] == list(range(1, 101))
 
 
-def test_messages_are_decided_in_the_order_in_which_they_were_sent(dynamodb: Stubbed) -> None:
+def test_messages_are_decided_in_the_order_in_which_they_were_sent(empty_dynamodb: Stubbed) -> None:
     """A redelivered one, too. Of those that were sent in one millisecond the order of delivery counts."""
     late, last, first = payment(-2, transaction_id="t-2"), payment(-3, transaction_id="t-3"), payment(5)
     messages = [*map(message_of, (late, last, first)), message_of(opening(), receive_count=2)]
     for message, second in zip(messages, (2, 2, 1, 0), strict=True):
         message.sent_at += timedelta(seconds=second)
-    posted(dynamodb, messages)
+    posted(empty_dynamodb, messages)
     outcomes = [outcome_of(message.disposition) for message in messages]
     assert [(each.account_version, each.reason) for each in outcomes] == [(3, None), (4, None), (2, None), (1, None)]
 
 
-def test_entries_are_read_only_of_what_was_delivered_before_of_a_transfer_on_both_sides(dynamodb: Stubbed) -> None:
-    posted(dynamodb, [message_of(payment()), message_of(transfer(transaction_id="t-2"), receive_count=2)])
-    asked = dynamodb.parameters[0]["RequestItems"]
+def test_entries_are_read_only_of_what_was_delivered_before_a_transfers_on_both_sides(
+    empty_dynamodb: Stubbed,
+) -> None:
+    posted(empty_dynamodb, [message_of(payment()), message_of(transfer(transaction_id="t-2"), receive_count=2)])
+    asked = empty_dynamodb.parameters[0]["RequestItems"]
     entries = [(key["account_id"]["S"], key["transaction_id"]["S"]) for key in asked["journal"]["Keys"]]
     assert entries == [("alice", "t-2"), ("bob", "t-2")]
     assert [key["account_id"]["S"] for key in asked["accounts"]["Keys"]] == ["alice", "bob"]
 
 
-def test_what_another_worker_posted_meanwhile_is_replayed_and_the_rest_decided_on_it(dynamodb: Stubbed) -> None:
+def test_what_another_worker_posted_meanwhile_is_replayed_and_the_rest_decided_on_it(empty_dynamodb: Stubbed) -> None:
     there = as_written(fold([opening("-9"), payment(5)]).writes, {})
     found = {each.table: to_dynamodb(item) for each, item in there.items()}  # The last entry and the account.
     reason, nothing = {"Code": "ConditionalCheckFailed"}, {"Code": "None"}
-    dynamodb.cancels(reason | {"Item": found["accounts"]}, nothing, reason | {"Item": found["journal"]}, nothing)
+    empty_dynamodb.cancels(reason | {"Item": found["accounts"]}, nothing, reason | {"Item": found["journal"]}, nothing)
     transactions = [opening("-9", transaction_id="new"), payment(5), payment(-6, transaction_id="t-2")]
     messages = list(map(message_of, transactions))
-    measured = posted(dynamodb, messages)
+    measured = posted(empty_dynamodb, messages)
     exists, replayed, decided = (outcome_of(message.disposition) for message in messages)
     assert (exists.reason, exists.account_version) == ("ACCOUNT_EXISTS", 3)
     assert (replayed.replayed, replayed.account_version, replayed.balance_after) == (True, 2, 5)
@@ -433,32 +421,33 @@ def test_what_another_worker_posted_meanwhile_is_replayed_and_the_rest_decided_o
 
 
 def test_a_replayed_rejection_is_a_duplicate_and_no_rejection_and_without_a_write_there_is_no_commit(
-    dynamodb: Stubbed,
+    empty_dynamodb: Stubbed,
 ) -> None:
     items = fold([opening(), payment(-5)]).observed
-    finds(dynamodb, accounts=[items[TABLES.account_key("alice")]], journal=[entry_of(items, "alice")])
+    opening_key = TABLES.entry_key(EntryId("alice", "open"))
+    empty_dynamodb.finds({key: item for key, item in items.items() if item and key != opening_key})
     message = message_of(payment(-5), receive_count=2)
-    assert posted(dynamodb, [message]) == {"Duplicates": 1}
+    assert posted(empty_dynamodb, [message]) == {"Duplicates": 1}
     assert outcome_of(message.disposition).reason == "OVERDRAFT_LIMIT"
-    assert dynamodb.operations == ["BatchGetItem"]
+    assert empty_dynamodb.operations == ["BatchGetItem"]
 
 
-def test_rejections_are_measured_by_their_reason(dynamodb: Stubbed) -> None:
+def test_rejections_are_measured_by_their_reason(empty_dynamodb: Stubbed) -> None:
     debits = [payment(-5, transaction_id=str(n)) for n in range(2)]
     francs = payment(5, "CHF", transaction_id="francs")
     by_reason = {("Rejected", "OVERDRAFT_LIMIT"): 2, ("Rejected", "CURRENCY_MISMATCH"): 1}
-    measured = posted(dynamodb, list(map(message_of, [opening(), *debits, francs])))
+    measured = posted(empty_dynamodb, list(map(message_of, [opening(), *debits, francs])))
     assert measured == {"Posted": 1, "Rejected": 3, "CommitTime": 1} | by_reason
 
 
-def test_a_transfer_whose_id_the_payee_had_used_is_found_when_the_commit_is_refused(dynamodb: Stubbed) -> None:
+def test_a_transfer_whose_id_the_payee_had_used_is_found_when_the_commit_is_refused(empty_dynamodb: Stubbed) -> None:
     there, _ = folded_in_batches([payment(1, account_id="bob")], ALICE_AND_BOB)
-    finds(dynamodb, accounts=list(map(account_item, (ALICE, bob(balance=6, version=4)))))
+    empty_dynamodb.finds(items_of(ALICE, bob(balance=6, version=4)))
     used = {"Code": "ConditionalCheckFailed", "Item": to_dynamodb(entry_of(there, "bob"))}
-    dynamodb.cancels(*[{"Code": "None"}] * 3, used)
+    empty_dynamodb.cancels(*[{"Code": "None"}] * 3, used)
     message = message_of(transfer())
-    posted(dynamodb, [message])
-    assert dynamodb.operations == ["BatchGetItem", "TransactWriteItems"]
+    posted(empty_dynamodb, [message])
+    assert empty_dynamodb.operations == ["BatchGetItem", "TransactWriteItems"]
     refused = message.disposition
     assert isinstance(refused, Dead)
     assert refused.code is ReasonCode.PAYLOAD_CHANGED
@@ -475,28 +464,28 @@ def assert_failed(messages: Sequence[QueuedTransaction], error: str) -> None:
         assert disposition.reason
 
 
-def test_a_group_that_fails_keeps_what_it_had_committed(dynamodb: Stubbed) -> None:
-    dynamodb.answers("transact_write_items")
-    dynamodb.refuses("transact_write_items", "InternalServerError")
+def test_a_group_that_fails_keeps_what_it_had_committed(empty_dynamodb: Stubbed) -> None:
+    empty_dynamodb.answers("transact_write_items")
+    empty_dynamodb.refuses("transact_write_items", "InternalServerError")
     messages = of_one_account(101)
-    assert posted(dynamodb, messages) == {"Posted": 99, "CommitTime": 1}
+    assert posted(empty_dynamodb, messages) == {"Posted": 99, "CommitTime": 1}
     assert [outcome_of(message.disposition).account_version for message in messages[:99]] == list(range(1, 100))
     assert_failed(messages[99:], "InternalServerError")
 
 
-def test_a_group_that_fails_holds_up_no_other(dynamodb: Stubbed) -> None:
-    dynamodb.refuses("transact_write_items", "InternalServerError")
+def test_a_group_that_fails_holds_up_no_other(empty_dynamodb: Stubbed) -> None:
+    empty_dynamodb.refuses("transact_write_items", "InternalServerError")
     messages = [message_of(opening(account_id=name)) for name in ("alice", "bob")]
-    assert posted(dynamodb, messages)["Posted"] == 1
+    assert posted(empty_dynamodb, messages)["Posted"] == 1
     assert {type(message.disposition) for message in messages} == {Done, Again}
 
 
-def test_without_time_nothing_is_posted_and_without_messages_nothing_is_asked_for(dynamodb: Stubbed) -> None:
+def test_without_time_nothing_is_posted_and_without_messages_nothing_is_asked_for(empty_dynamodb: Stubbed) -> None:
     messages = of_one_account(2)
-    posted(dynamodb, messages, seconds=-1)
+    posted(empty_dynamodb, messages, seconds=-1)
     assert_failed(messages, "DeadlinePassed")
-    assert posted(dynamodb, []) == {}
-    assert dynamodb.operations == []
+    assert posted(empty_dynamodb, []) == {}
+    assert empty_dynamodb.operations == []
 
 
 def test_an_error_between_the_two_sides_of_a_transfer_commits_neither(monkeypatch: pytest.MonkeyPatch) -> None:

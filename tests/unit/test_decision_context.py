@@ -134,21 +134,6 @@ def test_a_reversal_that_was_posted_is_replayed_and_counted_once(account_id: str
         assert outcome_of(plan.result.dispositions[message]).replayed  # type: ignore[union-attr]
 
 
-@pytest.fixture
-def dynamodb(stubbed_dynamodb: Stubbed) -> Stubbed:
-    """Has no items but those that are found, and takes all writes."""
-    stubbed_dynamodb.always("batch_get_item", {"Responses": {}, "UnprocessedKeys": {}})
-    stubbed_dynamodb.always("transact_write_items", {})
-    return stubbed_dynamodb
-
-
-def finds(dynamodb: Stubbed, *keys: Key, items: Mapping[Key, Any]) -> None:
-    responses: dict[str, list[Any]] = {}
-    for each in keys:
-        responses.setdefault(each.table, []).append(to_dynamodb(items[each]))
-    dynamodb.answers("batch_get_item", {"Responses": responses, "UnprocessedKeys": {}})
-
-
 def posted(dynamodb: Stubbed, *transactions: TransactionMessage) -> list[QueuedTransaction]:
     messages = list(map(message_of, transactions))
     BatchPoster(dynamodb.client, TABLES, Lines(dynamodb.client, "locks")).post(messages, Deadline.after(60))
@@ -160,30 +145,28 @@ def entries_asked_for(dynamodb: Stubbed, request: int, table: str = "journal") -
     return keys
 
 
-ALICES_KEY, BOBS_KEY = (TABLES.account_key(name) for name in ("alice", "bob"))
-
-
-def test_the_second_account_of_a_reversal_is_in_its_group_and_read_before_the_fold(dynamodb: Stubbed) -> None:
-    finds(dynamodb, BOBS_KEY, ALICES_KEY, TABLES.entry_key(EntryId("bob", "t-1")), items=TRANSFERRED)
-    messages = posted(dynamodb, reversing(account_id="bob"), payment(transaction_id="t-2"))
-    assert dynamodb.operations == ["BatchGetItem", "BatchGetItem", "TransactWriteItems"]
-    asked = entries_asked_for(dynamodb, 1, "reversals")
+def test_the_second_account_of_a_reversal_is_in_its_group_and_read_before_the_fold(empty_dynamodb: Stubbed) -> None:
+    own_entry = TABLES.entry_key(EntryId("alice", "t-1"))
+    empty_dynamodb.finds({key: item for key, item in TRANSFERRED.items() if key != own_entry})
+    messages = posted(empty_dynamodb, reversing(account_id="bob"), payment(transaction_id="t-2"))
+    assert empty_dynamodb.operations == ["BatchGetItem", "BatchGetItem", "TransactWriteItems"]
+    asked = entries_asked_for(empty_dynamodb, 1, "reversals")
     assert asked == [to_dynamodb({"account_id": "alice", "transaction_id": "t-1"})]
     assert [outcome_of(message.disposition).status for message in messages] == ["POSTED", "POSTED"]
 
 
-def test_a_hold_that_isnt_open_is_looked_up_only_then(dynamodb: Stubbed) -> None:
-    finds(dynamodb, ALICES_KEY, items=ALICES)
-    [message] = posted(dynamodb, voiding())
-    assert entries_asked_for(dynamodb, 1) == [to_dynamodb({"account_id": "alice", "transaction_id": "h-1"})]
+def test_a_hold_that_isnt_open_is_looked_up_only_then(empty_dynamodb: Stubbed) -> None:
+    empty_dynamodb.finds(ALICES)
+    [message] = posted(empty_dynamodb, voiding())
+    assert entries_asked_for(empty_dynamodb, 1) == [to_dynamodb({"account_id": "alice", "transaction_id": "h-1"})]
     assert message.disposition == Waiting(ReasonCode.UNKNOWN_HOLD, "hold_id: account 'alice' has no transaction 'h-1'")
 
 
-def test_the_entry_is_read_with_the_accounts_at_the_first_delivery(dynamodb: Stubbed) -> None:
-    finds(dynamodb, ALICES_KEY, PAID_KEY, items=ALICES | PAID)
-    [message] = posted(dynamodb, reversing())
+def test_the_entry_is_read_with_the_accounts_at_the_first_delivery(empty_dynamodb: Stubbed) -> None:
+    empty_dynamodb.finds(ALICES | PAID)
+    [message] = posted(empty_dynamodb, reversing())
     for table in ("journal", "reversals"):
-        assert [key["transaction_id"]["S"] for key in entries_asked_for(dynamodb, 0, table)] == ["t-1"]
+        assert [key["transaction_id"]["S"] for key in entries_asked_for(empty_dynamodb, 0, table)] == ["t-1"]
     assert outcome_of(message.disposition).balance_after == 130
 
 

@@ -122,9 +122,8 @@ def test_after_the_deadline_nobody_is_told(
 
 
 @pytest.fixture
-def records(stubbed_dynamodb: Stubbed) -> RefusalRecords:
-    stubbed_dynamodb.always("batch_write_item", {"UnprocessedItems": {}})
-    return RefusalRecords(stubbed_dynamodb.client, LedgerTables("accounts", "journal", refusals="refusals"))
+def records(empty_dynamodb: Stubbed) -> RefusalRecords:
+    return RefusalRecords(empty_dynamodb.client, LedgerTables("accounts", "journal", refusals="refusals"))
 
 
 def recorded(dynamodb: Stubbed) -> list[dict[str, Any]]:
@@ -134,10 +133,10 @@ def recorded(dynamodb: Stubbed) -> list[dict[str, Any]]:
 
 
 def test_a_refusal_is_recorded_under_each_account_of_its_transaction(
-    records: RefusalRecords, stubbed_dynamodb: Stubbed
+    records: RefusalRecords, empty_dynamodb: Stubbed
 ) -> None:
     records.write(dead(message(), message(content=transfer(transaction_id="t-2"), message_id="m-2")), plenty())
-    first, *others = recorded(stubbed_dynamodb)
+    first, *others = recorded(empty_dynamodb)
     refused_at = datetime.fromisoformat(first["refused_at"])
     assert first == {
         "account_id": "alice",
@@ -158,26 +157,26 @@ UNKNOWN = ["junk", "[]", '{"transaction_id": "t-1"}', '{"account_id": "a"}', BOD
 
 @pytest.mark.parametrize("refused", [*map(message, UNKNOWN), message(disposition=KILLED, attempted=False)])
 def test_a_message_without_ids_or_that_this_delivery_did_not_decode_is_not_recorded(
-    records: RefusalRecords, stubbed_dynamodb: Stubbed, refused: Message
+    records: RefusalRecords, empty_dynamodb: Stubbed, refused: Message
 ) -> None:
     records.write(dead(refused), plenty())
-    assert stubbed_dynamodb.operations == []
+    assert empty_dynamodb.operations == []
 
 
 def test_a_flood_of_refusals_takes_a_request_for_25_and_each_transaction_once(
-    records: RefusalRecords, stubbed_dynamodb: Stubbed
+    records: RefusalRecords, empty_dynamodb: Stubbed
 ) -> None:
     bodies = [BODY.replace("t-1", f"t-{number}") for number in range(50)] * 2
     records.write(dead(*map(message, bodies)), plenty())
-    assert [len(parameters["RequestItems"]["refusals"]) for parameters in stubbed_dynamodb.parameters] == [25, 25]
-    assert len({item["transaction_id"] for item in recorded(stubbed_dynamodb)}) == 50
+    assert [len(parameters["RequestItems"]["refusals"]) for parameters in empty_dynamodb.parameters] == [25, 25]
+    assert len({item["transaction_id"] for item in recorded(empty_dynamodb)}) == 50
 
 
 def test_a_slow_table_of_refusals_holds_up_a_batch_for_seconds_only(
-    records: RefusalRecords, stubbed_dynamodb: Stubbed, clock: Clock
+    records: RefusalRecords, empty_dynamodb: Stubbed, clock: Clock
 ) -> None:
-    events = stubbed_dynamodb.client.meta.events
+    events = empty_dynamodb.client.meta.events
     events.register("before-parameter-build", lambda **_: clock.sleep(RECORDING_SECONDS))
     with pytest.raises(DeadlinePassed, match="recording refusals"):
         records.write(dead(*(message(BODY.replace("t-1", f"t-{n}")) for n in range(50))), Deadline.after(3600))
-    assert stubbed_dynamodb.operations == ["BatchWriteItem"]
+    assert empty_dynamodb.operations == ["BatchWriteItem"]
