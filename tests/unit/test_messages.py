@@ -345,12 +345,9 @@ def test_the_largest_valid_message_is_no_larger_than_a_body_may_be(
 
 
 READ_EXACTLY = {
-    "1": "1",
     "1.00": "1",
     "1e0": "1",
-    "100": "100",
     "1e2": "100",
-    "1E+2": "100",
     "-12.50": "-12.5",
     "0.1": "0.1",
     "10e-2": "0.1",
@@ -359,7 +356,7 @@ READ_EXACTLY = {
     "12345678901234567890.123456789012345678": "12345678901234567890.123456789012345678",
     "9" * 38: "9" * 38,
     "1" + "0" * 60: "1" + "0" * 60,
-    "1" * 38 + "." + "0" * 40: "1" * 38,
+    "1" * 38 + "." + "0" * 200: "1" * 38,
     "1e-130": "0." + "0" * 129 + "1",
     "9.9e125": "99" + "0" * 124,
 }
@@ -380,35 +377,25 @@ def test_a_rate_is_above_zero_and_at_most_1(spelling: str) -> None:
     assert Decimal(message.canonical_payload()["annual_rate"]) == Decimal(spelling)
 
 
-def test_trailing_zeros_are_no_digits_however_many() -> None:
-    message = decode(transaction_body(amount="1." + "0" * 200))
-    assert message.canonical_payload()["amount"] == "1"
-
-
 @given(exact_numbers(), st.booleans())
+@example(Decimal("1E+38"), True)
 def test_any_number_that_dynamodb_holds_is_read_exactly(number: Decimal, quoted: bool) -> None:
-    message = decode(transaction_body(amount=f'"{number}"' if quoted else str(number)))
-    assert isinstance(message, Transaction)
-    assert message.amount == number == Decimal(message.canonical_payload()["amount"])
-
-
-@given(exact_numbers())
-@example(Decimal("1E+38"))
-def test_any_amount_that_is_accepted_can_be_written(number: Decimal) -> None:
     for spelling in (f"{number}", f"{number:f}"):
-        amount = payment(spelling).amount
-        assert from_dynamodb(to_dynamodb({"amount": amount})) == {"amount": number}
+        message = decode(transaction_body(amount=f'"{spelling}"' if quoted else spelling))
+        assert isinstance(message, Transaction)
+        assert message.amount == number == Decimal(message.canonical_payload()["amount"])
+        assert from_dynamodb(to_dynamodb({"amount": message.amount})) == {"amount": number}
 
 
 TIMES = {
-    "in UTC": ("2026-02-28T12:00:00Z", "2026-02-28T12:00:00+00:00"),
-    "east of it": ("2026-02-28T12:00:00+05:30", "2026-02-28T06:30:00+00:00"),
-    "west of it": ("2026-02-28T23:30:00-01:00", "2026-03-01T00:30:00+00:00"),
-    "to the microsecond": ("2026-02-28T12:00:00.000001Z", "2026-02-28T12:00:00.000001+00:00"),
+    "2026-02-28T12:00:00Z": "2026-02-28T12:00:00+00:00",
+    "2026-02-28T12:00:00+05:30": "2026-02-28T06:30:00+00:00",
+    "2026-02-28T23:30:00-01:00": "2026-03-01T00:30:00+00:00",
+    "2026-02-28T12:00:00.000001Z": "2026-02-28T12:00:00.000001+00:00",
 }
 
 
-@pytest.mark.parametrize(("spelling", "in_utc"), TIMES.values(), ids=TIMES)
+@pytest.mark.parametrize(("spelling", "in_utc"), TIMES.items())
 def test_a_time_has_one_spelling(spelling: str, in_utc: str) -> None:
     assert decode(transaction_body(occurred_at=f'"{spelling}"')).canonical_payload()["occurred_at"] == in_utc
 
