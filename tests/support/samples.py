@@ -3,11 +3,14 @@
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
+from ledger.core.holds import OpenHold, total
 from ledger.core.transaction_types import (
     ChargeInterest,
     CloseAccount,
@@ -21,23 +24,38 @@ from ledger.core.transaction_types import (
     Transfer,
     VoidHold,
 )
+from ledger.core.transaction_types.base import TransactionMessage
 
 NOW = "2026-01-31T12:00:00.000+00:00"
 
-ALICE = Account(
-    account_id="alice",
-    balance=Decimal(100),
-    overdraft_limit=Decimal(-50),
-    currency="EUR",
-    status=AccountStatus.OPEN,
-    version=7,
-)
-BOB = replace(ALICE, account_id="bob", balance=Decimal(5), overdraft_limit=Decimal(0), version=3)
-CLOSED = replace(ALICE, balance=Decimal(0), status=AccountStatus.CLOSED)
+
+def changed(account: Account, **fields: Any) -> Account:
+    """The account with these fields. A number may be a text; of a hold its amount is enough. `held` is their sum."""
+    numbers = {name: Decimal(fields[name]) for name in ("balance", "overdraft_limit") if name in fields}
+    if "holds" in fields:
+        holds = {
+            name: each if isinstance(each, OpenHold) else OpenHold(Decimal(each))
+            for name, each in fields["holds"].items()
+        }
+        fields |= {"held": total(holds), "holds": holds}
+    return replace(account, **fields | numbers)
+
+
+_EMPTY = Account("alice", Decimal(0), Decimal(0), "EUR", AccountStatus.OPEN, 7)
+alice = partial(changed, changed(_EMPTY, balance=100, overdraft_limit=-50))
+bob = partial(changed, replace(_EMPTY, account_id="bob", balance=Decimal(5), version=3))
+ALICE, BOB = alice(), bob()
+CLOSED = alice(balance=0, status=AccountStatus.CLOSED)
+
+type Number = str | int | Decimal
+
+
+def _built[Message: TransactionMessage](message_type: type[Message], fields: dict[str, Any]) -> Message:
+    return msgspec.convert(fields, message_type)
 
 
 def opening(
-    limit: str = "0", currency: str = "EUR", transaction_id: str = "open", account_id: str = "alice"
+    limit: Number = 0, currency: str = "EUR", transaction_id: str = "open", account_id: str = "alice"
 ) -> OpenAccount:
     return OpenAccount(
         transaction_id=transaction_id, account_id=account_id, currency=currency, overdraft_limit=Decimal(limit)
@@ -45,52 +63,37 @@ def opening(
 
 
 def payment(
-    amount: str | int = 1, currency: str | None = None, transaction_id: str = "t-1", account_id: str = "alice"
+    amount: Number = 1, currency: str | None = None, transaction_id: str = "t-1", account_id: str = "alice"
 ) -> Transaction:
-    return Transaction(transaction_id=transaction_id, account_id=account_id, amount=Decimal(amount), currency=currency)
+    return _built(Transaction, locals())
 
 
 def transfer(
-    amount: str | int = 1, transaction_id: str = "t-1", from_account_id: str = "alice", to_account_id: str = "bob"
+    amount: Number = 1, transaction_id: str = "t-1", from_account_id: str = "alice", to_account_id: str = "bob"
 ) -> Transfer:
-    return Transfer(
-        transaction_id=transaction_id,
-        from_account_id=from_account_id,
-        to_account_id=to_account_id,
-        amount=Decimal(amount),
-    )
+    return _built(Transfer, locals())
 
 
-def limit(overdraft_limit: str | int, transaction_id: str = "t-1") -> SetOverdraftLimit:
-    return SetOverdraftLimit(
-        transaction_id=transaction_id, account_id="alice", overdraft_limit=Decimal(overdraft_limit)
-    )
+def limit(overdraft_limit: Number, transaction_id: str = "t-1", account_id: str = "alice") -> SetOverdraftLimit:
+    return _built(SetOverdraftLimit, locals())
 
 
-def closing(transaction_id: str = "t-1") -> CloseAccount:
-    return CloseAccount(transaction_id=transaction_id, account_id="alice")
+def closing(transaction_id: str = "t-1", account_id: str = "alice") -> CloseAccount:
+    return _built(CloseAccount, locals())
 
 
-def interest(annual_rate: str = "0.12", transaction_id: str = "t-1", account_id: str = "alice") -> ChargeInterest:
-    return ChargeInterest(transaction_id=transaction_id, account_id=account_id, annual_rate=Decimal(annual_rate))
+def interest(annual_rate: Number = "0.12", transaction_id: str = "t-1", account_id: str = "alice") -> ChargeInterest:
+    return _built(ChargeInterest, locals())
 
 
 def hold(
-    amount: str | int = 1,
-    transaction_id: str = "h-1",
-    account_id: str = "alice",
-    expires_at: str | None = None,
+    amount: Number = 1, transaction_id: str = "h-1", account_id: str = "alice", expires_at: str | None = None
 ) -> Hold:
-    return Hold(
-        transaction_id=transaction_id,
-        account_id=account_id,
-        amount=Decimal(amount),
-        expires_at=datetime.fromisoformat(expires_at) if expires_at else None,
-    )
+    return _built(Hold, locals())
 
 
 def posting(
-    amount: str | int | None = None,
+    amount: Number | None = None,
     *,
     final: bool = True,
     to_account_id: str | None = None,
@@ -98,40 +101,26 @@ def posting(
     hold_id: str = "h-1",
     account_id: str = "alice",
 ) -> PostHold:
-    return PostHold(
-        transaction_id=transaction_id,
-        account_id=account_id,
-        hold_id=hold_id,
-        amount=None if amount is None else Decimal(amount),
-        final=final,
-        to_account_id=to_account_id,
-    )
+    return _built(PostHold, locals())
 
 
 def voiding(transaction_id: str = "v-1", hold_id: str = "h-1", account_id: str = "alice") -> VoidHold:
-    return VoidHold(transaction_id=transaction_id, account_id=account_id, hold_id=hold_id)
+    return _built(VoidHold, locals())
 
 
 def expiring(
     as_of: str = NOW, transaction_id: str = "x-1", hold_id: str = "h-1", account_id: str = "alice"
 ) -> ExpireHold:
-    return ExpireHold(
-        transaction_id=transaction_id, account_id=account_id, hold_id=hold_id, as_of=datetime.fromisoformat(as_of)
-    )
+    return _built(ExpireHold, locals())
 
 
 def reversing(
     of_transaction_id: str = "t-1",
-    amount: str | int | None = None,
+    amount: Number | None = None,
     transaction_id: str = "r-1",
     account_id: str = "alice",
 ) -> Reverse:
-    return Reverse(
-        transaction_id=transaction_id,
-        account_id=account_id,
-        of_transaction_id=of_transaction_id,
-        amount=None if amount is None else Decimal(amount),
-    )
+    return _built(Reverse, locals())
 
 
 LARGEST: dict[str, Any] = {
@@ -141,90 +130,44 @@ LARGEST: dict[str, Any] = {
     "metadata": {chr(0x1F300 + name) * 64: "\U0001f3e6" * 256 for name in range(20)},
 }
 """Each field with its maximum length, in characters of four bytes."""
+_BANK, _OTHER_BANK = "\U0001f3e6" * 128, "\U0001f3e7" * 128
 
 
 def largest_transaction(number: int = 0) -> Transaction:
     """Each number gives another transaction id."""
-    return Transaction(
-        transaction_id=chr(0x20000 + number) * 128, account_id="\U0001f3e6" * 128, currency="EUR", **LARGEST
-    )
+    return Transaction(transaction_id=chr(0x20000 + number) * 128, account_id=_BANK, currency="EUR", **LARGEST)
 
 
 def largest_transfer(number: int = 0) -> Transfer:
     """Each number gives another transaction id."""
     return Transfer(
-        transaction_id=chr(0x20000 + number) * 128,
-        from_account_id="\U0001f3e6" * 128,
-        to_account_id="\U0001f3e7" * 128,
-        **LARGEST,
+        transaction_id=chr(0x20000 + number) * 128, from_account_id=_BANK, to_account_id=_OTHER_BANK, **LARGEST
     )
 
 
-def transaction_body(**fields: str | None) -> str:
-    """A transaction's body. Fields are given in JSON, or as None to leave one out."""
-    return _body({"transaction_id": '"t-1"', "account_id": '"alice"', "amount": "1"} | fields)
-
-
-def transfer_body(**fields: str | None) -> str:
-    start = {
-        "type": '"transfer"',
-        "transaction_id": '"t-1"',
-        "from_account_id": '"alice"',
-        "to_account_id": '"bob"',
-        "amount": "1",
-    }
-    return _body(start | fields)
-
-
-def opening_body(**fields: str | None) -> str:
-    start = {"type": '"open_account"', "transaction_id": '"t-1"', "account_id": '"alice"', "currency": '"EUR"'}
-    return _body(start | fields)
-
-
-def limit_body(**fields: str | None) -> str:
-    start = {
-        "type": '"set_overdraft_limit"',
-        "transaction_id": '"t-1"',
-        "account_id": '"alice"',
-        "overdraft_limit": "0",
-    }
-    return _body(start | fields)
-
-
-def interest_body(**fields: str | None) -> str:
-    start = {"type": '"charge_interest"', "transaction_id": '"t-1"', "account_id": '"alice"', "annual_rate": "0.12"}
-    return _body(start | fields)
-
-
-def hold_body(**fields: str | None) -> str:
-    start = {"type": '"hold"', "transaction_id": '"t-1"', "account_id": '"alice"', "amount": "1"}
-    return _body(start | fields)
-
-
-def posting_body(**fields: str | None) -> str:
-    start = {"type": '"post_hold"', "transaction_id": '"t-1"', "account_id": '"alice"', "hold_id": '"h-1"'}
-    return _body(start | fields)
-
-
-def expiry_body(**fields: str | None) -> str:
-    return posting_body(**{"type": '"expire_hold"', "as_of": '"2026-03-01T12:00:00Z"'} | fields)
-
-
-def reversal_body(**fields: str | None) -> str:
-    start = {"type": '"reverse"', "transaction_id": '"t-1"', "account_id": '"alice"', "of_transaction_id": '"t-0"'}
-    return _body(start | fields)
-
-
-def profile_body(**fields: str | None) -> str:
-    return _body({"account_id": '"alice"', "path": '["preferences"]', "entries": '{"theme": "dark"}'} | fields)
-
-
-def erasure_body(**fields: str | None) -> str:
-    return _body({"type": '"erase_profile"', "account_id": '"alice"'} | fields)
-
-
-def _body(fields: dict[str, str | None]) -> str:
+def _body(**fields: str | None) -> str:
+    """A body of these fields. They are given in JSON, or as None to leave one out."""
     return "{" + ", ".join(f'"{name}": {value}' for name, value in fields.items() if value is not None) + "}"
+
+
+transaction_body = partial(_body, transaction_id='"t-1"', account_id='"alice"', amount="1")
+transfer_body = partial(
+    _body,
+    type='"transfer"',
+    transaction_id='"t-1"',
+    from_account_id='"alice"',
+    to_account_id='"bob"',
+    amount="1",
+)
+_typed = partial(_body, type=None, transaction_id='"t-1"', account_id='"alice"')
+opening_body = partial(_typed, type='"open_account"', currency='"EUR"')
+interest_body = partial(_typed, type='"charge_interest"', annual_rate="0.12")
+hold_body = partial(_typed, type='"hold"', amount="1")
+posting_body = partial(_typed, type='"post_hold"', hold_id='"h-1"')
+expiry_body = partial(_typed, type='"expire_hold"', hold_id='"h-1"', as_of='"2026-03-01T12:00:00Z"')
+reversal_body = partial(_typed, type='"reverse"', of_transaction_id='"t-0"')
+profile_body = partial(_body, account_id='"alice"', path='["preferences"]', entries='{"theme": "dark"}')
+erasure_body = partial(_body, type='"erase_profile"', account_id='"alice"')
 
 
 def in_json(value: Any) -> str:

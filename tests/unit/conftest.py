@@ -3,10 +3,12 @@
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
 
+from tests.support.clock import Clock
 from tests.unit.stubs import Stubbed
 
 
@@ -18,6 +20,14 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     for method in ("connect", "connect_ex", "sendto"):
         monkeypatch.setattr(socket.socket, method, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Deadlines go by this clock."""
+    clock = Clock()
+    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=clock))
+    return clock
 
 
 @pytest.fixture
@@ -33,8 +43,21 @@ def stubbed_dynamodb() -> Iterator[Stubbed]:
 
 
 @pytest.fixture
+def empty_dynamodb(stubbed_dynamodb: Stubbed) -> Stubbed:
+    """Finds no items and takes all writes, unless something else is prepared."""
+    stubbed_dynamodb.always("batch_get_item", {"Responses": {}, "UnprocessedKeys": {}})
+    stubbed_dynamodb.always("batch_write_item", {"UnprocessedItems": {}})
+    for each in ("update_item", "transact_write_items"):
+        stubbed_dynamodb.always(each, {})
+    return stubbed_dynamodb
+
+
+@pytest.fixture
 def stubbed_sqs(one_call_at_a_time: None) -> Iterator[Stubbed]:
+    """Takes all batches, unless something else is prepared."""
     with Stubbed("sqs") as stubbed:
+        for each in ("send_message_batch", "change_message_visibility_batch", "delete_message_batch"):
+            stubbed.always(each, {"Successful": [], "Failed": []})
         yield stubbed
 
 

@@ -1,10 +1,14 @@
 """Stubbed AWS clients. botocore validates the stubs' answers and the requests by its model of the service."""
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, Self
 
 import boto3
 from botocore.stub import Stubber
+
+from conditional_writes import Key
+from conditional_writes.items import to_dynamodb
 
 
 class Stubbed:
@@ -18,6 +22,8 @@ class Stubbed:
         self._stubber = Stubber(self.client)
         self._prepared = 0
         self._first_tries: dict[int, int | None] = {}
+        self._always: dict[str, tuple[str, dict[str, Any]]] = {}
+        self.client.meta.events.register_first(f"provide-client-params.{service}", self._prepare)
         self.client.meta.events.register_first(f"before-parameter-build.{service}", self._record)
 
     def __enter__(self) -> Self:
@@ -31,6 +37,17 @@ class Stubbed:
     def answers(self, operation: str, response: dict[str, Any] | None = None) -> None:
         self._prepared += 1
         self._stubber.add_response(operation, response or {})
+
+    def always(self, operation: str, response: dict[str, Any]) -> None:
+        """Answers each request of this operation for which nothing was prepared."""
+        self._always[self.client.meta.method_to_api_mapping[operation]] = operation, response
+
+    def finds(self, items: Mapping[Key, Any]) -> None:
+        """Prepares the answer to a read of several keys: these items."""
+        responses: dict[str, list[Any]] = {}
+        for key, item in items.items():
+            responses.setdefault(key.table, []).append(to_dynamodb(item))
+        self.answers("batch_get_item", {"Responses": responses, "UnprocessedKeys": {}})
 
     def refuses(self, operation: str, code: str, **fields: Any) -> None:
         """Prepares an error with its fields."""
@@ -56,6 +73,12 @@ class Stubbed:
     @property
     def parameters(self) -> list[dict[str, Any]]:
         return [parameters for _, parameters in self.requests]
+
+    def _prepare(self, model: Any, **_: object) -> None:
+        prepared = self._stubber._queue
+        if model.name in self._always and not (prepared and prepared[0]["operation_name"] == model.name):
+            self._stubber.add_response(*self._always[model.name])
+            prepared.rotate(1)
 
     def _record(self, params: dict[str, Any], model: Any, **_: object) -> None:
         number = len(self.requests)

@@ -3,10 +3,10 @@
 import copy
 import itertools
 import re
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,23 +14,38 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from conditional_writes import Check, Deadline, Key, Observed, Put, Update, Write, absent, version_is
+from conditional_writes import Deadline, Observed, Put, Update, absent, version_is
 from conditional_writes.items import to_dynamodb
 from conditional_writes.requests import as_request
 from ledger import batch_poster
 from ledger.batch_poster import BatchPoster, QueuedTransaction, grouped_by_account
-from ledger.core.accounts import account_item
-from ledger.core.journal import EntryId, Outcome
+from ledger.core.journal import EntryId
 from ledger.core.posting_time import CLOCK_SKEW, timestamp
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.rules import Decision
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.lines import Lines
-from ledger.tables import LedgerTables
+from tests.support.folding import (
+    ALICE_AND_BOB,
+    AT,
+    POSTER,
+    TABLES,
+    as_written,
+    dispositions,
+    entry_of,
+    fold,
+    folded_in_batches,
+    items_of,
+    message_of,
+    outcome_of,
+    planned,
+)
 from tests.support.samples import (
     ALICE,
     BOB,
     NOW,
+    alice,
+    bob,
     closing,
     largest_transaction,
     largest_transfer,
@@ -40,105 +55,17 @@ from tests.support.samples import (
 )
 from tests.support.strategies import messages_of, that_refer
 from tests.unit.stubs import Stubbed
-from workers.queue_messages import Again, Dead, Disposition, Done, QueueMessage, Waiting
-
-NOBODY: Any = None
-TABLES = LedgerTables("accounts", "journal", "reversals")
-POSTER = BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks"))
-AT = datetime.fromisoformat(NOW)
+from workers.queue_messages import Again, Dead, Done, Waiting
 
 
-def message_of(transaction: TransactionMessage, receive_count: int = 1) -> QueuedTransaction:
-    sent_at = datetime(2026, 1, 31, tzinfo=UTC)
-    return QueueMessage("m-1", "receipt-1", "{}", receive_count, sent_at, {}, content=transaction)
-
-
-class Folded(NamedTuple):
-    """A plan's writes, the items afterwards, and the dispositions of the messages that fit into it."""
-
-    writes: Sequence[Write]
-    observed: Observed
-    dispositions: list[Disposition]
-
-    @property
-    def outcomes(self) -> list[Outcome]:
-        """The outcomes, if all messages are done."""
-        return list(map(outcome_of, self.dispositions))
-
-
-def outcome_of(disposition: Disposition | None) -> Outcome:
-    assert isinstance(disposition, Done), disposition
-    assert isinstance(disposition.outcome, Outcome)
-    return disposition.outcome
-
-
-def planned(
-    transactions: Iterable[TransactionMessage], observed: Observed, now: datetime = AT, poster: BatchPoster = POSTER
-) -> Folded:
-    """One plan. Items that aren't in `observed`, and that a decision depends on, don't exist."""
-    messages = list(map(message_of, transactions))
-    plan = poster.plan(messages, observed, {}, now)
-    while isinstance(plan.result, batch_poster._ToRead):
-        assert not plan.writes
-        assert not observed.keys() & set(plan.result.keys), "nothing is read twice"
-        observed = {**observed, **dict.fromkeys(plan.result.keys)}
-        plan = poster.plan(messages, observed, {}, now)
-    fold = plan.result
-    assert len(plan.writes) != 1, "a write that is alone is no transaction, and the function's role denies it"
-    assert list(fold.dispositions) == messages[: len(fold.dispositions)], "the messages that fit, in order"
-    assert all(message.disposition is None for message in messages), "messages have no disposition before the commit"
-    return Folded(plan.writes, fold.observed, list(fold.dispositions.values()))
-
-
-def fold(
-    transactions: Sequence[TransactionMessage], observed: Observed | None = None, poster: BatchPoster = POSTER
-) -> Folded:
-    """One plan. Accounts that aren't in `observed` don't exist."""
-    absent = {TABLES.account_key(name): None for transaction in transactions for name in transaction.account_ids}
-    return planned(transactions, absent | dict(observed or {}), poster=poster)
-
-
-def folded_in_batches(
-    transactions: Sequence[TransactionMessage], observed: Observed, size: int = 1_000
-) -> tuple[Observed, list[Folded]]:
-    """The items afterwards, and the plans. Batches have this size, and each takes as many plans as it needs."""
-    plans = []
-    for start in range(0, len(transactions), size):
-        pending = transactions[start : start + size]
-        while pending:
-            plans.append(planned(pending, observed))
-            observed = as_written(plans[-1].writes, observed)
-            pending = pending[len(plans[-1].dispositions) :]
-    return observed, plans
-
-
-def dispositions(plans: Sequence[Folded]) -> list[Disposition]:
-    return [disposition for plan in plans for disposition in plan.dispositions]
-
-
-def as_written(writes: Sequence[Write], before: Observed) -> dict[Key, Any]:
-    """The items after the writes."""
-    items = dict(before)
-    for each in writes:
-        if not isinstance(each, Check):
-            items[each.key] = each.item if isinstance(each, Put) else (items[each.key] or {}) | each.values
-    return items
-
-
-def test_an_accounts_messages_are_one_write_of_it_and_an_entry_each() -> None:
-    plan = fold([opening(), payment(5, transaction_id="1"), payment(-9, transaction_id="2")])
-    assert [type(each).__name__ for each in plan.writes] == ["Put", "Put", "Put", "Put"]
-    assert [each.key.table for each in plan.writes].count("accounts") == 1
-    assert [outcome.reason for outcome in plan.outcomes] == [None, None, "OVERDRAFT_LIMIT"]
-
-
-def test_an_update_sets_what_changed_and_asserts_the_version_it_was_decided_on() -> None:
+def test_an_accounts_messages_are_one_write_of_it_that_asserts_its_version_and_an_entry_each() -> None:
     opened = fold([opening()])
-    before = as_written(opened.writes, {})
-    plan = fold([payment(5, transaction_id="1"), payment(6, transaction_id="2")], before)
-    update = next(each for each in plan.writes if isinstance(each, Update))
-    assert update.values == {"balance": 11, "version": 3}
-    assert update.condition.values == (1,)
+    plan = fold([payment(5, transaction_id="1"), payment(-9, transaction_id="2")], as_written(opened.writes, {}))
+    [update] = [each for each in plan.writes if each.key.table == "accounts"]
+    assert isinstance(update, Update)
+    assert (update.values, update.condition.values) == ({"balance": 5, "version": 3}, (1,))
+    assert [type(each) for each in plan.writes if each.key.table == "journal"] == [Put, Put]
+    assert [outcome.reason for outcome in plan.outcomes] == [None, "OVERDRAFT_LIMIT"]
 
 
 def test_a_repetition_inside_a_batch_is_replayed_and_written_once() -> None:
@@ -156,8 +83,7 @@ def test_another_payload_under_the_same_id_is_refused_and_names_the_fields() -> 
 
 
 def test_an_account_below_its_limit_is_paid_into_though_it_stays_below() -> None:
-    below = account_item(replace(ALICE, balance=Decimal(-100)))
-    [outcome] = planned([payment(20)], {TABLES.account_key("alice"): below}).outcomes
+    [outcome] = planned([payment(20)], items_of(alice(balance=-100))).outcomes
     assert (outcome.status, outcome.balance_after) == ("POSTED", Decimal(-80))
 
 
@@ -186,59 +112,38 @@ def test_a_decision_that_no_rule_may_make_is_not_committed_and_its_reason_has_no
 
 
 def test_what_is_in_the_journal_is_replayed_as_it_was_and_writes_nothing() -> None:
-    first = fold([opening(), payment(-5), closing("2")])
-    observed = as_written(first.writes, {})
-    plan = fold([opening(), payment(-5), closing("2")], observed)
+    messages = [opening(), payment(-5), closing("2")]
+    first = fold(messages)
+    plan = fold(messages, as_written(first.writes, {}))
     assert not plan.writes
-    assert [outcome.replayed for outcome in plan.outcomes] == [True, True, True]
-    assert [outcome.reason for outcome in plan.outcomes] == [outcome.reason for outcome in first.outcomes]
+    assert plan.outcomes == [replace(outcome, replayed=True) for outcome in first.outcomes]
 
 
 def test_before_its_account_is_open_a_payment_is_not_decided() -> None:
     early, opened = fold([payment(5), opening()]).dispositions
-    sentence = "account_id: no account 'alice' has been opened"
-    assert early == Waiting(ReasonCode.UNKNOWN_ACCOUNT, sentence)
+    assert early == Waiting(ReasonCode.UNKNOWN_ACCOUNT, "account_id: no account 'alice' has been opened")
     assert outcome_of(opened).status == "POSTED"
 
 
 @pytest.mark.parametrize(("messages", "folded"), [(99, 99), (100, 99), (250, 99)])
 def test_as_many_as_fit_a_transaction_are_folded(messages: int, folded: int) -> None:
     plan = fold([opening(), *(payment(1, transaction_id=str(number)) for number in range(messages - 1))])
-    assert len(plan.dispositions) == folded
-    assert len(plan.writes) == folded + 1 <= 100
+    assert (len(plan.dispositions), len(plan.writes)) == (folded, folded + 1)
 
 
-ALICE_AND_BOB: dict[Key, Any] = {
-    TABLES.account_key("alice"): account_item(ALICE),
-    TABLES.account_key("bob"): account_item(BOB),
-}
-
-
-def entry_of(items: Observed, account_id: str, transaction_id: str = "t-1") -> Any:
-    return items[TABLES.entry_key(EntryId(account_id, transaction_id))]
-
-
-def test_a_transfer_is_four_writes_in_one_commit() -> None:
+def test_a_transfer_is_four_writes_in_one_commit_and_its_outcome_is_the_payers() -> None:
     items, [plan] = folded_in_batches([transfer(30)], ALICE_AND_BOB)
-    assert [(each.key.table, type(each).__name__) for each in plan.writes] == [
-        ("accounts", "Update"),
-        ("accounts", "Update"),
-        ("journal", "Put"),
-        ("journal", "Put"),
+    written = [(each.key.table, type(each)) for each in plan.writes]
+    assert written == [("accounts", Update), ("accounts", Update), ("journal", Put), ("journal", Put)]
+    sides = [entry_of(items, name) for name in ("alice", "bob")]
+    assert [(side["amount"], side["balance_after"], side["account_version"]) for side in sides] == [
+        (-30, 70, 8),
+        (30, 35, 4),
     ]
-    alice, bob = entry_of(items, "alice"), entry_of(items, "bob")
-    assert (alice["amount"], alice["balance_after"], alice["account_version"]) == (-30, 70, 8)
-    assert (bob["amount"], bob["balance_after"], bob["account_version"]) == (30, 35, 4)
-    assert alice["request"] == bob["request"] == transfer(30).canonical_payload()
-    assert alice["payload_hash"] == bob["payload_hash"] != ""
-    alice_after = replace(ALICE, balance=Decimal(70), version=8, posted_at=NOW)
-    bob_after = replace(BOB, balance=Decimal(35), version=4, posted_at=NOW)
-    assert items[TABLES.account_key("alice")] == account_item(alice_after)
-    assert items[TABLES.account_key("bob")] == account_item(bob_after)
-
-
-def test_a_transfers_outcome_is_the_payers() -> None:
-    _, [plan] = folded_in_batches([transfer(30)], ALICE_AND_BOB)
+    assert sides[0]["request"] == sides[1]["request"] == transfer(30).canonical_payload()
+    assert sides[0]["payload_hash"] == sides[1]["payload_hash"] != ""
+    after = items_of(alice(balance=70, version=8, posted_at=NOW), bob(balance=35, version=4, posted_at=NOW))
+    assert after.items() <= items.items()
     [outcome] = plan.outcomes
     assert (outcome.amount, outcome.balance_after, outcome.account_version) == (-30, 70, 8)
 
@@ -246,39 +151,31 @@ def test_a_transfers_outcome_is_the_payers() -> None:
 def test_a_rejected_transfer_is_recorded_on_both_sides() -> None:
     items, [plan] = folded_in_batches([transfer("150.01")], ALICE_AND_BOB)
     assert len(plan.writes) == 4
-    for name, version in (("alice", 8), ("bob", 4)):
-        entry = entry_of(items, name)
-        assert (entry["status"], entry["reason"], entry["amount"]) == ("REJECTED", "OVERDRAFT_LIMIT", 0)
-        assert entry["account_version"] == version
+    fields = ("status", "reason", "amount", "account_version")
+    sides = [tuple(entry_of(items, name)[field] for field in fields) for name in ("alice", "bob")]
+    assert sides == [("REJECTED", "OVERDRAFT_LIMIT", 0, 8), ("REJECTED", "OVERDRAFT_LIMIT", 0, 4)]
 
 
 @pytest.mark.parametrize("amount", [30, 999], ids=["posted", "rejected"])
-@pytest.mark.parametrize("seen", [("alice", "bob"), ("alice",), ("bob",)], ids=["both", "the payer's", "the payee's"])
-def test_a_transfer_is_replayed_from_both_its_entries_or_either(amount: int, seen: Sequence[str]) -> None:
+@pytest.mark.parametrize("unseen", [None, "bob", "alice"], ids=["both", "the payer's", "the payee's"])
+def test_a_transfer_is_replayed_from_both_its_entries_or_either(amount: int, unseen: str | None) -> None:
     items, [first] = folded_in_batches([transfer(amount)], ALICE_AND_BOB)
-    unseen = {TABLES.entry_key(EntryId(name, "t-1")) for name in {"alice", "bob"} - set(seen)}
-    plan = fold([transfer(amount)], {each: item for each, item in items.items() if each not in unseen})
+    items.pop(TABLES.entry_key(EntryId(unseen or "nobody", "t-1")), None)
+    plan = fold([transfer(amount)], items)
     [outcome], [before] = plan.outcomes, first.outcomes
     assert not plan.writes
-    assert outcome.replayed
-    assert (outcome.status, outcome.reason) == (before.status, before.reason)
-    if "alice" in seen:
+    assert (outcome.replayed, outcome.status, outcome.reason) == (True, before.status, before.reason)
+    if unseen != "alice":
         assert outcome == replace(before, replayed=True)
 
 
+ALL_FIELDS = "account_id, amount, from_account_id, to_account_id, type"
+OTHER_WAY = transfer(30, from_account_id="bob", to_account_id="alice")
 USED_BEFORE = {
-    "by the payer's payment": (payment(1), "alice", "account_id, amount, from_account_id, to_account_id, type"),
-    "by the payee's payment": (
-        payment(1, account_id="bob"),
-        "bob",
-        "account_id, amount, from_account_id, to_account_id, type",
-    ),
+    "by the payer's payment": (payment(1), "alice", ALL_FIELDS),
+    "by the payee's payment": (payment(1, account_id="bob"), "bob", ALL_FIELDS),
     "by a transfer of another amount": (transfer(2), "alice", "amount"),
-    "by a transfer the other way": (
-        transfer(30, from_account_id="bob", to_account_id="alice"),
-        "alice",
-        "from_account_id, to_account_id",
-    ),
+    "by a transfer the other way": (OTHER_WAY, "alice", "from_account_id, to_account_id"),
     "by the payer's transfer to another": (transfer(30, to_account_id="carol"), "alice", "to_account_id"),
     "by another's transfer to the payee": (transfer(1, from_account_id="carol"), "bob", "amount, from_account_id"),
 }
@@ -288,36 +185,21 @@ USED_BEFORE = {
 def test_a_transfer_whose_id_was_used_before_on_either_side_is_refused_and_changes_nothing(
     first: TransactionMessage, account_id: str, different: str
 ) -> None:
-    carol = {TABLES.account_key("carol"): account_item(replace(BOB, account_id="carol"))}
-    items, _ = folded_in_batches([first], ALICE_AND_BOB | carol)
+    items, _ = folded_in_batches([first], items_of(ALICE, BOB, bob(account_id="carol")))
     plan = fold([transfer(30)], items)
     assert not plan.writes
-    status = items[TABLES.entry_key(EntryId(account_id, "t-1"))]["status"]
+    status = entry_of(items, account_id)["status"]
     sentence = f"transaction_id: 't-1' was used before on account '{account_id}' with another {different}"
     assert plan.dispositions == [Dead(ReasonCode.PAYLOAD_CHANGED, sentence, {"original_status": status})]
-
-
-def test_a_transfer_whose_id_was_used_before_on_both_sides_names_the_one_with_another_payload() -> None:
-    """Both sides commit together, so this can't happen. If it does, it isn't treated as a repetition."""
-    items, _ = folded_in_batches([transfer(30)], ALICE_AND_BOB)
-    planted = entry_of(items, "bob") | {
-        "request": payment(1, account_id="bob").canonical_payload(),
-        "payload_hash": "another",
-    }
-    [refused] = fold([transfer(30)], {**items, TABLES.entry_key(EntryId("bob", "t-1")): planted}).dispositions
-    assert isinstance(refused, Dead)
-    assert refused.code is ReasonCode.PAYLOAD_CHANGED
-    assert "on account 'bob'" in refused.reason
 
 
 def test_a_repetition_of_an_entry_that_a_later_release_wrote_comes_again_until_that_release_is_back() -> None:
     items, _ = folded_in_batches([transfer(30)], ALICE_AND_BOB)
     later = {TABLES.entry_key(EntryId("alice", "t-1")): entry_of(items, "alice") | {"format": 2}}
-    plan = fold([transfer(30), payment(1, transaction_id="t-2")], {**items, **later})
-    repetition, payment_of_another_id = plan.dispositions
+    repetition, another = fold([transfer(30), payment(1, transaction_id="t-2")], items | later).dispositions
     assert isinstance(repetition, Again)
     assert repetition.reason == "format: expected 1, got 2: a later release of Teller may have written it"
-    assert isinstance(payment_of_another_id, Done)
+    assert isinstance(another, Done)
 
 
 @pytest.mark.parametrize("held", [None, Decimal(-1000), Decimal(29), Decimal(31)])
@@ -325,20 +207,19 @@ def test_an_account_whose_held_money_is_not_the_sum_of_its_holds_is_not_decided_
     """Else held money could be spent, and the hold that was promised couldn't be posted."""
     key = TABLES.account_key("alice")
     holds = {"h-1": {"remaining": Decimal(10)}, "h-2": {"remaining": Decimal("20.0")}}
-    item = ALICE_AND_BOB[key] | {"holds": holds} | ({} if held is None else {"held": held})
-    [again, other] = fold([transfer(1), payment(1, account_id="bob")], {**ALICE_AND_BOB, key: item}).dispositions
+    item = ALICE_AND_BOB[key] | {"holds": holds}
+    damaged = item if held is None else item | {"held": held}
+    messages = [transfer(1), payment(1, account_id="bob")]
+    [again, other] = fold(messages, ALICE_AND_BOB | {key: damaged}).dispositions
     assert isinstance(again, Again)
     assert again.reason == f"held: expected 30, which is the sum of the holds, got {held or 0}"
     assert isinstance(other, Done)
-    sound = {**ALICE_AND_BOB, key: item | {"held": Decimal(30)}}
-    assert isinstance(fold([transfer(1)], sound).dispositions[0], Done)
+    assert isinstance(fold(messages, ALICE_AND_BOB | {key: item | {"held": Decimal(30)}}).dispositions[0], Done)
 
 
 @pytest.mark.parametrize("missing", ["alice", "bob"])
 def test_a_transfer_from_or_to_an_unknown_account_decides_nothing(missing: str) -> None:
-    plan = fold(
-        [transfer(999)], {each: item for each, item in ALICE_AND_BOB.items() if each.attributes[0][1] != missing}
-    )
+    plan = fold([transfer(999)], ALICE_AND_BOB | {TABLES.account_key(missing): None})
     [unknown] = plan.dispositions
     assert isinstance(unknown, Waiting)
     assert unknown.code is ReasonCode.UNKNOWN_ACCOUNT
@@ -349,7 +230,7 @@ def test_a_transfer_from_or_to_an_unknown_account_decides_nothing(missing: str) 
 @pytest.mark.parametrize("size", [1, 7, 33, 34, 60])
 def test_a_chain_of_transfers_is_cut_into_commits_in_order_with_the_same_outcomes_however_batched(size: int) -> None:
     names = [f"acc-{number}" for number in range(61)]
-    before = {TABLES.account_key(name): account_item(replace(ALICE, account_id=name)) for name in names}
+    before = items_of(*(alice(account_id=name) for name in names))
     # Each account has 150 and spends more, which it can only after the credit.
     chain = [
         transfer(149 + number, transaction_id=str(number), from_account_id=payer, to_account_id=payee)
@@ -372,36 +253,31 @@ def test_a_transfer_goes_into_the_next_commit_where_only_one_of_its_entries_woul
 
 
 ABC = {TABLES.account_key(name): None for name in ("a", "b", "c")}
-MESSAGES = st.lists(
-    messages_of(st.sampled_from(["a", "b", "c"]), st.sampled_from([f"t-{number}" for number in range(12)])), max_size=25
-) | that_refer(
-    st.lists(
-        messages_of(st.sampled_from(["a", "b", "c"]), st.sampled_from([f"t-{number}" for number in range(24)])),
-        max_size=50,
-    )
-).map(lambda messages: [*(opening("-100", account_id=name) for name in ("a", "b", "c")), *messages])
 
 
-@given(MESSAGES)
-def test_a_plan_is_a_pure_function(messages: list[TransactionMessage]) -> None:
-    untouched = copy.deepcopy(ABC)
-    first, second = planned(messages, ABC), planned(messages, ABC)
-    assert untouched == ABC
-    assert first == second
+def any_messages(ids: int, most: int) -> st.SearchStrategy[list[TransactionMessage]]:
+    numbers = st.sampled_from([f"t-{number}" for number in range(ids)])
+    return st.lists(messages_of(st.sampled_from(["a", "b", "c"]), numbers), max_size=most)
+
+
+MESSAGES = (any_messages(12, 25) | that_refer(any_messages(24, 50))).map(
+    lambda messages: [*(opening("-100", account_id=name) for name in ("a", "b", "c")), *messages]
+)
 
 
 @given(MESSAGES, st.integers(1, 7))
-def test_however_messages_are_batched_the_outcomes_are_the_same(messages: list[TransactionMessage], size: int) -> None:
+def test_a_plan_is_a_pure_function_and_however_messages_are_batched_the_outcomes_are_the_same(
+    messages: list[TransactionMessage], size: int
+) -> None:
+    untouched = copy.deepcopy(ABC)
     items, plans = folded_in_batches(messages, ABC, size)
     expected_items, expected_plans = folded_in_batches(messages, ABC, 1)
     assert items == expected_items
     assert dispositions(plans) == dispositions(expected_plans)
+    assert untouched == ABC
 
 
-CLOCKS = st.timedeltas(timedelta(0), CLOCK_SKEW)
-
-
-@given(MESSAGES, st.lists(CLOCKS, min_size=1, max_size=50))
+@given(MESSAGES, st.lists(st.timedeltas(timedelta(0), CLOCK_SKEW), min_size=1, max_size=50))
 def test_times_never_go_back_on_an_account_and_both_sides_of_a_transfer_have_one(
     messages: list[TransactionMessage], clocks: list[timedelta]
 ) -> None:
@@ -423,45 +299,34 @@ def test_times_never_go_back_on_an_account_and_both_sides_of_a_transfer_have_one
 
 
 @given(MESSAGES)
-def test_transfers_sum_to_zero_and_the_balances_to_all_amounts(messages: list[TransactionMessage]) -> None:
-    items, _ = folded_in_batches(messages, ABC)
-    entries = [item for each, item in items.items() if item and each.table == "journal"]
-    accounts = [item for each, item in items.items() if item and each.table == "accounts"]
-    transfers: dict[tuple[str, ...], list[Any]] = {}
-    for entry in entries:
-        if entry["request"]["type"] == "transfer":
-            sides = (entry["request"]["from_account_id"], entry["request"]["to_account_id"])
-            transfers.setdefault((entry["transaction_id"], *sides), []).append(entry)
-    for (_, *account_ids), sides in transfers.items():
-        assert sorted(side["account_id"] for side in sides) == sorted(account_ids)
-        assert sum(side["amount"] for side in sides) == 0
-    assert sum(account["balance"] for account in accounts) == sum(entry["amount"] for entry in entries)
+def test_every_write_asserts_what_was_observed(messages: list[TransactionMessage]) -> None:
+    observed: Observed = ABC
+    for start in range(0, len(messages), 3):
+        plan = planned(messages[start : start + 3], observed)
+        for each in plan.writes:
+            found = observed.get(each.key)
+            own_key = "transaction_id" if each.key.table == "journal" else "account_id"
+            assert each.condition == (version_is(found["version"]) if found else absent(own_key))
+        observed = as_written(plan.writes, observed)
+        # The next plan starts from these items. Of those that don't exist, it may have read more.
+        existing = [{key: item for key, item in items.items() if item} for items in (plan.observed, observed)]
+        assert existing[0] == existing[1]
 
 
 def groups_of(transactions: Sequence[TransactionMessage]) -> list[list[int]]:
     """The messages' positions in the batch, by group."""
     messages = list(map(message_of, transactions))
-    positions = {message: position for position, message in enumerate(messages)}
     groups = grouped_by_account(messages, lambda message: message.decoded.account_ids)
-    return [[positions[message] for message in group] for group in groups]
+    return [[messages.index(message) for message in group] for group in groups]
 
 
 def test_groups_are_joined_by_account_and_keep_their_order() -> None:
-    names = ["a", "b", "a", "c", "b", "a"]
-    assert groups_of([payment(1, account_id=name) for name in names]) == [[0, 2, 5], [1, 4], [3]]
-
-
-def test_accounts_joined_by_transfers_are_one_group() -> None:
+    pairs = ["a", "b", "cd", "e", "da", "bf", "c", "a"]
     messages = [
-        payment(1, account_id="a"),
-        payment(1, account_id="b"),
-        transfer(from_account_id="c", to_account_id="d"),
-        payment(1, account_id="e"),
-        transfer(from_account_id="d", to_account_id="a"),
-        transfer(from_account_id="b", to_account_id="f"),
-        payment(1, account_id="c"),
+        transfer(from_account_id=pair[0], to_account_id=pair[1]) if len(pair) > 1 else payment(1, account_id=pair)
+        for pair in pairs
     ]
-    assert groups_of(messages) == [[0, 2, 4, 6], [1, 5], [3]]
+    assert groups_of(messages) == [[0, 2, 4, 6, 7], [1, 5], [3]]
 
 
 PAIRS = st.lists(st.sampled_from("abcde"), min_size=2, max_size=2, unique=True)
@@ -478,242 +343,149 @@ def test_an_account_is_in_one_group_only_and_its_messages_are_in_their_order(pai
     assert sum(map(len, accounts)) == len(set().union(*accounts))
 
 
-@given(MESSAGES)
-def test_every_write_asserts_what_was_observed(messages: list[TransactionMessage]) -> None:
-    observed: Observed = ABC
-    for start in range(0, len(messages), 3):
-        plan = planned(messages[start : start + 3], observed)
-        for each in plan.writes:
-            found = observed.get(each.key)
-            own_key = "transaction_id" if each.key.table == "journal" else "account_id"
-            assert each.condition == (version_is(found["version"]) if found else absent(own_key))
-        observed = as_written(plan.writes, observed)
-        # The next plan starts from these items. Of those that don't exist, it may have read more.
-        assert {key: item for key, item in plan.observed.items() if item} == {
-            key: item for key, item in observed.items() if item
-        }
+LARGEST_TRANSFERS = [opening("-999", account_id=name) for name in largest_transfer().account_ids]
+LARGEST: dict[str, list[TransactionMessage]] = {
+    "98 payments": [opening(account_id=largest_transaction().account_id), *map(largest_transaction, range(98))],
+    "48 transfers": [*LARGEST_TRANSFERS, *map(largest_transfer, range(48))],
+}
 
 
-def sizes(plan: Any) -> list[int]:
-    """The size of each request's item as JSON, which is larger than the item."""
-    return [len(msgspec.json.encode(as_request(each, 32 * "f")["Item"])) for each in plan.writes]
-
-
-def test_99_of_the_largest_messages_fit_a_transaction_and_an_item() -> None:
-    bank = opening(account_id=largest_transaction().account_id)
-    plan = fold([bank, *map(largest_transaction, range(98))], poster=POSTER._replace(minor_units=False))
-    assert len(plan.writes) == 100
-    assert max(sizes(plan)) < 400_000
-    assert sum(sizes(plan)) < 4_000_000
-
-
-def test_both_sides_of_the_48_largest_transfers_fit_a_transaction_and_an_item() -> None:
-    banks = [opening("-999", account_id=name) for name in largest_transfer().account_ids]
-    plan = fold([*banks, *map(largest_transfer, range(48))], poster=POSTER._replace(minor_units=False))
-    assert len(plan.writes) == 100
-    assert max(sizes(plan)) < 400_000
-    assert sum(sizes(plan)) < 4_000_000
+@pytest.mark.parametrize("messages", LARGEST.values(), ids=LARGEST)
+def test_the_largest_messages_fit_a_transaction_and_an_item(messages: list[TransactionMessage]) -> None:
+    plan = fold(messages, poster=POSTER._replace(minor_units=False))
+    # As JSON an item is larger than in DynamoDB.
+    sizes = [len(msgspec.json.encode(as_request(each, 32 * "f")["Item"])) for each in plan.writes]
+    assert (len(sizes), max(sizes) < 400_000, sum(sizes) < 4_000_000) == (100, True, True)
 
 
 def posted(
     dynamodb: Stubbed, messages: Sequence[QueuedTransaction], seconds: float = 60
 ) -> dict[str | tuple[str, str], float]:
-    """Posts, and returns the measurements by metric, or by name and dimension. A time counts as one."""
+    """Posts. The measurements that aren't zero, by metric, or by name and dimension. A time counts as one."""
     sums: dict[str | tuple[str, str], float] = {}
-    for each in BatchPoster(dynamodb.client, TABLES, Lines(dynamodb.client, "locks")).post(
-        messages, Deadline.after(seconds)
-    ):
+    poster = BatchPoster(dynamodb.client, TABLES, Lines(dynamodb.client, "locks"))
+    for each in poster.post(messages, Deadline.after(seconds)):
         name = (each.metric, each.dimension[1]) if each.dimension else each.metric
         sums[name] = sums.get(name, 0) + (1 if each.metric == "CommitTime" else each.value)
-    return sums
-
-
-def finds_nothing(dynamodb: Stubbed) -> None:
-    dynamodb.answers("batch_get_item", {"Responses": {}, "UnprocessedKeys": {}})
+    assert sums.keys() >= {"Posted", "Rejected", "Duplicates", "Conflicts"}, "zeros, too"
+    return {name: value for name, value in sums.items() if value}
 
 
 def of_one_account(number: int) -> list[QueuedTransaction]:
-    payments = [payment(1, transaction_id=str(n)) for n in range(number - 1)]
-    return list(map(message_of, [opening(), *payments]))
+    return list(map(message_of, [opening(), *(payment(1, transaction_id=str(n)) for n in range(number - 1))]))
 
 
-def test_100_of_one_account_take_one_read_and_two_commits(stubbed_dynamodb: Stubbed) -> None:
-    finds_nothing(stubbed_dynamodb)
-    stubbed_dynamodb.answers("transact_write_items")
-    stubbed_dynamodb.answers("transact_write_items")
+def test_100_of_one_account_take_one_read_and_two_commits(empty_dynamodb: Stubbed) -> None:
     messages = of_one_account(100)
-    measured = posted(stubbed_dynamodb, messages)
-    assert stubbed_dynamodb.operations == ["BatchGetItem", "TransactWriteItems", "TransactWriteItems"]
-    assert [len(request["TransactItems"]) for request in stubbed_dynamodb.parameters[1:]] == [100, 2]
+    assert posted(empty_dynamodb, messages) == {"Posted": 100, "CommitTime": 2}
+    assert empty_dynamodb.operations == ["BatchGetItem", "TransactWriteItems", "TransactWriteItems"]
+    assert [len(request["TransactItems"]) for request in empty_dynamodb.parameters[1:]] == [100, 2]
     assert [outcome_of(message.disposition).account_version for message in messages] == list(range(1, 101))
-    assert measured == {"Posted": 100, "Rejected": 0, "Duplicates": 0, "Conflicts": 0, "CommitTime": 2}
 
 
-def test_messages_are_decided_in_the_order_in_which_they_were_sent(stubbed_dynamodb: Stubbed) -> None:
+def test_messages_are_decided_in_the_order_in_which_they_were_sent(empty_dynamodb: Stubbed) -> None:
     """A redelivered one, too. Of those that were sent in one millisecond the order of delivery counts."""
-    finds_nothing(stubbed_dynamodb)
-    stubbed_dynamodb.answers("transact_write_items")
     late, last, first = payment(-2, transaction_id="t-2"), payment(-3, transaction_id="t-3"), payment(5)
     messages = [*map(message_of, (late, last, first)), message_of(opening(), receive_count=2)]
     for message, second in zip(messages, (2, 2, 1, 0), strict=True):
         message.sent_at += timedelta(seconds=second)
-    posted(stubbed_dynamodb, messages)
+    posted(empty_dynamodb, messages)
     outcomes = [outcome_of(message.disposition) for message in messages]
     assert [(each.account_version, each.reason) for each in outcomes] == [(3, None), (4, None), (2, None), (1, None)]
 
 
-def test_entries_are_read_only_of_what_was_delivered_before(stubbed_dynamodb: Stubbed) -> None:
-    finds_nothing(stubbed_dynamodb)
-    stubbed_dynamodb.answers("transact_write_items")
-    posted(stubbed_dynamodb, [message_of(opening()), message_of(payment(), receive_count=2)])
-    asked = stubbed_dynamodb.parameters[0]["RequestItems"]
-    assert [key["transaction_id"]["S"] for key in asked["journal"]["Keys"]] == ["t-1"]
-    assert [key["account_id"]["S"] for key in asked["accounts"]["Keys"]] == ["alice"]
+def test_entries_are_read_only_of_what_was_delivered_before_a_transfers_on_both_sides(
+    empty_dynamodb: Stubbed,
+) -> None:
+    posted(empty_dynamodb, [message_of(payment()), message_of(transfer(transaction_id="t-2"), receive_count=2)])
+    asked = empty_dynamodb.parameters[0]["RequestItems"]
+    entries = [(key["account_id"]["S"], key["transaction_id"]["S"]) for key in asked["journal"]["Keys"]]
+    assert entries == [("alice", "t-2"), ("bob", "t-2")]
+    assert [key["account_id"]["S"] for key in asked["accounts"]["Keys"]] == ["alice", "bob"]
 
 
-def test_what_another_worker_posted_meanwhile_is_replayed_and_the_rest_decided_on_it(stubbed_dynamodb: Stubbed) -> None:
+def test_what_another_worker_posted_meanwhile_is_replayed_and_the_rest_decided_on_it(empty_dynamodb: Stubbed) -> None:
     there = as_written(fold([opening("-9"), payment(5)]).writes, {})
     found = {each.table: to_dynamodb(item) for each, item in there.items()}  # The last entry and the account.
-    reason = {"Code": "ConditionalCheckFailed"}
-    finds_nothing(stubbed_dynamodb)
-    stubbed_dynamodb.cancels(
-        reason | {"Item": found["accounts"]}, {"Code": "None"}, reason | {"Item": found["journal"]}, {"Code": "None"}
-    )
-    stubbed_dynamodb.answers("transact_write_items")
+    reason, nothing = {"Code": "ConditionalCheckFailed"}, {"Code": "None"}
+    empty_dynamodb.cancels(reason | {"Item": found["accounts"]}, nothing, reason | {"Item": found["journal"]}, nothing)
     transactions = [opening("-9", transaction_id="new"), payment(5), payment(-6, transaction_id="t-2")]
     messages = list(map(message_of, transactions))
-    measured = posted(stubbed_dynamodb, messages)
+    measured = posted(empty_dynamodb, messages)
     exists, replayed, decided = (outcome_of(message.disposition) for message in messages)
     assert (exists.reason, exists.account_version) == ("ACCOUNT_EXISTS", 3)
     assert (replayed.replayed, replayed.account_version, replayed.balance_after) == (True, 2, 5)
     assert (decided.replayed, decided.account_version, decided.balance_after) == (False, 4, -1)
-    assert measured == {
-        "Posted": 1,
-        "Rejected": 1,
-        "Duplicates": 1,
-        "Conflicts": 1,
-        ("Rejected", "ACCOUNT_EXISTS"): 1,
-        "CommitTime": 1,
-    }
+    counts = {"Posted": 1, "Rejected": 1, "Duplicates": 1, "Conflicts": 1, "CommitTime": 1}
+    assert measured == counts | {("Rejected", "ACCOUNT_EXISTS"): 1}
 
 
 def test_a_replayed_rejection_is_a_duplicate_and_no_rejection_and_without_a_write_there_is_no_commit(
-    stubbed_dynamodb: Stubbed,
+    empty_dynamodb: Stubbed,
 ) -> None:
     items = fold([opening(), payment(-5)]).observed
-    responses = {"accounts": [], "journal": []}
-    for each, item in items.items():
-        if item and item.get("transaction_id") != "open":
-            responses[each.table].append(to_dynamodb(item))
-    stubbed_dynamodb.answers("batch_get_item", {"Responses": responses, "UnprocessedKeys": {}})
+    opening_key = TABLES.entry_key(EntryId("alice", "open"))
+    empty_dynamodb.finds({key: item for key, item in items.items() if item and key != opening_key})
     message = message_of(payment(-5), receive_count=2)
-    assert posted(stubbed_dynamodb, [message]) == {"Posted": 0, "Rejected": 0, "Duplicates": 1, "Conflicts": 0}
+    assert posted(empty_dynamodb, [message]) == {"Duplicates": 1}
     assert outcome_of(message.disposition).reason == "OVERDRAFT_LIMIT"
-    assert stubbed_dynamodb.operations == ["BatchGetItem"]
+    assert empty_dynamodb.operations == ["BatchGetItem"]
 
 
-def test_rejections_are_measured_by_their_reason(stubbed_dynamodb: Stubbed) -> None:
-    finds_nothing(stubbed_dynamodb)
-    stubbed_dynamodb.answers("transact_write_items")
+def test_rejections_are_measured_by_their_reason(empty_dynamodb: Stubbed) -> None:
     debits = [payment(-5, transaction_id=str(n)) for n in range(2)]
     francs = payment(5, "CHF", transaction_id="francs")
-    assert posted(stubbed_dynamodb, list(map(message_of, [opening(), *debits, francs]))) == {
-        "Posted": 1,
-        "Rejected": 3,
-        "Duplicates": 0,
-        "Conflicts": 0,
-        ("Rejected", "OVERDRAFT_LIMIT"): 2,
-        ("Rejected", "CURRENCY_MISMATCH"): 1,
-        "CommitTime": 1,
-    }
+    by_reason = {("Rejected", "OVERDRAFT_LIMIT"): 2, ("Rejected", "CURRENCY_MISMATCH"): 1}
+    measured = posted(empty_dynamodb, list(map(message_of, [opening(), *debits, francs])))
+    assert measured == {"Posted": 1, "Rejected": 3, "CommitTime": 1} | by_reason
 
 
-def test_a_transfer_whose_id_the_payee_had_used_is_found_when_the_commit_is_refused(stubbed_dynamodb: Stubbed) -> None:
+def test_a_transfer_whose_id_the_payee_had_used_is_found_when_the_commit_is_refused(empty_dynamodb: Stubbed) -> None:
     there, _ = folded_in_batches([payment(1, account_id="bob")], ALICE_AND_BOB)
-    accounts = [to_dynamodb(item) for item in map(account_item, (ALICE, replace(BOB, balance=Decimal(6), version=4)))]
-    stubbed_dynamodb.answers("batch_get_item", {"Responses": {"accounts": accounts}, "UnprocessedKeys": {}})
-    nothing = {"Code": "None"}
+    empty_dynamodb.finds(items_of(ALICE, bob(balance=6, version=4)))
     used = {"Code": "ConditionalCheckFailed", "Item": to_dynamodb(entry_of(there, "bob"))}
-    stubbed_dynamodb.cancels(nothing, nothing, nothing, used)
+    empty_dynamodb.cancels(*[{"Code": "None"}] * 3, used)
     message = message_of(transfer())
-    posted(stubbed_dynamodb, [message])
-    assert stubbed_dynamodb.operations == ["BatchGetItem", "TransactWriteItems"]
+    posted(empty_dynamodb, [message])
+    assert empty_dynamodb.operations == ["BatchGetItem", "TransactWriteItems"]
     refused = message.disposition
     assert isinstance(refused, Dead)
     assert refused.code is ReasonCode.PAYLOAD_CHANGED
     assert "on account 'bob'" in refused.reason
 
 
-def test_both_sides_entries_are_read_of_a_transfer_that_was_delivered_before(stubbed_dynamodb: Stubbed) -> None:
-    finds_nothing(stubbed_dynamodb)
-    posted(stubbed_dynamodb, [message_of(transfer(), receive_count=2)])
-    asked = stubbed_dynamodb.parameters[0]["RequestItems"]
-    for table in ("accounts", "journal"):
-        assert [key["account_id"]["S"] for key in asked[table]["Keys"]] == ["alice", "bob"]
+def assert_failed(messages: Sequence[QueuedTransaction], error: str) -> None:
+    """Asserts that the messages come again, for an error of this name."""
+    for message in messages:
+        disposition = message.disposition
+        assert isinstance(disposition, Again)
+        assert disposition.error
+        assert disposition.error.name == error
+        assert disposition.reason
 
 
-def assert_failed(message: QueuedTransaction, error: str) -> None:
-    """Asserts that the message comes again, for an error of this name."""
-    disposition = message.disposition
-    assert isinstance(disposition, Again)
-    assert disposition.error
-    assert disposition.error.name == error
-    assert disposition.reason
-
-
-def test_a_group_that_fails_keeps_what_it_had_committed(stubbed_dynamodb: Stubbed) -> None:
-    finds_nothing(stubbed_dynamodb)
-    stubbed_dynamodb.answers("transact_write_items")
-    stubbed_dynamodb.refuses("transact_write_items", "InternalServerError")
+def test_a_group_that_fails_keeps_what_it_had_committed(empty_dynamodb: Stubbed) -> None:
+    empty_dynamodb.answers("transact_write_items")
+    empty_dynamodb.refuses("transact_write_items", "InternalServerError")
     messages = of_one_account(101)
-    measured = posted(stubbed_dynamodb, messages)
+    assert posted(empty_dynamodb, messages) == {"Posted": 99, "CommitTime": 1}
     assert [outcome_of(message.disposition).account_version for message in messages[:99]] == list(range(1, 100))
-    for message in messages[99:]:
-        assert_failed(message, "InternalServerError")
-    assert measured == {"Posted": 99, "Rejected": 0, "Duplicates": 0, "Conflicts": 0, "CommitTime": 1}
+    assert_failed(messages[99:], "InternalServerError")
 
 
-def test_a_group_that_fails_holds_up_no_other(stubbed_dynamodb: Stubbed) -> None:
-    finds_nothing(stubbed_dynamodb)
-    stubbed_dynamodb.refuses("transact_write_items", "InternalServerError")
-    stubbed_dynamodb.answers("transact_write_items")
+def test_a_group_that_fails_holds_up_no_other(empty_dynamodb: Stubbed) -> None:
+    empty_dynamodb.refuses("transact_write_items", "InternalServerError")
     messages = [message_of(opening(account_id=name)) for name in ("alice", "bob")]
-    measured = posted(stubbed_dynamodb, messages)
+    assert posted(empty_dynamodb, messages)["Posted"] == 1
     assert {type(message.disposition) for message in messages} == {Done, Again}
-    assert measured["Posted"] == 1
 
 
-def test_an_item_that_is_no_account_holds_up_no_message_but_its_own(stubbed_dynamodb: Stubbed) -> None:
-    accounts = [{"account_id": {"S": "alice"}}, to_dynamodb(account_item(BOB))]
-    stubbed_dynamodb.answers("batch_get_item", {"Responses": {"accounts": accounts}, "UnprocessedKeys": {}})
-    stubbed_dynamodb.answers("transact_write_items")
-    messages = list(map(message_of, [payment(), transfer(), payment(1, account_id="bob")]))
-    posted(stubbed_dynamodb, messages)
-    for message in messages[:2]:
-        assert_failed(message, "KeyError")
-    assert outcome_of(messages[2].disposition).balance_after == 6
-
-
-def test_if_the_read_fails_nothing_is_posted(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.refuses("batch_get_item", "InternalServerError")
+def test_without_time_nothing_is_posted_and_without_messages_nothing_is_asked_for(empty_dynamodb: Stubbed) -> None:
     messages = of_one_account(2)
-    assert posted(stubbed_dynamodb, messages) == {"Posted": 0, "Rejected": 0, "Duplicates": 0, "Conflicts": 0}
-    for message in messages:
-        assert_failed(message, "InternalServerError")
-    assert stubbed_dynamodb.operations == ["BatchGetItem"]
-
-
-def test_without_time_nothing_is_posted(stubbed_dynamodb: Stubbed) -> None:
-    messages = of_one_account(2)
-    posted(stubbed_dynamodb, messages, seconds=-1)
-    for message in messages:
-        assert_failed(message, "DeadlinePassed")
-    assert stubbed_dynamodb.operations == []
-
-
-def test_without_messages_nothing_is_asked_for() -> None:
-    measured = {each.metric: each.value for each in POSTER.post([], Deadline.after(1))}
-    assert measured == {"Posted": 0, "Rejected": 0, "Duplicates": 0, "Conflicts": 0}
+    posted(empty_dynamodb, messages, seconds=-1)
+    assert_failed(messages, "DeadlinePassed")
+    assert posted(empty_dynamodb, []) == {}
+    assert empty_dynamodb.operations == []
 
 
 def test_an_error_between_the_two_sides_of_a_transfer_commits_neither(monkeypatch: pytest.MonkeyPatch) -> None:

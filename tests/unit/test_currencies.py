@@ -3,24 +3,36 @@
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
 
 import iso4217
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
-from ledger.core.accounts import Account, AccountStatus
+from ledger.core.accounts import Account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
-from ledger.core.holds import OpenHold
 from ledger.core.journal import JournalEntry, Outcome, payload_hash_of
 from ledger.core.money import decimal_places
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import Status
-from ledger.core.transaction_types import TRANSACTION_TYPES, Hold, PostHold, Reverse
+from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import Context, Range, TransactionMessage
-from tests.support.samples import ALICE, BOB, NOW, interest, limit, opening, payment, transfer
+from tests.support.samples import (
+    ALICE,
+    BOB,
+    CLOSED,
+    NOW,
+    alice,
+    changed,
+    hold,
+    interest,
+    limit,
+    opening,
+    payment,
+    posting,
+    reversing,
+    transfer,
+)
 from tests.support.strategies import everyday_rates
 
 PLENTY = Decimal(10**15)
@@ -38,23 +50,10 @@ def test_the_list_is_that_of_iso_4217() -> None:
     )
 
 
-@pytest.mark.parametrize(("code", "decimals"), [("JPY", 0), ("EUR", 2), ("KWD", 3), ("CLF", 4), ("XAU", None)])
-def test_the_decimals_of_some_currencies_are_known_to_everyone(code: str, decimals: int | None) -> None:
-    assert MINOR_UNITS.get(code) == decimals
-
-
 def an_account(currency: str, places: int | None, account: Account = ALICE) -> Account:
     """With a balance of plenty, and a hold of as much."""
-    hold = OpenHold(PLENTY)
-    return replace(
-        account,
-        currency=currency,
-        decimal_places=places,
-        balance=3 * PLENTY,
-        overdraft_limit=-PLENTY,
-        held=PLENTY,
-        holds={"hold-1": hold},
-    )
+    limits = {"balance": 3 * PLENTY, "overdraft_limit": -PLENTY}
+    return changed(account, currency=currency, decimal_places=places, holds={"hold-1": PLENTY}, **limits)
 
 
 def _credit() -> JournalEntry:
@@ -69,16 +68,15 @@ AROUND = Context({CREDIT.entry_id: CREDIT}.get)
 
 def messages_with(number: Decimal, currency: str) -> Iterator[tuple[TransactionMessage, str]]:
     """Messages of each type that may have the number, and the field that has it."""
-    hold: dict[str, Any] = {"transaction_id": "t-1", "account_id": "alice", "amount": number}
-    yield opening(str(-number), currency), "overdraft_limit"
-    yield payment(str(number)), "amount"
-    yield payment(str(-number)), "amount"
-    yield transfer(str(number)), "amount"
-    yield limit(str(-number)), "overdraft_limit"
-    yield Hold(**hold), "amount"
-    yield PostHold(hold_id="hold-1", **hold), "amount"
-    yield PostHold(hold_id="hold-1", to_account_id="bob", final=False, **hold), "amount"
-    yield Reverse(of_transaction_id="credit", **hold), "amount"
+    yield opening(-number, currency), "overdraft_limit"
+    yield payment(number), "amount"
+    yield payment(-number), "amount"
+    yield transfer(number), "amount"
+    yield limit(-number), "overdraft_limit"
+    yield hold(number), "amount"
+    yield posting(number, hold_id="hold-1"), "amount"
+    yield posting(number, hold_id="hold-1", to_account_id="bob", final=False), "amount"
+    yield reversing("credit", number), "amount"
 
 
 def after(message: TransactionMessage, currency: str, places: int | None, context: Context = AROUND) -> list[Account]:
@@ -150,8 +148,9 @@ def test_the_rule_is_recorded_when_the_account_is_opened(currency: str, is_on: b
     message = opening("0", currency)
     [decision] = message.decide([None], Context(minor_units=MINOR_UNITS.get if is_on else no_minor_units))
     account = message.next_account(None, decision, NOW)
+    places = MINOR_UNITS[currency] if is_on else None
     assert account
-    assert account.decimal_places == decision.decimal_places == (MINOR_UNITS[currency] if is_on else None)
+    assert account.decimal_places == decision.decimal_places == places
 
 
 @given(codes, units, a_last_digit, st.booleans())
@@ -159,7 +158,7 @@ def test_an_account_keeps_its_rule_whatever_the_parameter_says_later(
     currency: str, whole: int, digit: int, is_on: bool
 ) -> None:
     places = MINOR_UNITS[currency]
-    message = payment(str(Decimal(10 * whole + digit).scaleb(-places - 1)))
+    message = payment(Decimal(10 * whole + digit).scaleb(-places - 1))
     context = Context(minor_units=MINOR_UNITS.get if is_on else no_minor_units)
     assert after(message, currency, None, context)
     with pytest.raises(InvalidMessage):
@@ -176,9 +175,8 @@ def test_a_transfer_has_no_more_decimals_than_either_of_its_accounts_may_have() 
 
 
 def test_the_decimals_are_looked_at_before_whether_the_account_is_open() -> None:
-    closed = replace(ALICE, status=AccountStatus.CLOSED, decimal_places=2)
     with pytest.raises(InvalidMessage):
-        payment("0.001").decide([closed], Context())
+        payment("0.001").decide([changed(CLOSED, decimal_places=2)], Context())
 
 
 @given(st.integers(1, 10**12), everyday_rates)
@@ -186,31 +184,10 @@ def test_the_decimals_are_looked_at_before_whether_the_account_is_open() -> None
 def test_interest_is_rounded_to_the_currencys_unit(debt: int, rate: Decimal) -> None:
     for currency, places in MINOR_UNITS.items():
         unit = Decimal(1).scaleb(-places)
-        account = replace(ALICE, currency=currency, decimal_places=places, balance=-debt * unit)
-        account = replace(account, overdraft_limit=account.balance * 2 - 1)
-        [decision] = interest(str(rate)).decide([account], Context())
+        balance = -debt * unit
+        account = alice(currency=currency, decimal_places=places, balance=balance, overdraft_limit=balance * 2 - 1)
+        [decision] = interest(rate).decide([account], Context())
         exactly = Fraction(debt * unit) * Fraction(rate) / 365
         assert decision.reason is None
         assert decimal_places(decision.amount) <= places
         assert abs(exactly + Fraction(decision.amount)) <= Fraction(unit) / 2
-
-
-INTEREST = {
-    "JPY": ("-1000000", "-329"),
-    "EUR": ("-1000", "-0.33"),
-    "KWD": ("-1000", "-0.329"),
-    "CLF": ("-1000", "-0.3288"),
-}
-
-
-@pytest.mark.parametrize(("currency", "balance", "amount"), [(code, *row) for code, row in INTEREST.items()])
-def test_a_days_interest_of_twelve_percent(currency: str, balance: str, amount: str) -> None:
-    account = replace(
-        ALICE,
-        currency=currency,
-        decimal_places=MINOR_UNITS[currency],
-        balance=Decimal(balance),
-        overdraft_limit=Decimal(balance) * 2,
-    )
-    [decision] = interest("0.12").decide([account], Context())
-    assert (decision.reason, decision.amount) == (None, Decimal(amount))

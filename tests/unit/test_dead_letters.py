@@ -20,11 +20,7 @@ from workers.queue_messages import MAXIMUM_REASON_CHARACTERS, Again, Dead, Queue
 from workers.sending import MAXIMUM_BYTES
 
 QUEUE = "https://sqs.us-east-1.amazonaws.com/000000000000/dead-letters"
-
-
 REQUEST = "request-1"
-
-pytestmark = pytest.mark.usefixtures("one_call_at_a_time")
 
 
 class Code(StrEnum):
@@ -48,24 +44,21 @@ def text(value: str) -> dict[str, Any]:
     return {"dataType": "String", "stringValue": value, "stringListValues": [], "binaryListValues": []}
 
 
-def accept(sqs: Stubbed, requests: int) -> None:
-    for _ in range(requests):
-        sqs.answers("send_message_batch", {"Successful": [], "Failed": []})
+def entries_sent(sqs: Stubbed) -> list[dict[str, Any]]:
+    return [entry for parameters in sqs.parameters for entry in parameters["Entries"]]
 
 
-def attributes_sent(sqs: Stubbed) -> dict[str, Any]:
-    """The message attributes of the first dead letter."""
-    attributes: dict[str, Any] = sqs.parameters[0]["Entries"][0]["MessageAttributes"]
-    return attributes
+def texts_sent(sqs: Stubbed) -> dict[str, str]:
+    """The texts of the message attributes of the first dead letter."""
+    attributes = entries_sent(sqs)[0]["MessageAttributes"].items()
+    return {name: attribute["StringValue"] for name, attribute in attributes}
 
 
 def test_a_letter_keeps_its_body_and_attributes_and_gets_its_reason_and_its_code(stubbed_sqs: Stubbed) -> None:
-    accept(stubbed_sqs, 1)
-    binary = {"dataType": "Binary", "binaryValue": "AAH/"}
-    message = dead(trace=text("t-9"), blob=binary)
+    message = dead(trace=text("t-9"), blob={"dataType": "Binary", "binaryValue": "AAH/"})
     assert stay_dead(stubbed_sqs, [message]) == [True]
     assert message.disposition == Dead(Code.JUNK, "why")
-    (entry,) = stubbed_sqs.parameters[0]["Entries"]
+    [entry] = entries_sent(stubbed_sqs)
     assert entry["MessageBody"] == "junk"
     assert entry["MessageAttributes"] == {
         "trace": {"DataType": "String", "StringValue": "t-9"},
@@ -77,64 +70,48 @@ def test_a_letter_keeps_its_body_and_attributes_and_gets_its_reason_and_its_code
 
 
 def test_a_letter_stays_in_the_group_of_its_message(stubbed_sqs: Stubbed) -> None:
-    accept(stubbed_sqs, 1)
     sent = record("junk")
     in_group = message_from_record(sent | {"attributes": sent["attributes"] | {"MessageGroupId": "tenant-7"}})
     in_group.disposition = Dead(Code.JUNK, "why")
     assert stay_dead(stubbed_sqs, [in_group, dead()]) == [True, True]
-    assert [entry.get("MessageGroupId") for entry in stubbed_sqs.parameters[0]["Entries"]] == ["tenant-7", None]
+    assert [entry.get("MessageGroupId") for entry in entries_sent(stubbed_sqs)] == ["tenant-7", None]
 
 
 def test_a_letter_names_the_message_that_it_was_and_the_request_that_gave_it_up(stubbed_sqs: Stubbed) -> None:
-    accept(stubbed_sqs, 1)
     message = dead()
     message.message_id, message.sent_at = "m-1", datetime(2026, 2, 28, 12, 0, 0, 250_000, tzinfo=UTC)
-    send_dead_letters(stubbed_sqs.client, QUEUE, [message], REQUEST, plenty())
-    assert json.loads(attributes_sent(stubbed_sqs)["origin"]["StringValue"]) == {
-        "message_id": "m-1",
-        "sent_at": "2026-02-28T12:00:00.250+00:00",
-        "request_id": REQUEST,
-    }
+    stay_dead(stubbed_sqs, [message])
+    origin = {"message_id": "m-1", "sent_at": "2026-02-28T12:00:00.250+00:00", "request_id": REQUEST}
+    assert json.loads(texts_sent(stubbed_sqs)["origin"]) == origin
 
 
 def test_only_dead_messages_are_sent(stubbed_sqs: Stubbed) -> None:
-    accept(stubbed_sqs, 1)
     waiting, undecided = dead("waiting"), dead("undecided")
-    again = Again("timed out")
-    waiting.disposition, undecided.disposition = again, None
+    waiting.disposition, undecided.disposition = Again("timed out"), None
     send_dead_letters(stubbed_sqs.client, QUEUE, [waiting, dead("dead"), undecided], REQUEST, plenty())
-    assert [entry["MessageBody"] for entry in stubbed_sqs.parameters[0]["Entries"]] == ["dead"]
-    assert (waiting.disposition, undecided.disposition) == (again, None)
+    assert [entry["MessageBody"] for entry in entries_sent(stubbed_sqs)] == ["dead"]
+    assert (waiting.disposition, undecided.disposition) == (Again("timed out"), None)
 
 
-def test_ten_attributes_leave_no_room_and_the_reason_names_those_that_give_way(stubbed_sqs: Stubbed) -> None:
-    accept(stubbed_sqs, 1)
-    attributes = {f"a{number}": text("x") for number in range(10)}
-    send_dead_letters(stubbed_sqs.client, QUEUE, [dead(**attributes)], REQUEST, plenty())
-    sent = attributes_sent(stubbed_sqs)
-    assert sent.keys() == {"reason", "reason_code", "origin", *(f"a{number}" for number in range(7))}
-    assert sent["reason"]["StringValue"] == "why (left out, as SQS allows ten message attributes: a7, a8, a9)"
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [(7, "why"), (10, "why (left out, as SQS allows ten message attributes: a7, a8, a9)")],
+)
+def test_a_letter_has_ten_attributes_and_the_reason_names_those_that_give_way(
+    stubbed_sqs: Stubbed, number: int, reason: str
+) -> None:
+    stay_dead(stubbed_sqs, [dead(**{f"a{each}": text("x") for each in range(number)})])
+    sent = texts_sent(stubbed_sqs)
+    assert sent.keys() == {"reason", "reason_code", "origin", *(f"a{each}" for each in range(7))}
+    assert sent["reason"] == reason
 
 
-def test_seven_attributes_leave_room(stubbed_sqs: Stubbed) -> None:
-    accept(stubbed_sqs, 1)
-    attributes = {f"a{number}": text("x") for number in range(7)}
-    send_dead_letters(stubbed_sqs.client, QUEUE, [dead(**attributes)], REQUEST, plenty())
-    sent = attributes_sent(stubbed_sqs)
-    assert len(sent) == 10
-    assert sent["reason"]["StringValue"] == "why"
-
-
-def test_ten_letters_go_in_one_request(stubbed_sqs: Stubbed) -> None:
-    accept(stubbed_sqs, 3)
-    assert stay_dead(stubbed_sqs, [dead() for _ in range(25)]) == [True] * 25
-    assert [len(parameters["Entries"]) for parameters in stubbed_sqs.parameters] == [10, 10, 5]
-
-
-def test_a_request_stays_below_a_mebibyte(stubbed_sqs: Stubbed) -> None:
-    accept(stubbed_sqs, 2)
-    send_dead_letters(stubbed_sqs.client, QUEUE, [dead("x" * 262_144) for _ in range(5)], REQUEST, plenty())
-    assert [len(parameters["Entries"]) for parameters in stubbed_sqs.parameters] == [3, 2]
+@pytest.mark.parametrize(("number", "size", "requests"), [(25, 4, [10, 10, 5]), (5, 262_144, [3, 2])])
+def test_ten_letters_go_in_one_request_of_a_mebibyte_at_most(
+    stubbed_sqs: Stubbed, number: int, size: int, requests: list[int]
+) -> None:
+    assert stay_dead(stubbed_sqs, [dead("x" * size) for _ in range(number)]) == [True] * number
+    assert [len(parameters["Entries"]) for parameters in stubbed_sqs.parameters] == requests
 
 
 def test_a_message_that_the_queue_refuses_comes_again_and_the_rest_is_sent(stubbed_sqs: Stubbed) -> None:
@@ -145,25 +122,15 @@ def test_a_message_that_the_queue_refuses_comes_again_and_the_rest_is_sent(stubb
     assert messages[1].disposition == Again("the dead-letter queue didn't take it: InternalError; JUNK: why")
 
 
-def test_when_the_request_fails_every_message_in_it_stays_on_its_own_queue(stubbed_sqs: Stubbed) -> None:
+def test_when_a_request_fails_its_messages_stay_on_their_own_queue_and_the_next_is_sent(stubbed_sqs: Stubbed) -> None:
     stubbed_sqs.refuses("send_message_batch", "AccessDenied")
-    assert stay_dead(stubbed_sqs, [dead(), dead(), dead()]) == [False] * 3
-
-
-def test_after_a_request_that_fails_the_next_is_sent(stubbed_sqs: Stubbed) -> None:
-    stubbed_sqs.refuses("send_message_batch", "AccessDenied")
-    accept(stubbed_sqs, 1)
     assert stay_dead(stubbed_sqs, [dead() for _ in range(12)]) == [False] * 10 + [True] * 2
 
 
-def test_after_the_deadline_a_dead_message_stays_on_its_own_queue(stubbed_sqs: Stubbed) -> None:
+def test_after_the_deadline_or_without_letters_there_is_no_request(stubbed_sqs: Stubbed) -> None:
     message = dead()
     send_dead_letters(stubbed_sqs.client, QUEUE, [message], REQUEST, Deadline.after(0))
-    assert stubbed_sqs.operations == []
     assert isinstance(message.disposition, Again)
-
-
-def test_without_letters_there_is_no_request(stubbed_sqs: Stubbed) -> None:
     send_dead_letters(stubbed_sqs.client, QUEUE, [], REQUEST, plenty())
     assert stubbed_sqs.operations == []
 
@@ -173,17 +140,15 @@ def test_without_letters_there_is_no_request(stubbed_sqs: Stubbed) -> None:
 def test_a_letter_that_was_one_before_gets_the_new_reason_code_and_origin_and_loses_nothing(
     stubbed_sqs: Stubbed, name: str, position: int
 ) -> None:
-    accept(stubbed_sqs, 1)
-    others = {f"a{number}": text("x") for number in range(7)}
-    attributes = list(others.items())
-    attributes.insert(position, (name, text("an older one")))
+    names = [f"a{number}" for number in range(7)]
+    names.insert(position, name)
     message = dead()
-    message.attributes = dict(attributes)
-    send_dead_letters(stubbed_sqs.client, QUEUE, [message], REQUEST, plenty())
-    sent = attributes_sent(stubbed_sqs)
-    assert sent.keys() == {"reason", "reason_code", "origin", *others}
-    assert (sent["reason"]["StringValue"], sent["reason_code"]["StringValue"]) == ("why", "JUNK")
-    assert json.loads(sent["origin"]["StringValue"])["message_id"] == message.message_id
+    message.attributes = {each: text("an older one") for each in names}
+    stay_dead(stubbed_sqs, [message])
+    sent = texts_sent(stubbed_sqs)
+    assert sent.keys() == {"reason", "reason_code", "origin", *names}
+    assert (sent["reason"], sent["reason_code"]) == ("why", "JUNK")
+    assert json.loads(sent["origin"])["message_id"] == message.message_id
 
 
 def bytes_of(entry: dict[str, Any]) -> int:
@@ -193,15 +158,15 @@ def bytes_of(entry: dict[str, Any]) -> int:
     return len((entry["MessageBody"] + spelled).encode())
 
 
+@pytest.mark.usefixtures("one_call_at_a_time")
 @given(st.lists(st.sampled_from([4, 100_000, 200_000, 262_144]), max_size=24), st.sampled_from("xé\n🏦"))
 @example([262_144] * 9, "é")
 @settings(max_examples=20)
 def test_no_request_is_larger_than_sqs_takes_and_no_letter_is_left_out(sizes: list[int], character: str) -> None:
     bodies = [character * (size // len(character.encode())) for size in sizes]
     with Stubbed("sqs") as sqs:
-        accept(sqs, len(bodies))
+        sqs.always("send_message_batch", {"Successful": [], "Failed": []})
         assert all(stay_dead(sqs, [dead(body, "x" * MAXIMUM_REASON_CHARACTERS) for body in bodies]))
-        sqs.forgets_the_rest()
     requests = [parameters["Entries"] for parameters in sqs.parameters]
     assert all(len(entries) <= 10 and sum(map(bytes_of, entries)) <= MAXIMUM_BYTES for entries in requests)
-    assert [entry["MessageBody"] for entries in requests for entry in entries] == bodies
+    assert [entry["MessageBody"] for entry in entries_sent(sqs)] == bodies

@@ -1,4 +1,4 @@
-"""Tests of the deadline that each test has."""
+"""The deadline that each test has. It is the timer's, so this takes a second of the wall clock."""
 
 import time
 

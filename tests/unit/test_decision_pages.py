@@ -4,6 +4,7 @@ import re
 from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 
 from conditional_writes.sizes import item_bytes
 from ledger.core.accounts import Account, AccountStatus, account_item
@@ -31,24 +32,13 @@ def test_the_index_has_a_row_for_each_decision() -> None:
     assert [page.name for page in PAGES if f"({page.name})" not in index] == []
 
 
-@pytest.mark.parametrize(
-    ("number", "id_letters"), [(0, 36), (8, 36), (9, 36), (MOST_OPEN_HOLDS, 36), (MOST_OPEN_HOLDS, 128)]
-)
+@pytest.mark.parametrize(("number", "id_letters"), [(0, 36), (8, 36), (9, 36), (20, 36), (20, 128)])
 def test_open_holds_take_the_bytes_that_their_page_says(number: int, id_letters: int) -> None:
     page = (DECISIONS / "holds.md").read_text()
     holds = {f"{each:0{id_letters}}": OpenHold(Decimal("12.34"), "2026-03-05T12:00:00+00:00") for each in range(number)}
-    account = Account(
-        account_id=36 * "a",
-        balance=Decimal("123.45"),
-        overdraft_limit=Decimal(-50),
-        currency="EUR",
-        status=AccountStatus.OPEN,
-        version=1234,
-        posted_at="2026-02-28T12:00:00.000+00:00",
-        held=total(holds),
-        holds=holds or None,
-        decimal_places=2,
-    )
+    account = Account(36 * "a", Decimal("123.45"), Decimal(-50), "EUR", AccountStatus.OPEN, 1234)
+    at = "2026-02-28T12:00:00.000+00:00"
+    account = replace(account, posted_at=at, held=total(holds), holds=holds or None, decimal_places=2)
     item = account_item(account) | {"cw:version_id": 32 * "x"}
     assert re.search(rf"\b{item_bytes(item):,}\b", page), item_bytes(item)
     assert f"at most {MOST_OPEN_HOLDS}" in page

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -11,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.account_pages import AccountPage
-from ledger.core.accounts import Account, AccountStatus, account_item
+from ledger.core.accounts import account_item
 from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold, expiry
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
 from ledger.hold_expiry import DamagedHolds, expire, expiries, with_holds
+from ledger.overdraft_interest import overdrawn
+from tests.support.samples import alice
 from tests.support.strategies import ids
 from tests.unit.stubs import Stubbed
 from workers.segments import Segment
@@ -24,20 +27,32 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 INSTANT = timedelta(microseconds=1)
 
 
+READS: dict[str, tuple[Callable[..., AccountPage], str, list[str]]] = {
+    "with holds": (with_holds, "#held > :zero", ["account_id", "#holds"]),
+    "overdrawn": (overdrawn, "#balance < :zero AND #status = :open", ["account_id"]),
+}
+
+
+@pytest.mark.parametrize(("read", "condition", "attributes"), READS.values(), ids=READS)
 @pytest.mark.parametrize(("after", "last"), [(None, "acc-7"), ("acc-7", None)], ids=["first page", "last page"])
-def test_a_page_is_one_strongly_consistent_request(stubbed_dynamodb: Stubbed, after: str | None, last: str) -> None:
-    answer = {"Items": [{"account_id": {"S": "acc-5"}, "holds": {"M": {}}}]}
+def test_a_page_of_accounts_is_one_strongly_consistent_request(
+    stubbed_dynamodb: Stubbed,
+    read: Callable[..., AccountPage],
+    condition: str,
+    attributes: list[str],
+    after: str | None,
+    last: str | None,
+) -> None:
+    answer = {"Items": [{"account_id": {"S": "acc-5"}}]}
     stubbed_dynamodb.answers("scan", answer | ({"LastEvaluatedKey": {"account_id": {"S": last}}} if last else {}))
-    assert with_holds(stubbed_dynamodb.client, "Accounts", Segment(), after, 200) == AccountPage(
-        [{"account_id": "acc-5", "holds": {}}], last
+    assert read(stubbed_dynamodb.client, "Accounts", Segment(), after, 200) == AccountPage(
+        [{"account_id": "acc-5"}], last
     )
     [parameters] = stubbed_dynamodb.parameters
     assert (parameters["TableName"], parameters["Limit"], parameters["ConsistentRead"]) == ("Accounts", 200, True)
     assert parameters.get("ExclusiveStartKey") == (after and {"account_id": {"S": after}})
-    assert (parameters["FilterExpression"], parameters["ProjectionExpression"]) == (
-        "#held > :zero",
-        "account_id, #holds",
-    )
+    assert parameters["FilterExpression"] == condition
+    assert parameters["ProjectionExpression"].split(", ") == attributes
 
 
 def test_a_message_is_made_of_the_account_the_hold_and_its_expiry_alone() -> None:
@@ -74,10 +89,7 @@ def test_ids_that_no_message_may_have_are_refused(pair: tuple[str, str]) -> None
 
 def account(holds: dict[str, datetime | None]) -> dict[str, Any]:
     """An account's item with these holds, as the ledger writes it."""
-    open_holds = {name: OpenHold(Decimal(1), expiry(expires_at)) for name, expires_at in holds.items()}
-    held = Decimal(len(holds))
-    there = Account("acc-1", Decimal(1000), Decimal(0), "EUR", AccountStatus.OPEN, 7, None, held, open_holds)
-    return account_item(there)
+    return account_item(alice(holds={name: OpenHold(Decimal(1), expiry(at)) for name, at in holds.items()}))
 
 
 def test_the_holds_that_have_expired_by_now_are_released_and_no_others() -> None:
@@ -88,14 +100,6 @@ def test_the_holds_that_have_expired_by_now_are_released_and_no_others() -> None
     assert expiries(account({}), NOON) == []
 
 
-def test_each_is_expired_by_its_own_message() -> None:
-    """The message says so itself: whoever posts it needs no clock."""
-    [message] = expiries(account({"h-1": NOON}), NOON + timedelta(days=30))
-    hold = OpenHold(Decimal(1), expiry(NOON))
-    assert message == expire("acc-1", "h-1", NOON)
-    assert hold.is_expired(message.as_of)
-
-
 def test_however_many_holds_an_item_has_its_messages_are_bounded() -> None:
     holds = {f"h-{number}": NOON for number in range(500)}
     assert len(expiries(account(holds), NOON)) == MOST_OPEN_HOLDS
@@ -103,6 +107,7 @@ def test_however_many_holds_an_item_has_its_messages_are_bounded() -> None:
 
 GOOD = {"remaining": Decimal(1), "expires_at": "2026-03-01T12:00:00+00:00"}
 DAMAGED: dict[str, Any] = {
+    "nothing": None,
     "no map": "h-1",
     "a list": [GOOD],
     "a hold that is a text": {"h-1": GOOD, "h-2": "2026-03-01"},
@@ -119,10 +124,5 @@ DAMAGED: dict[str, Any] = {
 @pytest.mark.parametrize("holds", DAMAGED.values(), ids=DAMAGED)
 def test_damaged_holds_are_told_from_good_ones(holds: Any) -> None:
     with pytest.raises(DamagedHolds) as raised:
-        expiries({"account_id": "acc-1", "holds": holds}, NOON)
+        expiries({"account_id": "acc-1"} | ({"holds": holds} if holds else {}), NOON)
     assert 10 < len(str(raised.value)) <= 1000
-
-
-def test_an_account_with_an_amount_held_and_no_holds_is_damaged() -> None:
-    with pytest.raises(DamagedHolds, match="KeyError: 'holds'"):
-        expiries({"account_id": "acc-1"}, NOON)

@@ -9,15 +9,15 @@ import pytest
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.journal import EntryId, JournalEntry, outcome_of, payload_hash_of
 from ledger.core.money import format_decimal
 from ledger.core.reason_codes import InvalidMessage
-from ledger.core.reversals import Reversed
 from ledger.core.rules import RejectionReason
 from ledger.core.transaction_types import ExpireHold, Hold, decode
-from ledger.core.transaction_types.base import Context, TransactionMessage
+from ledger.core.transaction_types.base import Context
 from ledger.hold_expiry import expire
-from tests.support.samples import NOW, interest, payment
+from tests.checkers.books import Books
+from tests.checkers.small_books import post
+from tests.support.samples import interest, payment
 from tools.local_aws.server import PROJECT
 
 PAGE = (PROJECT / "docs" / "messages.md").read_text()
@@ -31,41 +31,15 @@ def rows(header: str) -> Iterator[list[str]]:
         yield [cell.strip() for cell in row.strip("|").split("|")]
 
 
-class Books:
-    """An account, its journal, and what was reversed."""
-
-    def __init__(self, account: Account) -> None:
-        self.account = account
-        self.entries: dict[EntryId, JournalEntry] = {}
-        self.reversed: dict[EntryId, Reversed] = {}
-
-    def post(self, message: TransactionMessage) -> str:
-        """The outcome in a word."""
-        context = Context(self.entries.get, lambda entry_id: self.reversed.get(entry_id, Reversed(*entry_id)))
-        [decision] = message.decide([self.account], context)
-        after = message.next_account(self.account, decision, NOW)
-        assert after
-        self.account = after
-        request, outcome = message.canonical_payload(), outcome_of(decision, after, NOW)
-        entry = JournalEntry("acc-1", message.transaction_id, request, payload_hash_of(request), outcome)
-        self.entries[entry.entry_id] = entry
-        if outcome.reversal and not outcome.reason:
-            of = EntryId("acc-1", request["of_transaction_id"])
-            before = self.reversed.get(of, Reversed(*of))
-            self.reversed[of] = before.after(outcome.reversal, message.transaction_id, after.version)
-        return outcome.reason or outcome.status
-
-
 def test_the_holds_and_reversals_in_use_end_as_the_page_says() -> None:
-    books = Books(replace(ACCOUNT, balance=Decimal(150)))
-    seen = []
+    books, seen = Books({"acc-1": replace(ACCOUNT, balance=Decimal(150))}, {}), []
     for message, *expected in rows("| message | outcome | balance | held | available |"):
         body = json.loads(message.strip("`"), parse_float=Decimal)
-        outcome = books.post(decode(json.dumps(body | {"account_id": "acc-1"}, default=str)))
-        account = books.account
+        books = post(books, json.dumps(body | {"account_id": "acc-1"}, default=str))
+        account, outcome = books.accounts["acc-1"], books.journal["acc-1"][-1].outcome
         amounts = map(format_decimal, (account.balance, account.held, account.available))
-        assert [outcome, *amounts] == expected, message
-        seen.append(outcome)
+        seen.append(outcome.reason or outcome.status)
+        assert [seen[-1], *amounts] == expected, message
     assert {"POSTED", "HOLD_EXCEEDED", "HOLD_NOT_OPEN", "ALREADY_REVERSED", "REVERSAL_EXCEEDED"} < set(seen)
 
 

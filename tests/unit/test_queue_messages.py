@@ -13,7 +13,6 @@ from workers.queue_messages import (
     MAXIMUM_REASON_CHARACTERS,
     NotAnSqsEvent,
     NotAnSqsRecord,
-    QueueMessage,
     message_from_record,
     message_id_of,
     printable_reason,
@@ -29,32 +28,15 @@ def test_a_record_is_a_message() -> None:
     assert (message.message_id, message.receipt_handle) == (sent["messageId"], sent["receiptHandle"])
     assert (message.body, message.receive_count, message.sent_at) == ("junk", 4, SENT_AT)
     assert message.attributes == trace
-    assert (message.content, message.disposition) == (None, None)
-
-
-def test_a_record_without_message_attributes_is_a_message() -> None:
-    sent = {name: value for name, value in record("x").items() if name != "messageAttributes"}
+    assert (message.content, message.disposition, message.delivered_before) == (None, None, True)
+    del sent["messageAttributes"]
     assert message_from_record(sent).attributes == {}
-
-
-@pytest.mark.parametrize(("receive_count", "delivered_before"), [(1, False), (2, True), (7, True)])
-def test_a_message_tells_how_often_it_was_delivered(receive_count: int, delivered_before: bool) -> None:
-    message = message_from_record(record("x", receive_count))
-    assert (message.receive_count, message.delivered_before) == (receive_count, delivered_before)
 
 
 def test_two_deliveries_of_one_message_are_two() -> None:
     """Messages are compared by identity, so that a handler can use them as keys."""
     sent = record("x")
     assert len({message_from_record(sent), message_from_record(sent)}) == 2
-
-
-def test_the_content_of_a_message_that_was_not_decoded_is_an_error() -> None:
-    message: QueueMessage[Any] = message_from_record(record("x") | {"messageId": "m-1"})
-    with pytest.raises(AssertionError, match=r"^m-1 hasn't been decoded$"):
-        _ = message.decoded
-    message.content = {"x": 1}
-    assert message.decoded == {"x": 1}
 
 
 WITHOUT: dict[str, dict[str, Any]] = {
@@ -101,11 +83,8 @@ def test_a_record_without_an_id_cannot_be_told_from_the_others(unnamed: Any) -> 
         message_id_of(unnamed, 3)
 
 
-def test_a_reason_has_only_characters_that_a_queue_takes() -> None:
+def test_a_reason_has_only_characters_that_a_queue_takes_and_is_cut_before_it_fills_the_message() -> None:
     assert printable_reason("no map: \0\x1b[2J\uffff\ud800 é") == r"no map: \x00\x1b[2J\uffff\ud800 é"
-
-
-def test_a_reason_is_cut_before_it_fills_the_message() -> None:
     assert printable_reason("x" * 100_000) == "x" * MAXIMUM_REASON_CHARACTERS
 
 

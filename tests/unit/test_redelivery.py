@@ -22,48 +22,34 @@ def delays(number: int) -> dict[QueueMessage[Any], int]:
     return {message: 2 + n for n, message in enumerate(messages(number))}
 
 
-def test_messages_are_delayed_ten_at_a_time(stubbed_sqs: Stubbed) -> None:
-    for _ in range(2):
-        stubbed_sqs.answers("change_message_visibility_batch", {"Successful": [], "Failed": []})
+def test_messages_are_delayed_and_acknowledged_ten_at_a_time(stubbed_sqs: Stubbed) -> None:
     delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(12), plenty())
-    entries = [entry for request in stubbed_sqs.parameters for entry in request["Entries"]]
-    assert [len(request["Entries"]) for request in stubbed_sqs.parameters] == [10, 2]
-    assert {entry["ReceiptHandle"]: entry["VisibilityTimeout"] for entry in entries} == {
+    acknowledge(stubbed_sqs.client, QUEUE_URL, messages(12), plenty())
+    *delaying, first, second = [request["Entries"] for request in stubbed_sqs.parameters]
+    assert list(map(len, delaying)) == [10, 2]
+    assert {entry["ReceiptHandle"]: entry["VisibilityTimeout"] for entries in delaying for entry in entries} == {
         f"receipt-{n}": 2 + n for n in range(12)
     }
+    assert {entry["ReceiptHandle"] for entry in first + second} == {f"receipt-{n}" for n in range(12)}
     for request in stubbed_sqs.parameters:
         assert request["QueueUrl"] == QUEUE_URL
         assert len({entry["Id"] for entry in request["Entries"]}) == len(request["Entries"])
 
 
-def test_messages_are_acknowledged_ten_at_a_time(stubbed_sqs: Stubbed) -> None:
-    for _ in range(2):
-        stubbed_sqs.answers("delete_message_batch", {"Successful": [], "Failed": []})
-    acknowledge(stubbed_sqs.client, QUEUE_URL, messages(12), plenty())
-    entries = [entry for request in stubbed_sqs.parameters for entry in request["Entries"]]
-    assert {entry["ReceiptHandle"] for entry in entries} == {f"receipt-{n}" for n in range(12)}
-
-
 def test_what_cannot_be_delayed_is_only_late(stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture) -> None:
     stubbed_sqs.refuses("change_message_visibility_batch", "AccessDenied")
-    stubbed_sqs.answers("change_message_visibility_batch", {"Successful": [], "Failed": []})
     delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(20), plenty())
     assert "could not delay the redelivery of 10 messages" in caplog.text
 
 
-def test_after_the_deadline_nothing_is_asked_of_sqs(stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture) -> None:
-    passed = Deadline.after(0)
-    delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(1), passed)
-    acknowledge(stubbed_sqs.client, QUEUE_URL, messages(1), passed)
+def test_after_the_deadline_or_without_messages_nothing_is_asked_of_sqs(
+    stubbed_sqs: Stubbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in (1, 0):
+        delay_redelivery(stubbed_sqs.client, QUEUE_URL, delays(number), Deadline.after(0))
+        acknowledge(stubbed_sqs.client, QUEUE_URL, messages(number), Deadline.after(0))
     assert stubbed_sqs.operations == []
-    assert "could not delay the redelivery of 1 messages" in caplog.text
-    assert "could not acknowledge 1 messages" in caplog.text
-
-
-def test_without_messages_there_is_no_request(stubbed_sqs: Stubbed) -> None:
-    delay_redelivery(stubbed_sqs.client, QUEUE_URL, {}, plenty())
-    acknowledge(stubbed_sqs.client, QUEUE_URL, [], plenty())
-    assert stubbed_sqs.operations == []
+    assert caplog.messages == ["could not delay the redelivery of 1 messages", "could not acknowledge 1 messages"]
 
 
 def test_delays_grow_to_the_longest_and_are_up_to_a_twentieth_shorter() -> None:

@@ -5,7 +5,6 @@ The record of a refusal is certain, its event is best effort.
 
 import json
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from ledger.core.transaction_types.base import TransactionMessage
 from ledger.dispositions import disposition_of
 from ledger.refusals import RECORDING_SECONDS, TELLING_SECONDS, RefusalEvents, RefusalRecords
 from ledger.tables import LedgerTables
-from tests.support.clock import plenty
+from tests.support.clock import START, Clock, plenty
 from tests.support.samples import payment, transfer
 from tests.unit.stubs import Stubbed
 from workers.batches import GivenUp
@@ -33,6 +32,8 @@ type Message = QueueMessage[TransactionMessage]
 
 @pytest.fixture
 def refusals(stubbed_events: Stubbed) -> RefusalEvents:
+    """Its bus takes an event, unless something else is prepared."""
+    stubbed_events.always("put_events", {"FailedEntryCount": 0, "Entries": [{"EventId": "1"}]})
     refusals = RefusalEvents("outcomes")
     refusals.bus = EventBus(stubbed_events.client, "outcomes", "teller")
     return refusals
@@ -51,11 +52,6 @@ def dead(*messages: Message) -> list[tuple[Message, Dead]]:
     return [(each, each.disposition) for each in messages if isinstance(each.disposition, Dead)]
 
 
-def takes(events: Stubbed, *codes: str | None) -> None:
-    entries = [{"ErrorCode": code, "ErrorMessage": "for a reason"} if code else {"EventId": "1"} for code in codes]
-    events.answers("put_events", {"FailedEntryCount": sum(map(bool, codes)), "Entries": entries})
-
-
 def details(events: Stubbed) -> list[dict[str, Any]]:
     return [json.loads(entry["Detail"]) for request in events.parameters for entry in request["Entries"]]
 
@@ -63,7 +59,6 @@ def details(events: Stubbed) -> list[dict[str, Any]]:
 def test_a_body_that_is_no_message_is_told_of_by_its_ids_and_never_quoted(
     refusals: RefusalEvents, stubbed_events: Stubbed
 ) -> None:
-    takes(stubbed_events, None)
     refusals.publish(dead(message()), plenty())
     [request] = stubbed_events.parameters
     [entry] = request["Entries"]
@@ -74,22 +69,16 @@ def test_a_body_that_is_no_message_is_told_of_by_its_ids_and_never_quoted(
     assert "secret" not in entry["Detail"]
 
 
-def test_a_message_under_the_id_of_a_transaction_that_was_posted_does_not_look_as_if_that_one_had_failed(
+def test_a_message_that_was_decoded_is_told_of_by_its_ids_and_with_the_status_of_the_one_that_has_its_id(
     refusals: RefusalEvents, stubbed_events: Stubbed
 ) -> None:
-    takes(stubbed_events, None)
+    """Else it would look as if the transaction had failed that was posted under this id."""
     changed = disposition_of(PayloadChanged("with another amount", "POSTED"))
-    refusals.publish(dead(message(disposition=changed)), plenty())
-    [detail] = details(stubbed_events)
-    assert (detail["transaction_id"], detail["reason_code"]) == ("t-1", "PAYLOAD_CHANGED")
-    assert detail["original_status"] == "POSTED"
-
-
-def test_a_message_that_was_decoded_is_told_of_by_its_ids(refusals: RefusalEvents, stubbed_events: Stubbed) -> None:
-    takes(stubbed_events, None)
-    refusals.publish(dead(message("anything", content=payment(transaction_id="t-2", account_id="bob"))), plenty())
+    decoded = payment(transaction_id="t-2", account_id="bob")
+    refusals.publish(dead(message("anything", changed, content=decoded)), plenty())
     [detail] = details(stubbed_events)
     assert (detail["transaction_id"], detail["account_ids"]) == ("t-2", ["bob"])
+    assert (detail["reason_code"], detail["original_status"]) == ("PAYLOAD_CHANGED", "POSTED")
 
 
 @pytest.mark.parametrize("code", [GivenUp.FUNCTION_KILLED, GivenUp.RETRIES_EXHAUSTED])
@@ -97,7 +86,6 @@ def test_a_body_that_this_delivery_did_not_decode_is_not_read(
     refusals: RefusalEvents, stubbed_events: Stubbed, code: GivenUp
 ) -> None:
     """It may be what killed the function."""
-    takes(stubbed_events, None)
     refusals.publish(dead(message(disposition=Dead(code, "given up"), attempted=False)), plenty())
     [detail] = details(stubbed_events)
     assert (detail["reason_code"], detail["transaction_id"], detail["account_ids"]) == (code, None, [])
@@ -106,26 +94,23 @@ def test_a_body_that_this_delivery_did_not_decode_is_not_read(
 def test_an_event_is_published_once_and_its_failure_is_logged(
     refusals: RefusalEvents, stubbed_events: Stubbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    takes(stubbed_events, "InternalFailure", None)
+    failed = {"ErrorCode": "InternalFailure", "ErrorMessage": "for a reason"}
+    stubbed_events.answers("put_events", {"FailedEntryCount": 1, "Entries": [failed, {"EventId": "1"}]})
     refusals.publish(dead(message(message_id="m-3"), message()), plenty())
     assert len(stubbed_events.requests) == 1
     assert caplog.messages == ["no event tells of dead letter m-3: InternalFailure: for a reason"]
 
 
 def test_a_slow_bus_holds_up_a_batch_for_seconds_only(
-    refusals: RefusalEvents, stubbed_events: Stubbed, monkeypatch: pytest.MonkeyPatch
+    refusals: RefusalEvents, stubbed_events: Stubbed, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    now = 1000.0
-
     def slow(**_: Any) -> None:
-        nonlocal now
-        now += TELLING_SECONDS
+        clock.sleep(TELLING_SECONDS)
         raise ClientError({"Error": {"Code": "ValidationException", "Message": "after seconds"}}, "PutEvents")
 
-    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(stubbed_events.client, "put_events", slow)
-    refusals.publish(dead(*(message(message_id=f"m-{number}") for number in range(10))), Deadline(now + 3600))
-    assert now - 1000 == TELLING_SECONDS, "there is no time to try each event alone"
+    refusals.publish(dead(*(message(message_id=f"m-{number}") for number in range(10))), Deadline.after(3600))
+    assert clock.seconds - START == TELLING_SECONDS, "there is no time to try each event alone"
 
 
 def test_after_the_deadline_nobody_is_told(
@@ -136,23 +121,9 @@ def test_after_the_deadline_nobody_is_told(
     assert caplog.messages == ["no event tells of dead letter m-1: no time is left: publishing"]
 
 
-def test_the_client_is_made_for_the_first_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-    monkeypatch.setattr("ledger.refusals.events_client", lambda read_seconds: made.append("a client"))
-    refusals = RefusalEvents("outcomes")
-    assert not made
-    assert refusals.bus is refusals.bus
-    assert made == ["a client"]
-
-
 @pytest.fixture
-def records(stubbed_dynamodb: Stubbed) -> RefusalRecords:
-    return RefusalRecords(stubbed_dynamodb.client, LedgerTables("accounts", "journal", refusals="refusals"))
-
-
-def writes(dynamodb: Stubbed, number: int = 1) -> None:
-    for _ in range(number):
-        dynamodb.answers("batch_write_item", {"UnprocessedItems": {}})
+def records(empty_dynamodb: Stubbed) -> RefusalRecords:
+    return RefusalRecords(empty_dynamodb.client, LedgerTables("accounts", "journal", refusals="refusals"))
 
 
 def recorded(dynamodb: Stubbed) -> list[dict[str, Any]]:
@@ -162,11 +133,10 @@ def recorded(dynamodb: Stubbed) -> list[dict[str, Any]]:
 
 
 def test_a_refusal_is_recorded_under_each_account_of_its_transaction(
-    records: RefusalRecords, stubbed_dynamodb: Stubbed
+    records: RefusalRecords, empty_dynamodb: Stubbed
 ) -> None:
-    writes(stubbed_dynamodb)
     records.write(dead(message(), message(content=transfer(transaction_id="t-2"), message_id="m-2")), plenty())
-    first, *others = recorded(stubbed_dynamodb)
+    first, *others = recorded(empty_dynamodb)
     refused_at = datetime.fromisoformat(first["refused_at"])
     assert first == {
         "account_id": "alice",
@@ -181,39 +151,32 @@ def test_a_refusal_is_recorded_under_each_account_of_its_transaction(
     assert keys == [("alice", "t-2", "m-2"), ("bob", "t-2", "m-2")]
 
 
-@pytest.mark.parametrize(
-    "body", ["junk", "[]", '{"transaction_id": "t-1"}', '{"account_id": "a"}', BODY.replace("t-1", r"\ud800")]
-)
-def test_a_message_without_its_ids_is_not_recorded(records: RefusalRecords, body: str) -> None:
-    records.write(dead(message(body)), plenty())
+KILLED = Dead(GivenUp.FUNCTION_KILLED, "killed")
+UNKNOWN = ["junk", "[]", '{"transaction_id": "t-1"}', '{"account_id": "a"}', BODY.replace("t-1", r"\ud800")]
 
 
-def test_a_body_that_this_delivery_did_not_decode_is_not_recorded(records: RefusalRecords) -> None:
-    records.write(dead(message(disposition=Dead(GivenUp.FUNCTION_KILLED, "killed"), attempted=False)), plenty())
+@pytest.mark.parametrize("refused", [*map(message, UNKNOWN), message(disposition=KILLED, attempted=False)])
+def test_a_message_without_ids_or_that_this_delivery_did_not_decode_is_not_recorded(
+    records: RefusalRecords, empty_dynamodb: Stubbed, refused: Message
+) -> None:
+    records.write(dead(refused), plenty())
+    assert empty_dynamodb.operations == []
 
 
 def test_a_flood_of_refusals_takes_a_request_for_25_and_each_transaction_once(
-    records: RefusalRecords, stubbed_dynamodb: Stubbed
+    records: RefusalRecords, empty_dynamodb: Stubbed
 ) -> None:
-    writes(stubbed_dynamodb, 2)
     bodies = [BODY.replace("t-1", f"t-{number}") for number in range(50)] * 2
     records.write(dead(*map(message, bodies)), plenty())
-    assert [len(parameters["RequestItems"]["refusals"]) for parameters in stubbed_dynamodb.parameters] == [25, 25]
-    assert len({item["transaction_id"] for item in recorded(stubbed_dynamodb)}) == 50
+    assert [len(parameters["RequestItems"]["refusals"]) for parameters in empty_dynamodb.parameters] == [25, 25]
+    assert len({item["transaction_id"] for item in recorded(empty_dynamodb)}) == 50
 
 
 def test_a_slow_table_of_refusals_holds_up_a_batch_for_seconds_only(
-    records: RefusalRecords, stubbed_dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch
+    records: RefusalRecords, empty_dynamodb: Stubbed, clock: Clock
 ) -> None:
-    now, calls = 1000.0, 0
-
-    def slow(**_: Any) -> dict[str, Any]:
-        nonlocal now, calls
-        now, calls = now + RECORDING_SECONDS, calls + 1
-        return {"UnprocessedItems": {}}
-
-    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(stubbed_dynamodb.client, "batch_write_item", slow)
+    events = empty_dynamodb.client.meta.events
+    events.register("before-parameter-build", lambda **_: clock.sleep(RECORDING_SECONDS))
     with pytest.raises(DeadlinePassed, match="recording refusals"):
-        records.write(dead(*(message(BODY.replace("t-1", f"t-{n}")) for n in range(50))), Deadline(now + 3600))
-    assert calls == 1
+        records.write(dead(*(message(BODY.replace("t-1", f"t-{n}")) for n in range(50))), Deadline.after(3600))
+    assert empty_dynamodb.operations == ["BatchWriteItem"]

@@ -8,20 +8,10 @@ from hypothesis import example, given
 from msgspec.structs import replace
 
 from ledger.core.money import normalized
-from ledger.core.rules import Decision, RejectionReason, Status, moved, posted, rejected
+from ledger.core.rules import Decision, RejectionReason, moved
 from tests.support.numbers import exact_numbers
 from tests.support.rules import fits_dynamodb
 from tests.support.samples import ALICE
-
-
-def test_what_is_posted_or_rejected_leaves_the_balance_as_it_is() -> None:
-    assert posted(ALICE) == Decision(Decimal(0), Decimal(100), None)
-    assert rejected(ALICE, "CLOSED") == Decision(Decimal(0), Decimal(100), "CLOSED")
-
-
-def test_a_decision_with_a_reason_is_a_rejection() -> None:
-    assert posted(ALICE).status is Status.POSTED
-    assert rejected(ALICE, RejectionReason.ACCOUNT_CLOSED).status is Status.REJECTED
 
 
 @pytest.mark.parametrize(
@@ -37,12 +27,6 @@ def test_a_decision_with_a_reason_is_a_rejection() -> None:
 def test_an_amount_moves_the_balance_down_to_the_limit(amount: str, balance: str, reason: str | None) -> None:
     effect = Decimal(0) if reason else Decimal(amount)
     assert moved(ALICE, Decimal(amount)) == Decision(effect, Decimal(balance), reason)
-
-
-def test_a_credit_is_posted_below_the_limit_too() -> None:
-    """A balance may be below a limit that was set before. A credit is never rejected for it."""
-    account = replace(ALICE, balance=Decimal(-100))
-    assert moved(account, Decimal(1)) == Decision(Decimal(1), Decimal(-99))
 
 
 @given(exact_numbers(), exact_numbers())

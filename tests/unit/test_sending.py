@@ -32,14 +32,11 @@ def answer(sqs: Stubbed, *failed: int) -> None:
 
 
 def test_ten_go_in_one_request(stubbed_sqs: Stubbed) -> None:
-    for _ in range(3):
-        answer(stubbed_sqs)
     send_all(stubbed_sqs.client, QUEUE, messages(25), plenty())
     assert [len(bodies(parameters)) for parameters in stubbed_sqs.parameters] == [10, 10, 5]
 
 
 def test_a_message_of_a_group_is_sent_with_it_and_another_without(stubbed_sqs: Stubbed) -> None:
-    answer(stubbed_sqs)
     send_all(stubbed_sqs.client, QUEUE, [Message("body", group_id="expire_holds"), Message("body")], plenty())
     [parameters] = stubbed_sqs.parameters
     assert [entry.get("MessageGroupId") for entry in parameters["Entries"]] == ["expire_holds", None]
@@ -49,7 +46,6 @@ def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(stubbed_sqs
     answer(stubbed_sqs, 1, 3)
     answer(stubbed_sqs, 10)  # The last message of twelve, in the second request.
     answer(stubbed_sqs, 2)  # The last of those three.
-    answer(stubbed_sqs)
     send_all(stubbed_sqs.client, QUEUE, messages(12), plenty())
     assert [bodies(parameters) for parameters in stubbed_sqs.parameters[2:]] == [
         ["body 1", "body 3", "body 10"],
@@ -59,7 +55,6 @@ def test_what_the_queue_does_not_take_is_sent_again_and_nothing_else(stubbed_sqs
 
 def test_a_request_that_fails_is_sent_again(stubbed_sqs: Stubbed) -> None:
     stubbed_sqs.refuses("send_message_batch", "InternalFailure")
-    answer(stubbed_sqs)
     send_all(stubbed_sqs.client, QUEUE, messages(2), plenty())
     assert [bodies(parameters) for parameters in stubbed_sqs.parameters] == [["body 0", "body 1"]] * 2
 
@@ -72,12 +67,8 @@ def test_what_the_queue_never_takes_is_an_error_that_says_why(stubbed_sqs: Stubb
         send_all(stubbed_sqs.client, QUEUE, messages(3), plenty())
 
 
-def test_after_the_deadline_no_request_is_sent(stubbed_sqs: Stubbed) -> None:
+def test_after_the_deadline_or_without_messages_no_request_is_sent(stubbed_sqs: Stubbed) -> None:
     with pytest.raises(NotSent, match="DeadlinePassed"):
         send_all(stubbed_sqs.client, QUEUE, messages(1), Deadline.after(0))
-    assert stubbed_sqs.operations == []
-
-
-def test_without_messages_there_is_no_request(stubbed_sqs: Stubbed) -> None:
     send_all(stubbed_sqs.client, QUEUE, [], plenty())
     assert stubbed_sqs.operations == []

@@ -32,8 +32,7 @@ from tests.support.template import (
     resources,
 )
 from tools import restore
-from tools.local_aws.functions import Context, load_function
-from tools.local_aws.server import Endpoint
+from tools.local_aws.functions import Context
 from tools.template import statements
 from workers.attempts import MAXIMUM_BEGUN
 from workers.batches import LAST_SECONDS
@@ -45,9 +44,22 @@ from workers.scheduled_jobs import UNRESOLVED
 
 QUEUES = resources("AWS::SQS::Queue")
 TABLES = resources("AWS::DynamoDB::Table")
-ROLES = {folder: FUNCTIONS[name]["Role"]["GetAtt"].removesuffix(".Arn") for folder, name in FOLDERS.items()}
 
-SOURCES = {name: (FUNCTIONS[name], source) for name in FUNCTIONS for source in event_sources(name, "SQS")}
+
+def named(value: dict[str, Any]) -> str:
+    """The logical id in a reference to an ARN."""
+    return str(value["GetAtt"]).removesuffix(".Arn")
+
+
+ROLES = {folder: named(FUNCTIONS[name]["Role"]) for folder, name in FOLDERS.items()}
+
+
+SOURCES = {
+    name: (FUNCTIONS[name], source, QUEUES[named(source["Queue"])])
+    for name in FUNCTIONS
+    for source in event_sources(name, "SQS")
+}
+each_queue = pytest.mark.parametrize(("function", "source", "queue"), SOURCES.values(), ids=SOURCES)
 STREAMS = {name: (FUNCTIONS[name], source) for name in FUNCTIONS for source in event_sources(name, "DynamoDB")}
 SCHEDULES = {name: (FUNCTIONS[name], source) for name in FUNCTIONS for source in event_sources(name, "ScheduleV2")}
 
@@ -74,57 +86,51 @@ def timeout(function: dict[str, Any]) -> int:
     return int(function.get("Timeout", TEMPLATE["Globals"]["Function"]["Timeout"]))
 
 
-@pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
-def test_a_message_stays_invisible_for_six_timeouts_and_the_largest_window(
-    function: dict[str, Any], source: dict[str, Any]
+@each_queue
+def test_a_batch_answers_for_each_message_which_stays_invisible_for_six_timeouts_and_a_window(
+    function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
 ) -> None:
-    queue = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]
     window = seconds(source["MaximumBatchingWindowInSeconds"])
     assert queue["VisibilityTimeout"] >= 6 * timeout(function) + window
+    assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"], "a batch answers for each of its messages"
 
 
-@pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
-def test_a_batch_answers_for_each_of_its_messages(function: dict[str, Any], source: dict[str, Any]) -> None:
-    assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_time_a_function_keeps_for_its_last_request_is_less_than_it_has(name: str) -> None:
-    assert SLOWEST_CALL_SECONDS < RESERVED_SECONDS < timeout(FUNCTIONS[name])
+def test_the_time_a_function_keeps_for_its_last_request_is_less_than_it_has() -> None:
+    assert SLOWEST_CALL_SECONDS < RESERVED_SECONDS < min(map(timeout, FUNCTIONS.values()))
 
 
 COMMIT_SECONDS = 0.02
 """Of a message that is alone with its account: eight times what `make bench` measures, for a slow day of AWS's."""
 
 
-@pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
+@each_queue
 def test_the_largest_batch_fits_the_time_that_a_function_has_for_its_work(
-    function: dict[str, Any], source: dict[str, Any]
+    function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
 ) -> None:
     work_seconds = timeout(function) - RESERVED_SECONDS - SETTLING_SECONDS
     assert work_seconds == 33  # as the template says
     assert seconds(source["BatchSize"]) * COMMIT_SECONDS < work_seconds
 
 
-def test_a_batch_above_ten_without_a_window_is_refused_before_the_deployment() -> None:
-    rule = TEMPLATE["Rules"]["LargeBatchNeedsWindow"]
-    assert rule["RuleCondition"] == {"Equals": [{"Ref": "BatchWindowSeconds"}, "0"]}  # Parameters are texts.
-    [assertion] = rule["Assertions"]
-    assert assertion["Assert"] == {"Contains": [[str(size) for size in range(1, 11)], {"Ref": "BatchSize"}]}
+RULES = {
+    # Parameters are texts.
+    "LargeBatchNeedsWindow": (
+        {"Equals": [{"Ref": "BatchWindowSeconds"}, "0"]},
+        {"Contains": [[str(size) for size in range(1, 11)], {"Ref": "BatchSize"}]},
+    ),
+    "RestoredTablesNeedTheirStream": (
+        {"Not": [{"Equals": [{"Ref": "RestoredTables"}, ""]}]},
+        {"Not": [{"Equals": [{"Ref": "RestoredJournalStreamLabel"}, ""]}]},
+    ),
+}
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_functions_variables_are_texts(name: str) -> None:
-    """CloudFormation makes texts of numbers; ministack 1.5.33 doesn't, and then runs no function."""
-    assert not [value for value in FUNCTIONS[name]["Environment"]["Variables"].values() if isinstance(value, int)]
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_starts_with_the_variables_that_it_is_given(name: str) -> None:
-    variables = FUNCTIONS[name]["Environment"]["Variables"]
-    folder = FUNCTIONS[name]["CodeUri"].removeprefix("functions/")
-    app = load_function(folder, Endpoint("http://127.0.0.1:9"), dict.fromkeys(variables, "1"))
-    assert callable(app.lambda_handler)
+@pytest.mark.parametrize(("name", "condition", "assertion"), [(name, *rule) for name, rule in RULES.items()])
+def test_a_rule_refuses_parameters_that_do_not_go_together_before_the_deployment(
+    name: str, condition: dict[str, Any], assertion: dict[str, Any]
+) -> None:
+    [found] = TEMPLATE["Rules"][name]["Assertions"]
+    assert (TEMPLATE["Rules"][name]["RuleCondition"], found["Assert"]) == (condition, assertion)
 
 
 RATE = TEMPLATE["Parameters"]["AnnualInterestRate"]["AllowedPattern"]
@@ -140,18 +146,10 @@ def test_another_rate_stops_the_deployment_already(rate: str) -> None:
     assert not re.fullmatch(RATE, rate)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_signs_its_logs_and_metrics_with_its_own_name(name: str) -> None:
-    """Metrics of several functions have the same names. Their dimension `service` distinguishes them."""
-    folder = FUNCTIONS[name]["CodeUri"].removeprefix("functions/")
-    assert FUNCTIONS[name]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] == folder
-
-
-@pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
+@each_queue
 def test_sqs_gives_no_message_up_that_is_returned_to_it_and_deletes_none_that_was_never_judged(
-    function: dict[str, Any], source: dict[str, Any]
+    function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
 ) -> None:
-    queue = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]
     variables = function["Environment"]["Variables"]
     retention, longest = int(variables["RETENTION_SECONDS"]), int(variables["LONGEST_REDELIVERY_SECONDS"])
     assert retention == queue["MessageRetentionPeriod"]
@@ -161,46 +159,40 @@ def test_sqs_gives_no_message_up_that_is_returned_to_it_and_deletes_none_that_wa
     assert returned < queue["RedrivePolicy"]["maxReceiveCount"] < never_judged
 
 
-def test_a_transaction_waits_until_its_accounts_opening_has_come_through() -> None:
+def test_a_transaction_waits_until_its_accounts_opening_has_come_through_and_for_some_six_hours() -> None:
     """Within an hour a killer is found out that the opening shares a batch with, or the opening's own delay is over."""
-    least = TEMPLATE["Parameters"]["MaximumWaits"]["MinValue"]
-    delays = [*DELAYS_SECONDS, *[900] * (least - 1 - len(DELAYS_SECONDS))]
-    assert sum(math.ceil(delay * 19 / 20) for delay in delays) > 3600
+    waits = TEMPLATE["Parameters"]["MaximumWaits"]
+    for least, expected in ((waits["MinValue"], 3600), (waits["Default"], 6 * 3600)):
+        delays = [*DELAYS_SECONDS, *[900] * (least - 1 - len(DELAYS_SECONDS))]
+        assert sum(math.ceil(delay * 19 / 20) for delay in delays) > expected * 19 / 20
+    for function, _, _ in SOURCES.values():
+        variables = function["Environment"]["Variables"]
+        assert (variables["MAXIMUM_WAITS"], variables["LONGEST_REDELIVERY_SECONDS"]) == ({"Ref": "MaximumWaits"}, "900")
 
 
-@pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
+@each_queue
 def test_a_message_that_kills_its_function_is_dead_within_an_hour(
-    function: dict[str, Any], source: dict[str, Any]
+    function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
 ) -> None:
-    visibility_seconds = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]["VisibilityTimeout"]
     hidden_seconds = timeout(function) + 60
-    assert (FIRST_SUSPECT_DELIVERY - 1) * visibility_seconds + MAXIMUM_BEGUN * hidden_seconds < 3600
+    assert (FIRST_SUSPECT_DELIVERY - 1) * queue["VisibilityTimeout"] + MAXIMUM_BEGUN * hidden_seconds < 3600
 
 
-@pytest.mark.parametrize(("function", "source"), SOURCES.values(), ids=SOURCES)
-def test_a_function_sends_its_dead_letters_where_its_queue_does(
-    function: dict[str, Any], source: dict[str, Any]
+@each_queue
+def test_a_dead_letter_goes_where_its_queue_does_stays_for_a_week_or_two_and_fits_with_its_reason(
+    function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
 ) -> None:
-    redrive = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]["RedrivePolicy"]
-    dead_letter_queue = function["Environment"]["Variables"]["DEAD_LETTER_QUEUE_URL"]["Ref"]
-    assert redrive["deadLetterTargetArn"] == {"GetAtt": f"{dead_letter_queue}.Arn"}
-
-
-@pytest.mark.parametrize("source", [source for _, source in SOURCES.values()], ids=SOURCES)
-def test_a_dead_letter_stays_for_a_week_or_two_and_fits_with_its_reason(source: dict[str, Any]) -> None:
-    alive = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]
-    dead = QUEUES[alive["RedrivePolicy"]["deadLetterTargetArn"]["GetAtt"].removesuffix(".Arn")]
-    assert dead["MessageRetentionPeriod"] == 14 * 24 * 3600
-    assert (
-        alive["MessageRetentionPeriod"] <= dead["MessageRetentionPeriod"] / 2
-    )  # A message that SQS moves keeps its age.
-    assert dead["MaximumMessageSize"] > alive["MaximumMessageSize"]
+    own = function["Environment"]["Variables"]["DEAD_LETTER_QUEUE_URL"]["Ref"]
+    assert queue["RedrivePolicy"]["deadLetterTargetArn"] == {"GetAtt": f"{own}.Arn"}
+    assert QUEUES[own]["MessageRetentionPeriod"] == 14 * 24 * 3600
+    # A message that SQS moves keeps its age.
+    assert queue["MessageRetentionPeriod"] <= QUEUES[own]["MessageRetentionPeriod"] / 2
+    assert QUEUES[own]["MaximumMessageSize"] > queue["MaximumMessageSize"]
 
 
 def test_a_removal_is_remembered_for_longer_than_a_message_is_on_its_way() -> None:
-    source = SOURCES["UpsertProfilesFunction"][1]
-    alive = QUEUES[source["Queue"]["GetAtt"].removesuffix(".Arn")]
-    dead = QUEUES[alive["RedrivePolicy"]["deadLetterTargetArn"]["GetAtt"].removesuffix(".Arn")]
+    _, _, alive = SOURCES["UpsertProfilesFunction"]
+    dead = QUEUES[named(alive["RedrivePolicy"]["deadLetterTargetArn"])]
     on_its_way = 2 * alive["MessageRetentionPeriod"] + dead["MessageRetentionPeriod"]  # it is redriven once
     assert timedelta(seconds=on_its_way) + ALLOWANCE < REMOVALS_REMEMBERED
 
@@ -264,15 +256,7 @@ def test_an_alarm_rings_long_before_an_outcome_that_waits_is_given_up() -> None:
     assert rings_after_seconds < source["MaximumRecordAgeInSeconds"] / 12
 
 
-def test_an_alarm_rings_within_a_minute_when_an_entry_was_changed() -> None:
-    [alarm] = alarms("EntriesChanged")
-    assert alarm == ALARMS["EntriesChangedAlarm"]
-    assert (alarm["Statistic"], alarm["Period"], alarm["EvaluationPeriods"], alarm["Threshold"]) == ("Sum", 60, 1, 0)
-    assert alarm["ComparisonOperator"] == "GreaterThanThreshold"
-    assert alarm["Dimensions"] == [{"Name": "service", "Value": "publish_outcomes"}]
-
-
-def test_the_functions_that_publish_do_so_on_the_stacks_own_bus() -> None:
+def test_the_functions_that_publish_do_so_on_the_stacks_own_bus_and_an_archive_of_it_is_an_option() -> None:
     [name] = resources("AWS::Events::EventBus")
     publishing = {
         folder: FUNCTIONS[FOLDERS[folder]]["Environment"]["Variables"].get("OUTCOMES_BUS")
@@ -282,78 +266,44 @@ def test_the_functions_that_publish_do_so_on_the_stacks_own_bus() -> None:
     assert publishing.keys() == {"process_transactions", "publish_outcomes", "republish_outcomes"}
     assert list(publishing.values()) == [{"Ref": name}] * 3
     assert TEMPLATE["Outputs"]["OutcomesBusName"] == {"Value": {"Ref": name}}
-
-
-def test_an_archive_of_outcomes_is_kept_for_as_long_as_the_parameter_says() -> None:
-    assert not resources("AWS::Events::Archive")
     [archive] = resources("AWS::Events::Archive", OutcomesArchiveDays="30").values()
-    assert archive["SourceArn"] == {"GetAtt": "OutcomesBus.Arn"}
-    assert archive["RetentionDays"] == {"Ref": "OutcomesArchiveDays"}
-
-
-def test_an_alarm_rings_when_a_message_comes_again_for_an_hour() -> None:
-    watching = {alarm["Dimensions"][0]["Value"]: alarm for alarm in alarms("ReturnedAge")}
-    for function, _ in SOURCES.values():
-        variables = function["Environment"]["Variables"]
-        alarm = watching[variables["POWERTOOLS_SERVICE_NAME"]]
-        assert alarm["Threshold"] == 3_600_000
-        assert alarm["Period"] >= int(variables["LONGEST_REDELIVERY_SECONDS"])
-
-
-def test_a_message_waits_for_its_account_for_some_six_hours() -> None:
-    waits = TEMPLATE["Parameters"]["MaximumWaits"]["Default"]
-    for function, _ in SOURCES.values():
-        variables = function["Environment"]["Variables"]
-        assert variables["MAXIMUM_WAITS"] == {"Ref": "MaximumWaits"}
-        longest = int(variables["LONGEST_REDELIVERY_SECONDS"])
-        assert sum(DELAYS_SECONDS) + (waits - 1 - len(DELAYS_SECONDS)) * longest == 22_282
-
-
-def test_an_alarm_rings_when_a_message_is_not_delivered() -> None:
-    watched = {alarm["Dimensions"][0]["Value"]["GetAtt"] for alarm in alarms("ApproximateAgeOfOldestMessage")}
-    assert watched == {source["Queue"]["GetAtt"].replace(".Arn", ".QueueName") for _, source in SOURCES.values()}
+    assert (archive["SourceArn"], archive["RetentionDays"]) == (
+        {"GetAtt": f"{name}.Arn"},
+        {"Ref": "OutcomesArchiveDays"},
+    )
+    assert not resources("AWS::Events::Archive")
 
 
 PLACES_IN_FLIGHT = 120_000
 """Of a standard queue. SQS delivers nothing more when all are taken."""
 
 
-def test_an_alarm_rings_when_half_of_the_places_in_flight_are_taken() -> None:
-    watching = alarms("ApproximateNumberOfMessagesNotVisible")
-    watched = {alarm["Dimensions"][0]["Value"]["GetAtt"] for alarm in watching}
-    assert watched == {source["Queue"]["GetAtt"].replace(".Arn", ".QueueName") for _, source in SOURCES.values()}
-    assert {(alarm["Statistic"], alarm["Threshold"]) for alarm in watching} == {("Maximum", PLACES_IN_FLIGHT / 2)}
+def test_an_alarm_rings_when_a_message_is_not_delivered_or_half_of_the_places_in_flight_are_taken() -> None:
+    queues = {source["Queue"]["GetAtt"].replace(".Arn", ".QueueName") for _, source, _ in SOURCES.values()}
+    for metric in ("ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesNotVisible"):
+        assert {alarm["Dimensions"][0]["Value"]["GetAtt"] for alarm in alarms(metric)} == queues
+    in_flight = {(alarm["Statistic"], alarm["Threshold"]) for alarm in alarms("ApproximateNumberOfMessagesNotVisible")}
+    assert in_flight == {("Maximum", PLACES_IN_FLIGHT / 2)}
 
 
-@pytest.mark.parametrize(
-    ("waits", "said"),
-    [
-        (30, "for 6.2 hours: `MaximumWaits` is 30. So 5.4 of them a second"),
-        (12, "`MaximumWaits=12`. A message then waits for 1.7 hours, and it takes 20 a second"),
-    ],
-)
-def test_how_many_waiting_messages_take_all_places_is_written_as_it_is(waits: int, said: str) -> None:
-    waited_seconds = sum(DELAYS_SECONDS) + (waits - 1 - len(DELAYS_SECONDS)) * 900
-    assert f"{waited_seconds / 3600:.1f} hours" in said
-    assert f"{PLACES_IN_FLIGHT / waited_seconds:.2g} " in said
-    assert said in " ".join((PROJECT / "docs/operations.md").read_text().split())
+JOBS = [name for name, function in FUNCTIONS.items() if "DeadLetterQueue" in function]
+OF_LAMBDA = {
+    "Errors": dict.fromkeys(FUNCTIONS, ("Sum", 0)),
+    "Throttles": dict.fromkeys(FUNCTIONS, ("Sum", 0)),
+    "Duration": {name: ("Maximum", 900 * timeout(function)) for name, function in FUNCTIONS.items()},
+    "DeadLetterErrors": dict.fromkeys(JOBS, ("Sum", 0)),
+}
 
 
-def test_an_alarm_rings_when_a_job_is_dead_lettered_and_its_event_lost() -> None:
-    watched = {alarm["Dimensions"][0]["Value"]["Ref"] for alarm in alarms("DeadLetterErrors")}
-    assert watched == {name for name, function in FUNCTIONS.items() if "DeadLetterQueue" in function}
-
-
-@pytest.mark.parametrize("metric", ["Errors", "Throttles", "Duration"])
-def test_an_alarm_rings_when_a_function_fails_is_throttled_or_nears_its_timeout(metric: str) -> None:
-    watching = {alarm["Dimensions"][0]["Value"]["Ref"]: alarm for alarm in alarms(metric)}
-    assert watching.keys() == FUNCTIONS.keys()
-    for name, alarm in watching.items():
-        assert alarm["Namespace"] == "AWS/Lambda"
-        if metric == "Duration":
-            assert (alarm["Statistic"], alarm["Threshold"]) == ("Maximum", 900 * timeout(FUNCTIONS[name]))
-        else:
-            assert (alarm["Statistic"], alarm["Threshold"]) == ("Sum", 0)
+@pytest.mark.parametrize(("metric", "expected"), OF_LAMBDA.items(), ids=OF_LAMBDA)
+def test_an_alarm_rings_when_a_function_fails_is_throttled_nears_its_timeout_or_loses_an_event(
+    metric: str, expected: dict[str, tuple[str, float]]
+) -> None:
+    assert {alarm["Namespace"] for alarm in alarms(metric)} == {"AWS/Lambda"}
+    watching = {
+        each["Dimensions"][0]["Value"]["Ref"]: (each["Statistic"], each["Threshold"]) for each in alarms(metric)
+    }
+    assert watching == expected
 
 
 def test_an_alarm_rings_when_reads_or_writes_of_a_table_or_its_index_are_throttled() -> None:
@@ -366,28 +316,25 @@ def test_an_alarm_rings_when_reads_or_writes_of_a_table_or_its_index_are_throttl
                 metric = part["MetricStat"]["Metric"]
                 table, *index = (dimension["Value"] for dimension in metric["Dimensions"])
                 watched.add((part["Id"], metric["Namespace"], metric["MetricName"], table["Ref"], *index))
-    indexes = [
-        (name, index["IndexName"])
-        for name, table in TABLES.items()
-        for index in table.get("GlobalSecondaryIndexes", [])
-    ]
-    assert indexes == [("JournalTable", JOURNAL_INDEX)]
+    [index] = TABLES["JournalTable"]["GlobalSecondaryIndexes"]
+    assert index["IndexName"] == JOURNAL_INDEX
     assert watched == {
         (metrics, "AWS/DynamoDB", name, *dimensions)
         for metrics, name in (("reads", "ReadThrottleEvents"), ("writes", "WriteThrottleEvents"))
-        for dimensions in [*((table,) for table in TABLES), *indexes]
+        for dimensions in [*((table,) for table in TABLES), ("JournalTable", JOURNAL_INDEX)]
     }
 
 
 STATES = {
-    "reconcile_accounts": "ReconcileState",
-    "charge_overdraft_interest": "InterestState",
-    "expire_holds": "ExpireHoldsState",
+    "reconcile_accounts": ("ReconcileState", "ENABLED"),
+    "charge_overdraft_interest": ("InterestState", "DISABLED"),
+    "expire_holds": ("ExpireHoldsState", "ENABLED"),
 }
 
 
-@pytest.mark.parametrize(("job", "state"), STATES.items())
-def test_an_alarm_rings_when_a_job_that_is_scheduled_was_not_done_for_a_day(job: str, state: str) -> None:
+@pytest.mark.parametrize(("job", "state", "default"), [(job, *state) for job, state in STATES.items()])
+def test_an_alarm_rings_when_a_job_that_is_scheduled_was_not_done_for_a_day(job: str, state: str, default: str) -> None:
+    assert TEMPLATE["Parameters"][state]["Default"] == default, "interest is charged only if the deployer says so"
     assert SCHEDULES[FOLDERS[job]][1]["State"] == {"Ref": state}
     name = f"{FOLDERS[job].removesuffix('Function')}UnfinishedAlarm"
     alarm = resources("AWS::CloudWatch::Alarm", **{state: "ENABLED"})[name]
@@ -404,23 +351,13 @@ def test_an_alarm_rings_when_a_job_that_is_scheduled_was_not_done_for_a_day(job:
     assert name not in resources("AWS::CloudWatch::Alarm", **{state: "DISABLED"})
 
 
-def test_overdraft_interest_is_charged_only_if_the_deployer_says_so() -> None:
-    defaults = {state: TEMPLATE["Parameters"][state]["Default"] for state in STATES.values()}
-    assert defaults == {"ReconcileState": "ENABLED", "InterestState": "DISABLED", "ExpireHoldsState": "ENABLED"}
-
-
-@pytest.mark.parametrize("name", ALARMS)
-def test_an_alarm_notifies_the_topic_if_there_is_one(name: str) -> None:
-    assert "AlarmActions" not in ALARMS[name]
+def test_an_alarm_notifies_the_topic_if_there_is_one_and_only_undone_jobs_are_known_by_missing_data() -> None:
     notifying = resources("AWS::CloudWatch::Alarm", AlarmTopicArn="arn:aws:sns:eu-west-1:1:alarms")
     assert notifying.keys() == ALARMS.keys()
-    assert notifying[name]["AlarmActions"] == [{"Ref": "AlarmTopicArn"}]
-
-
-@pytest.mark.parametrize("name", ALARMS)
-def test_only_a_job_that_was_not_done_is_known_by_missing_data(name: str) -> None:
-    missing = "breaching" if name.endswith("UnfinishedAlarm") else "notBreaching"
-    assert ALARMS[name]["TreatMissingData"] == missing
+    for name, alarm in ALARMS.items():
+        assert "AlarmActions" not in alarm
+        assert notifying[name]["AlarmActions"] == [{"Ref": "AlarmTopicArn"}]
+        assert alarm["TreatMissingData"] == ("breaching" if name.endswith("UnfinishedAlarm") else "notBreaching")
 
 
 def test_the_dashboard_shows_both_queues_their_dead_letters_and_all_functions() -> None:
@@ -434,16 +371,6 @@ def test_the_dashboard_shows_both_queues_their_dead_letters_and_all_functions() 
     assert shown[teller] == FOLDERS.keys()
     namespace = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["POWERTOOLS_METRICS_NAMESPACE"]
     assert namespace == {"Sub": teller}
-
-
-def test_lambda_drops_no_line_and_the_functions_keep_to_the_log_level() -> None:
-    """A line with metrics has no level, and Lambda's filter takes it for INFO. See test_log_levels.py."""
-    functions = TEMPLATE["Globals"]["Function"]
-    assert functions["LoggingConfig"] == {"LogFormat": "JSON", "ApplicationLogLevel": "TRACE"}
-    assert functions["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"] == {"Ref": "LogLevel"}
-    for function in FUNCTIONS.values():
-        assert function["LoggingConfig"].keys() == {"LogGroup"}
-        assert "POWERTOOLS_LOG_LEVEL" not in function["Environment"]["Variables"]
 
 
 LAMBDA_KEEPS_EVENTS = timedelta(hours=6)
@@ -486,32 +413,37 @@ def test_a_job_has_time_for_the_longest_step_that_begins_when_it_does() -> None:
     assert timeout(FUNCTIONS["ReconcileAccountsFunction"]) - RESERVED_SECONDS > LONGEST_ALONE_SECONDS
 
 
-@pytest.mark.parametrize(
-    ("metric", "watched"), [("Mismatches", "MismatchesAlarm"), ("AccountsSkipped", "SkippedAccountsAlarm")]
-)
-def test_an_alarm_rings_until_the_next_night_for_what_a_report_names(metric: str, watched: str) -> None:
+DAY, SERVICE = 24 * 3600, ["Sum", "GreaterThanThreshold", "notBreaching"]
+OF_SERVICES = {
+    "an entry was changed, within a minute": ("EntriesChangedAlarm", "publish_outcomes", "EntriesChanged", 60, 0),
+    "a mismatch, until the next night": ("MismatchesAlarm", "reconcile_accounts", "Mismatches", DAY, 0),
+    "a skipped account, until then, too": ("SkippedAccountsAlarm", "reconcile_accounts", "AccountsSkipped", DAY, 0),
+}
+
+
+@pytest.mark.parametrize(("name", "service", "metric", "period", "threshold"), OF_SERVICES.values(), ids=OF_SERVICES)
+def test_an_alarm_rings_for(name: str, service: str, metric: str, period: int, threshold: int) -> None:
     [alarm] = alarms(metric)
-    assert alarm == resources("AWS::CloudWatch::Alarm")[watched]
-    assert alarm["Dimensions"] == [{"Name": "service", "Value": "reconcile_accounts"}]
-    assert (alarm["Statistic"], alarm["Period"], alarm["Threshold"]) == ("Sum", 24 * 3600, 0)
-    assert (alarm["ComparisonOperator"], alarm["TreatMissingData"]) == ("GreaterThanThreshold", "notBreaching")
+    assert alarm == ALARMS[name]
+    assert alarm["Dimensions"] == [{"Name": "service", "Value": service}]
+    assert [alarm[each] for each in ("Statistic", "ComparisonOperator", "TreatMissingData")] == SERVICE
+    assert (alarm["Period"], alarm["EvaluationPeriods"], alarm["Threshold"]) == (period, 1, threshold)
+
+
+def test_an_alarm_rings_when_a_message_comes_again_for_an_hour() -> None:
+    rings = [(alarm["Dimensions"][0]["Value"], alarm["Threshold"], alarm["Period"]) for alarm in alarms("ReturnedAge")]
+    services = {function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] for function, _, _ in SOURCES.values()}
+    assert {*rings} == {(service, 3_600_000, 900) for service in services}
 
 
 @pytest.mark.parametrize("name", QUEUES)
 def test_queues_are_encrypted_and_take_tls_only(name: str) -> None:
+    """SQS takes one resource in a statement. "*" is the queue itself, if several have the policy."""
     assert QUEUES[name]["SqsManagedSseEnabled"] is True
-    [statement, *_] = policy_of(name)["PolicyDocument"]["Statement"]
+    statement, *others = policy_of(name, ProducerRoleArns=PRODUCERS)["PolicyDocument"]["Statement"]
     assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "sqs:*")
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": False}}
-
-
-@pytest.mark.parametrize("name", QUEUES)
-def test_a_statement_of_a_queues_policy_is_about_the_queue_alone(name: str) -> None:
-    """SQS takes one resource in a statement. "*" is the queue itself, if several have the policy."""
-    [*statements] = policy_of(name, ProducerRoleArns=PRODUCERS)["PolicyDocument"]["Statement"]
-    assert {statement["Sid"]: statement["Resource"] for statement in statements} == {
-        statement["Sid"]: "*" for statement in statements
-    }
+    assert {each["Resource"] for each in (statement, *others)} == {"*"}
 
 
 def policy_of(queue: str, **parameters: str) -> dict[str, Any]:
@@ -523,12 +455,12 @@ def policy_of(queue: str, **parameters: str) -> dict[str, Any]:
 PRODUCERS = "arn:aws:iam::1:role/till,arn:aws:iam::1:role/branches/*"
 
 
-@pytest.mark.parametrize("name", [source["Queue"]["GetAtt"].removesuffix(".Arn") for _, source in SOURCES.values()])
+@pytest.mark.parametrize("name", [named(source["Queue"]) for _, source, _ in SOURCES.values()])
 def test_only_the_producers_and_the_functions_that_send_may_send_if_producers_are_given(name: str) -> None:
     policy = policy_of(name, ProducerRoleArns=PRODUCERS)
     _, statement = policy["PolicyDocument"]["Statement"]
     dead = QUEUES[name]["RedrivePolicy"]["deadLetterTargetArn"]
-    assert policy == policy_of(dead["GetAtt"].removesuffix(".Arn"), ProducerRoleArns=PRODUCERS)
+    assert policy == policy_of(named(dead), ProducerRoleArns=PRODUCERS)
     assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "sqs:SendMessage")
     # ArnNotLike holds, too, if there is no such key: for a service of AWS's.
     separator, joined = statement["Condition"]["ArnNotLike"]["aws:PrincipalArn"]["Split"]
@@ -539,10 +471,10 @@ def test_only_the_producers_and_the_functions_that_send_may_send_if_producers_ar
         role
         for role in ROLES.values()
         for action, target in granted(role)
-        if action.startswith("sqs:SendMessage") and target in {name, dead["GetAtt"].removesuffix(".Arn")}
+        if action.startswith("sqs:SendMessage") and target in {name, named(dead)}
     }
     assert senders
-    assert {role["GetAtt"].removesuffix(".Arn") for role in roles} >= senders
+    assert {named(role) for role in roles} >= senders
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -559,6 +491,9 @@ RESTORED = {"RestoredTables": "teller-1", "RestoredJournalStreamLabel": "2026-11
 
 
 def test_of_restored_tables_everything_uses_these_and_the_stacks_own_stay_as_they_are() -> None:
+    for name in TABLES:
+        restored = {"Sub": f"${{RestoredTables}}-{name.removesuffix('Table')}"}
+        assert TEMPLATE["Outputs"][f"{name}Name"] == {"Value": {"If": ["IsRestored", restored, {"Ref": name}]}}
     own, with_restored = deployed(), deployed(**RESTORED)
     assert with_restored.keys() == own.keys()
     assert {name: with_restored[name] for name in TABLES} == {name: own[name] for name in TABLES}
@@ -576,12 +511,6 @@ def test_a_prefix_that_the_stack_would_not_take_is_refused_before_a_table_is_res
     asked = ["tables", "--stack", "teller-dev", "--to", "2026-11-21T20:45:00Z", "--prefix", prefix]
     assert restore.main(asked) == 2
     assert capsys.readouterr().err.startswith("--prefix: expected what the parameter RestoredTables takes")
-
-
-def test_the_outputs_name_the_tables_that_are_used() -> None:
-    for name in TABLES:
-        restored = {"Sub": f"${{RestoredTables}}-{name.removesuffix('Table')}"}
-        assert TEMPLATE["Outputs"][f"{name}Name"] == {"Value": {"If": ["IsRestored", restored, {"Ref": name}]}}
 
 
 def as_the_own(text: str) -> str:
@@ -603,13 +532,6 @@ def test_no_text_in_a_loop_has_its_item_and_a_parameter() -> None:
     assert items >= {"Table", "Messages", "Function"}
     filled = [set(re.findall(r"\$\{([\w:.]+)\}", line)) for line in text.splitlines() if "!Sub" in line]
     assert not [names for names in filled if names & items and names - items]
-
-
-def test_restored_tables_need_their_streams_label_before_the_deployment() -> None:
-    rule = TEMPLATE["Rules"]["RestoredTablesNeedTheirStream"]
-    assert rule["RuleCondition"] == {"Not": [{"Equals": [{"Ref": "RestoredTables"}, ""]}]}
-    [assertion] = rule["Assertions"]
-    assert assertion["Assert"] == {"Not": [{"Equals": [{"Ref": "RestoredJournalStreamLabel"}, ""]}]}
 
 
 KEPT = {
@@ -691,17 +613,27 @@ def test_a_parameter_with_arns_is_empty_or_has_those_of_its_kind(name: str, arns
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_has_a_role_and_a_log_group_of_its_own(name: str) -> None:
-    function = FUNCTIONS[name]
-    assert function["Role"] == {"GetAtt": f"{name.removesuffix('Function')}Role.Arn"}
-    log_group = f"{name.removesuffix('Function')}LogGroup"
-    assert function["LoggingConfig"]["LogGroup"] == {"Ref": log_group}
-    assert "RetentionInDays" in resources("AWS::Logs::LogGroup")[log_group]
+def test_a_function_has_a_role_and_a_log_group_of_its_own_and_signs_logs_and_metrics_with_its_own_name(
+    name: str,
+) -> None:
+    """Metrics of several functions have the same names. Their dimension `service` distinguishes them."""
+    function, own = FUNCTIONS[name], name.removesuffix("Function")
+    assert function["Role"] == {"GetAtt": f"{own}Role.Arn"}
+    assert function["LoggingConfig"]["LogGroup"] == {"Ref": f"{own}LogGroup"}
+    assert "RetentionInDays" in resources("AWS::Logs::LogGroup")[f"{own}LogGroup"]
+    service = function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
+    assert function["CodeUri"] == f"functions/{service}"
 
 
 OF_QUEUE = "sqs:ReceiveMessage sqs:DeleteMessage* sqs:GetQueueAttributes sqs:ChangeMessageVisibility*"
 OF_ATTEMPTS = "dynamodb:BatchGetItem dynamodb:PutItem"
 OF_JOBS_RECORDS = "dynamodb:UpdateItem dynamodb:PutItem dynamodb:BatchGetItem"
+OF_SENDING_JOB = {
+    "AccountsTable": "dynamodb:Scan",
+    "LocksTable": OF_JOBS_RECORDS,
+    "TransactionsQueue": "sqs:SendMessage*",
+    "JobsDeadLetterQueue": "sqs:SendMessage",
+}
 BY_VERSION = str({"Sub": "${JournalTable.Arn}/index/by_version"})
 STREAM = str({"Sub": "${JournalTable.Arn}/stream/*"})
 """A stream's name is the time at which it began. A table has one at a time."""
@@ -734,20 +666,8 @@ NEEDS = {
         "JobsDeadLetterQueue": "sqs:SendMessage",
         "ReconcileAccountsFunction": "lambda:InvokeFunction",
     },
-    "charge_overdraft_interest": {
-        "AccountsTable": "dynamodb:Scan",
-        "LocksTable": OF_JOBS_RECORDS,
-        "TransactionsQueue": "sqs:SendMessage*",
-        "JobsDeadLetterQueue": "sqs:SendMessage",
-        "ChargeOverdraftInterestFunction": "lambda:InvokeFunction",
-    },
-    "expire_holds": {
-        "AccountsTable": "dynamodb:Scan",
-        "LocksTable": OF_JOBS_RECORDS,
-        "TransactionsQueue": "sqs:SendMessage*",
-        "JobsDeadLetterQueue": "sqs:SendMessage",
-        "ExpireHoldsFunction": "lambda:InvokeFunction",
-    },
+    "charge_overdraft_interest": OF_SENDING_JOB | {"ChargeOverdraftInterestFunction": "lambda:InvokeFunction"},
+    "expire_holds": OF_SENDING_JOB | {"ExpireHoldsFunction": "lambda:InvokeFunction"},
     "read_accounts": {
         "AccountsTable": "dynamodb:GetItem",
         "JournalTable": "dynamodb:BatchGetItem dynamodb:Query",
@@ -823,8 +743,8 @@ def test_a_journal_entry_is_put_in_a_transaction_and_in_no_other_way() -> None:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_schedules_role_invokes_its_job_and_sends_what_it_could_not_invoke(name: str) -> None:
     _, schedule = SCHEDULES[name]
-    role = schedule["RoleArn"]["GetAtt"].removesuffix(".Arn")
-    dead_letter_queue = schedule["DeadLetterConfig"]["Arn"]["GetAtt"].removesuffix(".Arn")
+    role = named(schedule["RoleArn"])
+    dead_letter_queue = named(schedule["DeadLetterConfig"]["Arn"])
     assert granted(role) == {("lambda:InvokeFunction", name), ("sqs:SendMessage", dead_letter_queue)}
     [trusted] = resources("AWS::IAM::Role")[role]["AssumeRolePolicyDocument"]["Statement"]
     assert trusted["Principal"] == {"Service": "scheduler.amazonaws.com"}
@@ -843,7 +763,7 @@ def test_a_role_names_its_resources_and_its_actions(role: str) -> None:
 def test_every_role_is_a_functions_or_a_schedules_and_every_policy_is_of_these_roles() -> None:
     """Otherwise the comparison with NEEDS would leave one out, or SAM would make a role without key and boundary."""
     roles = resources("AWS::IAM::Role")
-    of_schedules = [schedule["RoleArn"]["GetAtt"].removesuffix(".Arn") for _, schedule in SCHEDULES.values()]
+    of_schedules = [named(schedule["RoleArn"]) for _, schedule in SCHEDULES.values()]
     assert sorted([*ROLES.values(), *of_schedules]) == sorted(roles)
     attached = [policy["Ref"] for role in roles.values() for policy in role.get("ManagedPolicyArns", [])]
     managed = resources("AWS::IAM::ManagedPolicy")
@@ -854,32 +774,12 @@ def test_every_role_is_a_functions_or_a_schedules_and_every_policy_is_of_these_r
         assert {role["Ref"] for role in policy["Roles"]} <= roles.keys()
 
 
+OUTPUTS = """
+TransactionsQueueUrl TransactionsDeadLetterQueueUrl ProfilesQueueUrl ProfilesDeadLetterQueueUrl OutcomesBusName
+OutcomesDeadLetterQueueUrl JobsDeadLetterQueueUrl SchedulesDeadLetterQueueUrl BusDeadLetterQueueUrl
+"""
+
+
 def test_the_outputs_that_others_rely_on_are_there() -> None:
-    assert TEMPLATE["Outputs"].keys() >= {
-        "TransactionsQueueUrl",
-        "TransactionsDeadLetterQueueUrl",
-        "AccountsTableName",
-        "JournalTableName",
-        "ReversalsTableName",
-        "RefusalsTableName",
-        "ProcessTransactionsFunctionName",
-        "ProfilesQueueUrl",
-        "ProfilesDeadLetterQueueUrl",
-        "ProfilesTableName",
-        "UpsertProfilesFunctionName",
-        "LocksTableName",
-        "AttemptsTableName",
-        "CheckpointsTableName",
-        "ReconcileAccountsFunctionName",
-        "ChargeOverdraftInterestFunctionName",
-        "ExpireHoldsFunctionName",
-        "ReadAccountsFunctionName",
-        "PublishOutcomesFunctionName",
-        "RepublishOutcomesFunctionName",
-        "OutcomesBusName",
-        "OutcomesDeadLetterQueueUrl",
-        "JobsDeadLetterQueueUrl",
-        "SchedulesDeadLetterQueueUrl",
-        "BusDeadLetterQueueUrl",
-        *(f"{group}Name" for group in resources("AWS::Logs::LogGroup")),
-    }
+    named = [*TABLES, *FUNCTIONS, *resources("AWS::Logs::LogGroup")]
+    assert TEMPLATE["Outputs"].keys() >= {*OUTPUTS.split(), *(f"{each}Name" for each in named)}

@@ -7,6 +7,8 @@ import sys
 from collections import defaultdict
 from typing import Any
 
+import pytest
+
 from tools.local_aws.server import PROJECT
 
 WRONG_USES = "tests/typing/wrong_uses.py"
@@ -44,6 +46,7 @@ def test_mypy_names_each_wrong_use_and_no_other_line() -> None:
     assert_named(found, {line: code for line, (code, _) in MARKS.items()})
 
 
+@pytest.mark.exhaustive  # it takes ten seconds
 def test_pyright_names_each_wrong_use_and_no_right_one() -> None:
     found: dict[int, set[str]] = defaultdict(set)
     for error in pyrights(WRONG_USES, *RIGHT_USES):
