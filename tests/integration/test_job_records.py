@@ -51,13 +51,6 @@ def test_the_last_runs_come_with_their_reports_the_latest_first(stack: Any) -> N
     assert found.runs[0].finished_at == stack.now
 
 
-def test_forced_runs_for_times_ahead_do_not_hide_the_last_night(stack: Any) -> None:
-    for day in range(1, 6):
-        stack.run(f"9999-01-0{day}T02:00:00+00:00")
-    stack.run(NIGHTS[0])
-    assert [run.scheduled_time[:10] for run in read_job(stack, JOB).runs][:2] == [NIGHTS[0][:10], "9999-01-05"]
-
-
 def test_a_late_run_for_an_earlier_time_is_the_last_that_was_done(stack: Any) -> None:
     stack.run(NIGHTS[5])
     stack.clock.seconds += 60

@@ -207,21 +207,6 @@ def test_a_continuation_that_meets_a_duplicate_leaves_the_rest_to_it(counting: J
     assert counting.steps == [1, 2, 3]
 
 
-def test_a_duplicate_that_has_the_rest_is_retried_as_any_run_is(counting: JobService) -> None:
-    """It dies at its first try, after the continuation was answered. Its retry is no duplicate."""
-    counting.timeout_seconds = NO_TIME
-    counting.invoke()
-    counting.timeout_seconds = 60
-    counting.kill(2, "duplicate")
-    counting.deliver_next()
-    with pytest.raises(LockTaken):
-        counting.invoke(request="duplicate")
-    counting.end_of_lease()
-    assert counting.invoke(request="duplicate") == "Continued"
-    counting.deliver_next()
-    assert counting.outcomes == ["Continued", "InProgress", "Continued", "Done"]
-
-
 def test_a_run_whose_continuation_was_sent_without_an_answer_is_answered_at_its_retry(counting: JobService) -> None:
     """The run fails, so Lambda retries it, while the invocation that it did send is at work."""
     counting.timeout_seconds = NO_TIME
@@ -348,26 +333,3 @@ def test_work_that_does_not_move_on_is_not_called_again_for_ever(counting: JobSe
     with pytest.raises(AssertionError, match="count: a step without progress"):
         counting.invoke()
     assert len(counting.waiting) == 1
-
-
-def test_work_without_a_last_step_is_an_error(counting: JobService) -> None:
-    counting.job = counting.job._replace(work=lambda run: iter(()))
-    with pytest.raises(AssertionError, match="count: no step said that it is the last"):
-        counting.invoke()
-
-
-def test_a_checkpoint_may_be_changed_in_place(counting: JobService) -> None:
-    def work(run: Run) -> Iterator[Step]:
-        checkpoint = run.checkpoint or {"steps": []}
-        while len(checkpoint["steps"]) < STEPS:
-            checkpoint["steps"].append("a step")
-            counting.before_step(len(checkpoint["steps"]))
-            yield Step(checkpoint, last=len(checkpoint["steps"]) == STEPS)
-
-    counting.job, counting.timeout_seconds = counting.job._replace(work=work), NO_TIME
-    assert counting.invoke() == "Continued"
-    counting.timeout_seconds, counting.before_step = 60, fail_at(3, RuntimeError("once"))
-    with pytest.raises(RuntimeError, match="once"):
-        counting.invoke()
-    counting.before_step = lambda number: None
-    assert counting.invoke() == "Done"

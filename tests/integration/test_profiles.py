@@ -105,12 +105,6 @@ def test_a_hundred_messages_for_a_profile_are_one_request_once_its_shape_is_know
     assert all(profiles[name]["preferences"]["entry 99"] == 99 for name in names)
 
 
-def test_each_profile_of_a_batch_is_upserted_by_itself(profiles: Profiles) -> None:
-    profiles.post(*(update({f"e{n}": n}, account_id=f"acc-{n % 40}", path=[f"map-{n % 40}"]) for n in range(120)))
-    assert profiles.requests == ["UpdateItem"] * 80  # Each upsert finds its map missing, which wasn't known before.
-    assert profiles["acc-7"] == {"map-7": {"e7": 7, "e47": 47, "e87": 87}}
-
-
 def test_later_wins_whatever_the_order_of_arrival(profiles: Profiles) -> None:
     profiles.post(update({"theme": "dark", "language": "de"}, 5))
     profiles.post(update({"theme": "blue", "language": "fr"}, 3), update({"language": "it", "size": 12}, 7))
@@ -133,26 +127,6 @@ def test_without_as_of_a_messages_time_is_when_it_was_sent(profiles: Profiles) -
     assert profiles["alice"] == {"preferences": {"theme": "second"}}
     profiles.post(sent(update({"theme": "third"}), 0.003))
     assert profiles["alice"] == {"preferences": {"theme": "third"}}
-
-
-@pytest.mark.parametrize("together", [True, False])
-def test_an_erased_profile_has_only_what_is_later_whatever_the_order_of_arrival(
-    profiles: Profiles, together: bool
-) -> None:
-    messages = [
-        update({"theme": "dark", "language": "de"}, 1),
-        update({"size": 12}, 5, path=["preferences", "font"]),
-        erasure(seconds=2),
-        erasure(seconds=4),
-        update({"first": 1}, 4, path=["visits"]),
-        update({"theme": "red"}, 6),
-    ]
-    for order in itertools.islice(itertools.permutations(messages), 0, None, 37):
-        profiles.delete()
-        for batch in [order] if together else [[message] for message in order]:
-            profiles.post(*batch)
-        assert profiles["alice"] == {"preferences": {"theme": "red", "font": {"size": 12}}}
-        assert profiles.items()["alice"]["cw:erased_as_of"] == "2026-03-01T12:00:04.000000+00:00"
 
 
 def test_an_erasure_without_as_of_erases_what_was_sent_before_it(profiles: Profiles) -> None:
@@ -228,21 +202,6 @@ def test_what_does_not_fit_is_dead_lettered_and_the_rest_of_its_profile_is_upser
         "deep": {"map": {"a": 1, "b": 2}},
         "preferences": {"font": {"size": 9}, "theme": "dark"},
     }
-
-
-@pytest.mark.parametrize("together", [True, False])
-def test_of_an_entry_and_a_map_of_its_name_the_later_stands_whichever_arrives_first(
-    profiles: Profiles, together: bool
-) -> None:
-    for entry_at, expected in [(2, "serif"), (0, {"size": 12})]:
-        entry = update({"font": "serif"}, entry_at)
-        font = update({"size": 12}, 1, path=["preferences", "font"])
-        for messages in ([entry, font], [font, entry]):
-            for batch in [messages] if together else [[message] for message in messages]:
-                profiles.post(*batch)
-            assert profiles["alice"] == {"preferences": {"font": expected}}
-            profiles.delete()
-    assert not profiles.reasons()
 
 
 def test_what_is_too_long_for_a_request_and_does_not_fit_may_be_there_in_part_and_can_be_sent_again_once_mended(

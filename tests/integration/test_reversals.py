@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.bodies import Body, hold, interest, openings, payment, post_hold, reverse, set_limit, transfer
+from tests.support.bodies import Body, hold, openings, payment, reverse, transfer
 from tests.support.ledger import WORKERS, Ledger
 from tools.local_aws.functions import Queue, again, invoke, record
 from tools.local_aws.server import Endpoint
@@ -106,19 +106,6 @@ def test_a_reversal_can_be_reversed_through_either_side(ledger: Ledger) -> None:
     assert balances(ledger) == (70, 30)
     ledger.post(reversing("rrr-1", "rr-1", "bob"), reversing("rr-2", "r-1", "bob"), reversing("r-2", "t-1"))
     assert ledger.results("rrr-1", "rr-2", "r-2") == ["POSTED", "ALREADY_REVERSED", "ALREADY_REVERSED"]
-    assert balances(ledger) == (100, 0)
-
-
-def test_interest_and_a_posted_hold_are_reversed_as_any_other_transaction(ledger: Ledger) -> None:
-    ledger.post(set_limit("limit", -500), payment("t-0", -465))
-    ledger.post(interest("i-1", "0.5"), reversing("r-1", "i-1"))
-    assert ledger.outcomes()["r-1"].amount == Decimal("0.5")
-    ledger.post(payment("t-2", 465), hold("h-1", 60))
-    ledger.post(post_hold("p-1", 20, final=False))
-    ledger.post(post_hold("p-2", to_account_id="bob"))
-    assert balances(ledger) == (40, 40)
-    ledger.post(reversing("r-2", "p-1"), reversing("r-3", "p-2", "bob"), reversing("r-4", "h-1"))
-    assert ledger.results("r-2", "r-3", "r-4") == ["POSTED", "POSTED", "NOT_REVERSIBLE"]
     assert balances(ledger) == (100, 0)
 
 

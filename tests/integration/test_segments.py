@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.faults import Fault, Faults, Killed
-from tests.support.job_service import EVENT, FIRST, NO_TIME, SECOND, THIRD, JobService, fail
+from tests.support.job_service import EVENT, FIRST, NO_TIME, SECOND, JobService, fail
 from tools.local_aws.server import Endpoint
 from workers import scheduled_jobs as jobs
 from workers.job_events import InvalidEvent
@@ -165,14 +165,6 @@ def test_of_two_segments_that_end_at_the_same_moment_one_is_done(service: Made, 
     assert len(function.reported()) == 2 * STEPS
 
 
-def test_a_segment_that_ends_while_others_work_is_continued_by_them(service: Made) -> None:
-    function = service(2)
-    function.invoke()
-    (one, _, _), (other, _, _) = function.waiting
-    outcomes = [function.invoke(event) for event in (one, one, other, one)]
-    assert outcomes == ["Continued", "DoneBefore", "Done", "DoneBefore"]
-
-
 def test_the_event_of_the_run_delivered_again_begins_what_is_not_done(service: Made) -> None:
     """As by hand, after events of segments were lost."""
     function = service(4)
@@ -181,16 +173,6 @@ def test_the_event_of_the_run_delivered_again_begins_what_is_not_done(service: M
     function.waiting.clear()
     function.deliver_all()
     function.assert_done_once(4)
-
-
-def test_a_number_that_changes_between_nights_counts_from_the_next_on(service: Made) -> None:
-    function = service()
-    nights = {FIRST: 4, SECOND: 16, THIRD: 1}
-    for scheduled_time, segments in nights.items():
-        function.job = function.job._replace(segments=segments)
-        function.deliver_all(EVENT | {"scheduled_time": scheduled_time})
-        assert len(function.reported(scheduled_time)) == segments * STEPS
-    assert [function.invoke(scheduled_time=each) for each in nights] == ["DoneBefore"] * 3
 
 
 @pytest.mark.parametrize(("before", "after"), [(4, 16), (16, 4), (1, 4), (4, 1)])

@@ -9,22 +9,19 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from ledger.account_pages import account_page
-from tests.support.bodies import payment, post_hold, void_hold
+from tests.support.bodies import payment, post_hold
 from tests.support.ledger import WORKERS
 from tests.support.sending_jobs import SOON, STEP, Expiry, Interest, SendingJob
 from tools.local_aws.meter import Meter
 from tools.local_aws.server import PROJECT, Endpoint
-from workers.segments import Segment
 
 DELIVERIES = 20
 MANY = [f"acc-{number}" for number in range(11)]
-ODD_NAMES = ["a b", "'", "\U0001f3e6" * 128, '"', "ä" * 128]
 
 
 @pytest.fixture(params=[Interest, Expiry], ids=lambda job: job.JOB)
@@ -115,13 +112,6 @@ def test_pages_without_anyone_to_send_about_are_passed_over(job: SendingJob) -> 
     assert job.counted(job.queued()) == dict.fromkeys(job.wanted(["wanted"]), 1)
 
 
-def test_ids_of_any_characters_that_can_be_seen_are_sent(job: SendingJob) -> None:
-    job.open_wanted(ODD_NAMES)
-    job.run()
-    job.post(*job.queued())
-    assert job.done().keys() == job.wanted(ODD_NAMES)
-
-
 # --- interest ---------------------------------------------------------------------------------------------
 
 CHARGED = {"anna": Decimal("-0.10"), "ben": Decimal(0), "emil": Decimal("-0.50"), "finn": Decimal("-1.23")}
@@ -195,53 +185,6 @@ def test_what_is_charged_is_decided_when_it_is_posted(overdrawn: Interest) -> No
     assert overdrawn.done() == CHARGED | decided
 
 
-def test_interest_that_would_take_an_account_below_its_limit_is_rejected_and_recorded(interest: Interest) -> None:
-    interest.open_with({"anna": "-99.95", "ben": "-99.90"}, limit=-100)
-    assert interest.run() == "Done"
-    interest.post(*interest.queued())
-    assert interest.sound_books().counts() == {"POSTED": 5, "OVERDRAFT_LIMIT": 1}
-    assert interest.account("anna").balance == Decimal("-99.95")
-
-
-@pytest.mark.parametrize("segments", [1, 16, 100])
-def test_each_account_is_in_one_segment(interest: Interest, segments: int) -> None:
-    names, found = [f"acc-{number}" for number in range(150)], []
-    for name in names:
-        interest.put_account(name)
-    for number in range(1, segments + 1):
-        after, more = None, True
-        while more:
-            page = account_page(interest.client, interest.tables.accounts, Segment(number, segments), after, limit=7)
-            found += [item["account_id"] for item in page.items]
-            after, more = page.after, page.after is not None
-    assert sorted(found) == sorted(names)
-
-
-EXTREMES = [
-    *("-" + "9" * 38, "-1e38", "-123456789012345678901234567890123456.78"),
-    *("-3.65e40", "-0.0136986301369863013698"),
-]
-
-
-def test_balances_of_any_digits_are_charged_exactly(interest: Interest) -> None:
-    wide = Context(prec=200, rounding=ROUND_HALF_EVEN)
-    # XAU has no rule of minor units: its amounts may have any decimals.
-    interest.open_with({f"acc {balance}": balance for balance in EXTREMES}, limit="-9.9e125", currency="XAU")
-    interest.run()
-    interest.post(*interest.queued())
-    assert len(interest.done()) == len(EXTREMES)
-    for entry in interest.books.entries:
-        if entry.transaction_id.startswith("overdraft"):
-            balance = Decimal(entry.account_id.removeprefix("acc "))
-            amount = wide.quantize(wide.divide(balance, Decimal(1000)), Decimal("0.01"))
-            after = wide.add(balance, amount)
-            if entry.outcome.reason:
-                assert len(after.normalize(wide).as_tuple().digits) > 38
-            else:
-                assert (entry.outcome.amount, entry.outcome.balance_after) == (amount, after)
-    assert interest.books.counts()["BALANCE_OUT_OF_RANGE"] == 1
-
-
 ACCOUNT = {"balance": 100, "overdraft_limit": -500, "currency": "EUR", "status": "OPEN", "version": 1}
 """An account as others may write it."""
 LONGEST_ID = "\U0001f3e6" * 512
@@ -290,28 +233,6 @@ def test_what_has_expired_is_released_and_all_else_stays_until_a_later_run(held:
     held.run(event=held.event(hour=13))
     held.post(*held.queued())
     assert held.done().keys() == held.SAMPLE | held.LATER
-
-
-def test_two_runs_before_the_first_message_is_posted_send_the_same_messages(held: Expiry) -> None:
-    for hour in (12, 13):
-        assert held.run(event=held.event(hour=hour)) == "Done"
-    bodies = held.queued()
-    assert held.counted(bodies) == dict.fromkeys(held.SAMPLE, 2) | dict.fromkeys(held.LATER, 1)
-    assert len(set(bodies)) == len(held.SAMPLE | held.LATER), "a second message is the first one again"
-    random.Random(1).shuffle(bodies)
-    held.post(*bodies)
-    assert held.done().keys() == held.SAMPLE | held.LATER
-
-
-@pytest.mark.parametrize("resolve", [post_hold, void_hold], ids=["posted", "voided"])
-def test_a_hold_that_was_resolved_before_its_message_came_expires_no_more(held: Expiry, resolve: Any) -> None:
-    held.run()
-    held.post(resolve("t-1", account_id="dora", hold_id="d-1"))
-    before = held.account("dora")
-    held.post(*held.queued())
-    after = held.account("dora")
-    assert (after.balance, after.held, after.version) == (before.balance, Decimal(0), before.version + 1)
-    assert held.sound_books().counts()["HOLD_NOT_OPEN"] == 1
 
 
 def test_a_hold_that_was_posted_in_part_expires_with_what_is_left(held: Expiry) -> None:
