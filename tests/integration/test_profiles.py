@@ -66,8 +66,8 @@ class Profiles:
 
 
 @pytest.fixture
-def profiles(ministack: Endpoint, dynamodb: Endpoint) -> Profiles:
-    return Profiles(ministack, dynamodb)
+def profiles(aws: Endpoint, dynamodb: Endpoint) -> Profiles:
+    return Profiles(aws, dynamodb)
 
 
 def at(seconds: float) -> datetime:
