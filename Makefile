@@ -52,7 +52,7 @@ SOAK_MESSAGES ?= 20000
 
 soak: setup
 	@$(PYTEST) --all --soak tests/faults/test_every_pair.py tests/faults/test_outages.py tests/faults/test_slow_profiles.py \
-	  tests/integration/test_planted_night.py tests/integration/test_long_lived_profiles.py
+	  tests/integration/test_planted_night.py
 	@.venv/bin/python -m pytest --hypothesis-profile=searching --timeout=1800 tests/unit tests/checkers tests/faults/test_hostile_input.py tests/integration/test_any_order_of_profiles.py
 	@TELLER_SOAK_SECONDS=$(SOAK_SECONDS) .venv/bin/python -m pytest tests/faults/test_machine.py
 	@.venv/bin/python -m tests.soak --messages $(SOAK_MESSAGES)

@@ -194,9 +194,9 @@ messages = st.builds(
 )
 
 
-def test_so_do_the_functions_messages_with_as_of_or_without(ministack: Endpoint, dynamodb: Endpoint) -> None:
+def test_so_do_the_functions_messages_with_as_of_or_without(aws: Endpoint, dynamodb: Endpoint) -> None:
     table = create_profiles_table(dynamodb, f"any-order-{next(_names)}")
-    function = upsert_profiles(ministack, table, dynamodb)
+    function = upsert_profiles(aws, table, dynamodb)
     client = dynamodb.client("dynamodb")
 
     @in_fewer_examples
@@ -210,4 +210,4 @@ def test_so_do_the_functions_messages_with_as_of_or_without(ministack: Endpoint,
         check(stored, writes, most_bytes(writes, LONG_AGO, stored.key_and_marks))
 
     try_messages()
-    assert not take_dead_letters(ministack, function.worker.queue.dead_letter_url)
+    assert not take_dead_letters(aws, function.worker.queue.dead_letter_url)

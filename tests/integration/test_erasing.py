@@ -1,22 +1,19 @@
 """Erasures on both engines: only what is later stays, and nothing older comes back, whatever happens meanwhile."""
 
 import itertools
-import random
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from conditional_writes import Conflict, Deadline, Item, VersionedTable
+from conditional_writes import Conflict, Item, VersionedTable
 from conditional_writes.items import to_dynamodb
 from conditional_writes.sizes import item_bytes
 from conditional_writes.upserts import (
     REMOVED,
     ItemTooLarge,
     MapEntry,
-    Progress,
     Strategy,
     Upserted,
     erase,
@@ -25,7 +22,6 @@ from conditional_writes.upserts import (
     upsert_in_requests,
 )
 from conditional_writes.upserts.clock_text import clock
-from tests.checkers.profile_oracle import Write, differences, standing
 from tests.support.faults import Fault, Faults
 from tests.support.profile_table import ProfileTable
 from tools.local_aws.server import Endpoint
@@ -140,15 +136,6 @@ def test_no_update_as_of_the_erasure_or_earlier_comes_back_and_later_ones_win(
     assert profiles.upsert(MapEntry(("visits", "last"), "without a clock", None))[:2] == WRITTEN
 
 
-def test_of_two_erasures_the_later_counts_whichever_arrives_first(profiles: Profiles) -> None:
-    for order in itertools.permutations([2, 4]):
-        profiles.client.delete_item(TableName=profiles.name, Key=to_dynamodb({"account_id": "alice"}))
-        profiles.upsert(theme("dark", 1), MapEntry(("preferences", "size"), 1, at(3)))
-        found = [profiles.erase(seconds)[:2] for seconds in order]
-        assert found == ([WRITTEN, WRITTEN] if order == (2, 4) else [WRITTEN, SUPERSEDED])
-        assert profiles.item == erased_item(4)
-
-
 def test_a_repeated_erasure_takes_nothing_that_came_since_be_it_without_a_clock(profiles: Profiles) -> None:
     profiles.erase(4)
     profiles.plant(name="Alice")
@@ -172,17 +159,6 @@ def test_an_erasure_takes_two_requests_and_upserts_none_more(profiles: Profiles)
     assert set(profiles.calls) == {"UpdateItem", "GetItem"}
 
 
-def test_what_has_no_room_beside_an_erasure_is_refused_after_it(profiles: Profiles) -> None:
-    profiles.upsert(theme("dark", 1), MapEntry(("photos", "1"), "x" * 390_000, at(9)))
-    requests = upsert_in_requests(
-        profiles.client, profiles.key("alice"), [erasure(at(2)), MapEntry(("photos", "2"), "x" * 20_000, at(9))]
-    )
-    assert next(requests)[:2] == Progress([erasure(at(2))], [], 1)[:2]
-    with pytest.raises(ItemTooLarge):
-        next(requests)
-    assert profiles.maps.keys() == {"photos"}
-
-
 def test_the_room_of_what_was_erased_is_free_again(profiles: Profiles) -> None:
     for seconds in (1, 3, 5):
         for number in range(3):
@@ -192,14 +168,6 @@ def test_the_room_of_what_was_erased_is_free_again(profiles: Profiles) -> None:
         profiles.erase(seconds + 1)
         stored = profiles.read("alice")
         assert stored.bytes <= stored.item["cw:item_bytes"] + 100 < 400
-
-
-def test_removals_that_stay_are_counted_and_those_that_went_are_not(profiles: Profiles) -> None:
-    for number in range(10):
-        profiles.upsert(MapEntry(("devices", f"{number}"), REMOVED, at(number)), forget_after=timedelta(days=9_999))
-    counted = profiles.read("alice").item["cw:removed_bytes"]
-    profiles.erase(7)
-    assert profiles.read("alice").item["cw:removed_bytes"] == counted / 10 * 2
 
 
 def test_versions_go_on_and_a_save_of_what_was_erased_is_a_conflict(profiles: Profiles) -> None:
@@ -255,12 +223,6 @@ def test_an_item_with_hundreds_of_maps_that_stay_is_erased_in_a_few_requests(pro
     assert profiles.maps == {"m": {name: {"x": 1} for name in times if name < "250"}}
 
 
-def test_an_erasure_makes_way_for_the_later_entries_beside_it(profiles: Profiles) -> None:
-    profiles.plant(preferences="another program's")
-    assert profiles.upsert(erasure(at(2)), theme("dark", 1), theme("red", 3))[:2] == (2, 1)
-    assert profiles.maps == {"preferences": {"theme": "red"}}
-
-
 def test_a_value_in_place_of_a_map_is_erased_and_its_later_clocks_stay(profiles: Profiles) -> None:
     profiles.upsert(MapEntry(("visits", "last"), 1, at(5)), MapEntry(("limits", "card", "day"), 1, at(5)))
     profiles.plant(visits="Alice", limits={"card": "Alice"})
@@ -280,28 +242,6 @@ def test_clocks_that_nobody_can_read_or_that_nothing_leads_to_are_erased_too(pro
     profiles.erase(4)
     clocks = {'cw:as_of ["gone"]', 'cw:as_of ["visits"]'}
     assert profiles.item.keys() == {"cw:erased_as_of", *clocks}, "later clocks stay"
-
-
-def test_sixteen_writers_and_erasures_end_in_what_is_later(profiles: Profiles, every_case: bool) -> None:
-    choose = random.Random(1)
-    writes = [
-        Write(("preferences", f"entry {choose.randrange(30)}"), number, at(choose.randrange(100)))
-        for number in range(16 * (50 if every_case else 12))
-    ]
-    writes += [Write(("limits", f"{number % 7}", "day"), number, at(number)) for number in range(100)]
-    writes += [Write((), REMOVED, at(seconds)) for seconds in (10, 30, 50, 50, 70)]
-    choose.shuffle(writes)
-
-    def work(number: int) -> None:
-        for write in writes[number::16]:
-            upserted = profiles.write("alice", [write], deadline=Deadline.after(60))
-            assert upserted.written + upserted.superseded == 1
-
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(work, range(16)))
-    assert list(differences(standing(writes), profiles.maps)) == []
-    profiles.write("model", [write for write in writes if write.time > at(70)])
-    assert profiles.item == profiles.read("model").without_counters | erased_item(70)
 
 
 @pytest.mark.parametrize("fault", [Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR, Fault.SERVER_ERROR_AFTER])

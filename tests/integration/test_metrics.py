@@ -38,28 +38,28 @@ type Emitted = set[tuple[str, frozenset[tuple[str, str]]]]
 
 
 @pytest.fixture
-def emitted(ministack: Endpoint, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Emitted:
+def emitted(aws: Endpoint, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Emitted:
     """The metrics that each function emits when it runs in each of its ways."""
     monkeypatch.setattr(scheduled_jobs, "_invoke_again", lambda event, context: None)
-    tables, locks = create_tables(ministack, "metrics"), create_locks_table(ministack, "metrics")
+    tables, locks = create_tables(aws, "metrics"), create_locks_table(aws, "metrics")
     profiles, queue = (
-        create_profiles_table(ministack, "metrics"),
-        ministack.client("sqs").create_queue(QueueName="sent"),
+        create_profiles_table(aws, "metrics"),
+        aws.client("sqs").create_queue(QueueName="sent"),
     )
     found: Emitted = set()
     for name, run, load in (
-        ("process_transactions", post, partial(process_transactions, ministack, tables)),
-        ("upsert_profiles", upsert, partial(upsert_profiles, ministack, profiles)),
-        ("reconcile_accounts", run_in_each_way, partial(reconcile_accounts, ministack, tables, locks)),
+        ("process_transactions", post, partial(process_transactions, aws, tables)),
+        ("upsert_profiles", upsert, partial(upsert_profiles, aws, profiles)),
+        ("reconcile_accounts", run_in_each_way, partial(reconcile_accounts, aws, tables, locks)),
         (
             "charge_overdraft_interest",
             run_in_each_way,
-            partial(charge_overdraft_interest, ministack, tables, locks, queue["QueueUrl"]),
+            partial(charge_overdraft_interest, aws, tables, locks, queue["QueueUrl"]),
         ),
-        ("expire_holds", run_in_each_way, partial(expire_holds, ministack, tables, locks, queue["QueueUrl"])),
-        ("read_accounts", read, partial(read_accounts, ministack, tables)),
-        ("publish_outcomes", publish, partial(publish_outcomes, ministack)),
-        ("republish_outcomes", publish_again, partial(republish_outcomes, ministack, tables)),
+        ("expire_holds", run_in_each_way, partial(expire_holds, aws, tables, locks, queue["QueueUrl"])),
+        ("read_accounts", read, partial(read_accounts, aws, tables)),
+        ("publish_outcomes", publish, partial(publish_outcomes, aws)),
+        ("republish_outcomes", publish_again, partial(republish_outcomes, aws, tables)),
     ):
         function = load(POWERTOOLS_SERVICE_NAME=name)
         monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", name)
