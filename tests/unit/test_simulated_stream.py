@@ -4,15 +4,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
+from tests.support.faults import Killed
 from tools.local_aws.functions import Place, Stream, stream_record
 
 type Handler = Callable[[list[int]], list[int]]
-
-
-class Killed(BaseException):
-    pass
 
 
 class Consumer:
@@ -38,14 +33,6 @@ class Consumer:
 
 def stream_of(number: int, **settings: int) -> Stream:
     return Stream([stream_record({"number": {"N": str(each)}}) for each in range(number)], **settings)
-
-
-def test_batches_come_in_order_and_each_record_once() -> None:
-    consumer = Consumer(lambda numbers: [])
-    stream = stream_of(7, batch_size=3)
-    stream.deliver_until_quiet(consumer.function)
-    assert consumer.batches == [[0, 1, 2], [3, 4, 5], [6]]
-    assert not stream.given_up
 
 
 def test_from_the_first_failure_on_a_batch_comes_again_before_the_next() -> None:
@@ -81,9 +68,3 @@ def test_what_fails_each_time_is_given_up_with_all_that_follow_in_its_batch() ->
     stream.deliver_until_quiet(consumer.function)
     assert consumer.batches == [[0, 1, 2], [1, 2], [1, 2], [3]]
     assert stream.given_up == [Place(numbers[1], numbers[2])]
-
-
-def test_a_number_of_another_batch_is_an_error_of_the_function() -> None:
-    function: Any = SimpleNamespace(lambda_handler=lambda *_: {"batchItemFailures": [{"itemIdentifier": "9"}]})
-    with pytest.raises(AssertionError, match="aren't in this batch"):
-        stream_of(1).deliver(function)
