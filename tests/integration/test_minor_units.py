@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.checkers.books import Books, read_books, violations
-from tests.support.reconciling import Bank, without_pauses
+from tests.support.reconciling import Bank
 from tools.local_aws.functions import Queue, process_transactions, record
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
@@ -17,8 +17,7 @@ DECIMALS = {"JPY": 0, "EUR": 2, "KWD": 3, "UYW": 4}
 
 @pytest.fixture
 def bank(ministack: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Bank:
-    without_pauses(monkeypatch)
-    return Bank(ministack, dynamodb)
+    return Bank(ministack, dynamodb, monkeypatch)
 
 
 def opening(account_id: str, currency: str, **fields: Any) -> dict[str, Any]:

@@ -79,6 +79,24 @@ DAMAGES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+def test_books_with_repeated_reversals_and_open_holds_are_sound() -> None:
+    ledger = Ledger.of(BOOKS)
+    assert ledger.mismatches() == []
+    assert (len(ledger.entries), len(ledger.reversals)) == (22, 3)
+    assert ledger.accounts["alice"].open_holds == {"h-1": OpenHold(Decimal(18), "2026-05-01T00:00:00+00:00")}
+
+
+@pytest.mark.parametrize("reason", ["OVERDRAFT_LIMIT", "CURRENCY_MISMATCH"])
+def test_a_transfer_that_both_sides_reject_without_a_reason_is_a_wrong_decision(reason: str) -> None:
+    ledger = Ledger.of([*BOOKS[:3], transfer(40, "x-1")])
+    for name in ("alice", "bob"):
+        outcome = ledger.entries[EntryId(name, "x-1")].outcome
+        before = outcome.balance_after - outcome.amount
+        rejected = {"status": "REJECTED", "reason": reason, "amount": Decimal(0), "balance_after": before}
+        ledger = ledger.damaged(EntryId(name, "x-1"), **rejected)
+    assert "wrong decision" in {mismatch.what for mismatch in ledger.mismatches()}
+
+
 @given(st.data())
 def test_any_damage_to_an_entry_is_a_mismatch_in_whole_sentences(data: st.DataObject) -> None:
     ledger = Ledger.of(BOOKS)
