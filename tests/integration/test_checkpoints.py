@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.bodies import Body, opening, payment, transfer
 from tests.support.late_index import AWAY, THROTTLED
 from tests.support.planted import BOOKS, PLANTED, Plant, later
-from tests.support.reconciling import FIRST_NIGHT, Bank, event, filled, mismatches, opening, payment, transfer
+from tests.support.reconciling import FIRST_NIGHT, Reconciled, event, filled, mismatches
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
 from workers.job_events import InvalidEvent
@@ -21,16 +22,16 @@ after_new_entries = pytest.mark.parametrize("posted", [[], NEW], ids=["unchanged
 
 
 @pytest.fixture
-def bank(ministack: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Bank:
-    return filled(Bank(ministack, dynamodb, monkeypatch), BOOKS, after_a_night=True)
+def ledger(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
+    return filled(Reconciled(aws, dynamodb, monkeypatch), BOOKS, after_a_night=True)
 
 
 @pytest.fixture
-def night(bank: Bank) -> int:
+def night(ledger: Reconciled) -> int:
     """The first night after one of a sound ledger. On the next six nights no account is due for a whole replay."""
-    assert not bank.late_checkpoints()
-    bank.requests.clear()
-    return bank.quiet_night() + 1
+    assert not ledger.late_checkpoints()
+    ledger.calls.clear()
+    return ledger.quiet_night() + 1
 
 
 def counts(report: dict[str, Any]) -> tuple[int, ...]:
@@ -42,12 +43,12 @@ def accounts_in(kinds: str) -> set[str]:
     return {each.split(":")[0] for each in kinds.split("; ") if each}
 
 
-def found(bank: Bank, night: int, **fields: Any) -> set[str]:
-    return accounts_in(mismatches(bank.run(night, **fields)))
+def found(ledger: Reconciled, night: int, **fields: Any) -> set[str]:
+    return accounts_in(mismatches(ledger.run(night, **fields)))
 
 
-def days_of(bank: Bank) -> set[str]:
-    return {item["whole_on"] for item in bank.checkpoints().values()}
+def days_of(ledger: Reconciled) -> set[str]:
+    return {item["whole_on"] for item in ledger.checkpoints.values()}
 
 
 def day_of(night: int) -> str:
@@ -57,54 +58,56 @@ def day_of(night: int) -> str:
 # --- costs ------------------------------------------------------------------------------------------------
 
 
-def test_an_unchanged_account_costs_neither_a_query_nor_a_write(bank: Bank, night: int) -> None:
-    assert counts(bank.run(night)) == (4, 0, 0)
-    requests = {name: count for name, count in bank.requests.items() if "locks" not in name}
+def test_an_unchanged_account_costs_neither_a_query_nor_a_write(ledger: Reconciled, night: int) -> None:
+    assert counts(ledger.run(night)) == (4, 0, 0)
+    requests = {name: count for name, count in ledger.requests.items() if "locks" not in name}
     assert requests.pop("TransactWriteItems") == 1, "the part of the report"
     assert requests == {"Scan accounts": 1, "BatchGetItem checkpoints": 1}
 
 
-def test_new_entries_cost_one_query_of_the_index_and_the_whole_journal_none(bank: Bank, night: int) -> None:
-    bank.post(*(payment(f"n-{number}", 1, "alice") for number in range(12)))
+def test_new_entries_cost_one_query_of_the_index_and_the_whole_journal_none(ledger: Reconciled, night: int) -> None:
+    ledger.post(*(payment(f"n-{number}", 1, "alice") for number in range(12)))
     for later_nights, expected in enumerate([{"Query index": 1, "BatchWriteItem checkpoints": 1}, {}]):
-        bank.requests.clear()
-        assert counts(bank.run(night + later_nights)) == (4, 0, 0)
-        requests = {name: count for name, count in bank.requests.items() if name.startswith(("Query", "BatchWrite"))}
+        ledger.calls.clear()
+        assert counts(ledger.run(night + later_nights)) == (4, 0, 0)
+        requests = {name: count for name, count in ledger.requests.items() if name.startswith(("Query", "BatchWrite"))}
         assert requests == expected
-        assert not bank.late_checkpoints()
+        assert not ledger.late_checkpoints()
 
 
-def test_an_account_that_is_new_is_replayed_whole_and_then_no_more(bank: Bank, night: int) -> None:
-    bank.post(opening("erin"))
-    assert counts(bank.run(night)) == (5, 1, 0)
-    assert bank.checkpoints()["erin"]["whole_on"] == day_of(night)
-    assert not bank.late_checkpoints()
+def test_an_account_that_is_new_is_replayed_whole_and_then_no_more(ledger: Reconciled, night: int) -> None:
+    ledger.post(opening("erin"))
+    assert counts(ledger.run(night)) == (5, 1, 0)
+    assert ledger.checkpoints["erin"]["whole_on"] == day_of(night)
+    assert not ledger.late_checkpoints()
 
 
 def test_within_thirty_nights_each_journal_is_replayed_whole_once_and_older_damage_is_found(
-    bank: Bank, night: int
+    ledger: Reconciled, night: int
 ) -> None:
-    bank.change_entry("dave", "t-14", balance_after=7)
-    reports = [bank.run(night + number) for number in range(30)]
+    ledger.change_entry("t-14", "dave", balance_after=7)
+    reports = [ledger.run(night + number) for number in range(30)]
     assert {report["accounts_checked"] for report in reports} == {4}
     replayed = [report["accounts_replayed_whole"] for report in reports]
     nights_of_dave = sum(bool(report["mismatches"]) for report in reports)
     assert sum(replayed) == 3 + nights_of_dave
     assert accounts_in(mismatches(reports[-1])) == {"dave"}
-    assert min(days_of(bank)) > day_of(night)
+    assert min(days_of(ledger)) > day_of(night)
 
 
-def test_an_event_can_have_all_journals_replayed_whole(bank: Bank, night: int) -> None:
-    assert counts(bank.run(night, whole=True)) == (4, 4, 0)
-    assert days_of(bank) == {day_of(night)}
-    assert counts(bank.run(night + 1, whole=False)) == (4, 0, 0)
+def test_an_event_can_have_all_journals_replayed_whole(ledger: Reconciled, night: int) -> None:
+    assert counts(ledger.run(night, whole=True)) == (4, 4, 0)
+    assert days_of(ledger) == {day_of(night)}
+    assert counts(ledger.run(night + 1, whole=False)) == (4, 0, 0)
 
 
 @pytest.mark.parametrize("whole", ["yes", 1, None, []])
-def test_an_event_that_says_whole_otherwise_is_refused_and_the_night_can_be_done(bank: Bank, whole: Any) -> None:
+def test_an_event_that_says_whole_otherwise_is_refused_and_the_night_can_be_done(
+    ledger: Reconciled, whole: Any
+) -> None:
     with pytest.raises(InvalidEvent, match=r"^whole: expected true or false, got "):
-        bank.job().lambda_handler(event(0, whole=whole), Context())
-    assert bank.run(0)["accounts_checked"] == 4
+        ledger.new_process().lambda_handler(event(0, whole=whole), Context())
+    assert ledger.run(0)["accounts_checked"] == 4
 
 
 # --- damage -----------------------------------------------------------------------------------------------
@@ -120,35 +123,35 @@ TRIED = [*sorted(WITH_NEW_ENTRIES), "a missing entry", "a wrong decision", "a tr
 @after_new_entries
 @pytest.mark.parametrize("planted", TRIED)
 def test_damage_is_found_at_once_or_by_the_whole_replay_and_then_each_night_until_it_is_mended(
-    bank: Bank, night: int, planted: str, posted: list[dict[str, Any]]
+    ledger: Reconciled, night: int, planted: str, posted: list[Body]
 ) -> None:
     plant, expected = PLANTED[planted]
-    bank.post(*posted)
-    sound = bank.books()
-    plant(bank)
+    ledger.post(*posted)
+    sound = ledger.stored()
+    plant(ledger)
     accounts = accounts_in(expected)
-    assert found(bank, night) == (accounts if planted in (WITH_NEW_ENTRIES if posted else AT_ONCE) else set())
+    assert found(ledger, night) == (accounts if planted in (WITH_NEW_ENTRIES if posted else AT_ONCE) else set())
     for number, fields in enumerate([{"whole": True}, {}], 1):
-        assert found(bank, night + number, **fields) == accounts
-        assert bank.late_checkpoints() >= accounts
-    bank.mend(sound)
-    assert not found(bank, night + 3)
-    assert not bank.late_checkpoints()
-    assert bank.run(night + 4)["accounts_replayed_whole"] == 0
+        assert found(ledger, night + number, **fields) == accounts
+        assert ledger.late_checkpoints() >= accounts
+    ledger.restore(sound)
+    assert not found(ledger, night + 3)
+    assert not ledger.late_checkpoints()
+    assert ledger.run(night + 4)["accounts_replayed_whole"] == 0
 
 
 @pytest.mark.parametrize(
     "changes", [{"balance": 700}, {"overdraft_limit": -7_000}, {"version": 8}, {"currency": "CHF"}]
 )
 def test_an_account_that_was_changed_and_then_posted_to_is_found_at_once_and_each_night(
-    bank: Bank, night: int, changes: dict[str, Any]
+    ledger: Reconciled, night: int, changes: dict[str, Any]
 ) -> None:
-    bank.change_account("alice", **changes)
-    bank.post(*(payment(f"n-{number}", -1, "alice") for number in range(3)))
-    assert [found(bank, night + number) for number in range(3)] == [{"alice"}] * 3
+    ledger.change_account("alice", **changes)
+    ledger.post(*(payment(f"n-{number}", -1, "alice") for number in range(3)))
+    assert [found(ledger, night + number) for number in range(3)] == [{"alice"}] * 3
 
 
-change = later(Bank.change_checkpoint)
+change = later(Reconciled.change_checkpoint)
 WRONG: dict[str, tuple[Plant, str]] = {
     "a balance": (change("alice", balance=7), "alice: wrong checkpoint: version 6"),
     # An earlier release leaves such a time at an account, and the checkpoint is a copy of the account.
@@ -159,47 +162,47 @@ WRONG: dict[str, tuple[Plant, str]] = {
     "a version of 0": (change("alice", version=0), ""),
     "a day in the future": (change("alice", whole_on="2030-01-01"), ""),
     "unreadable": (change("alice", balance="7"), ""),
-    "none": (lambda bank: bank.delete(bank.tables.checkpoints, "alice"), ""),
+    "none": (lambda ledger: ledger.delete(ledger.tables.checkpoints, "alice"), ""),
 }
 
 
 @after_new_entries
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_checkpoint_is_found_or_replaced(
-    bank: Bank, night: int, wrong: str, posted: list[dict[str, Any]]
+    ledger: Reconciled, night: int, wrong: str, posted: list[Body]
 ) -> None:
     plant, sentence = WRONG[wrong]
-    plant(bank)
-    bank.post(*posted)
-    report = bank.run(night)
+    plant(ledger)
+    ledger.post(*posted)
+    report = ledger.run(night)
     if posted and wrong in ("an earlier time", "no time"):  # No decision depends on it.
         assert counts(report) == (4, 0, 0)
     else:
         assert counts(report) == (4, 1, bool(sentence))
         assert [each[: len(sentence)] for each in report["first_mismatches"]] == ([sentence] if sentence else [])
-        assert ("alice" in bank.checkpoints()) == (not sentence)
-    assert counts(bank.run(night + 1))[1:] == (("alice" in bank.late_checkpoints()) or report["mismatches"], 0)
-    assert not bank.late_checkpoints()
+        assert ("alice" in ledger.checkpoints) == (not sentence)
+    assert counts(ledger.run(night + 1))[1:] == (("alice" in ledger.late_checkpoints()) or report["mismatches"], 0)
+    assert not ledger.late_checkpoints()
 
 
 @after_new_entries
 def test_a_checkpoint_of_a_later_time_is_replaced_and_found_if_an_entry_contradicts_it(
-    bank: Bank, night: int, posted: list[dict[str, Any]]
+    ledger: Reconciled, night: int, posted: list[Body]
 ) -> None:
     """An account with an earlier time may be one that an earlier release wrote last."""
-    bank.change_checkpoint("alice", posted_at="2130-01-01T00:00:00.000+00:00")
-    bank.post(*posted)
-    assert found(bank, night) == ({"alice"} if posted else set())
-    bank.run(night + 1)
-    assert not bank.late_checkpoints()
+    ledger.change_checkpoint("alice", posted_at="2130-01-01T00:00:00.000+00:00")
+    ledger.post(*posted)
+    assert found(ledger, night) == ({"alice"} if posted else set())
+    ledger.run(night + 1)
+    assert not ledger.late_checkpoints()
 
 
-def test_no_night_writes_to_an_account_or_to_a_journal(bank: Bank, night: int) -> None:
-    before = bank.books()
-    bank.change_checkpoint("alice", balance=7)
+def test_no_night_writes_to_an_account_or_to_a_journal(ledger: Reconciled, night: int) -> None:
+    before = ledger.stored()
+    ledger.change_checkpoint("alice", balance=7)
     for number in range(3):
-        bank.run(night + number, whole=number == 2)
-    assert bank.books() == before
+        ledger.run(night + number, whole=number == 2)
+    assert ledger.stored() == before
 
 
 # --- the index --------------------------------------------------------------------------------------------
@@ -216,21 +219,23 @@ LATE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("late", LATE)
-def test_a_late_index_is_no_mismatch_and_nobody_is_skipped(bank: Bank, night: int, late: str) -> None:
-    bank.post(*NEW, *(payment(f"m-{number}", -1, name) for number in range(3) for name in ("alice", "bob", "dave")))
-    vars(bank.index).update(LATE[late], limits={"index": 2, "table": 2})
-    report = bank.run(night)
+def test_a_late_index_is_no_mismatch_and_nobody_is_skipped(ledger: Reconciled, night: int, late: str) -> None:
+    ledger.post(*NEW, *(payment(f"m-{number}", -1, name) for number in range(3) for name in ("alice", "bob", "dave")))
+    vars(ledger.index).update(LATE[late], limits={"index": 2, "table": 2})
+    report = ledger.run(night)
     assert (counts(report), mismatches(report)) == ((4, 0, 0), "")
-    assert not bank.late_checkpoints()
+    assert not ledger.late_checkpoints()
 
 
 @pytest.mark.parametrize("error", [None, AWAY], ids=["there", "away"])
-def test_a_new_entry_that_is_damaged_is_found_at_once(bank: Bank, night: int, error: tuple[str, str] | None) -> None:
-    bank.post(*NEW)
-    bank.index.error = error
-    bank.delete_entry("alice", "n-1")
-    bank.put(bank.tables.journal, bank.entry("dave", "n-2") | {"transaction_id": "n-2-again"})
-    bank.change_entry("carol", "n-3", posted_at=bank.entry("bob", "t-7")["posted_at"])
-    report = bank.run(night)
+def test_a_new_entry_that_is_damaged_is_found_at_once(
+    ledger: Reconciled, night: int, error: tuple[str, str] | None
+) -> None:
+    ledger.post(*NEW)
+    ledger.index.error = error
+    ledger.delete_entry("n-1", "alice")
+    ledger.put_entry(ledger.entry("n-2", "dave") | {"transaction_id": "n-2-again"})
+    ledger.change_entry("n-3", "carol", posted_at=ledger.entry("t-7", "bob")["posted_at"])
+    report = ledger.run(night)
     assert accounts_in(mismatches(report)) == {"alice", "bob", "carol", "dave"}
     assert report["accounts_replayed_whole"] == 4

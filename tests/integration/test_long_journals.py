@@ -18,10 +18,11 @@ from ledger import long_journals, reconciler
 from ledger.checkpoints import Checkpoint
 from ledger.core.accounts import Account, AccountStatus, account_from_item, account_item
 from ledger.long_journals import SUMS, Position
+from tests.support.bodies import opening, payment, transfer
 from tests.support.faults import no_logs
 from tests.support.numbers import exact_numbers
 from tests.support.planted import BOOKS, PLANTED, Plant, change_account, later
-from tests.support.reconciling import Bank, event, filled, mismatches, opening, payment, transfer
+from tests.support.reconciling import Reconciled, event, filled, mismatches
 from tests.support.strategies import ids
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
@@ -44,23 +45,25 @@ LONG_BOOKS = [
 NEW = [payment(f"n-{number}", 1, LONG) for number in range(20)]
 
 
-def in_pages(bank: Bank, monkeypatch: pytest.MonkeyPatch, books: Sequence[Any], *, after_a_night: bool) -> Bank:
+def in_pages(
+    ledger: Reconciled, monkeypatch: pytest.MonkeyPatch, books: Sequence[Any], *, after_a_night: bool
+) -> Reconciled:
     """All journals but dave's are long."""
     monkeypatch.setattr(reconciler, "IN_PARALLEL", reconciler.IN_PARALLEL._replace(entries=2))
-    bank.index.limits, bank.query_seconds = {"index": 3, "table": 3}, 1
-    return filled(bank, books, after_a_night=after_a_night)
+    ledger.index.limits, ledger.query_seconds = {"index": 3, "table": 3}, 1
+    return filled(ledger, books, after_a_night=after_a_night)
 
 
 @pytest.fixture
-def long(ministack: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Bank:
-    return in_pages(Bank(ministack, dynamodb, monkeypatch), monkeypatch, LONG_BOOKS, after_a_night=False)
+def long(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
+    return in_pages(Reconciled(aws, dynamodb, monkeypatch), monkeypatch, LONG_BOOKS, after_a_night=False)
 
 
 @pytest.fixture
-def night(long: Bank) -> int:
+def night(long: Reconciled) -> int:
     """The first night after the quiet one, on which the ledger was sound. On this one no account is due."""
     filled(long, LONG_BOOKS, after_a_night=True)
-    long.requests.clear()
+    long.calls.clear()
     return long.quiet_night() + 1
 
 
@@ -72,7 +75,7 @@ def counts(report: dict[str, Any]) -> tuple[int, ...]:
 # --- sound ------------------------------------------------------------------------------------------------
 
 
-def test_a_sound_journal_takes_many_steps_and_is_sound(long: Bank) -> None:
+def test_a_sound_journal_takes_many_steps_and_is_sound(long: Reconciled) -> None:
     long.query_seconds = SLOW_SECONDS
     outcomes = long.run_until_done()
     assert counts(long.report()) == (5, 5, 0, 0)
@@ -82,7 +85,7 @@ def test_a_sound_journal_takes_many_steps_and_is_sound(long: Bank) -> None:
     assert long.requests["Query journal"] > LENGTH / 3
 
 
-def test_many_new_entries_are_replayed_from_the_checkpoint_in_many_steps(long: Bank, night: int) -> None:
+def test_many_new_entries_are_replayed_from_the_checkpoint_in_many_steps(long: Reconciled, night: int) -> None:
     long.post(*NEW)
     long.query_seconds = SLOW_SECONDS
     outcomes = long.run_until_done(night)
@@ -92,7 +95,7 @@ def test_many_new_entries_are_replayed_from_the_checkpoint_in_many_steps(long: B
     assert not long.late_checkpoints()
 
 
-def test_while_transactions_go_on_nothing_is_found(long: Bank, night: int) -> None:
+def test_while_transactions_go_on_nothing_is_found(long: Reconciled, night: int) -> None:
     """Before each third query of the journal a payment and a transfer are posted."""
     queries = itertools.count()
 
@@ -118,22 +121,22 @@ TRIED = [*sorted(PLANTED)[::2], "a transfer that was rejected on one side"]
 
 @pytest.mark.parametrize("planted", TRIED)
 def test_it_finds_what_is_planted(
-    ministack: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, planted: str
+    aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, planted: str
 ) -> None:
     """The first page with a mismatch is the last that is looked at."""
-    bank = in_pages(Bank(ministack, dynamodb, monkeypatch), monkeypatch, BOOKS, after_a_night=True)
+    ledger = in_pages(Reconciled(aws, dynamodb, monkeypatch), monkeypatch, BOOKS, after_a_night=True)
     plant, expected = PLANTED[planted]
-    plant(bank)
+    plant(ledger)
     kinds = {each.split(":")[0]: set(each.split(": ")[1].split(", ")) for each in expected.split("; ")}
-    night = bank.quiet_night() + 1
+    night = ledger.quiet_night() + 1
     for number, fields in enumerate([{"whole": True}, {}]):
-        found = mismatches(bank.run(night + number, **fields)).split("; ")
+        found = mismatches(ledger.run(night + number, **fields)).split("; ")
         assert [each.split(": ")[0] for each in found] == list(kinds)
         assert all(kinds[name] & set(what.split(", ")) for name, what in (each.split(": ") for each in found))
-        assert not kinds.keys() & bank.checkpoints().keys()
+        assert not kinds.keys() & ledger.checkpoints.keys()
 
 
-change_checkpoint = later(Bank.change_checkpoint)
+change_checkpoint = later(Reconciled.change_checkpoint)
 AT_ONCE: dict[str, Plant] = {
     "a changed balance": change_account(LONG, balance=7),
     "a changed currency": change_account(LONG, currency="CHF"),
@@ -152,28 +155,28 @@ AT_ONCE: dict[str, Plant] = {
     [*((name, False) for name in AT_ONCE), *((name, True) for name in sorted(AT_ONCE)[::3])],
 )
 def test_a_changed_account_or_checkpoint_is_found_at_once(
-    long: Bank, night: int, planted: str, is_posted_to: bool
+    long: Reconciled, night: int, planted: str, is_posted_to: bool
 ) -> None:
     long.post(*NEW * is_posted_to)
     AT_ONCE[planted](long)
     report = long.run(night)
     assert {each.split(":")[0] for each in mismatches(report).split("; ")} == {LONG}
     assert report["accounts_replayed_whole"] == 1
-    assert LONG not in long.checkpoints()
+    assert LONG not in long.checkpoints
     assert bool(long.run(night + 1)["mismatches"]) == ("checkpoint" not in planted)
 
 
-def test_an_entry_without_a_version_is_in_no_index_and_its_account_is_skipped(long: Bank) -> None:
-    entry = long.entry(LONG, "p-07") | {"account_version": None, "transaction_id": "q"}
-    long.put(long.tables.journal, entry)
+def test_an_entry_without_a_version_is_in_no_index_and_its_account_is_skipped(long: Reconciled) -> None:
+    entry = {name: value for name, value in long.entry("p-07", LONG).items() if name != "account_version"}
+    long.put_entry(entry | {"transaction_id": "q"})
     report = long.run()
     assert counts(report) == (4, 4, 1, 0)
     assert report["first_skipped"] == [f"{LONG}: it can't be read: ValueError: entry 'q': KeyError: 'account_version'"]
 
 
 @pytest.mark.parametrize("version", [0, -3, Decimal("7.5"), 7])
-def test_an_entry_of_a_version_that_there_is_not_is_found_or_named(long: Bank, version: object) -> None:
-    long.put(long.tables.journal, long.entry(LONG, "p-07") | {"transaction_id": "q", "account_version": version})
+def test_an_entry_of_a_version_that_there_is_not_is_found_or_named(long: Reconciled, version: object) -> None:
+    long.put_entry(long.entry("p-07", LONG) | {"transaction_id": "q", "account_version": version})
     report = long.run()
     named = [*report["first_mismatches"], *report["first_skipped"]]
     assert {sentence.split(":")[0] for sentence in named} == {LONG}
@@ -181,18 +184,21 @@ def test_an_entry_of_a_version_that_there_is_not_is_found_or_named(long: Bank, v
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 5, 31])
-def test_entries_of_one_version_at_any_place_of_a_page_are_found(long: Bank, version: int) -> None:
-    entries = map(from_dynamodb, long.books()[long.tables.journal])
-    [twice] = [item for item in entries if (item["account_id"], item["account_version"]) == (LONG, version)]
-    long.put(long.tables.journal, twice | {"transaction_id": "again"})
+def test_entries_of_one_version_at_any_place_of_a_page_are_found(long: Reconciled, version: int) -> None:
+    [twice] = [
+        item
+        for item in long.items(long.tables.journal)
+        if (item["account_id"], item["account_version"]) == (LONG, version)
+    ]
+    long.put_entry(twice | {"transaction_id": "again"})
     [sentence] = long.run()["first_mismatches"]
     assert sentence.startswith(f"{LONG}: entries twice: version {version}, ")
 
 
-def test_an_entry_beyond_the_account_is_found_by_its_whole_replay(long: Bank, night: int) -> None:
+def test_an_entry_beyond_the_account_is_found_by_its_whole_replay(long: Reconciled, night: int) -> None:
     for version in (90, 70):
         beyond = {"transaction_id": f"b-{version}", "account_version": version}
-        long.put(long.tables.journal, long.entry(LONG, "p-07") | beyond)
+        long.put_entry(long.entry("p-07", LONG) | beyond)
     assert counts(long.run(night)) == (5, 0, 0, 0)
     [sentence] = long.run(night + 1, whole=True)["first_mismatches"]
     assert sentence.startswith(f"{LONG}: entry beyond: version 90, b-90: the account is at version 31")
@@ -207,16 +213,16 @@ def with_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciler, "ALONE", reconciler.ALONE._replace(entries=20))
 
 
-def test_an_index_that_shows_what_the_table_does_not_have_is_no_truth(long: Bank) -> None:
+def test_an_index_that_shows_what_the_table_does_not_have_is_no_truth(long: Reconciled) -> None:
     """The index shows a balance that was right, the table has another."""
-    right = long.entry(LONG, "p-07")
-    long.change_entry(LONG, "p-07", balance_after=700)
+    right = long.entry("p-07", LONG)
+    long.change_entry("p-07", LONG, balance_after=700)
     long.index.shown = lambda item: right if item["transaction_id"] == "p-07" else item
     assert mismatches(long.run()).startswith(f"{LONG}: ")
 
 
 def test_an_index_that_is_wrong_about_a_sound_journal_is_no_mismatch_and_said_if_memory_is_short(
-    long: Bank, monkeypatch: pytest.MonkeyPatch
+    long: Reconciled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long.index.shown = lambda item: item | {"note": "of the index"}
     assert counts(long.run()) == (5, 5, 0, 0)
@@ -227,13 +233,13 @@ def test_an_index_that_is_wrong_about_a_sound_journal_is_no_mismatch_and_said_if
 
 
 @pytest.mark.parametrize("hidden", [{31}, {1}, set(range(5, 15))], ids=str)
-def test_an_index_with_a_hole_is_filled_from_the_table(long: Bank, hidden: set[int]) -> None:
+def test_an_index_with_a_hole_is_filled_from_the_table(long: Reconciled, hidden: set[int]) -> None:
     long.index.hidden = hidden
     assert counts(long.run()) == (5, 5, 0, 0)
 
 
 def test_a_hole_in_the_index_of_a_journal_that_is_too_long_to_be_searched_is_said(
-    long: Bank, monkeypatch: pytest.MonkeyPatch
+    long: Reconciled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only memory is left. If the journal fits into it, the hole is no matter."""
     monkeypatch.setattr(long_journals, "MOST_TABLE_PAGES", 3)
@@ -245,9 +251,9 @@ def test_a_hole_in_the_index_of_a_journal_that_is_too_long_to_be_searched_is_sai
 
 
 def test_a_commit_that_is_in_the_journal_before_the_account_is_no_mismatch(
-    long: Bank, monkeypatch: pytest.MonkeyPatch
+    long: Reconciled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    long.put(long.tables.journal, long.entry(LONG, "p-07") | {"transaction_id": "z", "account_version": 32})
+    long.put_entry(long.entry("p-07", LONG) | {"transaction_id": "z", "account_version": 32})
     commit = SimpleNamespace(sleep=lambda seconds: long.change_account(LONG, version=32))
     monkeypatch.setattr(long_journals, "time", commit)
     assert mismatches(long.run()) == ""
@@ -256,38 +262,38 @@ def test_a_commit_that_is_in_the_journal_before_the_account_is_no_mismatch(
 # --- another run ------------------------------------------------------------------------------------------
 
 
-def test_a_checkpoint_that_another_run_saved_meanwhile_is_no_mismatch(long: Bank) -> None:
+def test_a_checkpoint_that_another_run_saved_meanwhile_is_no_mismatch(long: Reconciled) -> None:
     """The first run is interrupted in the long journal. New entries are posted, and the other run is done before."""
     long.query_seconds = SLOW_SECONDS
     progress: dict[str, Any] = {}
     while not (progress.get("position") and progress["begun"] == LONG):
-        assert long.job().lambda_handler(event(), Context(150))["outcome"] == "Continued"
-        [lock] = (item for item in long.items_of(long.locks_table) if item["lock_key"] == "reconcile_accounts")
+        assert long.new_process().lambda_handler(event(), Context(150))["outcome"] == "Continued"
+        [lock] = (item for item in long.items(long.locks_table) if item["lock_key"] == "reconcile_accounts")
         progress = lock["checkpoint"]["saved"]
     long.post(*NEW)
-    newer = account_item(account_from_item(long.accounts()[LONG]))
+    newer = account_item(account_from_item(long.by_account(long.tables.accounts)[LONG]))
     long.put(long.tables.checkpoints, newer | {"whole_on": "2026-03-01"})
     assert mismatches(long.run()) == ""
 
 
-def test_a_checkpoint_that_another_run_saves_while_an_invocation_goes_on_is_no_mismatch(long: Bank) -> None:
+def test_a_checkpoint_that_another_run_saves_while_an_invocation_goes_on_is_no_mismatch(long: Reconciled) -> None:
     """The invocation read the account before the new entries, and the other run's checkpoint after them."""
-    item = long.accounts()[LONG]
+    item = long.by_account(long.tables.accounts)[LONG]
     long.post(*NEW)
-    newer = account_from_item(long.accounts()[LONG])
-    checker = long.job().reconciler
+    newer = account_from_item(long.by_account(long.tables.accounts)[LONG])
+    checker = long.new_process().reconciler
     checker.checkpoints.write({LONG: Checkpoint(newer, NIGHT.day)}, Deadline.after(5))
     result = checker.check_alone(item, NIGHT)
     assert (list(result.mismatches), result.skipped, result.is_whole) == ([], None, True)
 
 
-def test_a_replay_whose_checkpoint_is_gone_begins_anew_and_is_whole(long: Bank) -> None:
+def test_a_replay_whose_checkpoint_is_gone_begins_anew_and_is_whole(long: Reconciled) -> None:
     """Another run found a mismatch in an older entry: a new checkpoint would hide it for thirty nights."""
-    item = long.accounts()[LONG]
+    item = long.by_account(long.tables.accounts)[LONG]
     target = account_from_item(item)
     before_last = replace(target, balance=target.balance + 1, version=target.version - 1)  # The last one is a transfer.
-    long.change_entry(LONG, "p-07", payload_hash="another")
-    result = long.job().reconciler.check_alone(item, NIGHT, Position(target, before_last, is_whole=False))
+    long.change_entry("p-07", LONG, payload_hash="another")
+    result = long.new_process().reconciler.check_alone(item, NIGHT, Position(target, before_last, is_whole=False))
     assert [mismatch.what for mismatch in result.mismatches] == ["changed request"]
 
 
@@ -317,24 +323,27 @@ def test_a_position_keeps_all_of_itself_as_an_item(position: Position) -> None:
 
 
 @pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "from the checkpoint"])
-def test_a_replay_that_is_killed_at_any_call_goes_on(long: Bank, night: int, is_whole: bool, every_case: bool) -> None:
+def test_a_replay_that_is_killed_at_any_call_goes_on(
+    long: Reconciled, night: int, is_whole: bool, every_case: bool
+) -> None:
     long.post(*NEW)
-    before = long.everything()
-    long.calls, long.query_seconds = 0, SLOW_SECONDS
+    before = long.stored(checkpoints=True)
+    long.query_seconds = SLOW_SECONDS
     expected = (5, 5 if is_whole else 0, 0, 0)
     assert counts(long.run(night, whole=is_whole)) == expected
-    places, kills = range(2, long.calls + 1, 7 if every_case else 97), 0
+    places, kills = range(2, len(long.calls) + 1, 7 if every_case else 97), 0
     with no_logs():
         for kill_at in places:
-            long.mend(before)
-            long.calls, long.kill_at = 0, kill_at
+            long.restore(before)
+            long.calls.clear()
+            long.kill_at = kill_at
             same_day = night + kill_at / 1_000
             outcomes = long.run_until_done(same_day, whole=is_whole)
             # A run may take some calls less than the first one, and end before the place.
-            assert "Killed" in outcomes or long.calls < kill_at
+            assert "Killed" in outcomes or len(long.calls) < kill_at
             kills += outcomes.count("Killed")
             assert counts(long.report(same_day))[::2] == (5, 0), f"killed at call {kill_at}"
             assert mismatches(long.report(same_day)) == ""
             assert not long.late_checkpoints()
     assert len(places) // 2 <= kills <= len(places)
-    assert long.books() == {name: items for name, items in before.items() if name != long.tables.checkpoints}
+    assert long.stored() == {name: before[name] for name in long.stored()}

@@ -13,9 +13,10 @@ from botocore.exceptions import ClientError
 from conditional_writes.sizes import item_bytes
 from ledger import reconciler
 from tests.checkers.books import read_books, violations
+from tests.support.bodies import openings, payment, transfer
 from tests.support.faults import Killed
 from tests.support.planted import BOOKS, PLANTED, change_account, change_entry
-from tests.support.reconciling import Bank, event, filled, mismatches, opening, payment, transfer
+from tests.support.reconciling import Reconciled, event, filled, mismatches
 from tools.local_aws.functions import Context, metric_totals
 from tools.local_aws.server import Endpoint
 from workers import scheduled_jobs as jobs
@@ -26,30 +27,30 @@ pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
 
 
 @pytest.fixture
-def bank(ministack: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Bank:
-    return filled(Bank(ministack, dynamodb, monkeypatch), BOOKS)
+def ledger(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
+    return filled(Reconciled(aws, dynamodb, monkeypatch), BOOKS)
 
 
 def counts(report: dict[str, Any]) -> tuple[int, ...]:
     return tuple(int(report[name]) for name in ("accounts_checked", "accounts_skipped", "mismatches"))
 
 
-def test_it_finds_nothing_in_sound_books(bank: Bank) -> None:
-    assert counts(bank.run()) == (4, 0, 0)
-    assert not violations(read_books(bank.dynamodb, bank.tables))
+def test_it_finds_nothing_in_sound_books(ledger: Reconciled) -> None:
+    assert counts(ledger.run()) == (4, 0, 0)
+    assert not violations(read_books(ledger.dynamodb, ledger.tables))
 
 
 @pytest.mark.parametrize("planted", PLANTED)
-def test_it_finds_what_is_planted_and_nothing_else(bank: Bank, planted: str) -> None:
+def test_it_finds_what_is_planted_and_nothing_else(ledger: Reconciled, planted: str) -> None:
     plant, expected = PLANTED[planted]
-    plant(bank)
-    assert mismatches(bank.run()) == expected
+    plant(ledger)
+    assert mismatches(ledger.run()) == expected
 
 
-def test_a_mismatch_is_a_sentence_with_the_version_and_both_values(bank: Bank) -> None:
-    bank.change_account("alice", balance=7)
-    bank.change_entry("bob", "t-12", amount=2)
-    assert sorted(bank.run()["first_mismatches"]) == [
+def test_a_mismatch_is_a_sentence_with_the_version_and_both_values(ledger: Reconciled) -> None:
+    ledger.change_account("alice", balance=7)
+    ledger.change_entry("t-12", "bob", amount=2)
+    assert sorted(ledger.run()["first_mismatches"]) == [
         "alice: changed account: balance is 7, the journal gives -250.5",
         "bob: wrong decision: version 7, t-12: it is POSTED 2, balance 501, expected POSTED 1, balance 501",
     ]
@@ -59,32 +60,32 @@ def test_a_mismatch_is_a_sentence_with_the_version_and_both_values(bank: Bank) -
 
 
 ENTRY = "it can't be read: ValueError: entry 't-13'"
-UNREADABLE: list[tuple[Callable[[Bank], None], str]] = [
+UNREADABLE: list[tuple[Callable[[Reconciled], None], str]] = [
     (change_account("dave", status="SLEEPING"), "it can't be read: ValueError: 'SLEEPING' is not a valid AccountSta"),
     (change_account("dave", balance="12"), "it can't be read: TypeError: balance: expected Decimal, got str"),
     (change_account("dave", version="4"), "it can't be read: TypeError: version: expected Decimal, got str"),
     (change_account("dave", balance=None), "it can't be read: KeyError: 'balance'"),
     (change_account("dave", notes="x" * 380_000), "its item has 380,161 bytes, expected at most 32,768"),
-    (change_entry("dave", "t-13", request=None), f"{ENTRY}: KeyError: 'request'"),
-    (change_entry("dave", "t-13", request="transaction"), f"{ENTRY}: TypeError: request: expected dict, got str"),
-    (change_entry("dave", "t-13", amount="120"), f"{ENTRY}: TypeError: amount: expected Decimal, got str"),
-    (change_entry("dave", "t-13", account_version=None), f"{ENTRY}: KeyError: 'account_version'"),
-    (change_entry("dave", "t-13", format=2), f"{ENTRY}: ValueError: format: expected 1, got 2: a later release of Tel"),
-    (change_entry("dave", "t-13", request=["x" * 380_000]), f"{ENTRY}: TypeError: request: expected dict, got list"),
+    (change_entry("t-13", "dave", request=None), f"{ENTRY}: KeyError: 'request'"),
+    (change_entry("t-13", "dave", request="transaction"), f"{ENTRY}: TypeError: request: expected dict, got str"),
+    (change_entry("t-13", "dave", amount="120"), f"{ENTRY}: TypeError: amount: expected Decimal, got str"),
+    (change_entry("t-13", "dave", account_version=None), f"{ENTRY}: KeyError: 'account_version'"),
+    (change_entry("t-13", "dave", format=2), f"{ENTRY}: ValueError: format: expected 1, got 2: a later release of Tel"),
+    (change_entry("t-13", "dave", request=["x" * 380_000]), f"{ENTRY}: TypeError: request: expected dict, got list"),
 ]
 
 
 @pytest.mark.parametrize(("plant", "reason"), UNREADABLE, ids=[reason for _, reason in UNREADABLE])
 def test_an_account_that_can_not_be_read_is_skipped_and_named(
-    bank: Bank,
-    plant: Callable[[Bank], None],
+    ledger: Reconciled,
+    plant: Callable[[Reconciled], None],
     reason: str,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    plant(bank)
+    plant(ledger)
     capsys.readouterr()
-    report = bank.run()
+    report = ledger.run()
     assert counts(report) == (3, 1, 0)
     [skipped] = report["first_skipped"]
     assert skipped.startswith(f"dave: {reason}")
@@ -95,13 +96,13 @@ def test_an_account_that_can_not_be_read_is_skipped_and_named(
 
 
 @pytest.mark.parametrize(
-    "plant", [change_entry("carol", "t-9", amount="120"), change_account("carol", balance="120")], ids=["entry", "item"]
+    "plant", [change_entry("t-9", "carol", amount="120"), change_account("carol", balance="120")], ids=["entry", "item"]
 )
 def test_the_other_side_of_a_transfer_that_can_not_be_read_is_a_mismatch(
-    bank: Bank, plant: Callable[[Bank], None]
+    ledger: Reconciled, plant: Callable[[Reconciled], None]
 ) -> None:
-    plant(bank)
-    report = bank.run()
+    plant(ledger)
+    report = ledger.run()
     assert counts(report)[:2] == (3, 1)
     assert report["first_skipped"][0].startswith("carol: it can't be read: ")
     assert "bob: one-sided transfer: version 5, t-9: on carol no entry of it can be read" in report["first_mismatches"]
@@ -109,21 +110,21 @@ def test_the_other_side_of_a_transfer_that_can_not_be_read_is_a_mismatch(
 
 
 def test_a_night_with_a_long_journal_an_unreadable_account_and_a_large_one_checks_the_others(
-    bank: Bank, monkeypatch: pytest.MonkeyPatch
+    ledger: Reconciled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sample of test_planted_night.py: small bounds instead of a million entries."""
     monkeypatch.setattr(reconciler, "IN_PARALLEL", reconciler.IN_PARALLEL._replace(entries=30, pages=1))
     monkeypatch.setattr(reconciler, "ALONE", reconciler.ALONE._replace(pages=2))
     queries: list[str] = []
-    bank.before_query = queries.append
-    bank.post(*map(opening, ("long", "unreadable", "large", "just-fits")))
-    bank.post(*(payment(f"p-{number}", 1, "just-fits") for number in range(40)))
+    ledger.before_query = queries.append
+    ledger.post(*openings("long", "unreadable", "large", "just-fits"))
+    ledger.post(*(payment(f"p-{number}", 1, "just-fits") for number in range(40)))
     for number in range(12):  # Three pages.
-        entry = bank.entry("long", "open-long") | {"transaction_id": f"t-{number}", "notes": "x" * 250_000}
-        bank.put(bank.tables.journal, entry)
-    bank.change_account("unreadable", balance="12")
-    bank.change_account("large", notes="x" * 380_000)
-    report = bank.run()
+        entry = ledger.entry("open", "long") | {"transaction_id": f"t-{number}", "notes": "x" * 250_000}
+        ledger.put_entry(entry)
+    ledger.change_account("unreadable", balance="12")
+    ledger.change_account("large", notes="x" * 380_000)
+    report = ledger.run()
     assert counts(report) == (6, 2, 1)
     assert sorted(report["first_skipped"]) == [
         "large: its item has 380,178 bytes, expected at most 32,768",
@@ -134,18 +135,18 @@ def test_a_night_with_a_long_journal_an_unreadable_account_and_a_large_one_check
 
 
 def test_accounts_that_take_the_time_of_a_step_are_checked_one_by_one(
-    bank: Bank, monkeypatch: pytest.MonkeyPatch
+    ledger: Reconciled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconciler, "STEP_SECONDS", 0)
-    assert bank.run_until_done() == ["Done"]
-    assert counts(bank.report()) == (4, 0, 0)
+    assert ledger.run_until_done() == ["Done"]
+    assert counts(ledger.report()) == (4, 0, 0)
 
 
-def test_an_account_that_is_too_slow_is_skipped_with_what_was_found_of_it(bank: Bank) -> None:
-    bank.delete_entry("alice", "t-5")
+def test_an_account_that_is_too_slow_is_skipped_with_what_was_found_of_it(ledger: Reconciled) -> None:
+    ledger.delete_entry("t-5", "alice")
     slow = iter([0, 0, reconciler.IN_PARALLEL.seconds, 0, reconciler.ALONE.seconds])
-    bank.before_query = lambda account_id: bank.clock.sleep(next(slow, 0) if account_id == "alice" else 0)
-    report = bank.run()
+    ledger.before_query = lambda account_id: ledger.clock.sleep(next(slow, 0) if account_id == "alice" else 0)
+    report = ledger.run()
     assert counts(report) == (3, 1, 0)
     assert report["first_skipped"] == [
         "alice: its items couldn't be read: DeadlinePassed: no time is left: reading, again, after this was found:"
@@ -153,22 +154,22 @@ def test_an_account_that_is_too_slow_is_skipped_with_what_was_found_of_it(bank: 
     ]
 
 
-def test_accounts_of_the_longest_names_and_sentences_fit_into_the_report(bank: Bank) -> None:
+def test_accounts_of_the_longest_names_and_sentences_fit_into_the_report(ledger: Reconciled) -> None:
     names = [f"{number:02}" + "\U0001f3e6" * 511 + "xx" for number in range(60)]
     for number, name in enumerate(names):
         account = {"account_id": name, "balance": 0, "overdraft_limit": 0, "currency": "\uffff" * 9_000, "version": 0}
-        bank.put(bank.tables.accounts, account | {"status": "\uffff" * 1_000 if number % 2 else "OPEN"})
+        ledger.put(ledger.tables.accounts, account | {"status": "\uffff" * 1_000 if number % 2 else "OPEN"})
     assert len(names[0].encode()) == 2_048
-    report = bank.run()
+    report = ledger.run()
     assert counts(report) == (34, 30, 30)
     assert (len(report["first_skipped"]), len(report["first_mismatches"])) == (20, 20)
     assert item_bytes(report) < 200_000
 
 
-def test_accounts_that_fill_a_page_by_two_or_three_are_all_named(bank: Bank) -> None:
+def test_accounts_that_fill_a_page_by_two_or_three_are_all_named(ledger: Reconciled) -> None:
     for number in range(9):
-        bank.put(bank.tables.accounts, {"account_id": f"large-{number}", "notes": "x" * 380_000})
-    assert counts(bank.run()) == (4, 9, 0)
+        ledger.put(ledger.tables.accounts, {"account_id": f"large-{number}", "notes": "x" * 380_000})
+    assert counts(ledger.run()) == (4, 9, 0)
 
 
 # --- AWS's trouble, or an account's -----------------------------------------------------------------------
@@ -189,59 +190,65 @@ def killing(*who: str, times: int = 1_000) -> Callable[[str], None]:
 
 
 @pytest.mark.parametrize(("failures", "skipped"), [(1_000, 1), (3, 0)], ids=["for ever", "for a while"])
-def test_an_account_whose_reads_fail_is_tried_again_and_then_skipped(bank: Bank, failures: int, skipped: int) -> None:
+def test_an_account_whose_reads_fail_is_tried_again_and_then_skipped(
+    ledger: Reconciled, failures: int, skipped: int
+) -> None:
     """For a while: once in parallel, and twice alone."""
     left = itertools.repeat(None, failures)
-    bank.before_query = lambda name: throttle() if name == "bob" and next(left, "none") is None else None
-    report = bank.run()
+    ledger.before_query = lambda name: throttle() if name == "bob" and next(left, "none") is None else None
+    report = ledger.run()
     assert counts(report) == (4 - skipped, skipped, 0)
     reason = "bob: its items couldn't be read: ClientError: An error occurred (Thr"
     assert all(sentence.startswith(reason) for sentence in report["first_skipped"])
 
 
 @pytest.mark.parametrize("accounts", [4, 1])
-def test_when_no_journal_can_be_read_the_run_fails_and_skips_nobody(bank: Bank, accounts: int) -> None:
+def test_when_no_journal_can_be_read_the_run_fails_and_skips_nobody(ledger: Reconciled, accounts: int) -> None:
     for name in ("alice", "bob", "carol")[: 4 - accounts]:
-        bank.delete(bank.tables.accounts, name)
-    bank.before_query = throttle
+        ledger.delete(ledger.tables.accounts, name)
+    ledger.before_query = throttle
     for _ in range(3):
         with pytest.raises(ClientError, match="ThrottlingException"):
-            bank.job().lambda_handler(event(), Context(150))
-    bank.before_query = lambda account_id: None
-    assert counts(bank.run())[:2] == (accounts, 0)
+            ledger.new_process().lambda_handler(event(), Context(150))
+    ledger.before_query = lambda account_id: None
+    assert counts(ledger.run())[:2] == (accounts, 0)
 
 
 @pytest.mark.parametrize("who", ["alice", "dave"])
-def test_an_account_that_kills_the_function_each_time_is_skipped_and_the_night_ends(bank: Bank, who: str) -> None:
-    bank.before_query = killing(who)
-    assert bank.run_until_done().count("Killed") == 3  # Once among others, and twice alone.
-    assert counts(bank.report()) == (3, 1, 0)
+def test_an_account_that_kills_the_function_each_time_is_skipped_and_the_night_ends(
+    ledger: Reconciled, who: str
+) -> None:
+    ledger.before_query = killing(who)
+    assert ledger.run_until_done().count("Killed") == 3  # Once among others, and twice alone.
+    assert counts(ledger.report()) == (3, 1, 0)
     reason = "the function was killed 2 times while it checked this account alone"
-    assert bank.report()["first_skipped"] == [f"{who}: {reason}"]
+    assert ledger.report()["first_skipped"] == [f"{who}: {reason}"]
 
 
-def test_accounts_that_kill_the_function_take_no_event_more_than_its_three_tries(bank: Bank) -> None:
-    bank.before_query = killing("alice", "carol", "dave")
-    outcomes = bank.run_until_done()
+def test_accounts_that_kill_the_function_take_no_event_more_than_its_three_tries(ledger: Reconciled) -> None:
+    ledger.before_query = killing("alice", "carol", "dave")
+    outcomes = ledger.run_until_done()
     kills = [index for index, outcome in enumerate(outcomes) if outcome == "Killed"]
     assert len(kills) == 7  # The first among others, and then each of the three alone, twice.
     assert all(outcomes[index + 1] == "Continued" for index in kills)
-    assert counts(bank.report())[:2] == (1, 3)
+    assert counts(ledger.report())[:2] == (1, 3)
 
 
-def test_a_run_that_is_killed_once_skips_nobody(bank: Bank) -> None:
-    bank.before_query = killing("bob", times=1)
-    assert bank.run_until_done().count("Killed") == 1
-    assert counts(bank.report()) == (4, 0, 0)
+def test_a_run_that_is_killed_once_skips_nobody(ledger: Reconciled) -> None:
+    ledger.before_query = killing("bob", times=1)
+    assert ledger.run_until_done().count("Killed") == 1
+    assert counts(ledger.report()) == (4, 0, 0)
 
 
-def test_what_a_killed_run_found_before_rings_the_alarms(bank: Bank, capsys: pytest.CaptureFixture[str]) -> None:
-    function = bank.job()
+def test_what_a_killed_run_found_before_rings_the_alarms(
+    ledger: Reconciled, capsys: pytest.CaptureFixture[str]
+) -> None:
+    function = ledger.new_process()
     function.ACCOUNTS_PER_STEP = 1
-    first, second, third, _ = bank.accounts()
-    bank.change_account(first, balance="12")
-    bank.change_account(second, currency="ABC")
-    bank.before_query = killing(third)
+    first, second, third, _ = ledger.by_account(ledger.tables.accounts)
+    ledger.change_account(first, balance="12")
+    ledger.change_account(second, currency="ABC")
+    ledger.before_query = killing(third)
     capsys.readouterr()
     with pytest.raises(Killed):
         function.lambda_handler(event(), Context())
@@ -254,44 +261,44 @@ def test_what_a_killed_run_found_before_rings_the_alarms(bank: Bank, capsys: pyt
 # --- while others post ------------------------------------------------------------------------------------
 
 
-def test_while_transactions_go_on_it_finds_what_is_planted_and_nothing_else(bank: Bank) -> None:
+def test_while_transactions_go_on_it_finds_what_is_planted_and_nothing_else(ledger: Reconciled) -> None:
     """A payment and a transfer are posted before each query of a journal, and so between an account and its entries."""
     numbers = itertools.count()
 
     def post(account_id: str) -> None:
         number = next(numbers)
-        bank.post(payment(f"p-{number}", 1, account_id), transfer(f"x-{number}", "0.01", "bob", "alice"))
+        ledger.post(payment(f"p-{number}", 1, account_id), transfer(f"x-{number}", "0.01", "bob", "alice"))
 
-    bank.before_query = post
-    assert [counts(bank.run(night, whole=night % 2 == 1)) for night in range(4)] == [(4, 0, 0)] * 4
+    ledger.before_query = post
+    assert [counts(ledger.run(night, whole=night % 2 == 1)) for night in range(4)] == [(4, 0, 0)] * 4
     assert next(numbers) > 10
-    bank.change_entry("dave", "open-dave", amount=1)
-    assert mismatches(bank.run(20, whole=True)) == "dave: wrong decision"
+    ledger.change_entry("open", "dave", amount=1)
+    assert mismatches(ledger.run(20, whole=True)) == "dave: wrong decision"
 
 
 def test_what_is_mended_when_it_looks_again_was_a_commit_in_progress(
-    bank: Bank, monkeypatch: pytest.MonkeyPatch
+    ledger: Reconciled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    last = bank.entry("alice", "t-5")
-    bank.delete_entry("alice", "t-5")
-    bank.delete_entry("carol", "t-9")
-    commit = SimpleNamespace(sleep=lambda seconds: bank.put(bank.tables.journal, last))
+    last = ledger.entry("t-5", "alice")
+    ledger.delete_entry("t-5", "alice")
+    ledger.delete_entry("t-9", "carol")
+    commit = SimpleNamespace(sleep=lambda seconds: ledger.put_entry(last))
     monkeypatch.setattr(reconciler, "time", commit)
-    assert mismatches(bank.run()) == "bob: one-sided transfer; carol: missing entry"
+    assert mismatches(ledger.run()) == "bob: one-sided transfer; carol: missing entry"
 
 
-def test_it_reads_what_is_there_now(bank: Bank) -> None:
+def test_it_reads_what_is_there_now(ledger: Reconciled) -> None:
     """Asserts consistent reads. The engines have no others, but DynamoDB's others would find gaps in sound books."""
-    function, consistent = bank.job(), dict[str, bool]()
+    function, consistent = ledger.new_process(), dict[str, bool]()
 
     def note(params: dict[str, Any], model: Any, **_: Any) -> None:
         if model.name in ("Scan", "Query", "GetItem"):
-            consistent[model.name] = params.get("ConsistentRead", False)
+            consistent[model.name] = consistent.get(model.name, True) and params.get("ConsistentRead", False)
         if model.name == "BatchGetItem":
             consistent[model.name] = all(table.get("ConsistentRead") for table in params["RequestItems"].values())
 
     function.client.meta.events.register("before-parameter-build.dynamodb", note)
-    bank.delete_entry("alice", "t-5")  # The reconciliation reads again.
+    ledger.delete_entry("t-5", "alice")  # The reconciliation reads again.
     assert function.lambda_handler(event(), Context())["outcome"] == "Done"
     assert consistent == dict.fromkeys(["Scan", "Query", "GetItem", "BatchGetItem"], True)
 
@@ -299,30 +306,30 @@ def test_it_reads_what_is_there_now(bank: Bank) -> None:
 # --- once ------------------------------------------------------------------------------------------------
 
 
-def test_a_night_delivered_twenty_times_is_reported_once(bank: Bank) -> None:
+def test_a_night_delivered_twenty_times_is_reported_once(ledger: Reconciled) -> None:
     def deliver(function: ModuleType) -> str:
         return str(function.lambda_handler(event(), Context())["outcome"])
 
     with ThreadPoolExecutor(10) as pool:
-        at_once = list(pool.map(deliver, [bank.job() for _ in range(10)]))
-    first = bank.report()
+        at_once = list(pool.map(deliver, [ledger.new_process() for _ in range(10)]))
+    first = ledger.report()
     assert at_once.count("Done") == 1
     assert set(at_once) <= {"Done", "DoneBefore", "InProgress"}
-    assert [deliver(bank.job()) for _ in range(10)] == ["DoneBefore"] * 10
-    assert bank.report() == first
+    assert [deliver(ledger.new_process()) for _ in range(10)] == ["DoneBefore"] * 10
+    assert ledger.report() == first
 
 
 def test_with_more_accounts_than_time_it_is_called_again_and_goes_on(
-    bank: Bank, monkeypatch: pytest.MonkeyPatch
+    ledger: Reconciled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called_again: list[Any] = []
     monkeypatch.setattr(jobs, "_invoke_again", lambda event, context: called_again.append(event))
     outcomes = []
     for _ in range(4):
-        function = bank.job()
+        function = ledger.new_process()
         function.ACCOUNTS_PER_STEP = 1
         outcomes.append(function.lambda_handler(event(), Context(timeout_seconds=RESERVED_SECONDS))["outcome"])
     assert outcomes == ["Continued"] * 4
     assert called_again == [event()] * 4
-    assert bank.job().lambda_handler(event(), Context())["outcome"] == "Done"
-    assert counts(bank.report()) == (4, 0, 0)
+    assert ledger.new_process().lambda_handler(event(), Context())["outcome"] == "Done"
+    assert counts(ledger.report()) == (4, 0, 0)
