@@ -14,11 +14,11 @@ from workers.event_bus import EventBus
 
 
 def test_an_event_without_its_schema_is_found_at_its_publication_and_at_its_arrival(
-    ministack: Endpoint, seen_events: SeenEvents
+    aws: Endpoint, seen_events: SeenEvents
 ) -> None:
-    ministack.client("events").create_event_bus(Name="wrong-events")
-    consumer = new_consumer(ministack, "wrong-events", "wrong-events")
-    with mock.patch.dict(os.environ, ministack.environment):
+    aws.client("events").create_event_bus(Name="wrong-events")
+    consumer = new_consumer(aws, "wrong-events", "wrong-events")
+    with mock.patch.dict(os.environ, aws.environment):
         bus = EventBus(events_client(read_seconds=10), "wrong-events", "teller")
     now = datetime(2026, 11, 22, 14, 30, tzinfo=UTC)
     refused = refusal_event("m-1", None, ("INVALID_MESSAGE", "body: expected JSON"), now)
