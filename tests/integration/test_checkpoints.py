@@ -140,17 +140,6 @@ def test_damage_is_found_at_once_or_by_the_whole_replay_and_then_each_night_unti
     assert ledger.run(night + 4)["accounts_replayed_whole"] == 0
 
 
-@pytest.mark.parametrize(
-    "changes", [{"balance": 700}, {"overdraft_limit": -7_000}, {"version": 8}, {"currency": "CHF"}]
-)
-def test_an_account_that_was_changed_and_then_posted_to_is_found_at_once_and_each_night(
-    ledger: Reconciled, night: int, changes: dict[str, Any]
-) -> None:
-    ledger.change_account("alice", **changes)
-    ledger.post(*(payment(f"n-{number}", -1, "alice") for number in range(3)))
-    assert [found(ledger, night + number) for number in range(3)] == [{"alice"}] * 3
-
-
 change = later(Reconciled.change_checkpoint)
 WRONG: dict[str, tuple[Plant, str]] = {
     "a balance": (change("alice", balance=7), "alice: wrong checkpoint: version 6"),
@@ -182,18 +171,6 @@ def test_a_wrong_checkpoint_is_found_or_replaced(
         assert [each[: len(sentence)] for each in report["first_mismatches"]] == ([sentence] if sentence else [])
         assert ("alice" in ledger.checkpoints) == (not sentence)
     assert counts(ledger.run(night + 1))[1:] == (("alice" in ledger.late_checkpoints()) or report["mismatches"], 0)
-    assert not ledger.late_checkpoints()
-
-
-@after_new_entries
-def test_a_checkpoint_of_a_later_time_is_replaced_and_found_if_an_entry_contradicts_it(
-    ledger: Reconciled, night: int, posted: list[Body]
-) -> None:
-    """An account with an earlier time may be one that an earlier release wrote last."""
-    ledger.change_checkpoint("alice", posted_at="2130-01-01T00:00:00.000+00:00")
-    ledger.post(*posted)
-    assert found(ledger, night) == ({"alice"} if posted else set())
-    ledger.run(night + 1)
     assert not ledger.late_checkpoints()
 
 

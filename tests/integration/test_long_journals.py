@@ -8,22 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from conditional_writes import Deadline
-from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger import long_journals, reconciler
-from ledger.checkpoints import Checkpoint
-from ledger.core.accounts import Account, AccountStatus, account_from_item, account_item
-from ledger.long_journals import SUMS, Position
+from ledger.core.accounts import account_from_item, account_item
+from ledger.long_journals import Position
 from tests.support.bodies import opening, payment, transfer
 from tests.support.faults import no_logs
-from tests.support.numbers import exact_numbers
 from tests.support.planted import BOOKS, PLANTED, Plant, change_account, later
 from tests.support.reconciling import Reconciled, event, filled, mismatches
-from tests.support.strategies import ids
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
 
@@ -276,17 +269,6 @@ def test_a_checkpoint_that_another_run_saved_meanwhile_is_no_mismatch(long: Reco
     assert mismatches(long.run()) == ""
 
 
-def test_a_checkpoint_that_another_run_saves_while_an_invocation_goes_on_is_no_mismatch(long: Reconciled) -> None:
-    """The invocation read the account before the new entries, and the other run's checkpoint after them."""
-    item = long.by_account(long.tables.accounts)[LONG]
-    long.post(*NEW)
-    newer = account_from_item(long.by_account(long.tables.accounts)[LONG])
-    checker = long.new_process().reconciler
-    checker.checkpoints.write({LONG: Checkpoint(newer, NIGHT.day)}, Deadline.after(5))
-    result = checker.check_alone(item, NIGHT)
-    assert (list(result.mismatches), result.skipped, result.is_whole) == ([], None, True)
-
-
 def test_a_replay_whose_checkpoint_is_gone_begins_anew_and_is_whole(long: Reconciled) -> None:
     """Another run found a mismatch in an older entry: a new checkpoint would hide it for thirty nights."""
     item = long.by_account(long.tables.accounts)[LONG]
@@ -295,28 +277,6 @@ def test_a_replay_whose_checkpoint_is_gone_begins_anew_and_is_whole(long: Reconc
     long.change_entry("p-07", LONG, payload_hash="another")
     result = long.new_process().reconciler.check_alone(item, NIGHT, Position(target, before_last, is_whole=False))
     assert [mismatch.what for mismatch in result.mismatches] == ["changed request"]
-
-
-# --- positions --------------------------------------------------------------------------------------------
-
-
-accounts = st.builds(
-    Account,
-    ids,
-    exact_numbers(),
-    exact_numbers(),
-    st.text(min_size=1, max_size=3),
-    st.sampled_from(AccountStatus),
-    st.integers(0, 10**38 - 1),
-    st.none() | st.text(min_size=1),
-)
-sums = st.integers(0, SUMS - 1)
-beyonds = st.none() | st.tuples(st.integers(-(10**37), 10**38 - 1), ids)
-
-
-@given(st.builds(Position, accounts, st.none() | accounts, st.booleans(), sums, sums, st.none() | ids, beyonds))
-def test_a_position_keeps_all_of_itself_as_an_item(position: Position) -> None:
-    assert Position.from_item(from_dynamodb(to_dynamodb(position.as_item()))) == position
 
 
 # --- kills ------------------------------------------------------------------------------------------------

@@ -6,133 +6,96 @@ from typing import Any
 
 import pytest
 
-from tests.checkers.books import Books, read_books, violations
-from tests.support.reconciling import Bank
-from tools.local_aws.functions import Queue, process_transactions, record
-from tools.local_aws.queues import take_dead_letters
+from tests.checkers.books import Books, violations
+from tests.support.bodies import Body, hold, opening, payment, post_hold, reverse, set_limit, transfer
+from tests.support.ledger import Ledger
+from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
 
 DECIMALS = {"JPY": 0, "EUR": 2, "KWD": 3, "UYW": 4}
+EVENT = {"job": "reconcile_accounts", "scheduled_time": "2026-03-01T02:00:00Z", "force": True}
 
 
 @pytest.fixture
-def bank(ministack: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Bank:
-    return Bank(ministack, dynamodb, monkeypatch)
+def ledger(aws: Endpoint, dynamodb: Endpoint) -> Ledger:
+    return Ledger(aws, dynamodb)
 
 
-def opening(account_id: str, currency: str, **fields: Any) -> dict[str, Any]:
-    named = {"transaction_id": f"open-{account_id}", "account_id": account_id, "currency": currency}
-    return {"type": "open_account"} | named | fields
+@pytest.fixture
+def free(ledger: Ledger) -> ModuleType:
+    """The function that posts, with the parameter off."""
+    return ledger.another_worker(MINOR_UNITS="off")
 
 
-def payment(transaction_id: str, account_id: str, amount: str) -> dict[str, Any]:
-    return {"transaction_id": transaction_id, "account_id": account_id, "amount": amount}
-
-
-def post(function: ModuleType, *messages: dict[str, Any]) -> None:
-    Queue([record(message) for message in messages]).deliver_until_quiet(function)
-
-
-def reasons(ministack: Endpoint, function: ModuleType) -> dict[str, str | None]:
-    """The dead letters' reasons, by reason code and body."""
-    letters = take_dead_letters(ministack, function.worker.queue.dead_letter_url)
-    return {f"{letter.attributes['reason_code']} {letter.body}": letter.reason for letter in letters}
-
-
-def books_of(bank: Bank) -> Books:
-    books = read_books(bank.dynamodb, bank.tables)
+def books_of(ledger: Ledger) -> Books:
+    """The books, in which neither the invariants nor the reconciliation find anything."""
+    books = ledger.books
     assert not violations(books)
+    assert ledger.job("reconcile_accounts").lambda_handler(EVENT, Context())["outcome"] == "Done"
+    [report] = [item for item in ledger.items(ledger.locks_table) if "accounts_checked" in item]
+    assert (report["mismatches"], report["accounts_checked"]) == (0, len(books.accounts))
     return books
 
 
-def with_amount(account_id: str, amount: str, name: str) -> list[dict[str, Any]]:
+def reasons(ledger: Ledger) -> list[str | None]:
+    letters = ledger.dead_letters()
+    assert {letter.attributes["reason_code"] for letter in letters} <= {"INVALID_MESSAGE"}
+    return [letter.reason for letter in letters]
+
+
+def with_amount(account_id: str, amount: str, name: str) -> list[Body]:
     """Messages of each type that may have an amount or a limit. Each can be posted after the one before."""
-    on_account = {"account_id": account_id, "amount": amount}
-    of_limit = {"account_id": account_id, "overdraft_limit": f"-{amount}"}
-    between = {"from_account_id": account_id, "to_account_id": f"{account_id}-2", "amount": amount}
     return [
-        payment(f"{name}-payment", account_id, amount),
-        {"type": "set_overdraft_limit", "transaction_id": f"{name}-limit"} | of_limit,
-        {"type": "transfer", "transaction_id": f"{name}-transfer"} | between,
-        {"type": "hold", "transaction_id": f"{name}-hold"} | on_account,
-        {"type": "post_hold", "transaction_id": f"{name}-posting", "hold_id": "large-hold"} | on_account,
-        {"type": "reverse", "transaction_id": f"{name}-reversal", "of_transaction_id": "salary"} | on_account,
+        payment(f"{name}-payment", amount, account_id),
+        set_limit(f"{name}-limit", f"-{amount}", account_id),
+        transfer(f"{name}-transfer", amount, account_id, f"{account_id}-2"),
+        hold(f"{name}-hold", amount, account_id),
+        post_hold(f"{name}-posting", amount, account_id, "large-hold"),
+        reverse(f"{name}-reversal", amount, account_id, "salary"),
     ]
 
 
 @pytest.mark.parametrize(("currency", "decimals"), DECIMALS.items())
-def test_each_type_has_the_currencys_decimals_and_no_more(
-    bank: Bank, ministack: Endpoint, currency: str, decimals: int
-) -> None:
+def test_each_type_has_the_currencys_decimals_and_no_more(ledger: Ledger, currency: str, decimals: int) -> None:
     name = currency.lower()
     fits, too_fine = f"{12:.{decimals}f}"[:-1] + "7", f"{12:.{decimals + 1}f}"[:-1] + "7"
-    post(bank.teller, opening(name, currency), opening(f"{name}-2", currency), payment("salary", name, "1000"))
-    hold = {"type": "hold", "transaction_id": "large-hold", "account_id": name, "amount": "100"}
-    post(bank.teller, hold, *with_amount(name, fits, "good"), *with_amount(name, too_fine, "bad"))
-    post(bank.teller, opening(f"{name}-3", currency, overdraft_limit=f"-{too_fine}"))
-    outcomes = {entry.transaction_id: entry.outcome for entry in books_of(bank).entries}
-    assert {outcome.status for outcome in outcomes.values()} == {"POSTED"}
-    assert {each for each in outcomes if each.startswith("good")} == {
-        f"good-{what}" for what in ("payment", "limit", "transfer", "hold", "posting", "reversal")
-    }
-    assert not {each for each in outcomes if each.startswith("bad") or each == f"open-{name}-3"}
+    ledger.open(name, f"{name}-2", currency=currency)
+    ledger.post(payment("salary", "1000", name), hold("large-hold", "100", name))
+    good, bad = with_amount(name, fits, "good"), with_amount(name, too_fine, "bad")
+    ledger.post(*good, *bad, opening(f"{name}-3", f"-{too_fine}", currency))
+    outcomes = {entry.transaction_id: entry.outcome.status for entry in books_of(ledger).entries}
+    there = ["open", "salary", "large-hold", *(each["transaction_id"] for each in good)]
+    assert outcomes == dict.fromkeys(there, "POSTED")
     sentence = f"{decimals + 1} decimals, expected at most {decimals}, as many as {currency} has"
-    found = reasons(ministack, bank.teller)
-    assert len(found) == 7
-    assert all(letter.startswith("INVALID_MESSAGE ") for letter in found)
-    assert set(found.values()) == {f"amount: {sentence}", f"overdraft_limit: {sentence}"}
+    assert sorted(map(str, reasons(ledger))) == [f"amount: {sentence}"] * 5 + [f"overdraft_limit: {sentence}"] * 2
 
 
 def test_accounts_keep_the_rule_of_their_opening_and_the_reconciliation_finds_each_as_it_was_decided(
-    bank: Bank, ministack: Endpoint
+    ledger: Ledger, free: ModuleType
 ) -> None:
-    """The parameter is off, then on, then off again. An account of an earlier release looks like one of the first."""
-    free = process_transactions(ministack, bank.tables, bank.dynamodb, MINOR_UNITS="off")
-    post(free, opening("early", "EUR"), payment("t-1", "early", "0.001"))
-    post(bank.teller, opening("ruled", "EUR"), payment("t-2", "early", "0.0001"), payment("t-3", "ruled", "5.001"))
-    post(bank.teller, opening("points", "PTS"), payment("t-4", "points", "0.00001"))
-    post(free, opening("late", "JPY"), payment("t-5", "late", "0.5"), payment("t-6", "ruled", "0.001"))
-    post(free, payment("t-7", "ruled", "0.01"))
-    books = books_of(bank)
+    """The parameter is off, then on, then off again. Without the rule there is nothing new in an account's items."""
+    ledger.post(opening("early", -100), payment("t-1", "0.001", "early"), worker=free)
+    assert not {"held", "holds", "decimal_places"} & ledger.account_item("early").keys()
+    assert not {"held_after", "decimal_places", "reversal"} & ledger.entry("open", "early").keys()
+    ledger.post(opening("ruled"), payment("t-2", "-0.0005", "early"), payment("t-3", "5.001", "ruled"))
+    ledger.post(opening("points", currency="PTS"), payment("t-4", "0.00001", "points"), opening("early", -100))
+    ledger.post(opening("late", currency="JPY"), payment("t-5", "0.5", "late"), worker=free)
+    ledger.post(payment("t-6", "0.001", "ruled"), payment("t-7", "0.01", "ruled"), worker=free)
+    books = books_of(ledger)
     places = {name: account.decimal_places for name, account in books.accounts.items()}
     assert places == {"early": None, "ruled": 2, "points": None, "late": None}
     posted = {entry.transaction_id for entry in books.entries if entry.outcome.status == "POSTED"}
-    assert {each for each in posted if each.startswith("t-")} == {"t-1", "t-2", "t-4", "t-5", "t-7"}
-    assert [len(reasons(ministack, function)) for function in (bank.teller, free)] == [1, 1]
-    report = bank.run()
-    assert (report["mismatches"], report["accounts_checked"]) == (0, 4)
+    assert posted == {"open", "t-1", "t-2", "t-4", "t-5", "t-7"}
+    assert len(reasons(ledger)) == 2
 
 
 def test_a_hold_on_an_account_without_the_rule_leaves_no_finer_amount_on_an_account_under_it(
-    bank: Bank, ministack: Endpoint
+    ledger: Ledger, free: ModuleType
 ) -> None:
-    free = process_transactions(ministack, bank.tables, bank.dynamodb, MINOR_UNITS="off")
-    hold = {"type": "hold", "transaction_id": "h-1", "account_id": "early", "amount": "1.125"}
-    post(free, opening("early", "EUR"), payment("t-1", "early", "5"), hold)
-    fields = {"type": "post_hold", "account_id": "early", "hold_id": "h-1", "to_account_id": "ruled"}
-    post(bank.teller, opening("ruled", "EUR"), {"transaction_id": "p-1"} | fields)
-    assert set(reasons(ministack, bank.teller).values()) == {
-        "amount: 3 decimals, expected at most 2, as many as EUR has"
-    }
-    post(bank.teller, {"transaction_id": "p-2", "amount": "1.12"} | fields)
-    accounts = books_of(bank).accounts
+    to_ruled: dict[str, Any] = {"to_account_id": "ruled"}
+    ledger.post(opening("early"), payment("t-1", "5", "early"), hold("h-1", "1.125", "early"), worker=free)
+    ledger.post(opening("ruled"), post_hold("p-1", None, "early", **to_ruled))
+    assert reasons(ledger) == ["amount: 3 decimals, expected at most 2, as many as EUR has"]
+    ledger.post(post_hold("p-2", "1.12", "early", **to_ruled))
+    accounts = books_of(ledger).accounts
     assert (accounts["early"].balance, accounts["ruled"].balance) == (5 - Decimal("1.12"), Decimal("1.12"))
-    assert bank.run()["mismatches"] == 0
-
-
-def test_an_account_of_an_earlier_release_is_posted_to_as_before(bank: Bank, ministack: Endpoint) -> None:
-    """Its item, and its opening's entry, have nothing that the earlier release didn't write."""
-    free = process_transactions(ministack, bank.tables, bank.dynamodb, MINOR_UNITS="off")
-    post(free, opening("old", "EUR", overdraft_limit="-100"), payment("t-1", "old", "-30.125"))
-    account, opened = bank.accounts()["old"], bank.entry("old", "open-old")
-    assert not {"held", "holds", "decimal_places"} & account.keys()
-    assert not {"held_after", "decimal_places", "reversal"} & opened.keys()
-    post(bank.teller, payment("t-2", "old", "-0.0005"), opening("old", "EUR", overdraft_limit="-100"))
-    interest = {"type": "charge_interest", "transaction_id": "t-3", "account_id": "old", "annual_rate": "0.365"}
-    post(bank.teller, interest)
-    books = books_of(bank)
-    assert [entry.outcome.amount for entry in books.journal["old"]][1:] == [
-        *map(type(books.accounts["old"].balance), ("-30.125", "-0.0005", "-0.03"))
-    ]
-    assert not reasons(ministack, bank.teller)
-    assert bank.run()["mismatches"] == 0

@@ -1,21 +1,17 @@
 """The nightly reconciliation of accounts with holds and reversals: it finds each planted error, and no other."""
 
 import itertools
-import random
 
 import pytest
 
 from ledger import reconciler
 from tests.support.bodies import (
-    Body,
     expire_hold,
     hold,
     opening,
     payment,
     post_hold,
     reverse,
-    transfer,
-    void_hold,
 )
 from tests.support.planted import (
     HELD_BOOKS,
@@ -193,60 +189,3 @@ def test_an_item_that_is_newer_than_the_replay_does_not_hide_another(held: Recon
     held.before_query = post
     [sentence] = held.run()["first_mismatches"]
     assert sentence.startswith("ann: wrong reversals: the table Reversals has 33 to ")
-
-
-# --- any history ------------------------------------------------------------------------------------------
-
-
-def history(choose: random.Random, length: int) -> list[Body]:
-    """Transactions of any type on three accounts, most of which refer to earlier ones."""
-    names = ["ann", "ben", "cat"]
-    messages = [opening(name, -choose.choice([0, 50])) for name in names]
-    messages += [payment(f"start-{name}", 200, name) for name in names]
-    placed: list[tuple[str, str]] = [("t-000", "ann")]
-    posted = [(f"start-{name}", name) for name in names]
-    for number in range(length):
-        name, other = choose.sample(names, 2)
-        amount, this = choose.choice(["0.01", "7", "12.5", "60", "150"]), f"t-{number:03}"
-        part = amount if choose.random() < 0.6 else None
-        (hold_id, holder), (reversed_id, side) = choose.choice(placed), choose.choice(posted)
-        payee = {"to_account_id": choose.choice([each for each in names if each != holder])}
-        time = f"2026-0{choose.randint(1, 9)}-01T00:00:00Z"
-        kinds = [
-            payment(this, choose.choice([amount, f"-{amount}"]), name),
-            transfer(this, amount, name, other),
-            hold(this, amount, name, expires_at=time),
-            post_hold(this, part, holder, hold_id, final=choose.random() < 0.5),
-            post_hold(this, part, holder, hold_id, **payee),
-            void_hold(this, holder, hold_id=hold_id),
-            expire_hold(this, holder, hold_id=hold_id, as_of=time),
-            reverse(this, part, side, reversed_id),
-            reverse(this, "0.01", side, reversed_id),
-        ]
-        message = choose.choice(kinds)
-        messages.append(message)
-        placed += [(this, name)] if message.get("type") == "hold" else []
-        named = [message[field] for field in ("account_id", "from_account_id", "to_account_id") if field in message]
-        posted.append((this, choose.choice(named)))
-    return messages
-
-
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(1, 8))])
-def test_any_history_is_sound_whole_and_from_checkpoints_and_in_long_journals(
-    ledger: Reconciled, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    messages = history(random.Random(seed), 160)
-    half = len(messages) // 2
-    ledger.post(*messages[:half])
-    night = ledger.quiet_night()
-    assert found(ledger, night) == ""
-    ledger.post(*messages[half:])
-    assert found(ledger, night + 1) == ""
-    assert ledger.report(night + 1)["accounts_replayed_whole"] == 0
-    for name in ledger.by_account(ledger.tables.accounts):
-        ledger.delete(ledger.tables.checkpoints, name)
-    in_pages(monkeypatch)
-    assert found(ledger, night + 2) == ""
-    assert ledger.report(night + 2)["accounts_replayed_whole"] == 3
-    kinds = {item["request"]["type"] for item in ledger.items(ledger.tables.journal)}
-    assert kinds >= {"hold", "post_hold", "void_hold", "expire_hold", "reverse"}

@@ -180,16 +180,6 @@ def test_a_range_takes_few_requests(bank: Republished) -> None:
     assert requests(**{"from": since, "to": until})["Query"] in (11, 12)
 
 
-def test_an_account_without_entries_since_the_time_costs_one_query(bank: Republished) -> None:
-    names = [f"a-{number}" for number in range(10)]
-    bank.post_at(YEAR_2020, *openings(*names))
-    bank.post_at(YEAR_2020 + HOUR, payment("t-1", account_id="a-3"))
-    bank.meter.reset()
-    assert bank.republish(**{"from": (YEAR_2020 + HOUR).isoformat()}) == done(1)
-    assert bank.events().keys() == ids("a-3", 2)
-    assert bank.meter.requests == {"Scan": 1, "Query": 9 + 3, "PutEvents": 1}
-
-
 # --- what is left to other invocations ----------------------------------------------------------------------
 
 
@@ -239,7 +229,10 @@ def test_without_time_for_anything_the_invocation_fails(bank: Republished) -> No
             bank.republish(seconds=0, **request)
 
 
-def test_no_request_begins_after_its_time_however_slow_the_answers_are(bank: Republished) -> None:
+def test_no_request_begins_after_its_time_however_slow_the_answers_are(
+    bank: Republished, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(republishing, "MAX_PARALLEL", 1)  # So the clock goes on by a thread's own requests alone.
     names = ["alice", *(f"a-{number}" for number in range(20))]
     bank.post(*openings(*names), *(payment("t-1", account_id=name) for name in names))
     bank.change_entry("t-1", status=None)
@@ -247,8 +240,9 @@ def test_no_request_begins_after_its_time_however_slow_the_answers_are(bank: Rep
 
     def answer_slowly(model: Any, **_: Any) -> None:
         begun.append((model.name, bank.clock()))
-        bank.clock.sleep(0.15)
+        bank.clock.sleep(0.3)
 
+    ends = {"PutEvents": 1 + republishing.PUBLISHING_SECONDS, "SendMessageBatch": SLOWEST_CALL_SECONDS}
     for request in (LONG_AGO, {"account_id": "alice"}):
         begun.clear()
         with contextlib.ExitStack() as hooks:
@@ -256,10 +250,8 @@ def test_no_request_begins_after_its_time_however_slow_the_answers_are(bank: Rep
                 hooks.enter_context(hooked(client, "before-call", answer_slowly))
             beginning = bank.clock()
             bank.republish(seconds=1, **request)
-        ends = {"PutEvents": 1 + republishing.PUBLISHING_SECONDS, "SendMessageBatch": SLOWEST_CALL_SECONDS}
-        late = beginning + 8 * 0.15  # the answers of other threads between a look at the clock and the request
-        assert [each for each in begun if each[1] > late + ends.get(each[0], 1)] == []
-        assert {"Query", "PutEvents"} < {operation for operation, _ in begun}
+        assert [each for each in begun if each[1] > beginning + ends.get(each[0], 1)] == []
+        assert {"Query", "PutEvents"} <= {operation for operation, _ in begun}
 
 
 def test_an_account_that_takes_too_much_of_the_table_for_one_of_several_gets_an_invocation_of_its_own(
@@ -472,14 +464,6 @@ def test_a_damaged_account_is_named_and_the_others_are_published(bank: Republish
     assert bank.republish(account_id="alice", **LONG_AGO) == {"error": {"code": "UNREADABLE", "reason": reason}}
     named = [{"account_id": "alice", "reason": reason}]
     assert bank.republish(**LONG_AGO) == done(1) | {"missing_versions": named}
-
-
-def test_both_entries_of_one_version_are_published(bank: Republished) -> None:
-    bank.post(opening(), payment("t-1"))
-    bank.post(payment("t-2"))
-    bank.change_entry("t-2", account_version=2)
-    assert bank.republish(account_id="alice", to_version=2) == done(3)
-    assert sorted(event["detail"]["transaction_id"] for event in bank.consumer.take()) == ["open", "t-1", "t-2"]
 
 
 # --- any history --------------------------------------------------------------------------------------------

@@ -111,16 +111,6 @@ def test_an_event_that_the_bus_never_takes_is_dead_lettered(
     assert [letter[1:] for letter in letters(stubbed_sqs)] == [("EVENT_REFUSED", "InvalidArgument: for a reason")]
 
 
-def test_what_fails_until_the_deadline_comes_again_with_its_reason(
-    publisher: OutcomePublisher, stubbed_events: Stubbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workers.retrying.FIRST_PAUSE_SECONDS", 3600)
-    takes(stubbed_events, None, "ThrottlingException")
-    published = publisher.publish([entry(1), entry(2)], Deadline.after(60))
-    assert published == Published([None, "ThrottlingException: for a reason"], dead_lettered=0)
-    assert published.number == 1
-
-
 def test_what_the_dead_letter_queue_refuses_comes_again_and_the_others_do_not(
     publisher: OutcomePublisher, stubbed_events: Stubbed, stubbed_sqs: Stubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
