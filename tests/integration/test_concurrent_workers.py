@@ -2,92 +2,57 @@
 
 import itertools
 import random
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, tzinfo
-from typing import Any
 
 import pytest
 
-from tests.checkers.books import Books, read_books, violations
-from tools.local_aws.functions import Queue, process_transactions, record
+from tests.checkers.books import Books, violations
+from tests.support.bodies import Body, payment, transfer
+from tests.support.ledger import Ledger
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import Tables
 
-WORKERS = 8
-BATCH = 10
-OPENING = {"type": "open_account", "transaction_id": "o", "currency": "EUR", "overdraft_limit": -200}
+NUMBER = 240
+WITHIN_THE_LIMIT = {"POSTED", "OVERDRAFT_LIMIT"}
 
 
-def work_off(
-    messages: list[dict[str, Any]],
-    ministack: Endpoint,
-    dynamodb: Endpoint,
-    tables: Tables,
-    openings: list[dict[str, Any]],
-) -> Books:
-    """Opens the accounts, posts the messages with concurrent workers, each a share of them, and returns the books."""
-    workers = [process_transactions(ministack, tables, dynamodb) for _ in range(WORKERS)]
-    Queue([record(opening) for opening in openings]).deliver_until_quiet(workers[0])
-
-    def work(number: int) -> None:
-        mine = messages[number::WORKERS]
-        for start in range(0, len(mine), BATCH):
-            Queue([record(message) for message in mine[start : start + BATCH]]).deliver_until_quiet(workers[number])
-
-    with ThreadPoolExecutor(WORKERS) as pool:
-        list(pool.map(work, range(WORKERS)))
-    return read_books(dynamodb, tables)
+@pytest.fixture
+def ledger(aws: Endpoint, dynamodb: Endpoint) -> Ledger:
+    return Ledger(aws, dynamodb)
 
 
-def test_eight_workers_on_one_account_post_each_transaction_once(
-    ministack: Endpoint, dynamodb: Endpoint, tables: Tables
-) -> None:
+def work_off(ledger: Ledger, messages: list[Body], duplicates: int = 0) -> Books:
+    """Posts the messages, and some of them twice, with concurrent workers, each a share of them."""
     choose = random.Random(8)
-    payments = [
-        {"transaction_id": f"t-{number}", "account_id": "hot", "amount": choose.choice(["-60", "-25.10", "40", "12.5"])}
-        for number in range(560)
-    ]
-    messages = payments + choose.sample(payments, 240)  # 30 % of all messages are duplicates.
-    choose.shuffle(messages)
-    books = work_off(messages, ministack, dynamodb, tables, [OPENING | {"account_id": "hot"}])
+    ledger.race(choose.sample(messages, len(messages)) + choose.sample(messages, duplicates), batch=10)
+    books = ledger.books
     assert not violations(books)
-    assert {entry.transaction_id for entry in books.entries} == {"o"} | {
-        payment["transaction_id"] for payment in payments
-    }
-    assert books.accounts["hot"].version == 561
-    assert set(books.counts()) == {"POSTED", "OVERDRAFT_LIMIT"}
+    return books
 
 
-def test_eight_workers_transfer_between_four_accounts_in_both_directions_and_all_money_stays(
-    ministack: Endpoint, dynamodb: Endpoint, tables: Tables
-) -> None:
-    choose = random.Random(8)
-    names = ["a", "b", "c", "d"]
-    transfers = []
-    for number in range(560):
-        payer, payee = choose.sample(names, 2)
-        transfers.append(
-            {
-                "type": "transfer",
-                "transaction_id": f"t-{number}",
-                "from_account_id": payer,
-                "to_account_id": payee,
-                "amount": choose.choice(["150", "75.10", "40"]),
-            }
-        )
-    messages = transfers + choose.sample(transfers, 240)
-    choose.shuffle(messages)
-    openings = [OPENING | {"account_id": name} for name in names]
-    books = work_off(messages, ministack, dynamodb, tables, openings)
-    assert not violations(books)
+def test_eight_workers_on_one_account_post_each_transaction_once(ledger: Ledger) -> None:
+    ledger.open("hot", limit=-200)
+    amounts = random.Random(8).choices(["-60", "-25.10", "40", "12.5"], k=NUMBER)
+    payments = [payment(f"t-{number}", amount, "hot") for number, amount in enumerate(amounts)]
+    books = work_off(ledger, payments, duplicates=NUMBER // 2)
+    assert {entry.transaction_id for entry in books.entries} == {"open", *(each["transaction_id"] for each in payments)}
+    assert books.accounts["hot"].version == NUMBER + 1
+    assert set(books.counts()) == WITHIN_THE_LIMIT
+
+
+def test_eight_workers_transfer_between_four_accounts_in_both_directions_and_all_money_stays(ledger: Ledger) -> None:
+    names, choose = ["a", "b", "c", "d"], random.Random(8)
+    ledger.open(*names, limit=-200)
+    amounts = choose.choices(["150", "75.10", "40"], k=NUMBER)
+    transfers = [transfer(f"t-{n}", amount, *choose.sample(names, 2)) for n, amount in enumerate(amounts)]
+    books = work_off(ledger, transfers, duplicates=NUMBER // 2)
     assert sum(account.balance for account in books.accounts.values()) == 0
-    assert sum(account.version for account in books.accounts.values()) == 4 + 2 * 560
-    assert set(books.counts()) == {"POSTED", "OVERDRAFT_LIMIT"}
-    assert books.counts().total() == 4 + 560
+    assert sum(account.version for account in books.accounts.values()) == 4 + 2 * NUMBER
+    assert set(books.counts()) == WITHIN_THE_LIMIT
+    assert books.counts().total() == 4 + NUMBER
 
 
 def test_workers_whose_clocks_differ_post_in_the_order_of_the_times(
-    ministack: Endpoint, dynamodb: Endpoint, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds_ahead, looks = (4.001, 0, -0.5, 2), itertools.count()
 
@@ -99,12 +64,9 @@ def test_workers_whose_clocks_differ_post_in_the_order_of_the_times(
 
     monkeypatch.setattr("ledger.batch_poster.datetime", ClockOfSomeWorker)
     names = ["a", "b", "c"]
-    messages = [
-        {"type": "transfer", "transaction_id": f"t-{n}", "from_account_id": payer, "to_account_id": payee, "amount": 1}
-        for n, (payer, payee) in zip(range(160), itertools.cycle(itertools.permutations(names, 2)), strict=False)
-    ]
-    books = work_off(messages, ministack, dynamodb, tables, [OPENING | {"account_id": name} for name in names])
-    assert not violations(books)
+    ledger.open(*names, limit=-200)
+    pairs = zip(range(160), itertools.cycle(itertools.permutations(names, 2)), strict=False)
+    books = work_off(ledger, [transfer(f"t-{number}", 1, *pair) for number, pair in pairs])
     assert books.counts() == {"POSTED": 163}
     times = [entry.outcome.posted_at for entry in books.entries]
     assert any(time.endswith("1+00:00") for time in times), "the clock that is ahead has posted, too"

@@ -1,79 +1,52 @@
 """A job's records in the Locks table, as the command reads them after real locks and runs."""
 
-import itertools
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from conditional_writes import Item
-from conditional_writes.items import to_dynamodb
 from conditional_writes.locks import Locks, LockTaken
-from tests.support.clock import Clock
+from tests.support.locks_stack import LocksStack
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import create_locks_table
 from tools.teller.job_records import JOBS, read_job
 from workers.segments import RunRecord, Segment
 
 JOB = JOBS["reconcile_accounts"]
 NIGHTS = [f"2026-03-0{day}T02:00:00+00:00" for day in range(1, 8)]
 
-_numbers = itertools.count(1)
 
-
-@dataclass
-class Stack:
-    """A stack that has a Locks table and nothing else. Its clock stands still."""
-
-    client: Any
-    table: str
-    clock: Clock
-
-    def __getitem__(self, output: str) -> str:
-        return {"LocksTableName": self.table}[output]
-
-    @property
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(self.clock.seconds, UTC)
-
-    @property
-    def locks(self) -> Locks:
-        return Locks(self.client("dynamodb"), self.table, now=self.clock)
-
+class Stack(LocksStack):
     def run(self, night: str, segments: int = 1, *, finished: bool = True) -> None:
         """A run whose segments end, all of them or all but the last."""
         record = RunRecord(self.locks, JOB.name, night)
         record.begin(segments)
         for number in range(1, segments + finished):
             segment = Segment(number, segments)
-            name = JOB.name if segments == 1 else f"{JOB.name} {segment}"
-            why = f"for {night}, request r-{number}"
-            lock = self.locks.acquire(name, lease_seconds=60, why=why, window=night)
+            lock = self.locks.acquire(segment.lock_of(JOB.name), lease_seconds=60, why=_why(night), window=night)
             lock.complete(record.part(segment, {"accounts": number}))
         record.finish(segments, lambda parts: {"accounts": sum(part["accounts"] for part in parts)})
 
-    def put(self, item: Item) -> None:
-        self.client("dynamodb").put_item(TableName=self.table, Item=to_dynamodb(item))
+
+def _why(night: str) -> str:
+    return f"for {night}, request r"
 
 
 @pytest.fixture
-def stack(dynamodb: Endpoint) -> Stack:
-    return Stack(dynamodb.client, create_locks_table(dynamodb, f"records-{next(_numbers)}"), Clock())
-
-
-def test_a_job_that_never_ran_has_no_records(stack: Any) -> None:
-    found = read_job(stack, JOB)
-    assert (found.locks, found.runs, found.last_done) == ([], [], None)
+def stack(dynamodb: Endpoint) -> Any:
+    return Stack(dynamodb)
 
 
 def test_the_last_runs_come_with_their_reports_the_latest_first(stack: Any) -> None:
+    found = read_job(stack, JOB)
+    assert (found.locks, found.runs, found.last_done) == ([], [], None)
     for night in NIGHTS:
         stack.clock.seconds += 86400
         stack.run(night)
     found = read_job(stack, JOB)
-    assert [run.scheduled_time for run in found.runs] == NIGHTS[::-1]
-    assert [run.report for run in found.runs] == [{"accounts": 1}] * len(NIGHTS)
+    assert [(run.scheduled_time, run.report) for run in found.runs] == [
+        (each, {"accounts": 1}) for each in NIGHTS[::-1]
+    ]
     assert found.last_done == found.runs[0]
     assert found.runs[0].finished_at == stack.now
 
@@ -101,41 +74,29 @@ def test_runs_with_other_numbers_of_segments_are_found(stack: Any) -> None:
     found = read_job(stack, JOB)
     segments = [(1, 1), (1, 2), (1, 3), (2, 3), (3, 3), (1, 100), (57, 100), (100, 100)]
     assert [lock.segment for lock in found.locks] == segments
-    assert [(run.scheduled_time, run.finished_at is not None) for run in found.runs] == [
-        (NIGHTS[2], False),
-        (NIGHTS[1], True),
-        (NIGHTS[0], True),
-    ]
-    assert found.runs[1].report == {"accounts": 6}
+    unfinished, *finished = [(run.scheduled_time, run.finished_at is not None, run.report) for run in found.runs]
+    assert unfinished == (NIGHTS[2], False, {})
+    assert finished == [(NIGHTS[1], True, {"accounts": 6}), (NIGHTS[0], True, {"accounts": 1})]
 
 
-def test_a_lock_is_free_then_held_then_lapsed(stack: Any) -> None:
+def test_a_lock_is_free_then_held_then_lapsed_just_when_another_may_take_it(stack: Any) -> None:
     stack.run(NIGHTS[0])
     [lock] = read_job(stack, JOB).locks
     assert (lock.state(stack.now), lock.owner, lock.working_on) == ("free", None, None)
-    held = stack.locks.acquire(JOB.name, lease_seconds=60, why=f"for {NIGHTS[1]}, request r", window=NIGHTS[1])
+    held = stack.locks.acquire(JOB.name, lease_seconds=60, why=_why(NIGHTS[1]), window=NIGHTS[1])
     held.save_checkpoint({"after": "acc-7"})
     [lock] = read_job(stack, JOB).locks
     assert (lock.working_on, lock.checkpoint) == (NIGHTS[1], {"after": "acc-7"})
     states = [lock.state(stack.now + timedelta(seconds=seconds)) for seconds in (0, 60, 61, 61.001)]
     assert states == ["held", "held", "held", "lapsed"]
-    held.release()
+    another = Locks(stack.client("dynamodb"), stack.table, now=stack.clock)
+    stack.clock.seconds += 60.9
+    with pytest.raises(LockTaken):
+        another.acquire(JOB.name, lease_seconds=1)
+    stack.clock.seconds += 0.2
+    another.acquire(JOB.name, lease_seconds=1, window=NIGHTS[1]).release()
     [lock] = read_job(stack, JOB).locks
     assert (lock.state(stack.now), lock.working_on) == ("free", NIGHTS[1]), "the run was interrupted"
-
-
-def test_a_lock_is_lapsed_just_when_another_may_take_it(stack: Any) -> None:
-    stack.locks.acquire(JOB.name, lease_seconds=10)
-    [lock] = read_job(stack, JOB).locks
-    clock = Clock()
-    later = Locks(stack.client("dynamodb"), stack.table, now=clock)
-    clock.seconds += 10.9
-    assert lock.state(datetime.fromtimestamp(clock.seconds, UTC)) == "held"
-    with pytest.raises(LockTaken):
-        later.acquire(JOB.name, lease_seconds=1)
-    clock.seconds += 0.2
-    assert lock.state(datetime.fromtimestamp(clock.seconds, UTC)) == "lapsed"
-    assert later.acquire(JOB.name, lease_seconds=1).taken_over
 
 
 @pytest.mark.parametrize(
@@ -150,5 +111,4 @@ def test_a_lock_is_lapsed_just_when_another_may_take_it(stack: Any) -> None:
 def test_a_record_that_was_made_by_hand_is_no_failure(stack: Any, damage: Item, state: str) -> None:
     stack.put({"lock_key": JOB.name} | damage)
     [lock] = read_job(stack, JOB).locks
-    assert lock.state(stack.now) == state
-    assert (lock.holder, lock.checkpoint) == ({}, None)
+    assert (lock.state(datetime.now(UTC)), lock.holder, lock.checkpoint) == (state, {}, None)

@@ -1,19 +1,17 @@
 """The release of a job's lock by an operator, on both engines: no holder is thrown out that came since the look."""
 
-import itertools
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from conditional_writes import Deadline, key, read
+from conditional_writes import Deadline, Item, key, read
 from conditional_writes.items import to_dynamodb
-from conditional_writes.locks import Lock, LockLost, Locks
-from tests.support.clock import Clock
+from conditional_writes.locks import Lock, LockLost
 from tests.support.faults import Fault, Faults, Killed, applies
+from tests.support.locks_stack import LocksStack
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import create_locks_table
 from tools.teller.job_records import LockRecord
 from tools.teller.job_release import Release, release
 from workers.segments import Segment
@@ -21,29 +19,17 @@ from workers.segments import Segment
 NAME, WINDOW, CHECKPOINT = "reconcile_accounts", "2026-03-01T02:00:00+00:00", {"after": "acc-1"}
 LEASE_SECONDS = 60
 
-_numbers = itertools.count(1)
 
+class Deployed(LocksStack):
+    """The stack and the runs of a job in it."""
 
-class Deployed:
-    """The stack, as far as a release needs it, and the runs of a job in it."""
-
-    def __init__(self, dynamodb: Endpoint) -> None:
-        self._client = dynamodb.client("dynamodb")
-        self.table, self.clock = create_locks_table(dynamodb, f"release-{next(_numbers)}"), Clock()
-        self.locks = Locks(self._client, self.table, now=self.clock)
-
-    def __getitem__(self, output: str) -> str:
-        assert output == "LocksTableName"
-        return self.table
-
-    def client(self, service: str) -> Any:
-        assert service == "dynamodb"
-        return self._client
+    def acquire(self) -> Lock:
+        return self.locks.acquire(NAME, lease_seconds=LEASE_SECONDS, window=WINDOW)
 
     def held(self) -> Lock:
         """The lock of a run that has saved a checkpoint, and isn't released."""
         self.clock.seconds += 1
-        lock = self.locks.acquire(NAME, lease_seconds=LEASE_SECONDS, window=WINDOW)
+        lock = self.acquire()
         lock.save_checkpoint(CHECKPOINT)
         return lock
 
@@ -52,14 +38,15 @@ class Deployed:
         self.clock.seconds += 2 * LEASE_SECONDS
         return lock
 
-    def look(self) -> LockRecord:
+    def item(self) -> Item | None:
         wanted = key(self.table, lock_key=NAME)
-        item = read(self._client, [wanted], Deadline.after(10))[wanted]
-        assert item
-        return LockRecord(NAME, Segment(), item)
+        return read(self.client("dynamodb"), [wanted], Deadline.after(10))[wanted]
+
+    def look(self) -> LockRecord:
+        return LockRecord(NAME, Segment(), self.item() or {})
 
     def state(self) -> str:
-        return self.look().state(datetime.fromtimestamp(self.clock.seconds, UTC))
+        return self.look().state(self.now)
 
     def release(self, seen: LockRecord) -> Release:
         return release(self, seen)  # type: ignore[arg-type]
@@ -78,54 +65,42 @@ def test_a_lapsed_lock_is_free_and_the_next_holder_learns_that_the_last_one_was_
     item = deployed.look().item
     assert datetime.fromisoformat(item["released_at"]).tzinfo is UTC
     assert "owner" not in item
-    following = deployed.locks.acquire(NAME, lease_seconds=LEASE_SECONDS, window=WINDOW)
+    following = deployed.acquire()
     assert (following.taken_over, following.checkpoint) == (True, CHECKPOINT)
     assert following.token > killed.token
     following.release()
-    assert not deployed.locks.acquire(NAME, lease_seconds=LEASE_SECONDS, window=WINDOW).taken_over
+    assert not deployed.acquire().taken_over
 
 
-def test_a_holder_that_came_since_the_look_keeps_the_lock(deployed: Deployed) -> None:
-    deployed.lapsed()
-    seen, new = deployed.look(), deployed.held()
-    assert deployed.release(seen) is Release.CHANGED
-    new.save_checkpoint({"after": "acc-2"})
-    new.complete()
+SINCE: dict[str, tuple[Release, Callable[[Deployed, Lock], object]]] = {
+    "another holder came": (Release.CHANGED, lambda deployed, _: deployed.held()),
+    "its lease was prolonged": (Release.CHANGED, lambda _, lock: lock.refresh(LEASE_SECONDS)),
+    "it was released": (Release.FREE, lambda _, lock: lock.release()),
+    "it was completed": (Release.FREE, lambda _, lock: lock.complete()),
+    "its record was deleted": (
+        Release.FREE,
+        lambda deployed, _: deployed.client("dynamodb").delete_item(
+            TableName=deployed.table, Key=to_dynamodb({"lock_key": NAME})
+        ),
+    ),
+}
 
 
-def test_a_holder_that_prolonged_its_lease_since_the_look_keeps_the_lock(deployed: Deployed) -> None:
-    late = deployed.lapsed()
-    seen = deployed.look()
-    late.refresh(LEASE_SECONDS)
-    assert deployed.release(seen) is Release.CHANGED
-    late.complete()
-
-
-@pytest.mark.parametrize("end", [Lock.release, Lock.complete], ids=["released", "completed"])
-def test_a_lock_that_was_released_since_the_look_stays_as_it_is(
-    deployed: Deployed, end: Callable[[Lock], None]
+@pytest.mark.parametrize(("answer", "happens"), SINCE.values(), ids=SINCE)
+def test_a_lock_that_changed_since_the_look_stays_as_it_is(
+    deployed: Deployed, answer: Release, happens: Callable[[Deployed, Lock], object]
 ) -> None:
     late = deployed.lapsed()
     seen = deployed.look()
-    end(late)
-    before = deployed.look()
-    assert deployed.release(seen) is Release.FREE
-    assert deployed.look() == before
-
-
-def test_a_record_that_was_deleted_since_the_look_is_not_made_again(deployed: Deployed) -> None:
-    deployed.lapsed()
-    seen = deployed.look()
-    deployed.client("dynamodb").delete_item(TableName=deployed.table, Key=to_dynamodb({"lock_key": NAME}))
-    assert deployed.release(seen) is Release.FREE
-    wanted = key(deployed.table, lock_key=NAME)
-    assert read(deployed.client("dynamodb"), [wanted], Deadline.after(10))[wanted] is None
+    happens(deployed, late)
+    before = deployed.item()
+    assert deployed.release(seen) is answer
+    assert deployed.item() == before
 
 
 def test_a_record_without_an_owner_is_released_too(deployed: Deployed) -> None:
     """One that was made by hand."""
-    item = {"lock_key": NAME, "leased_until": "2026-01-01T00:00:00+00:00"}
-    deployed.client("dynamodb").put_item(TableName=deployed.table, Item=to_dynamodb(item))
+    deployed.put({"lock_key": NAME, "leased_until": "2026-01-01T00:00:00+00:00"})
     assert deployed.release(deployed.look()) is Release.RELEASED
     assert deployed.state() == "free"
 
@@ -151,16 +126,16 @@ FAULTS = [fault for fault in Fault if applies(fault, "UpdateItem")]
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.value)
 @pytest.mark.parametrize("meanwhile", [False, True], ids=["nobody since", "taken by another run since"])
 def test_a_release_that_fails_at_its_call_leaves_a_sound_record_and_can_be_made_again(
-    dynamodb: Endpoint, fault: Fault, meanwhile: bool
+    deployed: Deployed, fault: Fault, meanwhile: bool
 ) -> None:
-    deployed = Deployed(dynamodb)
     deployed.lapsed()
     seen, faults = deployed.look(), Faults(fault, at=1)
+    first: Any = None
     try:
         with faults.on(deployed.client("dynamodb")):
             first = deployed.release(seen)
     except (Killed, Exception):  # noqa: BLE001 (the command ends)
-        first = None
+        pass
     assert faults.injected[fault] >= 1
     assert first in (None, Release.RELEASED)
     assert deployed.state() in (["free"] if first else ["free", "lapsed"])

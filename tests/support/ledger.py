@@ -67,11 +67,14 @@ class Ledger:
         variables = {"LOCKS_TABLE": self.locks_table} | self._variables | same
         return process_transactions(self.aws, self.tables, self.dynamodb, **variables)
 
-    def another_worker(self) -> ModuleType:
-        """The function that posts, in another process."""
+    def another_worker(self, **variables: str) -> ModuleType:
+        """The function that posts, in another process. It may have other variables."""
         queue = self.worker.worker.queue
         made = self._new_worker(
-            QUEUE_URL=queue.url, DEAD_LETTER_QUEUE_URL=queue.dead_letter_url, ATTEMPTS_TABLE=self.worker.attempts.table
+            QUEUE_URL=queue.url,
+            DEAD_LETTER_QUEUE_URL=queue.dead_letter_url,
+            ATTEMPTS_TABLE=self.worker.attempts.table,
+            **variables,
         )
         self.workers.append(made)
         return made

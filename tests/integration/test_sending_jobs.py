@@ -1,0 +1,434 @@
+"""The jobs that send messages, on both engines: what each message is about happens once, whatever runs how often."""
+
+import json
+import random
+import re
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from typing import Any
+
+import pytest
+
+from ledger.account_pages import account_page
+from tests.support.bodies import payment, post_hold, void_hold
+from tests.support.ledger import WORKERS
+from tests.support.sending_jobs import SOON, STEP, Expiry, Interest, SendingJob
+from tools.local_aws.meter import Meter
+from tools.local_aws.server import PROJECT, Endpoint
+from workers.segments import Segment
+
+DELIVERIES = 20
+MANY = [f"acc-{number}" for number in range(11)]
+ODD_NAMES = ["a b", "'", "\U0001f3e6" * 128, '"', "ä" * 128]
+
+
+@pytest.fixture(params=[Interest, Expiry], ids=lambda job: job.JOB)
+def job(request: pytest.FixtureRequest, aws: Endpoint, dynamodb: Endpoint) -> SendingJob:
+    made: SendingJob = request.param(aws, dynamodb)
+    return made
+
+
+@pytest.fixture
+def opened(job: SendingJob) -> SendingJob:
+    job.open_sample()
+    return job
+
+
+# --- both jobs --------------------------------------------------------------------------------------------
+
+
+def test_its_messages_are_a_group_of_their_own_behind_payments(
+    opened: SendingJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Any] = []
+    function = opened.function()
+    monkeypatch.setattr(function, "send_all", lambda _sqs, _url, messages, _deadline: sent.extend(messages))
+    assert opened.run(function) == "Done"
+    assert [message.group_id for message in sent] == [opened.JOB] * len(opened.SAMPLE)
+
+
+def test_delivered_twenty_times_it_sends_and_counts_each_message_once(
+    opened: SendingJob, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    function = opened.function()
+    outcomes = [opened.run(function) for _ in range(DELIVERIES)]
+    assert outcomes == ["Done"] + ["DoneBefore"] * (DELIVERIES - 1)
+    assert opened.counted(opened.queued()) == dict.fromkeys(opened.SAMPLE, 1)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line[opened.METRIC] for line in lines if opened.METRIC in line] == [[len(opened.SAMPLE)]]
+
+
+def test_delivered_twenty_times_at_once_it_sends_each_message_once(opened: SendingJob) -> None:
+    functions = [opened.function() for _ in range(DELIVERIES)]
+    for function in functions:
+        function.job.locks.now = time.time
+    with ThreadPoolExecutor(DELIVERIES) as pool:
+        outcomes = Counter(pool.map(opened.run, functions))
+    assert outcomes["Done"] == 1
+    assert outcomes["DoneBefore"] + outcomes["InProgress"] == DELIVERIES - 1
+    assert opened.counted(opened.queued()) == dict.fromkeys(opened.SAMPLE, 1)
+
+
+def test_by_twenty_at_once_who_know_of_no_lock_each_account_is_charged_and_each_hold_released_once(
+    opened: SendingJob,
+) -> None:
+    functions = [opened.function(opened.new_locks_table()) for _ in range(DELIVERIES)]
+    with ThreadPoolExecutor(DELIVERIES) as pool:
+        assert set(pool.map(opened.run, functions)) == {"Done"}
+    bodies = opened.queued()
+    assert opened.counted(bodies) == dict.fromkeys(opened.SAMPLE, DELIVERIES)
+    random.Random(1).shuffle(bodies)
+    opened.race(list(map(json.loads, bodies)), batch=len(bodies) // WORKERS)
+    assert opened.done().keys() == opened.SAMPLE
+
+
+@pytest.mark.parametrize("segments", [1, 4])
+def test_more_accounts_than_an_invocation_has_time_for_are_the_next_ones_each_in_one_segment(
+    job: SendingJob, monkeypatch: pytest.MonkeyPatch, segments: int
+) -> None:
+    job.open_wanted(MANY)
+    outcomes, sent = job.run_on(monkeypatch, segments=segments)
+    assert outcomes.count("Done") == 1
+    if segments == 1:
+        assert list(map(len, sent)) == [STEP, STEP, STEP, len(MANY) % STEP]
+    bodies = [body for bodies in sent for body in bodies]
+    assert job.counted(bodies) == dict.fromkeys(job.wanted(MANY), 1)
+    job.post(*bodies)
+    assert job.done().keys() == job.wanted(MANY)
+    assert (job.report()["sent"], job.report()["segments"]) == (len(MANY), segments)
+
+
+def test_pages_without_anyone_to_send_about_are_passed_over(job: SendingJob) -> None:
+    assert job.run(event=job.event(hour=11)) == "Done"
+    assert not job.queued(), "there are no accounts"
+    job.open_others(f"acc-{number}" for number in range(7))
+    job.open_wanted(["wanted"])
+    function = job.function()
+    function.ACCOUNTS_PER_STEP = 1
+    assert job.run(function) == "Done"
+    assert job.counted(job.queued()) == dict.fromkeys(job.wanted(["wanted"]), 1)
+
+
+def test_ids_of_any_characters_that_can_be_seen_are_sent(job: SendingJob) -> None:
+    job.open_wanted(ODD_NAMES)
+    job.run()
+    job.post(*job.queued())
+    assert job.done().keys() == job.wanted(ODD_NAMES)
+
+
+# --- interest ---------------------------------------------------------------------------------------------
+
+CHARGED = {"anna": Decimal("-0.10"), "ben": Decimal(0), "emil": Decimal("-0.50"), "finn": Decimal("-1.23")}
+
+
+@pytest.fixture
+def interest(aws: Endpoint, dynamodb: Endpoint) -> Interest:
+    return Interest(aws, dynamodb)
+
+
+@pytest.fixture
+def overdrawn(interest: Interest) -> Interest:
+    interest.open_sample()
+    return interest
+
+
+def test_each_account_below_zero_is_charged_a_days_interest_and_the_next_day_on_what_is_owed_then(
+    overdrawn: Interest,
+) -> None:
+    for day, charged in ((1, CHARGED), (2, CHARGED | {"finn": Decimal("-1.24")})):
+        assert overdrawn.run(event=overdrawn.event(day)) == "Done"
+        bodies = overdrawn.queued()
+        assert overdrawn.counted(bodies) == dict.fromkeys(CHARGED, 1)
+        assert {json.loads(body)["annual_rate"] for body in bodies} == {"0.365"}
+        overdrawn.post(*bodies)
+        assert overdrawn.done(day) == charged
+    assert overdrawn.account("finn").balance == Decimal("-1237.03")
+
+
+def test_sent_again_up_to_each_scheduled_time_before_it_a_restored_account_is_charged_for_its_overdrawn_days(
+    interest: Interest,
+) -> None:
+    """As docs/restoring.md says. The tables are those of the first of March, whose record says that it is done."""
+    interest.open_with({"late": "100", "repaid": "-500"})
+    assert interest.run(event=interest.event(1, 0)) == "Done"
+    interest.post(*interest.queued())
+    sent_again = [[], [payment("2", "600", "repaid")], [payment("3", "-600", "late")]]
+    for day, messages in enumerate(sent_again, 1):
+        interest.post(*messages)
+        assert interest.run(event=interest.event(day, 7)) == "Done"
+        interest.post(*interest.queued())
+    charged = {day: interest.done(day) for day in (1, 2, 3)}
+    assert charged == {1: {"repaid": Decimal("-0.50")}, 2: {}, 3: {"late": Decimal("-0.50")}}
+
+
+@pytest.mark.parametrize("moved", ["1000", "-250", "99.99"], ids=["above zero", "further down", "nearly to zero"])
+def test_a_second_run_without_the_lock_changes_nothing_though_balances_moved(overdrawn: Interest, moved: str) -> None:
+    overdrawn.run(event=overdrawn.event(1, 0))
+    overdrawn.post(*overdrawn.queued())
+    overdrawn.post(*(payment("moved", moved, name) for name in overdrawn.books.accounts))
+    before = overdrawn.books
+    overdrawn.forget_all_runs()
+    assert overdrawn.run(event=overdrawn.event(1, 5)) == "Done"  # The same day.
+    bodies = [body for body in overdrawn.queued() if json.loads(body)["account_id"] in CHARGED]
+    overdrawn.post(*bodies)
+    assert overdrawn.books == before
+    assert overdrawn.done() == CHARGED
+    assert bodies or moved == "1000"
+
+
+def test_what_is_charged_is_decided_when_it_is_posted(overdrawn: Interest) -> None:
+    """The message is the same before and after the balance moves. One that went below zero since is charged, too."""
+    overdrawn.run()
+    sent_before = overdrawn.queued()
+    moved = {"anna": "-100", "ben": "0.01", "emil": "1000", "dora": "-250"}
+    overdrawn.post(*(payment("moved", amount, name) for name, amount in moved.items()))
+    overdrawn.forget_all_runs()
+    overdrawn.run()
+    overdrawn.post(*sent_before, *overdrawn.queued())
+    decided = {"anna": Decimal("-0.20"), "emil": Decimal(0), "dora": Decimal("-0.20")}
+    assert overdrawn.done() == CHARGED | decided
+
+
+def test_interest_that_would_take_an_account_below_its_limit_is_rejected_and_recorded(interest: Interest) -> None:
+    interest.open_with({"anna": "-99.95", "ben": "-99.90"}, limit=-100)
+    assert interest.run() == "Done"
+    interest.post(*interest.queued())
+    assert interest.sound_books().counts() == {"POSTED": 5, "OVERDRAFT_LIMIT": 1}
+    assert interest.account("anna").balance == Decimal("-99.95")
+
+
+@pytest.mark.parametrize("segments", [1, 16, 100])
+def test_each_account_is_in_one_segment(interest: Interest, segments: int) -> None:
+    names, found = [f"acc-{number}" for number in range(150)], []
+    for name in names:
+        interest.put_account(name)
+    for number in range(1, segments + 1):
+        after, more = None, True
+        while more:
+            page = account_page(interest.client, interest.tables.accounts, Segment(number, segments), after, limit=7)
+            found += [item["account_id"] for item in page.items]
+            after, more = page.after, page.after is not None
+    assert sorted(found) == sorted(names)
+
+
+EXTREMES = [
+    *("-" + "9" * 38, "-1e38", "-123456789012345678901234567890123456.78"),
+    *("-3.65e40", "-0.0136986301369863013698"),
+]
+
+
+def test_balances_of_any_digits_are_charged_exactly(interest: Interest) -> None:
+    wide = Context(prec=200, rounding=ROUND_HALF_EVEN)
+    # XAU has no rule of minor units: its amounts may have any decimals.
+    interest.open_with({f"acc {balance}": balance for balance in EXTREMES}, limit="-9.9e125", currency="XAU")
+    interest.run()
+    interest.post(*interest.queued())
+    assert len(interest.done()) == len(EXTREMES)
+    for entry in interest.books.entries:
+        if entry.transaction_id.startswith("overdraft"):
+            balance = Decimal(entry.account_id.removeprefix("acc "))
+            amount = wide.quantize(wide.divide(balance, Decimal(1000)), Decimal("0.01"))
+            after = wide.add(balance, amount)
+            if entry.outcome.reason:
+                assert len(after.normalize(wide).as_tuple().digits) > 38
+            else:
+                assert (entry.outcome.amount, entry.outcome.balance_after) == (amount, after)
+    assert interest.books.counts()["BALANCE_OUT_OF_RANGE"] == 1
+
+
+ACCOUNT = {"balance": 100, "overdraft_limit": -500, "currency": "EUR", "status": "OPEN", "version": 1}
+"""An account as others may write it."""
+LONGEST_ID = "\U0001f3e6" * 512
+"""2,048 bytes: DynamoDB's limit. It is no account of Teller's, so its message is dead-lettered."""
+
+
+def test_an_odd_account_does_not_stop_it(overdrawn: Interest) -> None:
+    account = ACCOUNT | {"balance": -100}
+    overdrawn.put_account("a text for a balance", **account | {"balance": "-100"})
+    overdrawn.put_account("a number for a status", **account | {"status": 1})
+    for missing in ("balance", "status"):
+        overdrawn.put_account(f"no {missing}", **{name: account[name] for name in account if name != missing})
+    for balance in (1, -100):
+        overdrawn.put_account(f"380 KB, {balance}", **account | {"balance": balance, "notes": "x" * 380_000})
+    overdrawn.put_account(LONGEST_ID, **account)
+    function = overdrawn.function()
+    function.ACCOUNTS_PER_STEP = STEP
+    assert overdrawn.run(function) == "Done"
+    assert overdrawn.counted(overdrawn.queued()) == dict.fromkeys([*CHARGED, "380 KB, -100", LONGEST_ID], 1)
+
+
+# --- the expiry of holds ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def expiry(aws: Endpoint, dynamodb: Endpoint) -> Expiry:
+    return Expiry(aws, dynamodb)
+
+
+@pytest.fixture
+def held(expiry: Expiry) -> Expiry:
+    expiry.open_sample()
+    return expiry
+
+
+def test_what_has_expired_is_released_and_all_else_stays_until_a_later_run(held: Expiry) -> None:
+    assert held.run() == "Done"
+    bodies = held.queued()
+    assert held.counted(bodies) == dict.fromkeys(held.SAMPLE, 1)
+    held.post(*bodies)
+    assert held.done().keys() == held.SAMPLE
+    assert held.open_holds() == held.LATER | {("ben", "b-1")}
+    assert {(account.balance, account.available) for account in held.books.accounts.values()} == {(100, 99), (100, 100)}
+    report = held.report()
+    assert (report["sent"], report["accounts_skipped"], report["segments"]) == (3, 0, 1)
+    held.run(event=held.event(hour=13))
+    held.post(*held.queued())
+    assert held.done().keys() == held.SAMPLE | held.LATER
+
+
+def test_two_runs_before_the_first_message_is_posted_send_the_same_messages(held: Expiry) -> None:
+    for hour in (12, 13):
+        assert held.run(event=held.event(hour=hour)) == "Done"
+    bodies = held.queued()
+    assert held.counted(bodies) == dict.fromkeys(held.SAMPLE, 2) | dict.fromkeys(held.LATER, 1)
+    assert len(set(bodies)) == len(held.SAMPLE | held.LATER), "a second message is the first one again"
+    random.Random(1).shuffle(bodies)
+    held.post(*bodies)
+    assert held.done().keys() == held.SAMPLE | held.LATER
+
+
+@pytest.mark.parametrize("resolve", [post_hold, void_hold], ids=["posted", "voided"])
+def test_a_hold_that_was_resolved_before_its_message_came_expires_no_more(held: Expiry, resolve: Any) -> None:
+    held.run()
+    held.post(resolve("t-1", account_id="dora", hold_id="d-1"))
+    before = held.account("dora")
+    held.post(*held.queued())
+    after = held.account("dora")
+    assert (after.balance, after.held, after.version) == (before.balance, Decimal(0), before.version + 1)
+    assert held.sound_books().counts()["HOLD_NOT_OPEN"] == 1
+
+
+def test_a_hold_that_was_posted_in_part_expires_with_what_is_left(held: Expiry) -> None:
+    held.run()
+    held.post(post_hold("t-1", "0.4", "dora", "d-1", final=False))
+    first = held.queued()
+    held.forget_all_runs()
+    held.run()
+    again = held.queued()
+    assert sorted(again) == sorted(first), "the message is the same, whatever is left"
+    held.post(*first, *again)
+    assert held.done().keys() == held.SAMPLE
+    assert (held.account("dora").balance, held.account("dora").held) == (Decimal("99.6"), Decimal(0))
+
+
+@pytest.mark.parametrize("ahead", ["2027-01-15T08:00:00Z", "2100-01-01T00:00:00Z"], ids=["some hours", "long"])
+def test_a_run_for_a_time_ahead_releases_no_hold_early(expiry: Expiry, ahead: str) -> None:
+    now = datetime.fromtimestamp(expiry.clock.seconds, UTC)
+    expiry.open_with({"anna": {"over": now.isoformat(), "not yet": "2027-01-15T08:00:01Z"}})
+    assert datetime.fromisoformat(ahead) >= now
+    assert expiry.run(event=expiry.event() | {"scheduled_time": ahead}) == "Done"
+    assert expiry.counted(expiry.queued()) == {("anna", "over"): 1}
+
+
+def test_a_run_that_is_killed_on_its_way_goes_on_from_its_checkpoint(
+    expiry: Expiry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is killed after the messages of its second page were sent, and before the checkpoint: they are sent again."""
+    expiry.open_wanted(MANY)
+    function = expiry.function()
+    function.ACCOUNTS_PER_STEP = STEP
+    work = function.job.work
+
+    def killed(*arguments: Any) -> Iterator[Any]:
+        steps = work(*arguments)
+        yield next(steps)
+        next(steps)
+        raise KeyboardInterrupt
+
+    function.job = function.job._replace(work=killed)
+    with pytest.raises(KeyboardInterrupt):
+        expiry.run(function)
+    before = expiry.queued()
+    assert len(before) == 2 * STEP
+    expiry.clock.seconds += 200
+    outcomes, sent = expiry.run_on(monkeypatch)
+    assert outcomes[-1] == "Done"
+    bodies = before + [body for bodies in sent for body in bodies]
+    assert Counter(expiry.counted(bodies).values()) == {1: len(MANY) - STEP, 2: STEP}
+    expiry.post(*bodies)
+    assert expiry.done().keys() == expiry.wanted(MANY)
+    assert expiry.report()["sent"] == len(MANY), "of the messages that were sent twice, the report counts one"
+
+
+HOLD = {"remaining": Decimal(1), "expires_at": "2026-02-01T00:00:00+00:00"}
+DAMAGED: dict[str, dict[str, Any]] = {
+    "no holds": {"held": 1},
+    "a text for the holds": {"held": 1, "holds": "h-1"},
+    "a text for a hold": {"held": 2, "holds": {"h-1": HOLD, "h-2": "soon"}},
+    "no time for an expiry": {"held": 1, "holds": {"h-1": HOLD | {"expires_at": "soon"}}},
+    "a hold's id of 2 KB": {"held": 1, "holds": {"h" * 2048: HOLD}},
+    LONGEST_ID: {"held": 1, "holds": {"h-1": HOLD}},
+}
+HARMLESS: dict[str, dict[str, Any]] = {
+    "a text for what is held": {"held": "1", "holds": {"h-1": HOLD}},
+    "held, by no hold": {"held": 1, "holds": {}},
+    "380 KB": {"held": 0, "notes": "x" * 380_000},
+}
+
+
+def test_damaged_holds_are_skipped_and_named_and_do_not_stop_it_and_an_account_gets_twenty_messages_at_most(
+    held: Expiry, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, attributes in (DAMAGED | HARMLESS).items():
+        held.put_account(name, **ACCOUNT | attributes)
+    held.put_account("too many", **ACCOUNT, held=300, holds={f"h-{number}": HOLD for number in range(300)})
+    function = held.function(segments=2)
+    function.ACCOUNTS_PER_STEP = STEP
+    capsys.readouterr()
+    for segment in (1, 2):
+        held.run(function, held.event() | {"segment": segment, "segments": 2})
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    skipped = [vars(entry)["account_id"] for entry in caplog.records if entry.message == "skipped"]
+    assert sorted(skipped) == sorted(DAMAGED)
+    assert sum(sum(line["AccountsSkipped"]) for line in lines if "AccountsSkipped" in line) == len(DAMAGED)
+    sent = held.counted(held.queued())
+    of_too_many = {about: sent.pop(about) for about in list(sent) if about[0] == "too many"}
+    assert (len(of_too_many), sent) == (20, dict.fromkeys(held.SAMPLE, 1))
+    report = held.report()
+    assert (report["sent"], report["accounts_skipped"]) == (len(held.SAMPLE) + 20, len(DAMAGED))
+
+
+def test_a_run_costs_the_units_that_its_page_says(expiry: Expiry, request: pytest.FixtureRequest) -> None:
+    """The scan not on ministack, which doesn't say how large the accounts without a hold are."""
+    page = " ".join((PROJECT / "docs/jobs.md").read_text().split())
+    [figures] = re.findall(r"([\d,]+) read units and ([\d,]+) write units for a million accounts", page)
+    reads, writes = (int(figure.replace(",", "")) / 1_000_000 for figure in figures)
+    accounts, choose = 400, random.Random(1)
+    account = ACCOUNT | {"balance": Decimal("12345.67"), "decimal_places": 2, "version": 42}
+    account |= {"posted_at": "2026-02-21T21:01:40.742+00:00", "cw:version_id": "f64d2308440e49ca8f8ce7e30dd811cf"}
+
+    def new_id() -> str:
+        """The ids decide how many accounts of a page have a hold, and so the page's units."""
+        return str(uuid.UUID(int=choose.getrandbits(128), version=4))
+
+    for number in range(accounts):
+        one = {new_id(): {"remaining": Decimal("12.34"), "expires_at": SOON}}
+        expiry.put_account(new_id(), **account | ({"held": Decimal("12.34"), "holds": one} if number % 2 else {}))
+    function = expiry.function()
+    assert expiry.run(function, expiry.event(hour=10)) == "Done"
+    times = [f"2026-02-27T{number:02}:00:00+00:00" for number in range(100)]
+    expiry.change(expiry.locks_table, {"lock_key": "expire_holds"}, windows_done=times)
+    meter = Meter(function.dynamodb)
+    # SOON is past this time: nothing is sent
+    assert expiry.run(function, expiry.event(hour=11)) == "Done"
+    full_pages = accounts / function.ACCOUNTS_PER_STEP
+    if "ministack" not in request.node.callspec.params.values():
+        assert meter.answered["Scan"] == full_pages + 1
+        assert meter.units["Scan"] - 1 == pytest.approx(reads * accounts)
+    assert meter.units["UpdateItem"] / meter.answered["UpdateItem"] == pytest.approx(writes * accounts / full_pages)
