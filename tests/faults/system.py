@@ -11,40 +11,32 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
 
-from conditional_writes.items import Item, from_dynamodb
-from tests.checkers.books import Books, read_books
+from conditional_writes.items import Item
+from tests.checkers.books import Books
 from tests.checkers.history import History
 from tests.checkers.model import Delivery, Limits
 from tests.checkers.profiles import Profiles, read_profiles
 from tests.checkers.windows import Run
 from tests.faults.scenarios.queues import FOR_EVER, deleted_receipts
-from tests.support.clock import Clock, clock_of_lines
+from tests.support.clock import clock_of_lines
 from tests.support.faults import THIS_INVOCATION, Fault, Faults, Killed, Outage
-from tools.local_aws.functions import (
-    Context,
-    charge_overdraft_interest,
-    expire_holds,
-    invoke,
-    process_transactions,
-    reconcile_accounts,
-    record,
-    upsert_profiles,
-)
+from tests.support.ledger import Ledger
+from tools.local_aws.functions import Context, invoke, record, upsert_profiles
 from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables, scan
+from tools.local_aws.tables import create_profiles_table, scan
 from workers.attempts import MAXIMUM_BEGUN
 from workers.invocation import RESERVED_SECONDS
 
 TRANSACTIONS, PROFILES = "transactions", "profiles"
 CHARGE, EXPIRE, RECONCILE = "charge_overdraft_interest", "expire_holds", "reconcile_accounts"
-SEGMENTS = {CHARGE: ("2", "1"), EXPIRE: ("1", "2"), RECONCILE: ("1", "3")}
+SEGMENTS = {CHARGE: (2, 1), EXPIRE: (1, 2), RECONCILE: (1, 3)}
 """The setting of each job's two workers. Who begins a run decides for all who go on with it."""
 LIMITS = Limits(waits=3, begun=MAXIMUM_BEGUN)
+QUIET = {"POWERTOOLS_LOG_LEVEL": "CRITICAL", "RETENTION_SECONDS": FOR_EVER, "MAXIMUM_WAITS": str(LIMITS.waits)}
 LONGEST_LEASE_SECONDS = 100
 CLOCK_SKEW_SECONDS = 1
 LINE = "line "
@@ -89,10 +81,10 @@ class Tally:
 class System:
     def __init__(self, aws: Endpoint, dynamodb: Endpoint, tally: Tally) -> None:
         self.aws, self.dynamodb, self.tally = aws, dynamodb, tally
-        prefix = f"system-{next(_numbers)}"
-        self.tables, self.locks_table = create_tables(dynamodb, prefix), create_locks_table(dynamodb, prefix)
-        self.profiles_table = create_profiles_table(dynamodb, prefix)
-        self.clock, self.history = Clock(), History()
+        self.ledger = Ledger(aws, dynamodb, **QUIET)
+        self.tables, self.locks_table, self.clock = self.ledger.tables, self.ledger.locks_table, self.ledger.clock
+        self.profiles_table = create_profiles_table(dynamodb, f"system-{next(_numbers)}")
+        self.history = History()
         self.waiting: dict[str, list[str]] = {TRANSACTIONS: [], PROFILES: []}
         self.numbers: dict[str, list[str]] = {TRANSACTIONS: [], PROFILES: []}
         self.dead: dict[str, list[tuple[str, DeadLetter]]] = {TRANSACTIONS: [], PROFILES: []}
@@ -104,46 +96,19 @@ class System:
         self._load()
 
     def _load(self) -> None:
-        quiet = {"POWERTOOLS_LOG_LEVEL": "CRITICAL", "RETENTION_SECONDS": FOR_EVER, "MAXIMUM_WAITS": str(LIMITS.waits)}
-        locks = {"LOCKS_TABLE": self.locks_table}
-        first = process_transactions(self.aws, self.tables, self.dynamodb, **quiet, **locks)
-        second = process_transactions(self.aws, self.tables, self.dynamodb, **quiet, **locks, **_same_as(first))
-        upserting = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **quiet)
-        another = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **quiet, **_same_as(upserting))
-        self.workers = {TRANSACTIONS: [first, second], PROFILES: [upserting, another]}
-        with mock.patch.dict("os.environ", quiet):
-            self.jobs = {
-                CHARGE: [
-                    charge_overdraft_interest(
-                        self.aws,
-                        self.tables,
-                        self.locks_table,
-                        first.worker.queue.url,
-                        self.dynamodb,
-                        ANNUAL_RATE="0.365",
-                        JOB_SEGMENTS=segments,
-                    )
-                    for segments in SEGMENTS[CHARGE]
-                ],
-                EXPIRE: [
-                    expire_holds(
-                        self.aws,
-                        self.tables,
-                        self.locks_table,
-                        first.worker.queue.url,
-                        self.dynamodb,
-                        JOB_SEGMENTS=segments,
-                    )
-                    for segments in SEGMENTS[EXPIRE]
-                ],
-                RECONCILE: [
-                    reconcile_accounts(self.dynamodb, self.tables, self.locks_table, JOB_SEGMENTS=segments)
-                    for segments in SEGMENTS[RECONCILE]
-                ],
-            }
+        upserting = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **QUIET)
+        queue = upserting.worker.queue
+        same = {"QUEUE_URL": queue.url, "DEAD_LETTER_QUEUE_URL": queue.dead_letter_url}
+        same |= {"ATTEMPTS_TABLE": upserting.attempts.table}
+        another = upsert_profiles(self.aws, self.profiles_table, self.dynamodb, **QUIET, **same)
+        posting = [self.ledger.worker, self.ledger.another_worker()]
+        self.workers = {TRANSACTIONS: posting, PROFILES: [upserting, another]}
+        self.jobs = {
+            job: [self.ledger.job(job, segments=each, ANNUAL_RATE="0.365", **QUIET) for each in segments]
+            for job, segments in SEGMENTS.items()
+        }
         for function in itertools.chain(*self.jobs.values()):
             function.ACCOUNTS_PER_STEP = 2
-            function.job.locks.now = self.clock
 
     def send(self, queue: str, body: str) -> str:
         """Adds a message to the queue. Returns its number."""
@@ -177,10 +142,7 @@ class System:
 
     def next_deliveries(self, queue: str, numbers: Sequence[str]) -> list[Delivery]:
         """The messages' next deliveries, with the counts of the Attempts table."""
-        found = {
-            item["message_id"]: item
-            for item in map(from_dynamodb, scan(self.dynamodb, self.workers[queue][0].attempts.table))
-        }
+        found = {item["message_id"]: item for item in self.ledger.items(self.workers[queue][0].attempts.table)}
         deliveries = []
         for number in numbers:
             message, item = self.history.messages[number], found.get(number, {"waits": 0, "waited_at": 0, "begun": 0})
@@ -272,7 +234,7 @@ class System:
         return datetime.fromtimestamp(self.clock.seconds - CLOCK_SKEW_SECONDS, UTC).isoformat(timespec="microseconds")
 
     def books(self) -> Books:
-        return read_books(self.dynamodb, self.tables)
+        return self.ledger.books
 
     def profiles(self) -> Profiles:
         return read_profiles(self.dynamodb, self.profiles_table)
@@ -285,8 +247,7 @@ class System:
         return sum(int(item["last_ticket"]) for name, item in self._locks().items() if name.startswith(LINE))
 
     def _locks(self) -> dict[str, Item]:
-        items = [from_dynamodb(item) for item in scan(self.dynamodb, self.locks_table)]
-        return {item["lock_key"]: item for item in items}
+        return {item["lock_key"]: item for item in self.ledger.items(self.locks_table)}
 
     def everything(self) -> dict[str, list[str]]:
         """All items of all tables, with the library's own attributes."""
@@ -338,13 +299,3 @@ class System:
 
 def _event(job: str, scheduled_time: str) -> dict[str, Any]:
     return {"job": job, "scheduled_time": scheduled_time, "force": True}
-
-
-def _same_as(function: ModuleType) -> dict[str, str]:
-    """The queues and the Attempts table of another worker of the same function."""
-    queue = function.worker.queue
-    return {
-        "QUEUE_URL": queue.url,
-        "DEAD_LETTER_QUEUE_URL": queue.dead_letter_url,
-        "ATTEMPTS_TABLE": function.attempts.table,
-    }

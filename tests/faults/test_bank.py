@@ -57,9 +57,8 @@ def openings(choose: random.Random) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 def test_thousands_of_transfers_leave_the_total_as_it_was(
-    ministack: Endpoint, dynamodb: Endpoint, tables: Tables, say: Say, every_case: bool
+    aws: Endpoint, dynamodb: Endpoint, tables: Tables, say: Say, every_case: bool
 ) -> None:
     choose = random.Random(SEED)
     whole = every_case and dynamodb == IN_PROCESS
@@ -72,7 +71,7 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
     choose.shuffle(messages)
     locks_table = create_locks_table(dynamodb, tables.accounts)
     workers = [
-        process_transactions(ministack, tables, dynamodb, LOCKS_TABLE=locks_table, POWERTOOLS_LOG_LEVEL="CRITICAL")
+        process_transactions(aws, tables, dynamodb, LOCKS_TABLE=locks_table, POWERTOOLS_LOG_LEVEL="CRITICAL")
         for _ in range(WORKERS)
     ]
     Queue([record(message) for message in openings(choose)]).deliver_until_quiet(workers[0])
@@ -120,6 +119,6 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
         "first",
     }
     assert set(books.counts()) == {"POSTED", "OVERDRAFT_LIMIT"}
-    assert not take_dead_letters(ministack, workers[0].worker.queue.dead_letter_url)
+    assert not take_dead_letters(aws, workers[0].worker.queue.dead_letter_url)
     possible = set(Fault) - CODES_OF_EVENTS.keys()  # Nothing is refused, so no event is published.
     assert injected.keys() == possible if whole else len(injected) > len(possible) / 2

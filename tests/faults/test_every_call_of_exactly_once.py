@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from conditional_writes.items import to_dynamodb
-from tests.faults.every_call import inject_every_fault
+from tests.faults.conftest import Inject
 from tests.faults.every_pair import inject_every_pair, inject_some_pairs
 from tests.faults.scenarios.paying import MIXED, Paying
 from tests.support.faults import Faults, FaultsAt, Killed, RandomFaults, scenario_after_scenario
-from tests.support.in_process import IN_PROCESS
 from tests.support.paying import Tables, Way, Worker, account, payment
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
@@ -31,43 +30,36 @@ class Case(NamedTuple):
     calls: list[str]
 
 
-LONGEST = "beside another payment"
 CASES = {
-    LONGEST: Case(payment(9, amount=9), True, [READ, COMMIT, COMMIT, READ, READ, COMMIT, READ, PUT]),
+    "beside another payment": Case(payment(9, amount=9), True, [READ, COMMIT, COMMIT, READ, READ, COMMIT, READ, PUT]),
     "beside the same payment": Case(payment(), True, [READ, COMMIT, READ, READ, COMMIT, READ, PUT]),
     "without items, beside the same payment": Case(payment(), False, [COMMIT] * 5 + [PUT]),
 }
 """A function that raises checks that there is no record. Without items a false condition is sent twice before that."""
 
 
-@pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())
+in_each_way = pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())
+
+
+@in_each_way
 @pytest.mark.parametrize("case", CASES)
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
-    ministack: Endpoint, dynamodb: Endpoint, case: str, way: Way, say: Say, every_case: bool
+    dynamodb: Endpoint, case: str, way: Way, inject: Inject
 ) -> None:
-    theirs, items, _ = CASES[case]
+    theirs, items, calls = CASES[case]
     scenario = Paying(dynamodb, way, MIXED, theirs=theirs, items=items)
-    second_engine = dynamodb != IN_PROCESS
-    every_case = every_case and (not second_engine or case == LONGEST)
-    answers, balance, paid = inject_every_fault(scenario, say, every_case=every_case, second_engine=second_engine)
+    with scenario_after_scenario():
+        assert scenario(FaultsAt({})).faults.calls == calls, "it calls more than it must"
+    answers, balance, paid = inject(scenario)
     first, again, unfunded, _ = answers
     assert first == again
     assert unfunded == "unfunded"
     assert (balance, paid) == ((70, ["p-1"]) if theirs == payment() else (61, ["p-1", "p-9"]))
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_without_a_fault_it_calls_no_more_than_it_must(ministack: Endpoint, case: str) -> None:
-    theirs, items, calls = CASES[case]
-    with scenario_after_scenario():
-        faults, _, wrong = Paying(ministack, Way.PLAIN, MIXED, theirs=theirs, items=items)(FaultsAt({}))
-    assert not wrong
-    assert faults.calls == calls
-
-
-@pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())
-def test_pairs_of_faults_leave_what_no_fault_leaves(ministack: Endpoint, way: Way, say: Say, every_case: bool) -> None:
-    scenario = Paying(ministack, way, MIXED[:1], theirs=payment(9, amount=9))
+@in_each_way
+def test_pairs_of_faults_leave_what_no_fault_leaves(aws: Endpoint, way: Way, say: Say, every_case: bool) -> None:
+    scenario = Paying(aws, way, MIXED[:1], theirs=payment(9, amount=9))
     if every_case and way is Way.PLAIN:
         tally = inject_every_pair(scenario, say)
     else:
@@ -82,7 +74,7 @@ PAYMENTS = [payment(number, amount=number) for number in range(1, 7)]
 PROBABILITY = 0.3
 
 
-@pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())
+@in_each_way
 def test_many_workers_that_fail_at_random_make_each_payment_once_and_have_one_answer(
     dynamodb: Endpoint, way: Way, every_case: bool
 ) -> None:

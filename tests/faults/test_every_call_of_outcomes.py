@@ -5,24 +5,21 @@ from typing import Any
 
 import pytest
 
-from tests.faults.every_call import inject_every_fault
+from tests.faults.conftest import Inject
 from tests.faults.scenarios.outcomes import Publishing, PublishingAgain, PublishingAllAgain
-from tests.support.in_process import IN_PROCESS
-from tests.support.reporting import Say
+from tests.support.bodies import closing, opening, payment, set_limit, transfer
 from tools.local_aws.server import Endpoint
 
-OPEN = {"type": "open_account", "currency": "EUR"}
-TRANSFER = {"type": "transfer", "from_account_id": "alice", "to_account_id": "bob"}
-MESSAGES: list[Any] = [
-    OPEN | {"transaction_id": "open alice", "account_id": "alice"},
-    OPEN | {"transaction_id": "open bob", "account_id": "bob", "overdraft_limit": -9},
-    *({"transaction_id": f"pay {number}", "account_id": "alice", "amount": number} for number in range(1, 13)),
-    TRANSFER | {"transaction_id": "transfer", "amount": "6.50"},
-    TRANSFER | {"transaction_id": "rejected transfer", "amount": "1000"},
-    {"type": "set_overdraft_limit", "transaction_id": "limit", "account_id": "bob", "overdraft_limit": -5},
-    {"transaction_id": "spend", "account_id": "alice", "amount": "-71.50"},
-    {"transaction_id": "😀 " + "x" * 120, "account_id": "bob", "amount": 1, "description": "ü\x01\u2028" * 100},
-    {"type": "close_account", "transaction_id": "close", "account_id": "alice"},
+MESSAGES = [
+    opening("alice", transaction_id="open alice"),
+    opening("bob", -9, transaction_id="open bob"),
+    *(payment(f"pay {number}", number) for number in range(1, 13)),
+    transfer("transfer", "6.50"),
+    transfer("rejected transfer", "1000"),
+    set_limit("limit", -5, "bob"),
+    payment("spend", "-71.50"),
+    payment("😀 " + "x" * 120, 1, "bob", description="ü\x01\u2028" * 100),
+    closing("close"),
 ]
 DAMAGED: dict[str, tuple[dict[str, Any], str]] = {
     "pay 2": ({"payload_hash": None}, "NOT_AN_ENTRY"),
@@ -37,25 +34,20 @@ REFUSED = {"pay 4": "InvalidArgument", "pay 9": "ValidationException"}
 WAYS = {"from the stream": Publishing, "again": PublishingAgain}
 
 
-@pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @pytest.mark.parametrize("way", [*WAYS, "all again"])
-def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
-    ministack: Endpoint, dynamodb: Endpoint, way: str, say: Say, every_case: bool
-) -> None:
-    scenario = (WAYS | {"all again": PublishingAllAgain})[way](ministack, dynamodb, MESSAGES, batch_size=15)
-    heard, dead = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)
+def test_each_outcome_is_heard_of(aws: Endpoint, dynamodb: Endpoint, way: str, inject: Inject) -> None:
+    scenario = (WAYS | {"all again": PublishingAllAgain})[way](aws, dynamodb, MESSAGES, batch_size=15)
+    heard, dead = inject(scenario)
     assert len(heard) == len(MESSAGES) + 2  # A transfer has two entries.
     assert not dead
 
 
-@pytest.mark.filterwarnings("ignore:No application metrics")
 @pytest.mark.parametrize("way", WAYS)
 def test_what_cannot_be_published_is_in_the_dead_letter_queue_alone_whatever_call_fails(
-    ministack: Endpoint, dynamodb: Endpoint, way: str, say: Say, every_case: bool
+    aws: Endpoint, dynamodb: Endpoint, way: str, inject: Inject
 ) -> None:
     # The stream alone knows of an entry without a version: no reader finds it.
     damaged = DAMAGED | ({"pay 12": ({"account_version": None}, "NOT_AN_ENTRY")} if way == "from the stream" else {})
-    scenario = WAYS[way](ministack, dynamodb, MESSAGES, damaged, REFUSED, batch_size=15)
-    heard, dead = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)
+    heard, dead = inject(WAYS[way](aws, dynamodb, MESSAGES, damaged, REFUSED, batch_size=15))
     assert len(dead) == len(damaged) + len(REFUSED)
     assert len(heard) == len(MESSAGES) + 2 - len(dead)

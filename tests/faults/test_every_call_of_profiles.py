@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.every_call import inject_every_fault
+from tests.faults.conftest import Inject
 from tests.faults.scenarios.profiles import Upserting, erase, update
-from tests.support.in_process import IN_PROCESS
-from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
 # Each account has maps of its own, so that depths learned for one don't change the requests for another.
@@ -85,13 +83,11 @@ COMPETING: dict[str, Sequence[Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @pytest.mark.parametrize("competing", COMPETING)
 def test_every_fault_at_every_call_leaves_what_no_fault_leaves(
-    ministack: Endpoint, dynamodb: Endpoint, competing: str, say: Say, every_case: bool
+    aws: Endpoint, dynamodb: Endpoint, competing: str, inject: Inject
 ) -> None:
-    scenario = Upserting(ministack, dynamodb, THERE, BATCH, DEAD, competing=COMPETING[competing])
-    profiles = inject_every_fault(scenario, say, every_case=every_case, second_engine=dynamodb != IN_PROCESS)
+    profiles = inject(Upserting(aws, dynamodb, THERE, BATCH, DEAD, competing=COMPETING[competing]))
     assert profiles["bob"]["limits"]["atm"] == {"day": 20}
     assert profiles["dave"]["contact"]["phone"] == "2"
     assert len(profiles["carol"]["sessions"]["phone"]) == 140

@@ -18,12 +18,11 @@ LONG = (posting_in_line, charging, reconciling, publishing_again)
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.filterwarnings("ignore:No application metrics")  # A killed handler has no metrics.
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_pairs_of_faults_leave_what_no_fault_leaves(
-    ministack: Endpoint, function: Callable[[Endpoint], Scenario], say: Say, every_case: bool, soaking: bool
+    aws: Endpoint, function: Callable[[Endpoint], Scenario], say: Say, every_case: bool, soaking: bool
 ) -> None:
-    scenario = function(ministack)
+    scenario = function(aws)
     if soaking and function not in LONG:
         tally = inject_every_pair(scenario, say)
     elif soaking:

@@ -55,9 +55,9 @@ EFFECTS: dict[Fault, tuple[type[BaseException] | None, int, bool]] = {
 
 
 @pytest.mark.parametrize("fault", EFFECTS)
-def test_a_fault_does_what_its_name_says(ministack: Endpoint, fault: Fault) -> None:
-    table = create_tables(ministack, f"faults-{next(_numbers)}").accounts
-    client = ministack.client("dynamodb")  # It makes five attempts.
+def test_a_fault_does_what_its_name_says(aws: Endpoint, fault: Fault) -> None:
+    table = create_tables(aws, f"faults-{next(_numbers)}").accounts
+    client = aws.client("dynamodb")  # It makes five attempts.
     sent: list[Any] = []
     error, attempts, effect = EFFECTS[fault]
     put = {"Put": {"TableName": table, "Item": {"account_id": {"S": "a"}}}}
@@ -77,12 +77,12 @@ def test_a_fault_does_what_its_name_says(ministack: Endpoint, fault: Fault) -> N
 
 @pytest.mark.parametrize("fault", CODES_OF_EVENTS)
 def test_a_fault_of_events_leaves_out_each_second_one_or_all(
-    ministack: Endpoint, fault: Fault, seen_events: SeenEvents
+    aws: Endpoint, fault: Fault, seen_events: SeenEvents
 ) -> None:
     name = f"faults-{next(_numbers)}"
-    client = ministack.client("events")
+    client = aws.client("events")
     client.create_event_bus(Name=name)
-    consumer = new_consumer(ministack, name, name)
+    consumer = new_consumer(aws, name, name)
     event = {"Source": "teller", "DetailType": "x", "EventBusName": name}
     with Faults(fault, at=2).on(client) as faults:
         for first in (0, 10):
@@ -104,10 +104,8 @@ def test_each_fault_is_tested() -> None:
 
 
 @pytest.mark.parametrize("outage", sorted(OUTAGES, key=lambda outage: outage.name))
-def test_an_outage_is_of_all_calls_of_all_services_and_lasts_so_many_invocations(
-    ministack: Endpoint, outage: Fault
-) -> None:
-    dynamodb, sqs = ministack.client("dynamodb"), ministack.client("sqs")
+def test_an_outage_is_of_all_calls_of_all_services_and_lasts_so_many_invocations(aws: Endpoint, outage: Fault) -> None:
+    dynamodb, sqs = aws.client("dynamodb"), aws.client("sqs")
     with Faults(outage, at=2, outage=Outage(invocations=3)).on(dynamodb, sqs) as faults:
         dynamodb.list_tables()
         deadline = Deadline.after(60)
@@ -122,8 +120,8 @@ def test_an_outage_is_of_all_calls_of_all_services_and_lasts_so_many_invocations
     assert faults.calls == ["ListTables", "ListTables", "ListQueues"]
 
 
-def test_an_outage_may_be_of_one_service(ministack: Endpoint) -> None:
-    dynamodb, sqs = ministack.client("dynamodb"), ministack.client("sqs")
+def test_an_outage_may_be_of_one_service(aws: Endpoint) -> None:
+    dynamodb, sqs = aws.client("dynamodb"), aws.client("sqs")
     with Faults(Fault.OUTAGE_REFUSED, at=1, outage=Outage(services=("sqs",))).on(dynamodb, sqs):
         dynamodb.list_tables()
         with pytest.raises(EndpointConnectionError):
@@ -131,16 +129,16 @@ def test_an_outage_may_be_of_one_service(ministack: Endpoint) -> None:
         dynamodb.list_tables()
 
 
-def test_several_faults_are_injected_each_at_its_call(ministack: Endpoint) -> None:
-    table = create_tables(ministack, f"faults-{next(_numbers)}").accounts
-    client = ministack.client("dynamodb")
+def test_several_faults_are_injected_each_at_its_call(aws: Endpoint) -> None:
+    table = create_tables(aws, f"faults-{next(_numbers)}").accounts
+    client = aws.client("dynamodb")
     with FaultsAt({1: Fault.THROTTLED, 3: Fault.KILLED_BEFORE}).on(client) as faults:
         for account_id in ("a", "b"):
             client.put_item(TableName=table, Item={"account_id": {"S": account_id}})
         with pytest.raises(Killed):
             client.put_item(TableName=table, Item={"account_id": {"S": "c"}})
     assert faults.injected == {Fault.THROTTLED: 1, Fault.KILLED_BEFORE: 1}
-    assert {item["account_id"]["S"] for item in scan(ministack, table)} == {"a", "b"}
+    assert {item["account_id"]["S"] for item in scan(aws, table)} == {"a", "b"}
 
 
 WRONG = {1: Fault.KILLED_AFTER, 3: Fault.RESPONSE_LOST}

@@ -181,15 +181,13 @@ def is_of_others(body: str, number: int) -> bool:
     return not set(messages.decode(body).account_ids) <= {f"alice-{number}", f"bob-{number}"}
 
 
-def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lost(
-    ministack: Endpoint, say: Say
-) -> None:
-    tables = create_tables(ministack, f"hostile-{next(_numbers)}")
-    function = process_transactions(ministack, tables, **SETTINGS)
+def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lost(aws: Endpoint, say: Say) -> None:
+    tables = create_tables(aws, f"hostile-{next(_numbers)}")
+    function = process_transactions(aws, tables, **SETTINGS)
     meter, tried, journal = (
         Meter(function.poster.client, function.worker.queue.client),
         Tried(),
-        ministack.client("dynamodb"),
+        aws.client("dynamodb"),
     )
 
     def entry(account_id: str, transaction_id: str) -> dict[str, Any] | None:
@@ -209,7 +207,7 @@ def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lo
         number = next(_numbers)
         batch = [Sent(json.dumps(opening), True, 1) for opening in OPENINGS] + batch
         batch = [sent._replace(body=in_accounts_of_their_own(sent.body, number)) for sent in batch]
-        delivered = deliver(ministack, function, meter, numbered(batch), tried)
+        delivered = deliver(aws, function, meter, numbered(batch), tried)
         assert delivered.requests <= 8 + 2 * len(batch)  # four at most are for the attempts of suspects
         for one, sent in zip(delivered.records, batch, strict=True):
             how = delivered.how(one)
@@ -224,28 +222,28 @@ def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lo
                     assert is_invalid(messages.decode, one["body"]) or (changed and not is_posted(one["body"]))
 
     try_batch()
-    assert not violations(read_books(ministack, tables))
+    assert not violations(read_books(aws, tables))
     assert tried.ended.keys() == {"done", "back", "dead"}
     say(str(tried))
 
 
 def test_whatever_updates_are_sent_the_valid_ones_are_in_their_profiles_and_none_is_lost(
-    ministack: Endpoint, say: Say
+    aws: Endpoint, say: Say
 ) -> None:
-    table = create_profiles_table(ministack, f"hostile-{next(_numbers)}")
-    function = upsert_profiles(ministack, table, **SETTINGS)
+    table = create_profiles_table(aws, f"hostile-{next(_numbers)}")
+    function = upsert_profiles(aws, table, **SETTINGS)
     meter, tried, client = (
         Meter(function.writer.client, function.worker.queue.client),
         Tried(),
-        ministack.client("dynamodb"),
+        aws.client("dynamodb"),
     )
 
     @unhurried
     @given(batches(UPDATES))
     def try_batch(batch: list[Sent]) -> None:
-        for item in scan(ministack, table):
+        for item in scan(aws, table):
             client.delete_item(TableName=table, Key={"account_id": item["account_id"]})
-        delivered = deliver(ministack, function, meter, numbered(batch), tried)
+        delivered = deliver(aws, function, meter, numbered(batch), tried)
         assert delivered.requests <= 8 + 8 * len(batch)
         assert not delivered.back
         upserted = []
@@ -256,7 +254,7 @@ def test_whatever_updates_are_sent_the_valid_ones_are_in_their_profiles_and_none
             else:
                 sent_at = datetime.fromtimestamp(int(one["attributes"]["SentTimestamp"]) / 1000, UTC)
                 upserted.append((profiles.decode(one["body"]), sent_at))
-        there = profiles_checker.read_profiles(ministack, table)
+        there = profiles_checker.read_profiles(aws, table)
         assert not list(profiles_checker.violations(there, profiles_checker.latest(upserted)))
 
     try_batch()
@@ -315,26 +313,22 @@ def sound_batch(name: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def workers(ministack: Endpoint) -> dict[str, ModuleType]:
+def workers(aws: Endpoint) -> dict[str, ModuleType]:
     return {
-        "process_transactions": process_transactions(
-            ministack, create_tables(ministack, f"hostile-{next(_numbers)}"), **SETTINGS
-        ),
-        "upsert_profiles": upsert_profiles(
-            ministack, create_profiles_table(ministack, f"hostile-{next(_numbers)}"), **SETTINGS
-        ),
+        "process_transactions": process_transactions(aws, create_tables(aws, f"hostile-{next(_numbers)}"), **SETTINGS),
+        "upsert_profiles": upsert_profiles(aws, create_profiles_table(aws, f"hostile-{next(_numbers)}"), **SETTINGS),
     }
 
 
 @pytest.mark.parametrize("oddity", ODD)
 @pytest.mark.parametrize("name", WORKERS)
 def test_an_odd_record_is_handled_like_any_other(
-    ministack: Endpoint, workers: dict[str, ModuleType], name: str, oddity: str
+    aws: Endpoint, workers: dict[str, ModuleType], name: str, oddity: str
 ) -> None:
     function = workers[name]
     meter = Meter(client_of(function), function.worker.queue.client)
     batch = list(map(ODD[oddity], sound_batch(name)))
-    delivered = deliver(ministack, function, meter, [*batch, ODD[oddity](record("no JSON"))], Tried())
+    delivered = deliver(aws, function, meter, [*batch, ODD[oddity](record("no JSON"))], Tried())
     assert [delivered.how(one) for one in delivered.records] == ["done"] * len(batch) + ["dead"]
     assert "expected JSON" in delivered.reason(delivered.records[-1])
     assert delivered.said.count('"message_id"') == len(batch) + 1
@@ -343,7 +337,7 @@ def test_an_odd_record_is_handled_like_any_other(
 @pytest.mark.parametrize("fault", UNSOUND)
 @pytest.mark.parametrize("name", WORKERS)
 def test_a_record_that_is_none_of_sqs_goes_back_and_its_neighbours_are_done(
-    ministack: Endpoint, workers: dict[str, ModuleType], name: str, fault: str
+    aws: Endpoint, workers: dict[str, ModuleType], name: str, fault: str
 ) -> None:
     function = workers[name]
     meter = Meter(client_of(function), function.worker.queue.client)
@@ -355,23 +349,19 @@ def test_a_record_that_is_none_of_sqs_goes_back_and_its_neighbours_are_done(
     check_log(said.getvalue())
     assert said.getvalue().count(f"message {unsound['messageId']} is left on its queue: ") == 1
     assert said.getvalue().count('"message_id"') == len(batch)
-    assert not take_dead_letters(ministack, function.worker.queue.dead_letter_url)
+    assert not take_dead_letters(aws, function.worker.queue.dead_letter_url)
     assert meter.requests.total() <= 3
 
 
 @pytest.mark.parametrize("name", WORKERS)
-def test_two_records_with_one_id_are_two_messages(
-    ministack: Endpoint, workers: dict[str, ModuleType], name: str
-) -> None:
+def test_two_records_with_one_id_are_two_messages(aws: Endpoint, workers: dict[str, ModuleType], name: str) -> None:
     function = workers[name]
     batch = [one | {"messageId": "the same"} for one in [record("no JSON"), *sound_batch(name)]]
     with listening(function) as said:
         response = function.lambda_handler({"Records": batch}, Context())
     assert response == {"batchItemFailures": []}
     assert said.getvalue().count('"message_id":"the same"') == len(batch)
-    assert [letter.body for letter in take_dead_letters(ministack, function.worker.queue.dead_letter_url)] == [
-        "no JSON"
-    ]
+    assert [letter.body for letter in take_dead_letters(aws, function.worker.queue.dead_letter_url)] == ["no JSON"]
 
 
 @pytest.mark.parametrize("name", WORKERS)
@@ -402,14 +392,14 @@ def test_an_event_that_is_no_batch_is_refused_with_a_sentence_and_asks_aws_for_n
 
 
 @pytest.mark.parametrize("name", ["reconcile_accounts", "charge_overdraft_interest"])
-def test_an_event_that_is_none_of_a_jobs_is_refused_and_nothing_is_written(ministack: Endpoint, name: str) -> None:
-    tables, number = create_tables(ministack, f"hostile-{next(_numbers)}"), next(_numbers)
-    locks = create_locks_table(ministack, f"hostile-{number}")
-    queue = ministack.client("sqs").create_queue(QueueName=f"hostile-{number}")["QueueUrl"]
+def test_an_event_that_is_none_of_a_jobs_is_refused_and_nothing_is_written(aws: Endpoint, name: str) -> None:
+    tables, number = create_tables(aws, f"hostile-{next(_numbers)}"), next(_numbers)
+    locks = create_locks_table(aws, f"hostile-{number}")
+    queue = aws.client("sqs").create_queue(QueueName=f"hostile-{number}")["QueueUrl"]
     if name == "reconcile_accounts":
-        function = reconcile_accounts(ministack, tables, locks)
+        function = reconcile_accounts(aws, tables, locks)
     else:
-        function = charge_overdraft_interest(ministack, tables, locks, queue)
+        function = charge_overdraft_interest(aws, tables, locks, queue)
     meter = Meter(function.job.locks.client)
 
     @unhurried
@@ -425,7 +415,7 @@ def test_an_event_that_is_none_of_a_jobs_is_refused_and_nothing_is_written(minis
         assert not meter.requests
 
     try_event()
-    assert not list(scan(ministack, locks))
+    assert not list(scan(aws, locks))
 
 
 def client_of(function: ModuleType) -> Any:

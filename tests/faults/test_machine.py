@@ -38,15 +38,12 @@ SETTINGS = settings(
 
 
 @pytest.mark.timeout(2 * SOAK_SECONDS + SHRINKING_SECONDS)
-@pytest.mark.filterwarnings("ignore:No application metrics")  # a killed handler has none
-def test_the_invariants_hold_after_any_steps(
-    ministack: Endpoint, dynamodb: Endpoint, say: Say, every_case: bool
-) -> None:
+def test_the_invariants_hold_after_any_steps(aws: Endpoint, dynamodb: Endpoint, say: Say, every_case: bool) -> None:
     tally, started, round_seed = Tally(), time.monotonic(), SEED
     examples = EXAMPLES if every_case or SOAK_SECONDS else SAMPLE
     while True:
         say(f"seed {round_seed} …")
-        run_round(ministack, dynamodb, tally, round_seed, examples)
+        run_round(aws, dynamodb, tally, round_seed, examples)
         seconds = time.monotonic() - started
         say(f"seed {round_seed}: {seconds:.0f} s, {tally}")
         if seconds >= SOAK_SECONDS:

@@ -28,13 +28,12 @@ MANY_CALLS = 20
 """With so many calls the samples are smaller: they would take many minutes."""
 
 
-@pytest.mark.filterwarnings("ignore:No application metrics")  # A failed handler has no metrics.
 @pytest.mark.parametrize("function", [*FUNCTIONS, posting_with_a_killer])
 def test_an_outage_of_sixty_deliveries_leaves_what_no_fault_leaves(
-    ministack: Endpoint, function: Callable[[Endpoint], Scenario], say: Say, every_case: bool, soaking: bool
+    aws: Endpoint, function: Callable[[Endpoint], Scenario], say: Say, every_case: bool, soaking: bool
 ) -> None:
     with scenario_after_scenario():
-        scenario = function(ministack)
+        scenario = function(aws)
         faultless, expected, wrong = scenario(FaultsAt({}))
         assert not wrong
         calls = range(1, len(faultless.calls) + 1)
@@ -62,8 +61,8 @@ class MostCallsFail(Faults):
         return Fault.ALL_THROTTLED if self._random.random() < FAILING_SHARE else None
 
 
-def test_while_most_calls_of_dynamodb_fail_no_healthy_message_is_taken_for_a_killer(ministack: Endpoint) -> None:
-    function = process_transactions(ministack, create_tables(ministack, "brownout"), POWERTOOLS_LOG_LEVEL="CRITICAL")
+def test_while_most_calls_of_dynamodb_fail_no_healthy_message_is_taken_for_a_killer(aws: Endpoint) -> None:
+    function = process_transactions(aws, create_tables(aws, "brownout"), POWERTOOLS_LOG_LEVEL="CRITICAL")
     opening = {"type": "open_account", "transaction_id": "open", "currency": "EUR"}
     with scenario_after_scenario():
         for batch in range(3):
@@ -71,4 +70,4 @@ def test_while_most_calls_of_dynamodb_fail_no_healthy_message_is_taken_for_a_kil
             with MostCallsFail(batch).on(function.dynamodb):
                 while queue.records:
                     queue.deliver(function)
-    assert not take_dead_letters(ministack, function.worker.queue.dead_letter_url)
+    assert not take_dead_letters(aws, function.worker.queue.dead_letter_url)

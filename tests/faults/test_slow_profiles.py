@@ -89,15 +89,15 @@ def table_of(deliveries: dict[tuple[float, float], int], messages: int) -> str:
 
 
 @pytest.mark.usefixtures("new_process")
-def test_all_messages_of_a_profile_are_done_in_the_end(ministack: Endpoint, say: Say) -> None:
-    say(table_of(deliveries_of(ministack, 4, (0.25, 2), (0, 0.7)), 4))
+def test_all_messages_of_a_profile_are_done_in_the_end(aws: Endpoint, say: Say) -> None:
+    say(table_of(deliveries_of(aws, 4, (0.25, 2), (0, 0.7)), 4))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1_800)
 @pytest.mark.usefixtures("new_process")
-def test_forty_messages_of_a_profile_are_done_in_the_end(ministack: Endpoint, say: Say) -> None:
-    say(table_of(deliveries_of(ministack, 40, SECONDS, FAILING_SHARES), 40))
+def test_forty_messages_of_a_profile_are_done_in_the_end(aws: Endpoint, say: Say) -> None:
+    say(table_of(deliveries_of(aws, 40, SECONDS, FAILING_SHARES), 40))
 
 
 def deliveries_of(
@@ -113,8 +113,8 @@ def deliveries_of(
 
 @pytest.mark.usefixtures("new_process")
 @pytest.mark.parametrize("share", [0, 0.3])
-def test_the_function_is_done_with_them_too(ministack: Endpoint, share: float, say: Say) -> None:
-    delivering = Delivering(ministack, 4)
+def test_the_function_is_done_with_them_too(aws: Endpoint, share: float, say: Say) -> None:
+    delivering = Delivering(aws, 4)
     with SlowDynamoDB(2, share).on(delivering.client) as slow:
 
         def deliver(records: Sequence[dict[str, Any]]) -> set[str]:
@@ -126,17 +126,17 @@ def test_the_function_is_done_with_them_too(ministack: Endpoint, share: float, s
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new process", "warm process"])
 def test_a_message_of_several_requests_is_done_although_only_one_is_written_in_each_delivery(
-    ministack: Endpoint, is_new: bool, say: Say, monkeypatch: pytest.MonkeyPatch
+    aws: Endpoint, is_new: bool, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    delivering = Delivering(ministack, 1)
+    delivering = Delivering(aws, 1)
     say(one_answer_in_each_delivery(delivering, monkeypatch, {200}, is_new=is_new))
 
 
 def test_it_is_done_although_only_one_request_is_answered_in_each_delivery(
-    ministack: Endpoint, say: Say, monkeypatch: pytest.MonkeyPatch
+    aws: Endpoint, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer to a request whose entries are all there is a refusal. The profile and its map exist before."""
-    delivering = Delivering(ministack, 1)
+    delivering = Delivering(aws, 1)
     first = record({"account_id": "alice", "path": DEEPEST, "entries": {"first": 1}})
     delivering.write([first])
     delivering.bodies.append(first["body"])

@@ -60,8 +60,8 @@ ACCOUNTS = [chr(0x1F600 + number) * 128 for number in range(BATCH + 1)]
 """An id of the maximum length."""
 
 
-def test_transactions_on_different_accounts_take_the_most_requests(ministack: Endpoint) -> None:
-    function = posting(ministack)
+def test_transactions_on_different_accounts_take_the_most_requests(aws: Endpoint) -> None:
+    function = posting(aws)
     cost_of(function, [opening(account_id) for account_id in ACCOUNTS])
     payments = [{"transaction_id": "t", "account_id": account_id, "amount": 1} for account_id in ACCOUNTS[:BATCH]]
     reads_and_commits = {"BatchGetItem": 1, "TransactWriteItems": 10}
@@ -71,8 +71,8 @@ def test_transactions_on_different_accounts_take_the_most_requests(ministack: En
     assert cost_of(function, changed) == Cost(refused, 80), "no index, and a record of each"
 
 
-def test_transfers_that_chain_all_accounts_are_one_commit(ministack: Endpoint) -> None:
-    function = posting(ministack)
+def test_transfers_that_chain_all_accounts_are_one_commit(aws: Endpoint) -> None:
+    function = posting(aws)
     cost_of(function, [opening(account_id) for account_id in ACCOUNTS])
     chain = [
         {"type": "transfer", "transaction_id": payer, "from_account_id": payer, "to_account_id": payee, "amount": 1}
@@ -82,15 +82,15 @@ def test_transfers_that_chain_all_accounts_are_one_commit(ministack: Endpoint) -
 
 
 def test_transactions_of_accounts_that_nobody_opened_cost_two_units_each_for_the_note_that_they_wait(
-    ministack: Endpoint,
+    aws: Endpoint,
 ) -> None:
     payments = [{"transaction_id": "t", "account_id": account_id, "amount": 1} for account_id in ACCOUNTS[:BATCH]]
     requests = {"BatchGetItem": 1, "ChangeMessageVisibilityBatch": 1, "TransactWriteItems": 1}
-    assert cost_of(posting(ministack), payments, back=BATCH) == Cost(requests, 2 * BATCH)
+    assert cost_of(posting(aws), payments, back=BATCH) == Cost(requests, 2 * BATCH)
 
 
-def test_the_largest_messages_take_the_most_units(ministack: Endpoint) -> None:
-    function = posting(ministack)
+def test_the_largest_messages_take_the_most_units(aws: Endpoint) -> None:
+    function = posting(aws)
     transfers = [largest_transfer(number).canonical_payload() for number in range(BATCH)]
     gold = {"currency": "XAU"}  # It has no minor units: the largest amount has 130 decimals.
     payments = [largest_transaction(number).canonical_payload() | gold for number in range(BATCH, 2 * BATCH)]
@@ -106,9 +106,9 @@ MOST_NAMES = {f"entry {number}": number for number in range(100)}
 
 @pytest.mark.usefixtures("new_process")
 def test_a_hundred_entries_sixteen_levels_deep_are_four_requests_each_twice_where_the_map_is_not_there(
-    ministack: Endpoint,
+    aws: Endpoint,
 ) -> None:
-    function = upserting(ministack)
+    function = upserting(aws)
     update = {"account_id": "alice", "path": DEEPEST, "entries": MOST_NAMES}
     assert cost_of(function, [update]) == Cost({"UpdateItem": 7}, 38)  # The last request knows that the map exists.
     others = [update | {"account_id": name} for name in ACCOUNTS[:BATCH]]
@@ -119,12 +119,12 @@ def test_a_hundred_entries_sixteen_levels_deep_are_four_requests_each_twice_wher
 
 @pytest.mark.usefixtures("new_process")
 def test_one_that_does_not_fit_has_the_others_of_its_profile_sent_again_each_by_itself(
-    ministack: Endpoint, monkeypatch: pytest.MonkeyPatch
+    aws: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("random.randrange", lambda _: 0)  # the request that is the first
-    function = upserting(ministack)
+    function = upserting(aws)
     item = to_dynamodb({"account_id": "alice", "status": "another program's"})
-    ministack.client("dynamodb").put_item(TableName=function.writer.table, Item=item)
+    aws.client("dynamodb").put_item(TableName=function.writer.table, Item=item)
     updates = [
         {"account_id": "alice", "path": DEEPEST, "entries": {f"{n} {name}": n for name in MOST_NAMES}}
         for n in range(BATCH - 1)
@@ -134,16 +134,16 @@ def test_one_that_does_not_fit_has_the_others_of_its_profile_sent_again_each_by_
 
 
 @pytest.mark.usefixtures("new_process")
-def test_the_longest_names_fill_half_a_profile_with_clocks(ministack: Endpoint) -> None:
-    function = upserting(ministack)
+def test_the_longest_names_fill_half_a_profile_with_clocks(aws: Endpoint) -> None:
+    function = upserting(aws)
     update = {"account_id": "alice", "path": ["\x01" * 255] * 16, "entries": {"x": 1}}
     assert len(json.dumps(update)) < 25_000
     assert cost_of(function, [update]) == Cost({"UpdateItem": 2}, 213)
 
 
 @pytest.mark.usefixtures("new_process")
-def test_a_full_profile_costs_its_whole_size_for_each_request(ministack: Endpoint) -> None:
-    function = upserting(ministack)
+def test_a_full_profile_costs_its_whole_size_for_each_request(aws: Endpoint) -> None:
+    function = upserting(aws)
     for number in range(3):
         cost_of(function, [{"account_id": "alice", "path": [f"p{number}"], "entries": {"x": "x" * 127_000}}])
     small = {"account_id": "alice", "path": ["p0"], "entries": {"y": 1}}
@@ -157,10 +157,10 @@ STREAM_BATCH = 100
 
 
 @pytest.mark.parametrize(("kind", "requests"), [("lone payments", 10), ("the largest payments", 13)])
-def test_a_full_batch_of_the_stream_is_few_requests(ministack: Endpoint, kind: str, requests: int) -> None:
+def test_a_full_batch_of_the_stream_is_few_requests(aws: Endpoint, kind: str, requests: int) -> None:
     """Ten events a request, or as many as fit into it."""
-    function = publish_outcomes(ministack)
-    consumer = new_consumer(ministack, function.bus.name, function.bus.name)
+    function = publish_outcomes(aws)
+    consumer = new_consumer(aws, function.bus.name, function.bus.name)
     meter = Meter(function.bus.client, function.publisher.queue_client)
     message = largest_transaction() if kind == "the largest payments" else payment()
     outcome = Outcome("POSTED", None, message.amount, message.amount, 1, "2026-03-01T12:00:00.000+00:00", "EUR")
@@ -172,8 +172,8 @@ def test_a_full_batch_of_the_stream_is_few_requests(ministack: Endpoint, kind: s
 
 
 @pytest.fixture(scope="module")
-def functions(ministack: Endpoint) -> list[ModuleType]:
-    return [posting(ministack), upserting(ministack)]
+def functions(aws: Endpoint) -> list[ModuleType]:
+    return [posting(aws), upserting(aws)]
 
 
 @pytest.mark.parametrize("slow", SLOW)

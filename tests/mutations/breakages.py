@@ -52,13 +52,13 @@ RECONCILIATION = "tests/integration/test_reconciliation.py"
 RECONCILED_HOLDS = "tests/integration/test_reconciled_holds.py"
 REPLAY_OF_HOLDS = "tests/unit/test_replay_of_holds.py"
 EVERY_CALL = "tests/faults/test_every_call.py"
-OF_INTEREST = "tests/faults/test_every_call_of_interest.py"
+OF_INTEREST = "tests/faults/test_every_call_of_jobs.py"
 OF_OUTCOMES = "tests/faults/test_every_call_of_outcomes.py"
-OF_A_KILLER = "tests/faults/test_every_call_of_a_killer.py"
+OF_A_KILLER = EVERY_CALL
 OUTAGES = "tests/faults/test_outages.py"
 CHECKPOINTS = "tests/integration/test_checkpoints.py"
 LONG_JOURNALS = "tests/integration/test_long_journals.py"
-OF_RECONCILIATION = "tests/faults/test_every_call_of_reconciliation.py"
+OF_RECONCILIATION = OF_INTEREST
 
 
 class Breakage(NamedTuple):

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple, override
 from unittest import mock
 
 from conditional_writes import Deadline
-from conditional_writes.items import Item, from_dynamodb, to_dynamodb
+from conditional_writes.items import to_dynamodb
 from ledger.batch_poster import QueuedTransaction
 from ledger.tables import CONTENDED_SECONDS, Line
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.posting import Posting
 from tests.faults.scenarios.queues import before_call
+from tests.support.bodies import openings, payment, transfer
 from tests.support.clock import Clock, clock_of_lines
 from tests.support.faults import FaultsAt, one_call_at_a_time
 from tools.local_aws.functions import invoke, record
@@ -28,7 +29,6 @@ HELD_SECONDS = 30
 """The longest time, by the wall clock, until a worker that is held back goes on."""
 DELIVERY_SECONDS = 3.0
 """By the clock of lines, the time from one delivery to the next."""
-OPEN = {"type": "open_account", "transaction_id": "open", "currency": "EUR", "overdraft_limit": -10}
 
 
 class LineBefore(NamedTuple):
@@ -51,13 +51,13 @@ class InLine(Posting):
     """The clock of lines begins anew each time."""
 
     def __init__(self, aws: Endpoint, dynamodb: Endpoint, case: "Case") -> None:
-        super().__init__(aws, dynamodb, case.batch, dead=[])
-        self.client, self.other = self._client, self._another_worker()
+        super().__init__(aws, dynamodb, case.batch)
         self._case, self._clock = case, Clock()
-        opened = [OPEN | {"account_id": name} for name in ("alice", "bob", "carol")]
-        assert not invoke(self.other, list(map(record, [*opened, *(case.batch if case.posted_before else [])])))
-        self._accounts = self._items(self._tables.accounts)
-        self._journal = list(scan(self._dynamodb, self._tables.journal))
+        there = openings("alice", "bob", "carol", limit=-10) + (list(case.batch) if case.posted_before else [])
+        assert not self.ledger.returned(*there, worker=self.other)
+        self._tables = self.ledger.tables
+        self._accounts = self.ledger.items(self._tables.accounts)
+        self._journal = list(scan(dynamodb, self._tables.journal))
 
     @override
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
@@ -79,14 +79,14 @@ class InLine(Posting):
             | (contended_until if lines.get(account["account_id"], QUIET).is_contended else {})
             for account in self._accounts
         ]
-        refill(self._dynamodb, self._tables.accounts, list(map(to_dynamodb, accounts)))
-        refill(self._dynamodb, self._tables.journal, self._journal)
+        refill(self.ledger.dynamodb, self._tables.accounts, list(map(to_dynamodb, accounts)))
+        refill(self.ledger.dynamodb, self._tables.journal, self._journal)
         records = [
             {"lock_key": f"line {name}", "last_ticket": line.last_ticket}
             for name, line in lines.items()
             if line.last_ticket is not None
         ]
-        refill(self._dynamodb, self._locks_table, list(map(to_dynamodb, records)))
+        refill(self.ledger.dynamodb, self.ledger.locks_table, list(map(to_dynamodb, records)))
 
     @override
     def _others_at_work(self, records: Sequence[dict[str, Any]]) -> AbstractContextManager[None]:
@@ -99,23 +99,16 @@ class InLine(Posting):
 
     def _standing_lines(self) -> Iterator[str]:
         """A sentence for each line in which the next worker would wait for nobody."""
-        accounts = {item["account_id"]: item for item in self._items(self._tables.accounts)}
+        accounts = {item["account_id"]: item for item in self.ledger.items(self._tables.accounts)}
         for name, last_ticket in self._last_tickets().items():
             line = Line.of(accounts[name])
             ahead = last_ticket - line.ticket_served
             if ahead > self._case.left_behind and line.contended_until / 1000 > self._clock():
                 yield f"{ahead} tickets of {name} are still to be served, and nobody has them"
 
-    def tickets_taken(self) -> int:
-        """How many tickets the scenario has taken since it began."""
-        return sum(last - (self._case.lines[name].last_ticket or 0) for name, last in self._last_tickets().items())
-
     def _last_tickets(self) -> dict[str, int]:
-        records = self._items(self._locks_table)
+        records = self.ledger.items(self.ledger.locks_table)
         return {item["lock_key"].removeprefix("line "): int(item["last_ticket"]) for item in records}
-
-    def _items(self, table: str) -> list[Item]:
-        return list(map(from_dynamodb, scan(self._dynamodb, table)))
 
 
 @contextlib.contextmanager
@@ -203,15 +196,10 @@ def once_before_call(client: Any, operation: str, do: Callable[[], None]) -> Ite
         yield
 
 
-def payment(number: int, account_id: str = "alice", amount: int = 5) -> dict[str, Any]:
-    return {"transaction_id": str(number), "account_id": account_id, "amount": amount}
-
-
-OURS: list[Any] = [payment(1), payment(2, amount=-100), payment(1)]
+OURS: list[Any] = [payment("1", 5), payment("2", -100), payment("1", 5)]
 """A posting, a rejection and a repetition."""
-THEIRS: list[Any] = [payment(8), payment(9, amount=-3)]
-TO_BOB = {"type": "transfer", "from_account_id": "alice", "to_account_id": "bob"}
-TRANSFERS: list[Any] = [TO_BOB | {"transaction_id": "1", "amount": 7}, TO_BOB | {"transaction_id": "2", "amount": 4}]
+THEIRS: list[Any] = [payment("8", 5), payment("9", -3)]
+TRANSFERS: list[Any] = [transfer("1", 7), transfer("2", 4)]
 
 
 class Case(NamedTuple):
@@ -231,7 +219,9 @@ class Case(NamedTuple):
 CASES = {
     "nobody ahead": Case({"alice": CONTENDED}),
     "a worker ahead": Case({"alice": DEAD_WORKER}, a_worker_ahead),
-    "a dead worker ahead, and a quiet account beside": Case({"alice": DEAD_WORKER}, batch=[*OURS, payment(3, "carol")]),
+    "a dead worker ahead, and a quiet account beside": Case(
+        {"alice": DEAD_WORKER}, batch=[*OURS, payment("3", 5, "carol")]
+    ),
     "a dead worker ahead": Case({"alice": DEAD_WORKER}),
     "many dead workers ahead": Case({"alice": MANY_DEAD_WORKERS}),
     "a turn that is stolen without a ticket": Case({"alice": CONTENDED}, a_worker_without_a_ticket),

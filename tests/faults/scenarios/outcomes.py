@@ -1,7 +1,6 @@
 """Outcomes on their way to the bus: from the journal's stream, or published again at request."""
 
 import contextlib
-import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
@@ -10,29 +9,20 @@ from unittest import mock
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.items import to_dynamodb
 from ledger.core.journal import entry_from_item
 from tests.checkers.outcomes import violations
 from tests.faults.scenarios import ScenarioResult
 from tests.support.answers import answer
 from tests.support.faults import Faults, FaultsAt, Killed, put_others
+from tests.support.ledger import Ledger
 from tools.local_aws.consumers import new_consumer
-from tools.local_aws.functions import (
-    Context,
-    Queue,
-    Stream,
-    process_transactions,
-    publish_outcomes,
-    record,
-    republish_outcomes,
-    stream_record,
-)
+from tools.local_aws.functions import Context, Stream, publish_outcomes, republish_outcomes, stream_record
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import Tables, create_tables, refill, scan
+from tools.local_aws.tables import Tables, refill
 
 MOST_INVOCATIONS = 60
-_numbers = itertools.count(1)
 
 
 class Publishing:
@@ -47,17 +37,17 @@ class Publishing:
         self,
         aws: Endpoint,
         dynamodb: Endpoint,
-        messages: Sequence[object],
+        messages: Sequence[Any],
         damaged: Mapping[str, tuple[Mapping[str, Any], str]] | None = None,
         refused: Mapping[str, str] | None = None,
         *,
         batch_size: int = 100,
     ) -> None:
         self._aws, self._batch_size, self._refused = aws, batch_size, refused or {}
-        tables = create_tables(dynamodb, f"publishing-scenario-{next(_numbers)}")
-        poster = process_transactions(aws, tables, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
-        Queue(list(map(record, messages))).deliver_until_quiet(poster)
-        written = sorted(map(from_dynamodb, scan(dynamodb, tables.journal)), key=lambda item: item["account_version"])
+        ledger = Ledger(aws, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
+        ledger.post(*messages)
+        tables = ledger.tables
+        written = sorted(ledger.items(tables.journal), key=lambda item: item["account_version"])
         codes = {name: code for name, (_, code) in (damaged or {}).items()} | dict.fromkeys(
             self._refused, "EVENT_REFUSED"
         )

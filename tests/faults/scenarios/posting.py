@@ -5,21 +5,20 @@ import itertools
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from decimal import Decimal
-from types import ModuleType
 from typing import Any
 
 from conditional_writes import Deadline
 from ledger.batch_poster import QueuedTransaction
-from tests.checkers.books import Books, read_books, violations
+from tests.checkers.books import Books, violations
 from tests.checkers.outcomes import refusal_violations, untold
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.queues import competing_worker_first, deliver_until_quiet, wrongly_queued
 from tests.support.faults import FaultsAt, Killed
+from tests.support.ledger import Ledger
 from tools.local_aws.consumers import new_consumer
-from tools.local_aws.functions import Queue, process_transactions, record
-from tools.local_aws.queues import take_dead_letters
+from tools.local_aws.functions import Queue, record
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import create_locks_table, create_tables, refill, scan
+from tools.local_aws.tables import refill, scan
 from workers.batches import Measurement
 
 _numbers = itertools.count(1)
@@ -36,49 +35,39 @@ class Posting:
         self,
         aws: Endpoint,
         dynamodb: Endpoint,
-        batch: Sequence[object],
-        dead: Sequence[str],
+        batch: Sequence[Any],
+        dead: Sequence[str] = (),
         *,
         competing_worker: bool = False,
         killers: Collection[str] = (),
         maximum_waits: int = 3,
-        there: Sequence[object] = (),
-        theirs: Sequence[object] = (),
+        there: Sequence[Any] = (),
+        theirs: Sequence[Any] = (),
     ) -> None:
-        self._aws, self._dynamodb, self._batch, self._dead, self._killers = aws, dynamodb, batch, dead, killers
-        prefix = f"posting-scenario-{next(_numbers)}"
-        self._tables, self._locks_table = create_tables(dynamodb, prefix), create_locks_table(dynamodb, prefix)
-        self._settings = {
-            "MAXIMUM_WAITS": str(maximum_waits),
-            "POWERTOOLS_LOG_LEVEL": "CRITICAL",
-            "LOCKS_TABLE": self._locks_table,
-            "OUTCOMES_BUS": prefix,
-        }
-        aws.client("events").create_event_bus(Name=prefix)
-        self._consumer = new_consumer(aws, prefix, prefix)
-        self._function = process_transactions(aws, self._tables, dynamodb, **self._settings)
-        self._function.worker = self._function.worker._replace(handle=self._post)
-        self._client = self._function.poster.client
-        self._theirs = theirs
-        self._competing_worker = self._another_worker() if competing_worker or theirs else None
-        Queue(list(map(record, there))).deliver_until_quiet(self._function)
-        self._there = {table: list(scan(dynamodb, table)) for table in self._all_tables()}
-
-    def _another_worker(self) -> ModuleType:
-        """A worker of the same tables."""
-        attempts_table = self._function.attempts.table
-        return process_transactions(
-            self._aws, self._tables, self._dynamodb, **self._settings, ATTEMPTS_TABLE=attempts_table
-        )
+        self._batch, self._dead, self._killers, self._theirs = batch, dead, killers, theirs
+        bus = f"posting-scenario-{next(_numbers)}"
+        aws.client("events").create_event_bus(Name=bus)
+        self._consumer = new_consumer(aws, bus, bus)
+        settings = {"MAXIMUM_WAITS": str(maximum_waits), "POWERTOOLS_LOG_LEVEL": "CRITICAL", "OUTCOMES_BUS": bus}
+        self.ledger = Ledger(aws, dynamodb, **settings)
+        self.function = self.ledger.worker
+        self.function.worker = self.function.worker._replace(handle=self._post)
+        self.client = self.function.poster.client
+        same = {"LOCKS_TABLE": self.ledger.locks_table, "ATTEMPTS_TABLE": self.function.attempts.table}
+        self.other = Ledger(aws, dynamodb, self.ledger.tables, **settings, **same).worker
+        self._is_competing = competing_worker or bool(theirs)
+        self.ledger.post(*there)
+        tables = self.ledger.tables
+        ours = (tables.accounts, tables.journal, tables.reversals, *same.values())
+        self._there = {table: list(scan(dynamodb, table)) for table in ours}
 
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
         self._fill_tables()
-        queue = Queue([record(message) for message in self._batch])
+        queue = Queue(list(map(record, self._batch)))
         with self._others_at_work(queue.records):
-            clients = (self._client, self._function.worker.queue.client, self._function.refusals.bus.client)
-            deliver_until_quiet(self._function, queue, faults, *clients)
-        books = read_books(self._dynamodb, self._tables)
-        letters = take_dead_letters(self._aws, self._function.worker.queue.dead_letter_url)
+            clients = (self.client, self.function.worker.queue.client, self.function.refusals.bus.client)
+            deliver_until_quiet(self.function, queue, faults, *clients)
+        books, letters = self.ledger.books, self.ledger.dead_letters()
         wrong = [*violations(books), *wrongly_queued(queue, letters, [*self._dead, *self._killers])]
         found_out = {letter.body for letter in letters if letter.attributes["reason_code"] == "FUNCTION_KILLED"}
         wrong += [f"FUNCTION_KILLED, or not: {body}" for body in found_out ^ set(self._killers)]
@@ -88,22 +77,18 @@ class Posting:
 
     def _fill_tables(self) -> None:
         for table, items in self._there.items():
-            refill(self._dynamodb, table, items)
-
-    def _all_tables(self) -> Sequence[str]:
-        tables = self._tables
-        return tables.accounts, tables.journal, tables.reversals, self._locks_table, self._function.attempts.table
+            refill(self.ledger.dynamodb, table, items)
 
     def _others_at_work(self, records: Sequence[dict[str, Any]]) -> AbstractContextManager[None]:
-        if not self._competing_worker:
+        if not self._is_competing:
             return contextlib.nullcontext()
         theirs = list(map(record, self._theirs)) or records
-        return competing_worker_first(self._client, "TransactWriteItems", self._competing_worker, theirs)
+        return competing_worker_first(self.client, "TransactWriteItems", self.other, theirs)
 
     def _post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
         if any(message.body in self._killers for message in messages):
             raise Killed
-        measurements: list[Measurement] = self._function.poster.post(messages, deadline)
+        measurements: list[Measurement] = self.function.poster.post(messages, deadline)
         return measurements
 
 

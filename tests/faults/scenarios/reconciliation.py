@@ -1,24 +1,21 @@
 """A night's reconciliation, run until it is done, and then again: the first night, or one after entries and damage."""
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core.accounts import Account
 from tests.checkers.windows import lock_of
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.scheduled import LEASE_SECONDS, run_until_done
 from tests.support.faults import FaultsAt
-from tools.local_aws.functions import Context, Queue, process_transactions, reconcile_accounts, record
+from tests.support.ledger import Ledger
+from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import create_locks_table, create_tables, refill, scan
+from tools.local_aws.tables import refill, scan
 
 BEFORE, NIGHT = "2026-02-28T02:00:00+00:00", "2026-03-01T02:00:00+00:00"
 EVENT = {"job": "reconcile_accounts", "scheduled_time": NIGHT, "force": True}
 REPORT = f"reconcile_accounts {NIGHT}"
-
-_numbers = itertools.count(1)
 
 
 class Reconciling:
@@ -32,38 +29,33 @@ class Reconciling:
         self,
         aws: Endpoint,
         dynamodb: Endpoint,
-        messages: Sequence[object],
+        messages: Sequence[Any],
         *,
         accounts: int,
         accounts_per_step: int,
         segments: int = 1,
-        added: Sequence[object] = (),
+        added: Sequence[Any] = (),
         damaged: str | None = None,
     ) -> None:
-        self._dynamodb, self._accounts, self._damaged = dynamodb, accounts, damaged
-        prefix = f"reconciling-scenario-{next(_numbers)}"
-        tables = self._tables = create_tables(dynamodb, prefix)
-        self._locks_table = create_locks_table(dynamodb, prefix)
-        poster = process_transactions(aws, tables, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
-        Queue(list(map(record, messages))).deliver_until_quiet(poster)
-        self._function = reconcile_accounts(
-            dynamodb, tables, self._locks_table, JOB_SEGMENTS=str(segments), POWERTOOLS_LOG_LEVEL="CRITICAL"
-        )
+        self._accounts, self._damaged = accounts, damaged
+        self._ledger = ledger = Ledger(aws, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
+        ledger.post(*messages)
+        self._function = ledger.job("reconcile_accounts", segments=segments, POWERTOOLS_LOG_LEVEL="CRITICAL")
         numbers = range(1, segments + 1)
         self._locks = {lock_of("reconcile_accounts", number, segments) for number in numbers}
         self._parts = {f"{REPORT} segment {number} of {segments}" for number in numbers}
         self._function.ACCOUNTS_PER_STEP = accounts_per_step
         if added:
             run_until_done(self._function, EVENT | {"scheduled_time": BEFORE}, FaultsAt({}))
-            Queue(list(map(record, added))).deliver_until_quiet(poster)
+            ledger.post(*added)
         if damaged:
-            self._damage(damaged)
-        self._checkpoints_before = list(scan(dynamodb, tables.checkpoints))
+            ledger.change_account(damaged, balance=777)
+        self._checkpoints_before = list(scan(dynamodb, ledger.tables.checkpoints))
         assert bool(added) == bool(self._checkpoints_before)
 
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
-        refill(self._dynamodb, self._locks_table)
-        refill(self._dynamodb, self._tables.checkpoints, self._checkpoints_before)
+        self._ledger.forget_all_runs()
+        refill(self._ledger.dynamodb, self._ledger.tables.checkpoints, self._checkpoints_before)
         outcome, clock = run_until_done(self._function, EVENT, faults, self._function.client)
         records = self._records()
         wrong = [] if outcome in {"Done", "DoneBefore"} else [f"the job ended with {outcome!r}"]
@@ -80,14 +72,7 @@ class Reconciling:
         return ScenarioResult(faults, sorted(records), wrong)
 
     def _records(self) -> dict[str, Any]:
-        items = map(from_dynamodb, scan(self._dynamodb, self._locks_table))
-        return {item["lock_key"]: item for item in items}
-
-    def _damage(self, account_id: str) -> None:
-        client = self._dynamodb.client("dynamodb")
-        key = to_dynamodb({"account_id": account_id})
-        item = client.get_item(TableName=self._tables.accounts, Key=key)["Item"]
-        client.put_item(TableName=self._tables.accounts, Item=item | {"balance": {"N": "777"}})
+        return {item["lock_key"]: item for item in self._ledger.items(self._ledger.locks_table)}
 
     def _wrong_report(self, report: dict[str, Any]) -> list[str]:
         found = [*report["first_mismatches"], *report["first_skipped"]]
@@ -99,15 +84,11 @@ class Reconciling:
 
     def _wrong_checkpoints(self) -> list[str]:
         names = Account.__struct_fields__  # an account that never had a hold has none of theirs
-        wanted = {
-            item["account_id"]: {name: item.get(name) for name in names}
-            for item in map(from_dynamodb, scan(self._dynamodb, self._tables.accounts))
-            if item["account_id"] != self._damaged
-        }
-        saved = {
-            item["account_id"]: {name: item.get(name) for name in names}
-            for item in map(from_dynamodb, scan(self._dynamodb, self._tables.checkpoints))
-        }
+        wanted, saved = (
+            {item["account_id"]: {name: item.get(name) for name in names} for item in self._ledger.items(table)}
+            for table in (self._ledger.tables.accounts, self._ledger.tables.checkpoints)
+        )
+        wanted.pop(self._damaged or "", None)
         return [] if saved == wanted else [f"the checkpoints are {saved}, not {wanted}"]
 
 

@@ -3,38 +3,32 @@
 import json
 from typing import Any
 
-from tests.faults.scenarios import Scenario
-from tests.faults.scenarios.interest import Charging
+from tests.faults.scenarios import Scenario, sending
 from tests.faults.scenarios.lines import CASES, InLine
 from tests.faults.scenarios.outcomes import Publishing, PublishingAgain
 from tests.faults.scenarios.posting import Posting
 from tests.faults.scenarios.profiles import Upserting, update
 from tests.faults.scenarios.reconciliation import Reconciling
+from tests.support.bodies import opening, openings, payment, transfer
 from tools.local_aws.server import Endpoint
-
-OPEN = {"type": "open_account", "transaction_id": "open", "currency": "EUR", "overdraft_limit": -10}
-TRANSFER = {"type": "transfer", "from_account_id": "bob", "to_account_id": "carol"}
 
 
 def posting(aws: Endpoint) -> Scenario:
     """Postings, rejections, a repetition and a changed payload, on one account and on two joined by a transfer."""
-    changed: Any = {"transaction_id": "1", "account_id": "alice", "amount": 6}
-    unknown: Any = {"transaction_id": "1", "account_id": "nobody", "amount": 1}
+    changed, unknown = payment("1", 6), payment("1", 1, "nobody")
     batch = [
-        OPEN | {"account_id": "alice"},
-        {"transaction_id": "1", "account_id": "alice", "amount": 5},
-        {"transaction_id": "1", "account_id": "alice", "amount": 5},
+        *openings("alice", limit=-10),
+        payment("1", 5),
+        payment("1", 5),
         changed,
-        {"transaction_id": "2", "account_id": "alice", "amount": -100},
-        OPEN | {"account_id": "bob"},
-        OPEN | {"account_id": "carol"},
-        TRANSFER | {"transaction_id": "3", "amount": 7},
-        TRANSFER | {"transaction_id": "4", "amount": 4},
+        payment("2", -100),
+        *openings("bob", "carol", limit=-10),
+        transfer("3", 7, "bob", "carol"),
+        transfer("4", 4, "bob", "carol"),
         unknown,
         "not JSON",
     ]
-    dead = [json.dumps(changed), json.dumps(unknown), "not JSON"]
-    return Posting(aws, aws, batch, dead, maximum_waits=2)
+    return Posting(aws, aws, batch, [json.dumps(changed), json.dumps(unknown), "not JSON"], maximum_waits=2)
 
 
 def upserting(aws: Endpoint) -> Scenario:
@@ -54,13 +48,12 @@ def upserting(aws: Endpoint) -> Scenario:
 
 
 def charging(aws: Endpoint) -> Scenario:
-    return Charging(aws, aws, {"anna": -100, "ben": -200, "cleo": 50}, accounts_per_step=2, posted_in_between=True)
+    return sending.charging(aws, aws, {"anna": -100, "ben": -200, "cleo": 50}, posted_in_between=True)
 
 
 def reconciling(aws: Endpoint) -> Scenario:
     """Three accounts in two steps. A transfer joins two of them."""
-    opened: list[Any] = [OPEN | {"account_id": name} for name in ("alice", "bob", "carol")]
-    books = [*opened, TRANSFER | {"transaction_id": "3", "amount": 7}]
+    books = [*openings("alice", "bob", "carol", limit=-10), transfer("3", 7, "bob", "carol")]
     return Reconciling(aws, aws, books, accounts=3, accounts_per_step=2)
 
 
@@ -69,14 +62,8 @@ def posting_with_a_killer(aws: Endpoint) -> Scenario:
 
     Suspects are processed one after another, in any order, so no two messages of an account could change places.
     """
-    killer = json.dumps({"transaction_id": "2", "account_id": "alice", "amount": 7})
-    batch = [
-        OPEN | {"account_id": "alice"},
-        {"transaction_id": "1", "account_id": "alice", "amount": 5},
-        killer,
-        OPEN | {"account_id": "bob"},
-        "not JSON",
-    ]
+    killer = json.dumps(payment("2", 7))
+    batch = [*openings("alice", limit=-10), payment("1", 5), killer, *openings("bob", limit=-10), "not JSON"]
     return Posting(aws, aws, batch, ["not JSON"], killers=[killer])
 
 
@@ -85,13 +72,13 @@ def posting_in_line(aws: Endpoint) -> Scenario:
     return InLine(aws, aws, CASES["two lost commits and a dead worker ahead"])
 
 
-OUTCOMES: list[Any] = [
-    OPEN | {"transaction_id": "open bob", "account_id": "bob"},
-    OPEN | {"transaction_id": "open carol", "account_id": "carol"},
-    TRANSFER | {"transaction_id": "1", "amount": 7},
-    TRANSFER | {"transaction_id": "2", "amount": 4},
-    {"transaction_id": "3", "account_id": "bob", "amount": 5},
-    {"transaction_id": "4", "account_id": "bob", "amount": 6},
+OUTCOMES = [
+    opening("bob", -10, transaction_id="open bob"),
+    opening("carol", -10, transaction_id="open carol"),
+    transfer("1", 7, "bob", "carol"),
+    transfer("2", 4, "bob", "carol"),
+    payment("3", 5, "bob"),
+    payment("4", 6, "bob"),
 ]
 DAMAGED: dict[str, tuple[dict[str, Any], str]] = {"3": ({"status": "HELD"}, "NOT_AN_ENTRY")}
 REFUSED = {"4": "InvalidArgument"}
