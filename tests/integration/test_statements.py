@@ -318,7 +318,7 @@ def test_a_time_is_final_as_of_before_the_account_was_read(bank: Read, monkeypat
     clock = SimpleNamespace(now=lambda zone: datetime.fromtimestamp(bank.clock(), zone))
     monkeypatch.setattr(statements, "datetime", clock)
     bank.events.register("after-call.dynamodb.GetItem", lambda **_: bank.clock.sleep(30))
-    time = clock.now(UTC) - CLOCK_SKEW - LONGEST_POSTING + timedelta(seconds=20)
+    time = clock.now(UTC) - CLOCK_SKEW - LONGEST_POSTING + timedelta(seconds=1)
     assert bank.read("balance", at=time.isoformat())["final"] is False
     assert bank.read("balance", at=time.isoformat())["final"] is True
 
