@@ -9,19 +9,14 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+import pytest
+
+from tests.support.bodies import openings, payment, transfer
+from tests.support.ledger import Ledger
 from tools.local_aws.consumers import Consumer, new_consumer
-from tools.local_aws.functions import (
-    Context,
-    invoke,
-    process_transactions,
-    publish_outcomes,
-    read_accounts,
-    record,
-    republish_outcomes,
-    stream_record,
-)
+from tools.local_aws.functions import Context, publish_outcomes, read_accounts, republish_outcomes, stream_record
 from tools.local_aws.server import PROJECT, Endpoint
-from tools.local_aws.tables import Tables, create_tables, scan
+from tools.local_aws.tables import scan
 
 PAGE = (PROJECT / "docs" / "events.md").read_text()
 
@@ -31,22 +26,21 @@ def sample(language: str) -> str:
     return str(text)
 
 
-def publish_all(publisher: ModuleType, ministack: Endpoint, tables: Tables) -> None:
+def publish_all(publisher: ModuleType, ledger: Ledger) -> None:
     """Invokes the function with the journal, as its stream would."""
-    publisher.lambda_handler({"Records": list(map(stream_record, scan(ministack, tables.journal)))}, Context())
+    records = list(map(stream_record, scan(ledger.dynamodb, ledger.tables.journal)))
+    publisher.lambda_handler({"Records": records}, Context())
 
 
-def opening(account_id: str) -> dict[str, Any]:
-    return {"type": "open_account", "transaction_id": "open", "account_id": account_id, "currency": "EUR"}
-
-
-def test_the_pages_consumer_closes_its_gaps(ministack: Endpoint) -> None:
-    tables = create_tables(ministack, "page-of-events")
-    payments = [{"transaction_id": f"t-{n}", "account_id": "ab"[n % 2], "amount": f"{n}.5"} for n in range(1, 25)]
-    assert not invoke(process_transactions(ministack, tables), map(record, [opening("a"), opening("b"), *payments]))
-    publisher, reader = publish_outcomes(ministack), read_accounts(ministack, tables)
-    republisher = republish_outcomes(ministack, tables, OUTCOMES_BUS=publisher.bus.name)
-    queue = new_consumer(ministack, publisher.bus.name, "page-of-events")
+@pytest.mark.parametrize("seed", range(2))
+def test_the_pages_consumer_applies_each_outcome_once_in_order_whatever_is_lost(aws: Endpoint, seed: int) -> None:
+    choose = random.Random(seed)
+    ledger = Ledger(aws)
+    payments = (payment(f"t-{number}", f"{number}.5", "ab"[number % 2]) for number in range(1, 25))
+    ledger.post(*openings("a", "b"), *payments)
+    publisher, reader = publish_outcomes(aws), read_accounts(aws, ledger.tables)
+    republisher = republish_outcomes(aws, ledger.tables, OUTCOMES_BUS=publisher.bus.name)
+    queue = new_consumer(aws, publisher.bus.name, publisher.bus.name)
     handlers = {"republish": republisher.lambda_handler, "read": reader.lambda_handler}
 
     def invoked(FunctionName: str, Payload: str) -> dict[str, Any]:  # noqa: N803 (boto3's names)
@@ -59,15 +53,16 @@ def test_the_pages_consumer_closes_its_gaps(ministack: Endpoint) -> None:
     applied = defaultdict[str, list[dict[str, Any]]](list)
     consumer = names["InOrder"](lambda outcome: applied[outcome["account_id"]].append(outcome))
 
-    publish_all(publisher, ministack, tables)
+    publish_all(publisher, ledger)
     events = queue.take()
     assert len(events) == 26
-    for event in random.Random(7).sample(events, 9):
+    for event in choose.choices(events, k=9):
         consumer.take(event)
     for account_id in "ab":
-        for _ in range(13):
+        for _ in range(20):
             consumer.close_gap(account_id)
-            for event in queue.take():
+            again = queue.take()
+            for event in choose.sample(again, choose.randint(0, len(again))):
                 consumer.take(event)
         assert [outcome["account_version"] for outcome in applied[account_id]] == list(range(1, 14))
     told = {event["detail"]["id"]: event["detail"] for event in events}
@@ -76,20 +71,14 @@ def test_the_pages_consumer_closes_its_gaps(ministack: Endpoint) -> None:
     ]
 
 
-def test_the_pages_patterns_select_what_they_say(ministack: Endpoint) -> None:
-    tables = create_tables(ministack, "patterns")
-    openings = [opening(f"acc-{n}") for n in (1, 2, 3)]
-    transfers = [
-        {"type": "transfer", "transaction_id": "t-1", "from_account_id": "acc-1", "to_account_id": "acc-3", "amount": n}
-        for n in range(2)
-    ]
-    publisher = publish_outcomes(ministack)
+def test_the_pages_patterns_select_what_they_say(aws: Endpoint) -> None:
+    publisher = publish_outcomes(aws)
     bus = publisher.bus.name
-    function = process_transactions(ministack, tables, OUTCOMES_BUS=bus)
     rows = re.findall(r"^\| `(\{.*?)` \|", PAGE.split("\n## To subscribe\n")[1].split("\n## ")[0], re.MULTILINE)
-    consumers = [new_consumer(ministack, bus, f"pattern-{n}", json.loads(row)) for n, row in enumerate(rows)]
-    assert not invoke(function, map(record, [*openings, *transfers]))
-    publish_all(publisher, ministack, tables)
+    consumers = [new_consumer(aws, bus, f"{bus}-{n}", json.loads(row)) for n, row in enumerate(rows)]
+    ledger = Ledger(aws, OUTCOMES_BUS=bus)
+    ledger.post(*openings("acc-1", "acc-2", "acc-3"), *(transfer("t-1", n, "acc-1", "acc-3") for n in range(2)))
+    publish_all(publisher, ledger)
     everything, undone, of_accounts, of_transfers = (
         sorted(event["detail"].get("account_id", event["detail-type"]) for event in consumer.take())
         for consumer in consumers
@@ -100,22 +89,19 @@ def test_the_pages_patterns_select_what_they_say(ministack: Endpoint) -> None:
     assert of_transfers == ["acc-1", "acc-3"]
 
 
+@pytest.mark.exhaustive
 def test_the_pages_template_brings_outcomes_to_its_queue(ministack: Endpoint) -> None:
-    tables = create_tables(ministack, "template-of-a-consumer")
-    publisher = publish_outcomes(ministack)
-    ministack.client("cloudformation").create_stack(
+    """On a server: it has CloudFormation."""
+    publisher, cloudformation = publish_outcomes(ministack), ministack.client("cloudformation")
+    cloudformation.create_stack(
         StackName="consumer",
         TemplateBody=sample("yaml"),
         Parameters=[{"ParameterKey": "OutcomesBusName", "ParameterValue": publisher.bus.name}],
     )
-    ministack.client("cloudformation").get_waiter("stack_create_complete").wait(
-        StackName="consumer", WaiterConfig={"Delay": 1}
-    )
-    described = ministack.client("cloudformation").describe_stack_resource(
-        StackName="consumer", LogicalResourceId="Outcomes"
-    )
-    queue_url = described["StackResourceDetail"]["PhysicalResourceId"]
-    assert not invoke(process_transactions(ministack, tables), [record(opening("a"))])
-    publish_all(publisher, ministack, tables)
-    [event] = Consumer(ministack, queue_url).take()
+    cloudformation.get_waiter("stack_create_complete").wait(StackName="consumer", WaiterConfig={"Delay": 1})
+    described = cloudformation.describe_stack_resource(StackName="consumer", LogicalResourceId="Outcomes")
+    ledger = Ledger(ministack)
+    ledger.open("a")
+    publish_all(publisher, ledger)
+    [event] = Consumer(ministack, described["StackResourceDetail"]["PhysicalResourceId"]).take()
     assert event["detail-type"] == "AccountOpened"

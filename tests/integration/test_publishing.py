@@ -1,6 +1,5 @@
 """publish_outcomes and the journal's stream: its answers, its metrics, and what it writes of failures."""
 
-import itertools
 import json
 from types import ModuleType
 from typing import Any
@@ -10,72 +9,52 @@ import pytest
 from conditional_writes.items import from_dynamodb
 from ledger.core.journal import entry_from_item
 from tests.checkers.outcomes import violations
+from tests.support.bodies import openings, transfer
+from tests.support.ledger import Ledger
 from tools.local_aws.consumers import Consumer, new_consumer
-from tools.local_aws.functions import (
-    Context,
-    Queue,
-    invoke,
-    metric_totals,
-    process_transactions,
-    publish_outcomes,
-    record,
-    stream_record,
-)
+from tools.local_aws.functions import Context, invoke, metric_totals, publish_outcomes, record, stream_record
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import Tables, create_tables, scan
+from tools.local_aws.tables import scan
 from workers.invocation import RESERVED_SECONDS
 from workers.stream_records import NotAStreamEvent
 
-OPEN = {"type": "open_account", "transaction_id": "open", "currency": "EUR"}
-TRANSFER = {"type": "transfer", "transaction_id": "t-1", "from_account_id": "alice", "to_account_id": "bob"}
-_numbers = itertools.count(1)
+
+@pytest.fixture
+def function(aws: Endpoint) -> ModuleType:
+    return publish_outcomes(aws)
 
 
 @pytest.fixture
-def tables(ministack: Endpoint) -> Tables:
-    return create_tables(ministack, f"publishing-{next(_numbers)}")
+def consumer(aws: Endpoint, function: ModuleType) -> Consumer:
+    return new_consumer(aws, function.bus.name, function.bus.name)
 
 
 @pytest.fixture
-def function(ministack: Endpoint) -> ModuleType:
-    return publish_outcomes(ministack)
+def items(aws: Endpoint, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """The four entries of two accounts and of a transfer between them that is rejected. Their posting printed."""
+    ledger = Ledger(aws)
+    ledger.post(*openings("alice", "bob"), transfer(amount=7))
+    entries = list(scan(aws, ledger.tables.journal))
+    capsys.readouterr()
+    return entries
 
 
-@pytest.fixture
-def consumer(ministack: Endpoint, function: ModuleType) -> Consumer:
-    return new_consumer(ministack, function.bus.name, function.bus.name)
-
-
-@pytest.fixture
-def items(ministack: Endpoint, tables: Tables) -> list[dict[str, Any]]:
-    """The four entries of two accounts and of a transfer between them that is rejected."""
-    messages = [OPEN | {"account_id": "alice"}, OPEN | {"account_id": "bob"}, TRANSFER | {"amount": 7}]
-    Queue(list(map(record, messages))).deliver_until_quiet(process_transactions(ministack, tables))
-    return list(scan(ministack, tables.journal))
-
-
-def printed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-
-def counted(lines: list[dict[str, Any]]) -> dict[str, float]:
-    totals = metric_totals(lines)
-    return {name: totals[name] for name in ("Published", "DeadLettered", "NotPublished")}
+def counted(capsys: pytest.CaptureFixture[str]) -> tuple[float, ...]:
+    """What was published, dead-lettered, not published, and found changed."""
+    totals = metric_totals(map(json.loads, capsys.readouterr().out.splitlines()))
+    return tuple(totals[name] for name in ("Published", "DeadLettered", "NotPublished", "EntriesChanged"))
 
 
 def test_each_entry_that_was_posted_becomes_an_event(
     function: ModuleType, consumer: Consumer, items: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    capsys.readouterr()
     assert not invoke(function, map(stream_record, items))
     events = consumer.take()
     assert violations([entry_from_item(from_dynamodb(item)) for item in items], events) == []
-    assert sorted(event["detail-type"] for event in events) == [
-        *["AccountOpened"] * 2,
-        *["TransactionRejected"] * 2,
-    ]
-    assert counted(printed(capsys)) == {"Published": 4, "DeadLettered": 0, "NotPublished": 0}
+    types = ["AccountOpened", "AccountOpened", "TransactionRejected", "TransactionRejected"]
+    assert sorted(event["detail-type"] for event in events) == types
+    assert counted(capsys) == (4, 0, 0, 0)
 
 
 def test_without_time_the_stream_is_told_of_the_first_entry_and_the_log_says_why(
@@ -86,18 +65,17 @@ def test_without_time_the_stream_is_told_of_the_first_entry_and_the_log_says_why
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     records = list(map(stream_record, items))
-    capsys.readouterr()
     answer = function.lambda_handler({"Records": records}, Context(timeout_seconds=RESERVED_SECONDS))
     first = records[0]["dynamodb"]["SequenceNumber"]
     assert answer == {"batchItemFailures": [{"itemIdentifier": first}]}
     assert consumer.take() == []
-    assert counted(printed(capsys)) == {"Published": 0, "DeadLettered": 0, "NotPublished": 4}
+    assert counted(capsys) == (0, 0, 4, 0)
     [line] = [vars(line) for line in caplog.records if line.message == "not published"]
     assert (line["levelname"], line["entries"], line["reason"]) == ("ERROR", 4, "no time is left: publishing")
 
 
-def test_an_item_of_another_program_is_dead_lettered_and_no_payload_is_in_the_log(
-    ministack: Endpoint,
+def test_an_item_of_another_program_and_changed_entries_are_dead_lettered_and_no_payload_is_in_the_log(
+    aws: Endpoint,
     function: ModuleType,
     consumer: Consumer,
     items: list[dict[str, Any]],
@@ -105,34 +83,20 @@ def test_an_item_of_another_program_is_dead_lettered_and_no_payload_is_in_the_lo
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     foreign = {"account_id": {"S": "alice"}, "transaction_id": {"S": "foreign"}, "note": {"S": "secret"}}
-    capsys.readouterr()
-    assert not invoke(function, map(stream_record, [*items[:2], foreign, *items[2:]]))
-    assert len(consumer.take()) == 4
-    [letter] = take_dead_letters(ministack, function.publisher.dead_letter_queue_url)
-    assert json.loads(letter.body) == {"account_id": "alice", "transaction_id": "foreign"}
-    assert (letter.attributes["reason_code"], letter.reason) == ("NOT_AN_ENTRY", "request: missing")
-    assert counted(printed(capsys)) == {"Published": 4, "DeadLettered": 1, "NotPublished": 0}
-    assert any("dead-lettered" in line.message and "foreign" in line.message for line in caplog.records)
-    assert not any("secret" in str(vars(line)) for line in caplog.records)
-
-
-def test_an_entry_that_was_changed_or_removed_is_counted_and_never_published(
-    ministack: Endpoint,
-    function: ModuleType,
-    consumer: Consumer,
-    items: list[dict[str, Any]],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    capsys.readouterr()
     forged = items[0] | {"amount": {"N": "1000000"}}
-    records = [stream_record(items[1]), stream_record(forged, items[0]), stream_record(None, items[2])]
+    records = [*map(stream_record, (items[1], foreign)), stream_record(forged, items[0]), stream_record(None, items[2])]
     assert not invoke(function, records)
     assert len(consumer.take()) == 1
-    lines = printed(capsys)
-    assert metric_totals(lines)["EntriesChanged"] == 2
-    assert counted(lines) == {"Published": 1, "DeadLettered": 2, "NotPublished": 0}
-    letters = take_dead_letters(ministack, function.publisher.dead_letter_queue_url)
-    assert {letter.attributes["reason_code"] for letter in letters} == {"ENTRY_CHANGED", "ENTRY_REMOVED"}
+    assert counted(capsys) == (1, 3, 0, 2)
+    letters = take_dead_letters(aws, function.publisher.dead_letter_queue_url)
+    assert sorted((letter.attributes["reason_code"], letter.reason) for letter in letters) == [
+        ("ENTRY_CHANGED", "the journal entry was overwritten: amount"),
+        ("ENTRY_REMOVED", "the journal entry was deleted"),
+        ("NOT_AN_ENTRY", "request: missing"),
+    ]
+    assert {"account_id": "alice", "transaction_id": "foreign"} in [json.loads(letter.body) for letter in letters]
+    assert any("dead-lettered" in line.message and "foreign" in line.message for line in caplog.records)
+    assert not any("secret" in str(vars(line)) for line in caplog.records)
 
 
 @pytest.mark.filterwarnings("ignore:No application metrics")
@@ -144,19 +108,9 @@ def test_what_is_none_of_the_journals_stream_is_never_published(
     for event, sentence in [
         ({"republish": {"account_id": "alice"}}, "The function republish_outcomes takes it"),
         ({"Records": [stream_record(items[1]), of_another]}, r"Records\[1\]: expected a record of the stream"),
+        *((event, "expected") for event in ({}, None, {"Records": [record("{}")]}, {"Records": [{"dynamodb": {}}]})),
     ]:
         with pytest.raises(NotAStreamEvent, match=sentence):
             function.lambda_handler(event, Context())
     assert consumer.take() == []
-
-
-@pytest.mark.filterwarnings("ignore:No application metrics")
-@pytest.mark.parametrize("event", [{}, None, {"Records": [record("{}")]}, {"Records": [{"dynamodb": {}}]}])
-def test_an_event_that_is_none_of_a_stream_fails_with_a_sentence(function: ModuleType, event: Any) -> None:
-    with pytest.raises(NotAStreamEvent, match="expected"):
-        function.lambda_handler(event, Context())
-
-
-def test_an_empty_batch_is_published(function: ModuleType, consumer: Consumer) -> None:
     assert not invoke(function, [])
-    assert consumer.take() == []

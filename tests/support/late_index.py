@@ -1,33 +1,41 @@
 """The journal's index as it may be: late, with holes, away, or throttled. Injected into a client's answers."""
 
-import itertools
 import json
 from collections import Counter
-from decimal import Decimal
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from botocore.awsrequest import AWSResponse
 
+from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.tables import JOURNAL_INDEX
+
+if TYPE_CHECKING:
+    from conditional_writes import Item
 
 AWAY = "ValidationException", f"The table does not have the specified index: {JOURNAL_INDEX}"
 THROTTLED = "ProvisionedThroughputExceededException", "The level of configured provisioned throughput was exceeded"
 
 
 class LateIndex:
-    """Watches a client's queries of the journal, and changes the answers of its index.
+    """Watches clients' queries of the journal, and changes the answers of its index.
 
     `hidden` has versions that the index doesn't have: for `reads` more reads of it, or for ever. `error` is the code
-    and the message that each read of it gets. `limits` are the most items of a page, of the index and of the table.
-    `queries` counts the queries of both.
+    and the message that each read of it gets. `shown` changes the items that it has. `limits` are the most items of a
+    page, of the index and of the table. `queries` counts the queries of both.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, *clients: Any) -> None:
         self.hidden: set[int] = set()
         self.reads: int | None = None
         self.error: tuple[str, str] | None = None
+        self.shown: Callable[[Item], Item] = lambda item: item
         self.limits: dict[str, int] = {}
         self.queries: Counter[str] = Counter()
+        for client in clients:
+            self.watch(client)
+
+    def watch(self, client: Any) -> None:
         client.meta.events.register("before-call.dynamodb.Query", self._before)
         client.meta.events.register("after-call.dynamodb.Query", self._after)
 
@@ -45,7 +53,10 @@ class LateIndex:
         return AWSResponse("", 400, {}, None), {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {}}
 
     def _after(self, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-        if context["of"] == "index" and "Items" in parsed and self.reads != 0:
-            there = [Decimal(item["account_version"]["N"]) not in self.hidden for item in parsed["Items"]]
-            parsed["Items"] = list(itertools.compress(parsed["Items"], there))
+        if context["of"] != "index" or "Items" not in parsed:
+            return
+        items = list(map(from_dynamodb, parsed["Items"]))
+        if self.reads != 0:
+            items = [item for item in items if item["account_version"] not in self.hidden]
             self.reads = None if self.reads is None else self.reads - 1
+        parsed["Items"] = [to_dynamodb(self.shown(item)) for item in items]

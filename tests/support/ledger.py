@@ -49,7 +49,7 @@ class Ledger:
         self.client = self.dynamodb.client("dynamodb")
         self.clock = Clock()
         self._variables = variables
-        self.workers = [self._new_worker()]
+        self.workers: list[ModuleType] = []
         self.calls: list[str] = []
         self.before_call: Callable[[str, dict[str, Any]], None] = lambda operation, body: None
         self._noting = threading.Lock()
@@ -58,7 +58,9 @@ class Ledger:
 
     @property
     def worker(self) -> ModuleType:
-        """The function that posts."""
+        """The function that posts. Ledgers that are filled otherwise need none."""
+        if not self.workers:
+            self.workers.append(self._new_worker())
         return self.workers[0]
 
     def _new_worker(self, **same: str) -> ModuleType:

@@ -1,9 +1,7 @@
 """A night's reconciliation in a process of its own, as on Lambda. Prints what it took, as JSON.
 
-The arguments are the endpoint's URL, the names of the Accounts, Journal, Checkpoints, Reversals and Locks tables, and
-the planted journals as JSON: the number of entries by account. Queries of those, and of their index, are answered in
-this process, in pages of 1 MB as DynamoDB's. An engine would sort a journal of a million entries for each page, and
-take half a minute for it.
+The argument is JSON, too: the lengths of the planted journals by account, and the versions of their checkpoints, which
+are from the day before. Queries of those journals, and of their index, are answered with pages of 1 MB as DynamoDB's.
 """
 
 import json
@@ -11,6 +9,8 @@ import resource
 import sys
 import time
 from collections import Counter
+from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -19,21 +19,26 @@ from botocore.awsrequest import AWSResponse
 
 from conditional_writes.items import from_dynamodb
 from conditional_writes.sizes import item_bytes
+from conditional_writes.testing import Engine
+from ledger.core.accounts import Account, AccountStatus, account_item
 from ledger.core.journal import payload_hash_of
 from tests.support.answers import answer
-from tools.local_aws.functions import Context, reconcile_accounts
-from tools.local_aws.server import Endpoint
-from tools.local_aws.tables import Tables
+from tests.support.in_process import Aws, answered_by
+from tests.support.ledger import Ledger
+from tools.local_aws.functions import Context
 
 EVENT = {"job": "reconcile_accounts", "scheduled_time": "2026-03-01T02:00:00+00:00", "force": True}
+DAY = datetime.fromisoformat(str(EVENT["scheduled_time"])).date()
 TIMEOUT_SECONDS = 170
 PAGE_BYTES = 1_048_576
+ODD: dict[str, dict[str, Any]] = {"unreadable": {"balance": "12"}, "large": {"notes": "x" * 380_000}}
 
 
 class Night(NamedTuple):
     """`queries` has the number of requests by account, `megabytes` the most memory that the process took.
 
-    `idle_megabytes` is what it had taken before the night began.
+    `idle_megabytes` is what it had taken before the night began. `counts` are those of accounts that were checked,
+    replayed whole, and skipped, and of mismatches; `skipped` are the sentences about those accounts.
     """
 
     outcomes: list[str]
@@ -42,6 +47,14 @@ class Night(NamedTuple):
     megabytes: float
     requests: dict[str, int]
     queries: dict[str, int]
+    counts: list[int]
+    skipped: list[str]
+
+
+def account(name: str, version: int) -> Account:
+    """The account after so many entries."""
+    posted_at = entry(name, version)["posted_at"]["S"]
+    return Account(name, Decimal(version - 1), Decimal(0), "EUR", AccountStatus.OPEN, version, posted_at)
 
 
 def entry(name: str, version: int) -> dict[str, Any]:
@@ -105,17 +118,32 @@ class Planted:
         return {"Items": items}
 
 
-def main(url: str, accounts: str, journal: str, checkpoints: str, reversals: str, locks: str, journals: str) -> None:
-    function = reconcile_accounts(Endpoint(url), Tables(accounts, journal, checkpoints, reversals), locks)
-    planted, outcomes = Planted(json.loads(journals), reversals), list[str]()
-    function.client.meta.events.register_first("before-send.dynamodb", planted.before_send)
-    started, idle = time.monotonic(), most_megabytes()
-    with mock.patch("workers.scheduled_jobs._invoke_again"):
+def plant(ledger: Ledger, journals: dict[str, int], checkpoints: dict[str, int]) -> None:
+    """Accounts with journals of these lengths, which aren't in the Journal table, and others with a single entry."""
+    for name, entries in (journals | dict.fromkeys([*ODD, *(f"few-{number}" for number in range(40))], 1)).items():
+        ledger.put(ledger.tables.accounts, account_item(account(name, entries)) | ODD.get(name, {}))
+        if name not in journals:
+            ledger.put_entry(from_dynamodb(entry(name, 1)))
+    for name, version in checkpoints.items():
+        day_before = {"whole_on": (DAY - timedelta(days=1)).isoformat()}
+        ledger.put(ledger.tables.checkpoints, account_item(account(name, version)) | day_before)
+
+
+def main(journals: dict[str, int], checkpoints: dict[str, int]) -> Night:
+    with answered_by(Aws(Engine())) as aws, mock.patch("workers.scheduled_jobs._invoke_again"):
+        ledger = Ledger(aws)
+        plant(ledger, journals, checkpoints)
+        function, outcomes = ledger.job("reconcile_accounts"), list[str]()
+        planted = Planted(journals, ledger.tables.reversals)
+        function.client.meta.events.register_first("before-send.dynamodb", planted.before_send)
+        started, idle = time.monotonic(), most_megabytes()
         while "Done" not in outcomes:
-            time.sleep(0.01)
             outcomes.append(function.lambda_handler(EVENT, Context(TIMEOUT_SECONDS))["outcome"])
-    night = Night(outcomes, time.monotonic() - started, idle, most_megabytes(), planted.requests, planted.queries)
-    print(json.dumps(night._asdict()))
+        seconds, most = time.monotonic() - started, most_megabytes()
+        report = ledger.item(ledger.locks_table, {"lock_key": f"{EVENT['job']} {EVENT['scheduled_time']}"})
+        names = ("accounts_checked", "accounts_replayed_whole", "accounts_skipped", "mismatches")
+        counts, skipped = [int(report[name]) for name in names], report["first_skipped"]
+        return Night(outcomes, seconds, idle, most, planted.requests, planted.queries, counts, skipped)
 
 
 def most_megabytes() -> float:
@@ -128,4 +156,4 @@ def most_megabytes() -> float:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    print(json.dumps(main(*json.loads(sys.argv[1]))._asdict()))

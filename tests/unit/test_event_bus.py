@@ -12,7 +12,7 @@ from botocore.exceptions import ConnectTimeoutError
 
 from conditional_writes import Deadline
 from ledger.core.outcome_events import OutcomeEvent
-from tests.support.clock import plenty
+from tests.support.clock import START, Clock, plenty
 from tests.unit.stubs import Stubbed
 from workers import retrying
 from workers.event_bus import MAXIMUM_BYTES, EventBus, Failure
@@ -107,13 +107,6 @@ def test_an_event_that_is_too_large_is_sent_to_nobody_and_the_others_are(
     assert numbers(stubbed_events.parameters) == [[0, 1]]
 
 
-def test_bytes_count_and_not_characters(bus: EventBus) -> None:
-    event = OutcomeEvent("Paid", "ü" * (MAXIMUM_BYTES // 2), TIME)
-    [failure] = bus.publish([event], plenty())
-    assert failure
-    assert failure.is_final
-
-
 def test_of_a_request_only_what_failed_is_sent_again(stubbed_events: Stubbed, bus: EventBus) -> None:
     answer(stubbed_events, None, "InternalFailure", None, "ThrottlingException")
     answer(stubbed_events, "NotAuthorizedForSourceException", None)
@@ -162,35 +155,22 @@ def test_of_a_request_without_one_event_that_is_taken_none_is_given_up(stubbed_e
     assert [failure and failure.is_final for failure in failures] == [False, False]
 
 
-def test_an_event_that_fails_alone_is_published_again_with_the_others(stubbed_events: Stubbed, bus: EventBus) -> None:
-    stubbed_events.refuses("put_events", "ValidationException")
-    answer(stubbed_events, "InternalFailure")
-    stubbed_events.refuses("put_events", "ThrottlingException")
-    answer(stubbed_events, None, None)
-    assert bus.publish(events(2), plenty()) == [None] * 2
-    assert numbers(stubbed_events.parameters) == [[0, 1], [0], [1], [0, 1]]
-
-
 def test_until_the_deadline_failures_come_again_and_then_they_say_why(
     stubbed_events: Stubbed, bus: EventBus, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
 ) -> None:
-    now = 0.0
+    clock = Clock()
 
-    def sleep(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
-    def uniform(_: float, high: float) -> float:
+    def longest(_: float, high: float) -> float:
         pauses.append(high)
         return high
 
-    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(retrying, "time", SimpleNamespace(sleep=sleep))
-    monkeypatch.setattr(retrying, "random", SimpleNamespace(uniform=uniform))
+    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(retrying, "time", clock)
+    monkeypatch.setattr(retrying, "random", SimpleNamespace(uniform=longest))
     for _ in range(100):
         answer(stubbed_events, "ThrottlingException")
-    assert bus.publish(events(1), Deadline(30)) == [Failure("ThrottlingException: for a reason")]
-    assert 25 <= now < 30
+    assert bus.publish(events(1), Deadline.after(30)) == [Failure("ThrottlingException: for a reason")]
+    assert 25 <= clock.seconds - START < 30
     assert pauses[0] == FIRST_PAUSE_SECONDS
     assert pauses[-1] == LONGEST_PAUSE_SECONDS
     assert all(one <= next_one <= 2 * one for one, next_one in itertools.pairwise(pauses))
@@ -228,8 +208,3 @@ def test_a_request_without_an_answer_is_a_failure_that_may_go_away(
     monkeypatch.setattr(stubbed_events.client, "put_events", put_events)
     [failure] = bus.publish_once(events(1), plenty())
     assert failure == Failure('Connect timeout on endpoint URL: "https://events.example"')
-
-
-def test_without_events_there_is_no_request(stubbed_events: Stubbed, bus: EventBus) -> None:
-    assert bus.publish([], plenty()) == []
-    assert stubbed_events.operations == []

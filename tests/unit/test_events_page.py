@@ -1,23 +1,14 @@
 """docs/events.md agrees with the schemas and the code. Its consumer has each outcome once, in order, without gaps."""
 
-import io
 import json
 import re
-import subprocess
 from collections import defaultdict
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-from unittest import mock
-
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ledger.core import outcome_events
 from ledger.core.republish_requests import RepublishAccount, RepublishAccounts, decode_republish_request
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from tests.checkers.event_schemas import problems, schema
-from tools.local_aws.server import PROJECT, TOOLS
+from tools.local_aws.server import PROJECT
 
 PAGE = (PROJECT / "docs" / "events.md").read_text()
 
@@ -59,79 +50,3 @@ def test_every_request_to_publish_again_is_one() -> None:
     requests = re.findall(r"^\| `(\{.*?)` \|", section("Publishing again"), re.MULTILINE)
     types = [type(decode_republish_request({"republish": json.loads(request)})) for request in requests]
     assert types == [RepublishAccount] * 3 + [RepublishAccounts]
-
-
-def test_the_template_of_a_consumer_is_one(tmp_path: Path) -> None:
-    [snippet] = blocks("yaml")
-    (tmp_path / "template.yaml").write_text(snippet)
-    linted = subprocess.run(
-        [TOOLS / "cfn-lint", "--region", "eu-west-1", "--template", tmp_path / "template.yaml"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert linted.stdout == ""
-    assert linted.returncode == 0, linted.stderr
-
-
-class Bank:
-    """Accounts with so many outcomes each, and the functions that a consumer invokes.
-
-    An event that is published again is lost, if `is_lost` says so. An invocation publishes at most two. `left` has the
-    requests of the last answer's `next`.
-    """
-
-    def __init__(self, versions: dict[str, int], is_lost: Callable[[], bool]) -> None:
-        self.versions, self.is_lost = versions, is_lost
-        self.published: list[dict[str, Any]] = []
-        self.left: list[dict[str, Any]] = []
-
-    def event(self, account_id: str, version: int) -> dict[str, Any]:
-        return {"detail": {"account_id": account_id, "account_version": version, "id": f"{account_id}#{version}"}}
-
-    def invoke(self, FunctionName: str, Payload: str) -> dict[str, Any]:  # noqa: N803 (boto3's names)
-        answer = getattr(self, FunctionName)(**json.loads(Payload))
-        return {"Payload": io.BytesIO(json.dumps(answer).encode())}
-
-    def read_accounts(self, read: str, account_id: str) -> dict[str, Any]:
-        assert read == "account"
-        return {"account_id": account_id, "version": self.versions[account_id]}
-
-    def republish_outcomes(self, republish: dict[str, Any]) -> dict[str, Any]:
-        account_id, first, last = republish["account_id"], republish["from_version"], republish["to_version"]
-        assert 1 <= first <= last <= self.versions[account_id]
-        through = min(first + 1, last)
-        for version in range(first, through + 1):
-            if not self.is_lost():
-                self.published.append(self.event(account_id, version))
-        self.left = [{"republish": republish | {"from_version": through + 1}}] if through < last else []
-        return {"published": through + 1 - first, "next": self.left}
-
-    def consumer(self, apply: Callable[[dict[str, Any]], None]) -> Any:
-        """The page's."""
-        [example] = blocks("python")
-        names: dict[str, Any] = {"READ_ACCOUNTS": "read_accounts", "REPUBLISH_OUTCOMES": "republish_outcomes"}
-        with mock.patch("boto3.client", return_value=self):
-            exec(example, names)
-        return names["InOrder"](apply)
-
-
-@given(st.data())
-def test_the_pages_consumer_applies_each_outcome_once_in_order_whatever_is_lost(data: st.DataObject) -> None:
-    versions = {"a": data.draw(st.integers(0, 9)), "b": data.draw(st.integers(0, 9))}
-    losses = data.draw(st.lists(st.booleans(), max_size=8))
-    bank = Bank(versions, is_lost=lambda: bool(losses) and losses.pop())
-    applied = defaultdict[str, list[int]](list)
-    consumer = bank.consumer(lambda outcome: applied[outcome["account_id"]].append(outcome["account_version"]))
-    events = [bank.event(account_id, n + 1) for account_id, last in versions.items() for n in range(last)]
-    for event in data.draw(st.lists(st.sampled_from(events), max_size=40)) if events else []:
-        consumer.take(event)
-    for account_id, last in versions.items():
-        for _ in range(20):  # a round closes one gap, or loses an event
-            consumer.close_gap(account_id)
-            assert not bank.left, "the consumer asked for all of the gap"
-            published, bank.published = bank.published, []
-            for event in data.draw(st.permutations(published)):
-                consumer.take(event)
-        assert applied[account_id] == list(range(1, last + 1))
-        assert not published, "there was no gap any more"

@@ -1,13 +1,9 @@
 """Requests to publish again: a valid one is decoded, and the sentence for another says where and what was expected."""
 
-import contextlib
-import json
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.republish_requests import (
@@ -63,10 +59,7 @@ REFUSED: list[tuple[Any, str]] = [
     (ALICE | {"to_version": float("nan")}, "republish.to_version: expected a finite decimal number, got NaN"),
     (ALICE | {"from_version": 8, "to_version": 7}, "to_version: expected 8 or more, which is from_version"),
     (ALICE | {"from_version": 8} | SINCE, "body: expected versions or times, got from_version and from"),
-    (
-        ALICE | {"to_version": 8, "to": "2026-03-01T00:00:00Z"},
-        "body: expected versions or times, got to_version and to",
-    ),
+    (ALICE | {"to_version": 8, "to": SINCE["from"]}, "body: expected versions or times, got to_version and to"),
     (ALICE | {"to": "2026-03-01T00:00:00Z"}, "to: expected it with from"),
     (ALICE | {"after": "bob"} | SINCE, "body: object contains unknown field `after`"),
     (ALICE | {"from": "2026-03-01"}, "from: expected an ISO 8601 time with its offset"),
@@ -89,16 +82,3 @@ def test_another_is_refused_with_a_sentence(fields: Any, beginning: str) -> None
 def test_an_event_has_nothing_beside_the_request() -> None:
     with pytest.raises(InvalidMessage, match="body: object contains unknown field `Records`"):
         decode_republish_request({"republish": ALICE, "Records": []})
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-)
-names = st.sampled_from(["account_id", "from_version", "to_version", "from", "to", "after"])
-
-
-@given(json_values | st.dictionaries(names, json_values))
-def test_any_json_is_a_request_or_is_refused(fields: Any) -> None:
-    with contextlib.suppress(InvalidMessage):
-        decode_republish_request(json.loads(json.dumps({"republish": fields})))

@@ -74,7 +74,3 @@ def test_a_record_that_is_none_of_the_stream_is_named_by_its_number_and_not_quot
     with pytest.raises(NotAStreamEvent) as refused:
         records_of({"Records": [stream_record({"account_id": {"S": "a"}}), other]})
     assert str(refused.value) == sentence
-
-
-def test_an_empty_batch_has_no_records() -> None:
-    assert records_of({"Records": []}) == []
