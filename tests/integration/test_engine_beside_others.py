@@ -18,7 +18,7 @@ from tests.support.random_calls import RandomCall, RandomCalls, table
 from tests.support.reporting import Say
 from tools.local_aws.server import Endpoint
 
-CALLS, ALL_CALLS = 300, 5000
+CALLS, ALL_CALLS = 300, 25_000
 
 type Answer = dict[str, Any]
 MODEL = "botocore's model of DynamoDB"

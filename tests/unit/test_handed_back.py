@@ -110,11 +110,6 @@ def put_unless(*found: Any) -> Callable[[Observed], Plan[list[Item | None]]]:
 def test_botocore_never_sees_a_large_item() -> None:
     """If this fails after an update of botocore: what is read is right, but it takes much memory. Mend `register`."""
     assert write(Answers(refusal(LARGE)).client, put_unless(), {}, plenty()).result == [LARGE]
-
-
-@pytest.mark.usefixtures("botocore_reads_no_item")
-def test_botocore_never_sees_a_transactions_large_items() -> None:
-    """If this fails after an update of botocore: as above."""
     answers = Answers(cancellation(None, LARGE))
     assert write(answers.client, put_unless(None, LARGE), {}, plenty()).result == [None, LARGE]
 
@@ -168,37 +163,12 @@ class _Clients:
 CLIENTS = _Clients()
 
 
-def test_other_errors_are_raised_as_they_are() -> None:
-    message = "x" * LARGE_BYTES
-    with pytest.raises(ClientError, match=message):
-        write(Answers(error("ValidationException", message=message)).client, put_unless(), {}, plenty())
-
-
-def test_an_item_of_an_unknown_type_is_left_to_botocore() -> None:
-    _, body = refusal(LARGE)
-    body["Item"]["shape"] = {"GEO": "a type that DynamoDB may have one day"}
-    with pytest.raises(TypeError, match="a valid dynamodb type"):
-        write(Answers((400, body)).client, put_unless(), {}, plenty())
-
-
 def test_a_callers_own_request_is_left_alone() -> None:
     answers = Answers((200, {}), refusal(LARGE))
     write(answers.client, put_unless(), {}, plenty())
     with pytest.raises(ClientError) as refused:
         answers.client.put_item(TableName="Profiles", Item=to_dynamodb(LARGE))
     assert refused.value.response["Item"] == to_dynamodb(LARGE)  # type: ignore[typeddict-item]
-
-
-def test_a_callers_own_request_within_its_plan_is_left_alone() -> None:
-    answers = Answers((200, {}), refusal(LARGE))
-    write(answers.client, put_unless(), {}, plenty())
-
-    def plan(_: Observed) -> Plan[Any]:
-        with pytest.raises(ClientError) as refused:
-            answers.client.put_item(TableName="Profiles", Item=to_dynamodb(LARGE))
-        return Plan(refused.value.response)
-
-    assert write(answers.client, plan, {}, plenty()).result["Item"] == to_dynamodb(LARGE)
 
 
 def test_few_threads_have_large_items_at_a_time() -> None:
@@ -232,11 +202,6 @@ def others_turn() -> Iterator[None]:
         handed_back._turns.release()
 
 
-@pytest.mark.usefixtures("others_turn")
-def test_a_small_item_waits_for_nobody() -> None:
-    assert write(Answers(refusal(SMALL)).client, put_unless(), {}, plenty()).result == [SMALL]
-
-
 @pytest.mark.parametrize("seconds", [math.inf, 1e12])
 def test_a_thread_waits_for_its_turn_however_late_its_deadline(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
     acquire = handed_back._turns.acquire
@@ -259,19 +224,6 @@ def test_at_the_deadline_a_first_try_without_an_answer_may_have_been_written(mon
     monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
     with pytest.raises(OutcomeUnknown):
         write(Answers((500, {}), refusal(LARGE)).client, put_unless(), {}, Deadline.after(2))
-
-
-def test_a_turn_ends_with_its_write_however_it_ends() -> None:
-    def failing(observed: Observed) -> Plan[None]:
-        if observed:
-            raise RuntimeError("the plan has failed")
-        return Plan(None, [Put(FIRST, {}, absent("account_id"))])
-
-    for _ in range(2 * MAXIMUM_THREADS):
-        with pytest.raises(RuntimeError, match="the plan has failed"):
-            write(Answers(refusal(LARGE)).client, failing, {}, Deadline.after(5))
-    for _ in range(2 * MAXIMUM_THREADS):
-        assert write(Answers(refusal(LARGE)).client, put_unless(), {}, Deadline.after(5)).result == [LARGE]
 
 
 def test_a_thread_with_its_turn_does_not_wait_again() -> None:

@@ -32,8 +32,6 @@ EXCEPTIONS = {
     ("tests.integration.test_counted", "benchmarks"),
     # Another runs the mesh of the benchmarks in many orders, and checks its books.
     ("tests.faults.test_mesh", "benchmarks"),
-    # Another runs the booking programs whose lines the library's README compares.
-    ("tests.integration.test_booking", "benchmarks"),
 }
 
 
