@@ -218,18 +218,6 @@ def test_a_paused_holders_fenced_write_is_refused(table: Table, mine: Any, their
     assert table.record("effect")["by"] == "second"
 
 
-def test_a_record_says_to_a_person_what_is_going_on(table: Table, mine: Any) -> None:
-    lock = acquire(mine, why="reconcile")
-    record = table.record()
-    assert record["leased_until"] == "2027-01-15T08:01:00.000000+00:00"
-    assert record["holder"]["why"] == "reconcile"
-    assert record["expires_at"] > START + 60 * 24 * 3600
-    lock.release()
-    record = table.record()
-    assert "owner" not in record
-    assert record["released_at"] == "2027-01-15T08:00:00.000000+00:00"
-
-
 INFINITE, NAN = float("inf"), float("nan")
 MISUSES: list[tuple[str, Callable[[Any, Any], object], Iterable[Any]]] = [
     ("lease_seconds: expected more than 0", acquire, (0, -5, NAN, INFINITE)),
@@ -301,14 +289,6 @@ def test_a_record_that_cannot_be_read_is_not_taken_for_a_free_lock(table: Table,
     acquire(mine)
 
 
-def test_a_list_of_windows_that_cannot_be_read_is_found_and_the_lock_is_released(table: Table, mine: Any) -> None:
-    write_together(table.client, [Put(key(table.name, lock_key="nightly"), {"windows_done": ["2026-02-28", 20260301]})])
-    for _ in range(2):
-        with pytest.raises(LockUnreadable, match="windows_done: expected a list of texts, got"):
-            acquire(mine, window="2026-03-02")
-        assert "owner" not in table.record()
-
-
 def before_the_next_request(locks: Any, do: Callable[[], object]) -> None:
     events = locks.client.meta.events
 
@@ -329,15 +309,6 @@ def test_a_refresh_that_comes_late_does_not_make_the_lease_shorter(table: Table,
     with pytest.raises(LockTaken):
         acquire(theirs)
     lock.release()
-
-
-@pytest.mark.parametrize("step", ["release", "complete"])
-def test_two_threads_that_release_at_once_are_harmless(table: Table, mine: Any, step: str) -> None:
-    lock = acquire(mine, window="2026-02-28")
-    before_the_next_request(mine, getattr(lock, step))
-    getattr(lock, step)()
-    assert mine.calls == ["UpdateItem"] * 3
-    assert ("windows_done" in table.record()) == (step == "complete")
 
 
 def test_after_the_release_nothing_is_written_for_the_lock(table: Table, mine: Any) -> None:
@@ -588,18 +559,6 @@ def test_a_second_release_after_every_response_was_lost_is_harmless(table: Table
     give_back_calls = len(mine.calls)
     lock.release()
     assert len(mine.calls) == give_back_calls
-
-
-def test_what_completes_after_a_release_whose_responses_were_lost_is_not_taken_for_done(
-    table: Table, mine: Any
-) -> None:
-    for window in ("2026-02-28", None):
-        table.clock.seconds += 1
-        lock = acquire(mine, window=window)
-        with Faults(Fault.ALL_RESPONSES_LOST, 1).on(mine.client), pytest.raises(ReadTimeoutError):
-            lock.release()
-        with pytest.raises(LockLost, match="it was released before"):
-            lock.complete(Put(key(table.name, lock_key="report"), {}))
 
 
 # --- contention ------------------------------------------------------------------------------------------

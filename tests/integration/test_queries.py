@@ -149,16 +149,6 @@ def test_an_empty_page_is_not_the_last(orders: Orders) -> None:
     assert ids(orders.scan(matching=equals("status", "PAID"), page_size=2)) == [7]
 
 
-def test_pages_of_a_megabyte_follow_each_other(orders: Orders) -> None:
-    orders.saved(*range(12), text="x" * 100_000)
-    orders.calls.clear()
-    assert ids(orders.query(OF_C_1)) == list(range(12))
-    assert orders.calls == ["Query"] * 2
-    orders.calls.clear()
-    assert sorted(ids(orders.scan())) == list(range(12))
-    assert orders.calls == ["Scan"] * 2
-
-
 @pytest.mark.parametrize(
     ("page_size", "requests", "units"),
     [
@@ -228,23 +218,6 @@ def test_an_item_without_its_version_is_not_saved_but_says_what_to_do(placed: Or
     assert (saved, saved.index) == (whole | {"pieces": 6, "note": "x", "version": 3}, None)
     placed.delete(order, checked=False)
     assert placed.load("c-1", 2) is None
-
-
-def test_an_item_with_its_version_is_saved_and_keeps_what_the_index_lacks(placed: Orders) -> None:
-    order = next(placed.query(NEW, index="versions_by_status"))
-    assert "pieces" not in order
-    order = placed.save(order | {"note": "x"})
-    again = placed.save(order | {"note": "y"})
-    assert (again["version"], again.index) == (3, "versions_by_status")
-    assert placed.get("c-1", 2) == {
-        "customer_id": "c-1",
-        "order_id": 2,
-        "status": "NEW",
-        "placed_at": 10,
-        "pieces": 5,
-        "note": "y",
-        "version": 3,
-    }
 
 
 # --- scans, and going on later ---------------------------------------------------------------------------

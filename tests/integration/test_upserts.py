@@ -5,7 +5,6 @@ import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any, cast
 
 import pytest
@@ -132,14 +131,6 @@ def test_a_name_can_be_anything(profiles: Profiles, name: str) -> None:
     assert profiles.maps() == {name: {name: {name: {name: 1}}, f"{name}.{name}": 2}}
 
 
-def test_every_kind_of_value_is_kept(profiles: Profiles) -> None:
-    values = {"n": Decimal("1.50"), "s": "", "b": True, "null": None, "l": [1, {"x": []}], "m": {}, "set": {"a", "b"}}
-    profiles.upsert(*(MapEntry(("preferences", name), value, at(1)) for name, value in values.items()))
-    assert profiles.maps() == {"preferences": values}
-    with pytest.raises(TypeError, match=r"preferences.price: 0.5 is a float|theme: 0.5 is a float|is a float"):
-        profiles.upsert(theme(0.5, 2))
-
-
 # --- order -----------------------------------------------------------------------------------------------
 
 
@@ -239,15 +230,6 @@ def test_of_an_entry_and_a_map_of_its_name_the_later_wins(profiles: Profiles) ->
         profiles.upsert(entry._replace(as_of=at(7)), name=name)
         profiles.upsert(inner, name=name)
         assert profiles.maps(name) == {"a": {"m": 1}}
-
-
-def test_without_clocks_an_entry_and_a_map_of_its_name_contradict_each_other(profiles: Profiles) -> None:
-    profiles.upsert(MapEntry(("a", "b"), {"c": 1}, at(1)))
-    with pytest.raises(NotAMap, match=r"a.b is an entry, expected a map"):
-        profiles.upsert(MapEntry(("a", "b", "c"), 2))
-    with pytest.raises(NotAMap, match=r"n.o is an entry"):
-        profiles.upsert(MapEntry(("n", "o"), 1), MapEntry(("n", "o", "p"), 1))
-    assert profiles.maps() == {"a": {"b": {"c": 1}}}
 
 
 def test_an_item_that_would_be_too_large_is_refused_before_dynamodb_does_it(profiles: Profiles) -> None:

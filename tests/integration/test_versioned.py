@@ -149,16 +149,6 @@ def test_update_needs_the_version_alone_and_no_read(orders: Orders, others: Orde
     assert caught.value.found == orders.stored()
 
 
-def test_update_adopts_an_item_that_has_no_version_yet(orders: Orders) -> None:
-    orders.plant(ids() | {"note": "old"})
-    assert orders.update("c-1", 1, version=0, values=ids() | {"note": "new"}) == 1
-    assert orders.stored() == ids() | {"note": "new", "version": 1}
-    with pytest.raises(Conflict, match="expected no version, found version 1"):
-        orders.update("c-1", 1, version=0, values={"note": "newer"})
-    with pytest.raises(Conflict, match="there is no such item, or no longer"):
-        orders.update("c-1", 2, version=0, values={"note": "new"})
-
-
 def test_delete_asserts_the_version(orders: Orders, others: Orders) -> None:
     order = orders.save(ids())
     others.save(loaded(others) | {"status": "THEIRS"})
@@ -191,27 +181,11 @@ def test_a_deleted_item_is_never_brought_back(orders: Orders, others: Orders, wa
     assert orders.stored() is orders.stored(2) is None
 
 
-def test_the_version_attribute_has_the_name_that_you_give_it(dynamodb: Endpoint, table: str) -> None:
-    orders = Orders(dynamodb, table, version="revision")
-    order = orders.save(ids() | {"version": "of the software"})
-    orders.save(order | {"version": "newer"})
-    assert orders.stored() == ids() | {"version": "newer", "revision": 2}
-    with pytest.raises(Conflict, match="expected version 1, found version 2"):
-        orders.delete(order)
-
-
 # --- read, modify, write ---------------------------------------------------------------------------------
 
 
 def count_up(item: Item | None) -> Item:
     return (item or {}) | {"count": (item or {"count": 0})["count"] + 1}
-
-
-def test_modify_reads_once_and_writes_once(orders: Orders) -> None:
-    assert orders.modify("c-1", 1, change=count_up)["version"] == 1
-    orders.calls.clear()
-    assert orders.modify("c-1", 1, change=count_up) == ids() | {"count": 2, "version": 2}
-    assert orders.calls == ["GetItem", "UpdateItem"]
 
 
 def test_a_conflict_costs_one_request_and_is_planned_again_from_what_was_handed_back(
@@ -518,13 +492,6 @@ def test_without_any_fault_an_item_made_anew_is_a_conflict(orders: Orders, other
         with pytest.raises(Conflict, match="version 1, as expected, but of another item: it was deleted and made anew"):
             write(order | {"count": 6})
     assert orders.stored() == ids() | {"count": 100, "version": 1}
-
-
-def test_an_unchecked_save_under_a_condition_says_when_it_cannot_know(orders: Orders, others: Orders) -> None:
-    order = orders.save(ids() | {"status": "NEW"})
-    between_tries(orders.client, lambda: others.save(loaded(others) | {"note": "theirs"}))
-    with Faults(Fault.RESPONSE_LOST, at=1).on(orders.client), pytest.raises(OutcomeUnknown):
-        orders.save(order | {"status": "PAID"}, checked=False, when=equals("status", "NEW"))
 
 
 # --- invalid arguments -------------------------------------------------------------------------------

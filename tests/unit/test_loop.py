@@ -143,11 +143,6 @@ def test_an_item_that_is_gone_is_planned_for_as_absent(stubbed_dynamodb: Stubbed
     assert stubbed_dynamodb.operations == ["UpdateItem", "PutItem"]
 
 
-def test_what_is_there_already_can_leave_nothing_to_do(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.cancels(NO_ERROR, failed({"event_id": "e-1", "cw:write_id": "another writer's"}))
-    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == ("counted before", 1)
-
-
 def test_an_item_without_an_error_stays_as_it_was_seen(stubbed_dynamodb: Stubbed) -> None:
     seen: list[Observed] = []
     stubbed_dynamodb.cancels(failed(at(9)), NO_ERROR)
@@ -266,14 +261,6 @@ def test_at_the_deadline_a_cancellation_says_that_nothing_was_written(stubbed_dy
     stubbed_dynamodb.cancels({"Code": "TransactionConflict"}, NO_ERROR)
     with pytest.raises(DeadlinePassed, match="1 conflicts"):
         write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, Deadline.after(0.04))
-
-
-def test_a_single_write_that_met_a_transaction_is_sent_again(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
-    stubbed_dynamodb.answers("update_item")
-    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())[:2] == (8, 1)
-    first, again = stubbed_dynamodb.parameters
-    assert again == first
 
 
 @pytest.mark.parametrize("silence", [None, 429, 500, 503])
