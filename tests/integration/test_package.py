@@ -48,7 +48,7 @@ with Engine() as engine:
 
 TESTS = [
     "versioned.py",
-    "queries.py::test_an_item_of_a_query_can_be_changed_and_saved",
+    "queries.py::test_an_item_that_others_changed_after_its_page_was_read_is_a_conflict",
     "queries.py::test_a_match_leaves_items_out_and_takes_any_condition",
     "models.py::test_a_model_is_created_loaded_changed_and_deleted",
     "models.py::test_attributes_that_the_model_does_not_know_are_kept",
