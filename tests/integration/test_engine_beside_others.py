@@ -221,7 +221,15 @@ def is_done_otherwise(call: RandomCall) -> bool:
 
 def make_equal(name: str, ours: Any, other: Any) -> None:
     """The other engine has this one's items."""
-    for item in other.scan(TableName=name, ConsistentRead=True)["Items"]:
-        other.delete_item(TableName=name, Key={key: item[key] for key in ("id", "seq")})
-    for item in ours.scan(TableName=name)["Items"]:
-        other.put_item(TableName=name, Item=item)
+    here, there = (
+        {
+            (item["id"]["S"], item["seq"]["N"]): item
+            for item in client.scan(TableName=name, ConsistentRead=True)["Items"]
+        }
+        for client in (ours, other)
+    )
+    for key in here.keys() | there.keys():
+        if key not in here:
+            other.delete_item(TableName=name, Key={each: there[key][each] for each in ("id", "seq")})
+        elif comparable(here[key]) != comparable(there.get(key)):
+            other.put_item(TableName=name, Item=here[key])

@@ -111,6 +111,12 @@ def test_a_result_of_dynamodbs_own_types_is_the_same_at_once_and_later(tables: T
     assert result["no"] == {}
 
 
+def test_powertools_results_are_json_at_once_and_later(tables: Tables) -> None:
+    worker = Worker(tables, Way.POWERTOOLS)
+    decide = worker.once(worker.way, lambda request, observed: Plan({"sum": Decimal("1.50"), "n": (1,)}), items=False)
+    assert decide(payment()) == decide(payment()) == {"sum": "1.50", "n": [1]}
+
+
 # --- another payload, an error, a conflict ------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import LockLost, LockTaken, WindowDone
 from conditional_writes.testing import Clock, Engine, Fault, Outcome, explore
 from conditional_writes.upserts import strategies
-from tests.support.in_process import IN_PROCESS, answered_by
+from tests.support.in_process import IN_PROCESS, Aws, answered_by
 from tests.support.new_tables import definition
 from tools.local_aws.server import PROJECT
 
@@ -88,7 +88,7 @@ def planted() -> Iterator[Plant]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_example_runs_as_a_program_and_again(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Engine() as engine, answered_by(engine):
+    with Engine() as engine, answered_by(Aws(engine)):
         for name, key in TABLES[path.stem]:
             engine.client().create_table(**definition(name, key))
         for _ in range(2):

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from conditional_writes.testing import Engine
-from tests.support.in_process import answered_by
+from tests.support.in_process import Aws, answered_by
 from tools.local_aws.server import Endpoint
 
 
 @pytest.fixture
 def dynamodb() -> Iterator[Endpoint]:
-    with Engine() as engine, answered_by(engine) as endpoint:
+    with Engine() as engine, answered_by(Aws(engine)) as endpoint:
         yield endpoint
 
 
