@@ -426,16 +426,6 @@ def test_a_window_whose_lock_was_lost_is_not_done_by_the_one_who_lost_it(table: 
     assert "windows_done" not in table.record()
 
 
-@pytest.mark.parametrize("window", [5, date(2026, 2, 28), None], ids=["number", "date", "None"])
-def test_a_window_that_is_no_text_is_refused(mine: Any, window: Any) -> None:
-    with pytest.raises(TypeError, match="window: expected a text that sorts by time, such as an ISO date, got "):
-        run(mine, window, [])
-    if window is not None:
-        with pytest.raises(TypeError, match="window: expected a text"):
-            acquire(mine, window=window)
-    assert not mine.calls
-
-
 # --- a checkpoint ------------------------------------------------------------------------------------------
 
 

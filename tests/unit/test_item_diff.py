@@ -1,6 +1,5 @@
 """The diff of two states of an item, and its write. Both are pure, so they are checked on generated items."""
 
-import copy
 import pickle
 from decimal import Decimal
 from types import MappingProxyType
@@ -13,10 +12,10 @@ from hypothesis import strategies as st
 from conditional_writes import (
     Conflict,
     Item,
+    NoSuchItem,
     OutcomeUnknown,
     Put,
     Update,
-    VersionedItem,
     absent,
     equals,
     exists,
@@ -123,6 +122,7 @@ def test_what_is_deep_in_tuples_bytearrays_and_other_mappings_is_compared_and_co
         NotAMap(ORDER, ("a", "b"), "a string", {"a": {"b": "x"}}),
         NotAnEntry(ORDER, ("a", "b"), None),
         ItemTooLarge(ORDER, 400_001),
+        NoSuchItem(ORDER),
     ],
 )
 def test_an_error_can_be_handed_to_another_process(error: Exception) -> None:
@@ -135,17 +135,6 @@ def test_an_error_can_be_handed_to_another_process(error: Exception) -> None:
 def test_a_version_that_is_none_is_refused(version: Any) -> None:
     with pytest.raises(TypeError, match=r"Orders order_id='o-1': version is .*, expected a whole number"):
         replacing(ORDER, {"version": version}, {"version": 2})
-
-
-def test_a_changed_copy_remembers_what_was_loaded() -> None:
-    item = VersionedItem({"status": "NEW", "lines": [1], "version": 1, "cw:write_id": "theirs"})
-    assert item == {"status": "NEW", "lines": [1], "version": 1}
-    for changed in (item | {"status": "PAID"}, copy.copy(item), item.copy(), copy.deepcopy(item)):
-        assert isinstance(changed, VersionedItem)
-        assert changed.loaded == item.loaded
-    item["lines"].append(2)
-    assert item.loaded["lines"] == [1]
-    assert isinstance(replacing(ORDER, None, {}), Put)
 
 
 def test_what_is_no_later_version_is_refused_as_what_was_changed_in_place_is() -> None:

@@ -133,20 +133,6 @@ def test_what_dynamodb_cannot_hold_is_refused_and_named(value: Any, error: type[
         as_request(Put(ORDER, {"a": value}), "write-1")
 
 
-@pytest.mark.parametrize(
-    ("number", "spelled"),
-    [
-        (10, "10"),
-        (Decimal("12.50"), "12.5"),
-        (3 * 10**37, "3" + "0" * 37),
-        (10**38, "1E+38"),
-        (Decimal("1e-7"), "1E-7"),
-    ],
-)
-def test_a_number_is_spelled_plainly_where_38_digits_do(number: int | Decimal, spelled: str) -> None:
-    assert to_dynamodb({"n": number}) == {"n": {"N": spelled}}
-
-
 @pytest.mark.parametrize("number", [10**38, 10**125, Decimal("9" * 38 + "E+87"), Decimal("-1E-130"), Decimal("1E+38")])
 def test_every_number_that_dynamodb_holds_is_sent_and_read(number: int | Decimal) -> None:
     sent = to_dynamodb({"n": number, "set": {number}})

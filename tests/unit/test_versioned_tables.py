@@ -2,7 +2,6 @@
 
 import copy
 import math
-import pickle
 from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Any
@@ -125,17 +124,6 @@ def test_of_a_transaction_the_wrong_key_is_named() -> None:
     assert isinstance(error, WrongKey)
     assert str(error).startswith(f"Lines line_id='l-1': the key has other names or types in DynamoDB ({WRONG}): ")
     assert error.response["CancellationReasons"] == reasons
-
-
-def test_the_errors_can_be_sent_to_another_process() -> None:
-    for error in (
-        NoSuchItem(ONE),
-        refused("ResourceNotFoundException", ONE),
-        refused("ValidationException", ONE, message=WRONG),
-    ):
-        again = pickle.loads(pickle.dumps(error))
-        assert (type(again).__name__, str(again)) == (type(error).__name__, str(error))
-        assert isinstance(error, type(again))
 
 
 SECONDS: Any = 5
