@@ -91,6 +91,16 @@ DIFFERENCES: list[Difference] = [
         of="dynamodb_local",
     ),
     Difference(
+        "ministack takes 2 and 2.0 in sets for two numbers",
+        "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html: zeroes"
+        " at the ends of a number are trimmed",
+        lambda call, ours, others: (
+            any(re.search("ADD|DELETE", text) for text in updates(call))
+            and differ_in(ours, others, "Attributes", "ConsumedCapacity")
+        ),
+        of="ministack",
+    ),
+    Difference(
         "ministack removes the elements of a list one after another, each from the list as it is left",
         "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.UpdateExpressions.html#"
         "Expressions.UpdateExpressions.REMOVE.RemovingListElements: the others are shifted after all of them are gone",
@@ -180,7 +190,8 @@ def test_random_calls_get_equal_answers_or_differences_that_are_named(
                 )
                 assert difference, f"{call}\nours:  {answers[0]}\nother: {answers[1]}"
                 found[difference.what] += 1
-            if is_write(call) and (answers[0] != answers[1] or is_done_otherwise(call)):
+            # An answer doesn't show all that ministack has done otherwise.
+            if is_write(call) and (answers[0] != answers[1] or (engine_name == "ministack" and any(updates(call)))):
                 make_equal(name, ours, other)
     other.delete_table(TableName=name)
     say(f"{CALLS} calls, {CALLS - found.total()} equal; {dict(found)}")
@@ -212,11 +223,6 @@ def removes_several_elements(call: RandomCall) -> bool:
 
 def has_sums(call: RandomCall) -> bool:
     return any(re.search(r"ADD|[+-]", text) for text in updates(call))
-
-
-def is_done_otherwise(call: RandomCall) -> bool:
-    """Whether ministack may leave another item, though its answer doesn't show it."""
-    return has_sums(call) or removes_several_elements(call)
 
 
 def make_equal(name: str, ours: Any, other: Any) -> None:
