@@ -84,6 +84,17 @@ DIFFERENCES: list[Difference] = [
         of="ministack",
     ),
     Difference(
+        "a query can't go on after the last key that its conditions allow",
+        "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Query.Pagination.html: the key of the last"
+        " item of a full page may be such a key, and the next page is empty",
+        lambda call, ours, others: (
+            "ExclusiveStartKey" in call.request
+            and ours.get("Items") == []
+            and is_refused(others, "ValidationException")
+        ),
+        of="dynamodb_local",
+    ),
+    Difference(
         "an update gives an index's key another type, as no put can",
         "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.OnlineOps.html: a write whose key of an"
         " index has another type than the index is refused",
