@@ -21,6 +21,7 @@ from tests.support.reporting import Say
 CALLS = 25_000
 
 type Answer = dict[str, Any]
+REFUSAL = "ValidationException"
 MODEL = "botocore's model of DynamoDB"
 
 
