@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -62,11 +62,10 @@ def region(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def all_turns_are_given_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def turns(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     turns = threading.Semaphore(MAXIMUM_THREADS)
     monkeypatch.setattr(handed_back, "_turns", turns)
-    yield
-    assert turns._value == MAXIMUM_THREADS
+    return turns
 
 
 @pytest.fixture
@@ -214,6 +213,18 @@ def test_a_thread_waits_for_its_turn_however_late_its_deadline(seconds: float, m
 
     monkeypatch.setattr(handed_back._turns, "acquire", wait)
     assert write(Answers(refusal(LARGE)).client, put_unless(), {}, Deadline.after(seconds)).result == [LARGE]
+
+
+def test_a_turn_ends_with_its_write_however_it_ends(turns: threading.Semaphore) -> None:
+    def failing(observed: Observed) -> Plan[None]:
+        if observed:
+            raise RuntimeError("the plan has failed")
+        return Plan(None, [Put(FIRST, {}, absent("account_id"))])
+
+    with pytest.raises(RuntimeError, match="the plan has failed"):
+        write(Answers(refusal(LARGE)).client, failing, {}, plenty())
+    assert write(Answers(refusal(LARGE)).client, put_unless(), {}, plenty()).result == [LARGE]
+    assert turns._value == MAXIMUM_THREADS
 
 
 @pytest.mark.usefixtures("others_turn")
