@@ -105,6 +105,18 @@ def put_unless(*found: Any) -> Callable[[Observed], Plan[list[Item | None]]]:
     return plan
 
 
+def test_a_turn_ends_with_its_write_however_it_ends(turns: threading.Semaphore) -> None:
+    def failing(observed: Observed) -> Plan[None]:
+        if observed:
+            raise RuntimeError("the plan has failed")
+        return Plan(None, [Put(FIRST, {}, absent("account_id"))])
+
+    with pytest.raises(RuntimeError, match="the plan has failed"):
+        write(Answers(refusal(LARGE)).client, failing, {}, plenty())
+    assert write(Answers(refusal(LARGE)).client, put_unless(), {}, plenty()).result == [LARGE]
+    assert turns._value == MAXIMUM_THREADS
+
+
 @pytest.mark.usefixtures("botocore_reads_no_item")
 def test_botocore_never_sees_a_large_item() -> None:
     """If this fails after an update of botocore: what is read is right, but it takes much memory. Mend `register`."""
@@ -213,18 +225,6 @@ def test_a_thread_waits_for_its_turn_however_late_its_deadline(seconds: float, m
 
     monkeypatch.setattr(handed_back._turns, "acquire", wait)
     assert write(Answers(refusal(LARGE)).client, put_unless(), {}, Deadline.after(seconds)).result == [LARGE]
-
-
-def test_a_turn_ends_with_its_write_however_it_ends(turns: threading.Semaphore) -> None:
-    def failing(observed: Observed) -> Plan[None]:
-        if observed:
-            raise RuntimeError("the plan has failed")
-        return Plan(None, [Put(FIRST, {}, absent("account_id"))])
-
-    with pytest.raises(RuntimeError, match="the plan has failed"):
-        write(Answers(refusal(LARGE)).client, failing, {}, plenty())
-    assert write(Answers(refusal(LARGE)).client, put_unless(), {}, plenty()).result == [LARGE]
-    assert turns._value == MAXIMUM_THREADS
 
 
 @pytest.mark.usefixtures("others_turn")
