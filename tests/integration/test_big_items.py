@@ -10,10 +10,11 @@ import pytest
 from conditional_writes import Deadline, Item, Observed, Plan, Put, absent, dynamodb_client, handed_back, key, write
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from tests.support.big_profiles import FILLINGS, LATE, NEW, TIMEOUT_SECONDS, Batch, Refusals, item, serving
+from tests.support.bodies import payment
+from tests.support.ledger import Ledger
 from tests.support.reporting import Say
-from tools.local_aws.functions import invoke, process_transactions, record
 from tools.local_aws.server import PROJECT, Endpoint
-from tools.local_aws.tables import Tables, create_profiles_table
+from tools.local_aws.tables import create_profiles_table
 from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS
 
 LAMBDA_MEGABYTES = 512
@@ -84,20 +85,17 @@ def test_an_engines_large_item_is_read_without_botocore(
     assert found == from_dynamodb(item("big", "maps of one name"))
 
 
-def test_what_others_put_into_an_account_is_neither_read_nor_lost(
-    ministack: Endpoint, dynamodb: Endpoint, tables: Tables
-) -> None:
-    function = process_transactions(ministack, tables, dynamodb)
-    opening = {"type": "open_account", "transaction_id": "open", "account_id": "alice", "currency": "EUR"}
-    assert not invoke(function, [record(opening)])
-    client, alice = dynamodb.client("dynamodb"), {"account_id": {"S": "alice"}}
-    opened = client.get_item(TableName=tables.accounts, Key=alice)["Item"]
-    client.put_item(TableName=tables.accounts, Item=opened | to_dynamodb({"notes": "x" * 380_000}))
+def test_what_others_put_into_an_account_is_neither_read_nor_lost(aws: Endpoint, dynamodb: Endpoint) -> None:
+    ledger = Ledger(aws, dynamodb)
+    ledger.open("alice")
+    table, alice = ledger.tables.accounts, {"account_id": {"S": "alice"}}
+    opened = ledger.client.get_item(TableName=table, Key=alice)["Item"]
+    ledger.client.put_item(TableName=table, Item=opened | to_dynamodb({"notes": "x" * 380_000}))
     reads: list[Any] = []
-    function.poster.client.meta.events.register(
+    ledger.worker.poster.client.meta.events.register(
         "after-call.dynamodb.BatchGetItem", lambda parsed, **_: reads.append(parsed["Responses"])
     )
-    assert not invoke(function, [record({"transaction_id": "t-1", "account_id": "alice", "amount": 1})])
-    assert reads == [{tables.accounts: [opened]}]
-    account = from_dynamodb(client.get_item(TableName=tables.accounts, Key=alice)["Item"])
+    ledger.post(payment())
+    assert reads == [{table: [opened]}]
+    account = from_dynamodb(ledger.client.get_item(TableName=table, Key=alice)["Item"])
     assert (account["balance"], account["version"], len(account["notes"])) == (1, 2, 380_000)

@@ -1,7 +1,6 @@
 """Clients of the user's own, in threads and beside an event loop: the claims of docs/clients.md of the library."""
 
 import asyncio
-import itertools
 import os
 import threading
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from conditional_writes import (
 )
 from conditional_writes.locks import Locks
 from conditional_writes.upserts import MapEntry, upsert
+from tests.support.new_tables import new_table
 from tools.local_aws.server import Endpoint
 
 CLIENTS: dict[str, Callable[[], Any]] = {
@@ -39,18 +39,6 @@ CLIENTS: dict[str, Callable[[], Any]] = {
     "no validation": lambda: boto3.client("dynamodb", config=Config(parameter_validation=False)),
     "a session's": lambda: boto3.Session().client("dynamodb"),
 }
-_numbers = itertools.count(1)
-
-
-def new_table(dynamodb: Endpoint, key_name: str = "id") -> str:
-    name = f"clients-{next(_numbers)}"
-    dynamodb.client("dynamodb").create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key_name, "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": key_name, "KeyType": "HASH"}],
-    )
-    return name
 
 
 def made(dynamodb: Endpoint, kind: str) -> Any:
@@ -60,8 +48,9 @@ def made(dynamodb: Endpoint, kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", CLIENTS)
 def test_any_client_of_boto3s_does(dynamodb: Endpoint, kind: str) -> None:
-    client, name = made(dynamodb, kind), new_table(dynamodb)
-    table, locks = VersionedTable(client, name, "id"), Locks(client, new_table(dynamodb, "lock_key"))
+    client = made(dynamodb, kind)
+    name = new_table(client, {"id": "S"})
+    table, locks = VersionedTable(client, name, "id"), Locks(client, new_table(client, {"lock_key": "S"}))
     early = table.save({"id": "1", "map": {"S": "no type of DynamoDB's"}, "set": {1, 2}})
     table.modify("1", change=lambda item: item | {"count": 1})
     with pytest.raises(Conflict) as conflict:
@@ -80,9 +69,9 @@ def test_any_client_of_boto3s_does(dynamodb: Endpoint, kind: str) -> None:
     assert write(client, lambda found: Plan(found[table.key("5")]), observed, deadline).result["token"] == lock.token
 
 
-def test_the_client_of_a_resource_is_refused_with_what_to_use_instead(ministack: Endpoint) -> None:
-    name = new_table(ministack)
-    with mock.patch.dict(os.environ, ministack.environment):
+def test_the_client_of_a_resource_is_refused_with_what_to_use_instead(dynamodb: Endpoint) -> None:
+    name = new_table(dynamodb.client("dynamodb"), {"id": "S"})
+    with mock.patch.dict(os.environ, dynamodb.environment):
         resource = boto3.resource("dynamodb")
         beside = VersionedTable(boto3.client("dynamodb"), name, "id")
     client, there, deadline = resource.meta.client, key(name, id="1"), Deadline.after(5)
@@ -101,15 +90,20 @@ def test_the_client_of_a_resource_is_refused_with_what_to_use_instead(ministack:
     assert resource.Table(name).get_item(Key={"id": "1"})["Item"]["version"] == 1
 
 
+def counted(item: VersionedItem | None) -> VersionedItem:
+    assert item is not None
+    return item | {"count": item["count"] + 1}
+
+
 def test_one_client_serves_many_threads(dynamodb: Endpoint) -> None:
     client = made(dynamodb, "ours")
-    table, together = VersionedTable(client, new_table(dynamodb), "id"), threading.Barrier(16)
+    table, together = VersionedTable(client, new_table(client, {"id": "S"}), "id"), threading.Barrier(16)
     table.save({"id": "1", "count": 0})
 
     def add_ten(_: int) -> None:
         together.wait()
         for _ in range(10):
-            table.modify("1", change=lambda item: item | {"count": item["count"] + 1}, deadline=Deadline.after(60))
+            table.modify("1", change=counted, deadline=Deadline.after(60))
 
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(add_ten, range(16)))
@@ -117,12 +111,9 @@ def test_one_client_serves_many_threads(dynamodb: Endpoint) -> None:
 
 
 def test_beside_an_event_loop_calls_run_in_threads(dynamodb: Endpoint) -> None:
-    table = VersionedTable(made(dynamodb, "ours"), new_table(dynamodb), "id")
+    client = made(dynamodb, "ours")
+    table = VersionedTable(client, new_table(client, {"id": "S"}), "id")
     table.save({"id": "1", "count": 0})
-
-    def counted(item: VersionedItem | None) -> VersionedItem:
-        assert item is not None
-        return item | {"count": item["count"] + 1}
 
     async def add_eight() -> list[VersionedItem]:
         calls = (asyncio.to_thread(table.modify, "1", change=counted, deadline=Deadline.after(60)) for _ in range(8))

@@ -7,9 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from moto import mock_aws
-
-from conditional_writes import Conflict, VersionedTable, begins_with, dynamodb_client, equals, less_than
 
 SECRET = "AKIAIOSFODNN7EXAMPLE"
 
@@ -78,43 +75,3 @@ def test_a_client_made_inside_of_the_mock_never_has_the_credentials_of_before(en
     assert len(seen["signed"]) == 2 * len(["CreateTable", "PutItem", "GetItem"])
     assert not [authorization for authorization in seen["signed"] if SECRET in authorization]
     assert seen["before"] == seen["after"] == SECRET
-
-
-@mock_aws
-def test_queries_find_pages_of_items_that_can_be_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-    client = dynamodb_client()
-    client.create_table(
-        TableName="Orders",
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[
-            {"AttributeName": "customer_id", "AttributeType": "S"},
-            {"AttributeName": "order_id", "AttributeType": "S"},
-            {"AttributeName": "status", "AttributeType": "S"},
-        ],
-        KeySchema=[
-            {"AttributeName": "customer_id", "KeyType": "HASH"},
-            {"AttributeName": "order_id", "KeyType": "RANGE"},
-        ],
-        GlobalSecondaryIndexes=[
-            {
-                "IndexName": "by_status",
-                "KeySchema": [{"AttributeName": "status", "KeyType": "HASH"}],
-                "Projection": {"ProjectionType": "ALL"},
-            }
-        ],
-    )
-    orders = VersionedTable(client, "Orders", "customer_id", "order_id")
-    for number in range(12):
-        orders.save({"customer_id": "c-1", "order_id": f"o-{number}", "status": "NEW", "pieces": number})
-    first = begins_with("order_id", "o-1") & equals("customer_id", "c-1")
-    stale = list(orders.query(first, page_size=2, matching=less_than("pieces", 11)))
-    assert [order["order_id"] for order in stale] == ["o-1", "o-10"]
-    for order in orders.query(first, descending=True, consistent=True):
-        orders.save(order | {"status": "PAID"})
-    with pytest.raises(Conflict, match="expected version 1, found version 2"):
-        orders.save(stale[0] | {"pieces": 0})
-    assert len(list(orders.query(equals("status", "PAID"), index="by_status"))) == 3
-    assert len(list(orders.scan(page_size=5))) == 12
-    after = orders.key("c-1", "o-7")
-    assert [order["order_id"] for order in orders.query(equals("customer_id", "c-1"), after=after)] == ["o-8", "o-9"]

@@ -1,8 +1,6 @@
-"""Tables of models on both engines: dataclasses, msgspec structs, pydantic models, and a class with a codec."""
+"""Tables of models: dataclasses, msgspec structs, pydantic models, and a class with a codec."""
 
-import itertools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -17,33 +15,20 @@ from conditional_writes import (
     Deadline,
     Item,
     NoSuchItem,
-    Observed,
-    Plan,
     equals,
     read,
-    write,
     write_together,
 )
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from conditional_writes.models import Codec, Loaded, Misfit, ModelTable, UnfitModel
-from conditional_writes.upserts import MapEntry
+from conditional_writes.models import Codec, Loaded, Misfit, ModelTable
+from tests.support.new_tables import calls_of, index, new_table
 from tools.local_aws.server import Endpoint
-
-_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
 class Flight:
     """The model in most tests, as a dataclass. The same is below in each other kind."""
 
-    flight_id: str
-    seats: int
-    passengers: list[str] = field(default_factory=list)
-    gate: str | None = None
-
-
-@dataclass(slots=True)
-class MutableFlight:
     flight_id: str
     seats: int
     passengers: list[str] = field(default_factory=list)
@@ -84,7 +69,6 @@ def decode(item: Item) -> PlainFlight:
 
 KINDS: list[tuple[Any, Any]] = [
     (Flight, Flight),
-    (MutableFlight, MutableFlight),
     (FlightStruct, FlightStruct),
     (FlightModel, FlightModel),
     (PlainFlight, Codec(encode, decode)),
@@ -97,8 +81,7 @@ class Flights(ModelTable[Any]):
     def __init__(self, client: Any, name: str, kind: Any, model: Any, **settings: Any) -> None:
         super().__init__(client, name, "flight_id", model=model, **settings)
         self.client, self.name, self.kind = client, name, kind
-        self.calls: list[str] = []
-        client.meta.events.register("before-call", lambda model, **_: self.calls.append(model.name))
+        self.calls = calls_of(client)
 
     def new(self, **changes: Any) -> Any:
         return self.kind(**{"flight_id": "TL1", "seats": 3} | changes)
@@ -121,14 +104,7 @@ class Flights(ModelTable[Any]):
 
 @pytest.fixture
 def table(dynamodb: Endpoint) -> str:
-    name = f"flights-{next(_numbers)}"
-    dynamodb.client("dynamodb").create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "flight_id", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "flight_id", "KeyType": "HASH"}],
-    )
-    return name
+    return new_table(dynamodb.client("dynamodb"), {"flight_id": "S"})
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind[0].__name__)
@@ -184,25 +160,6 @@ def test_modify_gets_a_model_and_returns_one(flights: Flights) -> None:
     again = flights.modify("TL1", change=board)
     assert (again.model, again.version) == (flights.new(passengers=["ada", "bob"]), 2)
     assert flights.must_load() == again
-
-
-def test_modify_changes_the_newer_model_after_a_conflict(flights: Flights) -> None:
-    flights.save(flights.new())
-    interfered = []
-
-    def board(flight: Any) -> Any:
-        if not interfered:
-            interfered.append(flights.save(flights.must_load().changed_to(flights.new(passengers=["eve"]))))
-        return flights.new(passengers=[*flight.passengers, "ada"])
-
-    assert flights.modify("TL1", change=board).model.passengers == ["eve", "ada"]
-
-
-def test_modify_writes_nothing_if_the_model_is_as_it_was(flights: Flights) -> None:
-    flights.save(flights.new())
-    flights.calls.clear()
-    unchanged = flights.modify("TL1", change=lambda flight: flight)
-    assert (unchanged.model, unchanged.version, flights.calls) == (flights.new(), 1, ["GetItem"])
 
 
 def test_attributes_that_the_model_does_not_know_are_kept(flights: Flights) -> None:
@@ -324,19 +281,6 @@ def test_a_default_is_not_written_into_an_item_that_lacks_the_attribute(make: Ma
     assert baskets.stored() == {"flight_id": "TL1", "seats": 3, "version": 1}
 
 
-def test_a_default_that_differs_each_time_is_not_written_either(make: Make) -> None:
-    @dataclass
-    class Numbered:
-        flight_id: str
-        number: int = field(default_factory=lambda: next(_numbers))
-
-    table = make(Numbered)
-    table.plant()
-    table.save(table.must_load())
-    table.modify("TL1", change=lambda found: found)
-    assert "number" not in (table.stored() or {})
-
-
 def test_a_field_that_becomes_none_is_removed_and_one_that_is_set_is_written(flights: Flights) -> None:
     flights.plant(gate="B7")
     removed = flights.save(flights.must_load().changed_to(flights.new()))
@@ -366,22 +310,6 @@ def test_a_model_that_was_changed_in_place_is_saved(flights: Flights) -> None:
     flights.modify("TL1", change=board)
     assert (flights.stored() or {})["passengers"] == ["ada", "bob", "eve"]
     assert saved.model.passengers == ["ada", "bob"]
-
-
-@dataclass
-class Scanned:
-    flight_id: str
-    seats: int
-    image: bytearray | None = None
-
-
-def test_bytes_that_were_changed_in_place_are_saved(make: Make) -> None:
-    scans = make(Scanned)
-    scans.plant(image=b"ada")
-    loaded = scans.must_load()
-    loaded.model.image.extend(b", bob")
-    scans.save(loaded)
-    assert (scans.stored() or {})["image"] == b"ada, bob"
 
 
 # --- the version -----------------------------------------------------------------------------------------
@@ -417,53 +345,11 @@ def test_a_field_for_the_version_is_filled_and_not_saved(make: Make, model: Any)
     assert table.get("TL1").model.revision == table.get("TL1").version == 3
 
 
-def test_a_field_for_the_version_needs_no_default(make: Make) -> None:
-    @dataclass
-    class Required:
-        flight_id: str
-        version: int
-
-    table = make(Required)
-    table.plant()
-    assert table.get("TL1").model.version == 0
-    table.delete(table.get("TL1"))
-    assert table.save(Required("TL1", 7)).model == Required("TL1", 1)
-
-
-def test_a_model_that_forbids_other_attributes_is_not_given_the_version(make: Make) -> None:
-    class Closed(pydantic.BaseModel, extra="forbid"):
-        flight_id: str
-        seats: int
-
-    table = make(Closed)
-    assert table.save(Closed(flight_id="TL1", seats=3)).version == 1
-    assert table.get("TL1").model.seats == 3
-    table.plant(gate="B7")
-    with pytest.raises(Misfit, match=r"TL1.: isn't a Closed: gate: Extra inputs are not permitted"):
-        table.get("TL1")
-
-
-def test_an_item_without_a_version_gets_one(flights: Flights) -> None:
-    flights.plant()
-    loaded = flights.must_load()
-    assert loaded.version == 0
-    assert flights.save(loaded.changed_to(flights.new(seats=4))).version == 1
-
-
-def test_an_unchecked_save_keeps_what_others_wrote(flights: Flights) -> None:
-    flights.save(flights.new())
-    mine = flights.must_load()
-    flights.save(flights.must_load().changed_to(flights.new(gate="B7")))
-    saved = flights.save(mine.changed_to(flights.new(seats=9)), checked=False)
-    assert (saved.model, saved.version) == (flights.new(seats=9, gate="B7"), 3)
-
-
 # --- items and models that don't fit ---------------------------------------------------------------------
 
 
 MISFITS = [
     "isn't a Flight: seats: expected `int`, got `str`",
-    "isn't a MutableFlight: seats: expected `int`, got `str`",
     "isn't a FlightStruct: seats: expected `int`, got `str`",
     "isn't a FlightModel: seats: Input should be a valid integer",
     "isn't a model: ValueError(",
@@ -518,6 +404,20 @@ def test_a_change_that_returns_no_model_is_an_error_and_writes_nothing(flights: 
     assert flights.must_load().version == 1
 
 
+def test_models_are_found_by_queries_and_scans_and_in_plans_and_can_be_saved(flights: Flights) -> None:
+    flights.save(flights.new(passengers=["ada"]))
+    [found] = flights.query(equals("flight_id", "TL1"), matching=equals("seats", 3), consistent=True)
+    assert flights.save(found.changed_to(flights.new(seats=4))).version == 2
+    [scanned] = flights.scan(page_size=1)
+    observed = read(flights.client, [flights.key("TL1"), flights.key("TL2")], Deadline.after(10))
+    assert scanned.model == flights.get_from(observed, "TL1").model == flights.new(seats=4)
+    assert flights.load_from(observed, "TL2") is None
+    write_together(flights.client, [flights.deleting(scanned), flights.saving(flights.new(flight_id="TL2"))])
+    for look in (lambda: flights.get("TL1"), lambda: flights.get_from(observed, "TL2")):
+        with pytest.raises(NoSuchItem):
+            look()
+
+
 def test_what_is_no_model_of_the_table_is_refused(make: Make, flights: Flights) -> None:
     for other in (Basket("TL1"), {"flight_id": "TL1", "seats": 3}, None):
         with pytest.raises(TypeError, match="expected a Flight, or a loaded one; got "):
@@ -530,94 +430,14 @@ def test_what_is_no_model_of_the_table_is_refused(make: Make, flights: Flights) 
         ModelTable(flights.client, flights.name, "flight_id", model=Codec(str, str)).save("TL1")
 
 
-def test_a_model_needs_the_fields_of_the_tables_key(make: Make) -> None:
-    with pytest.raises(UnfitModel, match="Line has no field flight_id, which is part of the table's key"):
-        make(Line)
-
-
-def test_the_key_of_a_model_does_not_change(flights: Flights) -> None:
-    created = flights.save(flights.new())
-    with pytest.raises(ValueError, match="flight_id is part of the key"):
-        flights.save(created.changed_to(flights.new(flight_id="TL2")))
-    with pytest.raises(ValueError, match="flight_id is part of the key"):
-        flights.modify("TL1", change=lambda _: flights.new(flight_id="TL2"))
-
-
 # --- transactions, plans, queries and upserts ------------------------------------------------------------
 
 
-def test_models_are_written_together_or_not_at_all(flights: Flights) -> None:
-    first, second = (flights.save(flights.new(flight_id=name)) for name in ("TL1", "TL2"))
-    read_only = flights.save(flights.new(flight_id="TL3"))
-    writes = [
-        flights.saving(first.changed_to(flights.new(seats=4)), when=equals("seats", 3)),
-        flights.deleting(second),
-        flights.checking(read_only),
-        flights.saving(flights.new(flight_id="TL4")),
-    ]
-    write_together(flights.client, writes)
-    assert (flights.get("TL1").model.seats, flights.load("TL2"), flights.get("TL4").version) == (4, None, 1)
-    with pytest.raises(Conflict):
-        write_together(flights.client, [flights.checking(read_only), flights.saving(first)])
-
-
-def test_a_plan_has_models_of_what_was_observed(flights: Flights) -> None:
-    for name in ("TL1", "TL2"):
-        flights.save(flights.new(flight_id=name, passengers=["ada"]))
-    keys = [flights.key("TL1"), flights.key("TL2"), flights.key("TL3")]
-
-    def plan(observed: Observed) -> Plan[int]:
-        assert flights.load_from(observed, "TL3") is None
-        with pytest.raises(NoSuchItem, match="TL3"):
-            flights.get_from(observed, "TL3")
-        one, two = (flights.get_from(observed, name) for name in ("TL1", "TL2"))
-        left = flights.new(flight_id="TL1")
-        taken = flights.new(flight_id="TL2", passengers=[*two.model.passengers, *one.model.passengers])
-        return Plan(7, [flights.saving(one.changed_to(left)), flights.saving(two.changed_to(taken))])
-
-    deadline = Deadline.after(10)
-    assert write(flights.client, plan, read(flights.client, keys, deadline), deadline).result == 7
-    assert flights.get("TL1").model.passengers == []
-    assert flights.get("TL2").model.passengers == ["ada", "ada"]
-    with pytest.raises(NoSuchItem):
-        flights.get("TL3")
-
-
-def test_models_of_queries_and_scans_can_be_saved(flights: Flights) -> None:
-    flights.save(flights.new(passengers=["ada"]))
-    [found] = flights.query(equals("flight_id", "TL1"), matching=equals("seats", 3), consistent=True)
-    assert flights.save(found.changed_to(flights.new(seats=4))).version == 2
-    [scanned] = flights.scan(page_size=1)
-    assert (scanned.model, scanned.version) == (flights.new(seats=4), 2)
-    assert [found.model for each in range(2) for found in flights.scan(segment=(each, 2))] == [scanned.model]
-
-
-def test_an_upsert_counts_the_version(flights: Flights) -> None:
-    loaded = flights.save(flights.new())
-    flights.upsert("TL1", entries=[MapEntry(("seen", "ada"), "now", datetime.now(UTC))])
-    with pytest.raises(Conflict):
-        flights.save(loaded.changed_to(flights.new(seats=4)))
-    assert flights.get("TL1").version == 2
-
-
 def test_a_default_does_not_pass_for_what_an_index_lacks(dynamodb: Endpoint) -> None:
-    client, name = dynamodb.client("dynamodb"), f"flights-{next(_numbers)}"
-    client.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[
-            {"AttributeName": "flight_id", "AttributeType": "S"},
-            {"AttributeName": "seats", "AttributeType": "N"},
-        ],
-        KeySchema=[{"AttributeName": "flight_id", "KeyType": "HASH"}],
-        GlobalSecondaryIndexes=[
-            {
-                "IndexName": "by-seats",
-                "KeySchema": [{"AttributeName": "seats", "KeyType": "HASH"}],
-                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["version", "cw:version_id"]},
-            }
-        ],
-    )
+    client = dynamodb.client("dynamodb")
+    versions = {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["version", "cw:version_id"]}
+    indexes = [index("by-seats", "seats", projection=versions)]
+    name = new_table(client, {"flight_id": "S"}, {"seats": "N"}, GlobalSecondaryIndexes=indexes)
     flights = Flights(client, name, Flight, Flight)
     flights.save(flights.new(passengers=["ada"]))
 
@@ -634,14 +454,3 @@ def test_a_default_does_not_pass_for_what_an_index_lacks(dynamodb: Endpoint) -> 
     with pytest.raises(Conflict):
         flights.save(saved.changed_to(flights.new(gate="B7", passengers=["bob"])))
     assert flights.get("TL1").model == flights.new(passengers=["ada"], gate="B7")
-
-
-def test_eight_threads_lose_no_change(flights: Flights) -> None:
-    flights.save(flights.new(seats=0))
-
-    def count(_: int) -> None:
-        flights.modify("TL1", change=lambda flight: flights.new(seats=flight.seats + 1), deadline=Deadline.after(60))
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(count, range(24)))
-    assert (flights.get("TL1").model.seats, flights.get("TL1").version) == (24, 25)

@@ -24,6 +24,7 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.requests import Write
+from tests.support.new_tables import definition
 
 
 @pytest.fixture
@@ -31,12 +32,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     with mock_aws():
         client = dynamodb_client()
-        client.create_table(
-            TableName="Orders",
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        )
+        client.create_table(**definition("Orders", {"id": "S"}))
         yield client
 
 

@@ -1,4 +1,4 @@
-"""Queries and scans of versioned tables, on both engines: their items can be saved."""
+"""Queries and scans of versioned tables: their items can be saved."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -6,13 +6,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from conditional_writes import (
     Condition,
     Conflict,
     Deadline,
-    DeadlinePassed,
     Item,
     Key,
     NoSuchTable,
@@ -34,54 +32,26 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.upserts import MapEntry
+from tests.support.new_tables import calls_of, index, new_table
 from tools.local_aws.meter import Meter
 from tools.local_aws.server import Endpoint
-
-_numbers = itertools.count(1)
 
 
 def create(dynamodb: Endpoint, sort_key_type: str = "N") -> str:
     """A table of orders, with an index by status, and two more that lack most attributes."""
-    name = f"queried-{next(_numbers)}"
-    by_status: Any = [
-        {"AttributeName": "status", "KeyType": "HASH"},
-        {"AttributeName": "placed_at", "KeyType": "RANGE"},
-    ]
-    versions = ["version", "cw:version_id", "note"]
-    dynamodb.client("dynamodb").create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[
-            {"AttributeName": "customer_id", "AttributeType": "S"},
-            {"AttributeName": "order_id", "AttributeType": sort_key_type},
-            {"AttributeName": "status", "AttributeType": "S"},
-            {"AttributeName": "placed_at", "AttributeType": "N"},
-        ],
-        KeySchema=[
-            {"AttributeName": "customer_id", "KeyType": "HASH"},
-            {"AttributeName": "order_id", "KeyType": "RANGE"},
-        ],
+    by_status = "status", "placed_at"
+    versions = {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["version", "cw:version_id", "note"]}
+    return new_table(
+        dynamodb.client("dynamodb"),
+        {"customer_id": "S", "order_id": sort_key_type},
+        {"status": "S", "placed_at": "N"},
         GlobalSecondaryIndexes=[
-            {"IndexName": "by_status", "KeySchema": by_status, "Projection": {"ProjectionType": "ALL"}},
-            {"IndexName": "keys_by_status", "KeySchema": by_status, "Projection": {"ProjectionType": "KEYS_ONLY"}},
-            {
-                "IndexName": "versions_by_status",
-                "KeySchema": by_status,
-                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": versions},
-            },
+            index("by_status", *by_status),
+            index("keys_by_status", *by_status, projection={"ProjectionType": "KEYS_ONLY"}),
+            index("versions_by_status", *by_status, projection=versions),
         ],
-        LocalSecondaryIndexes=[
-            {
-                "IndexName": "by_place",
-                "KeySchema": [
-                    {"AttributeName": "customer_id", "KeyType": "HASH"},
-                    {"AttributeName": "placed_at", "KeyType": "RANGE"},
-                ],
-                "Projection": {"ProjectionType": "ALL"},
-            }
-        ],
+        LocalSecondaryIndexes=[index("by_place", "customer_id", "placed_at")],
     )
-    return name
 
 
 class Orders(VersionedTable):
@@ -90,8 +60,7 @@ class Orders(VersionedTable):
     def __init__(self, dynamodb: Endpoint, table: str, *key_names: str) -> None:
         self.client, self.table = dynamodb.client("dynamodb"), table
         super().__init__(self.client, table, *(key_names or ("customer_id", "order_id")))
-        self.calls: list[str] = []
-        self.client.meta.events.register("before-call", lambda model, **_: self.calls.append(model.name))
+        self.calls = calls_of(self.client)
 
     def saved(self, *order_ids: Any, **attributes: Any) -> list[VersionedItem]:
         return [self.save({"customer_id": "c-1", "order_id": each} | attributes) for each in order_ids]
@@ -116,28 +85,6 @@ def ids(items: Iterator[VersionedItem]) -> list[Any]:
 
 
 # --- queries ---------------------------------------------------------------------------------------------
-
-
-def test_a_query_has_the_partitions_items_in_the_order_of_their_sort_keys(orders: Orders) -> None:
-    orders.saved(10, 9, -1, Decimal("9.5"))
-    orders.save({"customer_id": "c-2", "order_id": 3})
-    assert ids(orders.query(OF_C_1)) == [-1, 9, Decimal("9.5"), 10]
-    assert ids(orders.query(OF_C_1, descending=True)) == [10, Decimal("9.5"), 9, -1]
-    assert ids(orders.query(equals("customer_id", "c-3"))) == []
-
-
-def test_an_item_of_a_query_can_be_changed_and_saved(orders: Orders) -> None:
-    orders.saved(1, 2, status="NEW", lines={"a": 1})
-    for order in orders.query(OF_C_1):
-        order["lines"]["b"] = 2
-        assert orders.save(order | {"status": "PAID"})["version"] == 2
-    assert orders.get("c-1", 2) == {
-        "customer_id": "c-1",
-        "order_id": 2,
-        "status": "PAID",
-        "lines": {"a": 1, "b": 2},
-        "version": 2,
-    }
 
 
 def test_an_item_that_others_changed_after_its_page_was_read_is_a_conflict(orders: Orders, others: Orders) -> None:
@@ -200,29 +147,6 @@ def test_an_empty_page_is_not_the_last(orders: Orders) -> None:
     assert ids(orders.query(OF_C_1, matching=equals("status", "PAID"), page_size=2)) == [7]
     assert orders.calls == ["Query"] * 4
     assert ids(orders.scan(matching=equals("status", "PAID"), page_size=2)) == [7]
-
-
-def test_a_page_is_read_when_its_first_item_is_asked_for(orders: Orders) -> None:
-    orders.saved(*range(1, 6))
-    orders.calls.clear()
-    found = orders.query(OF_C_1, page_size=2)
-    assert orders.calls == []
-    assert ids(itertools.islice(found, 2)) == [1, 2]
-    assert orders.calls == ["Query"]
-    assert next(found)["order_id"] == 3
-    assert orders.calls == ["Query"] * 2
-    assert ids(found) == [4, 5]
-    assert orders.calls == ["Query"] * 3
-
-
-def test_pages_of_a_megabyte_follow_each_other(orders: Orders) -> None:
-    orders.saved(*range(12), text="x" * 100_000)
-    orders.calls.clear()
-    assert ids(orders.query(OF_C_1)) == list(range(12))
-    assert orders.calls == ["Query"] * 2
-    orders.calls.clear()
-    assert sorted(ids(orders.scan())) == list(range(12))
-    assert orders.calls == ["Scan"] * 2
 
 
 @pytest.mark.parametrize(
@@ -296,33 +220,6 @@ def test_an_item_without_its_version_is_not_saved_but_says_what_to_do(placed: Or
     assert placed.load("c-1", 2) is None
 
 
-def test_an_item_with_its_version_is_saved_and_keeps_what_the_index_lacks(placed: Orders) -> None:
-    order = next(placed.query(NEW, index="versions_by_status"))
-    assert "pieces" not in order
-    order = placed.save(order | {"note": "x"})
-    again = placed.save(order | {"note": "y"})
-    assert (again["version"], again.index) == (3, "versions_by_status")
-    assert placed.get("c-1", 2) == {
-        "customer_id": "c-1",
-        "order_id": 2,
-        "status": "NEW",
-        "placed_at": 10,
-        "pieces": 5,
-        "note": "y",
-        "version": 3,
-    }
-
-
-def test_a_global_index_is_never_read_consistently(placed: Orders) -> None:
-    with pytest.raises(ClientError, match="Consistent read"):
-        next(placed.query(NEW, index="by_status", consistent=True))
-
-
-def test_a_missing_index_is_named(placed: Orders) -> None:
-    with pytest.raises(ClientError, match="specified index: by_colour"):
-        next(placed.query(NEW, index="by_colour"))
-
-
 # --- scans, and going on later ---------------------------------------------------------------------------
 
 
@@ -331,17 +228,10 @@ def test_a_scan_has_all_items_once_and_they_can_be_saved(orders: Orders) -> None
         orders.save({"customer_id": customer, "order_id": order})
     for item in orders.scan(page_size=4):
         orders.save(item | {"seen": True})
-    found = list(orders.scan(page_size=4, consistent=True))
+    segments = [list(orders.scan(segment=(each, 3), page_size=4, consistent=True)) for each in range(3)]
+    found = list(itertools.chain(*segments))
     assert len({orders.key(item["customer_id"], item["order_id"]) for item in found}) == len(found) == 15
     assert all(item["seen"] and item["version"] == 2 for item in found)
-
-
-def test_the_segments_of_a_scan_have_all_items_between_them(orders: Orders) -> None:
-    for number in range(40):
-        orders.save({"customer_id": f"c-{number}", "order_id": 1})
-    segments = [[item["customer_id"] for item in orders.scan(segment=(each, 3), page_size=5)] for each in range(3)]
-    assert all(segments)
-    assert sorted(itertools.chain(*segments)) == sorted(f"c-{number}" for number in range(40))
 
 
 def test_a_query_and_a_scan_go_on_after_an_item_even_if_it_is_gone(orders: Orders) -> None:
@@ -354,20 +244,10 @@ def test_a_query_and_a_scan_go_on_after_an_item_even_if_it_is_gone(orders: Order
     assert ids(orders.query(OF_C_1, after=orders.key("c-1", 3), descending=True)) == [1]
 
 
-def test_pages_end_at_the_deadline(orders: Orders) -> None:
-    orders.saved(1, 2)
-    orders.calls.clear()
-    with pytest.raises(DeadlinePassed, match=f"reading {orders.table}"):
-        next(orders.scan(deadline=Deadline.after(0)))
-    assert orders.calls == []
-    found = orders.query(OF_C_1, page_size=1, deadline=Deadline.after(60))
-    assert next(found)["order_id"] == 1
-
-
 # --- the wrong table, the wrong key ----------------------------------------------------------------------
 
 
-def calls_of(table: VersionedTable, client: Any, key: Key) -> dict[str, Callable[[], object]]:
+def calls_with(table: VersionedTable, client: Any, key: Key) -> dict[str, Callable[[], object]]:
     """Each call of the library that sends the key of this table."""
     values = [value for _, value in key.attributes]
     item: Item = dict(key.attributes)
@@ -387,7 +267,7 @@ def calls_of(table: VersionedTable, client: Any, key: Key) -> dict[str, Callable
 
 def test_a_missing_table_is_named_by_every_call(dynamodb: Endpoint) -> None:
     nowhere = Orders(dynamodb, "nowhere")
-    calls = calls_of(nowhere, nowhere.client, nowhere.key("c-1", 1))
+    calls = calls_with(nowhere, nowhere.client, nowhere.key("c-1", 1))
     calls |= {"query": lambda: list(nowhere.query(OF_C_1)), "scan": lambda: list(nowhere.scan())}
     for name, call in calls.items():
         with pytest.raises(NoSuchTable, match="there is no table nowhere in us-east-1") as caught:
@@ -406,7 +286,7 @@ def test_a_wrong_key_is_named_by_every_call(
     }[wrong]
     table = Orders(dynamodb, orders.table, *names)
     key = table.key(*values)
-    calls = calls_of(table, table.client, key)
+    calls = calls_with(table, table.client, key)
     if wrong != "types" and dynamodb == request.getfixturevalue("ministack"):
         del calls["together"]  # ministack takes an item without its key in a transaction
     for name, call in calls.items():

@@ -20,22 +20,23 @@ import yaml
 
 from conditional_writes import Deadline, OutcomeUnknown, VersionedTable
 from conditional_writes.locks import Lock, WindowDone
+from tests.support.new_tables import definition, index
 from tools.local_aws.server import PROJECT, Endpoint
 
 LIBRARY = PROJECT / "layers" / "conditional_writes"
 README = LIBRARY / "README.md"
 GUIDE = sorted(LIBRARY.glob("docs/*.md"))
 TABLES = {
-    "Accounts": "account_id",
-    "Flights": "flight_id",
-    "Invoices": "invoice_id",
-    "Locks": "lock_key",
-    "Orders": "customer_id order_id:N",
-    "Profiles": "account_id",
-    "Records": "id",
+    "Accounts": {"account_id": "S"},
+    "Flights": {"flight_id": "S"},
+    "Invoices": {"invoice_id": "S"},
+    "Locks": {"lock_key": "S"},
+    "Orders": {"customer_id": "S", "order_id": "N"},
+    "Profiles": {"account_id": "S"},
+    "Records": {"id": "S"},
 }
-"""The keys of the tables that the examples use. Each attribute is a text, or a number with `:N`."""
-INDEXES = {"Orders": {"by_status": "status placed_at"}}
+"""The keys of the tables that the examples use."""
+BY_STATUS = {"GlobalSecondaryIndexes": [index("by_status", "status", "placed_at")]}
 
 TESTS_OF_A_MODULE = """
 import app
@@ -44,43 +45,30 @@ import pytest
 @pytest.mark.parametrize("number", [1, 2])
 def test_the_client_is_the_mocks_and_each_test_begins_without_tables(number):
     assert app.client.list_tables()["TableNames"] == []
+    key = {"AttributeName": "flight_id"}
     app.client.create_table(
         TableName="Flights",
         BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "flight_id", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "flight_id", "KeyType": "HASH"}],
+        AttributeDefinitions=[key | {"AttributeType": "S"}],
+        KeySchema=[key | {"KeyType": "HASH"}],
     )
 """
 
 type Run = Callable[[Path], dict[str, Any]]
 
 
-def table_of(name: str, key: str, indexes: dict[str, str]) -> dict[str, Any]:
-    attributes = dict(
-        each.split(":") if ":" in each else (each, "S") for each in " ".join([key, *indexes.values()]).split()
-    )
-
-    def schema(key: str) -> list[dict[str, str]]:
-        names = [each.partition(":")[0] for each in key.split()]
-        return [{"AttributeName": each, "KeyType": kind} for each, kind in zip(names, ("HASH", "RANGE"), strict=False)]
-
-    all_attributes = {"Projection": {"ProjectionType": "ALL"}}
-    found = [{"IndexName": index, "KeySchema": schema(key), **all_attributes} for index, key in indexes.items()]
-    return {
-        "TableName": name,
-        "BillingMode": "PAY_PER_REQUEST",
-        "AttributeDefinitions": [{"AttributeName": each, "AttributeType": kind} for each, kind in attributes.items()],
-        "KeySchema": schema(key),
-        **({"GlobalSecondaryIndexes": found} if found else {}),
-    }
+def table_of(name: str) -> dict[str, Any]:
+    if name == "Orders":
+        return definition(name, TABLES[name], {"status": "S", "placed_at": "S"}, **BY_STATUS)
+    return definition(name, TABLES[name])
 
 
 @pytest.fixture
 def run(dynamodb: Endpoint) -> Iterator[Run]:
     """Runs a page's examples on new tables. Returns the names that they define."""
     client = dynamodb.client("dynamodb")
-    for table, key in TABLES.items():
-        client.create_table(**table_of(table, key, INDEXES.get(table, {})))
+    for table in TABLES:
+        client.create_table(**table_of(table))
 
     def run_page(page: Path, **names: Any) -> dict[str, Any]:
         examples = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
@@ -221,7 +209,7 @@ def test_the_examples_of_tables_make_those_of_records_and_locks(run: Run, dynamo
         made = client.describe_table(TableName=table)["Table"]
         by_template = resources[table]["Properties"]
         assert by_template.pop("TimeToLiveSpecification") == {"AttributeName": attribute, "Enabled": True}
-        assert by_template == table_of(table, TABLES[table], {})
+        assert by_template == table_of(table)
         assert [made[name] for name in ("KeySchema", "AttributeDefinitions")] == [
             by_template[name] for name in ("KeySchema", "AttributeDefinitions")
         ]
@@ -243,6 +231,7 @@ def test_the_examples_of_tests_pass(run: Run, monkeypatch: pytest.MonkeyPatch, e
         names[f"test_{test}"]()
 
 
+@pytest.mark.exhaustive
 def test_the_conftest_for_a_client_of_a_module_keeps_it_from_aws(tmp_path: Path) -> None:
     page = (LIBRARY / "docs" / "testing.md").read_text()
     conftest = re.findall(r"```python\n(.*?)```", page.partition("### A client of a module")[2], re.DOTALL)[0]
@@ -256,17 +245,9 @@ def test_the_conftest_for_a_client_of_a_module_keeps_it_from_aws(tmp_path: Path)
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
-ASSERTED = {
-    "versioned-items.md",
-    "plans.md",
-    "upserts.md",
-    "locks.md",
-    "clients.md",
-    "testing.md",
-    "tables-and-permissions.md",
-}
+ASSERTED = {"versioned-items", "plans", "upserts", "locks", "clients", "testing", "tables-and-permissions"}
 
 
-@pytest.mark.parametrize("page", [page for page in GUIDE if page.name not in ASSERTED], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in GUIDE if page.stem not in ASSERTED], ids=lambda page: page.stem)
 def test_the_examples_of_every_other_page_run(run: Run, page: Path) -> None:
     run(page)

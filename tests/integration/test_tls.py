@@ -1,4 +1,4 @@
-"""Connections of the library's clients over TLS: quick, and as careful as botocore's own."""
+"""Connections of the library's clients over TLS: quick, and as careful as botocore's own. TLS needs sockets."""
 
 import os
 import ssl
@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,20 +13,21 @@ import trustme
 from botocore.exceptions import SSLError
 from botocore.httpsession import DEFAULT_CA_BUNDLE
 
-from conditional_writes.client import _load_authorities_once, new_client
-from tools.local_aws.server import Endpoint
+from conditional_writes.client import new_client
+from tests.support.big_profiles import serving
 from tools.local_aws.tls import TlsProxy
 
 
 @pytest.fixture
-def proxy(ministack: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[TlsProxy]:
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[TlsProxy]:
     for variable in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
         monkeypatch.delenv(variable, raising=False)
-    proxy = TlsProxy(ministack)
-    with proxy.running() as endpoint:
-        for name, value in endpoint.environment.items():
-            monkeypatch.setenv(name, value)
-        yield proxy
+    with serving("maps of one name") as (server, _):
+        proxy = TlsProxy(server)
+        with proxy.running() as endpoint:
+            for name, value in endpoint.environment.items():
+                monkeypatch.setenv(name, value)
+            yield proxy
 
 
 @pytest.fixture
@@ -80,19 +80,6 @@ def test_authorities_are_loaded_again_when_their_file_changes(
     assert loads == {str(bundle): 2}
 
 
-def test_requests_variable_for_authorities_counts(
-    proxy: TlsProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", proxy.write_bundle(tmp_path / "bundle.pem"))
-    assert client().list_tables()
-
-
-def test_an_unknown_authority_is_refused(proxy: TlsProxy) -> None:
-    with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
-        client().list_tables()
-    assert not proxy.connections
-
-
 def test_an_unknown_authority_is_refused_after_a_known_one(proxy: TlsProxy, bundle: Path) -> None:
     dynamodb = client()
     dynamodb.list_tables()
@@ -109,13 +96,3 @@ def test_a_certificate_for_another_host_is_refused(proxy: TlsProxy, bundle: Path
     dynamodb.close()
     with pytest.raises(SSLError, match="hostname 'localhost' doesn't match"):
         dynamodb.list_tables()
-
-
-def test_a_file_of_authorities_that_is_missing_is_an_error(proxy: TlsProxy, bundle: Path) -> None:
-    bundle.unlink()
-    with pytest.raises(SSLError, match="No such file"):
-        client().list_tables()
-
-
-def test_a_client_without_botocores_private_attributes_is_left_as_it_is() -> None:
-    _load_authorities_once(SimpleNamespace())

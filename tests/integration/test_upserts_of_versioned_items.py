@@ -1,7 +1,6 @@
 """Upserts of versioned items: they count as versions, and what they keep in the item is hidden from its saves."""
 
 import contextlib
-import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -14,21 +13,16 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.own_attributes import is_own
 from conditional_writes.sizes import item_bytes
 from conditional_writes.upserts import REMOVED, MapEntry, erasure
+from tests.support.new_tables import new_table
 from tools.local_aws.server import Endpoint
 
-_numbers = itertools.count(1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 class Profiles(VersionedTable):
     def __init__(self, dynamodb: Endpoint, version: str = "version") -> None:
-        self.client, self.table = dynamodb.client("dynamodb"), f"versioned-profiles-{next(_numbers)}"
-        self.client.create_table(
-            TableName=self.table,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "account_id", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "account_id", "KeyType": "HASH"}],
-        )
+        self.client = dynamodb.client("dynamodb")
+        self.table = new_table(self.client, {"account_id": "S"})
         super().__init__(self.client, self.table, "account_id", version=version)
 
     def stored(self, account_id: str) -> Item:
@@ -56,14 +50,6 @@ def test_an_upsert_creates_the_item_and_counts_each_request_as_a_version(profile
     assert profiles.get("alice")["version"] == 3
 
 
-def test_the_version_has_the_tables_name_for_it(dynamodb: Endpoint) -> None:
-    profiles = Profiles(dynamodb, version="revision")
-    profiles.upsert("alice", entries=[entry("phone", 1)])
-    profile = profiles.get("alice")
-    assert profile["revision"] == 1
-    assert profiles.save(profile | {"name": "Alice"})["revision"] == 2
-
-
 def test_a_save_from_before_an_upsert_is_a_conflict_and_loses_no_entry(profiles: Profiles) -> None:
     before = profiles.save({"account_id": "alice", "devices": {"seen": {"phone": 1}}})
     profiles.upsert("alice", entries=[entry("tablet", 2)])
@@ -84,16 +70,6 @@ def test_an_item_that_was_upserted_anew_is_not_taken_for_the_deleted_one(profile
     with pytest.raises(Conflict, match="version 1, as expected, but of another item: it was deleted and made anew"):
         profiles.save(before | {"name": "Alice"})
     assert profiles.get("alice")["devices"] == {"seen": {"tablet": 2}}
-
-
-def test_forgotten_removals_and_erasures_are_counted_too(profiles: Profiles) -> None:
-    profiles.upsert("alice", entries=[entry("phone", 1)])
-    removal = MapEntry(("devices", "seen", "phone"), REMOVED, NOON + timedelta(hours=1))
-    profiles.upsert("alice", entries=[removal], forget_after=timedelta(days=1))
-    assert profiles.get("alice")["devices"] == {"seen": {}}
-    profiles.upsert("alice", entries=[erasure(NOON + timedelta(hours=2))])
-    assert profiles.get("alice").keys() == {"account_id", "version"}
-    assert profiles.get("alice")["version"] > 2
 
 
 def test_the_librarys_attributes_are_nowhere_to_be_seen(profiles: Profiles) -> None:

@@ -8,20 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tools.local_aws import server
+from conditional_writes.testing import Engine
+from tests.support.in_process import Aws, answered_by
 from tools.local_aws.server import Endpoint
 
 
-@pytest.fixture(scope="session")
-def ministack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    started = server.ministack(server.free_port(), tmp_path_factory.mktemp("ministack") / "log")
-    with server.running(started) as endpoint:
-        yield endpoint
-
-
 @pytest.fixture
-def dynamodb(ministack: Endpoint) -> Endpoint:
-    return ministack
+def dynamodb() -> Iterator[Endpoint]:
+    with Engine() as engine, answered_by(Aws(engine)) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture

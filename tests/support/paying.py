@@ -3,7 +3,6 @@
 A payment debits an account and makes an item of its own. `items` says whether the function is given the account.
 """
 
-import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -16,13 +15,10 @@ from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 from conditional_writes import Item, Observed, Plan, Put, Update, VersionedItem, VersionedTable, absent, at_least
 from conditional_writes.client import CONFIG
 from conditional_writes.exactly_once import ExactlyOnce, Records, exactly_once
-from conditional_writes.items import from_dynamodb
+from conditional_writes.items import from_dynamodb, to_dynamodb
+from tests.support.new_tables import calls_of, new_table
 from tools.local_aws.server import REGION, Endpoint
 from tools.local_aws.tables import scan
-
-_numbers = itertools.count(1)
-
-NAMES = {"Accounts": "account_id", "Payments": "payment_id", "Records": "id"}
 
 
 class Way(Enum):
@@ -40,18 +36,21 @@ class Tables:
     """The names of new, empty tables, and what is in them."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self.endpoint, prefix = endpoint, f"paying-{next(_numbers)}"
-        self.accounts, self.payments, self.records = (f"{prefix}-{name}" for name in NAMES)
-        for name, key_name in zip((self.accounts, self.payments, self.records), NAMES.values(), strict=True):
-            endpoint.client("dynamodb").create_table(
-                TableName=name,
-                BillingMode="PAY_PER_REQUEST",
-                AttributeDefinitions=[{"AttributeName": key_name, "AttributeType": "S"}],
-                KeySchema=[{"AttributeName": key_name, "KeyType": "HASH"}],
-            )
+        self.endpoint, client = endpoint, endpoint.client("dynamodb")
+        keys = ("account_id", "payment_id", "id")
+        self.accounts, self.payments, self.records = (new_table(client, {each: "S"}) for each in keys)
+
+    def open_account(self, balance: int = 100) -> None:
+        """Makes the account of the payments."""
+        self.endpoint.client("dynamodb").put_item(TableName=self.accounts, Item=to_dynamodb(account(balance)))
 
     def items(self, table: str) -> list[Item]:
         return [from_dynamodb(item) for item in scan(self.endpoint, table)]
+
+    def record(self) -> Item:
+        """The only record."""
+        [record] = self.items(self.records)
+        return record
 
     def balances(self) -> dict[str, Any]:
         return {item["account_id"]: item["balance"] for item in self.items(self.accounts)}
@@ -77,8 +76,7 @@ class Worker:
         self.payments = VersionedTable(self.client, tables.payments, "payment_id")
         self.records = Records(self.client, tables.records)
         self.pay = self.once(way, self._pay_from_account if items else self._pay_unseen, items=items)
-        self.calls: list[str] = []
-        self.client.meta.events.register("before-call", lambda model, **_: self.calls.append(model.name))
+        self.calls = calls_of(self.client)
         self._others: list[Any] = []
 
     def once(self, way: Way, function: Any, *, items: bool) -> ExactlyOnce[dict[str, Any], Any]:
@@ -91,6 +89,10 @@ class Worker:
             event_key_jmespath="payment_id", payload_validation_jmespath="[account_id, amount]", hash_function="sha256"
         )
         return exactly_once(self.records, config=config, items=named, prefix=function.__name__)(function)
+
+    def plant(self, record: Item) -> None:
+        """Writes a record as it couldn't be."""
+        self.client.put_item(TableName=self.tables.records, Item=to_dynamodb(record))
 
     @contextmanager
     def before_writing(self, *others: Any) -> Iterator[None]:

@@ -249,7 +249,8 @@ class RandomCalls:
     def _query(self) -> RandomCall:
         index = self._one(None, "by_kind", "by_rank")
         key, sort = ("kind", "place") if index == "by_kind" else ("id", "place" if index else "seq")
-        text = f"{key} = {self._given({'S': self._one('a', 'b', 'k', 'l')})}"
+        of = self._one("a", "b", "k", "l")
+        text = f"{key} = {self._given({'S': of})}"
         if self._is(0.5):
             first = self._given({"N": self._one("1", "2", "3")})
             bounded = f"{sort} BETWEEN {first} AND {self._given({'N': '3'})}"
@@ -259,6 +260,8 @@ class RandomCalls:
         request |= {"FilterExpression": self._condition(1)} if self._is(0.4) else {}
         request |= {"ScanIndexForward": False} if self._is(0.3) else {}
         request |= {"Limit": self._one(1, 2)} if self._is(0.3) and index is None else {}
+        after = {"id": {"S": of}, "seq": {"N": self._one("1", "2", "3", "-4")}}
+        request |= {"ExclusiveStartKey": after} if self._is(0.2) and index is None else {}
         request |= {"Select": "COUNT"} if self._is(0.1) else self._projection() if index != "by_kind" else {}
         return RandomCall("query", self._with_placeholders(request) | self._capacity())
 

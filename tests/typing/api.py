@@ -5,8 +5,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypedDict, assert_type
 
-from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
-
 from conditional_writes import (
     Check,
     Condition,
@@ -15,7 +13,6 @@ from conditional_writes import (
     Delete,
     Item,
     Key,
-    NoSuchItem,
     NoSuchTable,
     Observed,
     Plan,
@@ -38,9 +35,8 @@ from conditional_writes import (
     write_together,
 )
 from conditional_writes.exactly_once import ExactlyOnce, PayloadChanged, Ran, Records, exactly_once
-from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, WindowDone
+from conditional_writes.locks import Lock, LockLost, Locks, LockTaken
 from conditional_writes.upserts import MapEntry, Upserted, erase
-from workers.invocation import lease_seconds_of
 
 client = dynamodb_client()
 orders = VersionedTable(client, "Orders", "customer_id", "order_id", version="revision", checked=False)
@@ -64,11 +60,6 @@ assert_type(
     orders.upsert("c-1", 7, entries=[MapEntry(("lines", "a"), 1)], forget_after=timedelta(days=1)),
     Upserted,
 )
-
-
-def explain_refusal(missing: NoSuchItem, table: NoSuchTable | WrongKey) -> None:
-    assert_type(missing.key, Key)
-    assert_type(table.operation_name, str)
 
 
 def pay(item: VersionedItem | None) -> Item:
@@ -99,12 +90,6 @@ assert_type(
 )
 
 
-def handle(conflict: Conflict) -> None:
-    assert_type(conflict.key, Key)
-    assert_type(conflict.expected_version, int | None)
-    assert_type(conflict.found, VersionedItem | None)
-
-
 locks = Locks(client, "Locks", clock_skew_seconds=0.5)
 lock = locks.acquire("nightly", lease_seconds=60, why="books", window="2026-02-28", deadline=Deadline.after(5))
 assert_type(lock, Lock)
@@ -112,26 +97,22 @@ assert_type(lock.token, int)
 assert_type(lock.leased_until, float)
 assert_type(lock.checkpoint, Item | None)
 assert_type(lock.condition_check(), Check)
+with locks.once("nightly", "2026-02-28", lease_seconds=60) as held:
+    assert_type(held, Lock)
 lock.refresh(60)
 lock.save_checkpoint({"after": "o-1"}, orders.saving(order))
 lock.complete(orders.deleting(order))
 lock.release()
 
 
-def run(context: object) -> None:
-    lease_seconds = assert_type(lease_seconds_of(context), float)
-    with locks.hold("nightly", lease_seconds=lease_seconds) as held:
-        assert_type(held, Lock)
-    with locks.once("nightly", "2026-02-28", lease_seconds=lease_seconds) as held:
-        assert_type(held, Lock)
-
-
-def explain(taken: LockTaken, done: WindowDone, lost: LockLost) -> None:
-    assert_type(taken.holder, Item)
-    assert_type(taken.leased_until, datetime)
-    assert_type(done.window, str)
-    assert_type(lost.token, int)
-    assert_type(lost.holder, Item | None)
+def explain(
+    refused: NoSuchTable | WrongKey, conflict: Conflict, taken: LockTaken, lost: LockLost, changed: PayloadChanged
+) -> None:
+    assert_type(refused.operation_name, str)
+    assert_type((conflict.key, conflict.expected_version, conflict.found), tuple[Key, int | None, VersionedItem | None])
+    assert_type((taken.holder, taken.leased_until), tuple[Item, datetime])
+    assert_type((lost.token, lost.holder), tuple[int, Item | None])
+    assert_type(changed.fields, tuple[str, ...])
 
 
 assert_type(erase(client, key("Profiles", account_id="a"), datetime.fromisoformat("2026-02-28T12:00:00Z")), Upserted)
@@ -173,18 +154,3 @@ assert_type(pay_once(payment, deadline=Deadline.after(1)), Receipt)
 assert_type(pay_once.run(payment), Ran[Receipt])
 assert_type(pay_once.run(payment).replayed, bool)
 assert_type(pay_once.plan(payment, {}), Plan[Receipt])
-
-config = IdempotencyConfig(event_key_jmespath="payment_id")
-
-
-@exactly_once(records, config=config)
-def count_once(payment: Payment, observed: Observed) -> Plan[int]:
-    return Plan(payment["order_id"])
-
-
-assert_type(count_once(payment), int)
-
-
-def explain_payload(changed: PayloadChanged) -> None:
-    assert_type(changed.key, Key)
-    assert_type(changed.fields, tuple[str, ...])

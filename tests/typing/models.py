@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import assert_type
 
 import msgspec
-import pydantic
 
 from conditional_writes import (
     Check,
@@ -39,10 +38,6 @@ class Order(msgspec.Struct):
     order_id: int
 
 
-class Account(pydantic.BaseModel):
-    account_id: str
-
-
 class Legacy:
     def __init__(self, name: str) -> None:
         self.name = name
@@ -59,13 +54,10 @@ def decode(item: Item) -> Legacy:
 client = dynamodb_client()
 flights = ModelTable(client, "Flights", "flight_id", model=Flight)
 orders = ModelTable(client, "Orders", "customer_id", "order_id", model=Order, version="revision", checked=False)
-accounts = ModelTable(client, "Accounts", "account_id", model=Account)
 legacies: ModelTable[Legacy] = ModelTable(client, "Legacy", "name", model=Codec(encode, decode))
 
 assert_type(flights, ModelTable[Flight])
 assert_type(orders, ModelTable[Order])
-assert_type(accounts, ModelTable[Account])
-assert_type(ModelTable(client, "Legacy", "name", model=Codec(encode, decode)), ModelTable[Legacy])
 assert_type(flights.table, VersionedTable)
 assert_type(flights.key("TL1"), Key)
 
@@ -75,7 +67,6 @@ loaded = flights.get("TL1")
 assert_type(loaded, Loaded[Flight])
 assert_type(loaded.model, Flight)
 assert_type(loaded.model.seats, int)
-assert_type(loaded.version, int)
 changed = loaded.changed_to(replace(loaded.model, seats=4))
 assert_type(changed, Loaded[Flight])
 

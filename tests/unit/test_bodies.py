@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 from botocore.awsrequest import AWSResponse
-from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes import Deadline, Item, bodies, dynamodb_client, key, prepared
+from conditional_writes import Deadline, Item, bodies, dynamodb_client, key
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.reading import read_one
 from tests.support.answers import answer
@@ -59,12 +58,6 @@ def test_any_item_is_read_as_botocore_and_boto3_read_it(answers: Answers, data: 
         assert read(answers) == from_dynamodb(stored)
 
 
-@pytest.mark.parametrize("capacity", [{}, {"ConsumedCapacity": {"TableName": "Orders", "CapacityUnits": 0.5}}])
-def test_an_item_that_is_not_there_is_none(answers: Answers, capacity: dict[str, Any]) -> None:
-    answers.answer = 200, capacity
-    assert read(answers) is None
-
-
 def test_whoever_counts_units_sees_them(answers: Answers) -> None:
     seen: list[dict[str, Any]] = []
     answers.client.meta.events.register("after-call.dynamodb", lambda parsed, **_: seen.append(parsed), unique_id="see")
@@ -73,27 +66,6 @@ def test_whoever_counts_units_sees_them(answers: Answers) -> None:
     assert read(answers) == FOUND
     answers.client.meta.events.unregister("after-call.dynamodb", unique_id="see")
     assert [each["ConsumedCapacity"] for each in seen] == [capacity]
-
-
-@pytest.mark.parametrize("arguments", [{}, {"response": {"status_code": 200, "body": b"{}"}}])
-def test_an_item_is_found_whatever_botocore_does(arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    take = bodies.take_read_item
-    monkeypatch.setattr(prepared, "take_read_item", lambda **_: take(**arguments))
-    answers = Answers()
-    answers.answer = 200, {"Item": to_dynamodb(FOUND)}
-    assert read(answers) == FOUND
-
-
-def test_an_unknown_type_is_left_to_botocore(answers: Answers) -> None:
-    answers.answer = 200, {"Item": {"shape": {"GEO": "a type that DynamoDB may have one day"}}}
-    with pytest.raises(TypeError, match="a valid dynamodb type"):
-        read(answers)
-
-
-def test_an_error_is_raised_as_it_is(answers: Answers) -> None:
-    answers.answer = 400, {"__type": "com.amazonaws.dynamodb.v20120810#ResourceNotFoundException", "message": "none"}
-    with pytest.raises(ClientError, match="ResourceNotFoundException"):
-        read(answers)
 
 
 def test_a_callers_own_request_is_left_alone(answers: Answers) -> None:

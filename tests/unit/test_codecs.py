@@ -13,7 +13,6 @@ from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, NewType, TypedDict
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import msgspec
 import pydantic
@@ -21,7 +20,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
-from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from conditional_writes import Update, VersionedItem
 from conditional_writes.codecs import UNFIT_KEYS, Codec, Unfit, UnfitModel, codec_of
@@ -205,62 +203,6 @@ def test_values_are_stored_as_other_programs_expect_them(kind: str) -> None:
     assert item["seat"] == {"row": 1, "cabin": "Y", "tags": [], "holder": None}
 
 
-@dataclass
-class Leaf:
-    names: set[str] = field(default_factory=set)
-    next: "Leaf | None" = None
-    leaves: list["Leaf"] = field(default_factory=list)
-
-
-class Paid(msgspec.Struct, tag=True):
-    coupons: set[str] = set()
-
-
-class Owed(msgspec.Struct, tag=True):
-    coupons: list[str] = []
-
-
-class Order(msgspec.Struct, rename="camel"):
-    order_id: str
-    payment: Paid | Owed | None = None
-    either: tuple[str, set[int]] | int = 0
-
-
-class LeafModel(pydantic.BaseModel):
-    names: set[str] = pydantic.Field(default_factory=set)
-    next: "LeafModel | None" = None
-    leaves: list["LeafModel"] = []
-
-
-@pytest.mark.parametrize(
-    ("model", "item"),
-    [
-        (
-            Leaf({"a"}, Leaf({"b"}), [Leaf({"c"})]),
-            {"names": {"a"}, "next": {"names": {"b"}}, "leaves": [{"names": {"c"}}]},
-        ),
-        (
-            LeafModel(names={"a"}, next=LeafModel(names={"b"})),
-            {"names": {"a"}, "next": {"names": {"b"}, "next": None, "leaves": []}, "leaves": []},
-        ),
-        (
-            Order("o-1", Paid({"a"}), ("x", {1})),
-            {"orderId": "o-1", "payment": {"type": "Paid", "coupons": {"a"}}, "either": ["x", {1}]},
-        ),
-        (Order("o-1", Owed(["a"]), 7), {"orderId": "o-1", "payment": {"type": "Owed", "coupons": ["a"]}, "either": 7}),
-    ],
-    ids=["a dataclass inside of itself", "a pydantic model inside of itself", "a tagged union", "its other member"],
-)
-def test_sets_are_found_at_any_depth(model: Any, item: Item) -> None:
-    codec, _ = codec_of(type(model))
-    stored, back = through_dynamodb(codec, model)
-    assert back == model
-    if isinstance(model, Leaf):
-        stored["next"] = {"names": stored["next"]["names"]}
-        stored["leaves"] = [{"names": each["names"]} for each in stored["leaves"]]
-    assert stored == item
-
-
 # --- None, empty sets and defaults -----------------------------------------------------------------------
 
 
@@ -318,59 +260,15 @@ class Camel(pydantic.BaseModel):
         return self.seats_left == 0
 
 
-class CamelStruct(msgspec.Struct, rename="camel", tag="flight"):
-    flight_id: str
-    seats_left: int = msgspec.field(default=0, name="left")
-
-
 def test_attributes_have_the_names_that_the_model_gives_them() -> None:
     codec, fields = codec_of(Camel)
     assert codec.encode(Camel(flight_id="TL1")) == {"flightId": "TL1", "left": 0, "gate": "", "isFull": True}
     assert codec.decode({"flightId": "TL1", "old_gate": "B7", "isFull": True}) == Camel(flight_id="TL1", gate="B7")
     assert fields is not None
     assert fields.names == {"flightId", "left", "gate", "isFull"}
-    structs, fields = codec_of(CamelStruct)
-    assert structs.encode(CamelStruct("TL1")) == {"type": "flight", "flightId": "TL1", "left": 0}
-    assert structs.decode({"type": "flight", "flightId": "TL1"}) == CamelStruct("TL1")
-    assert fields is not None
-    assert fields.names == {"type", "flightId", "left"}
 
 
 # --- pydantic's own ways ---------------------------------------------------------------------------------
-
-
-@pydantic_dataclass
-class Checked:
-    name: Annotated[str, pydantic.StringConstraints(to_upper=True)]
-    site: pydantic.HttpUrl = pydantic.HttpUrl("https://example.com")
-
-
-class Strict(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(strict=True)
-    at: datetime
-    cabin: Cabin
-    pair: tuple[int, str]
-    uuid: UUID
-    price: Decimal
-
-
-class Open(pydantic.BaseModel, extra="allow"):
-    name: str
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        Checked("ada", pydantic.HttpUrl("https://example.org/x")),
-        Strict(
-            at=datetime(2026, 2, 28, tzinfo=UTC), cabin=Cabin.FIRST, pair=(1, "a"), uuid=UUID(int=1), price=Decimal(2)
-        ),
-        Open(name="a", other={"b"}),  # type: ignore[call-arg]
-    ],
-    ids=lambda model: type(model).__name__,
-)
-def test_pydantics_own_types_and_settings_are_its_own(model: Any) -> None:
-    assert through_dynamodb(codec_of(type(model))[0], model)[1] == model
 
 
 # --- what a model can't be -------------------------------------------------------------------------------
@@ -381,26 +279,12 @@ class Fare:
     price: float
 
 
-@dataclass
-class Fares:
-    fares: dict[str, list[Fare | None]]
-
-
 class FareModel(pydantic.BaseModel):
     price: float | None = None
 
 
-class FareModels(pydantic.BaseModel):
-    fares: dict[str, list[FareModel]]
-
-
 class Arrayed(msgspec.Struct, array_like=True):
     price: int
-
-
-class TaggedPoint(NamedTuple):
-    x: int
-    tags: set[str]
 
 
 type Json = dict[str, Json] | list[Json] | str | int | None
@@ -412,10 +296,6 @@ class Plain:
 
 class Renamed(pydantic.BaseModel):
     price: int = pydantic.Field(default=0, validation_alias="cost")
-
-
-class Renames(pydantic.BaseModel):
-    renamed: list[Renamed] = []
 
 
 class OldFirst(pydantic.BaseModel):
@@ -440,16 +320,6 @@ class Pair(Enum):
     ONE = (1, 2)
 
 
-class Box[T](pydantic.BaseModel):
-    it: T
-
-
-@dataclass
-class Crate[T]:
-    it: T
-    more: list[T] = field(default_factory=list)
-
-
 def dataclass_of(annotation: Any) -> Any:
     return dataclasses.make_dataclass("Model", [("it", annotation)])
 
@@ -466,9 +336,9 @@ OF_SETS = "is a set, and DynamoDB's sets are of texts, numbers or bytes: make it
     ("model", "why"),
     [
         (Fare, f"Fare.price {FLOAT}"),
-        (Fares, f"Fares.fares.*[].price {FLOAT}"),
+        (dataclass_of(dict[str, list[Fare | None]]), f"Model.it.*[].price {FLOAT}"),
         (FareModel, f"FareModel.price {FLOAT}"),
-        (FareModels, f"FareModels.fares.price {FLOAT}"),
+        (pydantic_of(dict[str, list[FareModel]]), f"Model.it.price {FLOAT}"),
         (dataclass_of(complex), "Model.it is of complex, which items don't have: give a Codec for the model"),
         (dataclass_of(object), "Model.it is of object, which items don't have: give a Codec for the model"),
         (dataclass_of(msgspec.Raw), "Model.it is of a type that items don't have: give a Codec for the model"),
@@ -478,12 +348,14 @@ OF_SETS = "is a set, and DynamoDB's sets are of texts, numbers or bytes: make it
         (pydantic_of(frozenset[tuple[int, int]] | None), f"Model.it {OF_SETS}"),
         (pydantic_of(set[bool]), f"Model.it {OF_SETS}"),
         (pydantic_of(set[Seat]), f"Model.it {OF_SETS}"),
-        (dataclass_of(TaggedPoint), "Model.it has a set in an array of fields: make it a dataclass, or give a Codec"),
         (dataclass_of(Json), "Model can't be a model: maximum recursion depth exceeded"),
         (Arrayed, "Arrayed can't be a model: it is array_like, and an item is a map"),
         (dataclass_of(list[int] | set[int]), "Model can't be a model: Type unions may not contain more than one array"),
         (Renamed, "Renamed.price is written as price and read as cost: give it one `alias` for both"),
-        (Renames, "Renames.renamed.price is written as price and read as cost: give it one `alias` for both"),
+        (
+            pydantic_of(list[Renamed]),
+            "Model.it.price is written as price and read as cost: give it one `alias` for both",
+        ),
         (OldFirst, "OldFirst.price is written as price and read as cost or price: give it one `alias` for both, or re"),
         (ByName, "ByName.price is written as cost and read as price: give it one `alias` for both"),
         (Closed, "Closed forbids extra attributes, and writes some: price"),
@@ -501,7 +373,7 @@ OF_SETS = "is a set, and DynamoDB's sets are of texts, numbers or bytes: make it
         (pydantic_of(tuple[int, ...] | list[int]), "Model.it is list or tuple, and all are lists in an item: name one"),
         (Plain, "Plain'> is no model: expected a dataclass, a Struct of msgspec's, a model of pydantic's (2 or later)"),
         (Fare(1), "Fare(price=1) is no model: expected a dataclass"),
-        (Fares | Fare, "Fare is no model: expected a dataclass"),
+        (Arrayed | Fare, "Fare is no model: expected a dataclass"),
     ],
 )
 def test_a_class_that_no_item_can_be_is_refused_with_a_sentence(model: Any, why: str) -> None:
@@ -522,7 +394,7 @@ def test_a_class_that_no_item_can_be_is_refused_with_a_sentence(model: Any, why:
             {"row": "x"},
             "row: Input should be a valid integer, unable to parse string as an integer; cabin: Fi",
         ),
-        (LeafModel, {"next": {"names": 1}}, "next.names: Input should be a valid set"),
+        (SeatModel, {"row": 1, "cabin": "F", "tags": 1}, "tags: Input should be a valid frozenset"),
     ],
 )
 def test_an_item_that_does_not_fit_says_which_field_and_what_was_expected(model: Any, item: Item, why: str) -> None:
@@ -531,18 +403,10 @@ def test_an_item_that_does_not_fit_says_which_field_and_what_was_expected(model:
     assert str(caught.value).startswith(why)
 
 
-def test_a_float_in_a_field_of_anything_is_named_when_it_is_saved() -> None:
+def test_a_float_or_a_secret_in_a_model_is_named_when_it_is_saved() -> None:
     for model in (dataclass_of(Any), pydantic_of(Any)):
         with pytest.raises(TypeError, match=r"it.a\[0\]: 1.5 is a float, and DynamoDB's numbers are exact"):
             to_dynamodb(codec_of(model)[0].encode(model(it={"a": [1.5]})))
-
-
-def test_a_bytearray_in_a_field_of_anything_is_saved_as_bytes() -> None:
-    model = pydantic.create_model("Holder", anything=(Any, None))
-    assert codec_of(model)[0].encode(model(anything=bytearray(b"\xff"))) == {"anything": b"\xff"}
-
-
-def test_a_secret_is_never_saved_as_asterisks() -> None:
     with pytest.raises(TypeError, match="is a secret, which pydantic would write as asterisks"):
         codec_of(pydantic_of(pydantic.SecretStr))[0].encode(pydantic_of(pydantic.SecretStr)(it="x"))
 
@@ -567,10 +431,9 @@ class DeepSeat(Seat):
         (Any, set(), f"it: .* is of set, {AS_ANOTHER}"),
         (Any, {1: 2}, "it: the key 1 is no text"),
         (dict[Any, int], {b"ab": 1}, "it: the key b'ab' is no text"),
-        (Crate, Crate(Status.OPEN), f"it.it: .* is of Status, {AS_ANOTHER}"),
         (datetime, ODD, "it: the offset of .* has seconds"),
         (Moment | None, ODD, "it: the offset of .* has seconds"),
-        (Crate[datetime | None] | None, Crate(None, [ODD]), r"it.more\[0\]: the offset of .* has seconds"),
+        (list[datetime | None] | None, [None, ODD], r"it\[1\]: the offset of .* has seconds"),
         (list[Seat], [DeepSeat(1, Cabin.FIRST)], r"it\[0\]: expected a Seat, got DeepSeat\(.*: a subclass would come"),
     ],
     ids=str,
@@ -581,36 +444,6 @@ def test_a_value_that_would_come_back_as_another_is_named_when_it_is_saved(
     model = model_of_one(annotation)
     with pytest.raises(TypeError, match=why):
         codec_of(model)[0].encode(model(it=value))
-
-
-def test_a_serializer_of_pydantics_may_make_what_it_likes_of_a_value() -> None:
-    model = pydantic_of(Annotated[Any, pydantic.PlainSerializer(str), pydantic.BeforeValidator(Decimal)])
-    assert codec_of(model)[0].encode(model(it=Decimal("1.5"))) == {"it": "1.5"}
-
-
-@pytest.mark.parametrize("box", [Box, Crate])
-def test_a_generic_model_is_one_of_each_type(box: Any) -> None:
-    model = dataclass_of(tuple[Crate[int], Crate[set[str]]]) if box is Crate else pydantic_of(tuple[Box[int], Box[str]])
-    value = model(it=(Crate(1), Crate({"a"}, [{"b"}])) if box is Crate else (Box[int](it=1), Box[str](it="a")))
-    assert through_dynamodb(codec_of(model)[0], value)[1] == value
-    codec, fields = codec_of(box[datetime])
-    at = box[datetime](it=datetime(2026, 1, 1, tzinfo=UTC))
-    assert fields is not None
-    assert "it" in fields.names
-    assert through_dynamodb(codec, at)[1] == at
-
-
-def test_what_only_its_field_can_read_is_saved_as_its_text() -> None:
-    value = (model := pydantic_of(ZoneInfo))(it=ZoneInfo("Europe/Amsterdam"))
-    assert through_dynamodb(codec_of(model)[0], value) == ({"it": "Europe/Amsterdam"}, value)
-
-
-def test_a_serializer_that_makes_no_dict_is_named() -> None:
-    class Text(pydantic.RootModel[str]):
-        pass
-
-    with pytest.raises(TypeError, match="Text: its serializer returned 'a', expected a dict"):
-        codec_of(Text)[0].encode(Text("a"))
 
 
 def test_a_model_may_have_a_json_of_any_depth() -> None:
@@ -696,19 +529,6 @@ def test_a_model_that_would_be_loaded_as_another_is_not_written(model: Any, path
         table_of(type(model)).saving(model)
 
 
-class Base(pydantic.BaseModel):
-    number: int
-
-
-class Child(Base):
-    tags: set[str] = set()
-
-
-def test_a_model_of_a_subclass_is_not_written_as_its_base() -> None:
-    with pytest.raises(TypeError, match="Flights: expected a Base, or a loaded one; got Child"):
-        table_of(Base).saving(Child(number=7, tags={"a"}))
-
-
 class Cat(msgspec.Struct, tag=True, omit_defaults=True):
     name: str = ""
 
@@ -723,31 +543,13 @@ class Home(msgspec.Struct):
     pet: Cat | Dog
 
 
-class CatModel(pydantic.BaseModel):
-    kind: Literal["Cat"] = "Cat"
-
-
-class DogModel(pydantic.BaseModel, extra="forbid"):
-    kind: Literal["Dog"] = "Dog"
-    chip: str | None = None
-
-
-class HomeModel(pydantic.BaseModel):
-    number: int
-    pet: CatModel | DogModel
-
-
-@pytest.mark.parametrize(
-    ("home", "tag", "pet", "after"),
-    [(Home, "type", Dog(), {"type": "Dog"}), (HomeModel, "kind", DogModel(), {"kind": "Dog", "chip": None})],
-)
-def test_another_member_of_a_union_takes_over_nothing(home: Any, tag: str, pet: Any, after: Item) -> None:
-    table = table_of(home)
-    loaded = table.loaded(VersionedItem({"number": 7, "pet": {tag: "Cat", "chip": "c-1"}}))
-    loaded.model.pet = pet
+def test_another_member_of_a_union_takes_over_nothing() -> None:
+    table = table_of(Home)
+    loaded = table.loaded(VersionedItem({"number": 7, "pet": {"type": "Cat", "chip": "c-1"}}))
+    loaded.model.pet = Dog()
     saving = table.saving(loaded)
     assert isinstance(saving, Update)
-    assert saving.values["pet"] == after
+    assert saving.values["pet"] == {"type": "Dog"}
 
 
 # --- optional packages -----------------------------------------------------------------------------------
@@ -774,25 +576,3 @@ except ModuleNotFoundError as error:
 def test_without_msgspec_a_dataclass_is_refused_with_the_command_that_installs_it() -> None:
     run = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
     assert run.stdout == ('Flight: a dataclass as a model needs msgspec: pip install "conditional-writes[msgspec]"\n')
-
-
-ALONE = """
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from conditional_writes.models import ModelTable
-
-assert not {"msgspec", "pydantic"} & sys.modules.keys()
-
-@dataclass
-class Flight:
-    flight_id: str
-
-ModelTable(None, "Flights", "flight_id", model=Flight)
-print(*sorted({"msgspec", "pydantic"} & sys.modules.keys()))
-"""
-
-
-def test_a_package_is_imported_only_for_its_own_models() -> None:
-    run = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True)
-    assert run.stdout == "msgspec\n"

@@ -184,6 +184,17 @@ def test_what_dynamodb_refuses_is_refused_in_its_words(
     assert message in refused.value.response["Error"]["Message"]
 
 
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [(key(2), "does not match the range key predicate"), (key(3, of="b"), "is outside query boundaries")],
+)
+def test_a_query_goes_on_within_its_conditions(client: Any, after: dict[str, Any], why: str) -> None:
+    values = {":a": {"S": "a"}, ":two": {"N": "2"}}
+    request = {"TableName": "Orders", "ExpressionAttributeValues": values, "ExclusiveStartKey": after}
+    with pytest.raises(ClientError, match=f"The provided starting key {why}"):
+        client.query(**request, KeyConditionExpression="id = :a AND seq > :two")
+
+
 def test_numbers_come_back_without_needless_digits(client: Any) -> None:
     sent = {"1.50": "1.5", "-0": "0", "1E2": "100", "1e-3": "0.001", "9" * 38: "9" * 38, "+7": "7"}
     numbers = {f"n{at}": {"N": text} for at, text in enumerate(sent)}

@@ -1,6 +1,5 @@
 """The diff of two states of an item, and its write. Both are pure, so they are checked on generated items."""
 
-import copy
 import pickle
 from decimal import Decimal
 from types import MappingProxyType
@@ -13,10 +12,10 @@ from hypothesis import strategies as st
 from conditional_writes import (
     Conflict,
     Item,
+    NoSuchItem,
     OutcomeUnknown,
     Put,
     Update,
-    VersionedItem,
     absent,
     equals,
     exists,
@@ -25,7 +24,7 @@ from conditional_writes import (
     version_is,
 )
 from conditional_writes.item_diff import diff
-from conditional_writes.items import copied, from_dynamodb, same, to_dynamodb
+from conditional_writes.items import copied, same
 from conditional_writes.upserts import ItemTooLarge, NotAMap, NotAnEntry
 
 ORDER = key("Orders", order_id="o-1")
@@ -68,11 +67,6 @@ def test_the_difference_makes_the_one_of_the_other(before: Item, after: Item) ->
     assert in_dynamodb(made) == in_dynamodb(after)
 
 
-@given(items)
-def test_what_is_the_same_in_dynamodb_is_no_change(item: Item) -> None:
-    assert not any(diff(item, from_dynamodb(to_dynamodb(item)), ignored=[]))
-
-
 @given(values, values)
 def test_same_is_what_dynamodb_would_hold(one: Any, other: Any) -> None:
     assert same(one, other) == (in_dynamodb(one) == in_dynamodb(other))
@@ -83,26 +77,6 @@ def test_same_is_what_dynamodb_would_hold(one: Any, other: Any) -> None:
 )
 def test_a_truth_value_is_no_number(one: Any, other: Any) -> None:
     assert not same(one, other)
-
-
-@given(values)
-def test_a_copy_is_the_same_and_shares_nothing(value: Any) -> None:
-    assert same(copied(value), value)
-    assert all(mine is not theirs for mine in containers(copied(value)) for theirs in containers(value))
-
-
-def containers(value: Any) -> list[Any]:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
-    found = [container for element in inner for container in containers(element)]
-    return [value, *found] if isinstance(value, dict | list | set) else found
-
-
-def test_a_new_item_is_put_where_none_is() -> None:
-    assert replacing(ORDER, None, {"status": "NEW", "version": 1})[:3] == (
-        ORDER,
-        {"status": "NEW", "version": 1},
-        absent("order_id"),
-    )
 
 
 def test_a_change_is_an_update_under_the_version_it_was_made_from() -> None:
@@ -118,18 +92,15 @@ def test_a_change_is_an_update_under_the_version_it_was_made_from() -> None:
 @pytest.mark.parametrize(
     ("before", "condition"),
     [
+        (None, absent("order_id")),
         ({"a": 1}, exists("order_id") & absent("version")),
         ({"a": 1, "version": 0}, version_is(0)),  # Other libraries begin at 0.
         ({"a": 1, "version": Decimal(3)}, version_is(3)),
+        ({"version": 3, "cw:version_id": "w-1"}, version_is(3) & equals("cw:version_id", "w-1")),
     ],
 )
-def test_every_first_version_of_others_is_understood(before: Item, condition: object) -> None:
+def test_every_first_version_of_others_is_understood(before: Item | None, condition: object) -> None:
     assert replacing(ORDER, before, {"a": 2, "version": 9}).condition == condition
-
-
-def test_where_it_is_known_which_write_made_the_version_that_is_asserted_too() -> None:
-    before = {"version": 3, "cw:version_id": "w-1"}
-    assert replacing(ORDER, before, {"version": 4}).condition == version_is(3) & equals("cw:version_id", "w-1")
 
 
 def test_what_is_deep_in_tuples_bytearrays_and_other_mappings_is_compared_and_copied() -> None:
@@ -151,6 +122,7 @@ def test_what_is_deep_in_tuples_bytearrays_and_other_mappings_is_compared_and_co
         NotAMap(ORDER, ("a", "b"), "a string", {"a": {"b": "x"}}),
         NotAnEntry(ORDER, ("a", "b"), None),
         ItemTooLarge(ORDER, 400_001),
+        NoSuchItem(ORDER),
     ],
 )
 def test_an_error_can_be_handed_to_another_process(error: Exception) -> None:
@@ -163,17 +135,6 @@ def test_an_error_can_be_handed_to_another_process(error: Exception) -> None:
 def test_a_version_that_is_none_is_refused(version: Any) -> None:
     with pytest.raises(TypeError, match=r"Orders order_id='o-1': version is .*, expected a whole number"):
         replacing(ORDER, {"version": version}, {"version": 2})
-
-
-def test_a_changed_copy_remembers_what_was_loaded() -> None:
-    item = VersionedItem({"status": "NEW", "lines": [1], "version": 1, "cw:write_id": "theirs"})
-    assert item == {"status": "NEW", "lines": [1], "version": 1}
-    for changed in (item | {"status": "PAID"}, copy.copy(item), item.copy(), copy.deepcopy(item)):
-        assert isinstance(changed, VersionedItem)
-        assert changed.loaded == item.loaded
-    item["lines"].append(2)
-    assert item.loaded["lines"] == [1]
-    assert isinstance(replacing(ORDER, None, {}), Put)
 
 
 def test_what_is_no_later_version_is_refused_as_what_was_changed_in_place_is() -> None:

@@ -102,16 +102,12 @@ def longest_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conditional_writes.loop.random.uniform", lambda shortest, longest: longest)
 
 
-def test_a_new_item_is_put_alone(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.answers("put_item")
-    assert write(stubbed_dynamodb.client, count_up, {COUNTER: None}, plenty())[:2] == (1, 0)
-    assert stubbed_dynamodb.operations == ["PutItem"]
-
-
-def test_a_change_is_an_update_alone(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.answers("update_item")
-    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())[:2] == (8, 0)
-    assert stubbed_dynamodb.operations == ["UpdateItem"]
+@pytest.mark.parametrize(
+    ("seen", "operation", "version"), [(None, "put_item", 1), (at(7), "update_item", 8)], ids=["put", "update"]
+)
+def test_a_single_write_goes_alone(stubbed_dynamodb: Stubbed, seen: Item | None, operation: str, version: int) -> None:
+    stubbed_dynamodb.answers(operation)
+    assert write(stubbed_dynamodb.client, count_up, {COUNTER: seen}, plenty())[:2] == (version, 0)
 
 
 def test_several_writes_are_one_transaction_and_each_bears_the_writes_id(stubbed_dynamodb: Stubbed) -> None:
@@ -126,21 +122,9 @@ def test_several_writes_are_one_transaction_and_each_bears_the_writes_id(stubbed
     assert {request["ReturnValuesOnConditionCheckFailure"] for request in (update, put)} == {"ALL_OLD"}
 
 
-def test_without_writes_there_is_no_request(stubbed_dynamodb: Stubbed) -> None:
-    assert write(stubbed_dynamodb.client, lambda _: Plan("done"), {}, plenty())[:2] == ("done", 0)
-    assert stubbed_dynamodb.operations == []
-
-
-def test_without_writes_the_deadline_does_not_matter(stubbed_dynamodb: Stubbed) -> None:
+def test_without_writes_there_is_no_request_and_the_deadline_does_not_matter(stubbed_dynamodb: Stubbed) -> None:
     assert write(stubbed_dynamodb.client, lambda _: Plan("done"), {}, Deadline.after(-1))[:2] == ("done", 0)
-
-
-def test_a_plan_may_have_100_writes_and_no_more(stubbed_dynamodb: Stubbed) -> None:
-    puts = [Put(key("Events", event_id=f"e-{number}"), {}, absent("event_id")) for number in range(101)]
-    stubbed_dynamodb.answers("transact_write_items")
-    assert write(stubbed_dynamodb.client, lambda _: Plan("done", puts[:100]), {}, plenty()).result == "done"
-    with pytest.raises(ValueError, match="101 writes: a transaction"):
-        write(stubbed_dynamodb.client, lambda _: Plan("done", puts), {}, plenty())
+    assert stubbed_dynamodb.operations == []
 
 
 def test_after_a_conflict_the_plan_is_made_of_the_item_handed_back(stubbed_dynamodb: Stubbed) -> None:
@@ -159,11 +143,6 @@ def test_an_item_that_is_gone_is_planned_for_as_absent(stubbed_dynamodb: Stubbed
     assert stubbed_dynamodb.operations == ["UpdateItem", "PutItem"]
 
 
-def test_what_is_there_already_can_leave_nothing_to_do(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.cancels(NO_ERROR, failed({"event_id": "e-1", "cw:write_id": "another writer's"}))
-    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == ("counted before", 1)
-
-
 def test_an_item_without_an_error_stays_as_it_was_seen(stubbed_dynamodb: Stubbed) -> None:
     seen: list[Observed] = []
     stubbed_dynamodb.cancels(failed(at(9)), NO_ERROR)
@@ -176,13 +155,6 @@ def test_an_item_without_an_error_stays_as_it_was_seen(stubbed_dynamodb: Stubbed
     other = key("Counters", counter_id="c-2")
     write(stubbed_dynamodb.client, plan, {COUNTER: at(7), other: at(1)}, plenty())
     assert seen == [{COUNTER: at(7), other: at(1)}, {COUNTER: at(9), other: at(1)}]
-
-
-def test_an_item_absent_in_a_transaction_is_handed_back_as_none(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.cancels(failed(None), NO_ERROR)
-    stubbed_dynamodb.answers("transact_write_items")
-    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (1, 1)
-    assert "Put" in stubbed_dynamodb.parameters[1]["TransactItems"][0]
 
 
 def test_after_a_lost_response_the_writes_own_work_is_a_success(stubbed_dynamodb: Stubbed) -> None:
@@ -252,20 +224,16 @@ def test_a_transaction_in_progress_is_sent_again_with_its_token_and_is_no_confli
     assert len(clock.pauses) == 3
 
 
-def test_a_transaction_in_progress_that_ends_cancelled_is_written_with_a_fresh_token(stubbed_dynamodb: Stubbed) -> None:
+@pytest.mark.parametrize(
+    ("reason", "written"), [({"Code": "TransactionConflict"}, 8), (failed(at(9)), 10)], ids=["cancelled", "refused"]
+)
+def test_a_transaction_in_progress_that_ends_otherwise_is_written_with_a_fresh_token(
+    stubbed_dynamodb: Stubbed, reason: dict[str, Any], written: int
+) -> None:
     stubbed_dynamodb.refuses(*IN_PROGRESS)
-    stubbed_dynamodb.cancels({"Code": "TransactionConflict"}, NO_ERROR)
+    stubbed_dynamodb.cancels(reason, NO_ERROR)
     stubbed_dynamodb.answers("transact_write_items")
-    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (8, 1)
-    tokens = [sent["ClientRequestToken"] for sent in stubbed_dynamodb.parameters]
-    assert tokens == [FIRST_ID, FIRST_ID, SECOND_ID]
-
-
-def test_a_transaction_in_progress_that_ends_refused_is_planned_again(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.refuses(*IN_PROGRESS)
-    stubbed_dynamodb.cancels(failed(at(9)), NO_ERROR)
-    stubbed_dynamodb.answers("transact_write_items")
-    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (10, 1)
+    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (written, 1)
     assert [sent["ClientRequestToken"] for sent in stubbed_dynamodb.parameters] == [FIRST_ID, FIRST_ID, SECOND_ID]
 
 
@@ -293,21 +261,6 @@ def test_at_the_deadline_a_cancellation_says_that_nothing_was_written(stubbed_dy
     stubbed_dynamodb.cancels({"Code": "TransactionConflict"}, NO_ERROR)
     with pytest.raises(DeadlinePassed, match="1 conflicts"):
         write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, Deadline.after(0.04))
-
-
-def test_where_the_timing_was_bad_and_a_condition_failed_the_plan_is_made_again(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.cancels(failed(at(9)), {"Code": "TransactionConflict"})
-    stubbed_dynamodb.answers("transact_write_items")
-    assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (10, 1)
-    assert stubbed_dynamodb.parameters[1]["ClientRequestToken"] == SECOND_ID
-
-
-def test_a_single_write_that_met_a_transaction_is_sent_again(stubbed_dynamodb: Stubbed) -> None:
-    stubbed_dynamodb.refuses("update_item", "TransactionConflictException")
-    stubbed_dynamodb.answers("update_item")
-    assert write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())[:2] == (8, 1)
-    first, again = stubbed_dynamodb.parameters
-    assert again == first
 
 
 @pytest.mark.parametrize("silence", [None, 429, 500, 503])
@@ -342,21 +295,16 @@ def test_a_single_write_that_was_answered_is_an_ordinary_conflict(stubbed_dynamo
     assert write(stubbed_dynamodb.client, count_up_once, {COUNTER: at(7)}, plenty())[:2] == (10, 1)
 
 
-@pytest.mark.parametrize(
-    "code", ["ValidationException", "AccessDeniedException", "ResourceNotFoundException", "ThrottlingException"]
-)
-def test_what_no_plan_can_mend_is_raised(stubbed_dynamodb: Stubbed, code: str) -> None:
-    stubbed_dynamodb.refuses("update_item", code)
-    with pytest.raises(ClientError, match=code):
-        write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
-    assert stubbed_dynamodb.operations == ["UpdateItem"]
-
-
-@pytest.mark.parametrize("code", ["ValidationError", "ItemCollectionSizeLimitExceeded", "AccessDenied"])
-def test_a_transaction_that_no_plan_can_mend_is_raised(stubbed_dynamodb: Stubbed, code: str) -> None:
-    stubbed_dynamodb.cancels(failed(at(9)), {"Code": code})
-    with pytest.raises(ClientError, match="TransactionCanceledException"):
-        write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())
+def test_what_no_plan_can_mend_is_raised(stubbed_dynamodb: Stubbed) -> None:
+    codes = ("ValidationException", "AccessDeniedException", "ResourceNotFoundException", "ThrottlingException")
+    for code in codes:
+        stubbed_dynamodb.refuses("update_item", code)
+        with pytest.raises(ClientError, match=code):
+            write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
+    for code in ("ValidationError", "ItemCollectionSizeLimitExceeded", "AccessDenied"):
+        stubbed_dynamodb.cancels(failed(at(9)), {"Code": code})
+        with pytest.raises(ClientError, match="TransactionCanceledException"):
+            write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())
 
 
 def test_a_plan_that_is_refused_by_the_item_it_was_made_from_is_not_sent_again(stubbed_dynamodb: Stubbed) -> None:

@@ -46,42 +46,29 @@ def wait_after(clock: Clock, *writes: tuple[int, int]) -> float:
     return sum(clock.pauses) / ROUND_TRIP
 
 
-def test_a_thread_that_met_nobody_does_not_wait(clock: Clock) -> None:
-    pace = Pace()
-    assert not pace.wait(ORDER, plenty())
-    pace.note(ORDER, 7, 0, ROUND_TRIP)
-    assert not pace.wait(ORDER, plenty())
-    assert clock.pauses == []
-
-
-def test_at_first_the_conflicts_tell_how_many_others_there_are(clock: Clock) -> None:
-    assert wait_after(clock, (7, 3)) == pytest.approx(3 * ROUND_TRIPS)
+@pytest.mark.parametrize(
+    ("writes", "round_trips"),
+    [
+        ([(7, 0)], 0),
+        ([(7, 3)], 3),
+        ([(7, 3), (13, 0)], 5),
+        ([(7, 3), (1, 0)], 0),
+        ([(7, 1_000)], LONGEST_WAIT_SECONDS / ROUND_TRIP / ROUND_TRIPS),
+    ],
+    ids=["met nobody", "conflicts", "versions of others", "made anew", "a second at most"],
+)
+def test_at_first_the_conflicts_tell_how_many_others_there_are(
+    clock: Clock, writes: list[tuple[int, int]], round_trips: float
+) -> None:
+    assert wait_after(clock, *writes) == pytest.approx(round_trips * ROUND_TRIPS)
 
 
 def test_then_the_versions_that_others_made_do(clock: Clock) -> None:
     assert wait_after(clock, (7, 3), (13, 1)) == pytest.approx(5 * ROUND_TRIPS)
 
 
-def test_even_if_there_was_no_conflict(clock: Clock) -> None:
-    assert wait_after(clock, (7, 3), (13, 0)) == pytest.approx(5 * ROUND_TRIPS)
-
-
 def test_once_nobody_else_has_written_there_is_no_wait_any_more(clock: Clock) -> None:
     assert wait_after(clock, (7, 3), (8, 0)) == 0
-
-
-def test_an_item_that_was_made_anew_begins_anew(clock: Clock) -> None:
-    assert wait_after(clock, (7, 3), (1, 0)) == 0
-
-
-def test_what_others_wrote_long_ago_is_forgotten(clock: Clock) -> None:
-    pace = Pace()
-    pace.note(ORDER, 7, 1, ROUND_TRIP)
-    clock.now += 3600
-    assert pace.wait(ORDER, plenty())
-    pace.note(ORDER, 50_000, 2, ROUND_TRIP)
-    pace.wait(ORDER, plenty())
-    assert clock.pauses == [pytest.approx(2 * ROUND_TRIPS * ROUND_TRIP)]
 
 
 def test_time_that_the_thread_spent_otherwise_counts(clock: Clock) -> None:
@@ -90,10 +77,6 @@ def test_time_that_the_thread_spent_otherwise_counts(clock: Clock) -> None:
     clock.now += 4 * ROUND_TRIP
     pace.wait(ORDER, plenty())
     assert clock.pauses == [pytest.approx((10 * ROUND_TRIPS - 4) * ROUND_TRIP)]
-
-
-def test_no_wait_is_longer_than_a_second(clock: Clock) -> None:
-    assert wait_after(clock, (7, 1_000)) == pytest.approx(LONGEST_WAIT_SECONDS / ROUND_TRIP)
 
 
 def test_no_wait_takes_more_than_half_of_the_time_that_is_left(clock: Clock) -> None:

@@ -1,5 +1,6 @@
 """Queries without a server: what is sent, what is refused before, and a throttled page."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -105,11 +106,6 @@ def test_a_condition_that_is_none_of_the_key_is_refused_before_anything_is_sent(
         orders().query(condition)
 
 
-def test_a_query_of_an_index_is_of_one_value_of_its_partition_key() -> None:
-    with pytest.raises(ValueError, match="Orders: a query is of one partition key of by_status, with `equals`: use"):
-        orders().query(at_least("placed_at", 7), index="by_status")
-
-
 @pytest.mark.parametrize(
     ("condition", "names", "expression"),
     [
@@ -135,38 +131,38 @@ def test_a_condition_of_any_nesting_is_sent_flat_and_equals_first(
     assert request["ExpressionAttributeValues"][":0"] in ({"S": "c-1"}, {"S": "NEW"})
 
 
-def test_a_query_matches_no_part_of_its_key() -> None:
-    with pytest.raises(ValueError, match="order_id is in the key, which a query can't match: put it into the cond"):
-        orders().query(OF_C_1, matching=exists("note") & less_than("order_id", 3))
+OTHERS_KEY = VersionedTable(None, "Others", "customer_id", "order_id").key("c-1", 7)  # type: ignore[arg-type]
+MISUSES: list[tuple[Callable[[Any], object], str]] = [
+    (
+        lambda table: table.query(at_least("placed_at", 7), index="by_status"),
+        "a query is of one partition key of by_sta",
+    ),
+    (
+        lambda table: table.query(OF_C_1, matching=exists("a") & less_than("order_id", 3)),
+        "order_id is in the key, which",
+    ),
+    (
+        lambda table: table.query("customer_id = c-1"),
+        "Orders: .* is no condition: make one with equals, of the partition",
+    ),
+    (lambda table: table.scan(page_size=0), "page_size: 0, expected 1 or more"),
+    (lambda table: table.scan(page_size="5"), "page_size: '5', expected 1 or more"),
+    (lambda table: table.scan(segment=(4, 4)), r"expected one as \(0, 4\): the four quarters are \(0, 4\) to \(3, 4\)"),
+    (lambda table: table.scan(segment=(-1, 4)), r"expected one as \(0, 4\)"),
+    (lambda table: table.scan(segment=0), r"expected one as \(0, 4\)"),
+    (lambda table: table.scan(index="by_status", after=table.key("c-1", 7)), "says nothing of its place in an index"),
+    (lambda table: table.query(OF_C_1, index="i", after=table.key("c-1", 7)), "says nothing of its place in an index"),
+    (lambda table: table.scan(after=OTHERS_KEY), "expected the key of one of its items to go on after, got Others"),
+    (lambda table: table.scan(after="c-1"), "expected the key of one of its items to go on after, got c-1"),
+]
 
 
-def test_a_page_has_an_item_or_more() -> None:
-    for size in (0, "5"):
-        with pytest.raises(ValueError, match=f"page_size: {size!r}, expected 1 or more"):
-            orders().scan(page_size=size)  # type: ignore[arg-type]
-
-
-def test_segments_are_counted_from_zero() -> None:
-    segments: Any = [(4, 4), (-1, 4), (0, 0), 0]
-    for segment in segments:
-        with pytest.raises(ValueError, match=r"expected one as \(0, 4\): the four quarters are \(0, 4\) to \(3, 4\)"):
-            orders().scan(segment=segment)
-
-
-def test_the_key_of_an_item_is_no_place_in_an_index() -> None:
-    for find in (lambda **after: orders().query(OF_C_1, **after), orders().scan):
-        with pytest.raises(ValueError, match="by_status: the key of an item says nothing of its place in an index"):
-            find(index="by_status", after=orders().key("c-1", 7))
-    with pytest.raises(ValueError, match="Orders: expected the key of one of its items to go on after, got Others"):
-        orders().scan(after=VersionedTable(Any, "Others", "customer_id", "order_id").key("c-1", 7))
-    with pytest.raises(ValueError, match="Orders: expected the key of one of its items to go on after, got c-1"):
-        orders().scan(after="c-1")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("condition", ["customer_id = c-1", None])
-def test_what_is_no_condition_is_named(condition: Any) -> None:
-    with pytest.raises(TypeError, match=r"Orders: .* is no condition: make one with equals, of the partition key"):
-        orders().query(condition)
+@pytest.mark.parametrize(("misuse", "sentence"), MISUSES)
+def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
+    misuse: Callable[[Any], object], sentence: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        misuse(orders())
 
 
 @pytest.fixture
@@ -200,14 +196,6 @@ def test_a_page_that_stays_throttled_raises_dynamodbs_error_at_the_deadline(
         stubbed.refuses("query", "ThrottlingException")
         with pytest.raises(ClientError, match="ThrottlingException"):
             next(orders(stubbed.client).query(OF_C_1, deadline=Deadline.after(0.04)))
-    assert pauses == []
-
-
-def test_another_error_is_raised_at_once(pauses: list[float]) -> None:
-    with Stubbed("dynamodb") as stubbed:
-        stubbed.refuses("query", "AccessDeniedException")
-        with pytest.raises(ClientError, match="AccessDeniedException"):
-            next(orders(stubbed.client).query(OF_C_1))
     assert pauses == []
 
 

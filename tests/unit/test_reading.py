@@ -61,17 +61,6 @@ def test_only_the_named_attributes_of_a_table_are_read(stubbed_dynamodb: Stubbed
     assert lines.keys() == {"Keys", "ConsistentRead"}
 
 
-def test_an_item_that_is_not_there_is_none(stubbed_dynamodb: Stubbed) -> None:
-    finds(stubbed_dynamodb, order(1))
-    assert read(stubbed_dynamodb.client, [order(1), order(2)], plenty())[order(2)] is None
-
-
-def test_a_key_is_asked_for_once(stubbed_dynamodb: Stubbed) -> None:
-    finds(stubbed_dynamodb, order(1))  # DynamoDB refuses a request that has a key twice.
-    read(stubbed_dynamodb.client, [order(1), order(1)], plenty())
-    assert keys_asked_for(stubbed_dynamodb) == [1]
-
-
 def test_250_keys_take_three_requests(stubbed_dynamodb: Stubbed) -> None:
     wanted = [order(number) for number in range(250)]
     for start in (0, 100, 200):
@@ -118,19 +107,8 @@ def test_what_was_not_processed_is_missing_if_it_is_asked_for_once(stubbed_dynam
     assert keys_asked_for(stubbed_dynamodb) == [3]
 
 
-def test_nothing_wanted_is_nothing_asked(stubbed_dynamodb: Stubbed) -> None:
+def test_a_key_is_asked_for_once_and_without_keys_nothing_is(stubbed_dynamodb: Stubbed) -> None:
     assert read(stubbed_dynamodb.client, [], plenty()) == {}
-    assert stubbed_dynamodb.operations == []
-
-
-def test_keys_that_are_never_processed_are_an_error_at_the_deadline(
-    stubbed_dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ticks = iter(range(100))
-    monkeypatch.setattr("conditional_writes.deadline.time.monotonic", lambda: float(next(ticks)))
-    for _ in range(100):
-        finds(stubbed_dynamodb, unprocessed=(order(1),))
-    with pytest.raises(DeadlinePassed, match="reading"):
-        read(stubbed_dynamodb.client, [order(1)], Deadline(at=20.0))
-    assert 1 < len(stubbed_dynamodb.requests) <= 20
-    stubbed_dynamodb.forgets_the_rest()
+    finds(stubbed_dynamodb, order(1))  # DynamoDB refuses a request that has a key twice.
+    assert read(stubbed_dynamodb.client, [order(1), order(1), order(2)], plenty())[order(2)] is None
+    assert keys_asked_for(stubbed_dynamodb) == [2]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes import Check, Condition, Delete, Put, Update, Write, absent, exists, key, version_is
+from conditional_writes import Check, Delete, Put, Update, Write, absent, key, version_is
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.requests import as_request
 
@@ -63,11 +63,6 @@ def test_an_addition_that_makes_a_version_leaves_its_id() -> None:
     assert request["ConditionExpression"] == "attribute_not_exists(#0) OR #0 <> :0"
 
 
-def test_an_addition_has_its_own_condition_too() -> None:
-    request = as_request(Update(ORDER, {}, exists("order_id"), added={"version": 1}), "write-1")
-    assert request["ConditionExpression"] == "(attribute_exists(#0)) AND (attribute_not_exists(#1) OR #1 <> :0)"
-
-
 @pytest.mark.parametrize("write", [Delete(LINE, version_is(7)), Check(LINE, version_is(7))])
 def test_a_delete_or_a_check_has_its_key_and_its_condition(write: Write) -> None:
     assert as_request(write, "write-1") == {
@@ -112,22 +107,6 @@ def test_a_name_or_value_is_never_part_of_an_expression(write: type[Put | Update
     assert {"S": text} in request["ExpressionAttributeValues"].values()
 
 
-def test_a_put_goes_to_its_key_whatever_the_item_says() -> None:
-    request = as_request(Put(ORDER, {"order_id": "o-2", "cw:write_id": "mine"}, absent("order_id")), "write-1")
-    assert request["Item"] == {"order_id": {"S": "o-1"}, "cw:write_id": {"S": "write-1"}}
-
-
-@pytest.mark.parametrize(
-    "write",
-    [Put(ORDER, {"price": 0.1}, absent("order_id")), Update(ORDER, {"price": 0.1}, version_is(1))],
-    ids=["a put", "an update"],
-)
-def test_a_float_is_refused(write: Write) -> None:
-    sentence = "price: 0.1 is a float, and DynamoDB's numbers are exact decimals: use Decimal('0.1')"
-    with pytest.raises(TypeError, match=f"^{re.escape(sentence)}$"):
-        as_request(write, "write-1")
-
-
 UNHOLDABLE = {
     "in a list in a map": ({"lines": [{"price": 0.5}]}, TypeError, "a.lines[0].price: 0.5 is a float"),
     "in a set": ({1.5}, TypeError, "a[0]: 1.5 is a float"),
@@ -152,42 +131,6 @@ UNHOLDABLE = {
 def test_what_dynamodb_cannot_hold_is_refused_and_named(value: Any, error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=re.escape(sentence)):
         as_request(Put(ORDER, {"a": value}), "write-1")
-
-
-def test_an_items_names_are_texts_too() -> None:
-    with pytest.raises(TypeError, match="7 is no text, as the names in an item and its maps are: use '7'"):
-        as_request(Put(ORDER, {7: "a"}), "write-1")  # type: ignore[dict-item]
-
-
-def test_one_text_is_not_taken_for_the_names_of_its_letters() -> None:
-    with pytest.raises(TypeError, match="Orders order_id='o-1': removed: expected names, got one text, 'note'"):
-        as_request(Update(ORDER, {}, removed="note"), "write-1")
-
-
-def test_a_condition_of_ones_own_has_a_name_or_value_for_each_placeholder() -> None:
-    for names, values in [(("lines",), ()), (("lines",), (1, 2)), (("lines", "note"), (1,))]:
-        with pytest.raises(ValueError, match=r"other numbers of \{\} and \[\] than of names and values: 'size"):
-            as_request(Put(ORDER, {}, Condition("size({}) < []", names, values)), "write-1")
-
-
-@pytest.mark.parametrize(
-    ("number", "spelled"),
-    [
-        (10, "10"),
-        (Decimal("12.50"), "12.5"),
-        (3 * 10**37, "3" + "0" * 37),
-        (10**38, "1E+38"),
-        (Decimal("1e-7"), "1E-7"),
-    ],
-)
-def test_a_number_is_spelled_plainly_where_38_digits_do(number: int | Decimal, spelled: str) -> None:
-    assert to_dynamodb({"n": number}) == {"n": {"N": spelled}}
-
-
-def test_the_write_is_not_changed_by_being_sent() -> None:
-    values = {"pieces": 4}
-    as_request(Update(ORDER, values, version_is(7)), "write-1")
-    assert values == {"pieces": 4}
 
 
 @pytest.mark.parametrize("number", [10**38, 10**125, Decimal("9" * 38 + "E+87"), Decimal("-1E-130"), Decimal("1E+38")])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from botocore.awsrequest import AWSResponse
 
-from conditional_writes.client import dynamodb_client, new_client
+from conditional_writes.client import dynamodb_client
 from tests.support.answers import answer
 
 
@@ -40,7 +40,3 @@ def test_a_client_names_the_application_and_where_it_runs(monkeypatch: pytest.Mo
     monkeypatch.setenv("AWS_SDK_UA_APP_ID", "flights")
     monkeypatch.setenv("AWS_EXECUTION_ENV", "AWS_Lambda_python3.13")
     assert {"app/flights", "exec-env/AWS_Lambda_python3.13"} <= set(user_agent(dynamodb_client()))
-
-
-def test_a_name_of_ones_own_stays() -> None:
-    assert user_agent(new_client("dynamodb", user_agent="Flights/7"))[0] == "Flights/7"

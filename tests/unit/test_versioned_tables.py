@@ -2,7 +2,6 @@
 
 import copy
 import math
-import pickle
 from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from conditional_writes import (
-    Check,
     Deadline,
     Item,
     Key,
@@ -23,7 +21,6 @@ from conditional_writes import (
     VersionedItem,
     VersionedTable,
     WrongKey,
-    exists,
     key,
     read,
     write,
@@ -59,17 +56,6 @@ def test_an_item_that_a_plan_has_not_is_none_or_an_error() -> None:
             look(OBSERVED, "c-1", 9)
 
 
-def test_get_reads_once_and_names_a_missing_item() -> None:
-    with Stubbed("dynamodb") as stubbed:
-        table = VersionedTable(stubbed.client, "Orders", "order_id")
-        stubbed.answers("get_item", {"Item": {"order_id": {"S": "o-1"}}})
-        stubbed.answers("get_item")
-        assert table.get("o-1") == {"order_id": "o-1"}
-        with pytest.raises(NoSuchItem, match="Orders order_id='o-2': there is no such item"):
-            table.get("o-2")
-    assert stubbed.operations == ["GetItem"] * 2
-
-
 def test_changing_an_item_changes_neither_what_was_loaded_nor_a_copy() -> None:
     before = copy.deepcopy(STORED)
     order = VersionedItem(STORED)
@@ -88,13 +74,6 @@ def test_an_item_of_an_index_that_lacks_the_id_of_its_version_is_not_saved() -> 
             make(item)
     assert orders.saving(item | {"status": "PAID"}, checked=False)
     assert orders.saving(VersionedItem(STORED, "by_status") | {"status": "PAID"})
-
-
-def test_a_copy_of_an_index_s_item_remembers_the_index() -> None:
-    item = VersionedItem({"customer_id": "c-1", "order_id": 7}, "by_status")
-    for copied in (item | {"a": 1}, item.copy(), copy.deepcopy(item), pickle.loads(pickle.dumps(item))):
-        with pytest.raises(ValueError, match="is from the index by_status, which lacks its version"):
-            orders.saving(copied)
 
 
 # --- errors ----------------------------------------------------------------------------------------------
@@ -126,18 +105,6 @@ def test_a_missing_table_is_named_and_one_of_several_too() -> None:
     assert str(refused("ResourceNotFoundException", ONE, TWO)).startswith("there is no table Orders, or no table Lines")
 
 
-def test_it_is_caught_as_the_client_s_own_exception_too() -> None:
-    with Stubbed("dynamodb") as stubbed:
-        stubbed._stubber.add_client_error("get_item", "ResourceNotFoundException")
-        with pytest.raises(stubbed.client.exceptions.ResourceNotFoundException) as caught:
-            VersionedTable(stubbed.client, "Orders", "order_id").load("o-1")
-        stubbed.cancels({"Code": "ValidationError", "Message": WRONG})
-        with pytest.raises(stubbed.client.exceptions.TransactionCanceledException) as cancelled:
-            write_together(stubbed.client, [Check(ONE, exists("order_id"))])
-    assert isinstance(caught.value, NoSuchTable)
-    assert isinstance(cancelled.value, WrongKey)
-
-
 WRONG = "The provided key element does not match the schema"
 
 
@@ -157,28 +124,6 @@ def test_of_a_transaction_the_wrong_key_is_named() -> None:
     assert isinstance(error, WrongKey)
     assert str(error).startswith(f"Lines line_id='l-1': the key has other names or types in DynamoDB ({WRONG}): ")
     assert error.response["CancellationReasons"] == reasons
-
-
-@pytest.mark.parametrize(
-    "message", ["", "Item size has exceeded the maximum allowed size", "Type mismatch for Index Key"]
-)
-def test_another_error_is_botocores_own(message: str) -> None:
-    error = refused("ValidationException", ONE, message=message)
-    assert type(error) is ClientError
-    reasons = [{"Code": "None"}, {"Code": "ValidationError", "Message": message}]
-    error = refused("TransactionCanceledException", ONE, TWO, reasons=reasons)
-    assert not isinstance(error, NoSuchTable | WrongKey)
-
-
-def test_the_errors_can_be_sent_to_another_process() -> None:
-    for error in (
-        NoSuchItem(ONE),
-        refused("ResourceNotFoundException", ONE),
-        refused("ValidationException", ONE, message=WRONG),
-    ):
-        again = pickle.loads(pickle.dumps(error))
-        assert (type(again).__name__, str(again)) == (type(error).__name__, str(error))
-        assert isinstance(error, type(again))
 
 
 SECONDS: Any = 5
@@ -228,8 +173,3 @@ def test_what_cannot_be_meant_is_named_before_anything_is_sent(misuse: str) -> N
     call, kind, sentence = MISUSES[misuse]
     with pytest.raises(kind, match=sentence):
         call(orders)
-
-
-def test_the_client_of_another_service_is_named() -> None:
-    with Stubbed("sqs") as stubbed, pytest.raises(TypeError, match=r"expected a client of DynamoDB, got .*SQS"):
-        VersionedTable(stubbed.client, "Orders", "order_id").load("o-1")

@@ -175,6 +175,8 @@ def query(database: Database, request: dict[str, Any]) -> Answer:
         after = source.place_of(request["ExclusiveStartKey"])
         if after[1] != partition:
             raise invalid("The provided starting key is outside query boundaries based on provided conditions")
+        if not wanted.holds(request["ExclusiveStartKey"], given):
+            raise invalid("The provided starting key does not match the range key predicate")
     forward = request.get("ScanIndexForward", True)
     entries = (
         (place, item)
