@@ -46,14 +46,6 @@ def test_the_page_has_the_json_of_each_subcommand() -> None:
     assert {tuple(name.split()) for row in rows for name in re.findall("`([a-z -]+)`", row)} == set(COMMANDS)
 
 
-@pytest.mark.parametrize("group", [[], ["dead-letters"], ["jobs"], ["outcomes"]], ids=" ".join)
-def test_a_list_of_commands_has_whole_sentences(group: list[str]) -> None:
-    shown = CliRunner().invoke(app, [*group, "--help"], env={"COLUMNS": "80"}).stdout
-    for line in shown.split("Commands:\n")[1].splitlines():
-        assert line.endswith(".")
-        assert not line.endswith("..."), line
-
-
 @pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
 def test_a_help_says_what_each_argument_and_option_is_for(names: tuple[str, ...]) -> None:
     command = COMMANDS[names]
