@@ -21,24 +21,14 @@ from typing import Any
 import pytest
 
 from conditional_writes.items import from_dynamodb
+from conditional_writes.testing import Engine
 from ledger.core.journal import entry_from_item
 from tests.checkers.profiles import read_profiles
 from tests.support.deployed import until
-from tools.local_aws import stack
+from tests.support.in_process import Aws, answered_by
+from tools.local_aws import functions, stack
 from tools.local_aws.consumers import Consumer, new_consumer
-from tools.local_aws.functions import (
-    Context,
-    Queue,
-    charge_overdraft_interest,
-    expire_holds,
-    process_transactions,
-    publish_outcomes,
-    read_accounts,
-    reconcile_accounts,
-    record,
-    republish_outcomes,
-    upsert_profiles,
-)
+from tools.local_aws.functions import Context, Queue, record
 from tools.local_aws.queues import take_dead_letters, waiting_messages
 from tools.local_aws.sam_local import write_settings
 from tools.local_aws.server import PROJECT, TOOLS, Endpoint, free_port, ministack, running
@@ -183,27 +173,27 @@ def _plain(number: Decimal) -> str:
 
 
 @contextlib.contextmanager
-def in_process(folder: Path) -> Iterator[EventRunner]:
+def in_process(_: Path) -> Iterator[EventRunner]:
     """Runs events with new tables and queues, and the handlers in this process."""
-    with running(ministack(free_port(), folder / "ministack.log")) as endpoint:
+    with answered_by(Aws(Engine())) as endpoint:
         tables, profiles_table = create_tables(endpoint, "events"), create_profiles_table(endpoint, "events")
         locks_table = create_locks_table(endpoint, "events")
-        teller, upserter = process_transactions(endpoint, tables), upsert_profiles(endpoint, profiles_table)
-        publisher, queue = publish_outcomes(endpoint), teller.worker.queue
+        teller, publisher = functions.process_transactions(endpoint, tables), functions.publish_outcomes(endpoint)
+        upserter, queue = functions.upsert_profiles(endpoint, profiles_table), teller.worker.queue
         consumer = new_consumer(endpoint, publisher.bus.name, "events")
-        functions = {
+        loaded = {
             "process_transactions": teller,
             "upsert_profiles": upserter,
-            "charge_overdraft_interest": charge_overdraft_interest(endpoint, tables, locks_table, queue.url),
-            "expire_holds": expire_holds(endpoint, tables, locks_table, queue.url),
-            "reconcile_accounts": reconcile_accounts(endpoint, tables, locks_table),
-            "read_accounts": read_accounts(endpoint, tables),
+            "charge_overdraft_interest": functions.charge_overdraft_interest(endpoint, tables, locks_table, queue.url),
+            "expire_holds": functions.expire_holds(endpoint, tables, locks_table, queue.url),
+            "reconcile_accounts": functions.reconcile_accounts(endpoint, tables, locks_table),
+            "read_accounts": functions.read_accounts(endpoint, tables),
             "publish_outcomes": publisher,
-            "republish_outcomes": republish_outcomes(endpoint, tables, OUTCOMES_BUS=publisher.bus.name),
+            "republish_outcomes": functions.republish_outcomes(endpoint, tables, OUTCOMES_BUS=publisher.bus.name),
         }
 
         def invoke(function: str, event: Path) -> Any:
-            response = functions[function].lambda_handler(json.loads(event.read_text()), Context())
+            response = loaded[function].lambda_handler(json.loads(event.read_text()), Context())
             return json.loads(json.dumps(response))
 
         def post() -> None:

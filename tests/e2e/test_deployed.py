@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from tests.checkers.books import Books, is_poison, vanished, violations
-from tests.support.deployed import Bank, metrics, opening, until
+from tests.support.bodies import hold, opening, post_hold, reverse
+from tests.support.deployed import Bank, metrics, until
 from tools.local_aws.day import TOO_FINE, believable_day
 from tools.local_aws.queues import DeadLetter
 
@@ -69,18 +70,16 @@ def test_the_metrics_are_in_the_log(day: Day) -> None:
 
 
 def test_messages_that_overtake_what_they_refer_to_are_posted_once_that_is_there(bank: Bank) -> None:
-    refers = {"account_id": "late", "hold_id": "hold"}
-    hold = {"type": "hold", "transaction_id": "hold", "account_id": "late", "amount": "80"}
-    post = {"type": "post_hold", "transaction_id": "post", "amount": "30", "final": False, "to_account_id": "shop"}
-    back = {"type": "reverse", "transaction_id": "back", "account_id": "shop", "of_transaction_id": "post"}
     bank.transactions.process(opening("shop"))
-    bank.transactions.send(post | refers, back | {"amount": "5"})
+    bank.transactions.send(
+        post_hold("post", "30", "late", "hold", final=False, to_account_id="shop"), reverse("back", "5", "shop", "post")
+    )
     until(
         lambda: {"post", "back"} <= {line.get("transaction_id") for line in bank.transactions.logged()},
         "both messages were tried",
     )
     assert "late" not in bank.books().accounts
-    bank.transactions.process(opening("late", "-100"), hold)
+    bank.transactions.process(opening("late", "-100"), hold("hold", "80", "late"))
     books = bank.books()
     outcomes = [(entry.transaction_id, str(entry.outcome.amount)) for entry in books.journal["late"]]
     assert outcomes == [("open", "0"), ("hold", "0"), ("post", "-30"), ("back", "5")]

@@ -6,8 +6,9 @@ import pytest
 
 from tests.checkers.books import Books, violations
 from tests.checkers.windows import open_though_expired, windows_done, wrongly_charged
+from tests.support.bodies import opening, payment
 from tests.support.command import Command
-from tests.support.deployed import Bank, changed_environment, opening, payment, until
+from tests.support.deployed import Bank, changed_environment, until
 from tools.local_aws.jobs import function_name, read_report, run_job
 
 NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
@@ -23,7 +24,7 @@ def overdrawn(bank: Bank) -> Books:
     times = {"past": NIGHT - timedelta(hours=1), "ahead": datetime.now(UTC) + timedelta(days=1)}
     hold = {"type": "hold", "account_id": names[1], "amount": "10"}
     bank.transactions.process(
-        *(payment(name, 1, "-365.00") for name in names[::2]),
+        *(payment("t-1", "-365.00", name) for name in names[::2]),
         *(hold | {"transaction_id": name, "expires_at": time.isoformat()} for name, time in times.items()),
         hold | {"transaction_id": "never"},
     )

@@ -10,7 +10,8 @@ import pytest
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from tests.checkers.outcomes import refusal_violations, untold, violations
-from tests.support.deployed import Bank, opening, payment, until
+from tests.support.bodies import expire_hold, hold, opening, payment, post_hold, reverse, transfer, void_hold
+from tests.support.deployed import Bank, until
 from tests.support.reporting import Say
 from tools.local_aws.consumers import EVERYTHING, Consumer, Event
 
@@ -28,22 +29,16 @@ def about(account_id: str, events: Sequence[Event]) -> list[Event]:
 
 def test_each_outcome_is_heard_of_by_its_type_with_what_a_read_of_it_says(bank: Bank) -> None:
     consumer, past = new_consumer(bank), "2026-01-01T00:00:00Z"
-    body = {"account_id": "told"}
-    hold, back = body | {"type": "hold", "amount": "10"}, body | {"type": "reverse", "of_transaction_id": "post"}
-    transfer = {"type": "transfer", "from_account_id": "told", "to_account_id": "told-too", "amount": "5"}
     for stage in (
         [opening("told", LIMIT), opening("told-too")],
-        [hold | {"transaction_id": "hold-1"}, hold | {"transaction_id": "hold-2", "expires_at": past}],
+        [hold("hold-1", 10, "told"), hold("hold-2", 10, "told", expires_at=past)],
         [
-            body | {"type": "post_hold", "transaction_id": "post", "hold_id": "hold-1", "amount": "4", "final": False},
-            body | {"type": "expire_hold", "transaction_id": "expire", "hold_id": "hold-2", "as_of": past},
-            transfer | {"transaction_id": "pay"},
-            payment("told", 1, "-5000"),
+            post_hold("post", 4, "told", "hold-1", final=False),
+            expire_hold("expire", "told", "hold-2", past),
+            transfer("pay", 5, "told", "told-too"),
+            payment("t-1", "-5000", "told"),
         ],
-        [
-            body | {"type": "void_hold", "transaction_id": "void", "hold_id": "hold-1"},
-            back | {"transaction_id": "back", "amount": "1"},
-        ],
+        [void_hold("void", "told", "hold-1"), reverse("back", 1, "told", "post")],
     ):
         bank.transactions.process(*stage)
     journal = bank.books().journal
@@ -72,7 +67,7 @@ def test_a_consumer_hears_only_what_its_rule_is_for(bank: Bank) -> None:
     risk = new_consumer(bank, {"source": ["teller"], "detail-type": ["TransactionRejected"]})
     openings = new_consumer(bank, {"detail": {"account_id": ["picky"], "request": {"type": ["open_account"]}}})
     bank.transactions.process(opening("picky", LIMIT))
-    entries = bank.post(*(payment("picky", n, "-400") for n in range(5)), about="picky")
+    entries = bank.post(*(payment(f"t-{n}", "-400", "picky") for n in range(5)), about="picky")
     rejected = [entry for entry in entries if entry.outcome.reason]
     assert len(rejected) == 3
     assert violations(rejected, risk.take_until_heard(rejected)) == []
@@ -83,7 +78,7 @@ def test_a_refused_message_is_told_of_with_its_id_if_that_can_be_read(bank: Bank
     bank.transactions.wait_until_drained()
     bank.transactions.take_dead_letters()
     consumer = new_consumer(bank, {"detail-type": ["TransactionRefused"]})
-    bank.transactions.process(payment("refused", 1, "12,50"), "not JSON")
+    bank.transactions.process(payment("t-1", "12,50", "refused"), "not JSON")
     letters, events = bank.transactions.take_dead_letters(), list[Event]()
 
     def are_told() -> bool:
@@ -110,7 +105,7 @@ def test_publishers_are_killed_while_they_publish_and_each_entry_is_heard_of(ban
             processes[:] = bank.processes_of(bank.publisher)  # Found before, so that the kill comes in time.
             return consumer.waiting() > heard
 
-        bank.transactions.send(*(payment("killed", next(numbers), "0.01") for _ in range(100)))
+        bank.transactions.send(*(payment(f"t-{next(numbers)}", "0.01", "killed") for _ in range(100)))
         until(one_publishes, "a publisher is at work")
         bank.kill(processes)
         return bank.died_at_work(bank.publisher) >= died_before + 3
@@ -126,7 +121,7 @@ def test_publishers_are_killed_while_they_publish_and_each_entry_is_heard_of(ban
 def test_a_gap_in_what_a_consumer_heard_is_closed_by_publishing_again(bank: Bank) -> None:
     consumer = new_consumer(bank)
     bank.transactions.process(opening("gap", LIMIT))
-    entries = bank.post(*(payment("gap", n) for n in range(9)), about="gap")
+    entries = bank.post(*(payment(f"t-{n}", "1.25", "gap") for n in range(9)), about="gap")
     events = about("gap", consumer.take_until_heard(entries))
     lost = range(3, 7)
     kept = [event for event in events if event["detail"]["account_version"] not in lost]
@@ -153,7 +148,7 @@ def test_an_item_that_is_no_entry_goes_to_the_queue_alone_with_the_reason(bank: 
         until(lambda: letters.extend(bank.take_unpublished()) or letters, "it is in the dead-letter queue")
     finally:
         dynamodb.delete_item(TableName=table, Key=key)
-    entries = bank.post(payment("planted", 1), about="planted")
+    entries = bank.post(payment("t-1", "1.25", "planted"), about="planted")
     assert violations(entries, about("planted", consumer.take_until_heard(entries))) == []
     [letter] = letters
     assert letter.attributes["reason_code"] == "NOT_AN_ENTRY"

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tests.support.deployed import Bank, opening, payment
+from tests.support.bodies import opening, payment
+from tests.support.deployed import Bank
 
 
 def read(bank: Bank, **request: Any) -> dict[str, Any]:
@@ -11,7 +12,7 @@ def read(bank: Bank, **request: Any) -> dict[str, Any]:
 
 def test_a_statement_right_after_the_posting_has_it(bank: Bank) -> None:
     bank.transactions.process(opening("reader"))
-    bank.transactions.process(payment("reader", 1, "12.50"))
+    bank.transactions.process(payment("t-1", "12.50", "reader"))
     answer = read(bank, read="statement", account_id="reader", last=10)
     shown = [(entry["transaction_id"], entry["balance_after"]) for entry in answer["entries"]]
     assert (shown, answer["complete"]) == ([("open", "0"), ("t-1", "12.5")], True)
@@ -22,7 +23,7 @@ def test_a_statement_right_after_the_posting_has_it(bank: Bank) -> None:
 
 
 def test_a_caller_learns_of_a_refusal(bank: Bank) -> None:
-    bank.transactions.process(payment("reader", 2, "12,50"))
+    bank.transactions.process(payment("t-2", "12,50", "reader"))
     answer = read(bank, read="transaction", account_id="reader", transaction_id="t-2")
     assert (answer["state"], answer["refusal"]["reason_code"]) == ("refused", "INVALID_MESSAGE")
     bank.transactions.take_dead_letters()

@@ -17,7 +17,8 @@ import pytest
 from ledger.core.journal import JournalEntry
 from tests.checkers import outcomes, profiles
 from tests.checkers.books import Books, vanished, violations
-from tests.support.deployed import PARAMETERS, Bank, opening, until
+from tests.support.bodies import opening
+from tests.support.deployed import PARAMETERS, Bank, until
 from tests.support.template import resources
 from tools import restore
 from tools.local_aws import server, stack

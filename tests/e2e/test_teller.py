@@ -21,8 +21,9 @@ from conditional_writes.items import from_dynamodb, to_dynamodb
 from tests.checkers.books import violations as book_violations
 from tests.checkers.outcomes import violations
 from tests.checkers.statement_oracle import Journal, journals
+from tests.support.bodies import hold, opening, payment, post_hold, reverse
 from tests.support.command import COLUMNS, Command
-from tests.support.deployed import Bank, opening, payment, until
+from tests.support.deployed import Bank, until
 from tests.support.reporting import Say
 from tools.local_aws.server import PROJECT
 from tools.local_aws.tables import scan
@@ -56,7 +57,7 @@ def without_next(answer: dict[str, Any]) -> dict[str, Any]:
 def test_a_file_is_checked_sent_to_both_queues_and_posted_once(bank: Bank, command: Command, tmp_path: Path) -> None:
     update = {"account_id": "sent", "path": ["preferences"], "entries": {"theme": "dark"}}
     file, wrong = tmp_path / "day.jsonl", tmp_path / "wrong.jsonl"
-    lines = [opening("sent", "-1"), *(payment("sent", n, "0.01") for n in range(25)), update]
+    lines = [opening("sent", "-1"), *(payment(f"t-{n}", "0.01", "sent") for n in range(25)), update]
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     wrong.write_text('{"transaction_id": "t", "account_id": "unsent"}')
     ended = command.run("send", str(wrong))
@@ -80,7 +81,7 @@ def test_killed_and_started_again_it_goes_on_and_each_message_is_posted_once(
     bank: Bank, tmp_path: Path, say: Say
 ) -> None:
     number, file, places = 12_000, tmp_path / "day.jsonl", list[int]()
-    lines = [opening("sent-killed"), *(payment("sent-killed", n, "0.01") for n in range(number))]
+    lines = [opening("sent-killed"), *(payment(f"t-{n}", "0.01", "sent-killed") for n in range(number))]
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     command = [str(PROJECT / ".venv/bin/teller"), "send", str(file)]
     environment = os.environ | bank.stack.endpoint.environment | {"TELLER_STACK": bank.stack.name}
@@ -112,16 +113,14 @@ def test_killed_and_started_again_it_goes_on_and_each_message_is_posted_once(
 @pytest.fixture(scope="module")
 def store(bank: Bank) -> Journal:
     """The journal of the account `store`, with holds and reversals, and what is dead of it."""
-    of = {"account_id": "store"}
-    hold, reverse = of | {"type": "hold"}, of | {"type": "reverse", "of_transaction_id": "t-2"}
     for stage in (
         [opening("store")],
-        [payment("store", 1, "100"), payment("store", 3, "12,50"), of | {"transaction_id": "t, 4", "amount": "1"}],
-        [payment("store", 2, "-30"), hold | {"transaction_id": "h-1", "amount": "40"}],
+        [payment("t-1", "100", "store"), payment("t-3", "12,50", "store"), payment("t, 4", "1", "store")],
+        [payment("t-2", "-30", "store"), hold("h-1", "40", "store")],
         [
-            of | {"type": "post_hold", "transaction_id": "p-1", "hold_id": "h-1", "amount": "15", "final": False},
-            hold | {"transaction_id": "h-2", "amount": "1000"},
-            reverse | {"transaction_id": "r-1", "amount": "10.5"},
+            post_hold("p-1", "15", "store", "h-1", final=False),
+            hold("h-2", "1000", "store"),
+            reverse("r-1", "10.5", "store", "t-2"),
         ],
     ):
         bank.transactions.process(*stage)
@@ -186,7 +185,9 @@ def test_what_became_of_a_transaction_is_told_whatever_it_is(bank: Bank, command
     assert "\nteller dead-letters redrive transactions --edit --about store t-3\n" in ended.out
     never = command.json("transaction", "store", "t-9", status=1)
     assert (never["state"], never["account_exists"], never["dead_letters"]) == ("not seen", True, [])
-    assert json.dumps(payment("store", 3, "12,50")) in [letter.body for letter in bank.transactions.take_dead_letters()]
+    assert json.dumps(payment("t-3", "12,50", "store")) in [
+        letter.body for letter in bank.transactions.take_dead_letters()
+    ]
     for subcommand in ("account", "statement"):
         assert command.json(subcommand, "nobody", status=1)["error"]["code"] == "NOT_FOUND"
         assert "no account 'nobody' has been opened" in command.run(subcommand, "nobody").err
@@ -315,7 +316,7 @@ def test_a_tail_prints_the_events_of_an_account_and_leaves_nothing_but_a_killed_
     assert left(bank) == ([], [])
     with tailing(bank, "--account", "tailed", "--json") as process:
         bank.transactions.process(opening("tailed"), opening("another"))
-        entries = bank.post(payment("tailed", 1, "5"), payment("tailed", 2, "x"), about="tailed")
+        entries = bank.post(payment("t-1", "5", "tailed"), payment("t-2", "x", "tailed"), about="tailed")
         assert process.stdout
         events = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.send_signal(signal.SIGINT)

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.bodies import opening, payment
 from tests.support.command import Command
-from tests.support.deployed import Bank, opening, payment, until
+from tests.support.deployed import Bank, until
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import PROJECT
 from tools.teller import letters
@@ -61,7 +62,7 @@ def visible(bank: Bank, queue: str = "transactions") -> int:
 def test_a_dead_message_is_found_mended_in_an_editor_and_posted(
     bank: Bank, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    poison = json.dumps(payment("mended", 1, "12,50"))
+    poison = json.dumps(payment("t-1", "12,50", "mended"))
     bank.transactions.send(opening("mended"))
     trace = {"trace": {"DataType": "String", "StringValue": "x-1"}}
     sent = bank.transactions.sqs.send_message(

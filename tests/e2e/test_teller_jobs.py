@@ -8,8 +8,9 @@ import pytest
 
 from conditional_writes.items import to_dynamodb
 from conditional_writes.locks import Lock, LockLost, Locks
+from tests.support.bodies import opening
 from tests.support.command import Command
-from tests.support.deployed import NEVER, Bank, opening, until
+from tests.support.deployed import NEVER, Bank, until
 from tools.local_aws.tables import scan
 from tools.teller import job_runs
 from tools.teller.deployment import Deployment

@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.checkers.books import violations
-from tests.support.deployed import Bank, FunctionQueue, denied, log_events, opening, payment, until
+from tests.support.bodies import opening, payment
+from tests.support.deployed import Bank, FunctionQueue, denied, log_events, until
 from tests.support.reporting import Say
 from tools.local_aws.server import PROJECT
 
@@ -42,7 +43,7 @@ def returns(queue: FunctionQueue, since: datetime) -> Counter[str]:
 
 def test_an_outage_of_dynamodb_gives_up_no_message(bank: Bank, say: Say) -> None:
     queue, since = bank.transactions, datetime.now(UTC)
-    messages = [opening("outage"), *(payment("outage", number) for number in range(39))]
+    messages = [opening("outage"), *(payment(f"t-{number}", "1.25", "outage") for number in range(39))]
 
     def all_returned() -> bool:
         time.sleep(1)
@@ -100,8 +101,11 @@ def zipped(**modules: str) -> bytes:
 
 
 def test_a_message_that_kills_its_function_is_dead_lettered_and_its_neighbours_are_posted(bank: Bank, say: Say) -> None:
-    queue, good = bank.transactions, [opening("neighbours"), *(payment("neighbours", n) for n in range(98))]
-    deadly = json.dumps(payment("neighbours", 0) | {"transaction_id": "deadly"})
+    queue, good = (
+        bank.transactions,
+        [opening("neighbours"), *(payment(f"t-{n}", "1.25", "neighbours") for n in range(98))],
+    )
+    deadly = json.dumps(payment("t-0", "1.25", "neighbours") | {"transaction_id": "deadly"})
     died = bank.died_at_work(queue.function_name)
     with quick_redelivery(queue, seconds=3), deadly_function(queue, "process_transactions"):
         queue.send(*good[:50], deadly, *good[50:])

@@ -159,16 +159,6 @@ def metrics(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
     return metric_totals(lines)
 
 
-def opening(account_id: str, overdraft_limit: str = "0") -> dict[str, Any]:
-    fields = {"account_id": account_id, "currency": "EUR", "overdraft_limit": overdraft_limit}
-    return {"type": "open_account", "transaction_id": "open"} | fields
-
-
-def payment(account_id: str, number: int, amount: str = "1.25") -> dict[str, Any]:
-    """The payment t-1, t-2, …"""
-    return {"transaction_id": f"t-{number}", "account_id": account_id, "amount": amount}
-
-
 @dataclass
 class Bank:
     """The deployed stack. `pid` and `log` are those of the local AWS, whose child processes run the functions."""
