@@ -1,72 +1,111 @@
-"""The invariants of books on the deployed template.yaml, on a local AWS that enforces IAM."""
+"""A day of transactions and profile updates on the deployed template.yaml, on a local AWS that enforces IAM."""
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.checkers.books import Books, is_poison, vanished, violations
+from tests.checkers import books, profiles
+from tests.checkers.books import Books
+from tests.checkers.profiles import Profiles
 from tests.support.bodies import hold, opening, post_hold, reverse
-from tests.support.deployed import Bank, metrics, until
+from tests.support.deployed import Bank, FunctionQueue, metrics, until
 from tools.local_aws.day import TOO_FINE, believable_day
+from tools.local_aws.profiles_day import believable_updates
 from tools.local_aws.queues import DeadLetter
 
+PHOTO = "x" * 120_000
+PHOTOS = [
+    json.dumps({"account_id": "acc-0001", "path": ["photos"], "entries": {f"photo {number}": PHOTO}})
+    for number in range(4)
+]
+"""A large value. An item has room for three of them."""
 
-@dataclass(frozen=True)
-class Day:
-    """The messages sent, and the state when the queue was empty."""
 
-    bodies: list[str]
+class Day(NamedTuple):
+    """The messages sent, and the state when the queues were empty. What is by queue is of transactions and profiles."""
+
+    queues: dict[str, FunctionQueue]
+    bodies: dict[str, list[str]]
     books: Books
-    dead_letters: list[DeadLetter]
-    log_lines: list[dict]
+    profiles: Profiles
+    letters: dict[str, list[DeadLetter]]
+    lines: dict[str, list[dict[str, Any]]]
+
+
+QUEUES = ("transactions", "profiles")
 
 
 @pytest.fixture(scope="module")
 def day(bank: Bank) -> Day:
-    bodies = believable_day(300, accounts=30)
-    bank.transactions.process(*bodies)
-    return Day(bodies, bank.books(), bank.transactions.take_dead_letters(), bank.transactions.logged())
+    queues = dict(zip(QUEUES, (bank.transactions, bank.profiles), strict=True))
+    bodies = dict(zip(QUEUES, (believable_day(300, accounts=30), believable_updates(200, accounts=20)), strict=True))
+    bodies["profiles"] += PHOTOS
+    for name, queue in queues.items():
+        queue.send(*bodies[name])
+    for queue in queues.values():
+        queue.wait_until_drained()
+    letters = {name: queue.take_dead_letters() for name, queue in queues.items()}
+    lines = {name: queue.logged() for name, queue in queues.items()}
+    return Day(queues, bodies, bank.books(), bank.read_profiles(), letters, lines)
 
 
-def test_after_a_day_the_invariants_hold_and_no_message_has_vanished(day: Day) -> None:
-    assert violations(day.books) == []
-    assert list(vanished(day.bodies, day.books, day.dead_letters)) == []
+def test_after_a_day_the_books_are_whole_and_no_transaction_has_vanished(day: Day) -> None:
+    assert books.violations(day.books) == []
+    assert list(books.vanished(day.bodies["transactions"], day.books, day.letters["transactions"])) == []
     assert day.books.counts()["POSTED"] > 150  # half of them: a standard queue keeps no order
     assert {"OVERDRAFT_LIMIT", "HOLD_NOT_OPEN", "ALREADY_REVERSED"} <= day.books.counts().keys()
     assert {"hold", "post_hold", "void_hold", "reverse"} <= day.books.types().keys()
 
 
+def test_after_a_day_each_profile_entry_is_the_latest_sent_and_no_update_has_vanished(day: Day) -> None:
+    bodies, letters = day.bodies["profiles"], day.letters["profiles"]
+    assert list(profiles.violations(day.profiles, profiles.upserted(bodies, letters))) == []
+    assert list(profiles.vanished(bodies, letters)) == []
+    assert (len(day.profiles), len(day.profiles["acc-0001"]["photos"])) == (20, 3)
+
+
 def test_only_poison_is_dead_lettered_each_with_a_reason(day: Day) -> None:
-    assert [letter for letter in day.dead_letters if not is_poison(letter)] == []
-    [too_fine] = [letter for letter in day.dead_letters if letter.body == TOO_FINE]
-    assert too_fine.reason == "amount: 3 decimals, expected at most 2, as many as EUR has"
+    assert [letter for letter in day.letters["transactions"] if not books.is_poison(letter)] == []
+    assert [letter for letter in day.letters["profiles"] if not profiles.is_poison(letter)] == []
+    reasons = {letter.body: letter.reason or "" for letters in day.letters.values() for letter in letters}
+    assert reasons[TOO_FINE] == "amount: 3 decimals, expected at most 2, as many as EUR has"
+    [too_large] = reasons.keys() & PHOTOS
+    assert "account_id='acc-0001': would have 48" in reasons[too_large]
 
 
 def test_a_redrive_of_the_dead_letters_changes_nothing(bank: Bank, day: Day) -> None:
-    bank.transactions.process(*day.dead_letters)
-    assert bank.books() == day.books
-    assert Counter(bank.transactions.take_dead_letters()) == Counter(day.dead_letters)
+    for name, queue in day.queues.items():
+        queue.process(*day.letters[name])
+        again = queue.take_dead_letters()
+        assert Counter(letter.body for letter in again) == Counter(letter.body for letter in day.letters[name])
+    assert (bank.books(), bank.read_profiles()) == (day.books, day.profiles)
 
 
-def test_every_line_of_the_log_is_json_and_tells_the_ids_but_no_payload(day: Day) -> None:
+def test_the_log_tells_the_ids_but_no_payload(day: Day) -> None:
     posted = {
         (account_id, line["transaction_id"])
-        for line in day.log_lines
+        for line in day.lines["transactions"]
         if line.get("message") in {"posted", "rejected"}
         for account_id in line["account_ids"]
     }
+    upserted = {line["account_id"] for line in day.lines["profiles"] if line.get("message") == "upserted"}
     assert posted
+    assert upserted
     assert posted <= {(entry.account_id, entry.transaction_id) for entry in day.books.entries}
-    assert not any('"Card"' in line or "green" in line for line in map(json.dumps, day.log_lines))
+    assert upserted <= day.profiles.keys()
+    texts = {name: json.dumps(lines) for name, lines in day.lines.items()}
+    words = {"transactions": ["Card", "green"], "profiles": ["dark", "mail", "xxx"]}
+    assert [word for name in QUEUES for word in words[name] if word in texts[name]] == []
 
 
 def test_the_metrics_are_in_the_log(day: Day) -> None:
-    """The metrics are in the stack's namespace. tests/integration/test_posting.py shows that they are exact."""
-    totals = metrics(day.log_lines)
-    assert 0 < totals["Posted"] <= day.books.counts()["POSTED"]
-    assert {"DeadLettered", "Duplicates", "Conflicts", "CommitTime"} <= totals.keys()
+    """They are in the stack's namespace. tests/integration/ shows that they are exact."""
+    of_transactions, of_profiles = (metrics(day.lines[name]) for name in QUEUES)
+    assert 0 < of_transactions["Posted"] <= day.books.counts()["POSTED"]
+    assert {"DeadLettered", "Duplicates", "Conflicts", "CommitTime"} <= of_transactions.keys()
+    assert {"Upserted", "Erased", "Superseded", "DeadLettered", "ReturnedToQueue"} <= of_profiles.keys()
 
 
 def test_messages_that_overtake_what_they_refer_to_are_posted_once_that_is_there(bank: Bank) -> None:
@@ -80,8 +119,8 @@ def test_messages_that_overtake_what_they_refer_to_are_posted_once_that_is_there
     )
     assert "late" not in bank.books().accounts
     bank.transactions.process(opening("late", "-100"), hold("hold", "80", "late"))
-    books = bank.books()
-    outcomes = [(entry.transaction_id, str(entry.outcome.amount)) for entry in books.journal["late"]]
+    found = bank.books()
+    outcomes = [(entry.transaction_id, str(entry.outcome.amount)) for entry in found.journal["late"]]
     assert outcomes == [("open", "0"), ("hold", "0"), ("post", "-30"), ("back", "5")]
-    late, shop = (books.accounts[name] for name in ("late", "shop"))
+    late, shop = (found.accounts[name] for name in ("late", "shop"))
     assert (late.balance, late.held, shop.balance) == (-25, 50, 25)

@@ -2,17 +2,13 @@
 
 import itertools
 import json
-import sys
 from collections.abc import Sequence
 from typing import Any
-
-import pytest
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from tests.checkers.outcomes import refusal_violations, untold, violations
 from tests.support.bodies import expire_hold, hold, opening, payment, post_hold, reverse, transfer, void_hold
 from tests.support.deployed import Bank, until
-from tests.support.reporting import Say
 from tools.local_aws.consumers import EVERYTHING, Consumer, Event
 
 _numbers = itertools.count(1)
@@ -88,34 +84,6 @@ def test_a_refused_message_is_told_of_with_its_id_if_that_can_be_read(bank: Bank
     until(are_told, "both refusals are told of")
     assert refusal_violations(letters, events) == []
     assert {event["detail"]["transaction_id"] for event in events} == {"t-1", None}
-
-
-@pytest.mark.exhaustive
-@pytest.mark.skipif(sys.platform != "linux", reason="finds the function's processes in /proc")
-def test_publishers_are_killed_while_they_publish_and_each_entry_is_heard_of(bank: Bank, say: Say) -> None:
-    consumer = new_consumer(bank)
-    bank.transactions.process(opening("killed", LIMIT))
-    died_before = bank.died_at_work(bank.publisher)
-    numbers, processes = itertools.count(1), list[int]()
-
-    def are_killed() -> bool:
-        heard = consumer.waiting()
-
-        def one_publishes() -> bool:
-            processes[:] = bank.processes_of(bank.publisher)  # Found before, so that the kill comes in time.
-            return consumer.waiting() > heard
-
-        bank.transactions.send(*(payment(f"t-{next(numbers)}", "0.01", "killed") for _ in range(100)))
-        until(one_publishes, "a publisher is at work")
-        bank.kill(processes)
-        return bank.died_at_work(bank.publisher) >= died_before + 3
-
-    until(are_killed, "three processes died while they published", seconds=120)
-    entries = bank.post(about="killed")
-    events = about("killed", consumer.take_until_heard(entries))
-    assert violations(entries, events) == []
-    died, twice = bank.died_at_work(bank.publisher) - died_before, len(events) - len(entries)
-    say(f"{died} publishers died: all of {len(entries)} entries were heard of, and {twice} events came again")
 
 
 def test_a_gap_in_what_a_consumer_heard_is_closed_by_publishing_again(bank: Bank) -> None:

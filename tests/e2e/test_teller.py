@@ -18,18 +18,15 @@ from typing import Any
 import pytest
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from tests.checkers.books import violations as book_violations
 from tests.checkers.outcomes import violations
 from tests.checkers.statement_oracle import Journal, journals
 from tests.support.bodies import hold, opening, payment, post_hold, reverse
 from tests.support.command import COLUMNS, Command
 from tests.support.deployed import Bank, until
-from tests.support.reporting import Say
 from tools.local_aws.server import PROJECT
 from tools.local_aws.tables import scan
 from tools.teller import accounts, letters, tail
 from tools.teller.deployment import Deployment
-from tools.teller.places import path_of
 
 
 @pytest.fixture
@@ -72,39 +69,6 @@ def test_a_file_is_checked_sent_to_both_queues_and_posted_once(bank: Bank, comma
     assert command.json("account", "sent")["balance"] == "0.25"
     assert command.json("profile", "sent")["profile"] == {"preferences": {"theme": "dark"}}
     assert set(tmp_path.iterdir()) == {file, wrong}, "the place is removed"
-
-
-@pytest.mark.usefixtures("interruptible")
-@pytest.mark.exhaustive
-@pytest.mark.timeout(600)
-def test_killed_and_started_again_it_goes_on_and_each_message_is_posted_once(
-    bank: Bank, tmp_path: Path, say: Say
-) -> None:
-    number, file, places = 12_000, tmp_path / "day.jsonl", list[int]()
-    lines = [opening("sent-killed"), *(payment(f"t-{n}", "0.01", "sent-killed") for n in range(number))]
-    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    command = [str(PROJECT / ".venv/bin/teller"), "send", str(file)]
-    environment = os.environ | bank.stack.endpoint.environment | {"TELLER_STACK": bank.stack.name}
-
-    def sent() -> int:
-        return json.loads(path_of(file).read_text())["messages"] if path_of(file).exists() else 0
-
-    for wanted, which in ((2_000, signal.SIGKILL), (5_000, signal.SIGINT)):
-        running = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True)
-        until(lambda wanted=wanted: sent() >= wanted, "many are sent", seconds=120)
-        os.killpg(running.pid, which)
-        remarks = running.communicate()[1]
-        places.append(sent())
-    assert running.returncode == 1, remarks
-    assert "of 12,001 messages were sent; the same command goes on after them" in remarks
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert "going on after" in ended.stderr
-    bank.transactions.wait_until_drained()
-    books = bank.books()
-    assert book_violations(books) == []
-    posted = [entry.transaction_id for entry in books.journal["sent-killed"]]
-    assert sorted(posted) == sorted(["open", *(f"t-{n}" for n in range(number))])
-    say(f"{number:,} messages were sent in three runs, two of them ended after {places}: each was posted once")
 
 
 # --- Accounts, statements, transactions, profiles ---------------------------------------------------------------

@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -131,20 +130,6 @@ def test_a_look_that_is_ended_from_outside_hides_no_letter(bank: Bank, command: 
     assert visible(bank) == 150
 
 
-def test_an_update_that_was_dead_for_an_hour_does_not_win_over_what_came_meanwhile(
-    bank: Bank, command: Command
-) -> None:
-    hour_ago = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
-    update: dict[str, Any] = {"account_id": "late-letter", "path": ["preferences"]}
-    bank.profiles.process(update | {"entries": {"theme": "new"}})
-    old = json.dumps(update | {"entries": {"theme": "old", "size": 1.50}})
-    origin = json.dumps({"message_id": "m", "sent_at": hour_ago, "request_id": "r"})
-    put_letters(bank, "profiles", old, reason_code="RETRIES_EXHAUSTED", origin=origin)
-    assert command.json("dead-letters", "redrive", "profiles")["redriven"] == {"RETRIES_EXHAUSTED": 1}
-    bank.profiles.wait_until_drained()
-    assert bank.read_profiles()["late-letter"]["preferences"] == {"theme": "new", "size": 1.5}
-
-
 def test_outcomes_are_published_jobs_are_run_and_what_can_be_neither_stays(bank: Bank, command: Command) -> None:
     bank.transactions.process(opening("unheard"))
     consumer = bank.new_consumer("redriven", {"detail": {"account_id": ["unheard"]}})
@@ -168,14 +153,3 @@ def test_outcomes_are_published_jobs_are_run_and_what_can_be_neither_stays(bank:
     answer = command.json("dead-letters", "redrive", "schedules", status=1)
     assert [each["reason"] for each in answer["staying"]] == ["its body isn't the event of a job"]
     assert (visible(bank, "jobs"), visible(bank, "schedules")) == (0, 1)
-
-
-@pytest.mark.exhaustive
-def test_letters_by_the_thousand_are_redriven_once_each_though_they_come_back_at_once(
-    bank: Bank, command: Command
-) -> None:
-    put_letters(bank, "transactions", *(f"junk {number}" for number in range(1200)), reason_code="INVALID_MESSAGE")
-    answer = command.json("dead-letters", "redrive", "transactions")
-    assert answer["redriven"] == {"INVALID_MESSAGE": 1200}
-    bank.transactions.wait_until_drained()
-    assert len({letter.body for letter in bank.transactions.take_dead_letters()}) == 1200

@@ -1,12 +1,10 @@
 """`teller jobs`, `jobs run` and `jobs release` on the deployed stack."""
 
-import json
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from conditional_writes.items import to_dynamodb
 from conditional_writes.locks import Lock, LockLost, Locks
 from tests.support.bodies import opening
 from tests.support.command import Command
@@ -76,19 +74,6 @@ def test_mismatches_are_shown_whole_and_the_status_says_so(bank: Bank, teller: C
     assert f"The run that was done last found 1 mismatch: - {sentence}" in " ".join(teller.shown("jobs").split())
 
 
-def test_a_time_that_the_function_would_refuse_is_refused_with_its_sentence(bank: Bank, teller: Command) -> None:
-    ahead = (datetime.now(UTC) + timedelta(days=900)).isoformat(timespec="seconds")
-    error = teller.json("jobs", "run", CHARGE, "--for", ahead, status=2)["error"]
-    event = json.dumps({"job": CHARGE, "scheduled_time": ahead})
-    refused = bank.stack.endpoint.client("lambda").invoke(
-        FunctionName=bank.stack["ChargeOverdraftInterestFunctionName"], Payload=event
-    )
-    sentence = json.loads(refused["Payload"].read())["errorMessage"]
-    until_now = "and now it is"
-    assert error["reason"].partition(until_now)[0] == sentence.partition(until_now)[0]
-    assert not [name for name in bank.records() if ahead in name]
-
-
 def test_lapsed_locks_are_seen_and_released_and_the_run_goes_on(
     bank: Bank, teller: Command, locks: Locks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,17 +120,6 @@ def test_a_lock_that_is_held_stops_a_run_and_is_released_by_force_alone(
     assert "leased_until" not in bank.records()[RECONCILE]
     with pytest.raises(LockLost):
         lock.complete()
-
-
-def test_a_record_that_cannot_be_read_is_named_with_its_attribute(bank: Bank, teller: Command) -> None:
-    client, table = bank.stack.endpoint.client("dynamodb"), bank.stack["LocksTableName"]
-    damaged = {"lock_key": f"{CHARGE} segment 1 of 2", "leased_until": 5}
-    client.put_item(TableName=table, Item=to_dynamodb(damaged))
-    try:
-        ended = teller.run("jobs", "release", CHARGE, "--force")
-    finally:
-        client.delete_item(TableName=table, Key=to_dynamodb({"lock_key": damaged["lock_key"]}))
-    assert (ended.status, "leased_until: expected a text, got 5" in " ".join(ended.out.split())) == (1, True)
 
 
 def test_a_run_goes_on_without_the_command(bank: Bank, teller: Command, monkeypatch: pytest.MonkeyPatch) -> None:

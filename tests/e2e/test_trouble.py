@@ -1,27 +1,20 @@
-"""AWS in trouble, on the deployed stack: an outage of DynamoDB, and a message that kills its function.
-
-Times are scaled down: a message comes again after at most a second, not after a quarter of an hour.
-"""
+"""A message that kills its function, on the deployed stack, with times that are scaled down."""
 
 import contextlib
 import io
 import json
-import time
 import zipfile
-from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import pytest
 
 from tests.checkers.books import violations
 from tests.support.bodies import opening, payment
-from tests.support.deployed import Bank, FunctionQueue, denied, log_events, until
+from tests.support.deployed import Bank, FunctionQueue, until
 from tests.support.reporting import Say
 from tools.local_aws.server import PROJECT
 
 pytestmark = pytest.mark.exhaustive
-DELIVERIES = 60
 """Of each message, in an outage."""
 
 
@@ -33,35 +26,6 @@ def quick_redelivery(queue: FunctionQueue, seconds: int = 1) -> Iterator[None]:
     changed = queue.changed_environment(LONGEST_REDELIVERY_SECONDS=str(seconds))
     with changed, queue.visibility_timeout(2 * seconds):
         yield
-
-
-def returns(queue: FunctionQueue, since: datetime) -> Counter[str]:
-    """How often each message went back to the queue at least: the log may be incomplete."""
-    lines = [json.loads(line) for line in log_events(queue.stack, queue.function_name, since) if line.startswith("{")]
-    return Counter(line["message_id"] for line in lines if line.get("message") == "returned to the queue")
-
-
-def test_an_outage_of_dynamodb_gives_up_no_message(bank: Bank, say: Say) -> None:
-    queue, since = bank.transactions, datetime.now(UTC)
-    messages = [opening("outage"), *(payment(f"t-{number}", "1.25", "outage") for number in range(39))]
-
-    def all_returned() -> bool:
-        time.sleep(1)
-        returned = returns(queue, since)
-        return len(returned) == len(messages) and min(returned.values()) >= DELIVERIES
-
-    with quick_redelivery(queue):
-        with denied(bank.stack, queue.function_name, "dynamodb:*"):
-            queue.send(*messages)
-            until(all_returned, f"each message went back {DELIVERIES} times", seconds=400)
-            assert not queue.take_dead_letters()
-        over = time.monotonic()
-        queue.wait_until_drained()
-    books = bank.books()
-    assert not queue.take_dead_letters()
-    assert len(books.journal["outage"]) == len(messages)
-    assert violations(books) == []
-    say(f"DynamoDB refused {DELIVERIES} deliveries: all were posted {time.monotonic() - over:.1f} s after the end")
 
 
 DEADLY = """

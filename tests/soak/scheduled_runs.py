@@ -7,10 +7,8 @@ killed run's lease is over before the second retry, as on AWS.
 """
 
 import json
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -31,29 +29,18 @@ FIRST_SCHEDULED_TIME = datetime(2026, 4, 1, 2, tzinfo=UTC)
 
 @dataclass
 class ScheduledRuns:
-    """`times` are the scheduled times so far, a day apart."""
+    """`times` are the scheduled times so far, a day apart. `pause_seconds` are between them."""
 
     deployed: Stack
+    pause_seconds: float
     times: list[datetime] = field(default_factory=list)
     _last_sent: float = field(default_factory=time.monotonic)
 
-    @contextmanager
-    def scheduling(self, seconds: float) -> Iterator[None]:
-        """Schedules the jobs now and after each pause, in a thread, while the body runs. Raises errors at the end."""
-        over = threading.Event()
-
-        def schedule() -> None:
+    def progressed(self, _: int) -> None:
+        """Schedules the jobs if the pause is over."""
+        if not self.times or time.monotonic() > self._last_sent + self.pause_seconds:
+            self._last_sent = time.monotonic()
             self.schedule_next()
-            while not over.wait(seconds):
-                self.schedule_next()
-
-        with ThreadPoolExecutor(1) as pool:
-            scheduling = pool.submit(schedule)
-            try:
-                yield
-            finally:
-                over.set()
-            scheduling.result()
 
     def schedule_next(self) -> datetime:
         """Delivers the jobs' events for the next day. Returns the scheduled time."""

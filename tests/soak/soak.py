@@ -79,7 +79,7 @@ def soak(bank: Bank, plan: Plan) -> Soaked:
 
 
 def _soak(bank: Bank, plan: Plan) -> Soaked:
-    workload, runs = make_workload(plan.messages, plan.seed), ScheduledRuns(bank.stack)
+    workload, runs = make_workload(plan.messages, plan.seed), ScheduledRuns(bank.stack, plan.seconds_between_runs)
     messages, deadline = [*workload.transactions, *workload.updates], time.monotonic() + plan.minutes * 60
     killer = ProcessKiller(bank, random.Random(plan.seed), plan.mean_messages_between_kills)
     outage = Outage(bank, OF_TABLES_AND_QUEUES, len(messages) // 3, plan.outage_seconds)
@@ -87,11 +87,11 @@ def _soak(bank: Bank, plan: Plan) -> Soaked:
     consumer = bank.new_consumer("hears-everything")
 
     def trouble(messages_done: int) -> None:
-        for each in (killer, outage, of_events):
+        for each in (runs, killer, outage, of_events):
             each.progressed(messages_done)
 
     with runs.short_timeouts():
-        with contextlib.closing(outage), contextlib.closing(of_events), runs.scheduling(plan.seconds_between_runs):
+        with contextlib.closing(outage), contextlib.closing(of_events):
             _send(bank, workload, deadline, trouble)
         died = sum(map(bank.died_at_work, (bank.transactions.function_name, bank.profiles.function_name)))
         runs.wait_until_done()
@@ -190,12 +190,8 @@ def _wrong_outage(outage: Outage, books: Books) -> Iterator[str]:
 
 
 def _changed(before: Quiescence, after: Quiescence, sent: set[str]) -> Iterator[str]:
-    if after.books != before.books:
-        entries = len(after.books.entries) - len(before.books.entries)
-        yield f"sending messages again changed the books: {entries} entries more"
-    for name in before.profiles.keys() | after.profiles.keys():
-        if before.profiles.get(name) != after.profiles.get(name):
-            yield f"sending messages again changed {name}'s profile"
+    if after[:2] != before[:2]:
+        yield "sending messages again changed the books or the profiles"
     for letters, again in zip(before[2:], after[2:], strict=True):
         for body in ({letter.body for letter in letters} & sent) ^ {letter.body for letter in again}:
             yield f"dead-lettered only once, although sent twice: {body}"

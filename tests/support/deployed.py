@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,6 @@ PARAMETERS = dict.fromkeys(("ReconcileSchedule", "InterestSchedule", "ExpireHold
     "MaximumConcurrency": 2
 }
 """The stack's: no job runs in the midst of a test, and few processes have to start, each of which takes seconds."""
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def until(holds: Callable[[], object], claim: str, seconds: float = 60) -> None:
@@ -138,16 +135,16 @@ def statement_more(stack: Stack, function_name: str, statement: Mapping[str, Any
         iam.delete_role_policy(RoleName=role, PolicyName="of-a-test")
 
 
-def log_events(stack: Stack, function_name: str, start: datetime = EPOCH) -> list[str]:
-    """A function's log events since a time, Lambda's own lines included.
+def log_events(stack: Stack, function_name: str) -> list[str]:
+    """A function's log events, Lambda's own lines included.
 
-    ministack 1.5.33 returns at most 10,000 events and no token for the rest, so the period must have fewer.
+    ministack 1.5.33 returns at most 10,000 events and no token for the rest, so it must have fewer.
     """
     function = stack.endpoint.client("lambda").get_function_configuration(FunctionName=function_name)
     pages = stack.endpoint.client("logs").get_paginator("filter_log_events")
-    asked = {"logGroupName": function["LoggingConfig"]["LogGroup"], "startTime": round(start.timestamp() * 1000)}
-    found = [event["message"] for page in pages.paginate(**asked) for event in page["events"]]
-    assert len(found) < 10_000, f"{function_name}: the log of this period is incomplete"
+    log_group = function["LoggingConfig"]["LogGroup"]
+    found = [event["message"] for page in pages.paginate(logGroupName=log_group) for event in page["events"]]
+    assert len(found) < 10_000, f"{function_name}: the log is incomplete"
     return found
 
 
@@ -252,11 +249,6 @@ class Bank:
         """The process ids of all functions, busy or idle."""
         return [pid for pid, state, parent in _processes() if parent == self.pid and state != "Z"]
 
-    def processes_of(self, function_name: str) -> list[int]:
-        """The process ids of one function."""
-        variable = f"AWS_LAMBDA_FUNCTION_NAME={function_name}\0".encode()
-        return [pid for pid in self.function_processes() if variable in _environment(pid)]
-
 
 def _processes() -> Iterator[tuple[int, str, int]]:
     """The id, state and parent id of each process."""
@@ -264,12 +256,6 @@ def _processes() -> Iterator[tuple[int, str, int]]:
         with suppress(OSError):  # The process has just ended.
             state, parent = path.read_text().rpartition(")")[2].split()[:2]
             yield int(path.parent.name), state, int(parent)
-
-
-def _environment(pid: int) -> bytes:
-    with suppress(OSError):  # The process has just ended.
-        return Path(f"/proc/{pid}/environ").read_bytes()
-    return b""
 
 
 def _message(message: Mapping[str, Any] | str | DeadLetter) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from tests.support.strategies import any_message, profile_updates
 from tools.teller import dead_letters, transaction
 from tools.teller.command import app
 from tools.teller.failures import Failure
-from tools.teller.letter_editing import InvalidLines, changed_bodies, draft, edited, lines_of, with_comments
+from tools.teller.letter_editing import InvalidLines, changed_bodies, draft, edited, lines_of
 from tools.teller.letters import Letter, Origin, QueueName
 from tools.teller.operator import Operator
 from tools.teller.queues import Counts
@@ -176,23 +176,6 @@ def test_edits_are_kept_in_a_file_that_is_named_unless_the_block_comes_to_its_en
         assert said == [f"Your edits are kept in {path}. Its lines can be pasted into another --edit."]
         assert path.read_text() == "an new text"
         shutil.rmtree(path.parent)
-
-
-def test_a_wrong_line_comes_back_with_the_error_above_it_and_no_edit_is_lost() -> None:
-    letters = {name: letter("junk", message_id=name) for name in ("l-1", "l-2")}
-    text = (
-        '{"id": "l-1", "body": {"transaction_id": "t", "account_id": "a", "amount": 1}}\n{"id": "l-2", "text": "\u202e'
-    )
-    for _ in range(2):
-        with pytest.raises(InvalidLines) as found:
-            changed_bodies(text, letters)
-        text = with_comments(text, found.value.problems)
-    first, comment, second = text.split("\n")
-    assert (first.startswith('{"id": "l-1"'), second) == (True, '{"id": "l-2", "text": "\u202e')
-    assert comment.startswith("# Input data was truncated")
-    mended = f'{first}\n{comment}\n{second}"}}'
-    with pytest.raises(InvalidLines, match=r"^line 3: body: expected JSON"):
-        changed_bodies(mended, letters)
 
 
 @pytest.fixture

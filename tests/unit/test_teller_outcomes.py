@@ -9,7 +9,6 @@ import pytest
 from tools.teller.failures import Failure, NotFound, WrongUse
 from tools.teller.outcomes import ended_by_signals, request
 from tools.teller.republishing import publish_again
-from tools.teller.tail import pattern
 
 
 class Function:
@@ -89,12 +88,6 @@ def test_a_range_is_of_versions_or_of_times(arguments: Any, fields: dict[str, An
 def test_a_range_that_cant_be_meant_is_refused_before_anything_is_asked(arguments: Any, sentence: str) -> None:
     with pytest.raises(WrongUse, match=sentence):
         request(*arguments)
-
-
-def test_the_rule_for_an_account_is_for_its_outcomes_and_its_refusals() -> None:
-    assert pattern(None) == {"source": ["teller"]}
-    either = [{"detail": {"account_id": ["a"]}}, {"detail": {"account_ids": ["a"]}}]
-    assert pattern("a") == {"source": ["teller"], "$or": either}
 
 
 @pytest.mark.usefixtures("interruptible")

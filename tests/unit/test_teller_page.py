@@ -8,11 +8,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
-from tools.local_aws import up
-from tools.local_aws.server import PROJECT, Endpoint
-from tools.local_aws.stack import Stack
+from tools.local_aws.server import PROJECT
 from tools.teller.command import app
-from tools.teller.message_files import checked
 
 
 def commands(group: TyperCommand | TyperGroup, *names: str) -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
@@ -56,12 +53,3 @@ def test_a_help_says_what_each_argument_and_option_is_for(names: tuple[str, ...]
         assert getattr(parameter, "help", None), parameter.name
         assert str(parameter.help).split()[0] in shown
     assert {"stack", "endpoint_url", "as_json"} <= {parameter.name for parameter in command.params}
-
-
-def test_the_commands_that_make_up_prints_are_there() -> None:
-    shown = up._help(Stack(Endpoint("http://127.0.0.1:4566"), {}), up.LOOPBACK)
-    printed = [line.split()[1:] for line in shown.splitlines() if line.startswith("  .venv/bin/teller ")]
-    assert len(printed) == 3
-    assert {(words[0],) for words in printed} <= set(COMMANDS)
-    assert [word for words in printed for word in words if "/" in word] == ["events/messages.jsonl"]
-    assert checked(PROJECT / "events/messages.jsonl").wrong == 0

@@ -1,7 +1,5 @@
 """The troubles that `teller status` names, and its figures by CloudWatch."""
 
-import itertools
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -128,48 +126,6 @@ def test_the_figures_on_aws_are_the_sums_and_the_latest_ages_of_the_metrics(clou
     assert found.came == {"transactions": 9, "profiles": 0}
     assert found.oldest_message_seconds == {"transactions": 12, "profiles": None}
     assert found.oldest_outcome_seconds == 1
-
-
-class LocalAws(dict[str, str]):
-    """A stack on a local AWS whose functions have these log lines, a line a second. It answers with few lines."""
-
-    is_local = True
-
-    def __init__(self, lines: list[str], most: int) -> None:
-        super().__init__({f"{function_of(kind.service)}LogGroupName": kind.service for kind in BECAME.values()})
-        self.lines, self.most = lines, most
-        self.begin = round((NOW - timedelta(hours=1)).timestamp() * 1000)
-
-    def client(self, service: str) -> Any:
-        assert service == "logs"
-        return self
-
-    def get_paginator(self, operation: str) -> Any:
-        assert operation == "filter_log_events"
-        return self
-
-    def paginate(self, *, logGroupName: str, startTime: int, endTime: int, filterPattern: str) -> Any:  # noqa: N803
-        assert filterPattern == '"CloudWatchMetrics"'
-        lines = self.lines if logGroupName == "process_transactions" else []
-        times = zip(itertools.count(self.begin, 1000), lines, strict=False)
-        found = [{"message": line} for time, line in times if startTime <= time <= endTime]
-        return [{"events": found[: self.most]}]
-
-
-def test_the_figures_on_a_local_aws_are_those_of_all_lines_however_few_it_answers_with(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tools.teller.figures.MOST_EVENTS", 7)
-    names = [{"Name": "Posted"}, {"Name": "Rejected"}]
-    by_service = {"Dimensions": [["service"]], "Metrics": names}
-    by_reason = {"Dimensions": [["service", "Reason"]], "Metrics": names[1:]}
-    line = {"service": "process_transactions", "Posted": [1.0, 2.0], "Rejected": 1.0, "Reason": "OVERDRAFT_LIMIT"}
-    lines = [json.dumps(line | {"_aws": {"CloudWatchMetrics": [by_service, by_reason]}})] * 100
-    lines += ['not JSON, but "CloudWatchMetrics"', json.dumps({"message": "CloudWatchMetrics"})]
-    found = figures(LocalAws(lines, 7), NOW)  # type: ignore[arg-type]
-    counted = {metric: count for metric, count in found.became["transactions"].items() if count}
-    assert counted == {"Posted": 300, "Rejected": 100}
-    assert (found.came, found.oldest_message_seconds, found.oldest_outcome_seconds) == (None, None, None)
 
 
 def test_what_the_command_knows_of_the_template_is_there() -> None:

@@ -1,10 +1,9 @@
 """The parts of `teller verify` that no local AWS can show: what AWS answers, and what each answer is judged as."""
 
-import itertools
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tools.teller.failures import Failure
-from tools.teller.verify import metrics, start_up, tokens
+from tools.teller.verify import metrics, start_up
 from tools.teller.verify.command import perform
 from tools.teller.verify.costs import DOLLARS, Requests, Usage, costs
 from tools.teller.verify.report import Report, without_account_numbers
@@ -159,49 +158,6 @@ def test_cold_starts_are_measured_and_an_invocation_near_its_limits_is_named() -
     found = problems(done(start_up.start_up, platform_report(85_000, used_mb=1000)))
     assert "ProcessTransactions: expected at most 81,000 ms, got 85,000 ms" in found
     assert "ProcessTransactions: expected at most 922 MB, got 1,000 MB" in found
-
-
-class OneItem:
-    """DynamoDB with one item. Each transaction is refused so many times before it is done."""
-
-    def __init__(self, refusals: float, *, tokens_count: bool = True) -> None:
-        self.count, self.refusals, self.tokens_count = 0, refusals, tokens_count
-        self.tries: dict[str, Iterator[int]] = defaultdict(itertools.count)
-        self.done: set[str] = set()
-
-    def put_item(self, **_: Any) -> None:
-        pass
-
-    def get_item(self, **_: Any) -> dict[str, Any]:
-        return {"Item": {"count": {"N": str(self.count)}}}
-
-    def transact_write_items(self, ClientRequestToken: str, **_: Any) -> None:  # noqa: N803 (botocore's)
-        token = ClientRequestToken
-        if self.tokens_count and token in self.done:
-            return
-        if next(self.tries[token]) < self.refusals:
-            code, reasons = "TransactionCanceledException", [{"Code": "TransactionConflict"}]
-            raise ClientError({"Error": {"Code": code}, "CancellationReasons": reasons}, "X")  # type: ignore[typeddict-item,typeddict-unknown-key]
-        self.done.add(token)
-        self.count += 1
-
-
-@pytest.mark.parametrize(
-    ("table", "problem"),
-    [
-        pytest.param(OneItem(2), None, id="cancelled, and done at last"),
-        pytest.param(OneItem(float("inf")), "transactions done: expected 3, got 0", id="a cancellation that sticks"),
-        pytest.param(
-            OneItem(0, tokens_count=False), "verify-1a2b3c4d-tokens, count: expected 3, got 6", id="two effects"
-        ),
-    ],
-)
-def test_a_client_token_has_one_effect(table: OneItem, problem: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "THREADS", 3)
-    monkeypatch.setattr(tokens, "SECONDS", 0.3)
-    step = done(tokens.tokens, dynamodb=table)
-    assert problem in problems(step) if problem else step.measured == ["6 TransactionConflict, 6 done"]
-    assert bool(problems(step)) == bool(problem)
 
 
 def test_a_report_has_no_number_of_an_aws_account() -> None:
