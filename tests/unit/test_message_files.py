@@ -8,13 +8,12 @@ from typing import Any, override
 import msgspec
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.support.faults import Killed
 from tests.support.strategies import any_message, profile_updates
 from tools.teller import send as sending
 from tools.teller.failures import Failure
-from tools.teller.message_files import checked, messages_from, queue_of
+from tools.teller.message_files import checked, queue_of
 from tools.teller.places import Place, path_of, read_place, remove_place, write_place
 from tools.teller.queues import MessageQueue
 from tools.teller.send import send_from
@@ -62,18 +61,6 @@ def test_a_line_that_is_wrong_is_named(tmp_path: Path, line: str | bytes, proble
     assert found.problems[0].startswith("line 3: ")
     assert problem in found.problems[0]
     assert found.bytes == (tmp_path / "messages.jsonl").stat().st_size
-
-
-@given(st.lists(st.sampled_from([GOOD, UPDATE, "", " \r"]), max_size=8), st.booleans())
-def test_from_the_end_of_each_message_the_rest_is_read(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[str], line_break_at_end: bool
-) -> None:
-    path = written(tmp_path_factory.mktemp("file"), *lines, *([""] if line_break_at_end else []))
-    with path.open("rb") as file:
-        messages = list(messages_from(file, 0))
-        assert [message.body for message in messages] == [line for line in lines if line.strip()]
-        for number, message in enumerate(messages, 1):
-            assert list(messages_from(file, message.end)) == messages[number:]
 
 
 BEGINNING = Place("abc", {"transactions": "https://q"})
@@ -169,20 +156,6 @@ def test_a_queue_that_refuses_is_a_sentence_and_the_place_stays(
     with pytest.raises(Failure, match=r"^0 messages were sent\. A queue doesn't take the next ones: Refused"):
         send_file(queues, file)
     assert queues.bodies == {"https://t": [], "https://p": []}
-
-
-def test_a_file_that_changes_while_it_is_sent_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "MOST_MESSAGES", 20)
-    file = written(tmp_path, *payments(30))
-
-    class Changing(Queues):
-        @override
-        def send_message_batch(self, **request: Any) -> dict[str, Any]:
-            file.write_text(GOOD)
-            return super().send_message_batch(**request)
-
-    with pytest.raises(Failure, match=r"is being changed\. 20 of its messages were sent"):
-        send_file(Changing(), file)
 
 
 def test_a_file_is_checked_and_sent_without_being_held_in_memory(tmp_path: Path) -> None:

@@ -196,76 +196,54 @@ REPUBLISHES, CHARGES = "RepublishOutcomesFunctionName", "ChargeOverdraftInterest
 DONE = {"outcome": "Done"}
 
 
+OUTCOMES, JOBS, SCHEDULES = QueueName.OUTCOMES, QueueName.JOBS, QueueName.SCHEDULES
+AGAIN = [(REPUBLISHES, republish(1)), (REPUBLISHES, republish(4))]
+GIVEN_UP = {"version": "1.0", "DDBStreamBatchInfo": BATCH}
+
+
 @pytest.mark.parametrize(
     ("queue", "body", "answers", "invoked"),
     [
-        pytest.param(
-            QueueName.OUTCOMES,
-            republish(1),
-            [published(republish(4)), published()],
-            [(REPUBLISHES, republish(1)), (REPUBLISHES, republish(4))],
-            id="an outcome, until nothing is left",
-        ),
-        pytest.param(
-            QueueName.OUTCOMES,
-            {"version": "1.0", "DDBStreamBatchInfo": BATCH},
-            [published()],
-            [(REPUBLISHES, AROUND)],
-            id="a batch that Lambda gave up, with a quarter of an hour around",
-        ),
-        pytest.param(QueueName.JOBS, CHARGE, [DONE], [(CHARGES, CHARGE)], id="the event of a job"),
-        pytest.param(QueueName.SCHEDULES, CHARGE, [DONE], [(CHARGES, CHARGE)], id="the event of a schedule"),
-        pytest.param(
-            QueueName.JOBS,
-            CHARGE,
-            [Killed(), DONE],
-            [(CHARGES, CHARGE)] * 2,
-            id="again, after a redrive that is killed",
-        ),
+        pytest.param(OUTCOMES, republish(1), [published(republish(4)), published()], AGAIN, id="until nothing is left"),
+        pytest.param(OUTCOMES, GIVEN_UP, [published()], [(REPUBLISHES, AROUND)], id="a batch, and around it"),
+        pytest.param(JOBS, CHARGE, [DONE], [(CHARGES, CHARGE)], id="the event of a job"),
+        pytest.param(SCHEDULES, CHARGE, [DONE], [(CHARGES, CHARGE)], id="the event of a schedule"),
+        pytest.param(JOBS, CHARGE, [Killed(), DONE], [(CHARGES, CHARGE)] * 2, id="again, after a kill"),
     ],
 )
 def test_the_function_of_a_letter_is_invoked(queue: QueueName, body: Any, answers: list[Any], invoked: Any) -> None:
-    functions = Functions(json.dumps(body), answers=answers)
+    functions = Functions(json.dumps(body), answers=[*answers])
     if isinstance(answers[0], Killed):
         with pytest.raises(Killed):
             redriven(functions, queue)
         functions.hidden.clear()  # the visibility timeout ends
     assert redriven(functions, queue).done.total() == 1
-    assert functions.invoked == invoked
-    assert functions.letters == {}
+    assert (functions.invoked, functions.letters) == (invoked, {})
+
+
+MISSING = {"account_id": "a", "from_version": 2, "to_version": 3, "reason": "no entry"}
+UNKNOWN = {"error": {"code": "UNKNOWN_ACCOUNT", "reason": "no account 'a'"}}
 
 
 @pytest.mark.parametrize(
     ("queue", "body", "answers", "reason"),
     [
-        (
-            QueueName.OUTCOMES,
-            json.dumps(republish(1)),
-            [published(missing=[{"account_id": "a", "from_version": 2, "to_version": 3, "reason": "no entry"}])],
-            "a: versions 2 to 3 weren't published: no entry",
-        ),
-        (
-            QueueName.OUTCOMES,
-            json.dumps(republish(1)),
-            [{"error": {"code": "UNKNOWN_ACCOUNT", "reason": "no account 'a'"}}],
-            "no account 'a'",
-        ),
-        (QueueName.OUTCOMES, '{"account_id": "a"}', [], "its item has no version"),
-        (QueueName.OUTCOMES, "junk", [], "its item has no version"),
-        (QueueName.JOBS, '{"job": "reconcile_accounts"}', [Failure("the function failed")], "the function failed"),
-        (QueueName.SCHEDULES, '{"job": "sweep"}', [], "its body isn't the event of a job"),
-        (QueueName.JOBS, "[]", [], "its body isn't the event of a job"),
+        (OUTCOMES, republish(1), [published(missing=[MISSING])], "a: versions 2 to 3 weren't published: no entry"),
+        (OUTCOMES, republish(1), [UNKNOWN], "no account 'a'"),
+        (OUTCOMES, {"account_id": "a"}, [], "its item has no version"),
+        (OUTCOMES, "junk", [], "its item has no version"),
+        (JOBS, {"job": "reconcile_accounts"}, [Failure("the function failed")], "the function failed"),
+        (SCHEDULES, {"job": "sweep"}, [], "its body isn't the event of a job"),
+        (JOBS, [], [], "its body isn't the event of a job"),
     ],
 )
 def test_a_letter_that_its_function_cannot_handle_stays_with_a_sentence(
-    queue: QueueName, body: str, answers: list[Any], reason: str
+    queue: QueueName, body: Any, answers: list[Any], reason: str
 ) -> None:
-    functions = Functions(body, answers=answers)
+    functions = Functions(body if isinstance(body, str) else json.dumps(body), answers=[*answers])
     found = redriven(functions, queue)
-    assert found.done == {}
+    assert (found.done, list(functions.letters), functions.hidden) == ({}, ["l-0"], {})
     assert found.staying["l-0"].startswith(reason)
-    assert list(functions.letters) == ["l-0"]
-    assert functions.hidden == {}
 
 
 def test_an_interruption_while_it_receives_hides_nothing() -> None:

@@ -146,13 +146,8 @@ def test_a_text_that_would_be_a_formula_is_none_in_csv_and_amounts_stay_as_they_
         (entry("t-1", "-12.5", {}), None, None),
         (
             entry("t-1", "-12.5", {}),
-            {"amount": "5", "number": 1, "reversed_by": "r-1"},
-            "5.00 EUR of its 12.50 EUR has been reversed, by 1 reversal, the last of which is r-1.",
-        ),
-        (
-            entry("t-1", "12.5", {}),
-            {"amount": "12.5", "number": 2, "reversed_by": "r-2"},
-            "12.50 EUR of its 12.50 EUR has been reversed, by 2 reversals, the last of which is r-2.",
+            {"amount": "5", "number": 2, "reversed_by": "r-1"},
+            "5.00 EUR of its 12.50 EUR has been reversed, by 2 reversals, the last of which is r-1.",
         ),
         (REVERSAL, None, "It is reversal 1 of t-1. 5.00 EUR of t-1 had been reversed after it."),
         (NO_REVERSAL, None, "5.00 EUR of t-1 had been reversed before, by 1 reversal."),
