@@ -33,7 +33,9 @@ def overdrawn(bank: Bank) -> Books:
 
 def done(bank: Bank, job: str, scheduled_time: datetime) -> Books:
     """The books once the job is done for this time. Asserts that it isn't done again."""
-    assert run_job(bank.stack, job, scheduled_time)["outcome"] == "Done"
+    # On a busy machine a process may start so slowly that the job calls itself for the rest.
+    assert run_job(bank.stack, job, scheduled_time)["outcome"] in ("Done", "Continued")
+    wait_until_done(bank, job, scheduled_time)
     bank.transactions.wait_until_drained()
     once = bank.books()
     again = run_job(bank.stack, job, scheduled_time)
@@ -88,6 +90,7 @@ def test_the_schedules_start_the_jobs(bank: Bank, overdrawn: Books) -> None:
         wait_until_done(bank, job, today, today + timedelta(days=1))  # the job may start after midnight
 
 
+@pytest.mark.exhaustive  # a changed function starts its processes anew: each takes seconds
 def test_a_job_calls_itself_for_each_segment_and_the_command_waits_until_all_are_done(
     bank: Bank, overdrawn: Books
 ) -> None:

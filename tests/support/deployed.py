@@ -31,7 +31,7 @@ PARAMETERS = dict.fromkeys(("ReconcileSchedule", "InterestSchedule", "ExpireHold
 """The stack's: no job runs in the midst of a test, and few processes have to start, each of which takes seconds."""
 
 
-def until(holds: Callable[[], object], claim: str, seconds: float = 60) -> None:
+def until(holds: Callable[[], object], claim: str, seconds: float = 180) -> None:
     """Waits until `holds` returns a true value. Fails with the claim if the time is up."""
     deadline = time.monotonic() + seconds
     while not holds():
