@@ -46,7 +46,7 @@ bench: setup
 
 # Tests that take hours, or could go on for ever: every pair of faults, and a million entries; the properties with new and
 # more examples; the whole system at random for SOAK_SECONDS on each engine; and the deployed stack with its functions
-# killed, whose report is in .cache/soak.
+# killed.
 SOAK_SECONDS ?= 600
 SOAK_MESSAGES ?= 20000
 
@@ -55,7 +55,7 @@ soak: setup
 	  tests/integration/test_planted_night.py
 	@.venv/bin/python -m pytest --hypothesis-profile=searching --timeout=1800 tests/unit tests/checkers tests/faults/test_hostile_input.py tests/integration/test_any_order_of_profiles.py
 	@TELLER_SOAK_SECONDS=$(SOAK_SECONDS) .venv/bin/python -m pytest tests/faults/test_machine.py
-	@.venv/bin/python -m tests.soak --messages $(SOAK_MESSAGES)
+	@TELLER_SOAK_MESSAGES=$(SOAK_MESSAGES) .venv/bin/python -m pytest --all tests/soak
 
 # Breaks a copy of the product in one way after another, and shows which test finds out.
 mutations: setup

@@ -17,7 +17,7 @@ import conditional_writes
 from conditional_writes.testing import Engine
 from conditional_writes.upserts import strategies
 from tests.support.clock import RanTooLong
-from tests.support.deployed import RETRY_SETTINGS, SCHEDULES, Bank
+from tests.support.deployed import PARAMETERS, Bank
 from tests.support.every_event import SeenEvents
 from tests.support.in_process import Aws, answered_by
 from tests.support.reporting import Say
@@ -200,9 +200,9 @@ def built() -> None:
 def bank(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
     """A local AWS with IAM enforced, on which template.yaml is deployed."""
     log = tmp_path_factory.mktemp("bank") / "ministack.log"
-    started = server.ministack(free_port(), log, settings=RETRY_SETTINGS)
+    started = server.ministack(free_port(), log)
     with running(started) as endpoint:
-        yield Bank(stack.deploy(endpoint, LogLevel="DEBUG", **SCHEDULES), started[1].pid, log)
+        yield Bank(stack.deploy(endpoint, LogLevel="DEBUG", **PARAMETERS), started[1].pid, log)
 
 
 @pytest.fixture

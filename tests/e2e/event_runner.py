@@ -14,59 +14,43 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conditional_writes.items import from_dynamodb
+from conditional_writes.testing import Engine
 from ledger.core.journal import entry_from_item
-from tests.checkers.profiles import Profiles, read_profiles
+from tests.checkers.profiles import read_profiles
 from tests.support.deployed import until
-from tools.local_aws import stack
+from tests.support.in_process import Aws, answered_by
+from tools.local_aws import functions, stack
 from tools.local_aws.consumers import Consumer, new_consumer
-from tools.local_aws.functions import (
-    Context,
-    Queue,
-    charge_overdraft_interest,
-    expire_holds,
-    process_transactions,
-    publish_outcomes,
-    read_accounts,
-    reconcile_accounts,
-    record,
-    republish_outcomes,
-    upsert_profiles,
-)
+from tools.local_aws.functions import Context, Queue, record
 from tools.local_aws.queues import take_dead_letters, waiting_messages
 from tools.local_aws.sam_local import write_settings
 from tools.local_aws.server import PROJECT, TOOLS, Endpoint, free_port, ministack, running
 from tools.local_aws.tables import Tables, create_locks_table, create_profiles_table, create_tables, scan
+from tools.teller.plain import plain
 
 BASE_IMAGE = "public.ecr.aws/lambda/python"
 
 
-type Answer = dict[str, Any]
+type Effect = list[str]
+"""The effect of an event, a line for each part of it, sorted.
 
-
-@dataclass(frozen=True)
-class Effect:
-    """The effect of an event: new and changed entries, accounts, profiles and reports.
-
-    Records that return to the queue, and the reasons of dead letters, are given by the record's index. `outcome` is a
-    job's, `answer` that of a read, without times, or of a request to publish again. `published` has the detail types of
-    events by their ids: those of the functions that publish outcomes alone.
-    """
-
-    outcome: str | None = None
-    answer: Answer | None = None
-    journal: dict[str, str] = field(default_factory=dict)
-    accounts: dict[str, str] = field(default_factory=dict)
-    profiles: Profiles = field(default_factory=dict)
-    reports: dict[str, str] = field(default_factory=dict)
-    published: dict[str, str] = field(default_factory=dict)
-    back_on_the_queue: list[int] = field(default_factory=list)
-    dead_lettered: dict[int, str] = field(default_factory=dict)
+| a line | tells of |
+|---|---|
+| `entry acc-1 t-1: POSTED 5, balance 5, version 2` | a new journal entry |
+| `account acc-1: OPEN EUR, limit 0, held 4` | what else of an account is new |
+| `profile acc-1: preferences.theme = "dark"` | a new value, or `gone` |
+| `event acc-1#2: TransactionPosted` | an event, of the functions that publish outcomes |
+| `back 0`, `dead 0: why` | a record that returned to the queue, or is a dead letter, by its index |
+| `outcome Done`, `answer …` | a job's outcome; the answer of a read or of a request to publish again, without times |
+| `report of …` | a report of the reconciliation |
+"""
 
 
 @dataclass(frozen=True)
@@ -86,13 +70,14 @@ class EventRunner:
     invoke: Callable[[str, Path], Any]
     post: Callable[[], None]
     hear: Callable[[], object]
+    before: dict[str, str] = field(default_factory=dict)
+    """The tables' contents after the last event."""
 
     def run(self, path: Path) -> Effect:
         """Invokes the function that the event's folder is named after."""
         function = path.parent.name
         records = json.loads(path.read_text()).get("Records", [])
-        journal, accounts, profiles, reports = self._journal(), self._accounts(), self._profiles(), self._reports()
-        is_publishing = function in {"publish_outcomes", "republish_outcomes"}
+        before, is_publishing = {**self.before}, function in {"publish_outcomes", "republish_outcomes"}
         if is_publishing:
             self.hear()
         response = self.invoke(function, path)
@@ -101,49 +86,40 @@ class EventRunner:
         failures = [failure["itemIdentifier"] for failure in response.get("batchItemFailures", [])]
         bodies = list(map(_body_of_letter, records))
         letters = take_dead_letters(self.endpoint, self.dead_letter_queue_urls[function]) if records else []
-        assert len({letter.body for letter in letters}) == len(letters), f"{path}: a message was dead-lettered twice"
-        return Effect(
-            outcome=response.get("outcome"),
-            answer=None if response.keys() & {"batchItemFailures", "outcome"} else _shown(response),
-            journal=_changed(journal, self._journal()),
-            accounts=_changed(accounts, self._accounts()),
-            profiles=_changed(profiles, self._profiles()),
-            reports=_changed(reports, self._reports()),
-            published={event["detail"]["id"]: event["detail-type"] for event in events},
-            back_on_the_queue=[index for index, record in enumerate(records) if _identifier(record) in failures],
-            dead_lettered={bodies.index(letter.body): letter.reason or "" for letter in letters},
+        after = self._shown()
+        self.before.clear()
+        self.before.update(after)
+        gone = [f"{name}: gone" for name in before if name.startswith("profile") and name not in after]
+        return sorted(
+            [
+                *(f"{name}: {text}" for name, text in after.items() if before.get(name) != text),
+                *gone,
+                *(f"event {event['detail']['id']}: {event['detail-type']}" for event in events),
+                *(f"back {index}" for index, record in enumerate(records) if _identifier(record) in failures),
+                *(f"dead {bodies.index(letter.body)}: {letter.reason}" for letter in letters),
+                *_answer(response),
+            ]
         )
 
-    def _journal(self) -> dict[str, str]:
-        return {
-            f"{item['account_id']['S']} {item['transaction_id']['S']}": f"{item['status']['S']}"
-            f" {item['reason']['S'] if 'reason' in item else _plain(item['amount'])}"
-            f", balance {_plain(item['balance_after'])}, version {_plain(item['account_version'])}"
-            for item in scan(self.endpoint, self.tables.journal)
-        }
-
-    def _accounts(self) -> dict[str, str]:
-        return {
-            item["account_id"]["S"]: f"{item['status']['S']}, balance {_plain(item['balance'])} {item['currency']['S']}"
-            f"{_held(item)}, limit {_plain(item['overdraft_limit'])}, version {_plain(item['version'])}"
-            for item in scan(self.endpoint, self.tables.accounts)
-        }
-
-    def _profiles(self) -> Profiles:
-        return read_profiles(self.endpoint, self.profiles_table)
-
-    def _reports(self) -> dict[str, str]:
-        return {
-            item["lock_key"][
-                "S"
-            ]: f"{_plain(item['accounts_checked'])} accounts, {_plain(item['mismatches'])} mismatches"
-            for item in scan(self.endpoint, self.locks_table)
-            if "accounts_checked" in item
-        }
-
-
-def _held(account: dict[str, Any]) -> str:
-    return f", held {_plain(account['held'])}" if "held" in account else ""
+    def _shown(self) -> dict[str, str]:
+        """The tables' contents. Asserts that each account is as its newest entry left it."""
+        entries = [from_dynamodb(item) for item in scan(self.endpoint, self.tables.journal)]
+        newest = {entry["account_id"]: entry for entry in sorted(entries, key=itemgetter("account_version"))}
+        shown = {f"entry {entry['account_id']} {entry['transaction_id']}": _entry(entry) for entry in entries}
+        for account in map(from_dynamodb, scan(self.endpoint, self.tables.accounts)):
+            last = newest[account["account_id"]]
+            left = (last["balance_after"], last["account_version"])
+            assert (account["balance"], account["version"]) == left, account
+            state = f"{account['status']} {account['currency']}, limit {_plain(account['overdraft_limit'])}"
+            shown[f"account {account['account_id']}"] = f"{state}, held {_plain(account.get('held', Decimal(0)))}"
+        for account_id, profile in read_profiles(self.endpoint, self.profiles_table).items():
+            for path, value in _leaves(profile):
+                shown[f"profile {account_id}: {path}"] = json.dumps(value, default=plain)
+        for item in map(from_dynamodb, scan(self.endpoint, self.locks_table)):
+            if "accounts_checked" in item:
+                counts = (_plain(item[name]) for name in ("accounts_checked", "mismatches"))
+                shown[f"report of {item['lock_key']}"] = "{} accounts, {} mismatches".format(*counts)
+        return shown
 
 
 def _identifier(record: dict[str, Any]) -> str:
@@ -162,64 +138,72 @@ def _body_of_letter(record: dict[str, Any]) -> str:
     return json.dumps({"republish": {"account_id": entry["account_id"]} | versions})
 
 
-def _changed[Item](before: Mapping[str, Item], after: Mapping[str, Item]) -> dict[str, Item]:
-    return {key: item for key, item in after.items() if key not in before or item != before[key]}
+def _leaves(value: Any, *path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _leaves(inner, *path, name)
+    elif path:
+        yield ".".join(path), value
 
 
-def _shown(answer: Answer) -> Answer:
-    """The answer without times, its entries as `_journal` shows them."""
-    shown = {name: value for name, value in answer.items() if name != "posted_at"}
-    if "entries" in shown:
-        shown["entries"] = [_entry(entry) for entry in shown["entries"]]
-    if shown.get("entry"):
-        shown["entry"] = _entry(shown["entry"])
-    return shown
+def _answer(response: dict[str, Any]) -> Iterator[str]:
+    """The response to an event that isn't a batch, an entry of it as a line."""
+    if "outcome" in response:
+        yield f"outcome {response['outcome']}"
+    elif "batchItemFailures" not in response:
+        known = {name: value for name, value in response.items() if value not in (None, [])}
+        for name in ("account_id", "posted_at"):
+            known.pop(name, None)
+        entries = [*known.pop("entries", []), *([known.pop("entry")] if "entry" in known else [])]
+        yield f"answer {' '.join(f'{name}={_text(value)}' for name, value in sorted(known.items()))}"
+        yield from (f"answer's entry {entry['transaction_id']}: {_entry(entry)}" for entry in entries)
 
 
-def _entry(entry: Answer) -> str:
-    effect = f"{entry['status']} {entry.get('reason') or entry['amount']}, balance {entry['balance_after']}"
-    return f"{entry['transaction_id']}: {effect}, version {entry['account_version']}"
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=plain)
 
 
-def _plain(number: dict[str, str]) -> str:
-    return format(Decimal(number["N"]).normalize(), "f")
+def _entry(entry: Mapping[str, Any]) -> str:
+    amount, balance, version = (_plain(Decimal(entry[name])) for name in ("amount", "balance_after", "account_version"))
+    return f"{entry['status']} {entry.get('reason') or amount}, balance {balance}, version {version}"
+
+
+def _plain(number: Decimal) -> str:
+    return format(number.normalize(), "f")
 
 
 @contextlib.contextmanager
-def in_process(folder: Path) -> Iterator[EventRunner]:
+def in_process(_: Path) -> Iterator[EventRunner]:
     """Runs events with new tables and queues, and the handlers in this process."""
-    with running(ministack(free_port(), folder / "ministack.log")) as endpoint:
+    with answered_by(Aws(Engine())) as endpoint:
         tables, profiles_table = create_tables(endpoint, "events"), create_profiles_table(endpoint, "events")
         locks_table = create_locks_table(endpoint, "events")
-        teller, upserter = process_transactions(endpoint, tables), upsert_profiles(endpoint, profiles_table)
-        publisher = publish_outcomes(endpoint)
+        teller, publisher = functions.process_transactions(endpoint, tables), functions.publish_outcomes(endpoint)
+        upserter, queue = functions.upsert_profiles(endpoint, profiles_table), teller.worker.queue
         consumer = new_consumer(endpoint, publisher.bus.name, "events")
-        functions = {
+        loaded = {
             "process_transactions": teller,
             "upsert_profiles": upserter,
-            "charge_overdraft_interest": charge_overdraft_interest(
-                endpoint, tables, locks_table, teller.worker.queue.url
-            ),
-            "expire_holds": expire_holds(endpoint, tables, locks_table, teller.worker.queue.url),
-            "reconcile_accounts": reconcile_accounts(endpoint, tables, locks_table),
-            "read_accounts": read_accounts(endpoint, tables),
+            "charge_overdraft_interest": functions.charge_overdraft_interest(endpoint, tables, locks_table, queue.url),
+            "expire_holds": functions.expire_holds(endpoint, tables, locks_table, queue.url),
+            "reconcile_accounts": functions.reconcile_accounts(endpoint, tables, locks_table),
+            "read_accounts": functions.read_accounts(endpoint, tables),
             "publish_outcomes": publisher,
-            "republish_outcomes": republish_outcomes(endpoint, tables, OUTCOMES_BUS=publisher.bus.name),
+            "republish_outcomes": functions.republish_outcomes(endpoint, tables, OUTCOMES_BUS=publisher.bus.name),
         }
 
         def invoke(function: str, event: Path) -> Any:
-            response = functions[function].lambda_handler(json.loads(event.read_text()), Context())
+            response = loaded[function].lambda_handler(json.loads(event.read_text()), Context())
             return json.loads(json.dumps(response))
 
         def post() -> None:
-            queue = teller.worker.queue
             sent = queue.client.receive_message(QueueUrl=queue.url, MaxNumberOfMessages=10).get("Messages", [])
             Queue([record(message["Body"]) for message in sent]).deliver_until_quiet(teller)
             for message in sent:
                 queue.client.delete_message(QueueUrl=queue.url, ReceiptHandle=message["ReceiptHandle"])
 
         dead = {
-            "process_transactions": teller.worker.queue.dead_letter_url,
+            "process_transactions": queue.dead_letter_url,
             "upsert_profiles": upserter.worker.queue.dead_letter_url,
             "publish_outcomes": publisher.publisher.dead_letter_queue_url,
         }

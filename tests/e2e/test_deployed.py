@@ -1,142 +1,126 @@
-"""The invariants of books on the deployed template.yaml, on a local AWS that enforces IAM."""
+"""A day of transactions and profile updates on the deployed template.yaml, on a local AWS that enforces IAM."""
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.checkers.books import Books, is_poison, vanished, violations
-from tests.support.deployed import Bank, metrics, opening, payment, until
+from tests.checkers import books, profiles
+from tests.checkers.books import Books
+from tests.checkers.profiles import Profiles
+from tests.support.bodies import hold, opening, post_hold, reverse
+from tests.support.deployed import Bank, FunctionQueue, metrics, until
 from tools.local_aws.day import TOO_FINE, believable_day
+from tools.local_aws.profiles_day import believable_updates
 from tools.local_aws.queues import DeadLetter
 
+PHOTO = "x" * 120_000
+PHOTOS = [
+    json.dumps({"account_id": "acc-0001", "path": ["photos"], "entries": {f"photo {number}": PHOTO}})
+    for number in range(4)
+]
+"""A large value. An item has room for three of them."""
 
-@dataclass(frozen=True)
-class Day:
-    """The messages sent, and the state when the queue was empty."""
 
-    bodies: list[str]
+class Day(NamedTuple):
+    """The messages sent, and the state when the queues were empty. What is by queue is of transactions and profiles."""
+
+    queues: dict[str, FunctionQueue]
+    bodies: dict[str, list[str]]
     books: Books
-    dead_letters: list[DeadLetter]
-    log_lines: list[str]
+    profiles: Profiles
+    letters: dict[str, list[DeadLetter]]
+    lines: dict[str, list[dict[str, Any]]]
+
+
+QUEUES = ("transactions", "profiles")
 
 
 @pytest.fixture(scope="module")
 def day(bank: Bank) -> Day:
-    bodies = believable_day(400, accounts=30)
-    bank.transactions.send(bodies)
-    bank.transactions.wait_until_drained()
-    return Day(bodies, bank.books(), bank.transactions.take_dead_letters(), bank.transactions.log_lines())
+    queues = dict(zip(QUEUES, (bank.transactions, bank.profiles), strict=True))
+    bodies = dict(zip(QUEUES, (believable_day(300, accounts=30), believable_updates(200, accounts=20)), strict=True))
+    bodies["profiles"] += PHOTOS
+    for name, queue in queues.items():
+        queue.send(*bodies[name])
+    for queue in queues.values():
+        queue.wait_until_drained()
+    letters = {name: queue.take_dead_letters() for name, queue in queues.items()}
+    lines = {name: queue.logged() for name, queue in queues.items()}
+    return Day(queues, bodies, bank.books(), bank.read_profiles(), letters, lines)
 
 
-def test_after_a_day_the_invariants_hold(day: Day) -> None:
-    assert violations(day.books) == []
-    assert day.books.counts()["POSTED"] > 200  # half of them: a standard queue keeps no order
+def test_after_a_day_the_books_are_whole_and_no_transaction_has_vanished(day: Day) -> None:
+    assert books.violations(day.books) == []
+    assert list(books.vanished(day.bodies["transactions"], day.books, day.letters["transactions"])) == []
+    assert day.books.counts()["POSTED"] > 150  # half of them: a standard queue keeps no order
     assert {"OVERDRAFT_LIMIT", "HOLD_NOT_OPEN", "ALREADY_REVERSED"} <= day.books.counts().keys()
     assert {"hold", "post_hold", "void_hold", "reverse"} <= day.books.types().keys()
 
 
-def test_no_message_vanishes(day: Day) -> None:
-    assert list(vanished(day.bodies, day.books, day.dead_letters)) == []
+def test_after_a_day_each_profile_entry_is_the_latest_sent_and_no_update_has_vanished(day: Day) -> None:
+    bodies, letters = day.bodies["profiles"], day.letters["profiles"]
+    assert list(profiles.violations(day.profiles, profiles.upserted(bodies, letters))) == []
+    assert list(profiles.vanished(bodies, letters)) == []
+    assert (len(day.profiles), len(day.profiles["acc-0001"]["photos"])) == (20, 3)
 
 
 def test_only_poison_is_dead_lettered_each_with_a_reason(day: Day) -> None:
-    assert day.dead_letters
-    for letter in day.dead_letters:
-        assert is_poison(letter), letter
+    assert [letter for letter in day.letters["transactions"] if not books.is_poison(letter)] == []
+    assert [letter for letter in day.letters["profiles"] if not profiles.is_poison(letter)] == []
+    reasons = {letter.body: letter.reason or "" for letters in day.letters.values() for letter in letters}
+    assert reasons[TOO_FINE] == "amount: 3 decimals, expected at most 2, as many as EUR has"
+    [too_large] = reasons.keys() & PHOTOS
+    assert "account_id='acc-0001': would have 48" in reasons[too_large]
 
 
 def test_a_redrive_of_the_dead_letters_changes_nothing(bank: Bank, day: Day) -> None:
-    before = bank.books()
-    bank.transactions.send(day.dead_letters)
-    bank.transactions.wait_until_drained()
-    assert bank.books() == before
-    assert Counter(bank.transactions.take_dead_letters()) == Counter(day.dead_letters)
+    for name, queue in day.queues.items():
+        queue.process(*day.letters[name])
+        again = queue.take_dead_letters()
+        assert Counter(letter.body for letter in again) == Counter(letter.body for letter in day.letters[name])
+    assert (bank.books(), bank.read_profiles()) == (day.books, day.profiles)
 
 
-def test_every_line_of_the_log_is_json_and_tells_the_ids_but_no_payload(day: Day) -> None:
-    lines = [json.loads(line) for line in day.log_lines]
+def test_the_log_tells_the_ids_but_no_payload(day: Day) -> None:
     posted = {
         (account_id, line["transaction_id"])
-        for line in lines
+        for line in day.lines["transactions"]
         if line.get("message") in {"posted", "rejected"}
         for account_id in line["account_ids"]
     }
+    upserted = {line["account_id"] for line in day.lines["profiles"] if line.get("message") == "upserted"}
     assert posted
+    assert upserted
     assert posted <= {(entry.account_id, entry.transaction_id) for entry in day.books.entries}
-    assert not any('"Card"' in line or "green" in line for line in day.log_lines)
-
-
-def test_an_amount_with_a_decimal_too_many_is_dead_lettered(day: Day) -> None:
-    [letter] = [letter for letter in day.dead_letters if letter.body == TOO_FINE]
-    assert letter.reason == "amount: 3 decimals, expected at most 2, as many as EUR has"
+    assert upserted <= day.profiles.keys()
+    texts = {name: json.dumps(lines) for name, lines in day.lines.items()}
+    words = {"transactions": ["Card", "green"], "profiles": ["dark", "mail", "xxx"]}
+    assert [word for name in QUEUES for word in words[name] if word in texts[name]] == []
 
 
 def test_the_metrics_are_in_the_log(day: Day) -> None:
-    """The metrics are in the stack's namespace. tests/integration/test_posting.py shows that they are exact."""
-    totals = metrics(map(json.loads, day.log_lines))
-    assert 0 < totals["Posted"] <= day.books.counts()["POSTED"]
-    assert {"DeadLettered", "Duplicates", "Conflicts", "CommitTime"} <= totals.keys()
+    """They are in the stack's namespace. tests/integration/ shows that they are exact."""
+    of_transactions, of_profiles = (metrics(day.lines[name]) for name in QUEUES)
+    assert 0 < of_transactions["Posted"] <= day.books.counts()["POSTED"]
+    assert {"DeadLettered", "Duplicates", "Conflicts", "CommitTime"} <= of_transactions.keys()
+    assert {"Upserted", "Erased", "Superseded", "DeadLettered", "ReturnedToQueue"} <= of_profiles.keys()
 
 
-def test_a_payment_that_overtakes_its_accounts_opening_is_posted_once_that_is_there(bank: Bank) -> None:
-    bank.transactions.send([json.dumps({"transaction_id": "early", "account_id": "late", "amount": "12.50"})])
-    until(
-        lambda: any(line.get("transaction_id") == "early" for line in bank.transactions.logged()),
-        "the payment was tried",
-    )
-    assert "late" not in bank.books().accounts
+def test_messages_that_overtake_what_they_refer_to_are_posted_once_that_is_there(bank: Bank) -> None:
+    bank.transactions.process(opening("shop"))
     bank.transactions.send(
-        [json.dumps({"type": "open_account", "transaction_id": "open", "account_id": "late", "currency": "EUR"})]
+        post_hold("post", "30", "late", "hold", final=False, to_account_id="shop"), reverse("back", "5", "shop", "post")
     )
-    bank.transactions.wait_until_drained()
-    outcomes = [(entry.transaction_id, entry.outcome.status) for entry in bank.books().journal["late"]]
-    assert outcomes == [("open", "POSTED"), ("early", "POSTED")]
-
-
-def test_messages_that_overtake_their_hold_or_payment_are_posted_once_that_is_there(bank: Bank) -> None:
-    refers = {"account_id": "overtaken", "hold_id": "hold"}
-    early = [
-        {"type": "post_hold", "transaction_id": "post", "amount": "30", "final": False, "to_account_id": "shop"}
-        | refers,
-        {"type": "reverse", "transaction_id": "back", "account_id": "shop", "of_transaction_id": "post", "amount": "5"},
-    ]
-    bank.transactions.send([opening("overtaken", "-100"), opening("shop")])
-    bank.transactions.wait_until_drained()
-    bank.transactions.send(map(json.dumps, early))
     until(
         lambda: {"post", "back"} <= {line.get("transaction_id") for line in bank.transactions.logged()},
         "both messages were tried",
     )
-    hold = {"type": "hold", "transaction_id": "hold", "account_id": "overtaken", "amount": "80"}
-    bank.transactions.send([json.dumps(hold)])
-    bank.transactions.wait_until_drained()
-    books = bank.books()
-    outcomes = [(entry.transaction_id, str(entry.outcome.amount)) for entry in books.journal["overtaken"]]
+    assert "late" not in bank.books().accounts
+    bank.transactions.process(opening("late", "-100"), hold("hold", "80", "late"))
+    found = bank.books()
+    outcomes = [(entry.transaction_id, str(entry.outcome.amount)) for entry in found.journal["late"]]
     assert outcomes == [("open", "0"), ("hold", "0"), ("post", "-30"), ("back", "5")]
-    overtaken, shop = (books.accounts[name] for name in ("overtaken", "shop"))
-    assert (overtaken.balance, overtaken.held, shop.balance) == (-25, 50, 25)
-
-
-def test_held_money_cannot_be_spent_until_the_hold_is_voided(bank: Bank) -> None:
-    void = {"type": "void_hold", "transaction_id": "void", "account_id": "held", "hold_id": "hold"}
-    for message in (
-        opening("held", "-100"),
-        json.dumps({"type": "hold", "transaction_id": "hold", "account_id": "held", "amount": "80"}),
-        payment("held", 1, "-20.01"),
-        json.dumps(void),
-        json.dumps(void | {"transaction_id": "void-again"}),
-        payment("held", 2, "-20.01"),
-    ):
-        bank.transactions.send([message])
-        bank.transactions.wait_until_drained()
-    outcomes = [(entry.transaction_id, entry.outcome.reason) for entry in bank.books().journal["held"]]
-    assert outcomes == [
-        ("open", None),
-        ("hold", None),
-        ("t-1", "OVERDRAFT_LIMIT"),
-        ("void", None),
-        ("void-again", "HOLD_NOT_OPEN"),
-        ("t-2", None),
-    ]
+    late, shop = (found.accounts[name] for name in ("late", "shop"))
+    assert (late.balance, late.held, shop.balance) == (-25, 50, 25)

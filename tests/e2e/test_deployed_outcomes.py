@@ -2,17 +2,13 @@
 
 import itertools
 import json
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from ledger.core.journal import JournalEntry
 from tests.checkers.outcomes import refusal_violations, untold, violations
-from tests.support.deployed import Bank, opening, payment, until
-from tests.support.reporting import Say
+from tests.support.bodies import expire_hold, hold, opening, payment, post_hold, reverse, transfer, void_hold
+from tests.support.deployed import Bank, until
 from tools.local_aws.consumers import EVERYTHING, Consumer, Event
 
 _numbers = itertools.count(1)
@@ -23,72 +19,51 @@ def new_consumer(bank: Bank, pattern: Any = EVERYTHING) -> Consumer:
     return bank.new_consumer(f"test-{next(_numbers)}", pattern)
 
 
-def posted(bank: Bank, bodies: Iterable[str], *account_ids: str) -> list[JournalEntry]:
-    """The accounts' entries, once the messages are posted."""
-    bank.transactions.send(bodies)
-    bank.transactions.wait_until_drained()
-    journal = bank.books().journal
-    return [entry for account_id in account_ids for entry in journal[account_id]]
-
-
 def about(account_id: str, events: Sequence[Event]) -> list[Event]:
     return [event for event in events if event["detail"].get("account_id") == account_id]
 
 
-def test_each_outcome_is_heard_of_with_what_a_read_of_it_says(bank: Bank) -> None:
-    consumer, names = new_consumer(bank), ("told-alice", "told-bob")
-    transfer = {"type": "transfer", "transaction_id": "t", "from_account_id": names[0], "to_account_id": names[1]}
-    bodies = [json.dumps(transfer | {"amount": "5"}), payment(names[0], 1), payment(names[1], 2, "-5000")]
-    posted(bank, [opening(name, LIMIT) for name in names], *names)
-    entries = posted(bank, bodies, *names)
+def test_each_outcome_is_heard_of_by_its_type_with_what_a_read_of_it_says(bank: Bank) -> None:
+    consumer, past = new_consumer(bank), "2026-01-01T00:00:00Z"
+    for stage in (
+        [opening("told", LIMIT), opening("told-too")],
+        [hold("hold-1", 10, "told"), hold("hold-2", 10, "told", expires_at=past)],
+        [
+            post_hold("post", 4, "told", "hold-1", final=False),
+            expire_hold("expire", "told", "hold-2", past),
+            transfer("pay", 5, "told", "told-too"),
+            payment("t-1", "-5000", "told"),
+        ],
+        [void_hold("void", "told", "hold-1"), reverse("back", 1, "told", "post")],
+    ):
+        bank.transactions.process(*stage)
+    journal = bank.books().journal
+    entries = [*journal["told"], *journal["told-too"]]
     heard = consumer.take_until_heard(entries)
-    events = [event for name in names for event in about(name, heard)]
+    events = [*about("told", heard), *about("told-too", heard)]
     assert violations(entries, events) == []
-    for event in events:
-        detail = event["detail"]
-        request = {"read": "transaction", **{name: detail[name] for name in ("account_id", "transaction_id")}}
-        answer = bank.invoke(bank.stack["ReadAccountsFunctionName"], request)
-        assert detail.items() >= answer["entry"].items()
-    types = {event["detail-type"] for event in events}
-    assert types == {"AccountOpened", "TransactionPosted", "TransactionRejected"}
-
-
-def test_each_outcome_of_holds_and_reversals_is_heard_of_by_a_type_of_its_own(bank: Bank) -> None:
-    consumer = new_consumer(bank)
-    body = {"account_id": "held-and-told"}
-    hold, past = body | {"type": "hold", "amount": "10"}, "2026-01-01T00:00:00Z"
-    ends = [
-        body | {"type": "post_hold", "transaction_id": "post", "hold_id": "hold-1", "amount": "4", "final": False},
-        body | {"type": "void_hold", "transaction_id": "void", "hold_id": "hold-1"},
-        body | {"type": "expire_hold", "transaction_id": "expire", "hold_id": "hold-2", "as_of": past},
-        body | {"type": "reverse", "transaction_id": "back", "of_transaction_id": "post", "amount": "1"},
-        body | {"type": "reverse", "transaction_id": "too-much", "of_transaction_id": "post", "amount": "4"},
-    ]
-    posted(bank, [opening("held-and-told", LIMIT)], "held-and-told")
-    holds = [hold | {"transaction_id": "hold-1"}, hold | {"transaction_id": "hold-2", "expires_at": past}]
-    posted(bank, map(json.dumps, holds), "held-and-told")
-    for end in ends:
-        entries = posted(bank, [json.dumps(end)], "held-and-told")
-    events = about("held-and-told", consumer.take_until_heard(entries))
-    assert violations(entries, events) == []
-    types = {event["detail"]["transaction_id"]: event["detail-type"] for event in events}
-    assert types == {
+    assert {event["detail"]["transaction_id"]: event["detail-type"] for event in events} == {
         "open": "AccountOpened",
         "hold-1": "HoldPlaced",
         "hold-2": "HoldPlaced",
         "post": "HoldPosted",
-        "void": "HoldVoided",
         "expire": "HoldExpired",
+        "void": "HoldVoided",
+        "pay": "TransactionPosted",
+        "t-1": "TransactionRejected",
         "back": "TransactionReversed",
-        "too-much": "TransactionRejected",
     }
+    for detail in (event["detail"] for event in events):
+        request = {"read": "transaction", **{name: detail[name] for name in ("account_id", "transaction_id")}}
+        answer = bank.invoke(bank.stack["ReadAccountsFunctionName"], request)
+        assert detail.items() >= answer["entry"].items()
 
 
 def test_a_consumer_hears_only_what_its_rule_is_for(bank: Bank) -> None:
     risk = new_consumer(bank, {"source": ["teller"], "detail-type": ["TransactionRejected"]})
     openings = new_consumer(bank, {"detail": {"account_id": ["picky"], "request": {"type": ["open_account"]}}})
-    posted(bank, [opening("picky", LIMIT)], "picky")
-    entries = posted(bank, [payment("picky", n, "-400") for n in range(5)], "picky")
+    bank.transactions.process(opening("picky", LIMIT))
+    entries = bank.post(*(payment(f"t-{n}", "-400", "picky") for n in range(5)), about="picky")
     rejected = [entry for entry in entries if entry.outcome.reason]
     assert len(rejected) == 3
     assert violations(rejected, risk.take_until_heard(rejected)) == []
@@ -99,8 +74,7 @@ def test_a_refused_message_is_told_of_with_its_id_if_that_can_be_read(bank: Bank
     bank.transactions.wait_until_drained()
     bank.transactions.take_dead_letters()
     consumer = new_consumer(bank, {"detail-type": ["TransactionRefused"]})
-    bank.transactions.send([payment("refused", 1, "12,50"), "not JSON"])
-    bank.transactions.wait_until_drained()
+    bank.transactions.process(payment("t-1", "12,50", "refused"), "not JSON")
     letters, events = bank.transactions.take_dead_letters(), list[Event]()
 
     def are_told() -> bool:
@@ -112,37 +86,10 @@ def test_a_refused_message_is_told_of_with_its_id_if_that_can_be_read(bank: Bank
     assert {event["detail"]["transaction_id"] for event in events} == {"t-1", None}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="finds the function's processes in /proc")
-def test_publishers_are_killed_while_they_publish_and_each_entry_is_heard_of(bank: Bank, say: Say) -> None:
-    consumer = new_consumer(bank)
-    posted(bank, [opening("killed", LIMIT)], "killed")
-    died_before = bank.died_at_work(bank.publisher)
-    numbers, processes = itertools.count(1), list[int]()
-
-    def are_killed() -> bool:
-        heard = consumer.waiting()
-
-        def one_publishes() -> bool:
-            processes[:] = bank.processes_of(bank.publisher)  # Found before, so that the kill comes in time.
-            return consumer.waiting() > heard
-
-        bank.transactions.send([payment("killed", next(numbers), "0.01") for _ in range(100)])
-        until(one_publishes, "a publisher is at work")
-        bank.kill(processes)
-        return bank.died_at_work(bank.publisher) >= died_before + 3
-
-    until(are_killed, "three processes died while they published", seconds=120)
-    entries = posted(bank, [], "killed")
-    events = about("killed", consumer.take_until_heard(entries))
-    assert violations(entries, events) == []
-    died, twice = bank.died_at_work(bank.publisher) - died_before, len(events) - len(entries)
-    say(f"{died} publishers died: all of {len(entries)} entries were heard of, and {twice} events came again")
-
-
 def test_a_gap_in_what_a_consumer_heard_is_closed_by_publishing_again(bank: Bank) -> None:
     consumer = new_consumer(bank)
-    posted(bank, [opening("gap", LIMIT)], "gap")
-    entries = posted(bank, [payment("gap", n) for n in range(9)], "gap")
+    bank.transactions.process(opening("gap", LIMIT))
+    entries = bank.post(*(payment(f"t-{n}", "1.25", "gap") for n in range(9)), about="gap")
     events = about("gap", consumer.take_until_heard(entries))
     lost = range(3, 7)
     kept = [event for event in events if event["detail"]["account_version"] not in lost]
@@ -150,14 +97,7 @@ def test_a_gap_in_what_a_consumer_heard_is_closed_by_publishing_again(bank: Bank
     again = consumer.take_until_heard(entries[2:6])
     assert violations(entries, kept + again) == []
     assert violations(entries, events + again) == [], "what comes again is what came before"
-
-
-def test_everything_since_a_time_comes_again(bank: Bank) -> None:
-    consumer, names = new_consumer(bank), ("since-alice", "since-bob")
-    before = posted(bank, [opening(name, LIMIT) for name in names], *names)
-    entries = posted(bank, [payment(names[n % 2], n) for n in range(10)], *names)
-    consumer.take_until_heard(entries)
-    since = [entry for entry in entries if entry not in before]
+    since = entries[1:]
     assert bank.republish({"from": min(entry.outcome.posted_at for entry in since)}) == len(since)
     assert violations(since, consumer.take_until_heard(since)) == []
 
@@ -165,7 +105,7 @@ def test_everything_since_a_time_comes_again(bank: Bank) -> None:
 def test_an_item_that_is_no_entry_goes_to_the_queue_alone_with_the_reason(bank: Bank) -> None:
     bank.take_unpublished()
     consumer, dynamodb = new_consumer(bank), bank.stack.endpoint.client("dynamodb")
-    [entry] = posted(bank, [opening("planted", LIMIT)], "planted")
+    [entry] = bank.post(opening("planted", LIMIT), about="planted")
     table = bank.stack["JournalTableName"]
     key = to_dynamodb({"account_id": entry.account_id, "transaction_id": entry.transaction_id})
     whole = from_dynamodb(dynamodb.get_item(TableName=table, Key=key)["Item"])
@@ -176,7 +116,7 @@ def test_an_item_that_is_no_entry_goes_to_the_queue_alone_with_the_reason(bank: 
         until(lambda: letters.extend(bank.take_unpublished()) or letters, "it is in the dead-letter queue")
     finally:
         dynamodb.delete_item(TableName=table, Key=key)
-    entries = posted(bank, [payment("planted", 1)], "planted")
+    entries = bank.post(payment("t-1", "1.25", "planted"), about="planted")
     assert violations(entries, about("planted", consumer.take_until_heard(entries))) == []
     [letter] = letters
     assert letter.attributes["reason_code"] == "NOT_AN_ENTRY"

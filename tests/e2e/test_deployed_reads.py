@@ -1,8 +1,8 @@
 """The function read_accounts of the deployed template.yaml, on a local AWS that enforces IAM."""
 
-import json
 from typing import Any
 
+from tests.support.bodies import opening, payment
 from tests.support.deployed import Bank
 
 
@@ -11,12 +11,8 @@ def read(bank: Bank, **request: Any) -> dict[str, Any]:
 
 
 def test_a_statement_right_after_the_posting_has_it(bank: Bank) -> None:
-    opening = {"type": "open_account", "transaction_id": "open", "account_id": "reader", "currency": "EUR"}
-    payment = {"transaction_id": "t-1", "account_id": "reader", "amount": "12.50"}
-    bank.transactions.send([json.dumps(opening)])
-    bank.transactions.wait_until_drained()
-    bank.transactions.send([json.dumps(payment)])
-    bank.transactions.wait_until_drained()
+    bank.transactions.process(opening("reader"))
+    bank.transactions.process(payment("t-1", "12.50", "reader"))
     answer = read(bank, read="statement", account_id="reader", last=10)
     shown = [(entry["transaction_id"], entry["balance_after"]) for entry in answer["entries"]]
     assert (shown, answer["complete"]) == ([("open", "0"), ("t-1", "12.5")], True)
@@ -27,8 +23,7 @@ def test_a_statement_right_after_the_posting_has_it(bank: Bank) -> None:
 
 
 def test_a_caller_learns_of_a_refusal(bank: Bank) -> None:
-    bank.transactions.send([json.dumps({"transaction_id": "t-2", "account_id": "reader", "amount": "12,50"})])
-    bank.transactions.wait_until_drained()
+    bank.transactions.process(payment("t-2", "12,50", "reader"))
     answer = read(bank, read="transaction", account_id="reader", transaction_id="t-2")
     assert (answer["state"], answer["refusal"]["reason_code"]) == ("refused", "INVALID_MESSAGE")
     bank.transactions.take_dead_letters()

@@ -5,12 +5,8 @@ Half of the transactions are of one hot account, before which the workers wait i
 
 import json
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ledger.core import profile_messages as profiles
-from ledger.core import transaction_types as messages
-from tests.checkers.poison import is_invalid
 from tools.local_aws.day import believable_day
 from tools.local_aws.profiles_day import believable_updates
 
@@ -35,7 +31,7 @@ def make_workload(transactions: int, seed: int) -> Workload:
     updates = believable_updates(transactions // 5, accounts, seed, REPEATED_SHARE)
     opening = {"type": "open_account", "transaction_id": "open", "account_id": HOT_ACCOUNT, "currency": "EUR"}
     first = json.dumps(opening | {"overdraft_limit": "-1000000"})
-    return Workload([first, *(_renamed(body) for body in day)], [_renamed(body) for body in updates])
+    return Workload([first, *map(_renamed, day)], [*map(_renamed, updates)])
 
 
 def _heated(body: str) -> str:
@@ -56,21 +52,3 @@ def _heated(body: str) -> str:
 def _renamed(body: str) -> str:
     """The body with account ids of the soak's own."""
     return body.replace('"acc-', '"soak-')
-
-
-def junk(bodies: Sequence[str], decode: Callable[[str], object]) -> list[str]:
-    """The invalid bodies. `decode` is the decoder of transactions or of profile updates."""
-    return [body for body in bodies if is_invalid(decode, body)]
-
-
-def counted(workload: Workload) -> dict[str, tuple[int, int, int]]:
-    """For each queue the number of messages, of repetitions and of invalid bodies."""
-    return {
-        "transactions": _counted(workload.transactions, messages.decode),
-        "profile updates": _counted(workload.updates, profiles.decode),
-    }
-
-
-def _counted(bodies: Sequence[str], decode: Callable[[str], object]) -> tuple[int, int, int]:
-    invalid = junk(bodies, decode)
-    return len(bodies), len(bodies) - len(invalid) - len(set(bodies) - set(invalid)), len(invalid)

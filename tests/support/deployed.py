@@ -7,13 +7,14 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from conditional_writes.items import from_dynamodb
+from ledger.core.journal import JournalEntry
 from tests.checkers.books import Books, read_books
 from tests.checkers.profiles import Profiles, read_profiles
 from tools.local_aws import stack
@@ -23,17 +24,14 @@ from tools.local_aws.queues import DeadLetter, take_dead_letters, waiting_messag
 from tools.local_aws.stack import Stack
 from tools.local_aws.tables import Tables, scan
 
-RETRY_SETTINGS = {"LAMBDA_ASYNC_RETRY_BASE_SECONDS": "11"}
-"""ministack's delay before it retries an asynchronous invocation. tests/soak/scheduled_runs.py says why it is set."""
-
 NEVER = "at(2099-01-01T00:00:00)"
-SCHEDULES = {"ReconcileSchedule": NEVER, "InterestSchedule": NEVER, "ExpireHoldsSchedule": NEVER}
-"""The stack's parameters in tests: no job runs in the midst of a test because an hour is full."""
+PARAMETERS = dict.fromkeys(("ReconcileSchedule", "InterestSchedule", "ExpireHoldsSchedule"), NEVER) | {
+    "MaximumConcurrency": 2
+}
+"""The stack's: no job runs in the midst of a test, and few processes have to start, each of which takes seconds."""
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-
-def until(holds: Callable[[], object], claim: str, seconds: float = 60) -> None:
+def until(holds: Callable[[], object], claim: str, seconds: float = 180) -> None:
     """Waits until `holds` returns a true value. Fails with the claim if the time is up."""
     deadline = time.monotonic() + seconds
     while not holds():
@@ -61,11 +59,16 @@ class FunctionQueue:
     def dead_letter_queue_url(self) -> str:
         return self.stack[f"{self.name}DeadLetterQueueUrl"]
 
-    def send(self, messages: Iterable[str | DeadLetter]) -> None:
-        """Sends messages. Dead letters are sent with their reasons."""
+    def send(self, *messages: Mapping[str, Any] | str | DeadLetter) -> None:
+        """Sends messages, given as objects or as bodies. Dead letters are sent with their reasons."""
         for batch in itertools.batched(messages, 10, strict=False):
             entries = [_message(message) | {"Id": str(index)} for index, message in enumerate(batch)]
             assert not self.sqs.send_message_batch(QueueUrl=self.queue_url, Entries=entries).get("Failed")
+
+    def process(self, *messages: Mapping[str, Any] | str | DeadLetter) -> None:
+        """Sends messages, and waits until the queue is empty."""
+        self.send(*messages)
+        self.wait_until_drained()
 
     def waiting(self) -> int:
         """The number of messages on the queue, in flight and delayed messages included."""
@@ -78,29 +81,17 @@ class FunctionQueue:
     def take_dead_letters(self) -> list[DeadLetter]:
         return take_dead_letters(self.stack.endpoint, self.dead_letter_queue_url)
 
-    def log_lines(self) -> list[str]:
+    def logged(self) -> list[dict[str, Any]]:
         """The function's own log lines, without Lambda's.
 
         The log may be incomplete. ministack 1.5.33 waits 50 ms for an invocation's first line and 5 ms for each
         further line. It holds back later lines until the next invocation of the same process.
         """
         events = log_events(self.stack, self.function_name)
-        return [event for event in events if not event.startswith(("START ", "END ", "REPORT "))]
+        return [json.loads(event) for event in events if not event.startswith(("START ", "END ", "REPORT "))]
 
-    def logged(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log_lines()]
-
-    @contextmanager
-    def changed_environment(self, **variables: str) -> Iterator[None]:
-        lambda_ = self.stack.endpoint.client("lambda")
-        before = lambda_.get_function_configuration(FunctionName=self.function_name)["Environment"]["Variables"]
-        lambda_.update_function_configuration(
-            FunctionName=self.function_name, Environment={"Variables": before | variables}
-        )
-        try:
-            yield
-        finally:
-            lambda_.update_function_configuration(FunctionName=self.function_name, Environment={"Variables": before})
+    def changed_environment(self, **variables: str) -> AbstractContextManager[None]:
+        return changed_environment(self.stack, self.function_name, **variables)
 
     @contextmanager
     def visibility_timeout(self, seconds: int) -> Iterator[None]:
@@ -113,25 +104,48 @@ class FunctionQueue:
             self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes=before["Attributes"])
 
 
-def log_events(stack: Stack, function_name: str, start: datetime = EPOCH, end: datetime | None = None) -> list[str]:
-    """A function's log events between two times, Lambda's own lines included.
+@contextmanager
+def changed_environment(stack: Stack, function_name: str, **variables: str) -> Iterator[None]:
+    lambda_ = stack.endpoint.client("lambda")
+    before = lambda_.get_function_configuration(FunctionName=function_name)["Environment"]["Variables"]
+    lambda_.update_function_configuration(FunctionName=function_name, Environment={"Variables": before | variables})
+    try:
+        yield
+    finally:
+        lambda_.update_function_configuration(FunctionName=function_name, Environment={"Variables": before})
 
-    ministack 1.5.33 returns at most 10,000 events and no token for the rest, so the period must have fewer.
+
+@contextmanager
+def denied(stack: Stack, function_name: str, *actions: str, resource: str = "*") -> Iterator[None]:
+    """The function's role may do none of these: by default on any resource, as in an outage."""
+    with statement_more(stack, function_name, {"Effect": "Deny", "Action": list(actions), "Resource": resource}):
+        yield
+
+
+@contextmanager
+def statement_more(stack: Stack, function_name: str, statement: Mapping[str, Any]) -> Iterator[None]:
+    """The function's role has one statement more."""
+    configuration = stack.endpoint.client("lambda").get_function_configuration(FunctionName=function_name)
+    role, iam = configuration["Role"].rpartition("/")[2], stack.endpoint.client("iam")
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    iam.put_role_policy(RoleName=role, PolicyName="of-a-test", PolicyDocument=document)
+    try:
+        yield
+    finally:
+        iam.delete_role_policy(RoleName=role, PolicyName="of-a-test")
+
+
+def log_events(stack: Stack, function_name: str) -> list[str]:
+    """A function's log events, Lambda's own lines included.
+
+    ministack 1.5.33 returns at most 10,000 events and no token for the rest, so it must have fewer.
     """
     function = stack.endpoint.client("lambda").get_function_configuration(FunctionName=function_name)
-    times = {"startTime": _milliseconds(start)} | ({"endTime": _milliseconds(end) - 1} if end else {})
     pages = stack.endpoint.client("logs").get_paginator("filter_log_events")
-    found = [
-        event["message"]
-        for page in pages.paginate(logGroupName=function["LoggingConfig"]["LogGroup"], **times)
-        for event in page["events"]
-    ]
-    assert len(found) < 10_000, f"{function_name}: the log of this period is incomplete"
+    log_group = function["LoggingConfig"]["LogGroup"]
+    found = [event["message"] for page in pages.paginate(logGroupName=log_group) for event in page["events"]]
+    assert len(found) < 10_000, f"{function_name}: the log is incomplete"
     return found
-
-
-def _milliseconds(time: datetime) -> int:
-    return round(time.timestamp() * 1000)
 
 
 def metrics(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
@@ -140,17 +154,6 @@ def metrics(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
     directives = [each for line in lines for each in line.get("_aws", {}).get("CloudWatchMetrics", [])]
     assert {directive["Namespace"] for directive in directives} <= {f"Teller/{stack.NAME}"}
     return metric_totals(lines)
-
-
-def opening(account_id: str, overdraft_limit: str = "0") -> str:
-    """The body of a message that opens an account."""
-    fields = {"account_id": account_id, "currency": "EUR", "overdraft_limit": overdraft_limit}
-    return json.dumps({"type": "open_account", "transaction_id": "open"} | fields)
-
-
-def payment(account_id: str, number: int, amount: str = "1.25") -> str:
-    """The body of the payment t-1, t-2, …"""
-    return json.dumps({"transaction_id": f"t-{number}", "account_id": account_id, "amount": amount})
 
 
 @dataclass
@@ -173,14 +176,15 @@ class Bank:
         accounts, journal, reversals = (self.stack[f"{name}TableName"] for name in ("Accounts", "Journal", "Reversals"))
         return read_books(self.stack.endpoint, Tables(accounts, journal, reversals=reversals))
 
-    def post(self, account_id: str, *amounts: str) -> None:
-        """Opens an account, and posts payments of these amounts one after another, from t-1 on.
+    def post(self, *messages: Mapping[str, Any] | str, about: str) -> list[JournalEntry]:
+        """The account's journal, once these messages are posted: in any order."""
+        self.transactions.process(*messages)
+        return self.books().journal.get(about, [])
 
-        Two messages that are sent together may be posted in either order, by two environments.
-        """
-        for body in (opening(account_id), *(payment(account_id, n, amount) for n, amount in enumerate(amounts, 1))):
-            self.transactions.send([body])
-            self.transactions.wait_until_drained()
+    def records(self) -> dict[str, dict[str, Any]]:
+        """The items of the Locks table, by their keys."""
+        items = map(from_dynamodb, scan(self.stack.endpoint, self.stack["LocksTableName"]))
+        return {item["lock_key"]: item for item in items}
 
     def tickets_taken(self) -> int:
         """The number of tickets that were taken in the lines of contended accounts."""
@@ -245,11 +249,6 @@ class Bank:
         """The process ids of all functions, busy or idle."""
         return [pid for pid, state, parent in _processes() if parent == self.pid and state != "Z"]
 
-    def processes_of(self, function_name: str) -> list[int]:
-        """The process ids of one function."""
-        variable = f"AWS_LAMBDA_FUNCTION_NAME={function_name}\0".encode()
-        return [pid for pid in self.function_processes() if variable in _environment(pid)]
-
 
 def _processes() -> Iterator[tuple[int, str, int]]:
     """The id, state and parent id of each process."""
@@ -259,14 +258,8 @@ def _processes() -> Iterator[tuple[int, str, int]]:
             yield int(path.parent.name), state, int(parent)
 
 
-def _environment(pid: int) -> bytes:
-    with suppress(OSError):  # The process has just ended.
-        return Path(f"/proc/{pid}/environ").read_bytes()
-    return b""
-
-
-def _message(message: str | DeadLetter) -> dict[str, Any]:
-    if isinstance(message, str):
-        return {"MessageBody": message}
+def _message(message: Mapping[str, Any] | str | DeadLetter) -> dict[str, Any]:
+    if not isinstance(message, DeadLetter):
+        return {"MessageBody": message if isinstance(message, str) else json.dumps(message)}
     attributes = {"reason": {"DataType": "String", "StringValue": message.reason}} if message.reason else {}
     return {"MessageBody": message.body, "MessageAttributes": attributes}

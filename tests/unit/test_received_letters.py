@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from tests.support.faults import Killed
 from tools.teller import redriving
 from tools.teller.failures import Failure
-from tools.teller.letters import MOST_ROUNDS_WITHOUT_NEW, Letter, QueueName, Received, look
+from tools.teller.letters import QueueName, Received, look
 from tools.teller.redriving import redrive
 
 NOW = datetime(2026, 2, 28, 12, tzinfo=UTC)
@@ -87,12 +87,6 @@ def redriven(queues: Any, queue: QueueName = QueueName.TRANSACTIONS) -> redrivin
     return redrive(queues, queue, lambda letter: letter.body)
 
 
-def test_each_letter_is_seen_once_and_visible_again_at_the_end() -> None:
-    queues = Queues(*map(str, range(300)))
-    assert looked_at(queues) == [str(number) for number in range(300)]
-    assert queues.hidden == {}
-
-
 def test_a_letter_that_comes_again_during_a_long_look_is_seen_once_and_given_back() -> None:
     queues = Queues(*map(str, range(25)))
 
@@ -106,19 +100,6 @@ def test_a_letter_that_comes_again_during_a_long_look_is_seen_once_and_given_bac
     assert queues.hidden == {}
 
 
-def test_letters_that_come_in_meanwhile_are_left_out_and_given_back_and_end_the_look() -> None:
-    queues, later = Queues("a", "b"), NOW + timedelta(seconds=2)
-
-    def one_more() -> None:
-        message_id = f"later-{len(queues.letters)}"
-        queues.letters[message_id] = queues.message(message_id, "later", later)
-
-    queues.before_receiving = one_more
-    assert looked_at(queues) == ["a", "b"]
-    assert queues.hidden == {}
-    assert len(queues.letters) <= 3 + MOST_ROUNDS_WITHOUT_NEW
-
-
 def test_what_was_deleted_is_not_given_back_and_what_was_not_is_counted() -> None:
     queues: Any = Queues("a", "b")
     with Received(queues, QueueName.TRANSACTIONS) as received:
@@ -129,30 +110,57 @@ def test_what_was_deleted_is_not_given_back_and_what_was_not_is_counted() -> Non
     assert [message["Body"] for message in queues.letters.values()] == ["b"]
 
 
-def test_what_its_queue_refuses_stays_a_letter_and_the_rest_is_redriven(monkeypatch: pytest.MonkeyPatch) -> None:
+class KilledAt(Queues):
+    """The process is killed before or after its call number `at`, from 1 on. `calls` counts them."""
+
+    CALLS = ("receive_message", "send_message_batch", "delete_message_batch", "change_message_visibility_batch")
+
+    def __init__(self, at: int, *bodies: str, after: bool) -> None:
+        super().__init__(*bodies)
+        self.calls = 0
+        for name in self.CALLS:
+            setattr(self, name, self._killing(getattr(self, name), at, after=after))
+
+    def _killing(self, call: Callable[..., Any], at: int, *, after: bool) -> Callable[..., Any]:
+        def made(**parameters: Any) -> Any:
+            self.calls += 1
+            if self.calls == at and not after:
+                raise Killed
+            answer = call(**parameters)
+            if self.calls == at:
+                raise Killed
+            return answer
+
+        return made
+
+
+def test_a_redrive_that_is_killed_at_any_call_loses_no_letter_and_leaves_none() -> None:
+    bodies = [str(number) for number in range(25)]
+    unharmed = KilledAt(0, *bodies, after=False)
+    redriven(unharmed)
+    assert (sorted(unharmed.sent), unharmed.letters) == (sorted(bodies), {})
+    for at in range(1, unharmed.calls + 1):
+        for after in (False, True):
+            queues = KilledAt(at, *bodies, after=after)
+            with pytest.raises(Killed):
+                redriven(queues)
+            queues.hidden.clear()  # the visibility timeout ends
+            redriven(queues)
+            assert (set(queues.sent), queues.letters) == (set(bodies), {})
+
+
+def test_what_its_queue_refuses_stays_a_letter_and_the_rest_is_redriven_in_its_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(redriving, "SENDING_SECONDS", 0.2)
     queues = Queues("a", "b", "c")
     queues.refused = {"b"}
+    queues.letters["l-0"]["Attributes"]["MessageGroupId"] = "tenant-7"
     with pytest.raises(Failure, match=r"^2 letters were redriven\. .* the next 1, which stay dead letters: Refused"):
         redriven(queues)
-    assert queues.sent == ["a", "c"]
+    assert (queues.sent, queues.groups) == (["a", "c"], ["tenant-7", None])
     assert [message["Body"] for message in queues.letters.values()] == ["b"]
     assert queues.hidden == {}
-
-
-def test_a_redriven_message_is_in_the_group_that_it_was_sent_in() -> None:
-    queues = Queues("a", "b")
-    queues.letters["l-0"]["Attributes"]["MessageGroupId"] = "tenant-7"
-    redriven(queues)
-    assert dict(zip(queues.sent, queues.groups, strict=True)) == {"a": "tenant-7", "b": None}
-
-
-def test_a_letter_that_sqs_does_not_delete_is_counted() -> None:
-    queues = Queues("a")
-    queues.forgetful = True
-    found = redriven(queues)
-    assert (found.done, found.not_deleted) == ({"X": 1}, 1)
-    assert queues.sent == ["a"]
 
 
 class Functions(Queues):
@@ -178,89 +186,64 @@ def republish(version: int) -> dict[str, Any]:
     return {"republish": {"account_id": "a", "from_version": version, "to_version": 9}}
 
 
-def test_an_outcome_is_published_until_nothing_is_left() -> None:
-    functions = Functions(json.dumps(republish(1)), answers=[published(republish(4)), published()])
-    assert redriven(functions, QueueName.OUTCOMES).done == {"X": 1}
-    assert functions.invoked == [("RepublishOutcomesFunctionName", republish(version)) for version in (1, 4)]
-    assert functions.letters == {}
+BATCH = {
+    "approximateArrivalOfFirstRecord": "2026-02-28T11:00:00.000Z",
+    "approximateArrivalOfLastRecord": "2026-02-28T11:20:00.000Z",
+}
+AROUND = {"republish": {"from": "2026-02-28T10:45:00+00:00", "to": "2026-02-28T11:35:00+00:00"}}
+CHARGE = {"job": "charge_overdraft_interest", "scheduled_time": "2026-02-28T00:00:00Z"}
+REPUBLISHES, CHARGES = "RepublishOutcomesFunctionName", "ChargeOverdraftInterestFunctionName"
+DONE = {"outcome": "Done"}
 
 
-def test_the_entries_of_a_batch_that_lambda_gave_up_are_published_with_a_quarter_of_an_hour_around() -> None:
-    times = {
-        "approximateArrivalOfFirstRecord": "2026-02-28T11:00:00.000Z",
-        "approximateArrivalOfLastRecord": "2026-02-28T11:20:00.000Z",
-    }
-    functions = Functions(json.dumps({"version": "1.0", "DDBStreamBatchInfo": times}), answers=[published()])
-    redriven(functions, QueueName.OUTCOMES)
-    [(_, event)] = functions.invoked
-    assert event == {"republish": {"from": "2026-02-28T10:45:00+00:00", "to": "2026-02-28T11:35:00+00:00"}}
+OUTCOMES, JOBS, SCHEDULES = QueueName.OUTCOMES, QueueName.JOBS, QueueName.SCHEDULES
+AGAIN = [(REPUBLISHES, republish(1)), (REPUBLISHES, republish(4))]
+GIVEN_UP = {"version": "1.0", "DDBStreamBatchInfo": BATCH}
+
+
+@pytest.mark.parametrize(
+    ("queue", "body", "answers", "invoked"),
+    [
+        pytest.param(OUTCOMES, republish(1), [published(republish(4)), published()], AGAIN, id="until nothing is left"),
+        pytest.param(OUTCOMES, GIVEN_UP, [published()], [(REPUBLISHES, AROUND)], id="a batch, and around it"),
+        pytest.param(JOBS, CHARGE, [DONE], [(CHARGES, CHARGE)], id="the event of a job"),
+        pytest.param(SCHEDULES, CHARGE, [DONE], [(CHARGES, CHARGE)], id="the event of a schedule"),
+        pytest.param(JOBS, CHARGE, [Killed(), DONE], [(CHARGES, CHARGE)] * 2, id="again, after a kill"),
+    ],
+)
+def test_the_function_of_a_letter_is_invoked(queue: QueueName, body: Any, answers: list[Any], invoked: Any) -> None:
+    functions = Functions(json.dumps(body), answers=[*answers])
+    if isinstance(answers[0], Killed):
+        with pytest.raises(Killed):
+            redriven(functions, queue)
+        functions.hidden.clear()  # the visibility timeout ends
+    assert redriven(functions, queue).done.total() == 1
+    assert (functions.invoked, functions.letters) == (invoked, {})
+
+
+MISSING = {"account_id": "a", "from_version": 2, "to_version": 3, "reason": "no entry"}
+UNKNOWN = {"error": {"code": "UNKNOWN_ACCOUNT", "reason": "no account 'a'"}}
 
 
 @pytest.mark.parametrize(
     ("queue", "body", "answers", "reason"),
     [
-        (
-            QueueName.OUTCOMES,
-            json.dumps(republish(1)),
-            [published(missing=[{"account_id": "a", "from_version": 2, "to_version": 3, "reason": "no entry"}])],
-            "a: versions 2 to 3 weren't published: no entry",
-        ),
-        (
-            QueueName.OUTCOMES,
-            json.dumps(republish(1)),
-            [{"error": {"code": "UNKNOWN_ACCOUNT", "reason": "no account 'a'"}}],
-            "no account 'a'",
-        ),
-        (QueueName.OUTCOMES, '{"account_id": "a"}', [], "its item has no version"),
-        (QueueName.OUTCOMES, "junk", [], "its item has no version"),
-        (QueueName.JOBS, '{"job": "reconcile_accounts"}', [Failure("the function failed")], "the function failed"),
-        (QueueName.SCHEDULES, '{"job": "sweep"}', [], "its body isn't the event of a job"),
-        (QueueName.JOBS, "[]", [], "its body isn't the event of a job"),
+        (OUTCOMES, republish(1), [published(missing=[MISSING])], "a: versions 2 to 3 weren't published: no entry"),
+        (OUTCOMES, republish(1), [UNKNOWN], "no account 'a'"),
+        (OUTCOMES, {"account_id": "a"}, [], "its item has no version"),
+        (OUTCOMES, "junk", [], "its item has no version"),
+        (JOBS, {"job": "reconcile_accounts"}, [Failure("the function failed")], "the function failed"),
+        (SCHEDULES, {"job": "sweep"}, [], "its body isn't the event of a job"),
+        (JOBS, [], [], "its body isn't the event of a job"),
     ],
 )
 def test_a_letter_that_its_function_cannot_handle_stays_with_a_sentence(
-    queue: QueueName, body: str, answers: list[Any], reason: str
+    queue: QueueName, body: Any, answers: list[Any], reason: str
 ) -> None:
-    functions = Functions(body, answers=answers)
+    functions = Functions(body if isinstance(body, str) else json.dumps(body), answers=[*answers])
     found = redriven(functions, queue)
-    assert found.done == {}
+    assert (found.done, list(functions.letters), functions.hidden) == ({}, ["l-0"], {})
     assert found.staying["l-0"].startswith(reason)
-    assert list(functions.letters) == ["l-0"]
-    assert functions.hidden == {}
-
-
-def test_the_events_of_jobs_and_schedules_are_run() -> None:
-    for queue in (QueueName.JOBS, QueueName.SCHEDULES):
-        event = {"job": "charge_overdraft_interest", "scheduled_time": "2026-02-28T00:00:00Z"}
-        functions = Functions(json.dumps(event), answers=[{"outcome": "Done"}])
-        assert redriven(functions, queue).done.total() == 1
-        assert functions.invoked == [("ChargeOverdraftInterestFunctionName", event)]
-
-
-@pytest.mark.parametrize(
-    ("queue", "event", "answer"),
-    [
-        (QueueName.OUTCOMES, republish(1), published()),
-        (QueueName.JOBS, {"job": "reconcile_accounts"}, {"outcome": "Done"}),
-    ],
-)
-def test_a_redrive_that_is_killed_before_it_deletes_the_letter_invokes_the_function_again(
-    queue: QueueName, event: Any, answer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(**_: Any) -> None:
-        raise Killed
-
-    functions = Functions(json.dumps(event), answers=[Killed(), answer, answer])
-    with pytest.raises(Killed):
-        redriven(functions, queue)
-    with monkeypatch.context() as patches:
-        patches.setattr(functions, "delete_message_batch", killed)
-        with pytest.raises(Killed):
-            redriven(functions, queue)
-    functions.hidden.clear()  # the visibility timeout ends
-    assert redriven(functions, queue).done.total() == 1
-    assert [invoked for _, invoked in functions.invoked] == [event] * 3
-    assert functions.letters == {}
 
 
 def test_an_interruption_while_it_receives_hides_nothing() -> None:
@@ -275,17 +258,3 @@ def test_an_interruption_while_it_receives_hides_nothing() -> None:
         looked_at(queues)
     assert len(queues.receipts) > 10
     assert queues.hidden == {}
-
-
-def test_the_letter_of_a_message_is_as_sqs_gives_it() -> None:
-    queues: Any = Queues("a")
-    [letter] = look(queues, "transactions")
-    assert letter == Letter(
-        "a",
-        {"reason_code": "X"},
-        "l-0",
-        NOW,
-        QueueName.TRANSACTIONS,
-        "l-0 1",
-        {"reason_code": {"DataType": "String", "StringValue": "X"}},
-    )

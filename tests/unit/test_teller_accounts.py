@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -90,17 +89,6 @@ def test_an_account_is_shown_with_what_is_available_and_its_holds() -> None:
     assert json.loads(shown(ACCOUNT, "account", "acc-1", "--json")) == ACCOUNT
 
 
-def test_an_account_without_holds_has_no_table_of_them() -> None:
-    assert "expires" not in shown(ACCOUNT | {"held": "0", "holds": []}, "account", "acc-1")
-
-
-def test_many_holds_with_long_ids_and_amounts_are_shown_whole() -> None:
-    holds = [{"hold_id": "x" * 128, "remaining": "1" * 38, "expires_at": TIME}] * 20
-    text = shown(ACCOUNT | {"account_id": "a", "holds": holds}, "account", "a")
-    assert text.count("x") == 20 * 128 + "expires".count("x")
-    assert text.count("2026-11-22 18:43:41") == 20
-
-
 def statement_of(*entries: dict[str, Any], options: tuple[str, ...] = (), columns: int | None = 80) -> str:
     answer = {"account_id": "acc-1", "account_version": 9, "entries": list(entries), "complete": True}
     answer |= {"missing_versions": [], "next": None}
@@ -128,34 +116,11 @@ def test_a_statement_shows_what_is_held_and_what_an_entry_is_about() -> None:
         assert words in [each[-len(words) :] for each in found], row
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-def test_no_entry_with_ordinary_ids_takes_more_than_three_lines(columns: int) -> None:
-    long = entry("t-000138", "0", PAYMENT | {"description": "Hotel Bellevue, Geneva"}, held_after="79.42")
-    entries = [HOLD, POSTING, REVERSAL, NO_REVERSAL, REJECTED, EXPIRY, INTEREST, long]
-    head = 4
-    for each in entries:
-        assert len(statement_of(each, columns=columns).splitlines()) <= head + (3 if each is INTEREST else 2)
-
-
-def test_the_points_of_a_statements_amounts_are_below_each_other() -> None:
-    lines = statement_of(HOLD, REJECTED, POSTING, INTEREST, columns=None).splitlines()[4:]
-    points = {
-        tuple(found.start() for found in re.finditer(r"\.(?=\d\d\b)", line.replace("of 40.00", " " * 8)))
-        for line in lines
-    }
-    [amounts, balances] = sorted({point for each in points for point in each})
-    assert points == {(amounts, balances), (balances,)}
-
-
 def test_wide_ids_are_whole_and_times_to_the_second() -> None:
     narrow, wide = (statement_of(EXPIRY, INTEREST, options=options, columns=None) for options in ((), ("--wide",)))
-    assert ("0af40af4" in narrow, "18:43:41" in narrow, "overdraft-interest-2026-11-21-0af4…" in narrow) == (
-        False,
-        False,
-        True,
-    )
-    assert f"{EXPIRY['transaction_id']} expire_hold of h-1" in wide
-    assert (INTEREST["transaction_id"] in wide, "2026-11-22 18:43:41" in wide) == (True, True)
+    texts = ("overdraft-interest-2026-11-21-0af4…", INTEREST["transaction_id"], "2026-11-22 18:43:41")
+    assert [text in narrow for text in texts] == [True, False, False]
+    assert [text in wide for text in texts] == [False, True, True]
 
 
 def test_a_statement_as_csv_has_what_is_held_and_the_ids_at_its_end() -> None:
@@ -165,7 +130,7 @@ def test_a_statement_as_csv_has_what_is_held_and_the_ids_at_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "\uff1d1", "\uff0b1", "\uff0d1", "\uff201"]
+    "text", ["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "\uff1d1", "\uff0b1", "\uff0d1", "\uff201"], ids=ascii
 )
 def test_a_text_that_would_be_a_formula_is_none_in_csv_and_amounts_stay_as_they_are(text: str) -> None:
     hostile = entry(text, "-15", {"type": "transaction", "description": text, "hold_id": text}, reason=text)
@@ -181,13 +146,8 @@ def test_a_text_that_would_be_a_formula_is_none_in_csv_and_amounts_stay_as_they_
         (entry("t-1", "-12.5", {}), None, None),
         (
             entry("t-1", "-12.5", {}),
-            {"amount": "5", "number": 1, "reversed_by": "r-1"},
-            "5.00 EUR of its 12.50 EUR has been reversed, by 1 reversal, the last of which is r-1.",
-        ),
-        (
-            entry("t-1", "12.5", {}),
-            {"amount": "12.5", "number": 2, "reversed_by": "r-2"},
-            "12.50 EUR of its 12.50 EUR has been reversed, by 2 reversals, the last of which is r-2.",
+            {"amount": "5", "number": 2, "reversed_by": "r-1"},
+            "5.00 EUR of its 12.50 EUR has been reversed, by 2 reversals, the last of which is r-1.",
         ),
         (REVERSAL, None, "It is reversal 1 of t-1. 5.00 EUR of t-1 had been reversed after it."),
         (NO_REVERSAL, None, "5.00 EUR of t-1 had been reversed before, by 1 reversal."),
@@ -200,12 +160,6 @@ def test_a_transaction_says_what_was_reversed(
     text = " ".join(shown(answer, *asked).split())
     assert sentence in text if sentence else "reversed" not in text
     assert json.loads(shown(answer, *asked, "--json")) == answer | {"hold": None}
-
-
-def test_a_transaction_of_a_damaged_account_is_shown_without_its_hold() -> None:
-    unreadable = {"error": {"code": "UNREADABLE", "reason": "the account can't be read"}}
-    found = rows(shown(became(HOLD), "transaction", "acc-1", "h-1", account=unreadable))
-    assert (["type", "hold"] in found, ["held_after", "40", "EUR"] in found) == (True, True)
 
 
 VOIDING = entry("v-1", "0", {"type": "void_hold", "hold_id": "h-9"})

@@ -1,4 +1,4 @@
-"""The command says in a sentence why it can't call AWS."""
+"""The command says in a sentence what can't be meant, and why it can't call AWS."""
 
 import io
 
@@ -54,3 +54,35 @@ def test_a_profile_that_isnt_there_is_no_matter_of_the_network(monkeypatch: pyte
 
 def test_without_a_region_the_command_says_how_to_name_it() -> None:
     assert refused() == ("teller: no region: set AWS_DEFAULT_REGION, or a region of your profile\n", 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("statement a --last 0", "--last"),
+        ("statement a --from yesterday", "--from': expected an ISO 8601 time"),
+        ("statement a --to 2026-01-01", "--to needs --from"),
+        ("statement a --from 2026-02-01 --to 2026-01-01", "--to: expected a time after --from"),
+        ("statement a --from 2026-02-01 --last 3", "exclude each other"),
+        ("statement a --csv --json", "exclude each other"),
+        ("send no-such-file", "no-such-file"),
+        ("dead-letters letters", "'letters' is not one of 'transactions', 'profiles'"),
+        ("dead-letters redrive", "Missing argument 'QUEUE'"),
+        ("dead-letters redrive bus", "the bus's letters can't be redriven"),
+        ("dead-letters redrive jobs --edit", "the letters of jobs aren't messages that can be mended"),
+        ("dead-letters drop transactions", "name the letters with --code, --id or --about"),
+        ("jobs run reconcile", "expected reconcile_accounts, charge_overdraft_interest or expire_holds"),
+        ("jobs release line", "there is no job 'line'"),
+        ("jobs run charge_overdraft_interest --whole", "--whole is for reconcile_accounts"),
+        ("jobs run charge_overdraft_interest --for tonight", "expected an ISO 8601 time"),
+        ("jobs start", "No such command 'start'"),
+        ("outcomes republish", "name an account"),
+    ],
+)
+def test_what_cant_be_meant_is_refused_before_anything_is_asked(
+    arguments: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Operator, "deployment", None)
+    variables = {"TELLER_STACK": "teller-dev", "COLUMNS": "300"}
+    ended = CliRunner().invoke(app, arguments.split(), env=variables, catch_exceptions=False)
+    assert (ended.exit_code, sentence in ended.output) == (2, True), ended.output

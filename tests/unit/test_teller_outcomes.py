@@ -1,20 +1,14 @@
 """The lines and requests of `teller outcomes`, and the end of a tail."""
 
-import json
 import os
 import signal
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ledger.core.outcome_events import refusal_event
 from tools.teller.failures import Failure, NotFound, WrongUse
-from tools.teller.operator import Operator
-from tools.teller.outcomes import ended_by_signals, line, republish, request
+from tools.teller.outcomes import ended_by_signals, request
 from tools.teller.republishing import publish_again
-from tools.teller.tail import pattern
-from tools.teller.times import moment
 
 
 class Function:
@@ -61,20 +55,6 @@ def test_a_failure_on_the_way_says_what_was_published_and_how_to_go_on() -> None
         again(Function({"error": {"code": "UNKNOWN_ACCOUNT", "reason": "no account 'a' has been opened"}}))
 
 
-def test_publishing_again_on_a_prod_stack_needs_a_yes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    function = Function(answer(7))
-    prod = SimpleNamespace(name="teller-prod", is_prod=True, invoke=function.invoke)
-    monkeypatch.setattr(Operator, "deployment", prod)
-    operator = Operator("teller-prod", None, as_json=False)
-    with pytest.raises(WrongUse, match="to publish the outcomes of a again, to all consumers, add --yes"):
-        republish(operator, "a")
-    assert function.events == []
-    republish(operator, "a", yes=True)
-    assert capsys.readouterr().out == "7 outcomes of a were published again.\n"
-
-
 @pytest.mark.parametrize(
     ("arguments", "fields"),
     [
@@ -110,21 +90,6 @@ def test_a_range_that_cant_be_meant_is_refused_before_anything_is_asked(argument
         request(*arguments)
 
 
-def test_a_line_about_a_refused_message_has_what_is_known_of_it() -> None:
-    at = moment("2026-11-21T21:05:02Z")
-    bodies = {'{"transaction_id": "t", "account_id": "a"}': "a  t", "no JSON": "no account  no transaction"}
-    for body, known in bodies.items():
-        told = refusal_event("m-1", body, ("INVALID_MESSAGE", "why"), at)
-        event = {"detail-type": told.detail_type, "detail": json.loads(told.detail)}
-        assert line(event) == f"2026-11-21 21:05:02  TransactionRefused  {known}  INVALID_MESSAGE: why"
-
-
-def test_the_rule_for_an_account_is_for_its_outcomes_and_its_refusals() -> None:
-    assert pattern(None) == {"source": ["teller"]}
-    either = [{"detail": {"account_id": ["a"]}}, {"detail": {"account_ids": ["a"]}}]
-    assert pattern("a") == {"source": ["teller"], "$or": either}
-
-
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_block_and_others_dont_disturb_what_follows(which: signal.Signals) -> None:
@@ -139,15 +104,3 @@ def test_a_signal_ends_the_block_and_others_dont_disturb_what_follows(which: sig
             done.append("tidied up")
     assert done == ["tidied up"]
     assert signal.getsignal(which) == before
-
-
-def test_a_signal_that_was_ignored_stays_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with ended_by_signals():
-            os.kill(os.getpid(), signal.SIGHUP)
-            ended = False
-        assert not ended
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)

@@ -8,11 +8,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
-from tools.local_aws import up
-from tools.local_aws.server import PROJECT, Endpoint
-from tools.local_aws.stack import Stack
+from tools.local_aws.server import PROJECT
 from tools.teller.command import app
-from tools.teller.message_files import checked
 
 
 def commands(group: TyperCommand | TyperGroup, *names: str) -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
@@ -46,14 +43,6 @@ def test_the_page_has_the_json_of_each_subcommand() -> None:
     assert {tuple(name.split()) for row in rows for name in re.findall("`([a-z -]+)`", row)} == set(COMMANDS)
 
 
-@pytest.mark.parametrize("group", [[], ["dead-letters"], ["jobs"], ["outcomes"]], ids=" ".join)
-def test_a_list_of_commands_has_whole_sentences(group: list[str]) -> None:
-    shown = CliRunner().invoke(app, [*group, "--help"], env={"COLUMNS": "80"}).stdout
-    for line in shown.split("Commands:\n")[1].splitlines():
-        assert line.endswith(".")
-        assert not line.endswith("..."), line
-
-
 @pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
 def test_a_help_says_what_each_argument_and_option_is_for(names: tuple[str, ...]) -> None:
     command = COMMANDS[names]
@@ -64,12 +53,3 @@ def test_a_help_says_what_each_argument_and_option_is_for(names: tuple[str, ...]
         assert getattr(parameter, "help", None), parameter.name
         assert str(parameter.help).split()[0] in shown
     assert {"stack", "endpoint_url", "as_json"} <= {parameter.name for parameter in command.params}
-
-
-def test_the_commands_that_make_up_prints_are_there() -> None:
-    shown = up._help(Stack(Endpoint("http://127.0.0.1:4566"), {}), up.LOOPBACK)
-    printed = [line.split()[1:] for line in shown.splitlines() if line.startswith("  .venv/bin/teller ")]
-    assert len(printed) == 3
-    assert {(words[0],) for words in printed} <= set(COMMANDS)
-    assert [word for words in printed for word in words if "/" in word] == ["events/messages.jsonl"]
-    assert checked(PROJECT / "events/messages.jsonl").wrong == 0

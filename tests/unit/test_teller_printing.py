@@ -193,27 +193,50 @@ def test_each_command_is_tried_with_hostile_texts() -> None:
     assert all(any(case.startswith(" ".join(names)) for case, _ in CASES) for names in COMMANDS)
 
 
+def run(case: str, file: Path, patch: Patch, prepare: Callable[[Patch], None], *options: str) -> tuple[str, str, int]:
+    """The outputs and the exit status of a case."""
+    patch.setattr(Operator, "deployment", Deployment())
+    prepare(patch)
+    arguments = [{"FILE": str(file), "HOSTILE": HOSTILE}.get(word, word) for word in case.split()]
+    variables = {"TELLER_STACK": "teller-dev", "COLUMNS": None}
+    ended = CliRunner().invoke(app, [*arguments, *options], env=variables, catch_exceptions=False)
+    return ended.stdout, ended.stderr, ended.exit_code
+
+
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["people", "json"])
 @pytest.mark.parametrize(("case", "prepare"), CASES, ids=[case for case, _ in CASES])
 def test_no_text_of_a_message_controls_the_terminal_or_forges_a_line(
-    case: str,
-    prepare: Callable[[Patch], None],
-    form: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    case: str, prepare: Callable[[Patch], None], form: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     if "--csv" in case and form:
         pytest.skip("they exclude each other")
-    monkeypatch.setattr(Operator, "deployment", Deployment())
-    prepare(monkeypatch)
     file = tmp_path / "day.jsonl"
     file.write_text(json.dumps({"type": HOSTILE}, ensure_ascii=False))
-    arguments = [{"FILE": str(file), "HOSTILE": HOSTILE}.get(word, word) for word in case.split()]
-    variables = {"TELLER_STACK": "teller-dev", "COLUMNS": None}
-    ended = CliRunner().invoke(app, [*arguments, *form], env=variables, catch_exceptions=False)
-    printed = ended.stdout + ended.stderr
-    assert "FORGED" in printed
-    assert [line for line in printed.split("\n") if not line.isprintable()] == []
-    assert [line for line in printed.split("\n") if line.strip(" |-").startswith("FORGED")] == []
+    out, err, _ = run(case, file, monkeypatch, prepare, *form)
+    lines = (out + err).split("\n")
+    assert "FORGED" in out + err
+    assert [line for line in lines if not line.isprintable()] == []
+    assert [line for line in lines if line.strip(" |-").startswith("FORGED")] == []
     if form and not case.startswith("outcomes tail"):
-        assert isinstance(json.loads(ended.stdout), dict), "its top level is an object"
+        assert isinstance(json.loads(out), dict), "its top level is an object"
+
+
+CHANGES = ("send", "dead-letters redrive", "dead-letters drop", "jobs run", "outcomes republish", "verify")
+"""And `jobs release`, which tests/e2e/test_teller_jobs.py has."""
+
+
+@pytest.mark.parametrize(("case", "prepare"), [each for each in CASES if each[0].startswith(CHANGES)], ids=str)
+def test_on_a_prod_stack_nothing_is_changed_without_a_yes(
+    case: str, prepare: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def changed(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(Deployment, "is_prod", True)
+    monkeypatch.setattr(Deployment, "invoke", changed)
+    file = tmp_path / "day.jsonl"
+    file.write_text('{"transaction_id": "t", "account_id": "a", "amount": 1}')
+    out, err, status = run(case, file, monkeypatch, prepare)
+    assert (out, status) == ("", 2)
+    assert "is a prod stack: to " in err
+    assert "add --yes" in err

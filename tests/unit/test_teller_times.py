@@ -1,14 +1,14 @@
 """Times as the command reads and shows them, and bodies of messages that it looks for."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 import typer
 
 from tools.teller.plain import plain
-from tools.teller.times import duration, moment, shown
+from tools.teller.times import moment, shown
 from tools.teller.transaction import is_about
 
 
@@ -29,18 +29,6 @@ def test_a_time_is_shown_in_utc(text: str, utc: str) -> None:
 def test_a_text_that_is_no_time_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="expected an ISO 8601 time, such as 2026-11-01"):
         moment(text)
-
-
-def test_what_is_no_time_in_a_record_is_shown_as_it_is() -> None:
-    assert (shown(None), shown("damaged"), shown("2026-11-01T12:30:00+00:00")) == ("", "damaged", "2026-11-01 12:30:00")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0, "0 s"), (119.9, "119 s"), (120, "2 min"), (7200, "2 h"), (93600, "26 h"), (172800, "2 days")],
-)
-def test_a_duration_is_in_its_largest_unit(seconds: float, words: str) -> None:
-    assert duration(timedelta(seconds=seconds)) == words
 
 
 @pytest.mark.parametrize(
