@@ -146,9 +146,13 @@ class _Runner[World]:
 
     def run(self, choose: Choose) -> _Ran:
         self.clock.reset()
-        random.seed(0)
-        with _ScheduledEngine(self.clock) as engine, mock.patch("os.urandom", random.Random(0).randbytes):
+        chance = random.Random()
+        with _ScheduledEngine(self.clock) as engine, mock.patch("os.urandom", chance.randbytes):
+            chance.seed("setup")
+            random.seed("setup")
             world = self._setup(engine)
+            chance.seed("workers")  # the same in each order, also if the set-up copies what it made for an earlier one
+            random.seed("workers")
             schedule = Schedule(engine.database, engine.execute, choose, self._faults)
             was_finished = schedule.run([_bound(worker, world) for worker in self._workers], self._most_faults)
             failure = self._failure(world, schedule.outcomes) if was_finished else None
