@@ -23,6 +23,8 @@ from conditional_writes.testing.wire import Call
 STUCK_SECONDS = 60
 """Of real time, after which a worker that neither ends nor calls DynamoDB is taken to wait for another thread."""
 MAXIMUM_STEPS = 2000
+CALL_SECONDS = 0.05
+"""What a call takes, so that a worker that looks again and again comes to the end of its patience."""
 LONG_PAUSE_SECONDS = 5
 """From this length on a pause's end is part of an order: leases may end meanwhile. Shorter ones wait for a try."""
 MOST_IN_PROGRESS = 2
@@ -323,6 +325,7 @@ class Schedule:
         """A thread's call: it is made when its turn comes, if nothing happens to it."""
         thread.call, thread.footprint, thread.shown = call, footprint(call, self._database), shown(call)
         self._park(thread)
+        self._database.clock.advance(CALL_SECONDS)
         match thread.fault:
             case None:
                 return self._answer(call)
