@@ -52,6 +52,8 @@ class Fault(StrEnum):
     """The client gets no answer in time, and tries again; the call takes effect at some time after that."""
     DAMAGED = "damaged"
     """The call takes effect, and its answer is damaged, as the checksum shows."""
+    FAILED = "failed"
+    """The call takes effect, and its answer is an internal server error."""
     THROTTLED = "throttled"
     """The call has no effect: the table is throttled."""
     CONFLICT = "conflict"
@@ -343,6 +345,9 @@ class Schedule:
                 raise ReadTimeoutError(endpoint_url=call.url)
             case Fault.DAMAGED:
                 return wire.damaged(call, self._execute(call))
+            case Fault.FAILED:
+                self._execute(call)
+                return wire.answer(call, 500, Refused("InternalServerError", "The request failed.").as_body())
         code = CONFLICT if thread.fault is Fault.CONFLICT else THROTTLED
         return wire.answer(call, 400, _refusal(call, code).as_body())
 
