@@ -15,7 +15,9 @@ from tests.explore.scenario import Scenario
 
 def scenarios(words: list[str]) -> list[Scenario]:
     names = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py"))
-    found = [each for name in names for each in getattr(importlib.import_module(f"tests.explore.{name}"), "SCENARIOS", ())]
+    found = [
+        each for name in names for each in getattr(importlib.import_module(f"tests.explore.{name}"), "SCENARIOS", ())
+    ]
     return [scenario for scenario in found if all(word in scenario.claim for word in words)]
 
 
@@ -30,7 +32,9 @@ def main() -> None:
         try:
             tried = scenario.explore(given.budget)
         except Violation as violation:
-            print(f"{scenario}: {violation}\nfound after {violation.orders} orders, {time.process_time() - began:.1f} s of CPU")
+            print(
+                f"{scenario}: {violation}\nfound after {violation.orders} orders, {time.process_time() - began:.1f} s of CPU"
+            )
             sys.exit(0 if again(scenario, violation, given.again) == given.again else 2)
         spent = time.process_time() - began
         print(f"{scenario} | {tried.orders:,}{'' if tried.is_complete else '+'} | {spent:.1f}", flush=True)

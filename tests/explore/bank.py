@@ -76,7 +76,9 @@ class Bank:
         self.clients[LAST].put_item(TableName=table, Item=to_dynamodb(item))
 
     def change_account(self, account_id: str, **changes: Any) -> None:
-        [account] = [each for each in map(from_dynamodb, self.items(NAMES.accounts)) if each["account_id"] == account_id]
+        [account] = [
+            each for each in map(from_dynamodb, self.items(NAMES.accounts)) if each["account_id"] == account_id
+        ]
         self.put(NAMES.accounts, account | changes)
 
 
@@ -160,5 +162,7 @@ def _untrue(delivered: Iterable[Delivered], books: Books) -> Iterable[str]:
         if isinstance(disposition, Done) and isinstance(disposition.outcome, journal.Outcome):
             own = [entry.outcome for (_, name), entry in entries.items() if name == body["transaction_id"]]
             told = disposition.outcome
-            if all((told.status, told.reason, told.account_version) != (o.status, o.reason, o.account_version) for o in own):
+            if all(
+                (told.status, told.reason, told.account_version) != (o.status, o.reason, o.account_version) for o in own
+            ):
                 yield f"{body['transaction_id']} was reported as {told}, and the journal has {own}"

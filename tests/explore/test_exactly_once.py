@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from conditional_writes import Observed, OutcomeUnknown, Plan, Update, VersionedTable, key
+from conditional_writes import Observed, OutcomeUnknown, Plan, Update, VersionedTable, key, write_together
 from conditional_writes.exactly_once import Records, exactly_once
 from conditional_writes.testing import Engine, Outcome
 from tests.explore.bank import client_of, raised_none
@@ -47,6 +47,12 @@ def count(visit: dict[str, Any], _: Observed) -> Plan[str]:
 
 def change(_: None) -> None:
     ACCOUNTS.modify("bob", change=lambda account: account | {"balance": account["balance"] + 1})
+
+
+def add_to_both(_: None) -> None:
+    """A transaction without conditions of its own: its token alone says that it was made."""
+    both = [Update(key("Accounts", account_id=name), {}, added={"balance": 1}) for name in ("bob", "carol")]
+    write_together(CLIENT, both)
 
 
 def balance() -> int:
@@ -112,6 +118,7 @@ SCENARIOS = [
         completes=False,
     ),
     Scenario("two changes of one item both count", [change, change], tables, none_is_lost),
+    Scenario("two additions in one transaction count once", [add_to_both, add_to_both], tables, none_is_lost),
     Scenario("three changes of one item all count", [change] * 3, tables, none_is_lost, completes=False),
 ]
 

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -30,11 +31,14 @@ RETRIES = 8
 @functools.cache
 def function_of(name: str, worker: int, segments: int) -> Any:
     """The job's function in a process of its own."""
-    with mock.patch("aws_lambda_powertools.Metrics"):
-        if name == "reconcile_accounts":
-            return reconcile_accounts(IN_PROCESS, TABLES, LOCKS, JOB_SEGMENTS=str(segments))
+    if name == "reconcile_accounts":
+        function = reconcile_accounts(IN_PROCESS, TABLES, LOCKS, JOB_SEGMENTS=str(segments))
+    else:
         queue = f"{IN_PROCESS.url}/000000000000/transactions"
-        return expire_holds(IN_PROCESS, TABLES, LOCKS, queue, JOB_SEGMENTS=str(segments))
+        function = expire_holds(IN_PROCESS, TABLES, LOCKS, queue, JOB_SEGMENTS=str(segments))
+    metrics: Any = SimpleNamespace(add_metric=lambda *_: None, flush_metrics=lambda: None)
+    vars(function).update(metrics=metrics, job=function.job._replace(metrics=metrics))
+    return function
 
 
 class Jobs:

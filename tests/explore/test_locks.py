@@ -19,15 +19,15 @@ EXPECTED = (LockTaken, LockLost, WindowDone, DeadlinePassed)
 
 
 class Work:
-    """Two steps under a lock, each counted together with its checkpoint. A pause may come between them."""
+    """Two steps under a lock, each counted together with its checkpoint. A pause may come before or between them."""
 
-    def __init__(self, worker: int, *, pause_seconds: float = 0, patience_seconds: float = 0) -> None:
-        self._worker, self._pause, self._patience = worker, pause_seconds, patience_seconds
+    def __init__(self, worker: int, *, begins_after: float = 0, pause_seconds: float = 0) -> None:
+        self._worker, self._begins_after, self._pause = worker, begins_after, pause_seconds
 
     def __call__(self, bank: Bank) -> int:
         locks = Locks(bank.clients[self._worker], LOCKS, now=lambda: time.time())
-        deadline = Deadline.after(self._patience) if self._patience else None
-        lock = locks.acquire("job", window="2027-01-01", lease_seconds=LEASE_SECONDS, deadline=deadline)
+        time.sleep(self._begins_after)
+        lock = locks.acquire("job", window="2027-01-01", lease_seconds=LEASE_SECONDS)
         if lock.checkpoint is None:
             lock.save_checkpoint({"step": 1}, self._count("first"))
         time.sleep(self._pause)
@@ -80,13 +80,17 @@ SCENARIOS = [
     Scenario("two workers do a window's steps once", [Work(0), Work(1)], Opened(), each_step_once),
     Scenario(
         "a holder that is paused for longer than its lease does nothing afterwards",
-        [Work(0, pause_seconds=2 * LEASE_SECONDS), Work(1)],
+        [Work(0, pause_seconds=2 * LEASE_SECONDS), Work(1, begins_after=1.5 * LEASE_SECONDS)],
         Opened(),
         each_step_once,
     ),
     Scenario(
         "three workers, two of them paused, do a window's steps once",
-        [Work(0, pause_seconds=2 * LEASE_SECONDS), Work(1, pause_seconds=2 * LEASE_SECONDS), Work(2)],
+        [
+            Work(0, pause_seconds=2 * LEASE_SECONDS),
+            Work(1, begins_after=1.5 * LEASE_SECONDS, pause_seconds=2 * LEASE_SECONDS),
+            Work(2, begins_after=3 * LEASE_SECONDS),
+        ],
         Opened(),
         each_step_once,
         completes=False,

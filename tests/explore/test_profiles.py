@@ -22,7 +22,13 @@ type Body = dict[str, Any]
 
 def update(at: int, path: str = "contact", *, removed: Sequence[str] = (), **entries: Any) -> Body:
     as_of = f"2026-12-01T12:00:{at:02}+00:00"
-    body = {"account_id": "alice", "path": path.split("."), "entries": entries, "removed": list(removed), "as_of": as_of}
+    body = {
+        "account_id": "alice",
+        "path": path.split("."),
+        "entries": entries,
+        "removed": list(removed),
+        "as_of": as_of,
+    }
     return {name: value for name, value in body.items() if value}
 
 

@@ -43,6 +43,11 @@ def unasserted(when: str) -> str:
     return f"*({changed} for key, item in self.changed.items()),"
 
 
+def of_type(name: str) -> str:
+    """A commit of messages of this type alone, of an account that exists."""
+    return f'self.before[key] and {{type(each.decoded).__name__ for each in self.dispositions}} == {{"{name}"}}'
+
+
 RACES = [
     race(
         "a condition left out: a journal entry may be there already",
@@ -88,6 +93,34 @@ RACES = [
         "two transfers back and forth",
     ),
     race(
+        "a redelivery commits without the versions",
+        POSTER,
+        ASSERTED,
+        unasserted("self.before[key] and any(each.delivered_before for each in self.dispositions)"),
+        "a redelivery and another payment",
+    ),
+    race(
+        "a limit is set without the account's version",
+        POSTER,
+        ASSERTED,
+        unasserted(of_type("SetOverdraftLimit")),
+        "a closing, a limit and a payment",
+    ),
+    race(
+        "an account is closed without its version",
+        POSTER,
+        ASSERTED,
+        unasserted(of_type("CloseAccount")),
+        "a closing, a limit and a payment",
+    ),
+    race(
+        "a reversal asserts the version of its first account alone",
+        POSTER,
+        ASSERTED,
+        unasserted(of_type("Reverse") + " and key != min(self.changed)"),
+        "a reversal and a payment of its money",
+    ),
+    race(
         "a write that isn't known to be made is made again",
         LOOP,
         "                _check_outcome_is_known(planned, answer.found)\n",
@@ -116,18 +149,11 @@ RACES = [
         "two changes of one item",
     ),
     race(
-        "a retry after an unknown outcome has a new token, and no mark that it knows",
+        "a retry after an unknown outcome with a new token",
         LOOP,
         "            elif not unanswered:\n",
         "            else:\n                write_id = uuid.uuid4().hex\n",
-        "a function without items",
-    ),
-    race(
-        "a token reused for another plan",
-        LOOP,
-        "                token, unanswered = write_id, False\n",
-        "                unanswered = False\n",
-        "two transfers back and forth",
+        "two additions in one transaction",
     ),
     race(
         "a lock released by who lost it",
@@ -205,6 +231,13 @@ RACES = [
         "        draft.forbidden.append(at_least(ERASED_AS_OF, min(time_text(each.as_of) for each in clocked if each.as_of)))\n",
         "        pass\n",
         "an erasure and an earlier value",
+    ),
+    race(
+        "an entry of a map that others may have removed meanwhile",
+        CLOCKS,
+        "                draft.forbidden.append(more_than((attribute, name), map_mark(earliest[inner])))\n",
+        "                pass\n",
+        "a map and an entry within it",
     ),
     race(
         "an event that got no answer is taken for published",

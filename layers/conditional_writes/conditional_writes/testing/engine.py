@@ -28,8 +28,8 @@ class Engine:
     Use it in a `with` block: at its end attached clients have their connections again. Each engine has tables of its
     own. Calls of several threads are answered one after the other.
 
-    `clock` is what the engine goes by; the code under test does so inside of `simulated_time`. `others` has what answers
-    clients of other services, by the services' names in `X-Amz-Target`, as `AmazonSQS`.
+    `clock` is what the engine goes by; the code under test does so inside of `simulated_time`. `others` has what
+    answers clients of other services, by the services' names in `X-Amz-Target`, as `AmazonSQS`.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
