@@ -32,9 +32,8 @@ def main() -> None:
         try:
             tried = scenario.explore(given.budget)
         except Violation as violation:
-            print(
-                f"{scenario}: {violation}\nfound after {violation.orders} orders, {time.process_time() - began:.1f} s of CPU"
-            )
+            spent = time.process_time() - began
+            print(f"{scenario}: {violation}\nfound after {violation.orders} orders, {spent:.1f} s of CPU")
             sys.exit(0 if again(scenario, violation, given.again) == given.again else 2)
         spent = time.process_time() - began
         print(f"{scenario} | {tried.orders:,}{'' if tried.is_complete else '+'} | {spent:.1f}", flush=True)

@@ -1,4 +1,4 @@
-"""A user's functions: exactly once, and a read-modify-write. What a naive one loses is in `tests/unit/test_explore.py`."""
+"""A user's functions: exactly once, and a read-modify-write. What a naive one loses: `tests/unit/test_explore.py`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -41,6 +41,10 @@ def function_of(name: str, worker: int, segments: int) -> Any:
     return function
 
 
+def _now() -> float:
+    return time.time()  # the simulated one: `Locks` has kept the real function
+
+
 class Jobs:
     """A bank, the queue that jobs send to, and the invocations that they have asked for."""
 
@@ -52,7 +56,7 @@ class Jobs:
         bank.engine.others["AmazonSQS"] = self.aws.answer
         for worker in range(LAST + 1):
             function = function_of(name, worker, segments)
-            function.job.locks.now = lambda: time.time()
+            function.job.locks.now = _now
             bank.engine.attach(function.job.locks.client)
             if hasattr(function, "sqs"):
                 bank.engine.attach(function.sqs)
@@ -62,7 +66,7 @@ class Jobs:
         function = function_of(self._name, worker, self._segments)
         context: Any = Context(aws_request_id=f"{worker} {request_id}", started=time.monotonic())
         lambda_client = mock.Mock(invoke=lambda **given: self.invocations.append(json.loads(given["Payload"])))
-        with mock.patch("workers.scheduled_jobs.lambda_client", lambda: lambda_client):
+        with mock.patch("workers.scheduled_jobs.lambda_client", return_value=lambda_client):
             return function.job.run({"job": self._name} | event, context)
 
     def until_done(self) -> None:

@@ -1,4 +1,4 @@
-"""Accounts that are read while others post: each answer is true of some moment, and has what was acknowledged before."""
+"""Accounts that are read while others post: each answer is true of a moment, and has what was acknowledged."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -167,7 +167,7 @@ RACES = [
         LOCKS,
         'taken = [at_least("leased_until", lapsed), at_least("token", token)]',
         'taken = [at_least("token", token)]',
-        "two workers do a window's steps",
+        "two holders follow",
     ),
     race(
         "a checkpoint without condition",
@@ -190,9 +190,9 @@ RACES = [
         f"{WORKERS}/scheduled_jobs.py",
         "                lock.complete(record.part(run.segment, step.checkpoint))\n",
         "                lock.complete()\n"
-        "                record._locks.client.put_item(\n"
-        '                    **__import__("conditional_writes.requests").requests.as_request(\n'
-        '                        record.part(run.segment, step.checkpoint), "w"\n                    )\n                )\n',
+        "                from conditional_writes.requests import as_request\n"
+        '                put = as_request(record.part(run.segment, step.checkpoint), "w")\n'
+        "                record._locks.client.put_item(**put)\n",
         "two segments end",
     ),
     race(
@@ -228,8 +228,8 @@ RACES = [
     race(
         "an upsert that doesn't ask whether the profile was erased",
         CLOCKS,
-        "        draft.forbidden.append(at_least(ERASED_AS_OF, min(time_text(each.as_of) for each in clocked if each.as_of)))\n",
-        "        pass\n",
+        "    if clocked:\n        draft.forbidden",
+        "    if False:\n        draft.forbidden",
         "an erasure and an earlier value",
     ),
     race(
