@@ -1,4 +1,4 @@
-"""`python -m tests.explore [WORDS]`: searches the scenarios whose claims have all of the words, and prints a table's rows.
+"""`python -m tests.explore [WORDS]`: searches the scenarios whose claims have all of the words, and prints counts.
 
 With `--again N` a violation's script runs again N times, and the exit status is 0 only if it fails each time.
 """

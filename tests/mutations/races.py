@@ -233,13 +233,6 @@ RACES = [
         "an erasure and an earlier value",
     ),
     race(
-        "an entry of a map that others may have removed meanwhile",
-        CLOCKS,
-        "                draft.forbidden.append(more_than((attribute, name), map_mark(earliest[inner])))\n",
-        "                pass\n",
-        "a map and an entry within it",
-    ),
-    race(
         "an event that got no answer is taken for published",
         f"{WORKERS}/event_bus.py",
         "return dict.fromkeys(entries, Failure(str(error) or repr(error), is_about_events))",
