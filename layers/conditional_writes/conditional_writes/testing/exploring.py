@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSResponse
 from conditional_writes.testing.clock import Clock
 from conditional_writes.testing.engine import Engine
 from conditional_writes.testing.pools import scheduled_pools
-from conditional_writes.testing.schedule import Choice, Choose, Fault, Outcome, Schedule, current
+from conditional_writes.testing.schedule import CALL_SECONDS, Choice, Choose, Fault, Outcome, Schedule, current
 from conditional_writes.testing.search import Search, at_random, scripted, shorter, weight
 from conditional_writes.testing.wire import Call
 
@@ -107,6 +107,7 @@ class _ScheduledEngine(Engine):
     def answer(self, call: Call) -> AWSResponse:
         running = current()
         if running is None:
+            self.clock.advance(CALL_SECONDS)
             return super().answer(call)
         schedule, thread = running
         return schedule.call(thread, call)
@@ -146,9 +147,13 @@ class _Runner[World]:
 
     def run(self, choose: Choose) -> _Ran:
         self.clock.reset()
-        random.seed(0)
-        with _ScheduledEngine(self.clock) as engine, mock.patch("os.urandom", random.Random(0).randbytes):
+        chance = random.Random()
+        with _ScheduledEngine(self.clock) as engine, mock.patch("os.urandom", chance.randbytes):
+            chance.seed("setup")
+            random.seed("setup")
             world = self._setup(engine)
+            chance.seed("workers")  # the same in each order, also if the set-up copies what it made for an earlier one
+            random.seed("workers")
             schedule = Schedule(engine.database, engine.execute, choose, self._faults)
             was_finished = schedule.run([_bound(worker, world) for worker in self._workers], self._most_faults)
             failure = self._failure(world, schedule.outcomes) if was_finished else None

@@ -16,13 +16,19 @@ from botocore.exceptions import ReadTimeoutError
 from conditional_writes.testing import wire
 from conditional_writes.testing.database import CONFLICT, REASONS, REFUSALS, THROTTLED, Database
 from conditional_writes.testing.errors import Refused
-from conditional_writes.testing.footprints import NOTHING, Footprint, footprint
+from conditional_writes.testing.footprints import EVERYTHING, NOTHING, Footprint, footprint
 from conditional_writes.testing.transactions import cancelled
 from conditional_writes.testing.wire import Call
 
 STUCK_SECONDS = 60
 """Of real time, after which a worker that neither ends nor calls DynamoDB is taken to wait for another thread."""
 MAXIMUM_STEPS = 2000
+CALL_SECONDS = 0.05
+"""What a call takes, so that a worker that looks again and again comes to the end of its patience."""
+LONG_PAUSE_SECONDS = 5
+"""From this length on a pause's end is part of an order: leases may end meanwhile. Shorter ones wait for a try."""
+MOST_IN_PROGRESS = 2
+"""Of the tries of a delayed transaction, those that are told that it is still in progress. Then it takes effect."""
 
 
 class Killed(BaseException):
@@ -46,6 +52,8 @@ class Fault(StrEnum):
     """The client gets no answer in time, and tries again; the call takes effect at some time after that."""
     DAMAGED = "damaged"
     """The call takes effect, and its answer is damaged, as the checksum shows."""
+    FAILED = "failed"
+    """The call takes effect, and its answer is an internal server error."""
     THROTTLED = "throttled"
     """The call has no effect: the table is throttled."""
     CONFLICT = "conflict"
@@ -82,9 +90,19 @@ class Thread:
     footprint: Footprint = NOTHING
     shown: str = ""
     wakes_at: float | None = None
+    is_long_pause: bool = False
+    lets_others_go_first: bool = False
     awaited: Future[Any] | None = None
     fault: Fault | None = None
     is_done: bool = False
+
+
+@dataclass(eq=False)
+class _Late:
+    """A call that takes effect after its client has waited for it in vain."""
+
+    call: Call
+    in_progress: int = 0
 
 
 class Choice(NamedTuple):
@@ -135,7 +153,7 @@ class Schedule:
         self._faults = faults
         self._threads: list[Thread] = []
         self._unstarted: list[tuple[Thread, Callable[[], None]]] = []
-        self._late: dict[str, Call] = {}
+        self._late: dict[str, _Late] = {}
         self._parked = _taken()
         self.faults_left = 0
         self.trace: list[Choice] = []
@@ -195,9 +213,12 @@ class Schedule:
                 self._wait_until_parked(thread)
                 continue
             ready = next((thread for thread in self._threads if self._is_ready(thread)), None)
-            if ready is None:
+            if ready is not None:
+                self._resume(ready)
+            elif pausing := self._pausing(is_long=False):
+                self._wake(pausing[0])
+            else:
                 return
-            self._resume(ready)
 
     @staticmethod
     def _is_ready(thread: Thread) -> bool:
@@ -214,16 +235,19 @@ class Schedule:
             raise Stuck(f"{thread.name} waits for something other than DynamoDB, a pause or its own pool's threads")
 
     def _choices(self) -> Iterator[Choice]:
-        """What can happen next. First comes the thread that has run last, then the others, then the faults."""
+        """What can happen next. First comes the thread that has run last, then the others, then the faults.
+
+        A thread that has paused comes after the others: it waits for them, mostly.
+        """
         last = self.trace[-1].thread if self.trace else ""
-        calling = sorted((thread for thread in self._threads if thread.call), key=lambda thread: thread.name != last)
+        calling = [thread for thread in self._threads if thread.call]
+        calling.sort(key=lambda thread: (thread.lets_others_go_first, thread.name != last))
         for thread in calling:
             yield Choice(thread.name, thread.process.name, None, thread.footprint, thread.shown)
-        for name, call in self._late.items():
-            yield Choice(name, "", None, footprint(call, self._database), f"{shown(call)}, late")
-        for thread in sorted(self._threads, key=lambda thread: thread.wakes_at or 0):
-            if thread.wakes_at is not None:
-                yield Choice(thread.name, thread.process.name, None, NOTHING, "its pause is over")
+        for name, late in self._late.items():
+            yield Choice(name, "", None, footprint(late.call, self._database), f"{shown(late.call)}, late")
+        for thread in self._pausing(is_long=True):
+            yield Choice(thread.name, thread.process.name, None, EVERYTHING, "its pause is over")
         if self.faults_left:
             for thread in calling:
                 yield from self._faults_of(thread)
@@ -250,15 +274,28 @@ class Schedule:
 
     def _take(self, choice: Choice) -> None:
         if choice.thread in self._late:
-            self._execute(self._late.pop(choice.thread))
+            self._execute(self._late.pop(choice.thread).call)
             return
         thread = next(thread for thread in self._threads if thread.name == choice.thread)
         if choice.fault is not None:
             self.faults_left -= 1
-        clock = self._database.clock
-        if thread.wakes_at is not None:
-            clock.advance(max(0.0, thread.wakes_at - clock.monotonic()))
         thread.fault = choice.fault
+        for other in self._threads:
+            other.lets_others_go_first = False
+        if thread.wakes_at is not None:
+            self._wake(thread)
+        else:
+            self._resume(thread)
+
+    def _pausing(self, *, is_long: bool) -> list[Thread]:
+        """Threads in a pause, the first to wake first."""
+        pausing = [each for each in self._threads if each.wakes_at is not None and each.is_long_pause is is_long]
+        return sorted(pausing, key=lambda thread: thread.wakes_at or 0)
+
+    def _wake(self, thread: Thread) -> None:
+        clock = self._database.clock
+        clock.advance(max(0.0, (thread.wakes_at or 0) - clock.monotonic()))
+        thread.lets_others_go_first = True
         self._resume(thread)
 
     def _kill_all(self) -> None:
@@ -290,6 +327,7 @@ class Schedule:
         """A thread's call: it is made when its turn comes, if nothing happens to it."""
         thread.call, thread.footprint, thread.shown = call, footprint(call, self._database), shown(call)
         self._park(thread)
+        self._database.clock.advance(CALL_SECONDS)
         match thread.fault:
             case None:
                 return self._answer(call)
@@ -302,17 +340,26 @@ class Schedule:
                 if thread.fault is Fault.LOST:
                     self._execute(call)
                 else:
-                    self._late[thread.name + "'" * (len(self._late) + 1)] = call
+                    self._late[thread.name + "'" * (len(self._late) + 1)] = _Late(call)
                 self._database.clock.advance(call.read_timeout_seconds)
                 raise ReadTimeoutError(endpoint_url=call.url)
             case Fault.DAMAGED:
                 return wire.damaged(call, self._execute(call))
+            case Fault.FAILED:
+                self._execute(call)
+                return wire.answer(call, 500, Refused("InternalServerError", "The request failed.").as_body())
         code = CONFLICT if thread.fault is Fault.CONFLICT else THROTTLED
         return wire.answer(call, 400, _refusal(call, code).as_body())
 
     def _answer(self, call: Call) -> AWSResponse:
         token = call.request.get("ClientRequestToken")
-        if token and any(late.request.get("ClientRequestToken") == token for late in self._late.values()):
+        for name, late in [*self._late.items()] if token else ():
+            if late.call.request.get("ClientRequestToken") != token:
+                continue
+            if late.in_progress == MOST_IN_PROGRESS:
+                self._execute(self._late.pop(name).call)
+                continue
+            late.in_progress += 1
             refused = Refused(
                 "TransactionInProgressException",
                 "The transaction with the given request token is already in progress",
@@ -321,8 +368,9 @@ class Schedule:
         return self._execute(call)
 
     def sleep(self, thread: Thread, seconds: float) -> None:
-        """A thread's pause: it is over when its turn comes, and the clock then shows so."""
+        """A thread's pause. After a short one the next call waits for its turn; a long one waits for its own."""
         thread.wakes_at = self._database.clock.monotonic() + seconds
+        thread.is_long_pause = seconds >= LONG_PAUSE_SECONDS
         self._park(thread)
 
     def wait(self, thread: Thread, future: Future[Any]) -> None:

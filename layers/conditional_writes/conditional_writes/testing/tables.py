@@ -1,9 +1,10 @@
 """Tables: their keys, their indexes, their items, and the stream of what changed."""
 
+import copy
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from conditional_writes.testing.errors import Refused, invalid, invalid_parameter
@@ -98,6 +99,17 @@ class Table:
         self.set_stream(request.get("StreamSpecification"), seconds)
 
     lagging: Store | None
+
+    def copy(self) -> "Table":
+        """A table with the same items, which changes apart from this one. Items are never changed in place."""
+        copied = copy.copy(self)
+        copied.store, copied.records = self.store.copy(), self.records.copy()
+        copied.lagging = self.lagging and self.lagging.copy()
+        copied.indexes = {
+            name: replace(index, store=index.store.copy(), lagging=index.lagging and index.lagging.copy())
+            for name, index in self.indexes.items()
+        }
+        return copied
 
     def set_stream(self, specification: Mapping[str, Any] | None, seconds: float) -> None:
         if specification and specification["StreamEnabled"]:

@@ -1,0 +1,56 @@
+"""A hold that is posted, voided and expires at once, and holds of the same money."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from tests.explore.bank import NOW, Opened, each_once, posting
+from tests.explore.scenario import Scenario
+from tests.support.bodies import expire_hold, hold, opening, payment, post_hold, void_hold
+
+EXPIRY = (NOW - timedelta(hours=1)).isoformat()
+HELD = Opened(
+    opening("alice"), opening("bob"), payment("first", 100), hold("h-1", 60, expires_at=EXPIRY), payment("later", -30)
+)
+POST, PART, VOID, EXPIRE = (
+    post_hold("p-1", 50, to_account_id="bob"),
+    post_hold("p-2", 40, final=False),
+    void_hold(),
+    expire_hold(as_of=EXPIRY),
+)
+
+SCENARIOS = [
+    Scenario("a hold is posted or voided", [posting(0, POST), posting(1, VOID)], HELD, each_once(POST, VOID)),
+    Scenario("a hold is posted or expires", [posting(0, PART), posting(1, EXPIRE)], HELD, each_once(PART, EXPIRE)),
+    Scenario(
+        "a hold is posted, voided or expires",
+        [posting(0, POST), posting(1, VOID), posting(2, EXPIRE)],
+        HELD,
+        each_once(POST, VOID, EXPIRE),
+        completes=False,
+    ),
+    Scenario(
+        "two postings of one hold don't exceed it",
+        [posting(0, POST), posting(1, PART)],
+        HELD,
+        each_once(POST, PART),
+    ),
+    Scenario(
+        "a hold and a payment don't take the same money",
+        [posting(0, hold("h-2", 8)), posting(1, payment("p-3", -6))],
+        HELD,
+        each_once(hold("h-2", 8), payment("p-3", -6)),
+    ),
+    Scenario(
+        "a hold and its own posting are in order",
+        [posting(0, hold("h-2", 8)), posting(1, hold("h-2", 8), post_hold("p-4", 8, hold_id="h-2"))],
+        HELD,
+        each_once(hold("h-2", 8), post_hold("p-4", 8, hold_id="h-2")),
+    ),
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
+    holds_in_every_order(scenario)

@@ -1,0 +1,46 @@
+"""Reversals of one transaction through both of its accounts, at once."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.explore.bank import Opened, each_once, posting
+from tests.explore.scenario import Scenario
+from tests.support.bodies import opening, payment, reverse, transfer
+
+SENT = Opened(opening("alice"), opening("bob"), payment("first", 100), transfer("t-1", 50), payment("p-1", -20))
+THIS_SIDE, OTHER_SIDE = reverse("r-1", 30, "alice"), reverse("r-2", 30, "bob")
+
+SCENARIOS = [
+    Scenario(
+        "reversals through both sides don't exceed the transfer",
+        [posting(0, THIS_SIDE), posting(1, OTHER_SIDE)],
+        SENT,
+        each_once(THIS_SIDE, OTHER_SIDE),
+        completes=False,
+    ),
+    Scenario(
+        "two reversals of one payment don't exceed it",
+        [posting(0, reverse("r-3", 15, of_transaction_id="p-1")), posting(1, reverse("r-4", of_transaction_id="p-1"))],
+        SENT,
+        each_once(reverse("r-3", 15, of_transaction_id="p-1"), reverse("r-4", of_transaction_id="p-1")),
+    ),
+    Scenario(
+        "a reversal and a payment of its money both count",
+        [posting(0, OTHER_SIDE), posting(1, payment("p-2", -40, "bob"))],
+        SENT,
+        each_once(OTHER_SIDE, payment("p-2", -40, "bob")),
+    ),
+    Scenario(
+        "a reversal that depends on another's rejection is decided as things are",
+        [posting(0, reverse("r-5", 51, "bob")), posting(1, OTHER_SIDE), posting(2, reverse("r-5", 51, "bob"))],
+        SENT,
+        each_once(reverse("r-5", 51, "bob"), OTHER_SIDE),
+        completes=False,
+    ),
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
+    holds_in_every_order(scenario)
