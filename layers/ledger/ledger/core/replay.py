@@ -134,7 +134,7 @@ class Replay(Struct):
         yield from self.missing(self.target.version + 1)
         if not self.is_known:
             return
-        if sentence := _difference(self.target, self.account):
+        if sentence := difference(self.target, self.account):
             yield Mismatch(account_id, "changed account", 0, sentence)
         if self.checkpoint and self.checkpoint.version > self.target.version:
             sentence = f"it is of version {self.checkpoint.version}, the account is at version {self.target.version}"
@@ -190,31 +190,11 @@ class Replay(Struct):
                 yield _mismatch(entry, "wrong reversal", f"{of} it is {_shown_reversal(reversal)}, {has}")
 
     def _wrong_checkpoint(self, entry: JournalEntry) -> Iterator[Mismatch]:
-        """An earlier release that runs beside this one saves the checkpoint of an account without its decimals."""
         checkpoint = self.checkpoint
         if checkpoint is None or checkpoint.version != self.version:
             return
-        if checkpoint.decimal_places is None and self.account:
-            checkpoint = replace(checkpoint, decimal_places=self.account.decimal_places)
-        if sentence := _difference(checkpoint, self.account):
+        if sentence := difference(checkpoint, self.account):
             yield _mismatch(entry, "wrong checkpoint", sentence)
-
-
-def _difference(account: Account, replayed: Account | None) -> str:
-    """The attributes of the account that aren't as the replay gives them, in words. Empty if all are.
-
-    An earlier release writes no `posted_at` to an account. If it runs beside this one, it leaves there that of an entry
-    before. That may be the later one of the two, but by no more than clocks differ.
-    """
-    if replayed and _may_be_left(account.posted_at, replayed.posted_at):
-        account = replace(account, posted_at=replayed.posted_at)
-    return difference(account, replayed)
-
-
-def _may_be_left(posted_at: str | None, last: str | None) -> bool:
-    """Whether an account may have this time if its last entry was posted at `last`, by an earlier release."""
-    left, posted = time_of(posted_at or ""), time_of(last or "")
-    return posted_at is None or bool(left and posted and left - posted <= CLOCK_SKEW)
 
 
 def _as_recorded(outcome: Outcome) -> Decision:
