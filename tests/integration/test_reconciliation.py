@@ -301,7 +301,7 @@ def test_what_a_killed_run_found_before_rings_the_alarms(
     bank: Bank, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     function = bank.job()
-    monkeypatch.setattr(function, "ACCOUNTS_PER_STEP", 1)
+    monkeypatch.setattr("ledger.nightly.ACCOUNTS_PER_STEP", 1)
     order = [from_dynamodb(item)["account_id"] for item in scan(bank.dynamodb, bank.tables.accounts)]
     bank.change_account(order[0], balance="12")
     bank.change_account(order[1], currency="ABC")
@@ -418,7 +418,7 @@ def test_with_more_accounts_than_time_it_is_called_again_and_goes_on(
     outcomes = []
     for _ in range(4):
         function = bank.job()
-        monkeypatch.setattr(function, "ACCOUNTS_PER_STEP", 1)
+        monkeypatch.setattr("ledger.nightly.ACCOUNTS_PER_STEP", 1)
         outcomes.append(function.lambda_handler(event(0), Context(timeout_seconds=RESERVED_SECONDS))["outcome"])
     assert outcomes == ["Continued", "Continued", "Continued", "Continued"]
     assert called_again == [event(0)] * 4
