@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct, ValidationError
 from msgspec.structs import replace
@@ -239,20 +239,8 @@ def _wrong_decision(
         account_ids = message.all_account_ids(context)
     except NotYet as error:
         missing = error
-    if message.transaction_id != entry.transaction_id or (entry.account_id not in account_ids and not missing):
-        of = f"{quoted_id(message.transaction_id)} on {' and '.join(map(quoted_id, account_ids))}"
-        yield _mismatch(entry, "wrong request", f"its request is that of {of}")
-        return
-    if other_id and (other is None or other.account is None or other.entry is None):
-        yield _mismatch(entry, "one-sided transfer", f"on {quoted_id(other_id)} no entry of it can be read")
-        return
-    if missing:
-        yield _mismatch(entry, "wrong decision", f"it is {_shown(entry.outcome)}, expected nothing: {missing}")
-        return
-    if set(account_ids) != {entry.account_id, other_id or entry.account_id}:
-        expected = " and ".join(quoted_id(name) for name in account_ids if name != entry.account_id) or "none"
-        sentence = f"its other account is {quoted_id(other_id or 'none')}, expected {expected}"
-        yield _mismatch(entry, "one-sided transfer", sentence)
+    if wrong := _wrong_accounts(entry, message, account_ids, other, missing):
+        yield wrong
         return
     mine = account_ids.index(entry.account_id)
     others: Iterable[Account | None] = [None]
@@ -261,13 +249,36 @@ def _wrong_decision(
         outcome = other.entry.outcome
         balance_before = WIDE.subtract(outcome.balance_after, outcome.amount)
         others = message.possible_before(replace(other.account, balance=balance_before), outcome.amount)
-    expected_ones = {
+    possible = [
         _decided(message, [before if name == entry.account_id else each for name in account_ids], mine, context)
         for each in others
-    }
-    if _shown(entry.outcome) not in expected_ones:
-        sentence = f"it is {_shown(entry.outcome)}, expected {' or '.join(sorted(expected_ones))}"
-        yield _mismatch(entry, "wrong decision", sentence)
+    ]
+    if _decision_in(entry.outcome) not in possible:
+        expected = " or ".join(sorted({_shown(each) for each in possible}))
+        yield _mismatch(entry, "wrong decision", f"it is {_shown(entry.outcome)}, expected {expected}")
+
+
+def _wrong_accounts(
+    entry: JournalEntry,
+    message: TransactionMessage,
+    account_ids: Sequence[str],
+    other: OtherSide | None,
+    missing: NotYet | None,
+) -> Mismatch | None:
+    """The mismatch of an entry whose accounts aren't those of its request, or can't be known."""
+    other_id = other_account_id(entry)
+    if message.transaction_id != entry.transaction_id or (entry.account_id not in account_ids and not missing):
+        of = f"{quoted_id(message.transaction_id)} on {' and '.join(map(quoted_id, account_ids))}"
+        return _mismatch(entry, "wrong request", f"its request is that of {of}")
+    if other_id and (other is None or other.account is None or other.entry is None):
+        return _mismatch(entry, "one-sided transfer", f"on {quoted_id(other_id)} no entry of it can be read")
+    if missing:
+        return _mismatch(entry, "wrong decision", f"it is {_shown(entry.outcome)}, expected nothing: {missing}")
+    if set(account_ids) != {entry.account_id, other_id or entry.account_id}:
+        expected = " and ".join(quoted_id(name) for name in account_ids if name != entry.account_id) or "none"
+        sentence = f"its other account is {quoted_id(other_id or 'none')}, expected {expected}"
+        return _mismatch(entry, "one-sided transfer", sentence)
+    return None
 
 
 def _earlier(entry: JournalEntry, other: OtherSide | None, referred: JournalEntry | None) -> JournalEntry | None:
@@ -304,20 +315,35 @@ def _count(reversal: Reversal | None) -> tuple[int, Decimal] | None:
     return (reversal.number, reversal.reversed_after) if reversal else None
 
 
-def _decided(message: TransactionMessage, accounts: Sequence[Account | None], mine: int, context: Context) -> str:
-    """The decision for the account `mine` of these, spelled as `_shown` spells the recorded outcome."""
+class _NoDecision(NamedTuple):
+    """The rules can make no decision, for this reason."""
+
+    reason: str
+
+
+def _decided(
+    message: TransactionMessage, accounts: Sequence[Account | None], mine: int, context: Context
+) -> Outcome | _NoDecision:
+    """The decision for the account `mine` of these, as `_decision_in` gives the recorded one."""
     try:
         decision = message.decide(accounts, context)[mine]
         after = message.next_account(accounts[mine], decision, "")
     except (NotYet, Refusal) as error:
-        return f"nothing: {error}"
+        return _NoDecision(str(error))
     except (ArithmeticError, ValueError) as error:  # the entries before may have been damaged in any way
-        return f"nothing: no decision can be made, {type(error).__name__}"
+        return _NoDecision(f"no decision can be made, {type(error).__name__}")
     assert after is not None, "a decision is about an account that exists, or that it opens"
-    return _shown(outcome_of(decision, after, ""))
+    return _decision_in(outcome_of(decision, after, ""))
 
 
-def _shown(outcome: Outcome) -> str:
+def _decision_in(outcome: Outcome) -> Outcome:
+    """The outcome without what doesn't follow from the rules."""
+    return replace(outcome, account_version=0, posted_at="", currency="")
+
+
+def _shown(outcome: Outcome | _NoDecision) -> str:
+    if isinstance(outcome, _NoDecision):
+        return f"nothing: {outcome.reason}"
     because = f"{quoted(outcome.reason)}, " if outcome.reason else ""
     held = f", held {quoted(outcome.held_after)}" if outcome.held_after else ""
     places = f", {quoted(Decimal(outcome.decimal_places))} decimals" if outcome.decimal_places is not None else ""
