@@ -1,6 +1,6 @@
 """Counts what a night of `reconcile_accounts` costs, by the accounts' history and the entries of the day.
 
-Beside it: a night that replays everything, as each did before there were checkpoints.
+Beside it: a night that replays everything.
 """
 
 import contextlib
@@ -17,15 +17,13 @@ from rich.table import Table
 from benchmarks import prices
 from benchmarks.engine import new_ministack
 from benchmarks.filled import Ledger
-from benchmarks.plot import draw_curves
 from ledger.checkpoints import CYCLE_DAYS, Checkpoint
 from ledger.core.transaction_types import OpenAccount
 from tools.local_aws import functions
 from tools.local_aws.meter import READS, WRITES, Meter
-from tools.local_aws.server import PROJECT, Endpoint
+from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table, create_tables
 
-PICTURE = PROJECT / "docs" / "pictures" / "night.png"
 HISTORIES = (30, 60, 120, 240)
 """Entries of each account."""
 ENTRIES_OF_THE_DAY = (0, 1, 10)
@@ -40,8 +38,6 @@ INDEX, TABLE = "Query by_version", "Query"
 A whole replay makes one of the journal, and one of the account's items in the Reversals table: it has none here, and an
 empty page costs a unit.
 """
-
-OF_CHECKPOINTS = ("BatchGetItem", "BatchWriteItem")
 
 console = Console(highlight=False)
 
@@ -75,15 +71,6 @@ class Night(NamedTuple):
     @property
     def read_units(self) -> float:
         return self.units_of(*READS, INDEX)
-
-    @property
-    def as_before(self) -> "Night":
-        """The night of the release before, which replayed everything, and had neither checkpoints nor reversals."""
-        units = {operation: units for operation, units in self.units.items() if operation not in OF_CHECKPOINTS}
-        requests = {name: self.requests[name] for name in units}
-        units[TABLE] -= len(NAMES)
-        requests[TABLE] -= len(NAMES)
-        return self._replace(units=units, requests=requests)
 
     @property
     def days_part(self) -> list[dict[str, float]]:
@@ -155,27 +142,12 @@ def night_table(nights: list[Night]) -> Table:
     for name in ("his-\ntory", "of the\nday", "re-\nquests", *operations, "dollars a\nmillion"):
         table.add_column(name, justify="right")
     for night in nights:
-        is_before = night.entries_of_the_day is None
-        shown = night.as_before if is_before else night
-        day = "before" if is_before else str(night.entries_of_the_day)
-        figures = [f"{shown.units_of(*each):g}" for each in operations.values()]
-        requests = str(sum(shown.requests.values()))
-        table.add_row(str(night.history), day, requests, *figures, f"{shown.dollars:.2f}", style="dim" * is_before)
+        is_whole = night.entries_of_the_day is None
+        day = "whole" if is_whole else str(night.entries_of_the_day)
+        figures = [f"{night.units_of(*each):g}" for each in operations.values()]
+        requests = str(sum(night.requests.values()))
+        table.add_row(str(night.history), day, requests, *figures, f"{night.dollars:.2f}", style="dim" * is_whole)
     return table
-
-
-def draw(nights: list[Night]) -> None:
-    """The read units per account, with one entry of the day for each active account."""
-    nights = [night for night in nights if night.entries_of_the_day in (None, 1)]
-    whole, usual = nights[::2], nights[1::2]
-    curves = {
-        "before, everything": [night.as_before.read_units for night in whole],
-        "the day, and a thirtieth whole": [night.read_units for night in usual],
-        "the day alone": [night.read_units - night.units[TABLE] for night in usual],
-    }
-    per_account = {name: [units / len(NAMES) for units in values] for name, values in curves.items()}
-    title = "A night's read units per account; a tenth of the accounts have an entry of the day"
-    draw_curves(per_account, title, "entries of each account", HISTORIES, PICTURE)
 
 
 def main() -> None:
@@ -186,14 +158,12 @@ def main() -> None:
     console.print(FOOTNOTE)
     check(nights)
     console.print("[green]The history costs nothing but the whole replays of a thirtieth.[/]")
-    draw(nights)
-    console.print(f"Drawn in {PICTURE.relative_to(PROJECT)}")
 
 
 FOOTNOTE = f"""\
 [dim]Units read are those of the scan, of the checkpoints, of the index (entries of the day) and of the tables (whole \
-replays of {DUE} accounts). Units written are the checkpoints and the lock's record. "Before" is the release that \
-replayed everything each night, and had neither checkpoints nor reversals.
+replays of {DUE} accounts). Units written are the checkpoints and the lock's record. "Whole" is a night \
+that replays everything.
 
 Dollars are those of a million such accounts, at the prices of benchmarks/prices.py.[/]
 """

@@ -44,13 +44,6 @@ def draw(series: Series, title: str, path: Path) -> None:
             axes.set_xlabel("workers on the account")
 
 
-def draw_curves(curves: Mapping[str, Sequence[float]], title: str, x_label: str, xs: Sequence[int], path: Path) -> None:
-    """Draws curves over `xs` in one panel, with logarithmic scales. All points have their figures."""
-    with _figure(title, list(curves), path, 1) as [axes]:
-        _draw_lines(axes, list(curves.values()), "{:.2f}".format, xs, xs)
-        axes.set_xlabel(x_label)
-
-
 def draw_distributions(panels: Mapping[str, Mapping[str, Sequence[float]]], title: str, path: Path) -> None:
     """Draws for each panel's names the share of their values, in seconds, that are at most `x`: cumulatively."""
     names = list(next(iter(panels.values())))

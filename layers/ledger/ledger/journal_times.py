@@ -39,7 +39,6 @@ def boundary(
     """
     newest = time_of(account.posted_at) if account.posted_at else None
     found = Boundary(0, account.version + 1)
-    # The last version is likely, but not sure: an earlier release leaves an account the time of an entry before.
     middle = account.version if newest and newest < time else (found.before + found.after) // 2
     try:
         while not found.is_certain:

@@ -67,11 +67,10 @@ class Position(NamedTuple):
 
     @classmethod
     def from_item(cls, item: Item) -> "Position":
-        """A position that an earlier release saved has no reversals: that release replays none."""
         replayed = account_from_item(item["replayed"]) if item["replayed"] else None
         beyond = (int(item["beyond"][0]), str(item["beyond"][1])) if item["beyond"] else None
         sums = (int(item["index_sum"], 16), int(item["table_sum"], 16))
-        number, states = item.get("reversals", (0, "0"))
+        number, states = item["reversals"]
         reversals = ReversalSum(int(number), int(states, 16))
         target, is_whole = account_from_item(item["target"]), item["is_whole"]
         return cls(target, replayed, is_whole, *sums, item["after"], beyond, reversals)

@@ -12,6 +12,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from msgspec import Struct
+
 from conditional_writes import Deadline, Item
 from conditional_writes.client import SLOWEST_CALL_SECONDS
 from ledger.core.outcome_events import NotAnEntry, OutcomeEvent, outcome_event
@@ -107,41 +109,65 @@ class OutcomePublisher(NamedTuple):
         failed on, and an outage of EventBridge would send the dead letter again and again. The log has a changed entry
         at once.
         """
-        failures: list[str | None] = [None] * len(items)
-        events, unpublishable = dict[int, OutcomeEvent](), dict[int, _Unpublishable]()
-        for index, item in enumerate(items):
-            if isinstance(item, ChangedEntry):
-                unpublishable[index] = item.why
-                logger.error("a journal entry was changed: %s: %s: %s", item.ids, *item.why)
-                continue
-            try:
-                events[index] = outcome_event(item)
-            except NotAnEntry as error:
-                unpublishable[index] = _Unpublishable(UnpublishedCode.NOT_AN_ENTRY, str(error))
-        found = self.bus.publish(list(events.values()), deadline.earlier_by(SLOWEST_CALL_SECONDS))
-        for index, failure in zip(events, found, strict=True):
+        entries = [_Entry.of(item) for item in items]
+        self._put_on_bus([entry for entry in entries if entry.event], deadline.earlier_by(SLOWEST_CALL_SECONDS))
+        _hold_back(entries)
+        dead = [(entry, why) for entry in entries if (why := entry.unpublishable) and not entry.failure]
+        self._dead_letter(dead, deadline)
+        return Published([entry.failure for entry in entries], sum(entry.failure is None for entry, _ in dead))
+
+    def _put_on_bus(self, entries: Sequence["_Entry"], deadline: Deadline) -> None:
+        found = self.bus.publish([entry.event for entry in entries if entry.event], deadline)
+        for entry, failure in zip(entries, found, strict=True):
             if failure and failure.is_final:
-                unpublishable[index] = _Unpublishable(UnpublishedCode.EVENT_REFUSED, failure.reason)
+                entry.unpublishable = _Unpublishable(UnpublishedCode.EVENT_REFUSED, failure.reason)
             elif failure:
-                failures[index] = failure.reason
-        first_failed = next((index for index, failure in enumerate(failures) if failure), len(items))
-        dead = {index: why for index, why in unpublishable.items() if index < first_failed}
-        for index in unpublishable.keys() - dead.keys():
-            failures[index] = f"an entry before it isn't published: {failures[first_failed]}"
-        letters = [_dead_letter(items[index], why) for index, why in dead.items()]
+                entry.failure = failure.reason
+
+    def _dead_letter(self, dead: Sequence[tuple["_Entry", _Unpublishable]], deadline: Deadline) -> None:
+        letters = [_letter(entry.item, why) for entry, why in dead]
         refusals = until_deadline(
             lambda left: send(self.queue_client, self.dead_letter_queue_url, left, deadline), letters, deadline
         )
-        for (index, why), refusal in zip(dead.items(), refusals, strict=True):
+        for (entry, why), refusal in zip(dead, refusals, strict=True):
             if refusal:
-                failures[index] = f"the dead-letter queue didn't take it: {refusal}; {why.reason_code}: {why.reason}"
+                entry.failure = f"the dead-letter queue didn't take it: {refusal}; {why.reason_code}: {why.reason}"
             else:
-                logger.warning("dead-lettered: %s: %s: %s", _ids(items[index]), *why)
-        dead_lettered = len(dead) - sum(map(bool, refusals))
-        return Published(failures, dead_lettered)
+                logger.warning("dead-lettered: %s: %s: %s", _ids(entry.item), *why)
 
 
-def _dead_letter(item: Item | ChangedEntry, why: _Unpublishable) -> Message:
+class _Entry(Struct):
+    """An item of the journal on its way to the bus: its event, or why there can never be one.
+
+    With a `failure` it comes again.
+    """
+
+    item: Item | ChangedEntry
+    event: OutcomeEvent | None = None
+    unpublishable: _Unpublishable | None = None
+    failure: str | None = None
+
+    @classmethod
+    def of(cls, item: Item | ChangedEntry) -> Self:
+        if isinstance(item, ChangedEntry):
+            logger.error("a journal entry was changed: %s: %s: %s", item.ids, *item.why)
+            return cls(item, unpublishable=item.why)
+        try:
+            return cls(item, event=outcome_event(item))
+        except NotAnEntry as error:
+            return cls(item, unpublishable=_Unpublishable(UnpublishedCode.NOT_AN_ENTRY, str(error)))
+
+
+def _hold_back(entries: Sequence[_Entry]) -> None:
+    """Dead letters behind the first entry that failed come again with it."""
+    first_failure: str | None = None
+    for entry in entries:
+        first_failure = first_failure or entry.failure
+        if entry.unpublishable and first_failure:
+            entry.failure = f"an entry before it isn't published: {first_failure}"
+
+
+def _letter(item: Item | ChangedEntry, why: _Unpublishable) -> Message:
     """Its body is the event that publishes the entry again, once it is mended; else the entry's key.
 
     That of a changed entry has its images.

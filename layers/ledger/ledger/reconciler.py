@@ -79,17 +79,33 @@ class Night(NamedTuple):
         return self.whole or checkpoint.is_whole_due(self.day)
 
 
-class Checked(NamedTuple):
-    """The result for one account: its mismatches, or if it was skipped the reason, a sentence.
+class Sound(NamedTuple):
+    """An account that is as its journal says. Its checkpoint is a new one, or None if the one before is still true.
 
-    If it is sound, `checkpoint` is its new one, None if it stays the same. `is_whole`: its whole journal was replayed.
+    `is_whole`: its whole journal was replayed.
     """
 
     account_id: str
-    mismatches: Sequence[Mismatch] = ()
-    skipped: str | None = None
-    checkpoint: Checkpoint | None = None
-    is_whole: bool = False
+    new_checkpoint: Checkpoint | None
+    is_whole: bool
+
+
+class Mismatched(NamedTuple):
+    """An account with mismatches."""
+
+    account_id: str
+    mismatches: Sequence[Mismatch]
+    is_whole: bool
+
+
+class Skipped(NamedTuple):
+    """An account that couldn't be checked. The reason is a sentence."""
+
+    account_id: str
+    reason: str
+
+
+type Checked = Sound | Mismatched | Skipped
 
 
 class Reconciler(NamedTuple):
@@ -152,9 +168,13 @@ class Reconciler(NamedTuple):
 
         So these are replayed whole each night until they are mended. Raises what `write` raises.
         """
-        found = {
-            each.account_id: each.checkpoint for each in checked if each.checkpoint or each.mismatches or each.skipped
-        }
+        found: dict[str, Checkpoint | None] = {}
+        for each in checked:
+            match each:
+                case Sound(account_id, Checkpoint() as new):
+                    found[account_id] = new
+                case Mismatched() | Skipped():
+                    found[each.account_id] = None
         self.checkpoints.write(found, Deadline.after(CHECKPOINTS_SECONDS))
 
     def _read_an_account_that_does_not_exist(self) -> None:
@@ -331,8 +351,10 @@ def _beginning(account: Account, checkpoint: Checkpoint | None, night: Night) ->
 def _result(
     account: Account, mismatches: Sequence[Mismatch], before: Checkpoint | None, whole_on: date, *, is_whole: bool
 ) -> Checked:
+    if mismatches:
+        return Mismatched(account.account_id, mismatches, is_whole)
     after = Checkpoint(account, whole_on)
-    return Checked(account.account_id, mismatches, None, None if mismatches or after == before else after, is_whole)
+    return Sound(account.account_id, None if after == before else after, is_whole)
 
 
 def _unreadable(item: Item, error: Exception) -> Checked:
@@ -340,4 +362,4 @@ def _unreadable(item: Item, error: Exception) -> Checked:
 
 
 def _skipped(item: Item, reason: str) -> Checked:
-    return Checked(item["account_id"], skipped=shortened(reason, LONGEST_REASON))
+    return Skipped(item["account_id"], shortened(reason, LONGEST_REASON))

@@ -21,9 +21,8 @@ class Account(Struct, frozen=True):
     """`overdraft_limit` is at most 0, and no debit takes `balance - held` below it. Each journal entry takes the next
     `version`.
 
-    `posted_at` is that of the last journal entry; None if an earlier release wrote the account last. `held` is the sum
-    of the open `holds`, which are None if the account never had one. Its amounts have at most so many `decimal_places`;
-    None for any number of them.
+    `posted_at` is that of the last journal entry. `held` is the sum of the open `holds`, which are None if the account
+    never had one. Its amounts have at most so many `decimal_places`; None for any number of them.
     """
 
     account_id: str

@@ -18,10 +18,7 @@ from ledger.core.reversals import Reversal, reversal_from_item, reversal_item
 from ledger.core.rules import Decision
 
 FORMAT = 1
-"""Of the entries that this release writes and reads. It changes when an earlier release would misread an entry.
-
-An entry without a format has format 1: an earlier release wrote it.
-"""
+"""Of the entries that this release writes and reads. It changes when an earlier release would misread an entry."""
 
 
 ACCOUNT_FIELDS = ("account_id", "from_account_id", "to_account_id")
@@ -151,7 +148,7 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
 
     An entry of another format is none: a later release may have written it, and only that one reads it right.
     """
-    if "format" in item and (found := version(item, "format")) != FORMAT:
+    if (found := version(item, "format")) != FORMAT:
         raise ValueError(f"format: expected {FORMAT}, got {found}: a later release of Teller may have written it")
     return JournalEntry(
         account_id=item["account_id"],

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct, ValidationError
 from msgspec.structs import replace
@@ -134,7 +134,7 @@ class Replay(Struct):
         yield from self.missing(self.target.version + 1)
         if not self.is_known:
             return
-        if sentence := _difference(self.target, self.account):
+        if sentence := difference(self.target, self.account):
             yield Mismatch(account_id, "changed account", 0, sentence)
         if self.checkpoint and self.checkpoint.version > self.target.version:
             sentence = f"it is of version {self.checkpoint.version}, the account is at version {self.target.version}"
@@ -190,31 +190,11 @@ class Replay(Struct):
                 yield _mismatch(entry, "wrong reversal", f"{of} it is {_shown_reversal(reversal)}, {has}")
 
     def _wrong_checkpoint(self, entry: JournalEntry) -> Iterator[Mismatch]:
-        """An earlier release that runs beside this one saves the checkpoint of an account without its decimals."""
         checkpoint = self.checkpoint
         if checkpoint is None or checkpoint.version != self.version:
             return
-        if checkpoint.decimal_places is None and self.account:
-            checkpoint = replace(checkpoint, decimal_places=self.account.decimal_places)
-        if sentence := _difference(checkpoint, self.account):
+        if sentence := difference(checkpoint, self.account):
             yield _mismatch(entry, "wrong checkpoint", sentence)
-
-
-def _difference(account: Account, replayed: Account | None) -> str:
-    """The attributes of the account that aren't as the replay gives them, in words. Empty if all are.
-
-    An earlier release writes no `posted_at` to an account. If it runs beside this one, it leaves there that of an entry
-    before. That may be the later one of the two, but by no more than clocks differ.
-    """
-    if replayed and _may_be_left(account.posted_at, replayed.posted_at):
-        account = replace(account, posted_at=replayed.posted_at)
-    return difference(account, replayed)
-
-
-def _may_be_left(posted_at: str | None, last: str | None) -> bool:
-    """Whether an account may have this time if its last entry was posted at `last`, by an earlier release."""
-    left, posted = time_of(posted_at or ""), time_of(last or "")
-    return posted_at is None or bool(left and posted and left - posted <= CLOCK_SKEW)
 
 
 def _as_recorded(outcome: Outcome) -> Decision:
@@ -259,20 +239,8 @@ def _wrong_decision(
         account_ids = message.all_account_ids(context)
     except NotYet as error:
         missing = error
-    if message.transaction_id != entry.transaction_id or (entry.account_id not in account_ids and not missing):
-        of = f"{quoted_id(message.transaction_id)} on {' and '.join(map(quoted_id, account_ids))}"
-        yield _mismatch(entry, "wrong request", f"its request is that of {of}")
-        return
-    if other_id and (other is None or other.account is None or other.entry is None):
-        yield _mismatch(entry, "one-sided transfer", f"on {quoted_id(other_id)} no entry of it can be read")
-        return
-    if missing:
-        yield _mismatch(entry, "wrong decision", f"it is {_shown(entry.outcome)}, expected nothing: {missing}")
-        return
-    if set(account_ids) != {entry.account_id, other_id or entry.account_id}:
-        expected = " and ".join(quoted_id(name) for name in account_ids if name != entry.account_id) or "none"
-        sentence = f"its other account is {quoted_id(other_id or 'none')}, expected {expected}"
-        yield _mismatch(entry, "one-sided transfer", sentence)
+    if wrong := _wrong_accounts(entry, message, account_ids, other, missing):
+        yield wrong
         return
     mine = account_ids.index(entry.account_id)
     others: Iterable[Account | None] = [None]
@@ -281,13 +249,36 @@ def _wrong_decision(
         outcome = other.entry.outcome
         balance_before = WIDE.subtract(outcome.balance_after, outcome.amount)
         others = message.possible_before(replace(other.account, balance=balance_before), outcome.amount)
-    expected_ones = {
+    possible = [
         _decided(message, [before if name == entry.account_id else each for name in account_ids], mine, context)
         for each in others
-    }
-    if _shown(entry.outcome) not in expected_ones:
-        sentence = f"it is {_shown(entry.outcome)}, expected {' or '.join(sorted(expected_ones))}"
-        yield _mismatch(entry, "wrong decision", sentence)
+    ]
+    if _decision_in(entry.outcome) not in possible:
+        expected = " or ".join(sorted({_shown(each) for each in possible}))
+        yield _mismatch(entry, "wrong decision", f"it is {_shown(entry.outcome)}, expected {expected}")
+
+
+def _wrong_accounts(
+    entry: JournalEntry,
+    message: TransactionMessage,
+    account_ids: Sequence[str],
+    other: OtherSide | None,
+    missing: NotYet | None,
+) -> Mismatch | None:
+    """The mismatch of an entry whose accounts aren't those of its request, or can't be known."""
+    other_id = other_account_id(entry)
+    if message.transaction_id != entry.transaction_id or (entry.account_id not in account_ids and not missing):
+        of = f"{quoted_id(message.transaction_id)} on {' and '.join(map(quoted_id, account_ids))}"
+        return _mismatch(entry, "wrong request", f"its request is that of {of}")
+    if other_id and (other is None or other.account is None or other.entry is None):
+        return _mismatch(entry, "one-sided transfer", f"on {quoted_id(other_id)} no entry of it can be read")
+    if missing:
+        return _mismatch(entry, "wrong decision", f"it is {_shown(entry.outcome)}, expected nothing: {missing}")
+    if set(account_ids) != {entry.account_id, other_id or entry.account_id}:
+        expected = " and ".join(quoted_id(name) for name in account_ids if name != entry.account_id) or "none"
+        sentence = f"its other account is {quoted_id(other_id or 'none')}, expected {expected}"
+        return _mismatch(entry, "one-sided transfer", sentence)
+    return None
 
 
 def _earlier(entry: JournalEntry, other: OtherSide | None, referred: JournalEntry | None) -> JournalEntry | None:
@@ -324,20 +315,35 @@ def _count(reversal: Reversal | None) -> tuple[int, Decimal] | None:
     return (reversal.number, reversal.reversed_after) if reversal else None
 
 
-def _decided(message: TransactionMessage, accounts: Sequence[Account | None], mine: int, context: Context) -> str:
-    """The decision for the account `mine` of these, spelled as `_shown` spells the recorded outcome."""
+class _NoDecision(NamedTuple):
+    """The rules can make no decision, for this reason."""
+
+    reason: str
+
+
+def _decided(
+    message: TransactionMessage, accounts: Sequence[Account | None], mine: int, context: Context
+) -> Outcome | _NoDecision:
+    """The decision for the account `mine` of these, as `_decision_in` gives the recorded one."""
     try:
         decision = message.decide(accounts, context)[mine]
         after = message.next_account(accounts[mine], decision, "")
     except (NotYet, Refusal) as error:
-        return f"nothing: {error}"
+        return _NoDecision(str(error))
     except (ArithmeticError, ValueError) as error:  # the entries before may have been damaged in any way
-        return f"nothing: no decision can be made, {type(error).__name__}"
+        return _NoDecision(f"no decision can be made, {type(error).__name__}")
     assert after is not None, "a decision is about an account that exists, or that it opens"
-    return _shown(outcome_of(decision, after, ""))
+    return _decision_in(outcome_of(decision, after, ""))
 
 
-def _shown(outcome: Outcome) -> str:
+def _decision_in(outcome: Outcome) -> Outcome:
+    """The outcome without what doesn't follow from the rules."""
+    return replace(outcome, account_version=0, posted_at="", currency="")
+
+
+def _shown(outcome: Outcome | _NoDecision) -> str:
+    if isinstance(outcome, _NoDecision):
+        return f"nothing: {outcome.reason}"
     because = f"{quoted(outcome.reason)}, " if outcome.reason else ""
     held = f", held {quoted(outcome.held_after)}" if outcome.held_after else ""
     places = f", {quoted(Decimal(outcome.decimal_places))} decimals" if outcome.decimal_places is not None else ""

@@ -1,0 +1,168 @@
+"""A night's check of all accounts, in steps: a page of accounts at once, or one account that needs more than its share.
+
+How far a run has come is its checkpoint. So a run that was killed goes on, and an account that kills it is found.
+"""
+
+import functools
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import NamedTuple
+
+from conditional_writes import Item
+from ledger.account_pages import account_page
+from ledger.long_journals import Position
+from ledger.reconciler import LONGEST_ALONE_SECONDS, Checked, Mismatched, Night, Reconciler, Skipped
+from workers.job_events import flag_of
+from workers.scheduled_jobs import Run, Step
+
+ACCOUNTS_PER_STEP = 100
+"""The most that are checked between two checkpoints of the run."""
+FIRST = 20
+"""The number of mismatches, and of skipped accounts, in the report. The log has all of them.
+
+A sentence has 1,500 characters at most, a reason 1,000. With account ids of 2 KB, and 4 bytes for each character, the
+report has 290 KB, of DynamoDB's 400.
+"""
+MOST_KILLS = 2
+"""An account is skipped when its check alone was killed so often. Once, any run may be killed."""
+
+
+class Place(NamedTuple):
+    """How far a run has come.
+
+    `after` is the last account that was checked or skipped, `alone` how many of the next accounts are checked alone,
+    `begun` the account whose check alone has begun, `position` how far the replay of its journal has come if that is
+    long, and `kills` how often the function was killed since then.
+    """
+
+    after: str | None = None
+    alone: int = 0
+    begun: str | None = None
+    position: Item | None = None
+    kills: int = 0
+
+
+class Tally(NamedTuple):
+    """The report's fields: of a run so far, or of a part of it."""
+
+    accounts_checked: int = 0
+    accounts_replayed_whole: int = 0
+    accounts_skipped: int = 0
+    mismatches: int = 0
+    first_mismatches: Sequence[str] = ()
+    first_skipped: Sequence[str] = ()
+
+    def plus(self, other: "Tally") -> "Tally":
+        """The sums of the numbers, and the first of the lists."""
+        return Tally(
+            self.accounts_checked + other.accounts_checked,
+            self.accounts_replayed_whole + other.accounts_replayed_whole,
+            self.accounts_skipped + other.accounts_skipped,
+            self.mismatches + other.mismatches,
+            [*self.first_mismatches, *other.first_mismatches][:FIRST],
+            [*self.first_skipped, *other.first_skipped][:FIRST],
+        )
+
+    @classmethod
+    def of(cls, checked: Sequence[Checked]) -> "Tally":
+        mismatches = [mismatch for each in checked if isinstance(each, Mismatched) for mismatch in each.mismatches]
+        skipped = [each for each in checked if isinstance(each, Skipped)]
+        return cls(
+            accounts_checked=len(checked) - len(skipped),
+            accounts_replayed_whole=sum(each.is_whole for each in checked if not isinstance(each, Skipped)),
+            accounts_skipped=len(skipped),
+            mismatches=len(mismatches),
+            first_mismatches=[f"{each.account_id}: {each.what}: {each.sentence}" for each in mismatches][:FIRST],
+            first_skipped=[f"{each.account_id}: {each.reason}" for each in skipped][:FIRST],
+        )
+
+
+class Progress(NamedTuple):
+    """The checkpoint of a run: its place, and the tally so far."""
+
+    place: Place = Place()
+    tally: Tally = Tally()
+
+    def as_item(self) -> Item:
+        return self.place._asdict() | self.tally._asdict()
+
+    @classmethod
+    def from_item(cls, item: Item) -> "Progress":
+        place = Place(item["after"], int(item["alone"]), item["begun"], item["position"], int(item["kills"]))
+        tally = {name: item[name] for name in Tally._fields}
+        numbers = {name: int(value) for name, value in tally.items() if not isinstance(value, list)}
+        return cls(place, Tally(**tally | numbers))
+
+
+class NightlyCheck(NamedTuple):
+    """The work of the job `reconcile_accounts`. It tells `tell` the results for accounts before they are counted."""
+
+    reconciler: Reconciler
+    tell: Callable[[Sequence[Checked]], None]
+
+    def steps(self, run: Run) -> Iterator[Step]:
+        """A step is a page of accounts, in parallel, or a part of the check of one account. Raises InvalidEvent."""
+        night = Night(run.scheduled_time.date(), flag_of(run.event, "whole"))
+        progress = Progress.from_item(run.checkpoint) if run.checkpoint else Progress()
+        if run.after_kill and (after_kill := self._after_kill(progress)) != progress:
+            progress = after_kill
+            yield Step(progress.as_item())
+        is_last = False
+        while not is_last:
+            if progress.place.alone:
+                progress, is_last = yield from self._alone(run, night, progress)
+            else:
+                progress, is_last = self._page(run, night, progress)
+            yield Step(progress.as_item(), is_last)
+
+    def _page(self, run: Run, night: Night, progress: Progress) -> tuple[Progress, bool]:
+        """The progress after a page, and whether it was the last. An account that needs more is checked alone next."""
+        client, tables, _ = self.reconciler
+        page = account_page(client, tables.accounts, run.segment, progress.place.after, ACCOUNTS_PER_STEP)
+        checked = self.reconciler.check(page.items, night)
+        tally = self._counted(progress, checked)
+        if len(checked) == len(page.items):
+            return Progress(Place(page.after), tally), page.after is None
+        return Progress(Place(checked[-1].account_id if checked else progress.place.after, alone=1), tally), False
+
+    def _alone(self, run: Run, night: Night, progress: Progress) -> Generator[Step, None, tuple[Progress, bool]]:
+        """The progress after the next account, and whether it was the last. A long journal takes several steps."""
+        client, tables, _ = self.reconciler
+        page = account_page(client, tables.accounts, run.segment, progress.place.after, limit=1)
+        for account in page.items:
+            if account["account_id"] != progress.place.begun:
+                begun = progress.place._replace(begun=account["account_id"], position=None, kills=0)
+                progress = progress._replace(place=begun)
+                yield Step(progress.as_item(), next_seconds=LONGEST_ALONE_SECONDS)
+            position = Position.from_item(progress.place.position) if progress.place.position else None
+            result = self.reconciler.check_alone(account, night, position)
+            while isinstance(result, Position):
+                progress = progress._replace(place=progress.place._replace(position=result.as_item(), kills=0))
+                yield Step(progress.as_item(), next_seconds=LONGEST_ALONE_SECONDS)
+                result = self.reconciler.check_alone(account, night, result)
+            progress = progress._replace(tally=self._counted(progress, [result]))
+        place = Place(page.after, alone=progress.place.alone - 1)
+        return progress._replace(place=place), page.after is None
+
+    def _after_kill(self, progress: Progress) -> Progress:
+        """After a kill, the next accounts are checked alone. One whose check alone is killed again is skipped."""
+        place = progress.place
+        if place.begun is None:
+            return progress._replace(place=place._replace(alone=ACCOUNTS_PER_STEP))
+        kills = place.kills + 1
+        if kills < MOST_KILLS:
+            return progress._replace(place=place._replace(kills=kills))
+        reason = f"the function was killed {kills} times while it checked this account alone"
+        return Progress(
+            Place(place.begun, alone=place.alone - 1), self._counted(progress, [Skipped(place.begun, reason)])
+        )
+
+    def _counted(self, progress: Progress, checked: Sequence[Checked]) -> Tally:
+        """The tally with these results, after they were told, and their checkpoints saved."""
+        self.tell(checked)
+        self.reconciler.save(checked)
+        return progress.tally.plus(Tally.of(checked))
+
+
+def report(parts: Sequence[Item]) -> Item:
+    """The report of a run, from the last checkpoint of each of its segments."""
+    return functools.reduce(Tally.plus, (Progress.from_item(part).tally for part in parts))._asdict()
