@@ -91,7 +91,7 @@ def _by_cloudwatch(deployment: Deployment, now: datetime) -> Figures:
         name = deployment[queue.output].rpartition("/")[2]
         wanted["came", queue] = _query("AWS/SQS", "NumberOfMessagesSent", "QueueName", name, "Sum")
         wanted["age", queue] = _query("AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", name, "Maximum")
-    publisher = deployment["PublishOutcomesFunctionName"]
+    publisher = deployment["PublishOutcomesFunctionName"].partition(":")[0]  # the metrics are of all versions
     wanted["age", "outcomes"] = _query("AWS/Lambda", "IteratorAge", "FunctionName", publisher, "Maximum")
 
     keys = list(wanted)
