@@ -52,11 +52,9 @@ SETTINGS = {"RETENTION_SECONDS": FOR_EVER, "POWERTOOLS_LOG_LEVEL": "DEBUG"}
 """At DEBUG each message has a line."""
 
 unhurried = settings(
-    max_examples=settings().max_examples // 2,  # Half of the profile's, because each example takes dozens of requests.
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")  # A refused event has no metrics.
 _numbers = itertools.count(1)
 
 
