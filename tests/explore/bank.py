@@ -19,7 +19,7 @@ from ledger.lines import Lines
 from ledger.tables import LedgerTables
 from tests.checkers.books import Books, books_of, vanished, violations
 from tests.checkers.history import entries_of, flipped
-from tests.support.in_process import IN_PROCESS, answered_by
+from tests.support.in_process import IN_PROCESS, Aws, answered_by
 from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables
 from workers.queue_messages import Disposition, Done, QueueMessage
 
@@ -48,7 +48,7 @@ class Bank:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.clients = [engine.attach(_client(number)) for number in range(WORKERS + 1)]
+        self.clients = [engine.attach(client_of(number)) for number in range(WORKERS + 1)]
 
     def deliver(self, worker: int, *bodies: Body, receive_count: int = 1) -> list[Delivered]:
         """Posts the messages as the function does with a batch."""
@@ -76,12 +76,15 @@ class Bank:
         self.clients[LAST].put_item(TableName=table, Item=to_dynamodb(item))
 
     def change_account(self, account_id: str, **changes: Any) -> None:
-        [account] = [each for each in map(from_dynamodb, self.items(NAMES.accounts)) if each["account_id"] == account_id]
+        [account] = [
+            each for each in map(from_dynamodb, self.items(NAMES.accounts)) if each["account_id"] == account_id
+        ]
         self.put(NAMES.accounts, account | changes)
 
 
 @functools.cache
-def _client(_: int) -> Any:
+def client_of(_: object) -> Any:
+    """A client of this worker, for all orders: it is slow to make."""
     with mock.patch.dict(os.environ, IN_PROCESS.environment):
         return dynamodb_client()
 
@@ -101,7 +104,7 @@ class Opened:
     def __call__(self, engine: Engine) -> Bank:
         bank = Bank(engine)
         if not self._tables:
-            with answered_by(engine):
+            with answered_by(Aws(engine)):
                 create_tables(IN_PROCESS, "t")
                 create_locks_table(IN_PROCESS, "t")
                 create_profiles_table(IN_PROCESS, "t")
@@ -109,6 +112,7 @@ class Opened:
                 bank.deliver_until_done(message)
             self._then(bank)
             self._tables = engine.database.tables
+            engine.clock.reset()
         engine.database.tables = {name: table.copy() for name, table in self._tables.items()}
         return bank
 
@@ -158,5 +162,7 @@ def _untrue(delivered: Iterable[Delivered], books: Books) -> Iterable[str]:
         if isinstance(disposition, Done) and isinstance(disposition.outcome, journal.Outcome):
             own = [entry.outcome for (_, name), entry in entries.items() if name == body["transaction_id"]]
             told = disposition.outcome
-            if all((told.status, told.reason, told.account_version) != (o.status, o.reason, o.account_version) for o in own):
+            if all(
+                (told.status, told.reason, told.account_version) != (o.status, o.reason, o.account_version) for o in own
+            ):
                 yield f"{body['transaction_id']} was reported as {told}, and the journal has {own}"

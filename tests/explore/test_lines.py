@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from conditional_writes import Item
-from tests.explore.bank import LOCKS, NAMES, NOW, Bank, Opened, each_once, posting
+from tests.explore.bank import LOCKS, NOW, Bank, Opened, each_once, posting
 from tests.explore.scenario import Scenario
 from tests.support.bodies import opening, payment, transfer
 

@@ -26,6 +26,12 @@ SCENARIOS = [
         each_once(PAYMENT),
     ),
     Scenario(
+        "a redelivery and another payment both count",
+        [posting(0, COUNTER, receive_count=2), posting(1, PAYMENT)],
+        BOTH,
+        each_once(COUNTER, PAYMENT),
+    ),
+    Scenario(
         "three deliveries of one transfer post it once",
         [posting(0, TRANSFER), posting(1, TRANSFER), posting(2, TRANSFER)],
         BOTH,

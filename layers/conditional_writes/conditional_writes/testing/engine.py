@@ -19,7 +19,7 @@ from conditional_writes.testing.operations import OPERATIONS
 from conditional_writes.testing.store import Place
 from conditional_writes.testing.streams import stream_record
 from conditional_writes.testing.tables import REGION
-from conditional_writes.testing.wire import Attached, Call
+from conditional_writes.testing.wire import Attached, Call, Handle
 
 
 class Engine:
@@ -28,12 +28,14 @@ class Engine:
     Use it in a `with` block: at its end attached clients have their connections again. Each engine has tables of its
     own. Calls of several threads are answered one after the other.
 
-    `clock` is what the engine goes by; the code under test does so inside of `simulated_time`.
+    `clock` is what the engine goes by; the code under test does so inside of `simulated_time`. `others` has what
+    answers clients of other services, by the services' names in `X-Amz-Target`, as `AmazonSQS`.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or Clock()
         self.database = Database(self.clock)
+        self.others: dict[str, Handle] = {}
         self._attached: list[Attached] = []
         self._lock = threading.RLock()
 
@@ -129,6 +131,8 @@ class Engine:
     def answer(self, call: Call) -> AWSResponse:
         """The answer to a client's call."""
         operation = OPERATIONS.get(call.operation)
+        if operation is None and (other := self.others.get(call.service)):
+            return other(call)
         if operation is None:
             raise NotImplementedError(f"this engine has no {call.operation}")
         with self._lock:

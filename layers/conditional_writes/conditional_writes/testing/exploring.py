@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSResponse
 from conditional_writes.testing.clock import Clock
 from conditional_writes.testing.engine import Engine
 from conditional_writes.testing.pools import scheduled_pools
-from conditional_writes.testing.schedule import Choice, Choose, Fault, Outcome, Schedule, current
+from conditional_writes.testing.schedule import CALL_SECONDS, Choice, Choose, Fault, Outcome, Schedule, current
 from conditional_writes.testing.search import Search, at_random, scripted, shorter, weight
 from conditional_writes.testing.wire import Call
 
@@ -107,6 +107,7 @@ class _ScheduledEngine(Engine):
     def answer(self, call: Call) -> AWSResponse:
         running = current()
         if running is None:
+            self.clock.advance(CALL_SECONDS)
             return super().answer(call)
         schedule, thread = running
         return schedule.call(thread, call)

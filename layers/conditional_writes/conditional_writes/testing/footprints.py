@@ -42,6 +42,8 @@ def _overlap(some: Iterable[Region], others: Iterable[Region]) -> bool:
 
 
 def footprint(call: Call, database: Database) -> Footprint:
+    if not call.service.startswith("DynamoDB"):
+        return Footprint(writes=frozenset({(call.service, ())}))
     read = _READERS.get(call.name)
     if read is None:
         return EVERYTHING

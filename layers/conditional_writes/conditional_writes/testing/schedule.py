@@ -23,6 +23,8 @@ from conditional_writes.testing.wire import Call
 STUCK_SECONDS = 60
 """Of real time, after which a worker that neither ends nor calls DynamoDB is taken to wait for another thread."""
 MAXIMUM_STEPS = 2000
+CALL_SECONDS = 0.05
+"""What a call takes, so that a worker that looks again and again comes to the end of its patience."""
 LONG_PAUSE_SECONDS = 5
 """From this length on a pause's end is part of an order: leases may end meanwhile. Shorter ones wait for a try."""
 MOST_IN_PROGRESS = 2
@@ -50,6 +52,8 @@ class Fault(StrEnum):
     """The client gets no answer in time, and tries again; the call takes effect at some time after that."""
     DAMAGED = "damaged"
     """The call takes effect, and its answer is damaged, as the checksum shows."""
+    FAILED = "failed"
+    """The call takes effect, and its answer is an internal server error."""
     THROTTLED = "throttled"
     """The call has no effect: the table is throttled."""
     CONFLICT = "conflict"
@@ -323,6 +327,7 @@ class Schedule:
         """A thread's call: it is made when its turn comes, if nothing happens to it."""
         thread.call, thread.footprint, thread.shown = call, footprint(call, self._database), shown(call)
         self._park(thread)
+        self._database.clock.advance(CALL_SECONDS)
         match thread.fault:
             case None:
                 return self._answer(call)
@@ -340,6 +345,9 @@ class Schedule:
                 raise ReadTimeoutError(endpoint_url=call.url)
             case Fault.DAMAGED:
                 return wire.damaged(call, self._execute(call))
+            case Fault.FAILED:
+                self._execute(call)
+                return wire.answer(call, 500, Refused("InternalServerError", "The request failed.").as_body())
         code = CONFLICT if thread.fault is Fault.CONFLICT else THROTTLED
         return wire.answer(call, 400, _refusal(call, code).as_body())
 

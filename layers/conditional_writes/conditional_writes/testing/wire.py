@@ -23,6 +23,11 @@ class Call(NamedTuple):
     read_timeout_seconds: float = 60
 
     @property
+    def service(self) -> str:
+        """As it calls itself: "DynamoDB_20120810"."""
+        return self.operation.partition(".")[0]
+
+    @property
     def name(self) -> str:
         return self.operation.partition(".")[2]
 

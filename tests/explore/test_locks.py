@@ -1,0 +1,114 @@
+"""A lock whose holder is killed, or paused for longer than its lease, and another that wants it."""
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from conditional_writes import Deadline, DeadlinePassed, Item, OutcomeUnknown, Update, key
+from conditional_writes.items import from_dynamodb
+from conditional_writes.locks import LockLost, Locks, LockTaken, WindowDone
+from conditional_writes.testing import Outcome
+from tests.explore.bank import LOCKS, PROFILES, Bank, Opened
+from tests.explore.scenario import Scenario
+
+LEASE_SECONDS = 20
+COUNTER = key(PROFILES, account_id="counter")
+EXPECTED = (LockTaken, LockLost, WindowDone, DeadlinePassed, OutcomeUnknown)
+
+
+def _now() -> float:
+    return time.time()  # the simulated one: `Locks` has kept the real function
+
+
+class Work:
+    """Two steps under a lock, each counted together with its checkpoint. A pause may come before or between them."""
+
+    def __init__(self, worker: int, *, begins_after: float = 0, pause_seconds: float = 0) -> None:
+        self._worker, self._begins_after, self._pause = worker, begins_after, pause_seconds
+
+    def __call__(self, bank: Bank) -> int:
+        locks = Locks(bank.clients[self._worker], LOCKS, now=_now)
+        time.sleep(self._begins_after)
+        lock = locks.acquire("job", window="2027-01-01", lease_seconds=LEASE_SECONDS)
+        if lock.checkpoint is None:
+            lock.save_checkpoint({"step": 1}, self._count("first"))
+        time.sleep(self._pause)
+        lock.complete(self._count("second"))
+        return lock.token
+
+    @staticmethod
+    def _count(name: str) -> Update:
+        return Update(COUNTER, {}, added={name: 1})
+
+
+def each_step_once(bank: Bank, outcomes: Sequence[Outcome]) -> None:
+    """Each step counts once, whoever did it; a further holder finds the window done; tokens differ."""
+    for outcome in outcomes:
+        if outcome.error is not None and not outcome.was_killed and not isinstance(outcome.error, EXPECTED):
+            raise outcome.error
+    tokens = [outcome.value for outcome in outcomes if outcome.error is None]
+    assert len(set(tokens)) == len(tokens), tokens
+    bank.engine.clock.advance(10 * LEASE_SECONDS)
+    with contextlib.suppress(WindowDone):
+        Work(3)(bank)
+    counted: Item = next(iter(map(from_dynamodb, bank.items(PROFILES))), {})
+    assert (counted.get("first"), counted.get("second")) == (1, 1), counted
+
+
+def only_the_holder_releases(bank: Bank, outcomes: Sequence[Outcome]) -> None:
+    """While a holder works within its lease, nobody else has the lock."""
+    held = [outcome.value for outcome in outcomes if outcome.error is None]
+    for (began, ended), (other_began, other_ended) in itertools.pairwise(held):
+        assert ended <= other_began or other_ended <= began, held
+
+
+def holding(worker: int, seconds: float) -> Callable[[Bank], Any]:
+    """Waits for the lock, holds it, and releases it. Returns from when to when it held the lock."""
+
+    def hold(bank: Bank) -> tuple[float, float]:
+        locks = Locks(bank.clients[worker], LOCKS, now=_now)
+        with locks.hold("shared", lease_seconds=LEASE_SECONDS, deadline=Deadline.after(100)) as lock:
+            began = time.time()
+            time.sleep(seconds)
+            ended = min(time.time(), lock.leased_until)
+        return began, ended
+
+    return hold
+
+
+SCENARIOS = [
+    Scenario("two workers do a window's steps once", [Work(0), Work(1)], Opened(), each_step_once),
+    Scenario(
+        "a holder that is paused for longer than its lease does nothing afterwards",
+        [Work(0, pause_seconds=2 * LEASE_SECONDS), Work(1, begins_after=1.5 * LEASE_SECONDS)],
+        Opened(),
+        each_step_once,
+    ),
+    Scenario(
+        "three workers, two of them paused, do a window's steps once",
+        [
+            Work(0, pause_seconds=2 * LEASE_SECONDS),
+            Work(1, begins_after=1.5 * LEASE_SECONDS, pause_seconds=2 * LEASE_SECONDS),
+            Work(2, begins_after=3 * LEASE_SECONDS),
+        ],
+        Opened(),
+        each_step_once,
+        completes=False,
+    ),
+    Scenario(
+        "two holders follow one another",
+        [holding(0, 6), holding(1, 6)],
+        Opened(),
+        only_the_holder_releases,
+        completes=False,
+    ),
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
+    holds_in_every_order(scenario)

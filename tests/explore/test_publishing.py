@@ -1,0 +1,95 @@
+"""Publishers of the same entries, killed and retried: each outcome is on the bus, and nothing else is."""
+
+import functools
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from conditional_writes import Deadline
+from conditional_writes.items import from_dynamodb
+from conditional_writes.testing import Engine, Outcome
+from ledger.core.outcome_events import SOURCE
+from ledger.outcome_publisher import OutcomePublisher
+from tests.explore.bank import DELIVERY_SECONDS, LAST, NAMES, Bank, Opened, raised_none
+from tests.explore.scenario import Scenario
+from tests.support.bodies import opening, payment
+from tests.support.in_process import IN_PROCESS, Aws
+from workers.clients import events_client, sqs_client
+from workers.event_bus import EventBus
+
+LETTERS = f"{IN_PROCESS.url}/000000000000/dead"
+
+
+@functools.cache
+def publisher_of(_: int) -> OutcomePublisher:
+    with mock.patch.dict(os.environ, IN_PROCESS.environment):
+        return OutcomePublisher(EventBus(events_client(read_seconds=10), "outcomes", SOURCE), sqs_client(), LETTERS)
+
+
+class Stream:
+    """A bank, a bus whose events a queue hears, and the journal's entries, the third of which is damaged."""
+
+    def __init__(self, bank: Bank) -> None:
+        self.aws = Aws(bank.engine)
+        for name in ("heard", "dead"):
+            self.aws.sqs.answer("CreateQueue", {"QueueName": name}, IN_PROCESS.url)
+        self.aws.events.answer("CreateEventBus", {"Name": "outcomes"})
+        rule = {"EventBusName": "outcomes", "Name": "all", "EventPattern": json.dumps({"source": [SOURCE]})}
+        self.aws.events.answer("PutRule", rule)
+        target = {"Id": "heard", "Arn": "arn:aws:sqs:us-east-1:000000000000:heard"}
+        self.aws.events.answer("PutTargets", {"EventBusName": "outcomes", "Rule": "all", "Targets": [target]})
+        bank.engine.others |= {"AmazonSQS": self.aws.answer, "AWSEvents": self.aws.answer}
+        for worker in range(LAST + 1):
+            publisher = publisher_of(worker)
+            bank.engine.attach(publisher.bus.client)
+            bank.engine.attach(publisher.queue_client)
+        entries = sorted(map(from_dynamodb, bank.items(NAMES.journal)), key=lambda item: item["account_version"])
+        self.items = [*entries[:2], {"account_id": "alice", "transaction_id": "damaged"}, *entries[2:]]
+
+    def publish(self, worker: int) -> Sequence[str | None]:
+        return publisher_of(worker).publish(self.items, Deadline.after(DELIVERY_SECONDS)).failures
+
+    def queued(self, name: str) -> list[Any]:
+        return [json.loads(message.body) for message in self.aws.sqs.queues[name].messages]
+
+
+OPENED = Opened(opening("alice"), payment("p-1", 20), payment("p-2", -30))
+
+
+def streamed(engine: Engine) -> Stream:
+    return Stream(OPENED(engine))
+
+
+def publishing(worker: int) -> Callable[[Stream], Any]:
+    return lambda stream: stream.publish(worker)
+
+
+def all_heard(stream: Stream, outcomes: Sequence[Outcome]) -> None:
+    for is_final in (False, True):
+        if is_final:
+            assert set(stream.publish(LAST)) == {None}
+        if is_final or any(not each.was_killed and set(raised_none(each)) == {None} for each in outcomes):
+            heard = {event["detail"]["transaction_id"] for event in stream.queued("heard")}
+            assert heard == {"open", "p-1", "p-2"}, heard
+            assert {letter["transaction_id"] for letter in stream.queued("dead")} == {"damaged"}
+
+
+SCENARIOS = [
+    Scenario(
+        "what a killed publisher left is published again",
+        [publishing(0)],
+        streamed,
+        all_heard,
+        most_faults=2,
+    ),
+    Scenario("two publishers of one batch tell each outcome", [publishing(0), publishing(1)], streamed, all_heard),
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
+    holds_in_every_order(scenario)

@@ -1,0 +1,293 @@
+"""Races planted in a copy of the product: only some orders of concurrent workers, or of faults, show them.
+
+`python -m tests.mutations.races [WORDS]` searches the scenario that each names, for a minute at most, and runs the
+script of what it finds again, twenty times.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.mutations.__main__ import copied
+from tests.mutations.breakages import LEDGER, LIBRARY, WORKERS, Breakage
+from tests.mutations.patching import patched
+
+SECONDS = 60
+"""Of CPU, in which each is found."""
+TIMES = 20
+
+
+def race(what: str, path: str, old: str, new: str, claim: str) -> Breakage:
+    """`claim` has words of the scenario that finds it."""
+    return Breakage(what, path, old, new, (claim,))
+
+
+POSTER, LOOP, LOCKS, ONCE, CLOCKS = (
+    f"{LEDGER}/batch_poster.py",
+    f"{LIBRARY}/loop.py",
+    f"{LIBRARY}/locks.py",
+    f"{LIBRARY}/exactly_once/function.py",
+    f"{LIBRARY}/upserts/clocks.py",
+)
+
+ASSERTED = "*(replacing(key, self.before[key], item) for key, item in self.changed.items()),"
+
+
+def unasserted(when: str) -> str:
+    """The changes of accounts without their versions, when that is so."""
+    write = "replacing(key, self.before[key], item)"
+    changed = f'{write}._replace(condition=absent("nothing")) if {when} else {write}'
+    return f"*({changed} for key, item in self.changed.items()),"
+
+
+def of_type(name: str) -> str:
+    """A commit of messages of this type alone, of an account that exists."""
+    return f'self.before[key] and {{type(each.decoded).__name__ for each in self.dispositions}} == {{"{name}"}}'
+
+
+RACES = [
+    race(
+        "a condition left out: a journal entry may be there already",
+        POSTER,
+        'Put(key, item, absent("transaction_id"))',
+        "Put(key, item)",
+        "two deliveries of one payment",
+    ),
+    race(
+        "a version not asserted: of an account whose balance stays",
+        POSTER,
+        ASSERTED,
+        unasserted('(self.before[key] or {}).get("balance") == item["balance"]'),
+        "a hold is posted, voided or expires",
+    ),
+    race(
+        "a double release of a hold: the version isn't asserted if less is held",
+        POSTER,
+        ASSERTED,
+        unasserted('(self.before[key] or {}).get("held", 0) > item.get("held", 0)'),
+        "two postings of one hold",
+    ),
+    race(
+        "a ticket taken over without asserting: whose turn it is commits without the version",
+        POSTER,
+        ASSERTED,
+        unasserted("key in self.served_accounts and self.before[key]"),
+        "behind a dead ticket",
+    ),
+    race(
+        "a read before a mark: what was read before the wait in line is taken for the account's state",
+        POSTER,
+        "        self.observed = {**self.observed, account_key: account}\n",
+        '        account = account and account | {"balance": self.observed[account_key]["balance"]}\n'
+        "        self.observed = {**self.observed, account_key: account}\n",
+        "two workers commit in turn",
+    ),
+    race(
+        "a transfer asserts the version of its payer alone",
+        POSTER,
+        ASSERTED,
+        unasserted("key != next(iter(self.changed)) and self.before[key]"),
+        "two transfers back and forth",
+    ),
+    race(
+        "a redelivery commits without the versions",
+        POSTER,
+        ASSERTED,
+        unasserted("self.before[key] and any(each.delivered_before for each in self.dispositions)"),
+        "a redelivery and another payment",
+    ),
+    race(
+        "a limit is set without the account's version",
+        POSTER,
+        ASSERTED,
+        unasserted(of_type("SetOverdraftLimit")),
+        "a closing, a limit and a payment",
+    ),
+    race(
+        "an account is closed without its version",
+        POSTER,
+        ASSERTED,
+        unasserted(of_type("CloseAccount")),
+        "a closing, a limit and a payment",
+    ),
+    race(
+        "a reversal asserts the version of its first account alone",
+        POSTER,
+        ASSERTED,
+        unasserted(of_type("Reverse") + " and key != min(self.changed)"),
+        "a reversal and a payment of its money",
+    ),
+    race(
+        "a write that isn't known to be made is made again",
+        LOOP,
+        "                _check_outcome_is_known(planned, answer.found)\n",
+        "                pass\n",
+        "two changes of one item",
+    ),
+    race(
+        "a later version counts as a proof that a write was never made",
+        LOOP,
+        "if version == values[attribute]:",
+        "if version >= values[attribute]:",
+        "three changes of one item",
+    ),
+    race(
+        "a server's error is taken for its word that nothing was done",
+        f"{LIBRARY}/tries.py",
+        "elif http.status_code != 400:",
+        "elif http.status_code < 400:",
+        "two changes of one item",
+    ),
+    race(
+        "a damaged answer is taken for no try",
+        f"{LIBRARY}/tries.py",
+        "        context[_WAS_200] = True",
+        "        context[_WAS_200] = False",
+        "two changes of one item",
+    ),
+    race(
+        "a retry after an unknown outcome with a new token",
+        LOOP,
+        "            elif not unanswered:\n",
+        "            else:\n                write_id = uuid.uuid4().hex\n",
+        "two additions in one transaction",
+    ),
+    race(
+        "a lock released by who lost it",
+        LOCKS,
+        'mine = equals("owner", self._held.owner)',
+        'mine = equals("owner", self._held.owner) if "released_at" not in values else at_least("token", 0)',
+        "paused for longer than its lease",
+    ),
+    race(
+        "a lock taken over before its lease has ended",
+        LOCKS,
+        'taken = [at_least("leased_until", lapsed), at_least("token", token)]',
+        'taken = [at_least("token", token)]',
+        "two holders follow",
+    ),
+    race(
+        "a checkpoint without condition",
+        LOCKS,
+        'mine = equals("owner", self._held.owner)',
+        'mine = equals("owner", self._held.owner) if "checkpoint" not in values else at_least("token", 0)',
+        "two of them paused",
+    ),
+    race(
+        "a window completed before its last writes are made",
+        LOCKS,
+        "            write_together(self._locks.client, [update, *writes], deadline=Deadline.after(CALL_SECONDS))\n",
+        "            write_together(self._locks.client, [update], deadline=Deadline.after(CALL_SECONDS))\n"
+        "            if writes:\n"
+        "                write_together(self._locks.client, [*writes], deadline=Deadline.after(CALL_SECONDS))\n",
+        "two workers do a window's steps",
+    ),
+    race(
+        "a segment's part written after instead of with its completion",
+        f"{WORKERS}/scheduled_jobs.py",
+        "                lock.complete(record.part(run.segment, step.checkpoint))\n",
+        "                lock.complete()\n"
+        "                from conditional_writes.requests import as_request\n"
+        '                put = as_request(record.part(run.segment, step.checkpoint), "w")\n'
+        "                record._locks.client.put_item(**put)\n",
+        "two segments end",
+    ),
+    race(
+        "a run finished twice",
+        f"{WORKERS}/segments.py",
+        '[Update(self._key, finished, absent("finished_at"))]',
+        "[Update(self._key, finished)]",
+        "two segments end",
+    ),
+    race(
+        "a record of a call written without asking whether there is one",
+        ONCE,
+        "[Put(record_key, record, free()), *writes]",
+        "[Put(record_key, record), *writes]",
+        "two calls of a function",
+    ),
+    race(
+        "a record written after instead of with the commit",
+        ONCE,
+        "            return Plan(Ran(result, replayed=False), [Put(record_key, record, free()), *writes])\n",
+        "            if writes:\n"
+        "                write(client, lambda seen: Plan(None, [] if seen else writes), {}, deadline)\n"
+        "            return Plan(Ran(result, replayed=False), [Put(record_key, record, free())])\n",
+        "two calls of a function",
+    ),
+    race(
+        "an upsert that doesn't ask for the clock of what it replaces",
+        CLOCKS,
+        "                draft.forbidden.append(at_least((attribute, name), new))\n",
+        "",
+        "of two values of one entry",
+    ),
+    race(
+        "an upsert that doesn't ask whether the profile was erased",
+        CLOCKS,
+        "    if clocked:\n        draft.forbidden",
+        "    if False:\n        draft.forbidden",
+        "an erasure and an earlier value",
+    ),
+    race(
+        "an event that got no answer is taken for published",
+        f"{WORKERS}/event_bus.py",
+        "return dict.fromkeys(entries, Failure(str(error) or repr(error), is_about_events))",
+        "return dict.fromkeys(entries, Failure(str(error), True) if is_about_events else None)",
+        "a killed publisher",
+    ),
+    race(
+        "a statement of the entries that its late index has",
+        f"{LEDGER}/statements.py",
+        '"complete": not missing,',
+        '"complete": True,',
+        "a statement has what was acknowledged",
+    ),
+]
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(prog="python -m tests.mutations.races", description=__doc__)
+    arguments.add_argument("words", nargs="*", help="only the races whose descriptions have all of these words")
+    words = arguments.parse_args().words
+    chosen = [each for each in RACES if all(word in each.what for word in words)]
+    with tempfile.TemporaryDirectory() as folder:
+        project = copied(Path(folder) / "project")
+        missed = sum(not is_found(project, each) for each in chosen)
+    print(f"{len(chosen)} races, {len(chosen) - missed} found")
+    sys.exit(1 if missed or not chosen else 0)
+
+
+def is_found(project: Path, planted: Breakage) -> bool:
+    path = project / planted.path
+    whole = path.read_text()
+    path.write_text(patched(whole, planted))
+    try:
+        search = subprocess.run(
+            [project / ".venv/bin/python", "-m", "tests.explore", *planted.tests[0].split(), "--again", str(TIMES)],
+            cwd=project,
+            env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ":".join(layers(project))},
+            capture_output=True,
+            text=True,
+            timeout=10 * SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        print(f"NOT FOUND  {planted.what}", flush=True)
+        return False
+    finally:
+        path.write_text(whole)
+    last = (search.stdout + search.stderr[-2000:]).strip().splitlines()
+    print(f"{'found' if search.returncode == 0 else 'NOT FOUND'}  {planted.what}: {' '.join(last[-2:])}", flush=True)
+    return search.returncode == 0
+
+
+def layers(project: Path) -> list[str]:
+    return [str(project), *(str(project / "layers" / name) for name in ("conditional_writes", "workers", "ledger"))]
+
+
+if __name__ == "__main__":
+    main()
