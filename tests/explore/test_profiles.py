@@ -90,7 +90,11 @@ SCENARIOS = [
         completes=False,
     ),
     Scenario("an erasure and a later value leave the value", **of(erasure(4), update(5, email="a")), completes=False),
-    Scenario("an erasure and an earlier value leave nothing", **of(erasure(5), update(4, phone="2")), completes=False),
+    Scenario(
+        "an erasure and an earlier value leave nothing",
+        **of(erasure(5), update(4, "preferences", color="red")),
+        completes=False,
+    ),
     Scenario(
         "three writers of a profile that nobody had",
         **of(update(4, email="a"), update(5, email="b"), update(3, "contact.home", city="Ghent"), is_new=True),

@@ -5,6 +5,7 @@ How far a run has come is its checkpoint. So a run that was killed goes on, and 
 
 import functools
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from conditional_writes import Item
@@ -93,11 +94,13 @@ class Progress(NamedTuple):
         return cls(place, Tally(**tally | numbers))
 
 
-class NightlyCheck(NamedTuple):
+@dataclass
+class NightlyCheck:
     """The work of the job `reconcile_accounts`. It tells `tell` the results for accounts before they are counted."""
 
     reconciler: Reconciler
     tell: Callable[[Sequence[Checked]], None]
+    accounts_per_step: int = ACCOUNTS_PER_STEP
 
     def steps(self, run: Run) -> Iterator[Step]:
         """A step is a page of accounts, in parallel, or a part of the check of one account. Raises InvalidEvent."""
@@ -117,7 +120,7 @@ class NightlyCheck(NamedTuple):
     def _page(self, run: Run, night: Night, progress: Progress) -> tuple[Progress, bool]:
         """The progress after a page, and whether it was the last. An account that needs more is checked alone next."""
         client, tables, _ = self.reconciler
-        page = account_page(client, tables.accounts, run.segment, progress.place.after, ACCOUNTS_PER_STEP)
+        page = account_page(client, tables.accounts, run.segment, progress.place.after, self.accounts_per_step)
         checked = self.reconciler.check(page.items, night)
         tally = self._counted(progress, checked)
         if len(checked) == len(page.items):
@@ -147,7 +150,7 @@ class NightlyCheck(NamedTuple):
         """After a kill, the next accounts are checked alone. One whose check alone is killed again is skipped."""
         place = progress.place
         if place.begun is None:
-            return progress._replace(place=place._replace(alone=ACCOUNTS_PER_STEP))
+            return progress._replace(place=place._replace(alone=self.accounts_per_step))
         kills = place.kills + 1
         if kills < MOST_KILLS:
             return progress._replace(place=place._replace(kills=kills))
