@@ -30,6 +30,9 @@ MUTATED = (
 )
 SURVIVORS = Path(__file__).with_name("survivors.toml")
 
+type Name = tuple[str, str, str]
+"""A mutant's path, function and change."""
+
 console = Console(highlight=False, soft_wrap=True)
 
 
@@ -39,6 +42,7 @@ def main() -> None:
     parser.add_argument(
         "--since", metavar="REVISION", help="only mutants of lines changed since, and none made by hand"
     )
+    parser.add_argument("--judged", action="store_true", help="run the survivors that are judged, too")
     parser.add_argument("--by", choices=["machine", "hand"], help="only these (both)")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes at a time (%(default)s)")
     parser.add_argument("--seconds", type=float, default=10, help="of tests for one mutant (%(default)s)")
@@ -46,20 +50,31 @@ def main() -> None:
     given = parser.parse_args()
     unfound = 0
     if given.by != "hand":
-        chosen = [each for each in _mutants(given.since) if all(word in str(each) for word in given.words)]
-        unfound += _run_by_machine(chosen, given.workers, given.seconds, given.tests)
+        whole = [mutant for path in _mutated() for mutant in mutants(path, (PROJECT / path).read_text())]
+        chosen = [mutant for mutant in whole if all(word in str(mutant) for word in given.words)]
+        if given.since:
+            changed = {path: _changed_lines(path, given.since) for path in _mutated()}
+            chosen = [mutant for mutant in chosen if not changed[mutant.path].isdisjoint(mutant.lines)]
+        for name in sorted(_judged() - {mutant.name for mutant in whole}):
+            console.print(f"judged in {SURVIVORS.name}, but there is no such mutant: {name}", markup=False)
+        skipped = set() if given.judged else _judged()
+        unfound += _run_by_machine(chosen, skipped, given.workers, given.seconds, given.tests)
     if given.by != "machine" and not given.since:
         unfound += try_all([each for each in BREAKAGES if all(word in each.what for word in given.words)], console)
     sys.exit(1 if unfound else 0)
 
 
-def _mutants(since: str | None) -> list[Mutant]:
-    paths = [str(path.relative_to(PROJECT)) for pattern in MUTATED for path in sorted(PROJECT.glob(pattern))]
-    whole = [mutant for path in paths for mutant in mutants(path, (PROJECT / path).read_text())]
-    if since is None:
-        return whole
-    changed = {path: _changed_lines(path, since) for path in paths}
-    return [mutant for mutant in whole if not changed[mutant.path].isdisjoint(mutant.lines)]
+def _mutated() -> list[str]:
+    return [str(path.relative_to(PROJECT)) for pattern in MUTATED for path in sorted(PROJECT.glob(pattern))]
+
+
+def _judged() -> set[Name]:
+    return {
+        (path, function, change)
+        for path, functions in tomllib.loads(SURVIVORS.read_text()).items()
+        for function, changes in functions.items()
+        for change in changes
+    }
 
 
 def _changed_lines(path: str, since: str) -> set[int]:
@@ -69,42 +84,37 @@ def _changed_lines(path: str, since: str) -> set[int]:
     return {line for first, count in parts for line in range(int(first), int(first) + int(count or 1))}
 
 
-def _run_by_machine(chosen: Sequence[Mutant], workers: int, seconds: float, tests: Sequence[str]) -> int:
+def _run_by_machine(
+    chosen: Sequence[Mutant], skipped: set[Name], workers: int, seconds: float, tests: Sequence[str]
+) -> int:
     """How many mutants survived that nobody has judged."""
-    judged = {
-        (path, function, change)
-        for path, functions in tomllib.loads(SURVIVORS.read_text()).items()
-        for function, changes in functions.items()
-        for change in changes
-    }
+    judged = _judged()
 
     def say(result: Result) -> None:
         if result.killer is None and result.mutant.name not in judged:
             console.print(f"SURVIVED {result.tests} tests: {result.mutant}", markup=False)
+        if result.killer and result.mutant.name in judged:
+            console.print(f"judged a survivor, but killed by {result.killer}: {result.mutant}", markup=False)
 
-    runner = Runner(chosen, workers=workers, cpu_seconds=seconds, say=say)
+    tried = [mutant for mutant in chosen if mutant.name not in skipped]
+    runner = Runner(tried, workers=workers, cpu_seconds=seconds, say=say)
     options = ("-q", "--capture=no", "--tb=native", "-p", "no:cacheprovider", "-p", "no:xdist")
     ended = pytest.main([*options, "--hypothesis-profile=mutants", *tests], plugins=[runner])
     if ended not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
         sys.exit(ended)
     for test in runner.broken:
-        console.print(f"skipped, or it fails without a mutant: {test}", markup=False)
-    return _summed_up(runner.results, judged)
+        console.print(f"left out, for it is skipped, or fails without a mutant: {test}", markup=False)
 
-
-def _summed_up(results: Sequence[Result], judged: set[tuple[str, str, str]]) -> int:
     table = Table("Module", "Mutants", "Killed", "Survivors, judged", "Survivors, new", title="Mutants made by machine")
-    total = Counter(result.mutant.path for result in results)
-    killed = Counter(result.mutant.path for result in results if result.killer)
-    known = Counter(result.mutant.path for result in results if not result.killer and result.mutant.name in judged)
-    rows = [(path, total[path], killed[path], known[path]) for path in total]
-    for path, *counts in [*rows, ("all", total.total(), killed.total(), known.total())]:
-        table.add_row(path, *map(str, [*counts, counts[0] - counts[1] - counts[2]]))
+    known = Counter(mutant.path for mutant in chosen if mutant.name in skipped)
+    known += Counter(each.mutant.path for each in runner.results if not each.killer and each.mutant.name in judged)
+    killed = Counter(each.mutant.path for each in runner.results if each.killer)
+    new = Counter(each.mutant.path for each in runner.results if not each.killer and each.mutant.name not in judged)
+    rows = [(path, killed[path], known[path], new[path]) for path in dict.fromkeys(mutant.path for mutant in chosen)]
+    for path, *counts in [*rows, ("all", killed.total(), known.total(), new.total())]:
+        table.add_row(path, *map(str, [sum(counts), *counts]))
     console.print(table)
-    for result in results:
-        if result.killer and result.mutant.name in judged:
-            console.print(f"judged a survivor, but killed by {result.killer}: {result.mutant}", markup=False)
-    return total.total() - killed.total() - known.total()
+    return new.total()
 
 
 if __name__ == "__main__":

@@ -275,7 +275,7 @@ def _nothing(_: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _return(node: ast.Return) -> Iterator[ast.AST]:
-    if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
+    if node.value is not None and not isinstance(node.value, ast.Constant):
         yield ast.Return(ast.copy_location(ast.Constant(None), node.value))
 
 
