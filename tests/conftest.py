@@ -19,7 +19,7 @@ from conditional_writes.upserts import strategies
 from tests.support.clock import RanTooLong
 from tests.support.deployed import RETRY_SETTINGS, SCHEDULES, Bank
 from tests.support.every_event import SeenEvents
-from tests.support.in_process import answered_by
+from tests.support.in_process import Aws, answered_by
 from tests.support.reporting import Say
 from tools.local_aws import server, stack
 from tools.local_aws.server import PROJECT, Endpoint, LocalAwsError, free_port, running
@@ -170,9 +170,21 @@ def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoin
 
 
 @pytest.fixture(scope="session")
-def in_process() -> Iterator[Endpoint]:
-    with Engine() as engine, answered_by(engine) as endpoint:
+def services() -> Aws:
+    """DynamoDB, SQS and EventBridge in the process, with the clock that they go by: `services.engine.clock`."""
+    return Aws(Engine())
+
+
+@pytest.fixture(scope="session")
+def in_process(services: Aws) -> Iterator[Endpoint]:
+    with answered_by(services) as endpoint:
         yield endpoint
+
+
+@pytest.fixture(scope="session")
+def aws(in_process: Endpoint) -> Endpoint:
+    """What functions call beside their tables, wherever those are."""
+    return in_process
 
 
 @pytest.fixture(params=ENGINES)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
-from conditional_writes import Deadline
+from conditional_writes import Deadline, testing
 
 START = 1_800_000_000.0
 LOOK_SECONDS = 0.125
@@ -22,17 +22,22 @@ class RanTooLong(BaseException):
     """A test has reached its deadline. No Exception, so Hypothesis doesn't take it for a failure of the example."""
 
 
-class Clock:
-    """Stands still until `seconds`, the seconds since the epoch, is changed."""
+class Clock(testing.Clock):
+    """The library's, for objects that take a function of the time. Tests may set its `seconds` since the epoch."""
 
-    def __init__(self) -> None:
-        self.seconds = START
+    def __init__(self, start_seconds: float = START) -> None:
+        super().__init__(start_seconds)
 
     def __call__(self) -> float:
-        return self.seconds
+        return self.time()
 
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
+    @property
+    def seconds(self) -> float:
+        return self.time()
+
+    @seconds.setter
+    def seconds(self, seconds: float) -> None:
+        self._passed = seconds - self._start
 
     def side_by_side(self, call: Callable[[Any], Any], arguments: Iterable[Any], _: int = 0) -> list[Any]:
         """As `in_parallel`, one call after another: together they take as long as the longest of them."""

@@ -1,11 +1,11 @@
 """Properties of every refusal: a short sentence that, as it is sent, has only characters that SQS accepts."""
 
-import re
 from collections.abc import Callable
 
 import pytest
 
 from ledger.core.reason_codes import InvalidMessage
+from tests.support import sqs
 from workers.queue_messages import MAXIMUM_REASON_CHARACTERS, printable_reason
 
 SENTENCE_CHARACTERS = 301
@@ -13,8 +13,8 @@ SENTENCE_CHARACTERS = 301
 REASON_CHARACTERS = MAXIMUM_REASON_CHARACTERS
 """The maximum length of a reason as it is sent and logged, with escapes for unprintable characters."""
 
-NOT_FOR_SQS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that SQS refuses in a body or an attribute."""
+
+NOT_FOR_SQS = sqs.NOT_FOR_SQS
 
 
 def reason_of(decode: Callable[[str], object], body: str) -> str:
