@@ -7,6 +7,7 @@ the bodies of functions are mutated. The tests that need a server aren't run.
 import functools
 import gc
 import hashlib
+import importlib
 import os
 import pickle
 import resource
@@ -17,6 +18,7 @@ import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from types import CodeType, FunctionType
 from typing import NamedTuple
 
@@ -71,6 +73,8 @@ class Runner:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items if not SERVERS & {*getattr(item, "fixturenames", ())}}
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one for all forks
+        for path in {mutant.path for mutant in self.mutants}:  # Some are imported late.
+            importlib.import_module(".".join(PurePath(path).with_suffix("").parts[2:]).removesuffix(".__init__"))
         self._functions = _live_functions()
         gc.freeze()  # Forks share what none of them changes.
         reaches = self._reaches([*items.values()])
