@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from tests.mutations.breakages import BREAKAGES
 from tests.mutations.by_hand import try_all
@@ -105,14 +105,21 @@ def _run_by_machine(
     for test in runner.broken:
         console.print(f"left out, for it is skipped, or fails without a mutant: {test}", markup=False)
 
-    table = Table("Module", "Mutants", "Killed", "Survivors, judged", "Survivors, new", title="Mutants made by machine")
+    table = Table(
+        Column("Module", overflow="fold"),
+        "Mutants",
+        "Killed",
+        "Survivors, judged",
+        "Survivors, new",
+        title="Mutants made by machine",
+    )
     known = Counter(mutant.path for mutant in chosen if mutant.name in skipped)
     known += Counter(each.mutant.path for each in runner.results if not each.killer and each.mutant.name in judged)
     killed = Counter(each.mutant.path for each in runner.results if each.killer)
     new = Counter(each.mutant.path for each in runner.results if not each.killer and each.mutant.name not in judged)
     rows = [(path, killed[path], known[path], new[path]) for path in dict.fromkeys(mutant.path for mutant in chosen)]
     for path, *counts in [*rows, ("all", killed.total(), known.total(), new.total())]:
-        table.add_row(path, *map(str, [sum(counts), *counts]))
+        table.add_row(path.removeprefix("layers/").partition("/")[2] or path, *map(str, [sum(counts), *counts]))
     console.print(table)
     return new.total()
 
