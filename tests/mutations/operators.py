@@ -2,7 +2,7 @@
 
 The changes are those of mutmut and cosmic-ray, and statements, handlers, cases and operands that are left out. Neither
 tool keeps a process with the tests imported, so a mutant costs them some ten seconds. Not changed, for no page claims
-anything of it: log lines, the texts of errors, `__str__`, and assertions, which tell the type checker what must hold.
+anything of it: log lines, the texts of errors, `__str__`, and guards of what must hold: assertions, `strict` of a zip.
 """
 
 import ast
@@ -163,7 +163,7 @@ def _is_left_alone(node: ast.AST) -> bool:
             return True  # a docstring
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="logger")))):
             return True
-        case ast.Call(func=ast.Name(id="cast" | "getLogger")):
+        case ast.keyword(arg="strict") | ast.Raise(exc=ast.Name(id="NotImplementedError")):
             return True
     return False
 
@@ -241,8 +241,9 @@ def _choice(node: ast.IfExp) -> Iterator[ast.AST]:
 def _call(node: ast.Call) -> Iterator[ast.AST]:
     if isinstance(node.func, ast.Name) and node.func.id in _OTHER_FUNCTIONS:
         yield _with(node, func=ast.copy_location(ast.Name(_OTHER_FUNCTIONS[node.func.id], ast.Load()), node.func))
-    for keywords in _without(node.keywords):
-        yield _with(node, keywords=keywords)
+    for keyword, others in zip(node.keywords, _without(node.keywords), strict=True):
+        if keyword.arg != "strict":
+            yield _with(node, keywords=others)
 
 
 def _comprehension(node: ast.comprehension) -> Iterator[ast.AST]:

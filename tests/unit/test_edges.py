@@ -17,6 +17,7 @@ from conditional_writes.exactly_once.payload import field_hashes
 from conditional_writes.exactly_once.record import free, is_over
 from conditional_writes.upserts import REMOVED, MapEntry, erase, upsert
 from conditional_writes.upserts.clock_text import clock, clocks_attribute, is_removal, just_after, map_mark
+from ledger.core.transaction_types.transaction import Transaction
 from tests.unit.stubs import Stubbed
 
 NO_CLIENT: Any = None
@@ -182,3 +183,8 @@ def test_after_the_deadline_nothing_is_upserted_or_erased(stubbed_dynamodb: Stub
         upsert(stubbed_dynamodb.client, profile, [MapEntry(("map", "name"), 1, AS_OF)], deadline=Deadline.after(-1))
     with pytest.raises(DeadlinePassed):
         erase(stubbed_dynamodb.client, profile, AS_OF, deadline=Deadline.after(-1))
+
+
+def test_a_log_line_names_a_transaction_and_its_accounts() -> None:
+    payment = Transaction(transaction_id="t-1", account_id="acc-1", amount=Decimal(1))
+    assert payment.log_fields == {"transaction_id": "t-1", "account_ids": ("acc-1",)}
