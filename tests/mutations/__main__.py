@@ -99,9 +99,10 @@ def _run_by_machine(
     tried = [mutant for mutant in chosen if mutant.name not in skipped]
     runner = Runner(tried, workers=workers, cpu_seconds=seconds, say=say)
     options = ("-q", "--capture=no", "--tb=native", "-p", "no:cacheprovider", "-p", "no:xdist")
-    ended = pytest.main([*options, "--hypothesis-profile=mutants", *tests], plugins=[runner])
-    if ended not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
-        sys.exit(ended)
+    if tried:
+        ended = pytest.main([*options, "--hypothesis-profile=mutants", *tests], plugins=[runner])
+        if ended not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+            sys.exit(ended)
     for test in runner.broken:
         console.print(f"left out, for it is skipped, or fails without a mutant: {test}", markup=False)
 

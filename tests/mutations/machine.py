@@ -12,6 +12,7 @@ import os
 import pickle
 import resource
 import select
+import shutil
 import signal
 import sys
 import time
@@ -138,7 +139,8 @@ class Runner:
             forks = (_Fork(functools.partial(self._watch, each), cpu_seconds=3600) for each in shares)
             answers = [answer for _, answer in _in_forks(forks, self.workers, lambda fork: fork)]
             found = {name: reach for answer in answers for name, reach in pickle.loads(answer).items()}
-            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(kept.parent, ignore_errors=True)
+            kept.parent.mkdir(parents=True)
             kept.write_bytes(pickle.dumps(found))
         reaches: dict[str, Reach] = pickle.loads(kept.read_bytes())
         return reaches
