@@ -95,7 +95,8 @@ def _heads(node: ast.AST) -> str:
 
 def _shortened(text: str, other: str) -> str:
     """The text's first line, from a few words before where the two begin to differ. At most 60 characters."""
-    same = next((at for at, (one, two) in enumerate(zip(text, other, strict=False)) if one != two), 0)
+    differences = (at for at, (one, two) in enumerate(zip(text, other, strict=False)) if one != two)
+    same = next(differences, min(len(text), len(other)))
     first = max(0, text.rfind(" ", 0, max(0, same - 24)) + 1) if same > 50 else 0
     return " ".join(text[first : first + 60].split())
 

@@ -17,7 +17,9 @@ from conditional_writes.exactly_once.payload import field_hashes
 from conditional_writes.exactly_once.record import free, is_over
 from conditional_writes.upserts import REMOVED, MapEntry, erase, upsert
 from conditional_writes.upserts.clock_text import clock, clocks_attribute, is_removal, just_after, map_mark
+from ledger.core.attributes import version
 from ledger.core.transaction_types.transaction import Transaction
+from tests.support.samples import ALICE, CLOSED
 from tests.unit.stubs import Stubbed
 
 NO_CLIENT: Any = None
@@ -188,3 +190,14 @@ def test_after_the_deadline_nothing_is_upserted_or_erased(stubbed_dynamodb: Stub
 def test_a_log_line_names_a_transaction_and_its_accounts() -> None:
     payment = Transaction(transaction_id="t-1", account_id="acc-1", amount=Decimal(1))
     assert payment.log_fields == {"transaction_id": "t-1", "account_ids": ("acc-1",)}
+
+
+def test_a_closed_account_allows_nothing() -> None:
+    assert (ALICE.available, CLOSED.available) == (150, 0)
+
+
+@pytest.mark.parametrize("number", [True, -1, Decimal(-1), Decimal("1.5")])
+def test_a_version_is_a_whole_number(number: Any) -> None:
+    with pytest.raises(ValueError, match="version: expected a whole number"):
+        version({"version": number}, "version")
+    assert version({"version": Decimal(0)}, "version") == 0
