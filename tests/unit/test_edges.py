@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyValidationError
+from msgspec.structs import replace
 
 from conditional_writes import Deadline, DeadlinePassed, Observed, Plan, absent, key
 from conditional_writes.conditions import any_of, equals, less_than
@@ -18,6 +19,8 @@ from conditional_writes.exactly_once.record import free, is_over
 from conditional_writes.upserts import REMOVED, MapEntry, erase, upsert
 from conditional_writes.upserts.clock_text import clock, clocks_attribute, is_removal, just_after, map_mark
 from ledger.core.attributes import version
+from ledger.core.journal import Outcome
+from ledger.core.money import format_decimal, normalized
 from ledger.core.transaction_types.transaction import Transaction
 from tests.support.samples import ALICE, CLOSED
 from tests.unit.stubs import Stubbed
@@ -201,3 +204,13 @@ def test_a_version_is_a_whole_number(number: Any) -> None:
     with pytest.raises(ValueError, match="version: expected a whole number"):
         version({"version": number}, "version")
     assert version({"version": Decimal(0)}, "version") == 0
+
+
+def test_a_negative_zero_is_zero() -> None:
+    assert (str(normalized(Decimal("-0.00"))), format_decimal(Decimal("-0.00"))) == ("0", "0")
+
+
+def test_a_log_line_of_an_outcome_says_what_became_of_it() -> None:
+    outcome = Outcome("POSTED", None, Decimal(1), Decimal(1), 7, "2026-01-01T00:00:00+00:00", "EUR")
+    assert (outcome.label, replace(outcome, replayed=True).label) == ("posted", "replayed")
+    assert outcome.log_fields == {"reason": None, "account_version": 7}
