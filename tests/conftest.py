@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, Phase, settings
 from xdist.scheduler import LoadScopeScheduling
 
 import conditional_writes
@@ -30,6 +30,9 @@ from tools.local_aws.tables import Tables, create_tables
 settings.register_profile("sample", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("all", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile("searching", deadline=None, max_examples=5000)
+# `make mutations` needs no shortest failure.
+to_fail = {"phases": (Phase.explicit, Phase.generate), "suppress_health_check": list(HealthCheck)}
+settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=40, **to_fail)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

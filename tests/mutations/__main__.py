@@ -1,106 +1,128 @@
-"""`make mutations`: makes one breakage after another in a copy of the product, and shows which test finds each."""
+"""`make mutations`: breaks the product, by machine and by hand, and shows what the quick suite doesn't find."""
 
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
-import time
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+import pytest
 from rich.console import Console
 from rich.table import Column, Table
 
-from tests.mutations.breakages import BREAKAGES, Breakage
-from tests.mutations.patching import patched
+from tests.mutations.breakages import BREAKAGES
+from tests.mutations.by_hand import try_all
+from tests.mutations.machine import SUITES, Result, Runner
+from tests.mutations.operators import Mutant, mutants
 from tools.local_aws.server import PROJECT
 
-OPTIONS = (
-    *("-x", "-q", "--tb=no", "-p", "no:cacheprovider"),
-    "--all",
-    *("-k", "not dynamodb_local"),  # One engine is enough.
-    *("--timeout", "120", "--session-timeout", "300"),  # Broken code may wait for ever.
+MUTATED = (
+    "layers/conditional_writes/conditional_writes/loop.py",
+    "layers/conditional_writes/conditional_writes/exactly_once/*.py",
+    "layers/conditional_writes/conditional_writes/upserts/*.py",
+    "layers/workers/workers/batches.py",
+    "layers/ledger/ledger/batch_poster.py",
+    "layers/ledger/ledger/core/**/*.py",
 )
+SURVIVORS = Path(__file__).with_name("survivors.toml")
 
-console = Console(highlight=False)
+type Name = tuple[str, str, str]
+"""A mutant's path, function and change."""
 
-
-class Found(NamedTuple):
-    """The test that fails only with the breakage, or None and the reason."""
-
-    test: str | None
-    why_not: str
-    seconds: float
+console = Console(highlight=False, soft_wrap=True)
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
-    arguments.add_argument("words", nargs="*", help="only the breakages whose descriptions have all of these words")
-    words = arguments.parse_args().words
-    chosen = [breakage for breakage in BREAKAGES if all(word in breakage.what for word in words)]
-    table = Table("What is broken", Column("Found by", overflow="fold"), "Seconds", title="Breakages of the product")
-    survivors = 0
-    with tempfile.TemporaryDirectory() as folder:
-        project = copied(Path(folder) / "project")
-        for number, breakage in enumerate(chosen, 1):
-            found = try_out(project, breakage)
-            console.print(
-                f"{number} of {len(chosen)}  {breakage.what}: {found.test or found.why_not}",
-                markup=False,
-                soft_wrap=True,
-            )
-            survivors += found.test is None
-            test = (found.test or f"NONE: {found.why_not}").replace("[", r"\[")
-            table.add_row(breakage.what, test, f"{found.seconds:.0f}")
-    console.print(table)
-    console.print(f"{len(chosen)} breakages, {len(chosen) - survivors} found out")
-    sys.exit(1 if survivors or not chosen else 0)
-
-
-def copied(project: Path) -> Path:
-    """A copy of the product and its tests that uses the original's environments and engines."""
-    shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-    for shared in (".venv", ".venv-tools", ".cache"):
-        (PROJECT / shared).mkdir(exist_ok=True)
-        (project / shared).symlink_to(PROJECT / shared)
-    return project
-
-
-def try_out(project: Path, breakage: Breakage) -> Found:
-    started = time.monotonic()
-    test, why_not = None, "every test passed"
-    path = project / breakage.path
-    whole = path.read_text()
-    path.write_text(patched(whole, breakage))
-    try:
-        for tests in breakage.tests:
-            test, why_not = failure(project, tests)
-            if test:
-                break
-    finally:
-        path.write_text(whole)
-    if test and failure(project, test)[0]:
-        test, why_not = None, f"{test} fails without the breakage, too"
-    return Found(test, why_not, time.monotonic() - started)
-
-
-def failure(project: Path, tests: str) -> tuple[str | None, str]:
-    """The first failing test, or None and the reason."""
-    run = subprocess.run(
-        [project / ".venv/bin/python", "-m", "pytest", *OPTIONS, tests],
-        cwd=project,
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
+    parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
+    parser.add_argument("words", nargs="*", help="only the mutants and breakages whose lines have all of these words")
+    parser.add_argument(
+        "--since", metavar="REVISION", help="only mutants of lines changed since, and none made by hand"
     )
-    if run.returncode == 0:
-        return None, "every test passed"
-    failed = re.search(r"^FAILED (.+?)( - .*)?$", run.stdout, re.MULTILINE)
-    return (failed[1], "") if failed else (None, f"the tests didn't run: {run.stdout[-500:]}{run.stderr[-500:]}")
+    parser.add_argument("--judged", action="store_true", help="run the survivors that are judged, too")
+    parser.add_argument("--by", choices=["machine", "hand"], help="only these (both)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes at a time (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=10, help="of tests for one mutant (%(default)s)")
+    parser.add_argument("--tests", nargs="+", default=SUITES, help="where the tests are (the quick suite)")
+    given = parser.parse_args()
+    unfound = 0
+    if given.by != "hand":
+        whole = [mutant for path in _mutated() for mutant in mutants(path, (PROJECT / path).read_text())]
+        chosen = [mutant for mutant in whole if all(word in str(mutant) for word in given.words)]
+        if given.since:
+            changed = {path: _changed_lines(path, given.since) for path in _mutated()}
+            chosen = [mutant for mutant in chosen if not changed[mutant.path].isdisjoint(mutant.lines)]
+        for name in sorted(_judged() - {mutant.name for mutant in whole}):
+            console.print(f"judged in {SURVIVORS.name}, but there is no such mutant: {name}", markup=False)
+        skipped = set() if given.judged else _judged()
+        unfound += _run_by_machine(chosen, skipped, given.workers, given.seconds, given.tests)
+    if given.by != "machine" and not given.since:
+        unfound += try_all([each for each in BREAKAGES if all(word in each.what for word in given.words)], console)
+    sys.exit(1 if unfound else 0)
+
+
+def _mutated() -> list[str]:
+    return [str(path.relative_to(PROJECT)) for pattern in MUTATED for path in sorted(PROJECT.glob(pattern))]
+
+
+def _judged() -> set[Name]:
+    return {
+        (path, function, change)
+        for path, functions in tomllib.loads(SURVIVORS.read_text()).items()
+        for function, changes in functions.items()
+        for change in changes
+    }
+
+
+def _changed_lines(path: str, since: str) -> set[int]:
+    command = ["git", "diff", "--unified=0", since, "--", path]
+    diff = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    parts = re.findall(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", diff, re.MULTILINE)
+    return {line for first, count in parts for line in range(int(first), int(first) + int(count or 1))}
+
+
+def _run_by_machine(
+    chosen: Sequence[Mutant], skipped: set[Name], workers: int, seconds: float, tests: Sequence[str]
+) -> int:
+    """How many mutants survived that nobody has judged."""
+    judged = _judged()
+
+    def say(result: Result) -> None:
+        if result.killer is None and result.mutant.name not in judged:
+            console.print(f"SURVIVED {result.tests} tests: {result.mutant}", markup=False)
+        if result.killer and result.mutant.name in judged:
+            console.print(f"judged a survivor, but killed by {result.killer}: {result.mutant}", markup=False)
+
+    tried = [mutant for mutant in chosen if mutant.name not in skipped]
+    runner = Runner(tried, workers=workers, cpu_seconds=seconds, say=say)
+    options = ("-q", "--capture=no", "--tb=native", "-p", "no:cacheprovider", "-p", "no:xdist")
+    if tried:
+        ended = pytest.main([*options, "--hypothesis-profile=mutants", *tests], plugins=[runner])
+        if ended not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+            sys.exit(ended)
+    for test in runner.broken:
+        console.print(f"left out, for it is skipped, or fails without a mutant: {test}", markup=False)
+
+    table = Table(
+        Column("Module", overflow="fold"),
+        "Mutants",
+        "Killed",
+        "Survivors, judged",
+        "Survivors, new",
+        title="Mutants made by machine",
+    )
+    known = Counter(mutant.path for mutant in chosen if mutant.name in skipped)
+    known += Counter(each.mutant.path for each in runner.results if not each.killer and each.mutant.name in judged)
+    killed = Counter(each.mutant.path for each in runner.results if each.killer)
+    new = Counter(each.mutant.path for each in runner.results if not each.killer and each.mutant.name not in judged)
+    rows = [(path, killed[path], known[path], new[path]) for path in dict.fromkeys(mutant.path for mutant in chosen)]
+    for path, *counts in [*rows, ("all", killed.total(), known.total(), new.total())]:
+        table.add_row(path.removeprefix("layers/").partition("/")[2] or path, *map(str, [sum(counts), *counts]))
+    console.print(table)
+    return new.total()
 
 
 if __name__ == "__main__":

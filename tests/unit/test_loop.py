@@ -410,3 +410,10 @@ def test_pauses_are_drawn_at_random_from_zero_on(
     ((shortest, longest),) = drawn
     assert (shortest, clock.pauses) == (0, [0.125])
     assert longest > 0
+
+
+@pytest.mark.usefixtures("longest_pauses")
+def test_a_pause_is_at_most_64_times_as_long_as_the_request(stubbed_dynamodb: Stubbed, clock: Clock) -> None:
+    lose(stubbed_dynamodb, 2)
+    write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
+    assert clock.pauses == [pytest.approx(0.64)]

@@ -1,0 +1,216 @@
+"""Edges that only a mutant showed: limits that are met exactly, and values that others hold us to."""
+
+import inspect
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
+from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyValidationError
+from msgspec.structs import replace
+
+from conditional_writes import Deadline, DeadlinePassed, Observed, Plan, absent, key
+from conditional_writes.conditions import any_of, equals, less_than
+from conditional_writes.exactly_once import Records, exactly_once
+from conditional_writes.exactly_once.payload import field_hashes
+from conditional_writes.exactly_once.record import free, is_over
+from conditional_writes.upserts import REMOVED, MapEntry, erase, upsert
+from conditional_writes.upserts.clock_text import clock, clocks_attribute, is_removal, just_after, map_mark
+from ledger.core.attributes import version
+from ledger.core.journal import Outcome
+from ledger.core.money import format_decimal, normalized
+from ledger.core.transaction_types.transaction import Transaction
+from tests.support.samples import ALICE, CLOSED
+from tests.unit.stubs import Stubbed
+
+NO_CLIENT: Any = None
+RECORDS = Records(NO_CLIENT, "Records")
+AS_OF = datetime(2026, 1, 1, 1, tzinfo=UTC)
+
+
+def nothing(order: Any, observed: Observed) -> Plan[None]:
+    return Plan(None)
+
+
+PAY = exactly_once(RECORDS, key=str, prefix="p")(nothing)
+CONFIGURED = exactly_once(RECORDS, config=IdempotencyConfig("id", expires_after_seconds=1), prefix="p")(nothing)
+
+
+HASHES = {
+    "map": "ZDlBOgfeWfXLNzX0rPQalQ",
+    "list": "pF4PMpptalJvGAl_xtPCVw",
+    "set": "DzpPEevCXiIqTF4XXqR2pQ",
+    "bytes": "8Ruom5JSqeupd0PGl8YnAA",
+    "time": "Qc2UdYMxmRzd9_TIDyRJIQ",
+}
+"""Of the payload below. With others the records of today would refuse tomorrow's repetitions."""
+
+
+def test_a_payload_has_the_hashes_that_records_have_already() -> None:
+    payload = {
+        "map": {"b": 1, 2: "a"},
+        "list": [0, Decimal("-120.50"), 1e300],
+        "set": {"a", 1},
+        "bytes": b"a",
+        "time": AS_OF,
+    }
+    assert field_hashes("pay#p-1", payload) == HASHES
+
+
+def test_a_time_without_an_offset_is_its_text() -> None:
+    time = datetime(2026, 7, 1, 12)  # noqa: DTZ001
+    assert field_hashes("pay#p-1", {"at": time}) == field_hashes("pay#p-1", {"at": "2026-07-01T12:00:00"})
+
+
+def test_a_name_of_255_characters_is_a_field_and_one_that_is_longer_makes_the_payload_a_whole() -> None:
+    assert field_hashes("pay#p-1", {"n" * 255: 1}).keys() == {"n" * 255}
+    assert field_hashes("pay#p-1", {"amount": 1, "n" * 256: 1}).keys() == {"payload"}
+
+
+def test_a_model_itself_is_no_payload() -> None:
+    @dataclass
+    class Payment:
+        amount: int
+
+    with pytest.raises(TypeError, match="payload: a type can't be told from another"):
+        field_hashes("pay#p-1", Payment)
+
+
+def test_a_record_lives_for_one_second_or_more_and_its_key_has_2048_bytes_or_fewer() -> None:
+    pay = exactly_once(RECORDS, key=str, prefix="p", expires_after=timedelta(seconds=1))(nothing)
+    pay._recording.begin("k" * 2046)
+    with pytest.raises(ValueError, match="prefix and key have over 2048 bytes"):
+        pay._recording.begin("k" * 2047)
+
+
+def test_an_exactly_once_function_is_called_with_a_request_and_a_deadline() -> None:
+    assert list(inspect.signature(PAY).parameters) == ["request", "deadline"]
+
+
+@pytest.mark.parametrize(
+    ("record", "over"),
+    [
+        ({}, False),
+        ({"expiration": 1000}, False),
+        ({"expiration": 999}, True),
+        ({"status": "INPROGRESS"}, False),
+        ({"status": "INPROGRESS", "in_progress_expiration": 1_000_500}, False),
+        ({"status": "INPROGRESS", "in_progress_expiration": 1_000_499}, True),
+        ({"status": "COMPLETED", "in_progress_expiration": 1_000_499}, False),
+    ],
+    ids=str,
+)
+def test_a_record_is_over_after_the_very_time_that_it_names(
+    monkeypatch: pytest.MonkeyPatch, record: dict[str, Any], over: bool
+) -> None:
+    monkeypatch.setattr("conditional_writes.exactly_once.record.time.time", lambda: 1000.5)
+    assert is_over(record) is over
+    timed_out = equals("status", "INPROGRESS") & less_than("in_progress_expiration", 1_000_500)
+    assert free() == any_of([absent("id"), less_than("expiration", 1000), timed_out])
+
+
+def test_an_exactly_once_function_is_given_its_items_and_no_record(stubbed_dynamodb: Stubbed) -> None:
+    seen: list[Observed] = []
+    counter = key("Counters", counter_id="c-1")
+
+    def look(order: Any, observed: Observed) -> Plan[None]:
+        seen.append(observed)
+        return Plan(None)
+
+    stubbed_dynamodb.answers("batch_get_item", {"Responses": {}})
+    stubbed_dynamodb.answers("put_item")
+    exactly_once(Records(stubbed_dynamodb.client, "Records"), key=str, prefix="p", items=lambda _: [counter])(look)("k")
+    assert seen == [{counter: None}]
+
+
+@pytest.mark.parametrize("lacking", ["status", "result", "payload"])
+def test_a_record_that_another_program_made_is_no_record(lacking: str) -> None:
+    call = PAY._recording.begin("k")
+    record = call.settle(None, lambda: 1).record
+    assert record
+    assert call.settle(record, lambda: 2) == (1, None)
+    with pytest.raises(ValueError, match="is no record of an exactly-once function"):
+        call.settle({name: value for name, value in record.items() if name != lacking}, lambda: 2)
+
+
+def test_a_record_of_a_configuration_has_a_hash_only_if_the_payload_is_validated() -> None:
+    record = CONFIGURED._recording.begin({"id": "k"}).settle(None, lambda: 1).record
+    assert record
+    assert record.keys() == {"id", "status", "expiration", "data"}
+
+
+def test_a_function_with_a_configuration_may_raise_powertools_error_itself() -> None:
+    def raise_it() -> None:
+        raise IdempotencyValidationError("by the function")
+
+    with pytest.raises(IdempotencyValidationError, match="by the function") as raised:
+        CONFIGURED._recording.begin({"id": "k"}).settle(None, raise_it)
+    assert raised.type is IdempotencyValidationError
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (REMOVED, ""),
+        (None, " dc937b59892604f5"),
+        (True, " 3cbc87c7681f34db"),
+        ("a", " d749929fe94b9a37"),
+        (0, " 5feceb66ffc86f38"),
+        (1, " 6b86b273ff34fce1"),
+        (Decimal("12.50"), " b902cc4550838229"),
+        ({"b": 1, "a": "x"}, " 630b0800e6faabb6"),
+        ([1, "a"], " d7e6641fa2c0042c"),
+        ({"a", "b"}, " 43799867fc38e632"),
+        (b"a", " 3ccb732a4e5439e4"),
+    ],
+    ids=str,
+)
+def test_a_value_has_the_clock_that_items_have_already(value: Any, text: str) -> None:
+    assert clock(MapEntry(("map", "name"), value, AS_OF)) == f"2026-01-01T01:00:00.000000+00:00{text}"
+
+
+def test_the_clocks_of_a_map_are_in_an_attribute_with_its_path() -> None:
+    assert clocks_attribute(("Größen", 'a"b')) == 'cw:as_of ["Größen", "a\\"b"]'
+
+
+def test_a_mark_of_a_map_and_the_clock_of_a_value_are_no_removals() -> None:
+    removal = clock(MapEntry(("map", "name"), REMOVED, AS_OF))
+    value = clock(MapEntry(("map", "name"), 1, AS_OF))
+    assert [is_removal(each) for each in (removal, value, map_mark(), map_mark(removal))] == [True, False, False, False]
+    assert removal < just_after(removal) < value
+
+
+def test_after_the_deadline_nothing_is_upserted_or_erased(stubbed_dynamodb: Stubbed) -> None:
+    profile = key("Profiles", profile_id="p-1")
+    with pytest.raises(DeadlinePassed):
+        upsert(stubbed_dynamodb.client, profile, [MapEntry(("map", "name"), 1, AS_OF)], deadline=Deadline.after(-1))
+    with pytest.raises(DeadlinePassed):
+        erase(stubbed_dynamodb.client, profile, AS_OF, deadline=Deadline.after(-1))
+
+
+def test_a_log_line_names_a_transaction_and_its_accounts() -> None:
+    payment = Transaction(transaction_id="t-1", account_id="acc-1", amount=Decimal(1))
+    assert payment.log_fields == {"transaction_id": "t-1", "account_ids": ("acc-1",)}
+
+
+def test_a_closed_account_allows_nothing() -> None:
+    assert (ALICE.available, CLOSED.available) == (150, 0)
+
+
+@pytest.mark.parametrize("number", [True, -1, Decimal(-1), Decimal("1.5")])
+def test_a_version_is_a_whole_number(number: Any) -> None:
+    with pytest.raises(ValueError, match="version: expected a whole number"):
+        version({"version": number}, "version")
+    assert version({"version": Decimal(0)}, "version") == 0
+
+
+def test_a_negative_zero_is_zero() -> None:
+    assert (str(normalized(Decimal("-0.00"))), format_decimal(Decimal("-0.00"))) == ("0", "0")
+
+
+def test_a_log_line_of_an_outcome_says_what_became_of_it() -> None:
+    outcome = Outcome("POSTED", None, Decimal(1), Decimal(1), 7, "2026-01-01T00:00:00+00:00", "EUR")
+    assert (outcome.label, replace(outcome, replayed=True).label) == ("posted", "replayed")
+    assert outcome.log_fields == {"reason": None, "account_version": 7}
