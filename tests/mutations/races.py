@@ -207,7 +207,7 @@ RACES = [
         ONCE,
         "[Put(record_key, record, free()), *writes]",
         "[Put(record_key, record), *writes]",
-        "two calls of a function",
+        "a function without items",
     ),
     race(
         "a record written after instead of with the commit",
@@ -238,13 +238,6 @@ RACES = [
         "return dict.fromkeys(entries, Failure(str(error) or repr(error), is_about_events))",
         "return dict.fromkeys(entries, Failure(str(error), True) if is_about_events else None)",
         "a killed publisher",
-    ),
-    race(
-        "a statement of the entries that its late index has",
-        f"{LEDGER}/statements.py",
-        '"complete": not missing,',
-        '"complete": True,',
-        "a statement has what was acknowledged",
     ),
 ]
 
