@@ -388,7 +388,7 @@ BREAKAGES = [
     Breakage(
         "a wrong checkpoint is replaced, and nobody is told",
         f"{LEDGER}/core/replay.py",
-        "if sentence := _difference(checkpoint, self.account):",
+        "if sentence := difference(checkpoint, self.account):",
         "if self.account is None:",
         ("tests/unit/test_replay.py", CHECKPOINTS),
     ),

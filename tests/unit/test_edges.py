@@ -165,7 +165,6 @@ def test_a_function_with_a_configuration_may_raise_powertools_error_itself() -> 
         ({"a", "b"}, " 43799867fc38e632"),
         (b"a", " 3ccb732a4e5439e4"),
     ],
-    ids=str,
 )
 def test_a_value_has_the_clock_that_items_have_already(value: Any, text: str) -> None:
     assert clock(MapEntry(("map", "name"), value, AS_OF)) == f"2026-01-01T01:00:00.000000+00:00{text}"

@@ -225,7 +225,9 @@ CHANGES = ("send", "dead-letters redrive", "dead-letters drop", "jobs run", "out
 """And `jobs release`, which tests/e2e/test_teller_jobs.py has."""
 
 
-@pytest.mark.parametrize(("case", "prepare"), [each for each in CASES if each[0].startswith(CHANGES)], ids=str)
+@pytest.mark.parametrize(
+    ("case", "prepare"), [pytest.param(*each, id=each[0]) for each in CASES if each[0].startswith(CHANGES)]
+)
 def test_on_a_prod_stack_nothing_is_changed_without_a_yes(
     case: str, prepare: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
