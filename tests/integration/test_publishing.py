@@ -92,7 +92,7 @@ def test_an_item_of_another_program_and_changed_entries_are_dead_lettered_and_no
     assert sorted((letter.attributes["reason_code"], letter.reason) for letter in letters) == [
         ("ENTRY_CHANGED", "the journal entry was overwritten: amount"),
         ("ENTRY_REMOVED", "the journal entry was deleted"),
-        ("NOT_AN_ENTRY", "request: missing"),
+        ("NOT_AN_ENTRY", "format: missing"),
     ]
     assert {"account_id": "alice", "transaction_id": "foreign"} in [json.loads(letter.body) for letter in letters]
     assert any("dead-lettered" in line.message and "foreign" in line.message for line in caplog.records)

@@ -127,16 +127,6 @@ def test_a_checkpoint_of_a_release_without_holds_leads_on(ledger: Reconciled) ->
     assert ledger.report(night + 1)["accounts_replayed_whole"] == 0
 
 
-def test_a_checkpoint_that_an_earlier_release_saved_without_the_decimals_is_replaced(held: Reconciled) -> None:
-    """It runs beside this one for a while. The account is replayed whole once, and nothing is wrong."""
-    night = held.quiet_night()
-    assert found(held, night) == ""
-    held.change_checkpoint("ben", decimal_places=None)
-    assert found(held, night + 1) == ""
-    assert held.report(night + 1)["accounts_replayed_whole"] == 1
-    assert held.checkpoints["ben"]["decimal_places"] == 2
-
-
 NEW_DAMAGE: dict[str, Plant] = {
     "deleted": delete_reversed("x-1", "ann"),
     "a lowered count": change_reversed("x-1", "ann", version=2),

@@ -66,6 +66,7 @@ def entry(name: str, version: int) -> dict[str, Any]:
     return {
         "account_id": {"S": name},
         "transaction_id": {"S": transaction_id},
+        "format": {"N": "1"},
         "request": {"M": {field: {"S": value} for field, value in request.items()}},
         "payload_hash": {"S": payload_hash_of(request)},
         "status": {"S": "POSTED"},

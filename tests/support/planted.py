@@ -139,7 +139,10 @@ PLANTED: Planted = {
     "another request": (copy_request, "alice: changed request, wrong request"),
     "another payload hash": (change_entry("t-8", "carol", payload_hash="0" * 64), "carol: changed request"),
     "another currency": (change_entry("t-1", "alice", currency="USD"), "alice: wrong currency"),
-    "a time in the future": (change_entry("t-15", "dave", posted_at="9999-12-31T23:59:59Z"), "dave: wrong time"),
+    "a time in the future": (
+        change_entry("t-15", "dave", posted_at="9999-12-31T23:59:59Z"),
+        "dave: changed account, wrong time",
+    ),
     "a transfer of two times": (write_a_time_otherwise, "bob: unlike sides; carol: unlike sides"),
     "a transfer of one side": (delete_entry("t-9", "carol"), "bob: one-sided transfer; carol: missing entry"),
     "a transfer that was rejected on one side": (

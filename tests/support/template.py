@@ -33,7 +33,11 @@ def granted(role: str, **parameters: str) -> set[tuple[str, str]]:
         assert statement.keys() <= expected, f"{role}: tests can't judge {statement}"
         assert statement["Effect"] == "Allow"
         for resource in _listed(statement["Resource"]):
-            target = resource["GetAtt"].removesuffix(".Arn") if "GetAtt" in resource else str(resource)
+            match resource:
+                case {"GetAtt": target} | {"Ref": target}:
+                    target = target.removesuffix(".Arn")
+                case _:
+                    target = str(resource)
             grants |= {(action, target) for action in _listed(statement["Action"])}
     return grants
 

@@ -150,10 +150,8 @@ def test_an_item_gives_its_journal_entry_back(outcome: Outcome) -> None:
     assert entry_from_item(from_dynamodb(to_dynamodb(entry_item(entry)))) == entry
 
 
-def test_a_new_entry_has_a_format_and_an_entry_of_an_earlier_release_has_none() -> None:
-    item = entry_item(ENTRY)
-    assert item.pop("format") == FORMAT == 1
-    assert entry_from_item(item) == ENTRY
+def test_an_entry_has_a_format() -> None:
+    assert entry_item(ENTRY)["format"] == FORMAT == 1
 
 
 FORMATS = {

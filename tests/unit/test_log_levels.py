@@ -83,7 +83,7 @@ CASES = [*(("process_transactions", level) for level in LEVELS), *((folder, "ERR
 def test_no_log_level_silences_a_metric_and_lines_are_those_of_the_level_with_times_that_lambda_reads(
     folder: str, level: str
 ) -> None:
-    assert TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"] == {"Ref": "LogLevel"}
+    assert FUNCTIONS[FOLDERS[folder]]["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"] == {"Ref": "LogLevel"}
     lines = lines_of(folder, level)
     assert metrics_of(lines) >= {"Counted"} | WITH_A_BATCH.get(folder, set())
     written = [(line.get("logger"), line["level"]) for line in lines if "a line" in line.get("message", "")]

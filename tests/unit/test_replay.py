@@ -100,17 +100,6 @@ def test_a_time_that_no_worker_can_have_is_found(first: str, second: str, why: s
     assert sentences == ([f"wrong time: version 2, t-1: posted at {second}, {why}"] if why else [])
 
 
-LEFT = {None: 0, "2026-01-31T11:30:00Z": 0, "2026-01-31T12:00:05Z": 0, "2026-01-31T12:10:01Z": 1, "yesterday": 1}
-
-
-@pytest.mark.parametrize(("left", "mismatches"), LEFT.items())
-def test_an_account_may_have_the_time_of_an_entry_before_its_last(left: str | None, mismatches: int) -> None:
-    """An earlier release posted the last entry, and left the account's time: another worker's, whose clock differs."""
-    account, entries = journal_of(opening(), FULL)
-    sentences = found(replace(account, posted_at=left), entries)
-    assert [each.split(":")[0] for each in sentences] == ["changed account"] * mismatches
-
-
 # --- checkpoints ------------------------------------------------------------------------------------------
 
 
@@ -119,7 +108,6 @@ def test_an_account_may_have_the_time_of_an_entry_before_its_last(left: str | No
     [
         *((version, {}, []) for version in (1, 2, 3)),
         *((version, {"balance": Decimal(7)}, ["wrong checkpoint"]) for version in (1, 2, 3)),
-        (2, {"posted_at": None}, []),
         (3, {"version": 4}, ["wrong checkpoint"]),
     ],
 )
