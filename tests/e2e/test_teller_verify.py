@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import Command
-from tests.support.deployed import Bank, denied, statement_more
+from tests.support.deployed import Bank, changed_function, denied, statement_more
 from tests.support.reporting import Say
 from tools.local_aws import server, stack
 from tools.local_aws.server import free_port, running
@@ -123,11 +123,8 @@ def disabling_an_alarm(bank: Bank) -> Iterator[None]:
 def dropping_metrics(bank: Bank) -> Iterator[None]:
     lambda_, function = bank.stack.endpoint.client("lambda"), bank.stack["UpsertProfilesFunctionName"]
     before = lambda_.get_function_configuration(FunctionName=function)["LoggingConfig"]
-    lambda_.update_function_configuration(FunctionName=function, LoggingConfig=before | {"ApplicationLogLevel": "WARN"})
-    try:
+    with changed_function(bank.stack, function, LoggingConfig=before | {"ApplicationLogLevel": "WARN"}):
         yield
-    finally:
-        lambda_.update_function_configuration(FunctionName=function, LoggingConfig=before)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from conditional_writes.testing import Engine, Explored, Fault, Outcome, explore, replay
 
-BUDGET = 30
+BUDGET = 24
 """Of the orders in `make test`. Some more are tried at random: as many."""
 ALL_BUDGET = 20_000
 

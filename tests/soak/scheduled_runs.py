@@ -9,13 +9,13 @@ killed run's lease is over before the second retry, as on AWS.
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from conditional_writes.items import from_dynamodb
 from tests.checkers.windows import windows_done
-from tests.support.deployed import until
+from tests.support.deployed import changed_function, until
 from tools.local_aws.jobs import event_of, function_name, read_report, run_job
 from tools.local_aws.stack import Stack
 from tools.local_aws.tables import scan
@@ -86,12 +86,8 @@ class ScheduledRuns:
 
     @contextmanager
     def short_timeouts(self) -> Iterator[None]:
-        lambda_, names = self.deployed.endpoint.client("lambda"), [function_name(self.deployed, job) for job in JOBS]
-        before = [lambda_.get_function_configuration(FunctionName=name)["Timeout"] for name in names]
-        for name in names:
-            lambda_.update_function_configuration(FunctionName=name, Timeout=TIMEOUT_SECONDS)
-        try:
+        with ExitStack() as changed:
+            for job in JOBS:
+                name = function_name(self.deployed, job)
+                changed.enter_context(changed_function(self.deployed, name, Timeout=TIMEOUT_SECONDS))
             yield
-        finally:
-            for name, seconds in zip(names, before, strict=True):
-                lambda_.update_function_configuration(FunctionName=name, Timeout=seconds)

@@ -105,14 +105,32 @@ class FunctionQueue:
 
 
 @contextmanager
-def changed_environment(stack: Stack, function_name: str, **variables: str) -> Iterator[None]:
-    lambda_ = stack.endpoint.client("lambda")
-    before = lambda_.get_function_configuration(FunctionName=function_name)["Environment"]["Variables"]
-    lambda_.update_function_configuration(FunctionName=function_name, Environment={"Variables": before | variables})
+def changed_function(stack: Stack, function_name: str, **changed: Any) -> Iterator[None]:
+    """Publishes a version with these settings, as a deployment does, and afterwards one with those of before.
+
+    `function_name` is that of an output: it ends with the alias.
+    """
+    lambda_, (name, _, alias) = stack.endpoint.client("lambda"), function_name.partition(":")
+
+    def change(settings: dict[str, Any]) -> None:
+        lambda_.update_function_configuration(FunctionName=name, **settings)
+        version = lambda_.publish_version(FunctionName=name)["Version"]
+        lambda_.update_alias(FunctionName=name, Name=alias, FunctionVersion=version)
+
+    before = lambda_.get_function_configuration(FunctionName=function_name)
+    change(changed)
     try:
         yield
     finally:
-        lambda_.update_function_configuration(FunctionName=function_name, Environment={"Variables": before})
+        change({setting: before[setting] for setting in changed})
+
+
+@contextmanager
+def changed_environment(stack: Stack, function_name: str, **variables: str) -> Iterator[None]:
+    configuration = stack.endpoint.client("lambda").get_function_configuration(FunctionName=function_name)
+    environment = {"Variables": configuration["Environment"]["Variables"] | variables}
+    with changed_function(stack, function_name, Environment=environment):
+        yield
 
 
 @contextmanager
