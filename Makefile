@@ -15,8 +15,8 @@ $(foreach environment,.venv .venv-tools .venv-checkov,$(shell \
 demo: setup
 	@.venv/bin/python -m tools.local_aws.demo --port $(PORT)
 
-# Each of the WORKERS starts engines of its own.
-WORKERS ?= 2
+# One more than two cores, because the tests of the deployed stack wait.
+WORKERS ?= 3
 PYTEST = .venv/bin/python -m pytest -n $(WORKERS)
 
 # A sample of the runs that try everything: minutes. The same each time.

@@ -19,7 +19,7 @@ from tests.support.reporting import Say
 
 MANY = 20
 """The number of violations after which the search ends."""
-SAMPLED_EVERY = 8
+SAMPLED_EVERY = 12
 RUNS = 5
 """Of a case, until its fault is injected: a run may make a call less than the run before."""
 

@@ -27,7 +27,7 @@ from tools.local_aws.server import Endpoint
 DELIVERIES = 60
 OF_SERVICES = [("dynamodb", "sqs", "events"), ("dynamodb",), ("sqs",), ("events",)]
 FAILING_SHARE = 0.7
-ALL_EVERY, SAMPLED_EVERY, SAMPLED_EVERY_OF_MANY = 3, 11, 83
+ALL_EVERY, SAMPLED_EVERY, SAMPLED_EVERY_OF_MANY = 3, 13, 127
 """No multiples of the number of services or of kinds: each of them is in the sample. `--soak` has every outage."""
 MANY_CALLS = 20
 """With so many calls the samples are smaller: they would take many minutes."""

@@ -37,6 +37,7 @@ def assert_named(found: dict[int, set[str]], expected: dict[int, str]) -> None:
     assert {line: codes for line, codes in found.items() if expected[line] not in codes} == {}
 
 
+@pytest.mark.exhaustive  # it takes seven seconds
 def test_mypy_names_each_wrong_use_and_no_other_line() -> None:
     found: dict[int, set[str]] = defaultdict(set)
     for line in checked("mypy", "--output", "json", WRONG_USES).splitlines():
