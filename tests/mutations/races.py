@@ -11,8 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.mutations.__main__ import copied
 from tests.mutations.breakages import LEDGER, LIBRARY, WORKERS, Breakage
+from tests.mutations.by_hand import copied
 from tests.mutations.patching import patched
 
 SECONDS = 60
