@@ -10,7 +10,7 @@ import pytest
 
 from tests.checkers.books import violations
 from tests.support.bodies import opening, payment
-from tests.support.deployed import Bank, FunctionQueue, until
+from tests.support.deployed import Bank, FunctionQueue, publish, until
 from tests.support.reporting import Say
 from tools.local_aws.server import PROJECT
 
@@ -49,11 +49,14 @@ def deadly_function(queue: FunctionQueue, folder: str) -> Iterator[None]:
     """The deployed function, in which a body with the word "deadly" ends the process."""
     source = (PROJECT / "functions" / folder / "app.py").read_text()
     lambda_ = queue.stack.endpoint.client("lambda")
-    lambda_.update_function_code(FunctionName=queue.function_name, ZipFile=zipped(original=source, app=DEADLY))
+    name = queue.function_name.partition(":")[0]
+    lambda_.update_function_code(FunctionName=name, ZipFile=zipped(original=source, app=DEADLY))
+    publish(lambda_, queue.function_name)
     try:
         yield
     finally:
-        lambda_.update_function_code(FunctionName=queue.function_name, ZipFile=zipped(app=source))
+        lambda_.update_function_code(FunctionName=name, ZipFile=zipped(app=source))
+        publish(lambda_, queue.function_name)
 
 
 def zipped(**modules: str) -> bytes:

@@ -110,12 +110,11 @@ def changed_function(stack: Stack, function_name: str, **changed: Any) -> Iterat
 
     `function_name` is that of an output: it ends with the alias.
     """
-    lambda_, (name, _, alias) = stack.endpoint.client("lambda"), function_name.partition(":")
+    lambda_, name = stack.endpoint.client("lambda"), function_name.partition(":")[0]
 
     def change(settings: dict[str, Any]) -> None:
         lambda_.update_function_configuration(FunctionName=name, **settings)
-        version = lambda_.publish_version(FunctionName=name)["Version"]
-        lambda_.update_alias(FunctionName=name, Name=alias, FunctionVersion=version)
+        publish(lambda_, function_name)
 
     before = lambda_.get_function_configuration(FunctionName=function_name)
     change(changed)
@@ -123,6 +122,13 @@ def changed_function(stack: Stack, function_name: str, **changed: Any) -> Iterat
         yield
     finally:
         change({setting: before[setting] for setting in changed})
+
+
+def publish(lambda_: Any, function_name: str) -> None:
+    """Makes a version of the function as it is now. The alias goes over to it."""
+    name, _, alias = function_name.partition(":")
+    version = lambda_.publish_version(FunctionName=name)["Version"]
+    lambda_.update_alias(FunctionName=name, Name=alias, FunctionVersion=version)
 
 
 @contextmanager
@@ -250,7 +256,7 @@ class Bank:
     def died_at_work(self, function_name: str) -> int:
         """The number of the function's processes that died in an invocation or at its start, by the local AWS's log."""
         died = [text for text in self.log.read_text().splitlines() if "errorMessage=Worker process " in text]
-        return sum(function_name in text for text in died)
+        return sum(function_name.partition(":")[0] in text for text in died)
 
     def kill(self, pids: Iterable[int]) -> None:
         for pid in pids:
