@@ -49,6 +49,7 @@ def deploy(endpoint: Endpoint, say: Say = _to_nobody, template: Path = BUILT, **
     )
     described = endpoint.client("cloudformation").describe_stacks(StackName=NAME)["Stacks"][0]
     _set_concurrency(endpoint, described)
+    _publish(endpoint, described)
     return Stack(endpoint, {output["OutputKey"]: output["OutputValue"] for output in described["Outputs"]})
 
 
@@ -61,6 +62,19 @@ def _set_concurrency(endpoint: Endpoint, described: dict) -> None:
         lambda_.update_event_source_mapping(
             UUID=mapping["UUID"], ScalingConfig={"MaximumConcurrency": int(parameters["MaximumConcurrency"])}
         )
+
+
+def _publish(endpoint: Endpoint, described: dict) -> None:
+    """Lets each alias go over to what was deployed: ministack 1.5.33 makes no version if only parameters changed."""
+    lambda_ = endpoint.client("lambda")
+    names = [each["OutputValue"] for each in described["Outputs"] if each["OutputKey"].endswith("FunctionName")]
+    for name, _, alias in (name.partition(":") for name in names):
+        live, newest = (
+            lambda_.get_function_configuration(FunctionName=name, Qualifier=each) for each in (alias, "$LATEST")
+        )
+        if live["Environment"] != newest["Environment"]:
+            version = lambda_.publish_version(FunctionName=name)["Version"]
+            lambda_.update_alias(FunctionName=name, Name=alias, FunctionVersion=version)
 
 
 def architecture() -> str:
