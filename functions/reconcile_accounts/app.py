@@ -10,7 +10,7 @@ The report is an item of the locks' table: each scheduled time has one, however 
 from workers import cold_start  # isort: split
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aws_lambda_powertools import Metrics
@@ -24,7 +24,10 @@ from ledger.nightly import NightlyCheck, Tally, report
 from ledger.reconciler import Checked, Mismatched, Reconciler, Skipped
 from ledger.tables import LedgerTables
 from workers.logs import function_logger
-from workers.scheduled_jobs import Job
+from workers.scheduled_jobs import Job, Run, Step
+
+ACCOUNTS_PER_STEP = 100
+"""The most that are checked between two checkpoints of the run."""
 
 logger = function_logger()
 metrics = Metrics()
@@ -33,7 +36,11 @@ tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"],
 reconciler = Reconciler(client, tables, Checkpoints(client, os.environ["CHECKPOINTS_TABLE"]))
 
 
-def tell(checked: Sequence[Checked]) -> None:
+def reconcile(run: Run) -> Iterator[Step]:
+    return NightlyCheck(reconciler, tell, ACCOUNTS_PER_STEP).steps(run)
+
+
+def tell(checked: Sequence[Checked], tally: Tally) -> None:
     """Logs each mismatch and each skipped account, and counts the accounts in metrics."""
     for account in checked:
         match account:
@@ -43,7 +50,6 @@ def tell(checked: Sequence[Checked]) -> None:
                     logger.error("mismatch", extra=of | {"what": mismatch.what, "reason": mismatch.sentence})
             case Skipped(account_id, reason):
                 logger.error("skipped", extra={"account_id": account_id, "reason": reason})
-    tally = Tally.of(checked)
     metrics.add_metric("AccountsChecked", MetricUnit.Count, tally.accounts_checked)
     metrics.add_metric("AccountsSkipped", MetricUnit.Count, tally.accounts_skipped)
     metrics.add_metric("Mismatches", MetricUnit.Count, tally.mismatches)
@@ -51,9 +57,8 @@ def tell(checked: Sequence[Checked]) -> None:
         metrics.flush_metrics()  # for the alarms: an invocation that is killed later emits no metrics
 
 
-check = NightlyCheck(reconciler, tell)
 locks, segments = Locks(client, os.environ["LOCKS_TABLE"]), int(os.environ["JOB_SEGMENTS"])
-job = Job("reconcile_accounts", check.steps, report, segments, locks, logger, metrics)
+job = Job("reconcile_accounts", reconcile, report, segments, locks, logger, metrics)
 cold_start.finished()
 
 

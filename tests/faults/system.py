@@ -23,7 +23,7 @@ from tests.checkers.windows import Run
 from tests.faults.scenarios.queues import FOR_EVER, deleted_receipts
 from tests.support.clock import clock_of_lines
 from tests.support.faults import THIS_INVOCATION, Fault, Faults, Killed, Outage
-from tests.support.ledger import Ledger, limit_steps
+from tests.support.ledger import Ledger
 from tools.local_aws.functions import Context, invoke, record, upsert_profiles
 from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint
@@ -108,7 +108,7 @@ class System:
             for job, segments in SEGMENTS.items()
         }
         for function in itertools.chain(*self.jobs.values()):
-            limit_steps(function, 2)
+            function.ACCOUNTS_PER_STEP = 2
 
     def send(self, queue: str, body: str) -> str:
         """Adds a message to the queue. Returns its number."""

@@ -11,7 +11,6 @@ import pytest
 from conditional_writes import Deadline
 from conditional_writes.locks import LockTaken
 from ledger.tables import Line
-from tests.support.ledger import limit_steps
 from tests.support.template import alarm_metrics, dashboard_metrics
 from tools.local_aws.functions import (
     Context,
@@ -106,7 +105,7 @@ def publish_again(function: ModuleType) -> None:
 
 def run_in_each_way(function: ModuleType) -> None:
     """A run without time for a second step, two events meanwhile, the run that is done, and one after it."""
-    limit_steps(function, 1)
+    function.ACCOUNTS_PER_STEP = 1
     job = function.job
     event = {"job": job.name, "scheduled_time": "2026-03-01T02:00:00Z", "force": True}
 

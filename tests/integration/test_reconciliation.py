@@ -244,7 +244,7 @@ def test_what_a_killed_run_found_before_rings_the_alarms(
     ledger: Reconciled, capsys: pytest.CaptureFixture[str]
 ) -> None:
     function = ledger.new_process()
-    function.check.accounts_per_step = 1
+    function.ACCOUNTS_PER_STEP = 1
     first, second, third, _ = ledger.by_account(ledger.tables.accounts)
     ledger.change_account(first, balance="12")
     ledger.change_account(second, currency="ABC")
@@ -327,7 +327,7 @@ def test_with_more_accounts_than_time_it_is_called_again_and_goes_on(
     outcomes = []
     for _ in range(4):
         function = ledger.new_process()
-        function.check.accounts_per_step = 1
+        function.ACCOUNTS_PER_STEP = 1
         outcomes.append(function.lambda_handler(event(), Context(timeout_seconds=RESERVED_SECONDS))["outcome"])
     assert outcomes == ["Continued"] * 4
     assert called_again == [event()] * 4

@@ -247,11 +247,3 @@ class Ledger:
 
 def _entry_key(transaction_id: str, account_id: str) -> Key:
     return {"account_id": account_id, "transaction_id": transaction_id}
-
-
-def limit_steps(function: ModuleType, accounts: int) -> None:
-    """From now on a step of the job has at most so many accounts."""
-    if hasattr(function, "check"):
-        function.check.accounts_per_step = accounts
-    else:
-        function.ACCOUNTS_PER_STEP = accounts

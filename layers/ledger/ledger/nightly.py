@@ -5,18 +5,15 @@ How far a run has come is its checkpoint. So a run that was killed goes on, and 
 
 import functools
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from conditional_writes import Item
-from ledger.account_pages import account_page
+from ledger.account_pages import AccountPage, account_page
 from ledger.long_journals import Position
 from ledger.reconciler import LONGEST_ALONE_SECONDS, Checked, Mismatched, Night, Reconciler, Skipped
 from workers.job_events import flag_of
 from workers.scheduled_jobs import Run, Step
 
-ACCOUNTS_PER_STEP = 100
-"""The most that are checked between two checkpoints of the run."""
 FIRST = 20
 """The number of mismatches, and of skipped accounts, in the report. The log has all of them.
 
@@ -94,13 +91,15 @@ class Progress(NamedTuple):
         return cls(place, Tally(**tally | numbers))
 
 
-@dataclass
-class NightlyCheck:
-    """The work of the job `reconcile_accounts`. It tells `tell` the results for accounts before they are counted."""
+class NightlyCheck(NamedTuple):
+    """The work of the job `reconcile_accounts`. A step checks at most so many accounts.
+
+    `tell` gets the results for accounts, with their tally, before the run's checkpoint has them.
+    """
 
     reconciler: Reconciler
-    tell: Callable[[Sequence[Checked]], None]
-    accounts_per_step: int = ACCOUNTS_PER_STEP
+    tell: Callable[[Sequence[Checked], Tally], None]
+    accounts_per_step: int
 
     def steps(self, run: Run) -> Iterator[Step]:
         """A step is a page of accounts, in parallel, or a part of the check of one account. Raises InvalidEvent."""
@@ -119,8 +118,7 @@ class NightlyCheck:
 
     def _page(self, run: Run, night: Night, progress: Progress) -> tuple[Progress, bool]:
         """The progress after a page, and whether it was the last. An account that needs more is checked alone next."""
-        client, tables, _ = self.reconciler
-        page = account_page(client, tables.accounts, run.segment, progress.place.after, self.accounts_per_step)
+        page = self._accounts(run, progress, self.accounts_per_step)
         checked = self.reconciler.check(page.items, night)
         tally = self._counted(progress, checked)
         if len(checked) == len(page.items):
@@ -129,8 +127,7 @@ class NightlyCheck:
 
     def _alone(self, run: Run, night: Night, progress: Progress) -> Generator[Step, None, tuple[Progress, bool]]:
         """The progress after the next account, and whether it was the last. A long journal takes several steps."""
-        client, tables, _ = self.reconciler
-        page = account_page(client, tables.accounts, run.segment, progress.place.after, limit=1)
+        page = self._accounts(run, progress, 1)
         for account in page.items:
             if account["account_id"] != progress.place.begun:
                 begun = progress.place._replace(begun=account["account_id"], position=None, kills=0)
@@ -161,9 +158,14 @@ class NightlyCheck:
 
     def _counted(self, progress: Progress, checked: Sequence[Checked]) -> Tally:
         """The tally with these results, after they were told, and their checkpoints saved."""
-        self.tell(checked)
+        tally = Tally.of(checked)
+        self.tell(checked, tally)
         self.reconciler.save(checked)
-        return progress.tally.plus(Tally.of(checked))
+        return progress.tally.plus(tally)
+
+    def _accounts(self, run: Run, progress: Progress, limit: int) -> AccountPage:
+        tables = self.reconciler.tables
+        return account_page(self.reconciler.client, tables.accounts, run.segment, progress.place.after, limit)
 
 
 def report(parts: Sequence[Item]) -> Item:

@@ -8,7 +8,7 @@ from tests.checkers.windows import lock_of
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.scheduled import LEASE_SECONDS, run_until_done
 from tests.support.faults import FaultsAt
-from tests.support.ledger import Ledger, limit_steps
+from tests.support.ledger import Ledger
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import refill, scan
@@ -44,7 +44,7 @@ class Reconciling:
         numbers = range(1, segments + 1)
         self._locks = {lock_of("reconcile_accounts", number, segments) for number in numbers}
         self._parts = {f"{REPORT} segment {number} of {segments}" for number in numbers}
-        limit_steps(self._function, accounts_per_step)
+        self._function.ACCOUNTS_PER_STEP = accounts_per_step
         if added:
             run_until_done(self._function, EVENT | {"scheduled_time": BEFORE}, FaultsAt({}))
             ledger.post(*added)
