@@ -183,7 +183,7 @@ def in_process(services: Aws) -> Iterator[Endpoint]:
 
 @pytest.fixture(scope="session")
 def aws(in_process: Endpoint) -> Endpoint:
-    """What functions call beside their tables, wherever those are."""
+    """The services that functions call beside their tables, wherever those are."""
     return in_process
 
 

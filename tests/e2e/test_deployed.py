@@ -24,7 +24,7 @@ PHOTOS = [
 
 
 class Day(NamedTuple):
-    """The messages sent, and the state when the queues were empty. What is by queue is of transactions and profiles."""
+    """The messages sent, and the state when the queues were empty. By queue: of transactions, and of profiles."""
 
     queues: dict[str, FunctionQueue]
     bodies: dict[str, list[str]]

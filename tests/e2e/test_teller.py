@@ -1,6 +1,6 @@
 """`teller send`, `account`, `statement`, `transaction`, `profile`, `status` and `outcomes` on the deployed stack.
 
-What they show is held against the tables. tests/unit/test_teller_* have every form of it.
+Their output is held against the tables. tests/unit/test_teller_* have every form of it.
 """
 
 import csv

@@ -10,9 +10,10 @@ import pytest
 
 from tests.checkers.books import violations
 from tests.support.bodies import opening, payment
-from tests.support.deployed import Bank, FunctionQueue, publish, until
+from tests.support.deployed import Bank, FunctionQueue, until
 from tests.support.reporting import Say
 from tools.local_aws.server import PROJECT
+from tools.local_aws.stack import publish, unqualified
 
 pytestmark = pytest.mark.exhaustive
 """Of each message, in an outage."""
@@ -49,7 +50,7 @@ def deadly_function(queue: FunctionQueue, folder: str) -> Iterator[None]:
     """The deployed function, in which a body with the word "deadly" ends the process."""
     source = (PROJECT / "functions" / folder / "app.py").read_text()
     lambda_ = queue.stack.endpoint.client("lambda")
-    name = queue.function_name.partition(":")[0]
+    name = unqualified(queue.function_name)
     lambda_.update_function_code(FunctionName=name, ZipFile=zipped(original=source, app=DEADLY))
     publish(lambda_, queue.function_name)
     try:

@@ -7,18 +7,14 @@ import pytest
 
 from conditional_writes.testing import Engine, Fault
 from tests.explore.scenario import Scenario
+from tests.support.new_tables import definition
 
 KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER)
 
 
 def table(engine: Engine) -> Any:
     client = engine.client()
-    client.create_table(
-        TableName="Items",
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-    )
+    client.create_table(**definition("Items", {"id": "S"}))
     return client
 
 

@@ -10,6 +10,7 @@ from conditional_writes.exactly_once import Records, exactly_once
 from conditional_writes.testing import Engine, Outcome
 from tests.explore.bank import client_of, raised_none
 from tests.explore.scenario import Scenario
+from tests.support.new_tables import definition
 
 CLIENT = client_of("exactly once")
 ACCOUNTS, RECORDS = VersionedTable(CLIENT, "Accounts", "account_id"), Records(CLIENT, "Records")
@@ -18,12 +19,7 @@ ACCOUNTS, RECORDS = VersionedTable(CLIENT, "Accounts", "account_id"), Records(CL
 def tables(engine: Engine) -> None:
     engine.attach(CLIENT)
     for name, key_name in {"Accounts": "account_id", "Records": "id"}.items():
-        CLIENT.create_table(
-            TableName=name,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": key_name, "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": key_name, "KeyType": "HASH"}],
-        )
+        CLIENT.create_table(**definition(name, {key_name: "S"}))
     ACCOUNTS.save({"account_id": "bob", "balance": 100})
 
 

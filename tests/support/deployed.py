@@ -21,7 +21,7 @@ from tools.local_aws import stack
 from tools.local_aws.consumers import EVERYTHING, Consumer, new_consumer
 from tools.local_aws.functions import metric_totals
 from tools.local_aws.queues import DeadLetter, take_dead_letters, waiting_messages
-from tools.local_aws.stack import Stack
+from tools.local_aws.stack import Stack, publish, unqualified
 from tools.local_aws.tables import Tables, scan
 
 NEVER = "at(2099-01-01T00:00:00)"
@@ -110,10 +110,10 @@ def changed_function(stack: Stack, function_name: str, **changed: Any) -> Iterat
 
     `function_name` is that of an output: it ends with the alias.
     """
-    lambda_, name = stack.endpoint.client("lambda"), function_name.partition(":")[0]
+    lambda_ = stack.endpoint.client("lambda")
 
     def change(settings: dict[str, Any]) -> None:
-        lambda_.update_function_configuration(FunctionName=name, **settings)
+        lambda_.update_function_configuration(FunctionName=unqualified(function_name), **settings)
         publish(lambda_, function_name)
 
     before = lambda_.get_function_configuration(FunctionName=function_name)
@@ -122,13 +122,6 @@ def changed_function(stack: Stack, function_name: str, **changed: Any) -> Iterat
         yield
     finally:
         change({setting: before[setting] for setting in changed})
-
-
-def publish(lambda_: Any, function_name: str) -> None:
-    """Makes a version of the function as it is now. The alias goes over to it."""
-    name, _, alias = function_name.partition(":")
-    version = lambda_.publish_version(FunctionName=name)["Version"]
-    lambda_.update_alias(FunctionName=name, Name=alias, FunctionVersion=version)
 
 
 @contextmanager
@@ -256,7 +249,7 @@ class Bank:
     def died_at_work(self, function_name: str) -> int:
         """The number of the function's processes that died in an invocation or at its start, by the local AWS's log."""
         died = [text for text in self.log.read_text().splitlines() if "errorMessage=Worker process " in text]
-        return sum(function_name.partition(":")[0] in text for text in died)
+        return sum(unqualified(function_name) in text for text in died)
 
     def kill(self, pids: Iterable[int]) -> None:
         for pid in pids:

@@ -21,6 +21,7 @@ from conditional_writes.client import SLOWEST_CALL_SECONDS
 from conditional_writes.items import from_dynamodb
 from conditional_writes.testing import Engine
 from tests.support.clock import START, Clock, plenty
+from tests.support.new_tables import definition
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import Context, record
 from tools.local_aws.server import Endpoint
@@ -236,12 +237,7 @@ def working(
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "place_orders")
     with Engine() as engine:
         client = engine.client()
-        client.create_table(
-            TableName="attempts",
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "message_id", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "message_id", "KeyType": "HASH"}],
-        )
+        client.create_table(**definition("attempts", {"message_id": "S"}))
         yield Working(stubbed_sqs, Attempts(client, "attempts"), capsys)
 
 

@@ -5,6 +5,7 @@ import platform
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tools.local_aws.progress import Say
 from tools.local_aws.server import PROJECT, TOOLS, Endpoint, LocalAwsError
@@ -49,7 +50,7 @@ def deploy(endpoint: Endpoint, say: Say = _to_nobody, template: Path = BUILT, **
     )
     described = endpoint.client("cloudformation").describe_stacks(StackName=NAME)["Stacks"][0]
     _set_concurrency(endpoint, described)
-    _publish(endpoint, described)
+    _publish_what_changed(endpoint, described)
     return Stack(endpoint, {output["OutputKey"]: output["OutputValue"] for output in described["Outputs"]})
 
 
@@ -64,17 +65,28 @@ def _set_concurrency(endpoint: Endpoint, described: dict) -> None:
         )
 
 
-def _publish(endpoint: Endpoint, described: dict) -> None:
-    """Lets each alias go over to what was deployed: ministack 1.5.33 makes no version if only parameters changed."""
+def _publish_what_changed(endpoint: Endpoint, described: dict) -> None:
+    """Publishes functions whose variables have changed: ministack 1.5.33 makes no version if only parameters did."""
     lambda_ = endpoint.client("lambda")
     names = [each["OutputValue"] for each in described["Outputs"] if each["OutputKey"].endswith("FunctionName")]
-    for name, _, alias in (name.partition(":") for name in names):
+    for name in names:
         live, newest = (
-            lambda_.get_function_configuration(FunctionName=name, Qualifier=each) for each in (alias, "$LATEST")
+            lambda_.get_function_configuration(FunctionName=each)["Environment"] for each in (name, unqualified(name))
         )
-        if live["Environment"] != newest["Environment"]:
-            version = lambda_.publish_version(FunctionName=name)["Version"]
-            lambda_.update_alias(FunctionName=name, Name=alias, FunctionVersion=version)
+        if live != newest:
+            publish(lambda_, name)
+
+
+def publish(lambda_: Any, function_name: str) -> None:
+    """Makes a version of the function as it is now. Its alias, with which the name ends, goes over to it."""
+    name, _, alias = function_name.partition(":")
+    version = lambda_.publish_version(FunctionName=name)["Version"]
+    lambda_.update_alias(FunctionName=name, Name=alias, FunctionVersion=version)
+
+
+def unqualified(function_name: str) -> str:
+    """A function's name without its alias: to change the function by, and in logs and metrics."""
+    return function_name.partition(":")[0]
 
 
 def architecture() -> str:

@@ -24,7 +24,7 @@ STUCK_SECONDS = 60
 """Of real time, after which a worker that neither ends nor calls DynamoDB is taken to wait for another thread."""
 MAXIMUM_STEPS = 2000
 CALL_SECONDS = 0.05
-"""What a call takes, so that a worker that looks again and again comes to the end of its patience."""
+"""The time of a call, so that a worker that looks again and again comes to the end of its patience."""
 LONG_PAUSE_SECONDS = 5
 """From this length on a pause's end is part of an order: leases may end meanwhile. Shorter ones wait for a try."""
 MOST_IN_PROGRESS = 2
@@ -235,7 +235,7 @@ class Schedule:
             raise Stuck(f"{thread.name} waits for something other than DynamoDB, a pause or its own pool's threads")
 
     def _choices(self) -> Iterator[Choice]:
-        """What can happen next. First comes the thread that has run last, then the others, then the faults.
+        """The next steps that there can be. First comes the thread that has run last, then the others, then the faults.
 
         A thread that has paused comes after the others: it waits for them, mostly.
         """
@@ -353,9 +353,9 @@ class Schedule:
 
     def _answer(self, call: Call) -> AWSResponse:
         token = call.request.get("ClientRequestToken")
-        for name, late in [*self._late.items()] if token else ():
-            if late.call.request.get("ClientRequestToken") != token:
-                continue
+        same = [name for name, late in self._late.items() if late.call.request.get("ClientRequestToken") == token]
+        for name in same if token else ():
+            late = self._late[name]
             if late.in_progress == MOST_IN_PROGRESS:
                 self._execute(self._late.pop(name).call)
                 continue
