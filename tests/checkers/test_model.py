@@ -24,7 +24,7 @@ from tests.checkers.small_books import (
 
 BEFORE = post(Books({}, {}), OPEN_A, PAY)
 TO_NOBODY = PAY.replace('"a"', '"nobody"')
-OTHER_PAY, TO_B = PAY.replace("50", "51"), TRANSFER.replace('"3"', '"1"')
+OTHER_PAY = PAY.replace("50", "51")
 BATCH = [
     Delivery(SPEND),
     Delivery(PAY, deliveries=2),
@@ -39,60 +39,36 @@ def after() -> Books:
 
 def test_it_predicts_each_message_in_its_order() -> None:
     predicted = predict(BEFORE, BATCH, LIMITS)
-    assert predicted.dispositions == [
-        Expected.DONE,
-        Expected.DONE,
-        Expected.DEAD,
-        Expected.DEAD,
-        Expected.AGAIN,
-        Expected.DONE,
-    ]
+    done, dead, again = Expected.DONE, Expected.DEAD, Expected.AGAIN
+    assert predicted.dispositions == [done, done, dead, dead, again, done]
     assert not list(surprises(predicted, BEFORE, after(), whole=True))
-
-
-@pytest.mark.parametrize(
-    ("delivery", "expected"),
-    [
-        (Delivery(TRANSFER, 30, waits=3), Expected.AGAIN),
-        (Delivery(TRANSFER, 30, waits=4), Expected.DEAD),
-        (Delivery(TO_B), Expected.EITHER),
-        (Delivery(TO_B, 2), Expected.DEAD),
-        (Delivery(SPEND, 30, begun=4), Expected.DONE),
-        (Delivery(SPEND, 30, begun=5), Expected.DEAD),
-    ],
-    ids=["waits for b", "its last wait", "its entry wasn't read", "its entry was read", "a suspect", "it kills"],
-)
-def test_it_predicts_one_message(delivery: Delivery, expected: Expected) -> None:
-    assert predict(BEFORE, [delivery], LIMITS).dispositions == [expected]
 
 
 WITH_HOLD = post(BEFORE, OPEN_B, TRANSFER, HOLD)
 UNKNOWN_HOLD, UNKNOWN_TRANSACTION = VOID.replace('"hold"', '"none"'), REVERSE_TRANSFER.replace('"3"', '"none"')
+ID_OF_PAY = UNKNOWN_HOLD.replace('"void"', '"1"')
 TOO_FINE = SPEND.replace("-80", "-8.005")
+PREDICTED = {
+    "waits for b": (BEFORE, Delivery(TRANSFER, 30, waits=3), Expected.AGAIN),
+    "its last wait": (BEFORE, Delivery(TRANSFER, 30, waits=4), Expected.DEAD),
+    "a suspect": (BEFORE, Delivery(SPEND, 30, begun=4), Expected.DONE),
+    "it kills": (BEFORE, Delivery(SPEND, 30, begun=5), Expected.DEAD),
+    "a hold": (WITH_HOLD, Delivery(VOID), Expected.DONE),
+    "no hold": (WITH_HOLD, Delivery(VOID.replace('"hold"', '"1"')), Expected.DONE),
+    "waits for its hold": (WITH_HOLD, Delivery(UNKNOWN_HOLD), Expected.AGAIN),
+    "its entry wasn't read": (WITH_HOLD, Delivery(ID_OF_PAY), Expected.EITHER),
+    "its entry was read": (WITH_HOLD, Delivery(ID_OF_PAY, 2), Expected.DEAD),
+    "a reversal": (WITH_HOLD, Delivery(REVERSE_TRANSFER), Expected.DONE),
+    "waits for its transaction": (WITH_HOLD, Delivery(UNKNOWN_TRANSACTION), Expected.AGAIN),
+    "the other account has its id": (WITH_HOLD, Delivery(REVERSE_TRANSFER.replace('"back"', '"1"')), Expected.DEAD),
+    "too fine": (WITH_HOLD, Delivery(TOO_FINE), Expected.DEAD),
+    "waits all the same": (WITH_HOLD, Delivery(TOO_FINE.replace('"a"', '"nobody"')), Expected.AGAIN),
+}
 
 
-@pytest.mark.parametrize(
-    ("delivery", "expected"),
-    [
-        (Delivery(VOID), Expected.DONE),
-        (Delivery(VOID.replace('"hold"', '"1"')), Expected.DONE),
-        (Delivery(UNKNOWN_HOLD), Expected.AGAIN),
-        (Delivery(UNKNOWN_HOLD, 30, waits=4), Expected.DEAD),
-        (Delivery(UNKNOWN_HOLD.replace('"void"', '"1"')), Expected.EITHER),
-        (Delivery(UNKNOWN_HOLD.replace('"void"', '"1"'), 2), Expected.DEAD),
-        (Delivery(REVERSE_TRANSFER), Expected.DONE),
-        (Delivery(UNKNOWN_TRANSACTION), Expected.AGAIN),
-        (Delivery(REVERSE_TRANSFER.replace('"back"', '"1"')), Expected.DEAD),
-        (Delivery(TOO_FINE), Expected.DEAD),
-        (Delivery(TOO_FINE.replace('"a"', '"nobody"')), Expected.AGAIN),
-    ],
-    ids=[
-        *("a hold", "no hold", "waits for its hold", "its last wait", "its entry wasn't read", "its entry was read"),
-        *("a reversal", "waits for its transaction", "the other account has its id", "too fine", "waits all the same"),
-    ],
-)
-def test_it_predicts_one_message_about_a_hold_or_a_reversal(delivery: Delivery, expected: Expected) -> None:
-    assert predict(WITH_HOLD, [delivery], LIMITS).dispositions == [expected]
+@pytest.mark.parametrize(("books", "delivery", "expected"), PREDICTED.values(), ids=PREDICTED)
+def test_it_predicts_one_message(books: Books, delivery: Delivery, expected: Expected) -> None:
+    assert predict(books, [delivery], LIMITS).dispositions == [expected]
 
 
 def test_messages_refer_to_earlier_ones_of_their_batch() -> None:

@@ -5,7 +5,7 @@ Each wrong rule makes books whose accounts and journals agree, so that a replay 
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from decimal import ROUND_CEILING, Decimal, localcontext
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,19 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple, replace
 
-from ledger.core.accounts import Account, AccountStatus
+from ledger.core.accounts import Account
 from ledger.core.holds import OpenHold
 from ledger.core.reason_codes import InvalidMessage, NotYet
 from ledger.core.reversals import Reversed
-from ledger.core.rules import RejectionReason
 from ledger.core.transaction_types import (
     TRANSACTION_TYPES,
-    ChargeInterest,
     CloseAccount,
     ExpireHold,
-    Hold,
     PostHold,
-    Reverse,
     SetOverdraftLimit,
     Transaction,
     Transfer,
@@ -36,7 +32,6 @@ from tests.checkers import oracle
 from tests.checkers.books import Books, state_of, violations
 from tests.checkers.few_ids import hold_ids, holds_and_reversals, times
 from tests.checkers.small_books import (
-    EXPIRE,
     HOLD,
     OPEN_A,
     OPEN_B,
@@ -45,7 +40,6 @@ from tests.checkers.small_books import (
     REVERSE_TRANSFER,
     SPEND,
     TRANSFER,
-    VOID,
     Rules,
     post,
     post_messages,
@@ -160,294 +154,65 @@ def _effects(
         return InvalidMessage
 
 
-def _posted(account: Account, amount: str | Decimal = "0", **changes: object) -> Decided:
-    amount = Decimal(amount)
+def _posted(account: Account, amount: Decimal = Decimal(0), **changes: object) -> Decided:
     after = replace(account, balance=account.balance + amount, version=account.version + 1)
     return Decided(replace(after, **changes), amount)
 
 
-def _rejected(account: Account, reason: RejectionReason) -> Decided:
-    return Decided(replace(account, version=account.version + 1), Decimal(0), reason)
+def wrong_for(kind: type[TransactionMessage], rule: Callable[..., Sequence[Decided]]) -> Rules:
+    """The product's rules, but `rule` for messages of one type."""
+
+    def rules(message: TransactionMessage, *accounts: Account, context: Context) -> Sequence[Decided]:
+        if isinstance(message, kind):
+            return rule(message, *accounts)
+        return decide(message, *accounts, context=context)
+
+    return rules
 
 
-def a_debit_down_to_the_limit_is_rejected(
+def _holds_that_stay_whole(message: TransactionMessage, payer: Account, payee: Account) -> Sequence[Decided]:
+    decided, other = decide(message, payer, payee)
+    return [decided._replace(account=replace(decided.account, holds=payer.holds, held=payer.held)), other]
+
+
+def _what_was_reversed_forgotten(
     message: TransactionMessage, *accounts: Account, context: Context
 ) -> Sequence[Decided]:
-    """The effect of comparing with <= instead of <."""
-    decisions = decide(message, *accounts, context=context)
-    if isinstance(message, Transaction) and decisions[0].account.balance == accounts[0].overdraft_limit:
-        return [_rejected(accounts[0], RejectionReason.OVERDRAFT_LIMIT)]
-    return decisions
-
-
-def a_debit_just_below_the_limit_is_posted(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    if isinstance(message, Transaction):
-        [account] = accounts
-        if account.balance + message.amount == account.overdraft_limit - 1:
-            return [_posted(account, message.amount)]
-    return decide(message, *accounts, context=context)
-
-
-def interest_is_rounded_up(message: TransactionMessage, *accounts: Account, context: Context) -> Sequence[Decided]:
-    if isinstance(message, ChargeInterest) and accounts[0].balance < 0:
-        with localcontext(rounding=ROUND_CEILING):
-            interest = -accounts[0].balance * message.annual_rate / 365
-            return [_posted(accounts[0], -interest.quantize(Decimal("0.01")))]
-    return decide(message, *accounts, context=context)
-
-
-def interest_is_of_360_days(message: TransactionMessage, *accounts: Account, context: Context) -> Sequence[Decided]:
-    if isinstance(message, ChargeInterest):
-        interest = -accounts[0].balance * message.annual_rate / 360
-        return [_posted(accounts[0], -interest.quantize(Decimal("0.01")))]
-    return decide(message, *accounts, context=context)
-
-
-def a_closed_account_is_credited(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    if isinstance(message, Transaction) and accounts[0].status is AccountStatus.CLOSED and message.amount > 0:
-        return [_posted(accounts[0], message.amount)]
-    return decide(message, *accounts, context=context)
-
-
-def an_account_with_a_balance_is_closed(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    if isinstance(message, CloseAccount):
-        return [_posted(accounts[0], status=AccountStatus.CLOSED)]
-    return decide(message, *accounts, context=context)
-
-
-def another_currency_is_taken_at_par(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    if isinstance(message, Transaction):
-        return decide(replace(message, currency=None), *accounts, context=context)
-    return decide(message, *accounts, context=context)
-
-
-def an_account_is_opened_twice(
-    message: TransactionMessage, *accounts: Account | None, context: Context
-) -> Sequence[Decided]:
-    if accounts[0] and message.canonical_payload()["type"] == "open_account":
-        return [_posted(accounts[0])]
-    return decide(message, *accounts, context=context)
-
-
-def a_limit_above_the_balance_is_set(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    if isinstance(message, SetOverdraftLimit):
-        return [_posted(accounts[0], overdraft_limit=message.overdraft_limit)]
-    return decide(message, *accounts, context=context)
-
-
-def a_limit_is_set_and_forgotten(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    if isinstance(message, SetOverdraftLimit):
-        return [_posted(accounts[0])]
-    return decide(message, *accounts, context=context)
-
-
-def a_payee_gets_what_the_payer_does_not_have(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    """Both sides agree and sum to zero. Only the payer's limit is ignored."""
-    if isinstance(message, Transfer):
-        payer, payee = accounts
-        return [_posted(payer, -message.amount), _posted(payee, message.amount)]
-    return decide(message, *accounts, context=context)
-
-
-def a_rejected_transfer_has_the_other_reason(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    decisions = decide(message, *accounts, context=context)
-    if isinstance(message, Transfer) and decisions[0].reason:
-        return [_rejected(account, RejectionReason.CURRENCY_MISMATCH) for account in accounts]
-    return decisions
-
-
-def a_rejection_takes_no_version(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    decisions = decide(message, *accounts, context=context)
-    return [
-        decision._replace(account=account) if decision.reason else decision
-        for decision, account in zip(decisions, accounts, strict=True)
-    ]
-
-
-def held_money_is_spent(message: TransactionMessage, *accounts: Account, context: Context) -> Sequence[Decided]:
-    if isinstance(message, Transaction):
-        return [_posted(accounts[0], message.amount)]
-    return decide(message, *accounts, context=context)
-
-
-def a_hold_is_placed_twice_on_the_same_money(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    """The open holds aren't counted."""
-    if isinstance(message, Hold):
-        [account] = accounts
-        holds = {**account.open_holds, message.transaction_id: OpenHold(message.amount)}
-        return [_posted(account, holds=holds, held=account.held + message.amount)]
-    return decide(message, *accounts, context=context)
-
-
-def a_hold_is_posted_in_part_and_stays_whole(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    decisions = decide(message, *accounts, context=context)
-    if isinstance(message, PostHold):
-        payer, *others = decisions
-        account = replace(payer.account, holds=accounts[0].holds, held=accounts[0].held)
-        return [payer._replace(account=account), *others]
-    return decisions
-
-
-def a_hold_expires_before_its_time(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    if isinstance(message, ExpireHold):
-        return [_posted(accounts[0], holds={}, held=Decimal(0))]
-    return decide(message, *accounts, context=context)
-
-
-def an_account_with_a_hold_is_closed(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    if isinstance(message, CloseAccount):
-        return decide(message, *(replace(account, holds={}) for account in accounts), context=context)
-    return decide(message, *accounts, context=context)
-
-
-def more_is_reversed_than_is_left(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    """What was reversed before isn't counted."""
     return decide(message, *accounts, context=context._replace(find_reversed=lambda entry_id: Reversed(*entry_id)))
 
 
-def a_reversal_is_of_the_wrong_sign(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    decisions = decide(message, *accounts, context=context)
-    if isinstance(message, Reverse):
-        return [
-            _posted(account, -decision.amount)._replace(reversal=decision.reversal)
-            for account, decision in zip(accounts, decisions, strict=True)
-        ]
-    return decisions
-
-
-def interest_has_two_decimals_in_every_currency(
-    message: TransactionMessage, *accounts: Account, context: Context
-) -> Sequence[Decided]:
-    if isinstance(message, ChargeInterest):
-        [decided] = decide(message, replace(accounts[0], decimal_places=2), context=context)
-        return [decided._replace(account=replace(decided.account, decimal_places=accounts[0].decimal_places))]
-    return decide(message, *accounts, context=context)
-
-
-def an_amount_has_any_decimals(message: TransactionMessage, *accounts: Account, context: Context) -> Sequence[Decided]:
-    if isinstance(message, Transaction):
-        return [_posted(accounts[0], message.amount)]
-    return decide(message, *accounts, context=context)
-
-
-OVERDRAFT_A = OPEN_A.replace('"currency"', '"overdraft_limit": -30, "currency"')
-TO_THE_LIMIT, BELOW_IT, A_LITTLE = (SPEND.replace("-80", amount) for amount in ("-30", "-31", "-10"))
-INTEREST = '{"type": "charge_interest", "transaction_id": "5", "account_id": "a", "annual_rate": "0.365"}'
-CLOSE = '{"type": "close_account", "transaction_id": "6", "account_id": "a"}'
 LIMIT = '{"type": "set_overdraft_limit", "transaction_id": "7", "account_id": "a", "overdraft_limit": -5}'
-IN_YEN = OVERDRAFT_A.replace("EUR", "JPY").replace("-30", "-9000")
-HOLD_FOR_LONG = HOLD.replace("}", ', "expires_at": "2026-03-01T00:00:01Z"}')
-ANOTHER_HOLD = HOLD.replace('_id": "hold"', '_id": "another"')
 BACK_AGAIN = REVERSE_TRANSFER.replace('"back"', '"again"').replace("5}", "16}")
-IN_FRANCS = PAY.replace('"amount"', '"currency": "CHF", "amount"')
-
-BROKEN: dict[Rules, tuple[list[str], str]] = {
-    a_debit_down_to_the_limit_is_rejected: ([OVERDRAFT_A, TO_THE_LIMIT], "a: version 2 should be ('POSTED', None,"),
-    a_debit_just_below_the_limit_is_posted: (
-        [OVERDRAFT_A, BELOW_IT],
+BROKEN: dict[str, tuple[Rules, list[str], str]] = {
+    "a limit is ignored": (
+        wrong_for(Transaction, lambda message, account: [_posted(account, message.amount)]),
+        [OPEN_A, SPEND],
         "a: version 2 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
     ),
-    interest_is_rounded_up: (
-        [OVERDRAFT_A, SPEND.replace("-80", "-10.40"), INTEREST],
-        "a: version 3 should be ('POSTED', None, Decimal('-0.01')",
+    "a limit is set and forgotten": (
+        wrong_for(SetOverdraftLimit, lambda _, account: [_posted(account)]),
+        [OPEN_A, PAY, LIMIT],
+        "a: its journal gives",
     ),
-    interest_is_of_360_days: (
-        [OVERDRAFT_A.replace("-30", "-9000"), SPEND.replace("-80", "-1000"), INTEREST],
-        "a: version 3 should be ('POSTED', None, Decimal('-1')",
-    ),
-    a_closed_account_is_credited: ([OPEN_A, CLOSE, PAY], "a: version 3 should be ('REJECTED', 'ACCOUNT_CLOSED',"),
-    an_account_with_a_balance_is_closed: (
-        [OPEN_A, PAY, CLOSE],
-        "a: version 3 should be ('REJECTED', 'BALANCE_NOT_ZERO',",
-    ),
-    another_currency_is_taken_at_par: (
-        [OPEN_A, IN_FRANCS],
-        "a: version 2 should be ('REJECTED', 'CURRENCY_MISMATCH',",
-    ),
-    an_account_is_opened_twice: (
-        [OPEN_A, OPEN_A.replace('"open"', '"again"')],
-        "a: version 2 should be ('REJECTED', 'ACCOUNT_EXISTS',",
-    ),
-    a_limit_above_the_balance_is_set: (
-        [OVERDRAFT_A, A_LITTLE, LIMIT],
-        "a: version 3 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
-    ),
-    a_limit_is_set_and_forgotten: ([OVERDRAFT_A, LIMIT], "a: its journal gives"),
-    a_payee_gets_what_the_payer_does_not_have: (
+    "a payee gets what the payer doesn't have, and both sides sum to zero": (
+        wrong_for(Transfer, lambda each, *sides: [_posted(sides[0], -each.amount), _posted(sides[1], each.amount)]),
         [OPEN_A, OPEN_B, TRANSFER],
         "a: version 2 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
     ),
-    a_rejected_transfer_has_the_other_reason: (
-        [OPEN_A, OPEN_B, TRANSFER],
-        "b: version 2 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
-    ),
-    held_money_is_spent: (
-        [OPEN_A, PAY, HOLD, SPEND.replace("-80", "-21")],
-        "a: version 4 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
-    ),
-    a_hold_is_placed_twice_on_the_same_money: (
-        [OPEN_A, PAY, HOLD, ANOTHER_HOLD],
-        "a: version 4 should be ('REJECTED', 'OVERDRAFT_LIMIT',",
-    ),
-    a_hold_is_posted_in_part_and_stays_whole: (
+    "a hold that is posted in part stays whole": (
+        wrong_for(PostHold, _holds_that_stay_whole),
         [OPEN_A, OPEN_B, PAY, HOLD, POST_IN_PART],
         "a: version 4 should have 20 held",
     ),
-    a_hold_expires_before_its_time: (
-        [OPEN_A, PAY, HOLD_FOR_LONG, EXPIRE],
-        "a: version 4 should be ('REJECTED', 'HOLD_NOT_EXPIRED',",
-    ),
-    an_account_with_a_hold_is_closed: (
-        [OVERDRAFT_A, HOLD, CLOSE],
-        "a: version 3 should be ('REJECTED', 'HOLDS_OPEN',",
-    ),
-    more_is_reversed_than_is_left: (
+    "more is reversed than is left": (
+        _what_was_reversed_forgotten,
         [OPEN_A, OPEN_B, PAY, TRANSFER, REVERSE_TRANSFER, BACK_AGAIN],
         "b: version 4 should be ('REJECTED', 'REVERSAL_EXCEEDED',",
     ),
-    a_reversal_is_of_the_wrong_sign: (
-        [OPEN_A, OPEN_B, PAY, TRANSFER, REVERSE_TRANSFER],
-        "a: version 4 should be ('POSTED', None, Decimal('5')",
-    ),
-    interest_has_two_decimals_in_every_currency: (
-        [IN_YEN, SPEND.replace("-80", "-1499"), INTEREST],
-        "a: version 3 should be ('POSTED', None, Decimal('-1')",
-    ),
-    a_rejection_takes_no_version: ([OPEN_A, SPEND], "a: at version 1, but its journal has [1, 1]"),
 }
 
 
-@pytest.mark.parametrize(("rules", "bodies", "sentence"), [(rules, *found) for rules, found in BROKEN.items()])
+@pytest.mark.parametrize(("rules", "bodies", "sentence"), BROKEN.values(), ids=BROKEN)
 def test_a_rule_that_is_wrong_is_found_though_all_books_agree_with_it(
     rules: Rules, bodies: list[str], sentence: str
 ) -> None:
@@ -456,29 +221,9 @@ def test_a_rule_that_is_wrong_is_found_though_all_books_agree_with_it(
     assert any(violation.startswith(sentence) for violation in found), found
 
 
-def test_an_amount_with_a_decimal_too_many_can_not_be_replayed() -> None:
-    too_fine = PAY.replace("50", "50.005")
-    found = violations(post(Books({}, {}), OPEN_A, too_fine, rules=an_amount_has_any_decimals))
-    assert any(violation.startswith("a: version 2 can't be replayed") for violation in found), found
-
-
-def test_the_product_without_a_fault_has_sound_books() -> None:
-    bodies = [OPEN_A, OPEN_B, PAY, SPEND, TRANSFER, HOLD, POST_IN_PART, VOID, REVERSE_TRANSFER, INTEREST, CLOSE, LIMIT]
-    assert violations(post(Books({}, {}), *bodies)) == []
-
-
-def _of_a_new_type(books: Books) -> None:
-    entry = books.journal["a"][1]
-    books.journal["a"][1] = replace(entry, request=entry.request | {"type": "lend"})
-
-
-def _of_a_new_type_at_last(books: Books) -> None:
-    entry = books.journal["a"][-1]
-    books.journal["a"][-1] = replace(entry, request=entry.request | {"type": "lend"})
-
-
-@pytest.mark.parametrize("plant", [_of_a_new_type, _of_a_new_type_at_last])
-def test_a_type_that_the_oracle_does_not_know_is_a_violation_that_says_so(plant: Callable[[Books], None]) -> None:
+@pytest.mark.parametrize("place", [1, -1])
+def test_a_type_that_the_oracle_does_not_know_is_a_violation_that_says_so(place: int) -> None:
     books = post(Books({}, {}), OPEN_A, PAY, SPEND)
-    plant(books)
+    entry = books.journal["a"][place]
+    books.journal["a"][place] = replace(entry, request=entry.request | {"type": "lend"})
     assert any("the oracle doesn't know the type 'lend'" in violation for violation in violations(books))
