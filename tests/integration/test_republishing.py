@@ -23,7 +23,6 @@ from tests.support.bodies import Body, opening, openings, payment
 from tests.support.histories import (
     HOUR,
     INDEXES,
-    MILLISECOND,
     Step,
     histories,
     in_fewer_examples,
@@ -130,36 +129,6 @@ def done(published: int, dead_lettered: int = 0) -> Answer:
 # --- ranges, and what they cost -----------------------------------------------------------------------------
 
 
-def test_a_range_of_versions_is_published_again_and_the_events_are_the_same(bank: Republished) -> None:
-    bank.post(opening(limit=-200), *payments(11, -30))
-    first = bank.publish()
-    assert first.keys() == ids("alice", *range(1, 13))
-    assert bank.republish(account_id="alice", from_version=3, to_version=9) == done(7)
-    assert bank.events() == {name: first[name] for name in ids("alice", *range(3, 10))}
-    assert bank.republish(account_id="alice", to_version=2) == done(2)
-    assert bank.events().keys() == ids("alice", 1, 2)
-    assert bank.republish(account_id="alice", from_version=12, to_version=99) == done(1)
-    assert bank.events().keys() == ids("alice", 12)
-    assert bank.republish(account_id="alice", from_version=13) == done(0)
-    assert bank.republish(account_id="alice") == done(12)
-    assert bank.events() == first
-
-
-def test_entries_are_published_again_by_their_times(bank: Republished) -> None:
-    bank.post_hourly(opening(), *payments(3))
-    for begin, end, versions in [
-        (YEAR_2020, None, [1, 2, 3, 4]),
-        (YEAR_2020 + MILLISECOND, YEAR_2020 + 2 * HOUR, [2]),
-        (YEAR_2020 + HOUR, YEAR_2020 + 2 * HOUR + MILLISECOND, [2, 3]),
-        (YEAR_2020 + 4 * HOUR, None, []),
-        (YEAR_2020 - HOUR, YEAR_2020, []),
-    ]:
-        fields = {"from": begin.isoformat()} | ({"to": end.isoformat()} if end else {})
-        for request in (fields, {"account_id": "alice"} | fields):
-            assert bank.republish(**request) == done(len(versions))
-            assert bank.events().keys() == ids("alice", *versions)
-
-
 def test_a_range_takes_few_requests(bank: Republished) -> None:
     """Ten events are one PutEvents."""
     for hour in range(32):
@@ -186,19 +155,6 @@ def test_a_range_takes_few_requests(bank: Republished) -> None:
 def slow(bank: Republished, seconds: float) -> None:
     """Each query takes so long."""
     bank.reads.meta.events.register("before-call.dynamodb.Query", lambda **_: bank.clock.sleep(seconds))
-
-
-def test_what_is_left_at_the_deadline_is_in_the_answer_as_a_request(bank: Republished) -> None:
-    bank.post(opening(limit=-200), *payments(29))
-    bank.index.limits = {"index": 6}
-    slow(bank, 0.6)
-    answer = bank.republish(seconds=1, account_id="alice", from_version=2, to_version=28)
-    assert answer["published"] in (5, 10)
-    first = 2 + answer["published"]
-    assert answer["next"] == [{"republish": {"account_id": "alice", "from_version": first, "to_version": 28}}]
-    assert bank.events().keys() == ids("alice", *range(2, first))
-    assert bank.republish_all(seconds=1, **answer["next"][0]["republish"])["published"] == 29 - first
-    assert bank.events().keys() == ids("alice", *range(first, 29))
 
 
 def test_the_accounts_that_are_left_at_the_deadline_are_those_after_the_last_that_was_begun(
@@ -356,14 +312,6 @@ def test_trouble_of_the_tables_fails_the_invocation_if_nothing_was_done_before(b
                 with pytest.raises(ClientError, match="try again"):
                     bank.republish(**request)
     assert bank.republish(**LONG_AGO) == done(2)
-
-
-def test_a_refused_request_gets_a_sentence_and_no_read(bank: Republished) -> None:
-    answer = bank.republish(account_id="alice", from_version=0)
-    assert answer == {"error": {"code": "INVALID_REQUEST", "reason": "from_version: expected `int` >= 1"}}
-    assert not bank.meter.requests
-    error = bank.republish(account_id="nobody")["error"]
-    assert error == {"code": "UNKNOWN_ACCOUNT", "reason": "account_id: no account 'nobody' has been opened"}
 
 
 def test_an_invocation_publishes_so_many_entries_and_leaves_the_rest_to_its_caller(

@@ -98,32 +98,6 @@ def chosen(answer: Answer, *names: str) -> tuple[Any, ...]:
     return tuple(answer[name] for name in names)
 
 
-def test_a_statement_has_the_last_entries_in_the_order_of_their_versions(bank: Read) -> None:
-    bank.post(OPENING, payment("t-1", 100), payment("t-2", "-250.50"), payment("t-3", -100))
-    answer = bank.read("statement", last=3)
-    posted_at = [entry.pop("posted_at") for entry in answer["entries"]]
-    assert posted_at == sorted(posted_at)
-
-    def entry(version: int, amount: str, after: str, asked: str, **outcome: str) -> Answer:
-        name = f"t-{version - 1}"
-        amounts = {"amount": amount, "balance_after": after, "held_after": "0", "currency": "EUR"}
-        request = {"type": "transaction", "transaction_id": name, "account_id": "alice", "amount": asked}
-        return {"transaction_id": name, "account_version": version, "request": request} | amounts | outcome
-
-    assert answer == {
-        "account_id": "alice",
-        "account_version": 4,
-        "entries": [
-            entry(2, "100", "100", "100", status="POSTED"),
-            entry(3, "-250.5", "-150.5", "-250.5", status="POSTED"),
-            entry(4, "0", "-150.5", "-100", status="REJECTED", reason="OVERDRAFT_LIMIT"),
-        ],
-        "complete": True,
-        "missing_versions": [],
-        "next": None,
-    }
-
-
 # --- holds and reversals ------------------------------------------------------------------------------------
 
 
@@ -162,13 +136,6 @@ def test_what_is_available_has_all_its_digits_and_is_nothing_of_a_closed_account
     assert chosen(bank.read("account"), "status", "overdraft_limit", "available") == ("CLOSED", "-0.01", "0")
 
 
-def test_a_balance_at_a_time_has_what_was_held_then(bank: Read) -> None:
-    part, rest = post_hold("p-1", 15, final=False), void_hold()
-    bank.post_hourly(OPENING, payment("t-1", 100), hold("h-1", 40), part, rest)
-    expected = [(None, None), ("0", "0"), ("100", "0"), ("100", "40"), ("85", "25"), ("85", "0")]
-    assert [chosen(bank.read("balance", at=at(hours)), "balance", "held") for hours in range(6)] == expected
-
-
 def test_a_transaction_that_was_refused_says_so_until_it_is_posted(bank: Read) -> None:
     def answer() -> Answer:
         return bank.read("transaction", transaction_id="t-1")
@@ -191,21 +158,6 @@ def test_a_refusal_of_a_changed_payload_leaves_the_transaction_as_it_is(bank: Re
     assert states == ["posted", "rejected"]
 
 
-def test_a_transaction_has_what_was_reversed_of_it(bank: Read) -> None:
-    bank.post(OPENING, payment("t-1", "12.50"), payment("t-2", 5), reverse("r-1", "2.50"))
-    bank.post(reverse("r-2"), reverse("r-3"))
-    answer = bank.read("transaction", transaction_id="t-1")
-    assert answer["reversed"] == {"amount": "12.5", "number": 2, "reversed_by": "r-2"}
-    assert (answer["entry"]["amount"], answer["account_id"], answer["transaction_id"]) == ("12.5", "alice", "t-1")
-    answer = bank.read("transaction", transaction_id="r-2")
-    assert (answer["reversed"], answer["entry"]["amount"]) == (None, "-10")
-    assert answer["entry"]["reversal"] == {"number": 2, "reversed_after": "12.5"}
-    rejected = bank.read("transaction", transaction_id="r-3")["entry"]
-    assert (rejected["reason"], rejected["reversal"]) == ("ALREADY_REVERSED", answer["entry"]["reversal"])
-    for name in ("t-2", "open", "t-none"):
-        assert bank.read("transaction", transaction_id=name)["reversed"] is None
-
-
 def test_a_transfer_that_was_reversed_says_so_on_both_accounts(bank: Read) -> None:
     """What was reversed is counted under the payer, so the payee's answer takes a second request."""
     bank.post(OPENING, opening("bob"), transfer("t-1", 30), reverse("r-1", 10, "bob"))
@@ -219,18 +171,6 @@ def test_a_transfer_that_was_reversed_says_so_on_both_accounts(bank: Read) -> No
 
 
 # --- pages --------------------------------------------------------------------------------------------------
-
-
-def test_pages_go_on_where_the_last_one_ended(bank: Read) -> None:
-    bank.post(OPENING, *payments(9))
-    answer = bank.read("statement", from_version=3, limit=4)
-    assert versions_of(answer) == [3, 4, 5, 6]
-    assert answer["next"] == {"from_version": 7, "to_version": 10}
-    bank.post(payment("t-10"))
-    answer = bank.read("statement", limit=4, **answer["next"])
-    assert (versions_of(answer), answer["next"], answer["account_version"]) == ([7, 8, 9, 10], None, 11)
-    assert versions_of(bank.read("statement", from_version=11, to_version=99)) == [11]
-    assert bank.read("statement", from_version=12)["entries"] == []
 
 
 def test_a_page_has_four_megabytes_at_most_and_the_next_one_goes_on(
@@ -280,21 +220,6 @@ def test_an_answer_takes_few_requests_and_read_units(bank: Read) -> None:
 
 
 # --- times --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("left", [None, timestamp(YEAR_2020 + HOUR)], ids=["absent", "of the second entry"])
-def test_an_account_whose_time_an_earlier_release_left_has_the_same_answers(hourly: Read, left: str | None) -> None:
-    """That release posted the last entries, and the account has no time, or that of an earlier entry."""
-    [journal] = hourly.journals().values()
-    hourly.change_account(posted_at=left)
-    assert hourly.read("account")["posted_at"] == left
-    for minutes in range(-30, 300, 30):
-        time = YEAR_2020 + timedelta(minutes=minutes)
-        assert without_final(hourly.read("balance", at=time.isoformat())) == journal.balance(time)
-        for begin, end in ((time, None), (YEAR_2020, time + HOUR)):
-            until = {"to": end.isoformat()} if end else {}
-            answer = hourly.read("statement", **{"from": begin.isoformat()} | until)
-            assert without_final(answer) == journal.statement(journal.between(begin, end), 100)
 
 
 def test_a_time_is_final_if_nothing_can_be_posted_before_it_any_more(bank: Read) -> None:
