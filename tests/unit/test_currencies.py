@@ -153,18 +153,6 @@ def test_the_rule_is_recorded_when_the_account_is_opened(currency: str, is_on: b
     assert account.decimal_places == decision.decimal_places == places
 
 
-@given(codes, units, a_last_digit, st.booleans())
-def test_an_account_keeps_its_rule_whatever_the_parameter_says_later(
-    currency: str, whole: int, digit: int, is_on: bool
-) -> None:
-    places = MINOR_UNITS[currency]
-    message = payment(Decimal(10 * whole + digit).scaleb(-places - 1))
-    context = Context(minor_units=MINOR_UNITS.get if is_on else no_minor_units)
-    assert after(message, currency, None, context)
-    with pytest.raises(InvalidMessage):
-        after(message, currency, places, context)
-
-
 def test_a_transfer_has_no_more_decimals_than_either_of_its_accounts_may_have() -> None:
     """One was opened under the rule, and one before."""
     ruled, free = an_account("EUR", 2), an_account("EUR", None, BOB)

@@ -3,30 +3,14 @@
 from decimal import Decimal
 from fractions import Fraction
 
-import pytest
 from hypothesis import example, given
 from msgspec.structs import replace
 
 from ledger.core.money import normalized
-from ledger.core.rules import Decision, RejectionReason, moved
+from ledger.core.rules import RejectionReason, moved
 from tests.support.numbers import exact_numbers
 from tests.support.rules import fits_dynamodb
 from tests.support.samples import ALICE
-
-
-@pytest.mark.parametrize(
-    ("amount", "balance", "reason"),
-    [
-        ("25", "125", None),
-        ("-25", "75", None),
-        ("-150", "-50", None),
-        ("-150.01", "100", RejectionReason.OVERDRAFT_LIMIT),
-        ("1e-36", "100", RejectionReason.BALANCE_OUT_OF_RANGE),
-    ],
-)
-def test_an_amount_moves_the_balance_down_to_the_limit(amount: str, balance: str, reason: str | None) -> None:
-    effect = Decimal(0) if reason else Decimal(amount)
-    assert moved(ALICE, Decimal(amount)) == Decision(effect, Decimal(balance), reason)
 
 
 @given(exact_numbers(), exact_numbers())

@@ -6,9 +6,7 @@
 import contextlib
 from collections.abc import Sequence
 from datetime import datetime
-from decimal import ROUND_HALF_EVEN, Decimal
-from decimal import Context as DecimalContext
-from fractions import Fraction
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -28,7 +26,7 @@ from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.checkers.books import Books
 from tests.checkers.small_books import post_messages
 from tests.support.numbers import exact_numbers
-from tests.support.rules import Decided, decide, fits_dynamodb
+from tests.support.rules import Decided, decide
 from tests.support.samples import (
     ALICE,
     BOB,
@@ -272,19 +270,6 @@ def test_interest_is_a_days_share_of_the_debt_rounded_half_to_even(balance: str,
     assert decide(interest(rate), account) == (Decided(after, amount),)
 
 
-@given(exact_numbers(), exact_rates())
-def test_any_debts_interest_is_what_a_thousand_digits_make_of_it(number: Decimal, rate: Decimal) -> None:
-    wide = DecimalContext(prec=1000, rounding=ROUND_HALF_EVEN)
-    balance = number.copy_abs().copy_negate()
-    amount = wide.quantize(wide.divide(wide.multiply(balance, rate), Decimal(365)), Decimal("0.01"))
-    [decision] = decide(interest(rate), alice(balance=balance, overdraft_limit=LOWEST))
-    after = Fraction(balance) + Fraction(amount)
-    if fits_dynamodb(Fraction(amount)) and fits_dynamodb(after):
-        assert (decision.reason, decision.amount, Fraction(decision.account.balance)) == (None, amount, after)
-    else:
-        assert (decision.reason, decision.amount) == ("BALANCE_OUT_OF_RANGE", 0)
-
-
 @pytest.mark.parametrize("as_of", ["2026-03-01T10:00:00+00:00", "2026-03-01T12:00:00+00:00"])
 @pytest.mark.parametrize("hold_id", ["h-1", "h-2"])
 def test_under_the_jobs_id_nothing_is_recorded_as_of_another_time_than_the_holds_own(as_of: str, hold_id: str) -> None:
@@ -402,12 +387,6 @@ def test_what_remains_of_a_hold_may_be_too_fine_for_the_payee(final: bool) -> No
     assert [decision.amount for decision in decisions] == [Decimal("-1.12"), Decimal("1.12")]
     [decision] = decide(posting(final=final), payer)
     assert decision.amount == Decimal("-1.125")
-
-
-@pytest.mark.parametrize(("places", "charged"), [(None, "0.33"), (0, "0"), (2, "0.33"), (3, "0.329"), (4, "0.3288")])
-def test_interest_is_rounded_to_the_accounts_decimals(places: int | None, charged: str) -> None:
-    [decision] = decide(interest(), alice(balance=-1000, overdraft_limit=-2000, decimal_places=places))
-    assert decision.amount == -Decimal(charged)
 
 
 whose = (st.sampled_from(["alice", "bob"]), st.integers(0, 40).map(lambda number: f"t-{number}"))
