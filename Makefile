@@ -9,7 +9,7 @@ PYTHON ?= python3.13
 $(foreach environment,.venv .venv-tools .venv-checkov,$(shell \
   cd $(environment) 2>/dev/null && { [ "$$(cat made 2>/dev/null)" = "$$(pwd -P)" ] || rm -f made; }))
 
-.PHONY: demo test test-all build up down verify bench soak mutations check lock clean
+.PHONY: demo test test-all build up down verify bench soak mutations assumptions check lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -56,6 +56,10 @@ soak: setup
 	@.venv/bin/python -m pytest --hypothesis-profile=searching --timeout=1800 tests/unit tests/checkers tests/faults/test_hostile_input.py tests/integration/test_any_order_of_profiles.py
 	@TELLER_SOAK_SECONDS=$(SOAK_SECONDS) .venv/bin/python -m pytest tests/faults/test_machine.py
 	@TELLER_SOAK_MESSAGES=$(SOAK_MESSAGES) .venv/bin/python -m pytest --all tests/soak
+
+# Tries what is assumed of AWS on each engine of this machine, or with AWS=1 on an account. docs/assumptions.md
+assumptions: setup
+	@$(if $(AWS),TELLER_ASSUMPTIONS_ON_AWS=1) .venv/bin/python -m tests.assumptions
 
 # Breaks the product on purpose, by machine and by hand, and shows what the quick suite doesn't find. Only the lines that
 # changed since a revision: make mutations SINCE=main

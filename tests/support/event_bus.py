@@ -61,6 +61,16 @@ class EventBridge:
                 targets = {target["Id"]: target["Arn"].removeprefix(ARN) for target in request["Targets"]}
                 self._rules(request)[request["Rule"]].queues.update(targets)
                 return {"FailedEntryCount": 0, "FailedEntries": []}
+            case "RemoveTargets":
+                for target_id in request["Ids"]:
+                    self._rules(request)[request["Rule"]].queues.pop(target_id, None)
+                return {"FailedEntryCount": 0, "FailedEntries": []}
+            case "DeleteRule":
+                self._rules(request).pop(request["Name"], None)
+                return {}
+            case "DeleteEventBus":
+                self.buses.pop(request["Name"], None)
+                return {}
             case "PutEvents":
                 return self._put_events(request["Entries"])
         raise NotImplementedError(f"this EventBridge has no {operation}")

@@ -52,6 +52,7 @@ class Message:
     attributes: Mapping[str, Any]
     sent_at: float
     visible_at: float
+    group_id: str | None = None
     receives: int = 0
     first_received_at: float = 0
     receipt: str = ""
@@ -157,7 +158,7 @@ class Sqs:
         delay = int(request.get("DelaySeconds", queue.attributes["DelaySeconds"]))
         _check_range("DelaySeconds", delay, LONGEST_DELAY_SECONDS)
         now, message_id = self._clock.time(), f"sqs-{next(self._numbers)}"
-        queue.messages.append(Message(message_id, body, attributes, now, now + delay))
+        queue.messages.append(Message(message_id, body, attributes, now, now + delay, request.get("MessageGroupId")))
         return {"MessageId": message_id, "MD5OfMessageBody": _md5(body)}
 
     def _send_message(self, request: Request) -> Answer:
@@ -269,6 +270,7 @@ def _received(message: Message, request: Request) -> Answer:
         "SentTimestamp": str(int(message.sent_at * 1000)),
         "SenderId": ACCOUNT,
         "ApproximateFirstReceiveTimestamp": str(int(message.first_received_at * 1000)),
+        **({"MessageGroupId": message.group_id} if message.group_id else {}),
     }
     wanted = {*request.get("MessageSystemAttributeNames", ()), *request.get("AttributeNames", ())}
     names = set(request.get("MessageAttributeNames", ()))

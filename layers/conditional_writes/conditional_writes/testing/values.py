@@ -38,6 +38,8 @@ def checked_item(item: Item) -> Item:
 
 def checked(value: Value, depth: int = 0) -> Value:
     """The value in its one form. Raises Refused if it isn't valid."""
+    if depth >= MAXIMUM_NESTING:
+        raise invalid("Nesting Levels have exceeded supported limits")
     if len(value) != 1:
         wrong = "has more than one datatypes set" if value else "is empty"
         raise invalid(f"Supplied AttributeValue {wrong}, must contain exactly one of the supported datatypes")
@@ -47,8 +49,6 @@ def checked(value: Value, depth: int = 0) -> Value:
     check = _CHECKS.get(kind)
     if check is None:
         raise invalid("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
-    if depth >= MAXIMUM_NESTING and kind in {"L", "M"}:
-        raise invalid("Nesting Levels have exceeded supported limits")
     return {kind: check(content, depth)}
 
 

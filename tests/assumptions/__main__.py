@@ -1,0 +1,74 @@
+"""`make assumptions`: tries each assumption about AWS on the engines of this machine, or with AWS=1 on an account.
+
+Prints a report in Markdown. Exits with 1 if an assumption doesn't hold and no difference is named.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.assumptions.conftest import difference, place_and_name
+from tests.assumptions.page import PAGE, page, sentence
+from tests.assumptions.places import remove_leftovers
+
+HERE = Path(__file__).parent
+
+
+class Results:
+    """What became of each test, as pytest tells it: `outcomes` by place and name."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[tuple[str, str], str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        place, name = place_and_name(report.nodeid.rpartition("::")[2])
+        if report.when == "call" or report.outcome != "passed":
+            self.outcomes[place, name] = "failed" if self.outcomes.get((place, name)) == "failed" else _outcome(report)
+
+
+def _outcome(report: pytest.TestReport) -> str:
+    return "differs" if hasattr(report, "wasxfail") else report.outcome
+
+
+def report_of(outcomes: dict[tuple[str, str], str], seconds: float) -> str:
+    """The report as Markdown: counts by place, and each assumption that doesn't hold."""
+    counts = {place: Counter(each for (at, _), each in outcomes.items() if at == place) for place, _ in outcomes}
+    lines = ["| place | hold | differ as named | don't hold | not tried |", "|---|---|---|---|---|"]
+    for place, count in counts.items():
+        lines.append(
+            f"| {place} | {' | '.join(str(count[each]) for each in ('passed', 'differs', 'failed', 'skipped'))} |"
+        )
+    lines += ["", f"{len({name for _, name in outcomes})} assumptions, {seconds:.0f} s", ""]
+    for (place, name), outcome in sorted(outcomes.items()):
+        if outcome in ("failed", "differs"):
+            why = f": {difference(place, name)}" if outcome == "differs" else ": **doesn't hold**"
+            lines.append(f"- {place}: {sentence(name)}{why}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.assumptions", description=__doc__)
+    parser.add_argument("--remove", action="store_true", help="remove what a killed run left on AWS, and end")
+    parser.add_argument("--page", action="store_true", help=f"write {PAGE.name}, and end")
+    given = parser.parse_args()
+    if given.remove:
+        print("\n".join(remove_leftovers()) or "nothing is left")
+        return
+    if given.page:
+        PAGE.write_text(page())
+        return
+    results, started = Results(), time.monotonic()
+    arguments = [str(HERE), "--quiet", "--no-header", "-p", "no:cacheprovider"]
+    arguments += [] if os.environ.get("TELLER_ASSUMPTIONS_ON_AWS") else ["--all"]
+    status = pytest.main(arguments, plugins=[results])
+    print(report_of(results.outcomes, time.monotonic() - started))
+    sys.exit(int(status))
+
+
+if __name__ == "__main__":
+    main()
