@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 import conditional_writes
 from conditional_writes.testing import Engine
-from conditional_writes.upserts import strategies
+from conditional_writes.upserts import plan
 from tests.support.clock import RanTooLong
 from tests.support.deployed import PARAMETERS, Bank
 from tests.support.every_event import SeenEvents
@@ -229,4 +229,4 @@ def tables(dynamodb: Endpoint) -> Tables:
 @pytest.fixture
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forgets the depths of profiles, as a new process would."""
-    monkeypatch.setattr(strategies, "recent_depths", strategies.RecentDepths())
+    monkeypatch.setattr(plan, "recent_depths", plan.RecentDepths())

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from conditional_writes.items import Item, same
 from conditional_writes.sizes import item_bytes
-from conditional_writes.upserts import REMOVED, MapEntry, clock_text
+from conditional_writes.upserts import REMOVED, MapEntry
+from conditional_writes.upserts.clocks import clock
 
 type Path = tuple[str, ...]
 """The names from an attribute down to an entry, or to a map in which entries are."""
@@ -92,8 +93,8 @@ def most_bytes(writes: Iterable[Write], oldest: datetime, key_and_marks: Item) -
         for write in live
         if write.path not in maps and (write.value is not REMOVED or write.time >= oldest)
     }
-    for path, clock in clocks.items():
-        item[f"cw:as_of {json.dumps(path[:-1], ensure_ascii=False)}"][path[-1]] = clock
+    for path, text in clocks.items():
+        item[f"cw:as_of {json.dumps(path[:-1], ensure_ascii=False)}"][path[-1]] = text
     return item_bytes(item)
 
 
@@ -108,7 +109,7 @@ def removal_bytes(writes: Iterable[Write], oldest: datetime) -> int:
 
 def _rank(write: Write) -> tuple[datetime, bool, str]:
     is_value = write.value is not REMOVED
-    return write.time, is_value, clock_text.clock(MapEntry(*write)) if is_value else ""
+    return write.time, is_value, clock(MapEntry(*write)) if is_value else ""
 
 
 def _around(path: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes.upserts import REMOVED, MapEntry
-from conditional_writes.upserts.clock_text import clock
+from conditional_writes.upserts.clocks import clock
 from tests.checkers.profile_oracle import (
     EVERYTHING,
     Path,

@@ -9,7 +9,7 @@ import pytest
 from conditional_writes import Deadline
 from conditional_writes.items import from_dynamodb
 from conditional_writes.testing import Outcome
-from conditional_writes.upserts import strategies
+from conditional_writes.upserts import plan
 from ledger.core.profile_messages import decode
 from ledger.profile_writer import ProfileWriter
 from tests.checkers.profiles import is_mark, latest, violations
@@ -37,7 +37,7 @@ def erasure(at: int) -> Body:
 
 
 def write(bank: Bank, worker: int, *bodies: Body) -> list[Disposition | None]:
-    strategies.recent_depths = strategies.RecentDepths()  # of a new process
+    plan.recent_depths = plan.RecentDepths()  # of a new process
     texts = list(map(json.dumps, bodies))
     messages: list[Any] = [QueueMessage("m", "r", text, 1, NOW, {}, content=decode(text)) for text in texts]
     ProfileWriter(bank.clients[worker], PROFILES).write(messages, Deadline.after(DELIVERY_SECONDS))

@@ -10,7 +10,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 
 from conditional_writes import Deadline
-from conditional_writes.upserts import strategies
+from conditional_writes.upserts import plan
 from ledger.core.profile_messages import decode
 from tests.checkers.profiles import latest, read_profiles, violations
 from tests.support.reporting import Say
@@ -152,7 +152,7 @@ def one_answer_in_each_delivery(
     def deliver(records: Sequence[dict[str, Any]]) -> set[str]:
         answered.clear()
         if is_new:
-            monkeypatch.setattr(strategies, "recent_depths", strategies.RecentDepths())
+            monkeypatch.setattr(plan, "recent_depths", plan.RecentDepths())
         return delivering.write(records)
 
     def note(http_response: AWSResponse, **_: Any) -> None:

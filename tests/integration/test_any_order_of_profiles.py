@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from conditional_writes.upserts import REMOVED, Strategy
+from conditional_writes.upserts import REMOVED
 from tests.checkers.profile_oracle import (
     EVERYTHING,
     Path,
@@ -22,7 +22,7 @@ from tests.checkers.profile_oracle import (
     removal_bytes,
     standing,
 )
-from tests.support.profile_table import ProfileTable, Stored, time_is
+from tests.support.profile_table import Assumed, ProfileTable, Stored, time_is
 from tests.support.reporting import Say
 from tests.support.strategies import CLASHING_PATHS, profile_writes
 from tools.local_aws.functions import invoke, record, upsert_profiles
@@ -62,15 +62,15 @@ def check(stored: Stored, writes: Sequence[Write], most: int) -> None:
 def test_any_order_and_any_batches_make_the_same_profile(dynamodb: Endpoint) -> None:
     table = ProfileTable(dynamodb)
 
-    @example([ENTRY, INSIDE_OF_ITS_VALUE], random.Random(1), Strategy.ENTRY_FIRST)
+    @example([ENTRY, INSIDE_OF_ITS_VALUE], random.Random(1), Assumed.ALL)
     @in_fewer_examples
-    @given(st.lists(profile_writes(), min_size=1, max_size=12), randoms, st.sampled_from(Strategy))
-    def try_writes(writes: list[Write], choose: random.Random, strategy: Strategy) -> None:
+    @given(st.lists(profile_writes(), min_size=1, max_size=12), randoms, st.sampled_from(Assumed))
+    def try_writes(writes: list[Write], choose: random.Random, assumed: Assumed) -> None:
         one_by_one, in_batches = next(_names), next(_names)
         for write in writes:
             table.write(one_by_one, [write])
         for batch in batches(choose, twice_in_any_order(choose, writes)):
-            table.write(in_batches, batch, strategy)
+            table.write(in_batches, batch, assumed)
         first, second = table.read(one_by_one), table.read(in_batches)
         for stored in (first, second):
             check(stored, writes, most_bytes(writes, LONG_AGO, stored.key_and_marks))
@@ -122,15 +122,15 @@ def test_what_is_forgotten_is_not_missed_and_the_item_has_no_more_than_may_be_ne
 ) -> None:
     table, counted = ProfileTable(dynamodb, forget_after=AGE), Counter[str]()
 
-    @example(REMOVALS, random.Random(1), Strategy.ADAPTIVE)
+    @example(REMOVALS, random.Random(1), Assumed.AS_LEARNED)
     @in_fewer_examples
-    @given(deliveries_over_months(), randoms, st.sampled_from(Strategy))
-    def try_deliveries(deliveries: list[Delivery], choose: random.Random, strategy: Strategy) -> None:
+    @given(deliveries_over_months(), randoms, st.sampled_from(Assumed))
+    def try_deliveries(deliveries: list[Delivery], choose: random.Random, assumed: Assumed) -> None:
         name, writes, most_needed = next(_names), list[Write](), 0
         for batch in batches_within_the_age(choose, deliveries):
             now, new = batch[-1].at, [delivery.write for delivery in batch]
             with time_is(now):
-                table.write(name, new, strategy)
+                table.write(name, new, assumed)
             writes += new
             stored, oldest = table.read(name), now - AGE
             most_needed = max(most_needed, removal_bytes(writes, oldest))

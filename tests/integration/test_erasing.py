@@ -14,16 +14,15 @@ from conditional_writes.upserts import (
     REMOVED,
     ItemTooLarge,
     MapEntry,
-    Strategy,
     Upserted,
     erase,
     erasure,
     upsert,
     upsert_in_requests,
 )
-from conditional_writes.upserts.clock_text import clock
+from conditional_writes.upserts.clocks import clock
 from tests.support.faults import Fault, Faults
-from tests.support.profile_table import ProfileTable
+from tests.support.profile_table import Assumed, ProfileTable
 from tools.local_aws.server import Endpoint
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -121,17 +120,17 @@ def test_what_is_later_stays_as_if_there_had_been_nothing_else(profiles: Profile
     assert profiles.item == profiles.read("model").without_counters | erased_item(4)
 
 
-@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("assumed", Assumed)
 def test_no_update_as_of_the_erasure_or_earlier_comes_back_and_later_ones_win(
-    profiles: Profiles, strategy: Strategy
+    profiles: Profiles, assumed: Assumed
 ) -> None:
     profiles.upsert(theme("dark", 1), MapEntry(("limits", "card", "day"), 1, at(1)))
     profiles.erase(4)
     for seconds in (1, 3, 4):
         entries = [theme("dark", seconds), MapEntry(("limits", "card", "day"), 1, at(seconds))]
-        assert profiles.upsert(*entries, strategy=strategy)[:2] == (0, 2)
+        assert profiles.upsert(*entries, assumed=assumed)[:2] == (0, 2)
         assert profiles.item == erased_item(4)
-    assert profiles.upsert(theme("red", 5), theme("blue", 4), strategy=strategy)[:2] == (1, 1)
+    assert profiles.upsert(theme("red", 5), theme("blue", 4), assumed=assumed)[:2] == (1, 1)
     assert profiles.maps == {"preferences": {"theme": "red"}}
     assert profiles.upsert(MapEntry(("visits", "last"), "without a clock", None))[:2] == WRITTEN
 
@@ -147,12 +146,12 @@ def test_a_repeated_erasure_takes_nothing_that_came_since_be_it_without_a_clock(
 
 def test_an_erasure_takes_two_requests_and_upserts_none_more(profiles: Profiles) -> None:
     assert profiles.requests_of(lambda: profiles.erase(0)) == 1, "a missing item"
-    profiles.upsert(theme("dark", 1), strategy=Strategy.ATTRIBUTE_FIRST)
-    assert profiles.requests_of(lambda: profiles.upsert(theme("red", 2), strategy=Strategy.ENTRY_FIRST)) == 1
+    profiles.upsert(theme("dark", 1), assumed=Assumed.NONE)
+    assert profiles.requests_of(lambda: profiles.upsert(theme("red", 2), assumed=Assumed.ALL)) == 1
     assert profiles.requests_of(lambda: profiles.erase(3)) == 2
     assert profiles.requests_of(lambda: profiles.erase(3)) == 1, "a repetition"
     assert profiles.requests_of(lambda: profiles.upsert(theme("dark", 3))) == 1, "a late update"
-    assert profiles.requests_of(lambda: profiles.upsert(theme("red", 4), strategy=Strategy.ATTRIBUTE_FIRST)) == 1
+    assert profiles.requests_of(lambda: profiles.upsert(theme("red", 4), assumed=Assumed.NONE)) == 1
     later = [MapEntry(("preferences", f"entry {number}"), number, at(6)) for number in range(100)]
     assert profiles.requests_of(lambda: profiles.upsert(erasure(at(5)), *later)) == 2
     assert len(profiles.maps["preferences"]) == 100

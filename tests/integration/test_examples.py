@@ -16,7 +16,7 @@ from conditional_writes.exactly_once import PayloadChanged
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import LockLost, LockTaken, WindowDone
 from conditional_writes.testing import Clock, Engine, Fault, Outcome, explore
-from conditional_writes.upserts import strategies
+from conditional_writes.upserts import plan
 from tests.support.in_process import IN_PROCESS, Aws, answered_by
 from tests.support.new_tables import definition
 from tools.local_aws.server import PROJECT
@@ -244,7 +244,7 @@ def test_of_two_who_set_entries_none_is_lost_whatever_map_there_is(
     older = {"older": "0"} if before and "m" in before[0] else {}
 
     def new_processes(engine: Engine) -> Stage:
-        monkeypatch.setattr(strategies, "recent_depths", strategies.RecentDepths())
+        monkeypatch.setattr(plan, "recent_depths", plan.RecentDepths())
         return stage.on(engine)
 
     def both_are_there(stage: Stage, _: object) -> None:

@@ -18,13 +18,12 @@ from conditional_writes.upserts import (
     MapEntry,
     NotAMap,
     NotAnEntry,
-    Strategy,
     Upserted,
-    tidying,
+    plan,
     upsert_in_requests,
 )
 from tests.support.faults import Fault, Faults
-from tests.support.profile_table import ProfileTable
+from tests.support.profile_table import Assumed, ProfileTable
 from tools.local_aws.server import Endpoint
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -71,15 +70,13 @@ def theme(value: object, seconds: float | None = None) -> MapEntry:
 # --- any depth, any missing maps ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("assumed", Assumed)
 @pytest.mark.parametrize("depth", [1, 2, 3, 7])
 @pytest.mark.parametrize("as_of", [None, at(1)])
-def test_whatever_is_missing_is_made(
-    profiles: Profiles, strategy: Strategy, depth: int, as_of: datetime | None
-) -> None:
+def test_whatever_is_missing_is_made(profiles: Profiles, assumed: Assumed, depth: int, as_of: datetime | None) -> None:
     path = tuple("abcdefg"[:depth])
     for there in range(-1, depth + 1):  # No item; an item without the attribute; then with one map more each time.
-        name = f"{strategy}-{there}"
+        name = f"{assumed}-{there}"
         expected: Any = {"other": 1} if there >= 0 else {}
         inside = expected
         for step in path[: max(there, 0)]:
@@ -87,7 +84,7 @@ def test_whatever_is_missing_is_made(
             inside = inside[step]
         if there >= 0:
             profiles.plant({"account_id": name} | expected)
-        requests = profiles.requests(MapEntry((*path, "new"), 5, as_of), name=name, strategy=strategy)
+        requests = profiles.requests(MapEntry((*path, "new"), 5, as_of), name=name, assumed=assumed)
         for step in path[max(there, 0) :]:
             inside[step] = {}
             inside = inside[step]
@@ -110,8 +107,8 @@ def test_more_than_an_expression_has_room_for_are_several_requests(profiles: Pro
     deep = [MapEntry((*"abcdefghij", f"e-{number}"), number, at(1)) for number in range(100)]
     many = [MapEntry((f"map-{number}", "inner", "e"), number, at(1)) for number in range(50)]
     for _ in range(2):  # First with missing maps, then with existing ones.
-        for strategy in (Strategy.ENTRY_FIRST, Strategy.ATTRIBUTE_FIRST):
-            profiles.upsert(*wide, *deep, *many, strategy=strategy)
+        for assumed in (Assumed.ALL, Assumed.NONE):
+            profiles.upsert(*wide, *deep, *many, assumed=assumed)
     found = profiles.maps()
     assert len(found.pop("preferences")) == 250
     inside = found
@@ -204,15 +201,15 @@ def test_sixteen_writers_lose_nothing_and_every_entry_is_the_latest(profiles: Pr
 # --- invalid upserts -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("assumed", Assumed)
 @pytest.mark.parametrize(
     ("there", "kind"),
     [("text", "a string"), (1, "a number"), ([1], "a list"), (None, "null"), ({"a"}, "a set of strings")],
 )
-def test_a_parent_that_is_no_map_is_named(profiles: Profiles, strategy: Strategy, there: object, kind: str) -> None:
+def test_a_parent_that_is_no_map_is_named(profiles: Profiles, assumed: Assumed, there: object, kind: str) -> None:
     profiles.plant({"a": {"b": there}})
     with pytest.raises(NotAMap) as caught:
-        profiles.upsert(MapEntry(("a", "b", "c", "d"), 1, at(1)), strategy=strategy)
+        profiles.upsert(MapEntry(("a", "b", "c", "d"), 1, at(1)), assumed=assumed)
     assert (caught.value.path, caught.value.kind) == (("a", "b"), kind)
     assert caught.value.found is not None
     assert str(caught.value).endswith(f"a.b is {kind}, expected a map, to hold entries")
@@ -305,12 +302,12 @@ def test_a_save_between_a_refusal_and_what_follows_from_it_is_not_lost(profiles:
 @pytest.mark.parametrize("fault", [Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR])
 @pytest.mark.parametrize("at_call", [1, 2])
 def test_a_fault_changes_nothing(profiles: Profiles, fault: Fault, at_call: int) -> None:
-    for strategy in (Strategy.ENTRY_FIRST, Strategy.ATTRIBUTE_FIRST):
+    for assumed in (Assumed.ALL, Assumed.NONE):
         with Faults(fault, at_call).on(profiles.client):
             for write in (theme("red", 1), theme("dark", 2), theme("blue", 1)):
-                profiles.upsert(write, name=strategy, strategy=strategy, version_attribute="version")
-        assert profiles.maps(strategy) == {"preferences": {"theme": "dark"}}
-        assert profiles.stored(strategy)["version"] == 2
+                profiles.upsert(write, name=assumed, assumed=assumed, version_attribute="version")
+        assert profiles.maps(assumed) == {"preferences": {"theme": "dark"}}
+        assert profiles.stored(assumed)["version"] == 2
 
 
 SHAPES: list[Item] = [{}, {"a": {}}, {"a": {"b": {}}}, {"a": {"b": {"c": {"x": 1}}}}, {"a": "text"}, {"a": {"b": 1}}]
@@ -326,7 +323,7 @@ def test_no_request_ever_ends_in_an_invalid_path(profiles: Profiles) -> None:
         profiles.plant(choose.choice(SHAPES))
         path = ("a", "b", "c", "x")[: choose.randint(2, 4)]
         with contextlib.suppress(NotAMap, NotAnEntry):
-            profiles.upsert(MapEntry(path, number, at(number)), strategy=choose.choice(list(Strategy)))
+            profiles.upsert(MapEntry(path, number, at(number)), assumed=choose.choice(list(Assumed)))
     assert codes == {"success", "ConditionalCheckFailedException"}
 
 
@@ -339,7 +336,7 @@ MONTH = timedelta(days=30)
 def today(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
     """A list of one time, which is now."""
     times = [START]
-    monkeypatch.setattr(tidying, "now", lambda: times[0])
+    monkeypatch.setattr(plan, "now", lambda: times[0])
     return times
 
 

@@ -285,16 +285,16 @@ BREAKAGES = [
     ),
     Breakage(
         "an earlier write of an entry overwrites a later one",
-        f"{LIBRARY}/upserts/clocks.py",
-        "draft.forbidden.append(at_least((attribute, name), new))\n",
-        "pass\n",
+        f"{LIBRARY}/upserts/edit.py",
+        "            self.limit(place, later.entry)\n",
+        "            pass\n",
         (UPSERTS,),
     ),
     Breakage(
         "a map that is taken for missing is overwritten",
-        f"{LIBRARY}/upserts/plan.py",
-        "            draft.required.append(absent(path))\n            draft.values[path] = {}\n",
-        "            draft.values[path] = {}\n",
+        f"{LIBRARY}/upserts/edit.py",
+        "                    self.expect_as_found(each)\n",
+        "                    pass\n",
         (UPSERTS,),
     ),
     Breakage(

@@ -25,12 +25,12 @@ def race(what: str, path: str, old: str, new: str, claim: str) -> Breakage:
     return Breakage(what, path, old, new, (claim,))
 
 
-POSTER, LOOP, LOCKS, ONCE, CLOCKS = (
+POSTER, LOOP, LOCKS, ONCE, EDIT = (
     f"{LEDGER}/batch_poster.py",
     f"{LIBRARY}/loop.py",
     f"{LIBRARY}/locks.py",
     f"{LIBRARY}/exactly_once/function.py",
-    f"{LIBRARY}/upserts/clocks.py",
+    f"{LIBRARY}/upserts/edit.py",
 )
 
 ASSERTED = "*(replacing(key, self.before[key], item) for key, item in self.changed.items()),"
@@ -220,16 +220,16 @@ RACES = [
     ),
     race(
         "an upsert that doesn't ask for the clock of what it replaces",
-        CLOCKS,
-        "                draft.forbidden.append(at_least((attribute, name), new))\n",
-        "",
+        EDIT,
+        "            self.limit(place, later.entry)\n",
+        "            pass\n",
         "of two values of one entry",
     ),
     race(
         "an upsert that doesn't ask whether the profile was erased",
-        CLOCKS,
-        "    if clocked:\n        draft.forbidden",
-        "    if False:\n        draft.forbidden",
+        EDIT,
+        "        if time:\n            self.limit",
+        "        if False:\n            self.limit",
         "an erasure and an earlier value",
     ),
     race(

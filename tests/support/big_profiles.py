@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, override
 
 from conditional_writes.own_attributes import ITEM_BYTES
 from conditional_writes.sizes import MAXIMUM_ITEM_BYTES
-from conditional_writes.upserts.clock_text import clocks_attribute
+from conditional_writes.upserts.clocks import clocks_attribute
 from tests.support.night import most_megabytes
 from tests.support.samples import profile_body
 from tools.local_aws.functions import QUEUE_LIMITS, Context, invoke, load_function, record

@@ -1,6 +1,7 @@
 """A table of profiles that is written by `upsert` itself, at times of the test's choosing."""
 
 import contextlib
+import enum
 import itertools
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -10,7 +11,8 @@ from unittest import mock
 from conditional_writes import Item, Key, key
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.sizes import item_bytes
-from conditional_writes.upserts import MapEntry, Strategy, Upserted, upsert
+from conditional_writes.upserts import MapEntry, Upserted, upsert
+from conditional_writes.upserts.plan import RecentDepths
 from tests.checkers.profile_oracle import Write, is_mark
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_profiles_table
@@ -19,6 +21,14 @@ COUNTERS = {"account_id", "cw:write_id", "cw:item_bytes", "cw:removed_bytes"}
 """Attributes that differ after another order of the same writes, or under another key."""
 
 _numbers = itertools.count(1)
+
+
+class Assumed(enum.StrEnum):
+    """The maps around an entry that a first request assumes to exist."""
+
+    ALL = "all"
+    NONE = "none"
+    AS_LEARNED = "as learned"
 
 
 class ProfileTable:
@@ -38,13 +48,18 @@ class ProfileTable:
         self,
         account_id: str,
         writes: Iterable[Write | MapEntry],
-        strategy: Strategy = Strategy.ADAPTIVE,
+        assumed: Assumed = Assumed.AS_LEARNED,
         **options: Any,
     ) -> Upserted:
         """Upserts the writes, with these further options of `upsert`."""
         entries = [MapEntry(*write) for write in writes]
         options = {"forget_after": self.forget_after} | options
-        return upsert(self.client, self.key(account_id), entries, strategy=strategy, **options)
+        with contextlib.ExitStack() as stack:
+            if assumed is not Assumed.AS_LEARNED:
+                depth = len if assumed is Assumed.ALL else lambda _: 0
+                expected = mock.patch.object(RecentDepths, "expected", lambda _, table, path: depth(path))
+                stack.enter_context(expected)
+            return upsert(self.client, self.key(account_id), entries, **options)
 
     def read(self, account_id: str) -> "Stored":
         found = self.client.get_item(
@@ -70,5 +85,5 @@ class Stored:
 @contextlib.contextmanager
 def time_is(now: datetime) -> Iterator[None]:
     """The library forgets removals as of this time."""
-    with mock.patch("conditional_writes.upserts.tidying.now", return_value=now):
+    with mock.patch("conditional_writes.upserts.plan.now", return_value=now):
         yield

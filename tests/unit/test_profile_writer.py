@@ -12,7 +12,7 @@ import pytest
 from conditional_writes import Deadline
 from conditional_writes.items import to_dynamodb
 from conditional_writes.upserts import REMOVED, MapEntry
-from conditional_writes.upserts.clock_text import map_mark
+from conditional_writes.upserts.clocks import map_mark
 from ledger.core.profile_messages import EraseProfile, ProfileUpdate, decode
 from ledger.core.reason_codes import ReasonCode
 from ledger.profile_writer import ERASED, SUPERSEDED, UPSERTED, ProfileWriter, QueuedUpdate, map_entries

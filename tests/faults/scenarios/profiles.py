@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from conditional_writes.items import from_dynamodb
-from conditional_writes.upserts import strategies
+from conditional_writes.upserts import plan
 from ledger.core.profile_messages import decode
 from tests.checkers.profiles import latest, read_profiles, violations
 from tests.faults.scenarios import ScenarioResult
@@ -61,8 +61,8 @@ class Upserting:
         self._function = upsert_profiles(aws, self._table, dynamodb, **settings)
         same = {"ATTEMPTS_TABLE": self._function.attempts.table}
         self._competing_worker = upsert_profiles(aws, self._table, dynamodb, **settings, **same)
-        recent = strategies.RecentDepths()
-        with mock.patch.object(strategies, "recent_depths", recent):
+        recent = plan.RecentDepths()
+        with mock.patch.object(plan, "recent_depths", recent):
             assert not invoke(self._function, map(record, existing))
         self._learned = dict(recent._depths)
         self._existing = list(scan(dynamodb, self._table))
@@ -74,11 +74,11 @@ class Upserting:
         refill(self._dynamodb, self._function.attempts.table)
         queue = Queue([record(message, sent_at=SENT_AT) for message in self._batch])
         client = self._function.writer.client
-        recent = strategies.RecentDepths()  # The depths that a process has learned decide the number of its requests.
+        recent = plan.RecentDepths()  # The depths that a process has learned decide the number of its requests.
         recent._depths.update(self._learned)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(mock.patch.object(strategies, "recent_depths", recent))
-            stack.enter_context(mock.patch("conditional_writes.upserts.splitting.random", random.Random(1)))
+            stack.enter_context(mock.patch.object(plan, "recent_depths", recent))
+            stack.enter_context(mock.patch("conditional_writes.upserts.entries.random", random.Random(1)))
             if self._competing_messages:
                 records = [record(message, sent_at=SENT_AT) for message in self._competing_messages]
                 stack.enter_context(competing_worker_first(client, "UpdateItem", self._competing_worker, records))

@@ -1,32 +1,128 @@
 """Clocks: when an entry was last written, kept beside its map, so that the later of two writes wins.
 
-Of an entry, its removal, and a map of the same name the latest wins, too, whichever arrives first. Why the clocks
-aren't kept inside of the map: docs/decisions/clocks-beside-the-maps.md.
+A clock is a text that sorts as the writes do. An entry's is its time and a hash of its value; a removal's is its time
+alone. A map inside a map has a mark instead, which sorts after every clock. The mark has a floor if the map's own name
+was written, too, as an entry or as a removal: the time of the latest of those writes.
+
+| found in the item                 | at the entry's path             | at the path of a map around it |
+|-----------------------------------|---------------------------------|--------------------------------|
+| no clock                          | the entry fits                  | it fits                        |
+| an earlier entry or removal       | it fits                         | it becomes a map               |
+| a later one                       | the entry is superseded         | the entry is superseded        |
+| a map, its floor earlier, or none | the map becomes the entry       | it fits                        |
+| a map, its floor later            | the entry is superseded         | the entry is superseded        |
+
+`Later` has the texts from which on a row is a later one. They are compared with what was found, in `standing`, and by
+DynamoDB, in the condition of a request (`Edit.fit`). Why clocks aren't inside of the map:
+docs/decisions/clocks-beside-the-maps.md.
 """
 
-from collections.abc import Iterable, Sequence
+import functools
+import hashlib
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Context, Decimal
 from enum import Enum
+from typing import Any, Final, NamedTuple
 
-from conditional_writes.conditions import absent, at_least, is_map, less_than, more_than
-from conditional_writes.items import Item, Key
-from conditional_writes.own_attributes import ERASED_AS_OF
-from conditional_writes.upserts.clock_text import (
-    clock,
-    clocks_attribute,
-    floor_of,
-    is_map_mark,
-    map_mark,
-    time_of,
-    time_text,
-)
-from conditional_writes.upserts.draft import Draft
-from conditional_writes.upserts.entries import MapEntry, MapPath, check_entry, is_erasure, maps_along, maps_of
+from conditional_writes.items import Item, Key, serialized
+from conditional_writes.own_attributes import CLOCKS_PREFIX, ERASED_AS_OF
+from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, check_entry, maps_along
 from conditional_writes.upserts.errors import NotAMap, NotAnEntry
-from conditional_writes.upserts.shape import Shape
+
+MAP_MARK = "~"
+MISSING: Final = object()
+
+
+@functools.lru_cache(1024)
+def clocks_attribute(path: MapPath) -> str:
+    """The attribute with the clocks of this map's entries: `cw:as_of ["preferences"]`."""
+    return CLOCKS_PREFIX + json.dumps(path, ensure_ascii=False)
+
+
+def path_of(clocks_attribute: str) -> MapPath:
+    """The path of the map whose clocks are in this attribute."""
+    return tuple(json.loads(clocks_attribute.removeprefix(CLOCKS_PREFIX)))
+
+
+def clock_path(path: MapPath) -> MapPath:
+    """Where the clock of the entry is, or the mark of the map: the attribute with its map's clocks, and its name."""
+    return clocks_attribute(path[:-1]), path[-1]
+
+
+def value_at(item: Item, path: MapPath) -> Any:
+    """The value at the path, or MISSING."""
+    value: Any = item
+    for name in path:
+        value = value.get(name, MISSING) if isinstance(value, dict) else MISSING
+    return value
+
+
+@functools.lru_cache(1024)
+def time_text(time: datetime) -> str:
+    """A time in UTC, to the microsecond."""
+    return time.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def just_after(time: str) -> str:
+    """A text that sorts after this time, and before every later one."""
+    return time + " "
+
+
+def time_of(clock: str) -> str:
+    return clock.partition(" ")[0]
+
+
+def clock(entry: MapEntry) -> str:
+    """Sorts by time. Ties: a value beats a removal; the larger hash of two values beats the smaller."""
+    assert entry.as_of is not None
+    time = time_text(entry.as_of)
+    if entry.value is REMOVED:
+        return time
+    return f"{time} {hashlib.sha256(_spelled(entry.value).encode()).hexdigest()[:16]}"
+
+
+def map_mark(floor: str = "") -> str:
+    return MAP_MARK + floor
+
+
+def is_map_mark(clock: str) -> bool:
+    return clock.startswith(MAP_MARK)
+
+
+def is_removal(clock: str) -> bool:
+    return not is_map_mark(clock) and " " not in clock
+
+
+def floor_of(mark: str) -> str:
+    """The time in a map's mark: everything earlier in the map is superseded. Empty if there is none."""
+    return mark.removeprefix(MAP_MARK)
+
+
+class Later(NamedTuple):
+    """From `entry` on a clock is that of a later entry or removal; from `floor` on a mark has a later floor."""
+
+    entry: str
+    floor: str
+
+    def supersedes(self, found: str) -> bool:
+        return found >= (self.floor if is_map_mark(found) else self.entry)
+
+
+def later_at(entry: MapEntry) -> Later:
+    """What is later than the entry at its own path: the same write, and a floor of its time, count as later."""
+    assert entry.as_of is not None
+    return Later(clock(entry), map_mark(time_text(entry.as_of)))
+
+
+def later_around(time: str) -> Later:
+    """What is later than an entry of this time at the path of a map around it: at equal times the inside wins."""
+    return Later(time + MAP_MARK, just_after(map_mark(time)))
 
 
 def winning(key: Key, entries: Iterable[MapEntry]) -> list[MapEntry]:
-    """For each path the entry that wins. Raises ValueError for an invalid entry.
+    """For each path the entry that wins: the latest, or without `as_of` the last. Raises ValueError for an invalid one.
 
     Raises NotAMap if an entry without `as_of` is inside of another, or has another inside of it.
     """
@@ -34,7 +130,7 @@ def winning(key: Key, entries: Iterable[MapEntry]) -> list[MapEntry]:
     for entry in entries:
         check_entry(key, entry)
         earlier = winners.get(entry.path)
-        if earlier is None or _wins(entry, earlier):
+        if earlier is None or None in (entry.as_of, earlier.as_of) or clock(entry) >= clock(earlier):
             winners[entry.path] = entry
     for inner in winners.values():
         for path in maps_along(inner.path[:-1]):
@@ -43,110 +139,101 @@ def winning(key: Key, entries: Iterable[MapEntry]) -> list[MapEntry]:
     return list(winners.values())
 
 
-def _wins(entry: MapEntry, earlier: MapEntry) -> bool:
-    """Whether the entry wins over one that arrived before it."""
-    if entry.as_of is None or earlier.as_of is None:
-        return True
-    return clock(entry) >= clock(earlier)
-
-
 class Standing(Enum):
     """The relation of an entry to the item that was found."""
 
-    SUPERSEDED = "the item has this write, or a later one at its path or at that of a map around it, or was erased"
-    ERASES = "it is an erasure, later than the one that the item has a mark of"
+    SUPERSEDED = "the item has this write, or a later one, or was erased since"
     FITS = "each map around it is a map or missing, and it is an entry or missing"
     RESHAPES = "an earlier entry has to become a map around it, or a map has to become the entry"
 
 
-def standing(key: Key, entry: MapEntry, shape: Shape, item: Item) -> Standing:
-    """The standing of an entry. `shape` is that of the `item`.
+def is_erased(item: Item, entry: MapEntry) -> bool:
+    """Whether the item was erased as of the entry's time, or of a later one."""
+    return entry.as_of is not None and time_text(entry.as_of) <= item.get(ERASED_AS_OF, "")
+
+
+def standing(key: Key, entry: MapEntry, item: Item) -> Standing:
+    """The standing of an entry.
 
     Raises NotAMap or NotAnEntry if the entry, or the value in its way, has no clock, so that no time decides.
     """
-    time = "" if entry.as_of is None else time_text(entry.as_of)
-    if time and time <= shape.erased_as_of:
+    if is_erased(item, entry):
         return Standing.SUPERSEDED
-    return Standing.ERASES if is_erasure(entry) else _standing_in_its_maps(key, entry, time, shape, item)
+    return _standing_by_clock(key, entry, item) if entry.as_of else _standing_by_shape(key, entry, item)
 
 
-def _standing_in_its_maps(key: Key, entry: MapEntry, time: str, shape: Shape, item: Item) -> Standing:
-    reshapes = False
+def _standing_by_clock(key: Key, entry: MapEntry, item: Item) -> Standing:
+    assert entry.as_of is not None
+    around, reshapes = later_around(time_text(entry.as_of)), False
     for path in maps_along(entry.path[:-1]):
-        found = shape.clock(path)
-        if found is None or is_map_mark(found):
-            if path in shape.others and not reshapes:  # else it is a part of an earlier entry's value
-                raise NotAMap(key, path, shape.others[path], item)
-            if time and found is not None and time < floor_of(found):
-                return Standing.SUPERSEDED
-            continue
-        if not time:
-            raise NotAMap(key, path, "an entry", item)
-        if time < time_of(found):
+        found = _clock_at(item, path)
+        if (found is None or is_map_mark(found)) and not reshapes:  # else it is a part of an earlier entry's value
+            _check_is_map(key, path, item)
+        if found is not None and around.supersedes(found):
             return Standing.SUPERSEDED
-        reshapes = True
-    found = shape.clock(entry.path)
-    if found is not None and is_map_mark(found):
-        if not time:
-            raise NotAnEntry(key, entry.path, item)
-        return Standing.SUPERSEDED if time <= floor_of(found) else Standing.RESHAPES
-    if found is not None and time and found >= clock(entry):
+        reshapes |= found is not None and not is_map_mark(found)
+    found = _clock_at(item, entry.path)
+    if found is not None and later_at(entry).supersedes(found):
         return Standing.SUPERSEDED
-    return Standing.RESHAPES if reshapes else Standing.FITS
+    return Standing.RESHAPES if reshapes or (found is not None and is_map_mark(found)) else Standing.FITS
 
 
-def set_clocks(draft: Draft, entries: Sequence[MapEntry], shape: Shape) -> None:
-    """Sets the clock of each entry that has one, if it is later than the one in the item and than its erasure.
-
-    An entry without `as_of` only asserts that it doesn't replace a map whose entries have clocks, and that it isn't
-    inside of an entry that has one.
-    """
-    clocked = [entry for entry in entries if entry.as_of is not None]
-    others = [entry for entry in entries if entry.as_of is None]
-    for *outer, name in (entry.path for entry in others):
-        draft.forbidden.append(at_least((clocks_attribute(tuple(outer)), name), map_mark()))
-    for *outer, name in (path for path in maps_of(others) if len(path) > 1):
-        draft.forbidden.append(less_than((clocks_attribute(tuple(outer)), name), map_mark()))
-    if clocked:
-        draft.forbidden.append(at_least(ERASED_AS_OF, min(time_text(each.as_of) for each in clocked if each.as_of)))
-    earliest = _earliest_times(clocked)
-    for path, clocks in _new_clocks(clocked).items():
-        attribute = clocks_attribute(path)
-        if path not in shape.clocks:
-            draft.required.append(absent(attribute))
-            draft.values[attribute] = clocks
-            continue
-        draft.required.append(is_map(attribute))
-        for name, new in clocks.items():
-            inner = (*path, name)
-            if not is_map_mark(new):
-                draft.forbidden.append(at_least((attribute, name), new))
-                draft.values[attribute, name] = new
-            elif inner in shape.clocks or shape.clock(inner) is not None:
-                draft.forbidden.append(more_than((attribute, name), map_mark(earliest[inner])))
-            else:
-                draft.required.append(absent((attribute, name)))
-                draft.values[attribute, name] = new
+def _standing_by_shape(key: Key, entry: MapEntry, item: Item) -> Standing:
+    """An entry without a clock replaces neither an entry that has one by a map, nor a map whose entries have clocks."""
+    for path in maps_along(entry.path[:-1]):
+        found = _clock_at(item, path)
+        if found is not None and not is_map_mark(found):
+            raise NotAMap(key, path, "an entry", item)
+        _check_is_map(key, path, item)
+    if is_map_mark(_clock_at(item, entry.path) or ""):
+        raise NotAnEntry(key, entry.path, item)
+    return Standing.FITS
 
 
-def _new_clocks(entries: Sequence[MapEntry]) -> dict[MapPath, dict[str, str]]:
-    """The new clocks by the path of their map, `{path: {name: clock}}`, and the mark of each map inside another."""
-    clocks: dict[MapPath, dict[str, str]] = {path: {} for path in maps_of(entries)}
-    for path in clocks:
-        outer, name = path[:-1], path[-1]
-        if outer in clocks:
-            clocks[outer][name] = map_mark()
-    for entry in entries:
-        clocks[entry.path[:-1]][entry.path[-1]] = clock(entry)
-    return clocks
+def _clock_at(item: Item, path: MapPath) -> str | None:
+    """The clock of the entry at this path, or the mark of the map; None if it has none, as an attribute."""
+    if len(path) == 1:
+        return None
+    attribute, name = clock_path(path)
+    clocks = item.get(attribute)
+    return clocks.get(name) if clocks else None
 
 
-def _earliest_times(entries: Iterable[MapEntry]) -> dict[MapPath, str]:
-    """The time of the earliest of the entries in each map, which no floor of the map may exceed."""
-    earliest: dict[MapPath, str] = {}
-    for entry in entries:
-        assert entry.as_of is not None
-        time = time_text(entry.as_of)
-        for path in maps_along(entry.path[:-1]):
-            earliest[path] = min(time, earliest.get(path, time))
-    return earliest
+def _check_is_map(key: Key, path: MapPath, item: Item) -> None:
+    found = value_at(item, path)
+    if found is not MISSING and not isinstance(found, dict):
+        raise NotAMap(key, path, _TYPES[next(iter(serialized("", found)))], item)
+
+
+_TYPES = {
+    "S": "a string",
+    "N": "a number",
+    "B": "binary",
+    "BOOL": "a truth value",
+    "NULL": "null",
+    "L": "a list",
+    "SS": "a set of strings",
+    "NS": "a set of numbers",
+    "BS": "a set of binaries",
+}
+
+
+def _spelled(value: Any) -> str:
+    """The same text for all values that are the same in DynamoDB."""
+    match value:
+        case bool() | None | str():
+            return repr(value)
+        case int() | Decimal():
+            return str(_ANY_NUMBER.normalize(Decimal(value)) or 0)
+        case dict():
+            return "{" + ",".join(f"{name!r}:{_spelled(value[name])}" for name in sorted(value)) + "}"
+        case list() | tuple():
+            return "[" + ",".join(map(_spelled, value)) + "]"
+        case set() | frozenset():
+            return "(" + ",".join(sorted(map(_spelled, value))) + ")"
+        case bytes() | bytearray():
+            return repr(bytes(value))
+    return repr(value)  # DynamoDB has no such type: the entry is refused when it is serialized
+
+
+_ANY_NUMBER = Context(prec=1000)

@@ -1,11 +1,12 @@
-"""Map entries: one name and its value in a map attribute, however deep the map is."""
+"""Map entries: one name and its value in a map attribute, however deep the map is. Checked, and split into requests."""
 
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Iterator, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from conditional_writes.items import Key
-from conditional_writes.own_attributes import is_own
+from conditional_writes.own_attributes import PREFIX
 
 type MapPath = tuple[str, ...]
 """The names from an attribute down to a map in it, or down to an entry."""
@@ -40,21 +41,18 @@ def erasure(as_of: datetime) -> MapEntry:
     return MapEntry((), REMOVED, as_of)
 
 
-def is_erasure(entry: MapEntry) -> bool:
-    return not entry.path
-
-
 def check_entry(key: Key, entry: MapEntry) -> None:
-    """Raises ValueError for an entry that no item can hold."""
+    """Raises ValueError or TypeError for an entry that no item can hold."""
     if entry.as_of is None or entry != erasure(entry.as_of):
         _check_path(key, entry.path)
-    if entry.as_of is not None and not isinstance(entry.as_of, datetime):
+    if entry.as_of is None:
+        return
+    if not isinstance(entry.as_of, datetime):
         raise TypeError(f"{key}: as_of is {entry.as_of!r}, expected a datetime with its offset from UTC")
-    if entry.as_of is not None and entry.as_of.tzinfo is None:
+    if entry.as_of.tzinfo is None:
         raise ValueError(f"{key}: {entry.as_of!r}: expected a time with its offset from UTC")
     try:
-        if entry.as_of is not None:
-            entry.as_of.astimezone(UTC)
+        entry.as_of.astimezone(UTC)
     except OverflowError:
         raise ValueError(f"{key}: {entry.as_of!r}: expected a time between the years 1 and 9999 in UTC") from None
 
@@ -64,7 +62,7 @@ def _check_path(key: Key, path: MapPath) -> None:
     if len(names) < 2 or not all(isinstance(name, str) and name for name in names):
         raise ValueError(f"{key}: {path!r}: expected the names of an attribute and of an entry, at least")
     attribute = path[0]
-    if attribute in dict(key.attributes) or is_own(attribute):
+    if attribute in dict(key.attributes) or attribute.startswith(PREFIX):
         raise ValueError(f"{key}: {attribute} can't hold entries: it is part of the key, or the library's own")
 
 
@@ -73,7 +71,51 @@ def maps_along(path: MapPath) -> list[MapPath]:
     return [path[:length] for length in range(1, len(path) + 1)]
 
 
-def maps_of(entries: Iterable[MapEntry]) -> list[MapPath]:
-    """The paths of all maps that contain one of these entries, outer maps first."""
-    paths = {path for entry in entries for path in maps_along(entry.path[:-1])}
-    return sorted(paths, key=lambda path: (len(path), path))
+def in_requests(entries: Iterable[MapEntry]) -> Iterator[list[MapEntry]]:
+    """The entries in as few requests as DynamoDB's expressions have room for, and none with another inside of it."""
+    request: list[MapEntry] = []
+    maps: set[MapPath] = set()
+    for entry in entries:
+        with_it = maps.union(maps_along(entry.path[:-1]))
+        if request and not _fit_one_request([*request, entry], with_it):
+            yield request
+            request = []
+            with_it = set(maps_along(entry.path[:-1]))
+        request.append(entry)
+        maps = with_it
+    if request:
+        yield request
+
+
+def in_requests_from_any_on(entries: Sequence[MapEntry]) -> list[list[MapEntry]]:
+    """The requests: an erasure with all that it supersedes comes first. The others begin with a random one of them.
+
+    If an upsert is repeated because most requests fail, it shall not always begin with those that are done.
+    """
+    first = next((entry for entry in entries if not entry.path), None)
+    erased, others = [] if first is None else [first], list[MapEntry]()
+    for entry in entries:
+        if entry is not first:
+            (erased if first is not None and _is_erased(entry, first) else others).append(entry)
+    requests = list(in_requests(others))
+    at = random.randrange(len(requests)) if requests else 0
+    return [*([erased] if erased else []), *requests[at:], *requests[:at]]
+
+
+def _is_erased(entry: MapEntry, erasing: MapEntry) -> bool:
+    return entry.as_of is not None and erasing.as_of is not None and entry.as_of <= erasing.as_of
+
+
+_OPERATORS = 280
+_UPDATE_CHARACTERS = 3_600
+_CONDITION_CHARACTERS = 4_000
+"""An expression holds 300 operators and 4,096 characters. The rest is for the parts of every request."""
+
+
+def _fit_one_request(entries: Sequence[MapEntry], maps: Set[MapPath]) -> bool:
+    """`maps` has the paths of all maps around the entries."""
+    operators = 2 * len(entries) + 8 * len(maps)
+    in_update = sum(32 + 5 * (len(entry.path) - 2) for entry in entries) + 40 * len(maps)
+    in_condition = 150 + 22 * len(entries) + sum(75 + 5 * len(path) for path in maps)
+    fit = operators <= _OPERATORS and in_update <= _UPDATE_CHARACTERS and in_condition <= _CONDITION_CHARACTERS
+    return fit and not any(entry.path in maps for entry in entries)

@@ -1,35 +1,157 @@
-"""The plan of a request: entries of one item as one Update, made from the item's shape.
+"""An upsert's requests: each sets entries of one item by one Update, planned from the item, or from what is assumed.
 
-DynamoDB sets `a.b.c` only if `a.b` is a map. So the entries are set one by one in the maps that exist, and the highest
-missing map is set whole, with its entries in it. A condition names each map that is assumed to exist or to be missing.
+The first request assumes how many of the maps around its entries exist. If DynamoDB refuses it, the item that comes
+back shows the truth, and the next request is planned from that.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
-from conditional_writes.conditions import absent, is_map, more_than
+from botocore.exceptions import ClientError
+
+from conditional_writes.conditions import exists, more_than
+from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.items import Item, Key
-from conditional_writes.loop import Observed, Plan
-from conditional_writes.own_attributes import ITEM_BYTES, REMOVED_BYTES, VERSION_ID
-from conditional_writes.requests import Update
+from conditional_writes.loop import Observed, Plan, write
+from conditional_writes.own_attributes import REMOVED_BYTES, VERSION_ID
 from conditional_writes.sizes import MAXIMUM_UPSERTED_BYTES, item_bytes
-from conditional_writes.upserts.clock_text import time_text
-from conditional_writes.upserts.clocks import Standing, set_clocks, standing
-from conditional_writes.upserts.draft import Draft
-from conditional_writes.upserts.edit import Edit
-from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, is_erasure, maps_along, maps_of
+from conditional_writes.upserts.clocks import (
+    MAP_MARK,
+    Standing,
+    clocks_attribute,
+    is_erased,
+    standing,
+    time_text,
+    value_at,
+    winning,
+)
+from conditional_writes.upserts.edit import Edit, check_size
+from conditional_writes.upserts.entries import (
+    REMOVED,
+    MapEntry,
+    MapPath,
+    in_requests,
+    in_requests_from_any_on,
+    maps_along,
+)
 from conditional_writes.upserts.erasing import erase_up_to
 from conditional_writes.upserts.errors import ItemTooLarge
 from conditional_writes.upserts.reshape import bytes_in_the_end, reshaped
-from conditional_writes.upserts.room import check_size, count_bytes
-from conditional_writes.upserts.shape import Shape, assumed_shape, observed_shape
-from conditional_writes.upserts.splitting import in_requests
-from conditional_writes.upserts.strategies import Strategy, expected_depth
-from conditional_writes.upserts.tidying import MOST_REMOVED_BYTES, Tidied, clock_bytes, removed_bytes, tidied
+from conditional_writes.upserts.tidying import (
+    MOST_REMOVED_BYTES,
+    Tidied,
+    clock_bytes,
+    removed_bytes,
+    tidied,
+)
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+MAXIMUM_PATHS = 1_000
+"""The paths whose depths are remembered."""
 
 
-class Done(NamedTuple):
+class RecentDepths:
+    """How many maps of a path existed in recent upserts.
+
+    The first upsert of a path sets the expectation. After it two surprises in a row change the expectation, one
+    doesn't.
+
+    Remembers the thousand paths that were used last. Threads share the object: a wrong expectation costs one request.
+    """
+
+    def __init__(self) -> None:
+        self._depths: OrderedDict[tuple[str, MapPath], tuple[int, bool]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def expected(self, table: str, path: MapPath) -> int:
+        """All maps, unless something else was learned."""
+        depth, _ = self._depths.get((table, path), (len(path), False))
+        return depth
+
+    def learn(self, table: str, path: MapPath, depth: int) -> None:
+        with self._lock:
+            expected, surprised = self._depths.get((table, path), (depth, False))
+            if depth == expected or surprised:
+                self._depths[table, path] = depth, False
+            else:
+                self._depths[table, path] = expected, True
+            self._depths.move_to_end((table, path))
+            if len(self._depths) > MAXIMUM_PATHS:
+                self._depths.popitem(last=False)
+
+
+recent_depths = RecentDepths()
+
+
+class Progress(NamedTuple):
+    """The entries that are done with one more request. `conflicts` counts the refused requests before it.
+
+    An entry is superseded if the item has the same write, or a later one in the entry's place, around it or inside of
+    it. The item is as if they had arrived in the other order. Of several entries with one path only the latest is
+    named.
+    """
+
+    written: Sequence[MapEntry]
+    superseded: Sequence[MapEntry]
+    conflicts: int
+
+
+def upsert_in_requests(  # noqa: PLR0913 (three have defaults that are seldom changed)
+    client: "DynamoDBClient",
+    key: Key,
+    entries: Iterable[MapEntry],
+    *,
+    version_attribute: str | None = None,
+    forget_after: timedelta | None = None,
+    deadline: Deadline | None = None,
+) -> Iterator[Progress]:
+    """Does the same as `upsert`, and yields a Progress after each request.
+
+    Its entries are done, even if a later request fails. An upsert of several requests begins with a random one of them.
+    So a repetition gets further, even if most requests fail.
+    """
+    deadline = deadline_or_default(deadline)
+    latest = winning(key, entries)
+    if any(entry.path[:1] == (version_attribute,) for entry in latest):
+        raise ValueError(f"{key}: {version_attribute} can't hold entries: it is the version")
+    planner = _Planner(key, version_attribute, _forgotten_before(forget_after))
+    pending = in_requests_from_any_on(latest)
+    while pending:
+        try:
+            written = write(client, partial(planner.plan, pending), {}, deadline)
+        except ClientError as error:
+            if "Item size" in error.response["Error"].get("Message", ""):
+                raise ItemTooLarge(key, None) from error
+            raise
+        done = written.result
+        for path, depth in done.depths.items():
+            recent_depths.learn(key.table, path, depth)
+        yield Progress(done.written, done.superseded, written.conflicts)
+        paths = {entry.path for entry in (*done.written, *done.superseded)}
+        rests = ([entry for entry in request if entry.path not in paths] for request in pending)
+        pending = [rest for rest in rests if rest]
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _forgotten_before(age: timedelta | None) -> str | None:
+    """The time, as in a clock, before which removals are forgotten. None: all are kept."""
+    try:
+        return None if age is None else time_text(now() - age)
+    except OverflowError:  # longer ago than any time
+        return None
+
+
+class _Done(NamedTuple):
     """The entries that the request writes, and those that are superseded, as the item shows that came back before it.
 
     `depths` has how many maps of each path existed.
@@ -40,18 +162,17 @@ class Done(NamedTuple):
     depths: Mapping[MapPath, int] = {}
 
 
-class Planner(NamedTuple):
+class _Planner(NamedTuple):
     """The parameters of an upsert, from which each of its requests is planned.
 
     Removals before `forget_before`, a time as in a clock, are forgotten. None: all are kept.
     """
 
     key: Key
-    strategy: Strategy
     version_attribute: str | None
     forget_before: str | None
 
-    def plan(self, pending: Sequence[Sequence[MapEntry]], observed: Observed) -> Plan[Done]:
+    def plan(self, pending: Sequence[Sequence[MapEntry]], observed: Observed) -> Plan[_Done]:
         """One request. As long as the item is unknown, it is the first pending one; else any entries that fit.
 
         If the item is too untidy, or seems full, the request tidies it, and writes no entry. An erasure goes first, and
@@ -60,56 +181,52 @@ class Planner(NamedTuple):
         if self.key not in observed:
             return self._assuming(pending[0])
         item, entries = observed[self.key] or {}, list(itertools.chain(*pending))
-        shape = observed_shape(entries, item)
-        erasing = [entry for entry in entries if is_erasure(entry)]
-        if erasing and standing(self.key, erasing[0], shape, item) is Standing.ERASES:
-            return self._erasing([*erasing, *(entry for entry in entries if not is_erasure(entry))], item)
-        standings = [(standing(self.key, entry, shape, item), entry) for entry in entries]
-        superseded = [entry for found, entry in standings if found is Standing.SUPERSEDED]
-        fitting = [entry for found, entry in standings if found is Standing.FITS]
-        reshaping = [entry for found, entry in standings if found is Standing.RESHAPES]
-        if not fitting and not reshaping:
-            return Plan(Done([], superseded))
+        erasures = [entry for entry in entries if not entry.path]
+        if erasures and not is_erased(item, erasures[0]):
+            return self._erasing([*erasures, *(entry for entry in entries if entry.path)], item)
+        by_standing: dict[Standing, list[MapEntry]] = {each: [] for each in Standing}
+        for entry in entries:
+            by_standing[standing(self.key, entry, item)].append(entry)
+        superseded, fitting = by_standing[Standing.SUPERSEDED], by_standing[Standing.FITS]
+        if len(superseded) == len(entries):
+            return Plan(_Done([], superseded))
         if self.forget_before is not None and item.get(REMOVED_BYTES, 0) > MOST_REMOVED_BYTES:
-            return self._tidying(tidied(item, self.forget_before), item, superseded)
+            return self._tidying(tidied(item, self.forget_before), superseded)
         try:
-            return self._fitting(fitting, shape, item, superseded) if fitting else self._reshaping(reshaping, item)
+            if fitting:
+                return self._fitting(next(in_requests(fitting)), item, superseded)
+            return self._reshaping(by_standing[Standing.RESHAPES], item, superseded)
         except ItemTooLarge:
             if self.forget_before is None or (tidy := tidied(item, self.forget_before)).edit.is_empty:
                 raise
-            return self._tidying(tidy, item, superseded)
+            return self._tidying(tidy, superseded)
 
-    def _assuming(self, request: Sequence[MapEntry]) -> Plan[Done]:
-        if any(map(is_erasure, request)):
+    def _assuming(self, request: Sequence[MapEntry]) -> Plan[_Done]:
+        if not request[0].path:
             return self._erasing(request, {})
         maps = {entry.path[:-1] for entry in request}
-        depths = {path: expected_depth(self.strategy, self.key.table, path) for path in maps}
-        return Plan(Done(request, (), depths), [self._update(request, assumed_shape(depths), None)])
+        return self._fitting(request, _assumed({path: recent_depths.expected(self.key.table, path) for path in maps}))
 
-    def _fitting(
-        self, entries: Sequence[MapEntry], shape: Shape, item: Item, superseded: Sequence[MapEntry]
-    ) -> Plan[Done]:
-        request = next(in_requests(entries))
-        depths = {entry.path[:-1]: shape.depth(entry.path[:-1]) for entry in request}
-        return Plan(Done(request, superseded, depths), [self._update(request, shape, item)])
+    def _fitting(self, request: Sequence[MapEntry], found: Item, superseded: Sequence[MapEntry] = ()) -> Plan[_Done]:
+        edit = Edit(found)
+        edit.fit(request)
+        removed = [entry.path[-1] for entry in request if entry.value is REMOVED]
+        if removed and self.forget_before is not None:  # a request with removals asserts that the item is tidy
+            edit.added[REMOVED_BYTES] = clock_bytes(removed)
+            edit.forbid((REMOVED_BYTES,), more_than(REMOVED_BYTES, MOST_REMOVED_BYTES))
+        depths = {path: _depth(found, path) for path in {entry.path[:-1] for entry in request}}
+        return self._planned(_Done(request, superseded, depths), edit)
 
-    def _update(self, entries: Sequence[MapEntry], shape: Shape, item: Item | None) -> Update:
-        draft = Draft()
-        _set_entries(draft, entries, shape)
-        set_clocks(draft, entries, shape)
+    def _reshaping(self, entries: Sequence[MapEntry], item: Item, superseded: Sequence[MapEntry]) -> Plan[_Done]:
+        edit, written, in_parts, unfinished = reshaped(self.key, entries, Edit(item))
+        if unfinished is not None:  # nothing may be dropped for an entry that has no room in the end
+            check_size(self.key, bytes_in_the_end(unfinished, item))
         if self.forget_before is not None:
-            self._count_removed(draft, entries)
-        count_bytes(draft, self.key, item)
-        return self._versioned(draft)
+            # Of each the clock of a removal may stay, or a floor.
+            edit.added[REMOVED_BYTES] = clock_bytes(entry.path[-1] for entry in (*written, *in_parts))
+        return self._planned(_Done(written, [*superseded, *in_parts]), edit)
 
-    def _count_removed(self, draft: Draft, entries: Sequence[MapEntry]) -> None:
-        """A request with removals asserts that the item is tidy."""
-        removed = [entry.path[-1] for entry in entries if entry.value is REMOVED]
-        if removed:
-            draft.added[REMOVED_BYTES] = clock_bytes(removed)
-            draft.forbidden.append(more_than(REMOVED_BYTES, MOST_REMOVED_BYTES))
-
-    def _erasing(self, request: Sequence[MapEntry], item: Item) -> Plan[Done]:
+    def _erasing(self, request: Sequence[MapEntry], item: Item) -> Plan[_Done]:
         """The request's first entry is an erasure. What doesn't fit beside it is written by the next request.
 
         If there is too much to drop for one request, this one has no mark, and the next one goes on.
@@ -125,71 +242,42 @@ class Planner(NamedTuple):
             else:
                 written, earlier = [], []
             written = [erasure, *written]
-        draft = edit.draft()
         if not item:
-            draft.required.append(absent(self.key.attributes[0][0]))
-        draft.values[ITEM_BYTES] = item_bytes(edit.item | dict(self.key.attributes))
+            name, _ = self.key.attributes[0]
+            edit.forbid((name,), exists(name))
         if REMOVED_BYTES in item or self.forget_before is not None:
-            draft.values[REMOVED_BYTES] = removed_bytes(edit)
-        return Plan(Done(written, earlier), [self._versioned(draft)])
+            edit.put((REMOVED_BYTES,), removed_bytes(edit))
+        return self._planned(_Done(written, earlier), edit)
 
     def _kept_by_erasures(self) -> list[str]:
         version = [self.version_attribute, VERSION_ID] if self.version_attribute else []
         return [*dict(self.key.attributes), *version]
 
-    def _reshaping(self, entries: Sequence[MapEntry], item: Item) -> Plan[Done]:
-        # The request expects the earlier clocks that it replaces. An erasure in between would have dropped those.
-        edit, written, superseded, unfinished = reshaped(self.key, entries, Edit(item))
-        if unfinished is not None:  # nothing may be dropped for an entry that has no room in the end
-            check_size(self.key, bytes_in_the_end(unfinished, item))
-        draft = edit.draft()
-        if self.forget_before is not None:
-            # Of each the clock of a removal may stay, or a floor.
-            draft.added[REMOVED_BYTES] = clock_bytes(entry.path[-1] for entry in (*written, *superseded))
-        count_bytes(draft, self.key, item)
-        return Plan(Done(written, superseded), [self._versioned(draft)])
-
-    def _tidying(self, tidy: Tidied, item: Item, superseded: Sequence[MapEntry]) -> Plan[Done]:
+    def _tidying(self, tidy: Tidied, superseded: Sequence[MapEntry]) -> Plan[_Done]:
         """Others may set entries at the same time. Of several that tidy the item one succeeds."""
         edit, forgotten_bytes, needed_bytes = tidy
         edit.expect_as_found((REMOVED_BYTES,))
-        draft, grown_bytes = edit.draft(), edit.grown_bytes
-        counted = int(item.get(REMOVED_BYTES, 0))
-        draft.added[REMOVED_BYTES] = -forgotten_bytes if needed_bytes is None else -counted - needed_bytes
-        if ITEM_BYTES in item:
-            draft.added[ITEM_BYTES] = grown_bytes
-        return Plan(Done([], superseded), [self._versioned(draft)])
+        counted = int(edit.found.get(REMOVED_BYTES, 0))
+        edit.added[REMOVED_BYTES] = -forgotten_bytes if needed_bytes is None else -counted - needed_bytes
+        return self._planned(_Done([], superseded), edit)
 
-    def _versioned(self, draft: Draft) -> Update:
-        if not self.version_attribute:
-            return draft.update(self.key)
-        draft.added[self.version_attribute] = 1
-        return draft.update(self.key)._replace(makes_version=True)
+    def _planned(self, done: _Done, edit: Edit) -> Plan[_Done]:
+        return Plan(done, [edit.update(self.key, self.version_attribute)])
 
 
-def _set_entries(draft: Draft, entries: Sequence[MapEntry], shape: Shape) -> None:
-    for path in maps_of(entries):
-        if path in shape.maps:
-            draft.required.append(is_map(path))
-        elif len(path) == 1 or path[:-1] in shape.maps:
-            draft.required.append(absent(path))
-            draft.values[path] = {}
-    for entry in entries:
-        *outer, name = entry.path
-        if tuple(outer) not in shape.maps:
-            _set_in_missing_map(draft, entry)
-        elif entry.value is REMOVED:
-            draft.removed.append(entry.path)
-        else:
-            draft.values[*outer, name] = entry.value
+def _assumed(depths: Mapping[MapPath, int]) -> Item:
+    """An item with as many of the maps along each path as its depth says, and with their clocks."""
+    item: Item = {}
+    for path, depth in depths.items():
+        inside = item
+        for map_path in maps_along(path)[:depth]:
+            inside = inside.setdefault(map_path[-1], {})
+            item.setdefault(clocks_attribute(map_path), {})
+            if len(map_path) > 1:
+                item[clocks_attribute(map_path[:-1])][map_path[-1]] = MAP_MARK
+    return item
 
 
-def _set_in_missing_map(draft: Draft, entry: MapEntry) -> None:
-    """Sets the entry inside of the highest missing map, and makes the maps between the two."""
-    *outer, name = entry.path
-    highest = next(path for path in maps_along(tuple(outer)) if path in draft.values)
-    inside = draft.values[highest]
-    for step in outer[len(highest) :]:
-        inside = inside.setdefault(step, {})
-    if entry.value is not REMOVED:
-        inside[name] = entry.value
+def _depth(item: Item, path: MapPath) -> int:
+    """How many of the maps along the path exist."""
+    return sum(isinstance(value_at(item, each), dict) for each in maps_along(path))

@@ -11,20 +11,22 @@ from typing import NamedTuple
 from conditional_writes.items import Item, Key
 from conditional_writes.own_attributes import CLOCKS_PREFIX
 from conditional_writes.sizes import item_bytes, value_bytes
-from conditional_writes.upserts.clock_text import (
-    clock,
+from conditional_writes.upserts.clocks import (
+    MISSING,
+    Standing,
+    clock_path,
     clocks_attribute,
     floor_of,
     is_map_mark,
     map_mark,
     path_of,
+    standing,
     time_of,
     time_text,
+    value_at,
 )
-from conditional_writes.upserts.clocks import Standing, standing
-from conditional_writes.upserts.edit import MISSING, Edit
-from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, maps_along
-from conditional_writes.upserts.shape import observed_shape
+from conditional_writes.upserts.edit import Edit
+from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath
 
 
 class Reshaped(NamedTuple):
@@ -46,11 +48,11 @@ def reshaped(key: Key, entries: Sequence[MapEntry], edit: Edit) -> Reshaped:
     for entry in entries:
         if edit.is_full:
             break
-        if standing(key, entry, observed_shape([entry], edit.item), edit.found) is Standing.SUPERSEDED:
+        if standing(key, entry, edit.item) is Standing.SUPERSEDED:
             superseded.append(entry)
             continue
         with_it = edit.copy()
-        _make_maps_around(with_it, entry)
+        with_it.make_maps(entry.path[:-1], "" if entry.as_of is None else time_text(entry.as_of))
         is_whole = _make_room(with_it, entry)
         if is_whole:
             (written if _set_entry(with_it, entry) else superseded).append(entry)
@@ -67,23 +69,8 @@ def bytes_in_the_end(entry: MapEntry, found: Item) -> int:
     attributes = (name for name in found if name.startswith(CLOCKS_PREFIX))
     clocks = {name: found[name] for name in attributes if path_of(name)[: len(entry.path)] == entry.path}
     value = 0 if entry.value is REMOVED else value_bytes(entry.value)
-    there = Edit(found).get(entry.path)
+    there = value_at(found, entry.path)
     return item_bytes(found) - item_bytes(clocks) - (0 if there is MISSING else value_bytes(there)) + value
-
-
-def _make_maps_around(edit: Edit, entry: MapEntry) -> None:
-    for path in maps_along(entry.path[:-1]):
-        *outer, name = path
-        mark = edit.clocks(tuple(outer)).get(name) if outer else map_mark()
-        was_entry = mark is not None and not is_map_mark(mark)
-        if was_entry or edit.get(path) is MISSING:
-            edit.put(path, {})
-        if was_entry or mark is None:
-            edit.put((clocks_attribute(tuple(outer)), name), map_mark(time_of(mark or "")))
-        elif outer:  # a floor that comes in between may be later than the entry
-            edit.expect_as_found((clocks_attribute(tuple(outer)), name))
-        if was_entry or clocks_attribute(path) not in edit.item:
-            edit.put((clocks_attribute(path),), {})
 
 
 def _make_room(edit: Edit, entry: MapEntry) -> bool:
@@ -98,7 +85,7 @@ def _make_room(edit: Edit, entry: MapEntry) -> bool:
     # The entry itself follows. Meanwhile nothing earlier may come into the map.
     floor = time_text(entry.as_of - timedelta(microseconds=1))
     if floor_of(mark) < floor:
-        edit.put((clocks_attribute(entry.path[:-1]), entry.path[-1]), map_mark(floor))
+        edit.put(clock_path(entry.path), map_mark(floor))
     return False
 
 
@@ -129,16 +116,10 @@ def drop_earlier(edit: Edit, path: MapPath, time: str) -> bool:
 
 def _set_entry(edit: Edit, entry: MapEntry) -> bool:
     """Sets the entry, or removes it. If there is a map in its place, only the map's floor is set: False."""
-    outer, name = entry.path[:-1], entry.path[-1]
-    attribute = clocks_attribute(outer)
     if edit.clocks(entry.path):
         assert entry.as_of is not None, "an entry without a clock doesn't replace a map"
-        edit.put((attribute, name), map_mark(time_text(entry.as_of)))
+        edit.put(clock_path(entry.path), map_mark(time_text(entry.as_of)))
         return False
     edit.drop((clocks_attribute(entry.path),))
-    if entry.value is REMOVED:
-        edit.drop(entry.path)
-    else:
-        edit.put(entry.path, entry.value)
-    edit.put((attribute, name), clock(entry))
+    edit.fit([entry])
     return True

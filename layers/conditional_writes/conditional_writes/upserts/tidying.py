@@ -6,37 +6,24 @@ refused, and the item that comes back is tidied.
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from conditional_writes.items import Item
 from conditional_writes.own_attributes import CLOCKS_PREFIX
-from conditional_writes.upserts.clock_text import (
+from conditional_writes.upserts.clocks import (
+    MISSING,
     clocks_attribute,
     floor_of,
     is_map_mark,
     is_removal,
     map_mark,
     path_of,
-    time_text,
 )
-from conditional_writes.upserts.edit import MISSING, Edit
+from conditional_writes.upserts.edit import Edit
 from conditional_writes.upserts.entries import MapPath
 
 MOST_REMOVED_BYTES = 1_024
 """A write unit's worth. Fewer bytes aren't worth a request."""
-
-
-def now() -> datetime:
-    return datetime.now(UTC)
-
-
-def forgotten_before(age: timedelta | None) -> str | None:
-    """The time, as in a clock, before which removals are forgotten. None: all are kept."""
-    try:
-        return None if age is None else time_text(now() - age)
-    except OverflowError:  # longer ago than any time
-        return None
 
 
 def clock_bytes(names: Iterable[str]) -> int:
