@@ -143,7 +143,7 @@ def _run(port: int, messages: int) -> int:
         }
     )
     [(busiest, _)] = Counter(entry.account_id for entry in books.entries).most_common(1)
-    commands = ("status", f"statement {busiest}", "dead-letters transactions")
+    commands = ("status", f"statement {busiest}", "dead-letters transactions", "page")
     console.print(f"\n{first_commands(deployed, *commands)}", markup=False, soft_wrap=True)
     letters = len(refused_transactions) + len(refused_updates)
     console.print(f"`teller status` will say that {letters:,} dead letters aren't well: the day has them on purpose.")

@@ -2,7 +2,7 @@
 
 import typer
 
-from tools.teller import accounts, dead_letters, jobs, outcomes, profile, send, status, transaction
+from tools.teller import accounts, dead_letters, jobs, outcomes, page, profile, send, status, transaction
 from tools.teller.verify import command as verification
 
 app = typer.Typer(
@@ -31,4 +31,5 @@ profile.add_to(app)
 dead_letters.add_to(app)
 jobs.add_to(app)
 outcomes.add_to(app)
+page.add_to(app)
 verification.add_to(app)

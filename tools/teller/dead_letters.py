@@ -112,7 +112,7 @@ def list_letters(operator: Operator, queue: AnyQueueArgument = None) -> None:
     The letters are received for that, and visible again at the end.
     """
     queues = [queue] if queue else list(QueueName)
-    rows = [row for rows in in_parallel(lambda each: _counted(operator.deployment, each), queues) for row in rows]
+    rows = counted_letters(operator.deployment, queues)
     hidden = _hidden(operator.deployment, queues)
     shown_rows = table("queue", "letters", "oldest", "newest", "code: reason", right=("letters",))
     now = datetime.now(UTC)
@@ -123,6 +123,11 @@ def list_letters(operator: Operator, queue: AnyQueueArgument = None) -> None:
     answer = {"dead_letters": rows, "hidden": hidden}
     operator.show(answer, *([shown_rows] if rows else ["no dead letters"]))
     _remark_hidden(operator, hidden)
+
+
+def counted_letters(deployment: Deployment, queues: Sequence[QueueName] = tuple(QueueName)) -> list[dict[str, Any]]:
+    """A row for each queue, code and reason."""
+    return [row for rows in in_parallel(lambda each: _counted(deployment, each), queues) for row in rows]
 
 
 def _hidden(deployment: Deployment, queues: Sequence[QueueName]) -> dict[QueueName, int]:
