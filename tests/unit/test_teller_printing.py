@@ -190,7 +190,8 @@ def test_only_the_operator_prints() -> None:
 
 
 def test_each_command_is_tried_with_hostile_texts() -> None:
-    assert all(any(case.startswith(" ".join(names)) for case, _ in CASES) for names in COMMANDS)
+    printing = [names for names in COMMANDS if names != ("page",)]  # tests/integration/test_served_page.py
+    assert all(any(case.startswith(" ".join(names)) for case, _ in CASES) for names in printing)
 
 
 def run(case: str, file: Path, patch: Patch, prepare: Callable[[Patch], None], *options: str) -> tuple[str, str, int]:
