@@ -507,22 +507,22 @@ BREAKAGES = [
     Breakage(
         "an exactly-once function's writes aren't in the record's transaction",
         f"{LIBRARY}/exactly_once/function.py",
-        "[Put(record_key, record, free()), *writes]",
+        "[Put(record_key, record, free()), *planned.writes]",
         "[Put(record_key, record, free())]",
         (ONCE,),
     ),
     Breakage(
         "an expired record of an exactly-once function is replayed",
         f"{LIBRARY}/exactly_once/record.py",
-        "if found is not None and not is_over(found):",
-        "if found is not None:",
+        "if found is None or is_over(found):",
+        "if found is None:",
         (ONCE,),
     ),
     Breakage(
         "a request without a key is done without a record",
         f"{LIBRARY}/exactly_once/powertools.py",
-        "self._store.raise_on_no_idempotency_key = True",
-        "self._store.raise_on_no_idempotency_key = False",
+        "store.raise_on_no_idempotency_key = True",
+        "store.raise_on_no_idempotency_key = False",
         (ONCE,),
     ),
     Breakage(

@@ -205,16 +205,16 @@ RACES = [
     race(
         "a record of a call written without asking whether there is one",
         ONCE,
-        "[Put(record_key, record, free()), *writes]",
-        "[Put(record_key, record), *writes]",
+        "[Put(record_key, record, free()), *planned.writes]",
+        "[Put(record_key, record), *planned.writes]",
         "a function without items",
     ),
     race(
         "a record written after instead of with the commit",
         ONCE,
-        "            return Plan(Ran(result, replayed=False), [Put(record_key, record, free()), *writes])\n",
-        "            if writes:\n"
-        "                write(client, lambda seen: Plan(None, [] if seen else writes), {}, deadline)\n"
+        "            return Plan(Ran(result, replayed=False), [Put(record_key, record, free()), *planned.writes])\n",
+        "            if planned.writes:\n"
+        "                write(client, lambda seen: Plan(None, [] if seen else planned.writes), {}, deadline)\n"
         "            return Plan(Ran(result, replayed=False), [Put(record_key, record, free())])\n",
         "two calls of a function",
     ),

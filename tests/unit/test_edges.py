@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
-from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyValidationError
 from msgspec.structs import replace
 
 from conditional_writes import Deadline, DeadlinePassed, Observed, Plan, absent, key
@@ -128,26 +127,15 @@ def test_an_exactly_once_function_is_given_its_items_and_no_record(stubbed_dynam
 @pytest.mark.parametrize("lacking", ["status", "result", "payload"])
 def test_a_record_that_another_program_made_is_no_record(lacking: str) -> None:
     call = PAY._recording.begin("k")
-    record = call.settle(None, lambda: 1).record
-    assert record
-    assert call.settle(record, lambda: 2) == (1, None)
+    record = call.record_of(1).record
+    assert call.recorded_in(record) == (1, record)
     with pytest.raises(ValueError, match="is no record of an exactly-once function"):
-        call.settle({name: value for name, value in record.items() if name != lacking}, lambda: 2)
+        call.recorded_in({name: value for name, value in record.items() if name != lacking})
 
 
 def test_a_record_of_a_configuration_has_a_hash_only_if_the_payload_is_validated() -> None:
-    record = CONFIGURED._recording.begin({"id": "k"}).settle(None, lambda: 1).record
-    assert record
+    record = CONFIGURED._recording.begin({"id": "k"}).record_of(1).record
     assert record.keys() == {"id", "status", "expiration", "data"}
-
-
-def test_a_function_with_a_configuration_may_raise_powertools_error_itself() -> None:
-    def raise_it() -> None:
-        raise IdempotencyValidationError("by the function")
-
-    with pytest.raises(IdempotencyValidationError, match="by the function") as raised:
-        CONFIGURED._recording.begin({"id": "k"}).settle(None, raise_it)
-    assert raised.type is IdempotencyValidationError
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 from conditional_writes.deadline import Deadline, deadline_or_default
-from conditional_writes.exactly_once.record import Call, PlainRecording, Recording, Records, free
+from conditional_writes.exactly_once.record import Call, PlainRecording, Recorded, Recording, Records, free
 from conditional_writes.items import Item, Key, copied
 from conditional_writes.loop import Observed, Plan, UnsatisfiableCondition, checked, write
 from conditional_writes.own_attributes import WRITE_ID_BYTES
 from conditional_writes.reading import read
-from conditional_writes.requests import MAXIMUM_WRITES, Check, Put, Write
+from conditional_writes.requests import MAXIMUM_WRITES, Check, Put
 from conditional_writes.sizes import MAXIMUM_ITEM_BYTES, item_bytes
 
 if TYPE_CHECKING:
@@ -40,6 +40,12 @@ class Ran[Result](NamedTuple):
 
     result: Result
     replayed: bool
+
+
+class _Failed(NamedTuple):
+    """What the function raised, or the condition that can't be met: nothing was written."""
+
+    error: Exception
 
 
 class ExactlyOnce[Request, Result]:
@@ -88,36 +94,28 @@ class ExactlyOnce[Request, Result]:
         deadline = deadline_or_default(deadline)
         call = self._recording.begin(copy.deepcopy(request))
         record_key = self._records.key(call.record_id)
-        raised: list[Exception] = []
 
-        def plan(observed: Observed) -> Plan[Ran[Result]]:
-            writes: list[Write] = []
-
-            def decide() -> Result:
-                items = {key: copied(observed[key]) for key in observed if key != record_key}
-                try:
-                    planned = self._planned(request, items)
-                except Exception as error:
-                    raised.append(error)
-                    raise
-                writes[:] = planned.writes
-                return planned.result
-
-            result, record = call.settle(observed.get(record_key), decide)
-            if record is None:
-                return Plan(Ran(result, replayed=True))
+        def plan(observed: Observed) -> Plan[Ran[Result] | _Failed]:
+            recorded = call.recorded_in(observed.get(record_key))
+            if recorded is not None:
+                return Plan(Ran(recorded.result, replayed=True))
+            try:
+                planned = self._planned(request, {key: copied(observed[key]) for key in observed if key != record_key})
+            except Exception as error:  # noqa: BLE001 (it is raised, unless the result is recorded by now)
+                return Plan(_Failed(error))
+            result, record = call.record_of(planned.result)
             _check_size(record_key, record)
-            return Plan(Ran(result, replayed=False), [Put(record_key, record, free()), *writes])
+            return Plan(Ran(result, replayed=False), [Put(record_key, record, free()), *planned.writes])
 
         keys = self._keys_of(request)
         client = self._records.client
         observed = read(client, [record_key, *keys], deadline) if keys else {}
+        ran: Ran[Result] | _Failed
         try:
-            return write(client, plan, observed, deadline).result
-        except Exception as error:
-            if error not in raised and not isinstance(error, UnsatisfiableCondition):
-                raise
-            return self._recorded_or_raise(call, error, deadline)
+            ran = write(client, plan, observed, deadline).result
+        except UnsatisfiableCondition as error:
+            ran = _Failed(error)
+        return self._recorded_or_raise(call, ran.error, deadline) if isinstance(ran, _Failed) else ran
 
     def _keys_of(self, request: Request) -> list[Key]:
         keys = self._items(copy.deepcopy(request)) if self._items else []
@@ -152,23 +150,18 @@ class ExactlyOnce[Request, Result]:
         """
         record_key = self._records.key(call.record_id)
 
-        def again() -> Any:
-            raise error
-
-        def plan(observed: Observed) -> Plan[Ran[Result] | None]:
+        def plan(observed: Observed) -> Plan[Recorded | None]:
             if record_key not in observed:
                 return Plan(None, [Check(record_key, free())])
-            return Plan(Ran(call.settle(observed[record_key], again).result, replayed=True))
+            return Plan(call.recorded_in(observed[record_key]))
 
         try:
             recorded = write(self._records.client, plan, {}, deadline).result
         except Exception as unchecked:
-            if unchecked is error:
-                raise
             raise unchecked from error
         if recorded is None:
             raise error
-        return recorded
+        return Ran(recorded.result, replayed=True)
 
 
 class _Decorator(Protocol):

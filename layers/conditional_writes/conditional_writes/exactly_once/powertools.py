@@ -1,9 +1,8 @@
 """Records by Powertools' own machinery: key, payload and expiry by its `IdempotencyConfig`. Needs Powertools."""
 
-import functools
 import json
 from collections.abc import Callable
-from typing import Any, override
+from typing import Any, NamedTuple, override
 
 from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 from aws_lambda_powertools.utilities.idempotency.base import IdempotencyHandler
@@ -18,8 +17,8 @@ from conditional_writes.exactly_once.record import (
     ID,
     IN_PROGRESS_EXPIRATION,
     STATUS,
+    Recorded,
     Records,
-    Settled,
     is_over,
 )
 from conditional_writes.items import Item
@@ -44,55 +43,56 @@ class PowertoolsRecording:
 
     def begin(self, request: Any) -> "PowertoolsCall":
         """Raises IdempotencyKeyError if the request has no key, whatever the configuration says."""
-        return PowertoolsCall(self, request)
+        store = StagedRecord(None)
+        data = self.handler(request, store).data
+        store.raise_on_no_idempotency_key = True  # else the function would run, and nothing be recorded
+        store.save_inprogress(data)
+        assert store.in_progress is not None, "a request without a key raises an error"
+        return PowertoolsCall(self, request, data, store.in_progress.idempotency_key)
 
-
-class PowertoolsCall:
-    def __init__(self, recording: PowertoolsRecording, request: Any) -> None:
-        self._recording = recording
-        self._store = StagedRecord(None)
-
-        @functools.wraps(recording.function)  # Powertools' key begins with the function's name
-        def decide_now() -> Any:
-            return [self._decide()]
-
-        self._handler = IdempotencyHandler(
-            function=decide_now,
+    def handler(self, request: Any, store: StagedRecord) -> IdempotencyHandler:
+        """Configures the store. Powertools' keys begin with the function's name."""
+        return IdempotencyHandler(
+            function=self.function,
             function_payload=request,
-            config=recording.config,
-            persistence_store=self._store,
+            config=self.config,
+            persistence_store=store,
             output_serializer=CustomDictSerializer(to_dict=_out_of_list, from_dict=_out_of_list),
-            key_prefix=recording.prefix,
-            function_args=(),
-            function_kwargs={},
+            key_prefix=self.prefix,
         )
-        self._store.raise_on_no_idempotency_key = True  # else the function would run, and nothing be recorded
-        self._store.save_inprogress(self._handler.data)
-        assert self._store.in_progress is not None, "a request without a key raises an error"
-        self.record_id: str = self._store.in_progress.idempotency_key
 
-    def settle(self, found: Item | None, decide: Callable[[], Any]) -> Settled:
-        self._decide = decide
-        self._store.existing = None if found is None or is_over(found) else self._record_in(found)
-        self._store.completed = None
+
+class PowertoolsCall(NamedTuple):
+    recording: PowertoolsRecording
+    request: Any
+    data: Any
+    record_id: str
+
+    def recorded_in(self, found: Item | None) -> Recorded | None:
+        """Raises IdempotencyAlreadyInProgressError, too: stock Powertools runs the function elsewhere."""
+        if found is None or is_over(found):
+            return None
+        handler = self.recording.handler(self.request, StagedRecord(self._record_in(found)))
         try:
-            result = self._handler.handle()
+            return Recorded(handler.handle(), found)
         except IdempotencyValidationError:
-            if self._store.existing is None:
-                raise  # by the function itself
-            fields = (self._recording.config.payload_validation_jmespath,)
-            raise ConfiguredPayloadChanged(self._recording.records.key(self.record_id), fields) from None
-        completed: DataRecord | None = self._store.completed
-        if completed is None:
-            return Settled(result, None)
+            fields = (self.recording.config.payload_validation_jmespath,)
+            raise ConfiguredPayloadChanged(self.recording.records.key(self.record_id), fields) from None
+
+    def record_of(self, result: Any) -> Recorded:
+        store = StagedRecord(None)
+        self.recording.handler(self.request, store)
+        store.save_success(self.data, result)
+        assert store.completed is not None, "the request has a key"
+        completed = store.completed
         record = {ID: self.record_id, STATUS: COMPLETED, EXPIRATION: completed.expiry_timestamp}
         record |= {DATA: completed.response_data}
         record |= {VALIDATION: completed.payload_hash} if completed.payload_hash else {}
-        return Settled(json.loads(completed.response_data), record)
+        return Recorded(json.loads(completed.response_data), record)
 
     def _record_in(self, item: Item) -> DataRecord:
         if item.get(STATUS) == COMPLETED and DATA not in item:
-            key = self._recording.records.key(self.record_id)
+            key = self.recording.records.key(self.record_id)
             raise ValueError(f"{key}: is no record of Powertools': choose another prefix")
         return _Record(
             idempotency_key=item[ID],

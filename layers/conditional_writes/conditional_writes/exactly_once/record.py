@@ -34,11 +34,11 @@ class Records:
         return key(self.table, id=record_id)
 
 
-class Settled(NamedTuple):
-    """`result` is as the record has it. `record` is to be written; None if the result was in a record already."""
+class Recorded(NamedTuple):
+    """A result, as its record has it, and the record."""
 
     result: Any
-    record: Item | None
+    record: Item
 
 
 class Call(Protocol):
@@ -47,11 +47,14 @@ class Call(Protocol):
     @property
     def record_id(self) -> str: ...
 
-    def settle(self, found: Item | None, decide: Callable[[], Any]) -> Settled:
-        """The result in the record that was found or, if there is none or it is over, the one that `decide` returns.
+    def recorded_in(self, found: Item | None) -> Recorded | None:
+        """The result in the record that was found. None: there is none, or it is over, so the result is to be decided.
 
-        Raises PayloadChanged, what `decide` raises, and TypeError or ValueError for a result that a record can't hold.
+        Raises PayloadChanged, and ValueError for what is no record of such a function.
         """
+
+    def record_of(self, result: Any) -> Recorded:
+        """The record of a result that was decided. Raises TypeError or ValueError for one that a record can't hold."""
 
 
 class Recording(Protocol):
@@ -107,33 +110,32 @@ class PlainRecording:
         record_id = f"{self.prefix}#{str.__str__(name)}"  # of a member of a str Enum its text, as JSON has it
         if len(record_id.encode()) > MAXIMUM_KEY_BYTES:
             raise ValueError(f"{record_id[:60]}…: prefix and key have over {MAXIMUM_KEY_BYTES} bytes: hash the key")
-        return PlainCall(self, record_id, field_hashes(record_id, self._payload_of(request)))
+        hashes = field_hashes(record_id, self._payload_of(request))
+        return PlainCall(self.records.key(record_id), record_id, hashes, self.expires_after)
 
 
-class PlainCall:
-    def __init__(self, recording: PlainRecording, record_id: str, hashes: dict[str, str]) -> None:
-        self.record_id = record_id
-        self._recording, self._hashes = recording, hashes
+class PlainCall(NamedTuple):
+    record_key: Key
+    record_id: str
+    hashes: dict[str, str]
+    expires_after: timedelta
 
-    def settle(self, found: Item | None, decide: Callable[[], Any]) -> Settled:
-        if found is not None and not is_over(found):
-            return Settled(self._recorded_in(found), None)
-        result = decide()
-        if fields_of(result) is not result:
-            raise TypeError(f"{self._key}: the result is {result!r}: return plain values, or a dict of the model")
-        expiration = int(time.time() + self._recording.expires_after.total_seconds())
-        record = {ID: self.record_id, STATUS: COMPLETED, EXPIRATION: expiration, PAYLOAD: self._hashes}
-        record = from_dynamodb(to_dynamodb({**record, RESULT: result}))
-        return Settled(record[RESULT], record)
-
-    @property
-    def _key(self) -> Key:
-        return self._recording.records.key(self.record_id)
-
-    def _recorded_in(self, record: Item) -> Any:
-        if record.get(STATUS) != COMPLETED or RESULT not in record or PAYLOAD not in record:
-            raise ValueError(f"{self._key}: is no record of an exactly-once function with `key`: choose another prefix")
-        fields = different(record[PAYLOAD], self._hashes)
+    def recorded_in(self, found: Item | None) -> Recorded | None:
+        if found is None or is_over(found):
+            return None
+        if found.get(STATUS) != COMPLETED or RESULT not in found or PAYLOAD not in found:
+            raise ValueError(
+                f"{self.record_key}: is no record of an exactly-once function with `key`: choose another prefix"
+            )
+        fields = different(found[PAYLOAD], self.hashes)
         if fields:
-            raise PayloadChanged(self._key, fields)
-        return record[RESULT]
+            raise PayloadChanged(self.record_key, fields)
+        return Recorded(found[RESULT], found)
+
+    def record_of(self, result: Any) -> Recorded:
+        if fields_of(result) is not result:
+            raise TypeError(f"{self.record_key}: the result is {result!r}: return plain values, or a dict of the model")
+        expiration = int(time.time() + self.expires_after.total_seconds())
+        record = {ID: self.record_id, STATUS: COMPLETED, EXPIRATION: expiration, PAYLOAD: self.hashes, RESULT: result}
+        record = from_dynamodb(to_dynamodb(record))
+        return Recorded(record[RESULT], record)

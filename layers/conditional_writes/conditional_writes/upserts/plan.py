@@ -179,7 +179,8 @@ class _Planner(NamedTuple):
         takes entries along. Raises NotAMap, NotAnEntry and ItemTooLarge.
         """
         if self.key not in observed:
-            return self._assuming(pending[0])
+            request = pending[0]
+            return self._fitting(request, self._assumed(request)) if request[0].path else self._erasing(request, {})
         item, entries = observed[self.key] or {}, list(itertools.chain(*pending))
         erasures = [entry for entry in entries if not entry.path]
         if erasures and not is_erased(item, erasures[0]):
@@ -201,11 +202,17 @@ class _Planner(NamedTuple):
                 raise
             return self._tidying(tidy, superseded)
 
-    def _assuming(self, request: Sequence[MapEntry]) -> Plan[_Done]:
-        if not request[0].path:
-            return self._erasing(request, {})
-        maps = {entry.path[:-1] for entry in request}
-        return self._fitting(request, _assumed({path: recent_depths.expected(self.key.table, path) for path in maps}))
+    def _assumed(self, request: Sequence[MapEntry]) -> Item:
+        """An item with as many of the maps around each entry as existed lately, and with their clocks."""
+        item: Item = {}
+        for path in {entry.path[:-1] for entry in request}:
+            inside = item
+            for map_path in maps_along(path)[: recent_depths.expected(self.key.table, path)]:
+                inside = inside.setdefault(map_path[-1], {})
+                item.setdefault(clocks_attribute(map_path), {})
+                if len(map_path) > 1:
+                    item[clocks_attribute(map_path[:-1])][map_path[-1]] = MAP_MARK
+        return item
 
     def _fitting(self, request: Sequence[MapEntry], found: Item, superseded: Sequence[MapEntry] = ()) -> Plan[_Done]:
         edit = Edit(found)
@@ -263,19 +270,6 @@ class _Planner(NamedTuple):
 
     def _planned(self, done: _Done, edit: Edit) -> Plan[_Done]:
         return Plan(done, [edit.update(self.key, self.version_attribute)])
-
-
-def _assumed(depths: Mapping[MapPath, int]) -> Item:
-    """An item with as many of the maps along each path as its depth says, and with their clocks."""
-    item: Item = {}
-    for path, depth in depths.items():
-        inside = item
-        for map_path in maps_along(path)[:depth]:
-            inside = inside.setdefault(map_path[-1], {})
-            item.setdefault(clocks_attribute(map_path), {})
-            if len(map_path) > 1:
-                item[clocks_attribute(map_path[:-1])][map_path[-1]] = MAP_MARK
-    return item
 
 
 def _depth(item: Item, path: MapPath) -> int:
