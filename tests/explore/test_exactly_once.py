@@ -1,6 +1,8 @@
 """A user's functions: exactly once, and a read-modify-write. What a naive one loses: `tests/unit/test_explore.py`."""
 
+import functools
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -23,22 +25,18 @@ def tables(engine: Engine) -> None:
     ACCOUNTS.save({"account_id": "bob", "balance": 100})
 
 
-@exactly_once(
-    RECORDS,
-    key=lambda payment: payment["id"],
-    items=lambda _: [ACCOUNTS.key("bob")],
-    prefix="pay",
-)
-def pay(payment: dict[str, Any], observed: Observed) -> Plan[str]:
+@exactly_once(RECORDS, key=lambda payment: payment["id"], items=lambda _: [ACCOUNTS.key("bob")], prefix="pay")
+def pay(payment: dict[str, Any], observed: Observed) -> Plan[Decimal]:
     account = ACCOUNTS.get_from(observed, "bob")
-    if account["balance"] < payment["amount"]:
+    left = account["balance"] - payment["amount"]
+    if left < 0:
         raise ValueError("not covered")
-    return Plan("paid", [ACCOUNTS.saving(account | {"balance": account["balance"] - payment["amount"]})])
+    return Plan(left, [ACCOUNTS.saving(account | {"balance": left})])
 
 
 @exactly_once(RECORDS, key=lambda visit: visit["id"], prefix="count")
-def count(visit: dict[str, Any], _: Observed) -> Plan[str]:
-    return Plan(visit["id"], [Update(key("Accounts", account_id="bob"), {}, added={"balance": 1})])
+def count(visit: dict[str, Any], _: Observed) -> Plan[Decimal]:
+    return Plan(Decimal(102), [Update(key("Accounts", account_id="bob"), {}, added={"balance": 1})])
 
 
 def change(_: None) -> None:
@@ -55,21 +53,35 @@ def balance() -> int:
     return int(ACCOUNTS.get("bob")["balance"])
 
 
-def done_again(function: Any, *requests: dict[str, Any], left: set[int]) -> Callable[[None, Sequence[Outcome]], None]:
-    """After a further call of each request the balance is one of those `left`. No call that returned was refused."""
+def calls(function: Any, *requests: dict[str, Any], left: set[int]) -> dict[str, Any]:
+    """A worker for each request. After a further call of each, the balance is one of those `left`.
+
+    A call returns what a further one does, and fails if a further one does. The last result is the balance.
+    """
 
     def check(_: None, outcomes: Sequence[Outcome]) -> None:
-        for outcome in outcomes:
+        again = [_tried(function, request) for request in requests]
+        for outcome, result in zip(outcomes, again, strict=True):
             if not outcome.was_killed and not isinstance(outcome.error, OutcomeUnknown | ValueError):
-                raised_none(outcome)
-        for request in requests:
-            try:
-                function(request)
-            except ValueError:
-                assert balance() < request["amount"]
+                assert raised_none(outcome) == result
+            assert result is None or not isinstance(outcome.error, ValueError), outcome
+        results = [result for result in again if result is not None]
         assert balance() in left, balance()
+        assert balance() in results, again
 
-    return check
+    return {"workers": [functools.partial(_call, function, each) for each in requests], "setup": tables, "check": check}
+
+
+def _call(function: Any, request: dict[str, Any], _: None) -> Any:
+    return function(request)
+
+
+def _tried(function: Any, request: dict[str, Any]) -> Decimal | None:
+    try:
+        result: Decimal = function(request)
+    except ValueError:
+        return None
+    return result
 
 
 def none_is_lost(_: None, outcomes: Sequence[Outcome]) -> None:
@@ -79,38 +91,20 @@ def none_is_lost(_: None, outcomes: Sequence[Outcome]) -> None:
     assert done + unsure == len(outcomes), outcomes
 
 
-def calling(function: Any, request: dict[str, Any]) -> Callable[[None], Any]:
-    return lambda _: function(request)
-
-
 ONE, OTHER = {"id": "p-1", "amount": 60}, {"id": "p-2", "amount": 30}
 LARGE = {"id": "p-3", "amount": 70}
 
 SCENARIOS = [
-    Scenario(
-        "two calls of a function with one key have one effect",
-        [calling(pay, ONE), calling(pay, ONE)],
-        tables,
-        done_again(pay, ONE, left={40}),
-    ),
+    Scenario("two calls of a function with one key have one effect", **calls(pay, ONE, ONE, left={40})),
     Scenario(
         "three calls of a function with two keys have two effects",
-        [calling(pay, ONE), calling(pay, ONE), calling(pay, OTHER)],
-        tables,
-        done_again(pay, ONE, OTHER, left={10}),
+        **calls(pay, ONE, ONE, OTHER, left={10}),
         completes=False,
     ),
-    Scenario(
-        "of two functions the money covers one",
-        [calling(pay, ONE), calling(pay, LARGE)],
-        tables,
-        done_again(pay, ONE, LARGE, left={40, 30}),
-    ),
+    Scenario("of two functions the money covers one", **calls(pay, ONE, LARGE, left={40, 30})),
     Scenario(
         "a function without items counts once for each key",
-        [calling(count, {"id": "v-1"}), calling(count, {"id": "v-1"}), calling(count, {"id": "v-2"})],
-        tables,
-        done_again(count, {"id": "v-1"}, {"id": "v-2"}, left={102}),
+        **calls(count, {"id": "v-1"}, {"id": "v-1"}, {"id": "v-2"}, left={102}),
         completes=False,
     ),
     Scenario("two changes of one item both count", [change, change], tables, none_is_lost),

@@ -37,6 +37,12 @@ SCENARIOS = [
         each_once(POST, PART),
     ),
     Scenario(
+        "a hold is posted to an account that is paid meanwhile",
+        [posting(0, POST), posting(1, payment("p-5", 7, "bob"))],
+        HELD,
+        each_once(POST, payment("p-5", 7, "bob")),
+    ),
+    Scenario(
         "a hold and a payment don't take the same money",
         [posting(0, hold("h-2", 8)), posting(1, payment("p-3", -6))],
         HELD,

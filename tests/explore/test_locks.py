@@ -27,13 +27,17 @@ def _now() -> float:
 class Work:
     """Two steps under a lock, each counted together with its checkpoint. A pause may come before or between them."""
 
-    def __init__(self, worker: int, *, begins_after: float = 0, pause_seconds: float = 0) -> None:
+    def __init__(
+        self, worker: int, *, begins_after: float = 0, pause_seconds: float = 0, waits_seconds: float = 0
+    ) -> None:
         self._worker, self._begins_after, self._pause = worker, begins_after, pause_seconds
+        self._waits = waits_seconds
 
     def __call__(self, bank: Bank) -> int:
         locks = Locks(bank.clients[self._worker], LOCKS, now=_now)
         time.sleep(self._begins_after)
-        lock = locks.acquire("job", window="2027-01-01", lease_seconds=LEASE_SECONDS)
+        deadline = Deadline.after(self._waits) if self._waits else None
+        lock = locks.acquire("job", window="2027-01-01", lease_seconds=LEASE_SECONDS, deadline=deadline)
         if lock.checkpoint is None:
             lock.save_checkpoint({"step": 1}, self._count("first"))
         time.sleep(self._pause)
@@ -84,6 +88,13 @@ def holding(worker: int, seconds: float) -> Callable[[Bank], Any]:
 
 SCENARIOS = [
     Scenario("two workers do a window's steps once", [Work(0), Work(1)], Opened(), each_step_once),
+    Scenario(
+        "a worker that waits for the lock goes on from the last step",
+        [Work(0), Work(1, waits_seconds=2 * LEASE_SECONDS)],
+        Opened(),
+        each_step_once,
+        completes=False,
+    ),
     Scenario(
         "a holder that is paused for longer than its lease does nothing afterwards",
         [Work(0, pause_seconds=2 * LEASE_SECONDS), Work(1, begins_after=1.5 * LEASE_SECONDS)],

@@ -239,6 +239,115 @@ RACES = [
         "return dict.fromkeys(entries, Failure(str(error), True) if is_about_events else None)",
         "a killed publisher",
     ),
+    race(
+        "a waiting worker goes on from the checkpoint that it saw when the lock was taken",
+        LOCKS,
+        "        while True:\n"
+        "            try:\n"
+        "                written = write(\n"
+        "                    self.client,\n"
+        "                    lambda observed: self._plan(wanted, observed.get(wanted.key)),\n"
+        "                    {},\n"
+        "                    Deadline.after(CALL_SECONDS),\n"
+        "                )\n"
+        "                return self._made(wanted, written.result, written.found[wanted.key] or {})\n",
+        "        seen = {}\n"
+        "        while True:\n"
+        "            try:\n"
+        "                written = write(\n"
+        "                    self.client,\n"
+        "                    lambda observed: self._plan(wanted, {**seen, **observed}.get(wanted.key))\n"
+        "                    if not seen.update(observed.items() - seen.items() if not seen else ()) else None,\n"
+        "                    {},\n"
+        "                    Deadline.after(CALL_SECONDS),\n"
+        "                )\n"
+        "                record = written.found[wanted.key] or {}\n"
+        '                earlier = {"checkpoint": seen[wanted.key].get("checkpoint")} if seen else {}\n'
+        "                return self._made(wanted, written.result, record | earlier)\n",
+        "a worker that waits for the lock",
+    ),
+    race(
+        "the first plan's result is recorded with the writes of the last",
+        ONCE,
+        "                writes[:] = planned.writes\n                return planned.result\n",
+        "                writes[:] = planned.writes\n"
+        '                return vars(call).setdefault("first", planned.result)\n',
+        "three calls of a function",
+    ),
+    race(
+        "a refused call isn't asked about: another call for its request may have been first",
+        ONCE,
+        "            return self._recorded_or_raise(call, error, deadline)\n",
+        "            raise\n",
+        "two calls of a function",
+    ),
+    race(
+        "a refused call is asked about in what was read",
+        ONCE,
+        "            if record_key not in observed:\n                return Plan(None, [Check(record_key, free())])\n",
+        "            if record_key not in observed:\n                return Plan(None)\n",
+        "two calls of a function",
+    ),
+    race(
+        "a posting of a hold asserts the version of the held account alone",
+        POSTER,
+        ASSERTED,
+        unasserted(of_type("PostHold") + ' and not self.before[key].get("holds")'),
+        "a hold is posted to an account that is paid",
+    ),
+    race(
+        "a hold is placed without the account's version",
+        POSTER,
+        ASSERTED,
+        unasserted(of_type("PlaceHold")),
+        "a hold and a payment",
+    ),
+    race(
+        "a hold expires without the account's version",
+        POSTER,
+        ASSERTED,
+        unasserted(of_type("ExpireHold")),
+        "a hold is posted or expires",
+    ),
+    race(
+        "a hold is voided without the account's version",
+        POSTER,
+        ASSERTED,
+        unasserted(of_type("VoidHold")),
+        "a hold is posted or voided",
+    ),
+    race(
+        "a rejection that depends on a reversal doesn't ask whether there was another",
+        POSTER,
+        "*(unchanged(key, self.before[key]) for key in sorted(self.reversals.difference(self.changed))),",
+        "",
+        "a reversal that depends",
+    ),
+    race(
+        "a statement has the version of an account that is read after its entries",
+        f"{LEDGER}/statements.py",
+        '            "account_version": account.version,\n            "entries"',
+        '            "account_version": read_account(self.client, self.tables, account.account_id, deadline).version,\n'
+        '            "entries"',
+        "a statement beside a payment",
+    ),
+    race(
+        "what a ticket has seen is committed with what was read after it",
+        POSTER,
+        "        self.observed = {**self.observed, account_key: account}\n",
+        "        self.observed = {account_key: account, **self.observed} | (\n"
+        "            {account_key: self.observed[account_key] | {VERSION_ID: account[VERSION_ID]}} if account else {}\n"
+        "        )\n",
+        "two workers commit in turn",
+    ),
+    race(
+        "a token is kept after a conflict",
+        LOOP,
+        "                planned, write_id = checked(plan(observed)), uuid.uuid4().hex\n"
+        "                token, unanswered = write_id, False\n",
+        "                planned, unanswered = checked(plan(observed)), False\n",
+        "two calls of a function",
+    ),
 ]
 
 

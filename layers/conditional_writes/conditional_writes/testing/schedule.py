@@ -3,6 +3,7 @@
 A worker stands for a process. Threads of a pool that it makes are scheduled as it is, and die with it.
 """
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -56,6 +57,8 @@ class Fault(StrEnum):
     """The call takes effect, and its answer is an internal server error."""
     THROTTLED = "throttled"
     """The call has no effect: the table is throttled."""
+    TORN = "torn"
+    """A batch's first item is read, and the others at some time after that: BatchGetItem has no common moment."""
     CONFLICT = "conflict"
     """The call has no effect: a transaction of another worker is at the item. Only where two such calls meet."""
 
@@ -256,6 +259,8 @@ class Schedule:
         for fault in self._faults:
             if fault is Fault.CONFLICT and not self._meets_a_transaction(thread):
                 continue
+            if fault is Fault.TORN and len(_keys_of_batch(thread.call)) < 2:
+                continue
             touched = NOTHING if fault in {Fault.KILLED_BEFORE, Fault.THROTTLED, Fault.DELAYED} else thread.footprint
             named = f"{thread.shown}: {fault.replace('_', ' ')}"
             yield Choice(thread.name, thread.process.name, fault, touched, named)
@@ -343,6 +348,9 @@ class Schedule:
                     self._late[thread.name + "'" * (len(self._late) + 1)] = _Late(call)
                 self._database.clock.advance(call.read_timeout_seconds)
                 raise ReadTimeoutError(endpoint_url=call.url)
+            case Fault.TORN:
+                first, others = _torn(call)
+                return _joined(call, self._execute(first), self.call(thread, others))
             case Fault.DAMAGED:
                 return wire.damaged(call, self._execute(call))
             case Fault.FAILED:
@@ -404,6 +412,35 @@ def _refusal(call: Call, code: str) -> Refused:
         others = [{"Code": "None"}] * (len(call.request["TransactItems"]) - 1)
         return cancelled([reason, *others])
     return Refused(code, REFUSALS[code])
+
+
+def _keys_of_batch(call: Call | None) -> list[tuple[str, dict[str, Any]]]:
+    """The tables and keys of a BatchGetItem; none of any other call."""
+    if call is None or call.name != "BatchGetItem":
+        return []
+    return [(table, key) for table, wanted in call.request["RequestItems"].items() for key in wanted["Keys"]]
+
+
+def _torn(call: Call) -> Iterator[Call]:
+    """The call as two: for its first key, and for the others."""
+    keys = _keys_of_batch(call)
+    for part in (keys[:1], keys[1:]):
+        wanted = {
+            table: each | {"Keys": [key for name, key in part if name == table]}
+            for table, each in call.request["RequestItems"].items()
+            if table in dict(part)
+        }
+        yield call._replace(request=call.request | {"RequestItems": wanted})
+
+
+def _joined(call: Call, first: AWSResponse, others: AWSResponse) -> AWSResponse:
+    """One answer of two. A refusal of either is that of both."""
+    if refused := next((each for each in (first, others) if each.status_code != 200), None):
+        return refused
+    body, rest = json.loads(first.content), json.loads(others.content)
+    for name, items in rest["Responses"].items():
+        body["Responses"].setdefault(name, []).extend(items)
+    return wire.answer(call, 200, body | {"UnprocessedKeys": rest["UnprocessedKeys"]})
 
 
 def shown(call: Call) -> str:
