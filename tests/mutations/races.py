@@ -269,16 +269,15 @@ RACES = [
     race(
         "the first plan's result is recorded with the writes of the last",
         ONCE,
-        "                writes[:] = planned.writes\n                return planned.result\n",
-        "                writes[:] = planned.writes\n"
-        '                return vars(call).setdefault("first", planned.result)\n',
+        "record = call.record_of(planned.result)",
+        'record = call.record_of(vars(plan).setdefault("first", planned.result))',
         "three calls of a function",
     ),
     race(
         "a refused call isn't asked about: another call for its request may have been first",
         ONCE,
-        "            return self._recorded_or_raise(call, error, deadline)\n",
-        "            raise\n",
+        "        return self._recorded_or_raise(call, ran.error, deadline) if isinstance(ran, _Failed) else ran\n",
+        "        if isinstance(ran, _Failed):\n            raise ran.error\n        return ran\n",
         "two calls of a function",
     ),
     race(
@@ -299,7 +298,7 @@ RACES = [
         "a hold is placed without the account's version",
         POSTER,
         ASSERTED,
-        unasserted(of_type("PlaceHold")),
+        unasserted(of_type("Hold")),
         "a hold and a payment",
     ),
     race(

@@ -147,7 +147,7 @@ def test_each_fault_strikes_each_call_once() -> None:
     def worker(accounts: Accounts) -> None:
         accounts.touch("alice", "alice")
 
-    for fault in Fault:
+    for fault in Fault:  # a batch alone can be torn: below
         tried = explored(worker, check=check, faults=[fault], budget=1000)
         assert tried.is_complete
     assert seen == {"NoneType", "Killed"}
@@ -165,6 +165,27 @@ def test_a_delayed_write_takes_effect_late() -> None:
 
     explored(worker, check=check, faults=[Fault.DELAYED])
     assert balances == {1, 2}
+
+
+def test_a_batch_may_be_read_one_item_after_the_other() -> None:
+    seen = set()
+
+    def read(accounts: Accounts) -> None:
+        wanted = {"Accounts": {"Keys": [{"id": {"S": name}} for name in ("alice", "bob")], "ConsistentRead": True}}
+        found = accounts.client.batch_get_item(RequestItems=wanted)["Responses"]["Accounts"]
+        seen.add(tuple(sorted((item["id"]["S"], item["balance"]["N"]) for item in found)))
+
+    def write(accounts: Accounts) -> None:
+        items = [{"id": {"S": name}, "balance": {"N": "1"}} for name in ("alice", "bob")]
+        accounts.client.transact_write_items(
+            TransactItems=[{"Put": {"TableName": "Accounts", "Item": item}} for item in items]
+        )
+
+    whole = {(("alice", "0"),), (("alice", "1"), ("bob", "1"))}
+    assert explored(read, write, faults=()).is_complete
+    assert seen == whole
+    assert explored(read, write, faults=[Fault.TORN]).is_complete
+    assert seen == {*whole, (("alice", "0"), ("bob", "1"))}
 
 
 def test_transactions_that_meet_conflict_and_a_delayed_one_is_still_in_progress() -> None:
