@@ -1,34 +1,28 @@
 """Workers post transfers among many hot accounts, and other shapes, in virtual time: whatever the machine is doing.
 
-The batch poster, its lines and the writes' loop are the product's. Simulated are the clock, the answers' times and the
-four requests of DynamoDB that they make. Each run is the same each time, by its seed.
+The batch poster, its lines and the writes' loop are the product's, DynamoDB is the library's engine. Simulated are the
+clock and the answers' times. Each run is the same each time, by its seed.
 
-Its limits: no queue, no function around the poster, no CPU time. Items have at most 1 kB, and no index.
+Its limits: no queue, no function around the poster, no CPU time. Items have at most 1 kB.
 """
 
 import contextlib
-import functools
 import heapq
 import itertools
 import json
-import operator
 import random
-import re
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
-from botocore.exceptions import ClientError
 from rich.console import Console
 from rich.table import Table
 
 from conditional_writes import Deadline
-from conditional_writes.items import from_dynamodb
+from conditional_writes.testing import Engine
 from ledger.batch_poster import BatchPoster
 from ledger.core.transaction_types import decode
 from ledger.lines import Lines
@@ -37,7 +31,7 @@ from workers.queue_messages import Again, Done, QueueMessage
 from workers.redelivery import DELAYS_SECONDS
 
 TABLES = LedgerTables("accounts", "journal", "reversals")
-KEYS = {"accounts": ("account_id",), "journal": ("account_id", "transaction_id"), "locks": ("lock_key",)}
+KEYS = {"accounts": ["account_id"], "journal": ["account_id", "transaction_id"], "locks": ["lock_key"]}
 WORK_SECONDS = 33.0
 """Of a batch, with the function's timeout of 90 s."""
 IDLE_SECONDS = 0.1
@@ -115,148 +109,73 @@ class VirtualTime:
             yield chance
 
 
-class Store:
-    """Stands for the client. A request takes effect in the middle of its time. Reads of one item take half the time.
+class Requests:
+    """A client of the engine whose requests take time, and their write units.
 
-    While a transaction is in progress on AWS, other writes to its items conflict: for `conflict_part` of its time.
+    A request takes effect in the middle of its time. Those of one item take half the time. While a transaction is in
+    progress on AWS, other writes to its items conflict: for `conflict_part` of its time.
     """
 
     def __init__(self, time: VirtualTime, chance: random.Random, latency: tuple[float, float], conflict_part: float):
-        events = SimpleNamespace(register=lambda *_: None, register_first=lambda *_: None)
-        self.meta = SimpleNamespace(events=events, service_model=SimpleNamespace(service_name="dynamodb"))
-        self.items: dict[str, dict[tuple[str, ...], dict[str, Any]]] = defaultdict(dict)
+        engine = Engine()
+        self.client: Any = engine.client()
+        for table, keys in KEYS.items():
+            self.client.create_table(
+                TableName=table,
+                BillingMode="PAY_PER_REQUEST",
+                AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+                KeySchema=[
+                    {"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)
+                ],
+            )
         self.write_units = 0
         self._time, self._chance, self._latency, self._part = time, chance, latency, conflict_part
-        self._in_progress: set[tuple[str, tuple[str, ...]]] = set()
+        self._in_progress: set[Address] = set()
+        self.client.meta.events.register("before-call.dynamodb", self._before)
+        self.client.meta.events.register("after-call.dynamodb", self._after)
 
-    def batch_get_item(self, RequestItems: dict[str, Any]) -> dict[str, Any]:  # noqa: N803
-        with self._request():
-            found = {
-                table: [item for key in asked["Keys"] if (item := self.items[table].get(_key(table, key)))]
-                for table, asked in RequestItems.items()
-            }
-        return {"Responses": found}
+    def items(self, table: str) -> list[dict[str, Any]]:
+        """In DynamoDB's JSON, without any time."""
+        with mock.patch.object(self, "_latency", (0.0, 0.0)):
+            found: list[dict[str, Any]] = self.client.scan(TableName=table)["Items"]
+        return found
 
-    def get_item(self, TableName: str, Key: dict[str, Any], **_: Any) -> dict[str, Any]:  # noqa: N803
-        with self._request(0.5):
-            item = self.items[TableName].get(_key(TableName, Key))
-        return {"Item": item} if item else {}
-
-    def update_item(self, **write: Any) -> dict[str, Any]:
-        self.write_units += 1
-        with self._request(0.5):
-            address = _address(write)
-            if address in self._in_progress:
-                raise ClientError({"Error": {"Code": "TransactionConflictException"}}, "UpdateItem")
-            if not _holds(write, self._item(address)):
-                error: Any = {"Error": {"Code": "ConditionalCheckFailedException"}, "Item": self._item(address)}
-                raise ClientError(error, "UpdateItem")
-            self._write(address, write)
-            attributes = self._item(address)
-        return {"Attributes": attributes}
-
-    def transact_write_items(self, TransactItems: list[dict[str, Any]], **_: Any) -> dict[str, Any]:  # noqa: N803
-        self.write_units += 2 * len(TransactItems)
-        writes = [write for action in TransactItems for write in action.values()]
-        addresses = list(map(_address, writes))
-        before = (1 - self._part) / 2
-        seconds = self._chance.uniform(*self._latency)
-        self._time.sleep(seconds * before)
-        conflicts = [{"Code": "TransactionConflict" if each in self._in_progress else "None"} for each in addresses]
-        if len({reason["Code"] for reason in conflicts}) > 1:
-            self._time.sleep(seconds * before)
-            raise _cancelled(conflicts)
-        if self._part:
-            self._in_progress |= set(addresses)
+    def _before(self, model: Any, params: dict[str, Any], context: dict[str, Any], **_: Any) -> Any:
+        request = json.loads(params["body"])
+        writes = [write for each in request.get("TransactItems", ()) for write in each.values()]
+        is_alone = "Key" in request
+        self.write_units += 2 * len(writes) or model.name == "UpdateItem"
+        seconds = self._chance.uniform(*self._latency) * (0.5 if is_alone else 1)
+        context["rest"] = seconds * (1 - self._part if writes else 1) / 2
+        self._time.sleep(context["rest"])
+        addresses = set(map(_address, writes or ([request] if model.name == "UpdateItem" else [])))
+        if conflicts := addresses & self._in_progress:
+            return _conflict(model.name, [_address(write) in conflicts for write in writes])
+        if writes and self._part:
+            self._in_progress |= addresses
             self._time.sleep(seconds * self._part)
-            self._in_progress -= set(addresses)
-        reasons: list[Any] = [
-            {"Code": "None"}
-            if _holds(write, self._item(address))
-            else {"Code": "ConditionalCheckFailed", "Item": self._item(address)}
-            for address, write in zip(addresses, writes, strict=True)
-        ]
-        is_refused = any(reason["Code"] != "None" for reason in reasons)
-        if not is_refused:
-            for address, write in zip(addresses, writes, strict=True):
-                self._write(address, write)
-        self._time.sleep(seconds * before)
-        if is_refused:
-            raise _cancelled(reasons)
-        return {}
+            self._in_progress -= addresses
+        return None
 
-    @contextlib.contextmanager
-    def _request(self, part: float = 1.0) -> Iterator[None]:
-        seconds = self._chance.uniform(*self._latency) * part
-        self._time.sleep(seconds / 2)
-        try:
-            yield
-        finally:
-            self._time.sleep(seconds / 2)
-
-    def _item(self, address: tuple[str, tuple[str, ...]]) -> dict[str, Any] | None:
-        return self.items[address[0]].get(address[1])
-
-    def _write(self, address: tuple[str, tuple[str, ...]], write: dict[str, Any]) -> None:
-        table, key = address
-        if "Item" in write:
-            self.items[table][key] = write["Item"]
-            return
-        item = dict(self._item(address) or write["Key"])
-        names, values = write["ExpressionAttributeNames"], write.get("ExpressionAttributeValues", {})
-        for clause, body in re.findall(r"(SET|REMOVE|ADD) (.*?)(?= REMOVE | ADD |$)", write["UpdateExpression"]):
-            for part in body.split(","):
-                name, value = re.fullmatch(r"(#\d+)(?:[ =](:\d+))?", part).groups()  # type: ignore[union-attr]
-                if clause == "SET":
-                    item[names[name]] = values[value]
-                elif clause == "ADD":
-                    before = Decimal(item.get(names[name], {"N": "0"})["N"])
-                    item[names[name]] = {"N": str(before + Decimal(values[value]["N"]))}
-                else:
-                    item.pop(names[name], None)
-        self.items[table][key] = item
+    def _after(self, context: dict[str, Any], **_: Any) -> None:
+        self._time.sleep(context["rest"])
 
 
-def _cancelled(reasons: list[Any]) -> ClientError:
-    response: Any = {"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": reasons}
-    return ClientError(response, "TransactWriteItems")
+type Address = tuple[str, ...]
 
 
-def _key(table: str, attributes: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(attributes[name]["S"] for name in KEYS[table])
+def _address(write: dict[str, Any]) -> Address:
+    attributes = write.get("Item") or write["Key"]
+    return write["TableName"], *(attributes[name]["S"] for name in KEYS[write["TableName"]])
 
 
-def _address(write: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
-    return write["TableName"], _key(write["TableName"], write.get("Item") or write["Key"])
-
-
-@functools.cache
-def _compiled(expression: str) -> Any:
-    """The condition in Python, for the forms that are used here."""
-    python = re.sub(r"attribute_exists\((#\d+)\)", r"has('\1')", expression)
-    python = re.sub(r"attribute_not_exists\((#\d+)\)", r"(not has('\1'))", python)
-    python = re.sub(r"(#\d+) (=|<>|<|<=) (:\d+)", r"compare('\1', '\2', '\3')", python)
-    return compile(python.replace("AND", "and").replace("OR", "or"), expression, "eval")
-
-
-_COMPARISONS = {"=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le}
-
-
-def _holds(write: dict[str, Any], item: dict[str, Any] | None) -> bool:
-    if "ConditionExpression" not in write:
-        return True
-    names, values = write["ExpressionAttributeNames"], write.get("ExpressionAttributeValues", {})
-
-    def compare(name: str, how: str, value: str) -> bool:
-        if item is None or names[name] not in item:
-            return how == "<>"
-        [one, other] = from_dynamodb({"0": item[names[name]], "1": values[value]}).values()
-        return bool(_COMPARISONS[how](one, other))
-
-    def has(name: str) -> bool:
-        return item is not None and names[name] in item
-
-    return bool(eval(_compiled(write["ConditionExpression"]), {"has": has, "compare": compare}))
+def _conflict(operation: str, of_writes: Sequence[bool]) -> tuple[Any, dict[str, Any]]:
+    """DynamoDB's answer, in place of a request."""
+    if operation == "UpdateItem":
+        return SimpleNamespace(status_code=400), {"Error": {"Code": "TransactionConflictException", "Message": ""}}
+    reasons = [{"Code": "TransactionConflict" if each else "None"} for each in of_writes]
+    error = {"Code": "TransactionCanceledException", "Message": ""}
+    return SimpleNamespace(status_code=400), {"Error": error, "CancellationReasons": reasons}
 
 
 class Shape(NamedTuple):
@@ -320,9 +239,8 @@ class Run:
         self._returned: list[tuple[float, str, QueueMessage[Any], float]] = []
         self._ended: list[tuple[float, float, int]] = []  # the first delivery, the end, and the deliveries
         with self._time.everywhere(seed) as chance:
-            self.store = Store(self._time, chance, latency, conflict_part)
-            client: Any = self.store
-            self._poster = BatchPoster(client, TABLES, Lines(client, "locks"))
+            self.requests = Requests(self._time, chance, latency, conflict_part)
+            self._poster = BatchPoster(self.requests.client, TABLES, Lines(self.requests.client, "locks"))
             began = self._open_accounts(shape.accounts)
             fields = ({"transaction_id": f"t{number}", "amount": "1"} for number in range(messages))
             self._new = iter([json.dumps(shape.pick(chance) | each) for each in fields])
@@ -330,7 +248,7 @@ class Run:
         times = sorted(end - first for first, end, _ in self._ended)
         self.result = Result(
             messages / (max(end for _, end, _ in self._ended) - began),
-            self.store.write_units / messages,
+            self.requests.write_units / messages,
             times[messages * 99 // 100],
             sum(deliveries > 1 for _, _, deliveries in self._ended) / messages,
         )
@@ -349,7 +267,7 @@ class Run:
             self._poster.post([_message(body, 1) for body in bodies], Deadline.after(WORK_SECONDS * count))
 
         self._time.in_parallel(start, [None])
-        self.store.write_units = 0
+        self.requests.write_units = 0
         return self._time.now
 
     def _work(self) -> None:

@@ -12,9 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from decimal import Decimal
-from operator import itemgetter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +21,14 @@ import pytest
 from conditional_writes.items import from_dynamodb
 from conditional_writes.testing import Engine
 from ledger.core.journal import entry_from_item
+from tests.checkers.books import Books, read_books
 from tests.checkers.profiles import read_profiles
 from tests.support.deployed import until
 from tests.support.in_process import Aws, answered_by
 from tools.local_aws import functions, stack
 from tools.local_aws.consumers import Consumer, new_consumer
 from tools.local_aws.functions import Context, Queue, record
-from tools.local_aws.queues import take_dead_letters, waiting_messages
+from tools.local_aws.queues import DeadLetter, take_dead_letters, waiting_messages
 from tools.local_aws.sam_local import write_settings
 from tools.local_aws.server import PROJECT, TOOLS, Endpoint, free_port, ministack, running
 from tools.local_aws.tables import Tables, create_locks_table, create_profiles_table, create_tables, scan
@@ -39,17 +38,15 @@ BASE_IMAGE = "public.ecr.aws/lambda/python"
 
 
 type Effect = list[str]
-"""The effect of an event, a line for each part of it, sorted.
+"""The effect of an event, in words.
 
-| a line | tells of |
+| of | has |
 |---|---|
-| `entry acc-1 t-1: POSTED 5, balance 5, version 2` | a new journal entry |
-| `account acc-1: OPEN EUR, limit 0, held 4` | what else of an account is new |
-| `profile acc-1: preferences.theme = "dark"` | a new value, or `gone` |
-| `event acc-1#2: TransactionPosted` | an event, of the functions that publish outcomes |
-| `back 0`, `dead 0: why` | a record that returned to the queue, or is a dead letter, by its index |
-| `outcome Done`, `answer …` | a job's outcome; the answer of a read or of a request to publish again, without times |
-| `report of …` | a report of the reconciliation |
+| transactions | for each record the outcome of its new entry, `repeated`, `back`, or the code of its dead letter |
+| profile updates | each new value, or `gone`, and the codes of dead letters |
+| a job | its outcome, the amounts of the entries that it led to, and the counts of its report |
+| a read, or a request to publish again | the code of an error, or what is asserted of the answer |
+| what publishes | the types of the events, and the codes of dead letters |
 """
 
 
@@ -70,72 +67,63 @@ class EventRunner:
     invoke: Callable[[str, Path], Any]
     post: Callable[[], None]
     hear: Callable[[], object]
-    before: dict[str, str] = field(default_factory=dict)
-    """The tables' contents after the last event."""
 
     def run(self, path: Path) -> Effect:
         """Invokes the function that the event's folder is named after."""
-        function = path.parent.name
+        function, before = path.parent.name, self._shown()
         records = json.loads(path.read_text()).get("Records", [])
-        before, is_publishing = {**self.before}, function in {"publish_outcomes", "republish_outcomes"}
+        is_publishing = function in {"publish_outcomes", "republish_outcomes"}
         if is_publishing:
             self.hear()
         response = self.invoke(function, path)
         self.post()
-        events = self.consumer.take() if is_publishing else []
-        failures = [failure["itemIdentifier"] for failure in response.get("batchItemFailures", [])]
-        bodies = list(map(_body_of_letter, records))
+        new = {name: text for name, text in self._shown().items() if before.get(name) != text}
         letters = take_dead_letters(self.endpoint, self.dead_letter_queue_urls[function]) if records else []
-        after = self._shown()
-        self.before.clear()
-        self.before.update(after)
-        gone = [f"{name}: gone" for name in before if name.startswith("profile") and name not in after]
-        return sorted(
-            [
-                *(f"{name}: {text}" for name, text in after.items() if before.get(name) != text),
-                *gone,
-                *(f"event {event['detail']['id']}: {event['detail-type']}" for event in events),
-                *(f"back {index}" for index, record in enumerate(records) if _identifier(record) in failures),
-                *(f"dead {bodies.index(letter.body)}: {letter.reason}" for letter in letters),
-                *_answer(response),
-            ]
-        )
+        if function == "process_transactions":
+            return list(_became(records, response, letters, new))
+        gone = [f"{name}=gone" for name in before.keys() - self._shown().keys()]
+        return [
+            *_answer(response),
+            *sorted([*(f"{name}={text}" for name, text in new.items()), *gone]),
+            *sorted(event["detail-type"] for event in (self.consumer.take() if is_publishing else [])),
+            *sorted(letter.attributes["reason_code"] for letter in letters),
+        ]
+
+    def books(self) -> Books:
+        return read_books(self.endpoint, self.tables)
 
     def _shown(self) -> dict[str, str]:
-        """The tables' contents. Asserts that each account is as its newest entry left it."""
-        entries = [from_dynamodb(item) for item in scan(self.endpoint, self.tables.journal)]
-        newest = {entry["account_id"]: entry for entry in sorted(entries, key=itemgetter("account_version"))}
-        shown = {f"entry {entry['account_id']} {entry['transaction_id']}": _entry(entry) for entry in entries}
-        for account in map(from_dynamodb, scan(self.endpoint, self.tables.accounts)):
-            last = newest[account["account_id"]]
-            left = (last["balance_after"], last["account_version"])
-            assert (account["balance"], account["version"]) == left, account
-            state = f"{account['status']} {account['currency']}, limit {_plain(account['overdraft_limit'])}"
-            shown[f"account {account['account_id']}"] = f"{state}, held {_plain(account.get('held', Decimal(0)))}"
+        """The journal, the profiles and the reports."""
+        entries = map(from_dynamodb, scan(self.endpoint, self.tables.journal))
+        shown = {f"{each['account_id']} {each['transaction_id']}": _outcome(each) for each in entries}
         for account_id, profile in read_profiles(self.endpoint, self.profiles_table).items():
             for path, value in _leaves(profile):
-                shown[f"profile {account_id}: {path}"] = json.dumps(value, default=plain)
+                shown[f"{account_id} {path}"] = json.dumps(value, default=plain)
         for item in map(from_dynamodb, scan(self.endpoint, self.locks_table)):
             if "accounts_checked" in item:
-                counts = (_plain(item[name]) for name in ("accounts_checked", "mismatches"))
-                shown[f"report of {item['lock_key']}"] = "{} accounts, {} mismatches".format(*counts)
+                shown[item["lock_key"]] = f"{item['accounts_checked']} accounts, {item['mismatches']} mismatches"
         return shown
 
 
-def _identifier(record: dict[str, Any]) -> str:
-    return str(record["messageId"] if "messageId" in record else record["dynamodb"]["SequenceNumber"])
+def _outcome(entry: Mapping[str, Any]) -> str:
+    is_charge = entry["request"]["type"] == "charge_interest"
+    return entry.get("reason") or (f"{entry['amount']:f}" if is_charge else entry["status"])
 
 
-def _body_of_letter(record: dict[str, Any]) -> str:
-    """The body of the record's dead letter: the message, the request to publish the entry again, or a changed one."""
-    if "body" in record:
-        return str(record["body"])
-    if record["eventName"] != "INSERT":
-        images = [record["dynamodb"].get(name) for name in ("Keys", "OldImage", "NewImage")]
-        return json.dumps(dict(zip(("key", "old_image", "new_image"), images, strict=True)))
-    entry = from_dynamodb(record["dynamodb"]["NewImage"])
-    versions = dict.fromkeys(("from_version", "to_version"), int(entry["account_version"]))
-    return json.dumps({"republish": {"account_id": entry["account_id"]} | versions})
+def _became(
+    records: list[dict[str, Any]], response: dict[str, Any], letters: list[DeadLetter], new: Mapping[str, str]
+) -> Iterator[str]:
+    back = [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
+    codes = {letter.body: letter.attributes["reason_code"] for letter in letters}
+    for each in records:
+        if each["messageId"] in back:
+            yield "back"
+        elif each["body"] in codes:
+            yield codes[each["body"]]
+        else:
+            transaction_id = json.loads(each["body"])["transaction_id"]
+            outcomes = {outcome for name, outcome in new.items() if name.endswith(f" {transaction_id}")}
+            yield " ".join(outcomes) or "repeated"
 
 
 def _leaves(value: Any, *path: str) -> Iterator[tuple[str, Any]]:
@@ -146,30 +134,16 @@ def _leaves(value: Any, *path: str) -> Iterator[tuple[str, Any]]:
         yield ".".join(path), value
 
 
+ASSERTED = ("outcome", "published", "dead_lettered", "state", "balance", "available", "complete", "final", "reversed")
+
+
 def _answer(response: dict[str, Any]) -> Iterator[str]:
-    """The response to an event that isn't a batch, an entry of it as a line."""
-    if "outcome" in response:
-        yield f"outcome {response['outcome']}"
-    elif "batchItemFailures" not in response:
-        known = {name: value for name, value in response.items() if value not in (None, [])}
-        for name in ("account_id", "posted_at"):
-            known.pop(name, None)
-        entries = [*known.pop("entries", []), *([known.pop("entry")] if "entry" in known else [])]
-        yield f"answer {' '.join(f'{name}={_text(value)}' for name, value in sorted(known.items()))}"
-        yield from (f"answer's entry {entry['transaction_id']}: {_entry(entry)}" for entry in entries)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=plain)
-
-
-def _entry(entry: Mapping[str, Any]) -> str:
-    amount, balance, version = (_plain(Decimal(entry[name])) for name in ("amount", "balance_after", "account_version"))
-    return f"{entry['status']} {entry.get('reason') or amount}, balance {balance}, version {version}"
-
-
-def _plain(number: Decimal) -> str:
-    return format(number.normalize(), "f")
+    if "error" in response:
+        yield response["error"]["code"]
+    known = {name: response[name] for name in ASSERTED if response.get(name) is not None}
+    yield from (f"{name} {value if isinstance(value, str) else json.dumps(value)}" for name, value in known.items())
+    if "entries" in response:
+        yield " ".join(entry["transaction_id"] for entry in response["entries"])
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
-from tests.checkers.outcomes import refusal_violations, untold, violations
+from tests.checkers.outcomes import violations
 from tests.support.bodies import expire_hold, hold, opening, payment, post_hold, reverse, transfer, void_hold
 from tests.support.deployed import Bank, until
 from tools.local_aws.consumers import EVERYTHING, Consumer, Event
@@ -57,49 +57,6 @@ def test_each_outcome_is_heard_of_by_its_type_with_what_a_read_of_it_says(bank: 
         request = {"read": "transaction", **{name: detail[name] for name in ("account_id", "transaction_id")}}
         answer = bank.invoke(bank.stack["ReadAccountsFunctionName"], request)
         assert detail.items() >= answer["entry"].items()
-
-
-def test_a_consumer_hears_only_what_its_rule_is_for(bank: Bank) -> None:
-    risk = new_consumer(bank, {"source": ["teller"], "detail-type": ["TransactionRejected"]})
-    openings = new_consumer(bank, {"detail": {"account_id": ["picky"], "request": {"type": ["open_account"]}}})
-    bank.transactions.process(opening("picky", LIMIT))
-    entries = bank.post(*(payment(f"t-{n}", "-400", "picky") for n in range(5)), about="picky")
-    rejected = [entry for entry in entries if entry.outcome.reason]
-    assert len(rejected) == 3
-    assert violations(rejected, risk.take_until_heard(rejected)) == []
-    assert violations(entries[:1], openings.take_until_heard(entries[:1])) == []
-
-
-def test_a_refused_message_is_told_of_with_its_id_if_that_can_be_read(bank: Bank) -> None:
-    bank.transactions.wait_until_drained()
-    bank.transactions.take_dead_letters()
-    consumer = new_consumer(bank, {"detail-type": ["TransactionRefused"]})
-    bank.transactions.process(payment("t-1", "12,50", "refused"), "not JSON")
-    letters, events = bank.transactions.take_dead_letters(), list[Event]()
-
-    def are_told() -> bool:
-        events.extend(consumer.take())
-        return not untold(letters, events)
-
-    until(are_told, "both refusals are told of")
-    assert refusal_violations(letters, events) == []
-    assert {event["detail"]["transaction_id"] for event in events} == {"t-1", None}
-
-
-def test_a_gap_in_what_a_consumer_heard_is_closed_by_publishing_again(bank: Bank) -> None:
-    consumer = new_consumer(bank)
-    bank.transactions.process(opening("gap", LIMIT))
-    entries = bank.post(*(payment(f"t-{n}", "1.25", "gap") for n in range(9)), about="gap")
-    events = about("gap", consumer.take_until_heard(entries))
-    lost = range(3, 7)
-    kept = [event for event in events if event["detail"]["account_version"] not in lost]
-    assert bank.republish({"account_id": "gap", "from_version": 3, "to_version": 6}) == len(lost)
-    again = consumer.take_until_heard(entries[2:6])
-    assert violations(entries, kept + again) == []
-    assert violations(entries, events + again) == [], "what comes again is what came before"
-    since = entries[1:]
-    assert bank.republish({"from": min(entry.outcome.posted_at for entry in since)}) == len(since)
-    assert violations(since, consumer.take_until_heard(since)) == []
 
 
 def test_an_item_that_is_no_entry_goes_to_the_queue_alone_with_the_reason(bank: Bank) -> None:

@@ -5,8 +5,6 @@ tests/unit/test_letters.py and test_received_letters.py have every form of it.
 
 import itertools
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ from tests.support.bodies import opening, payment
 from tests.support.command import Command
 from tests.support.deployed import Bank, until
 from tools.local_aws.queues import take_dead_letters
-from tools.local_aws.server import PROJECT
 from tools.teller import letters
 from tools.teller.letters import QueueName
 
@@ -116,18 +113,6 @@ def test_letters_are_chosen_dropped_and_visible_to_others_after_a_look(bank: Ban
         QueueUrl=bank.transactions.dead_letter_queue_url, ReceiptHandle=received["ReceiptHandle"], VisibilityTimeout=0
     )
     assert len(bank.transactions.take_dead_letters()) == 25
-
-
-def test_a_look_that_is_ended_from_outside_hides_no_letter(bank: Bank, command: Command) -> None:
-    """A process of its own, for it is ended by a signal. At the end it waits for a second whether more letters come."""
-    put_letters(bank, "transactions", *(f"junk {number}" for number in range(150)), reason_code="INVALID_MESSAGE")
-    environment = os.environ | bank.stack.endpoint.environment | {"TELLER_STACK": bank.stack.name}
-    arguments = [str(PROJECT / ".venv/bin/teller"), "dead-letters", "show", "transactions"]
-    with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as looking:
-        until(lambda: visible(bank) < 150, "it has received letters")
-        looking.terminate()
-    assert looking.returncode != 0
-    assert visible(bank) == 150
 
 
 def test_outcomes_are_published_jobs_are_run_and_what_can_be_neither_stays(bank: Bank, command: Command) -> None:

@@ -8,7 +8,7 @@ import pytest
 from conditional_writes.locks import Lock, LockLost, Locks
 from tests.support.bodies import opening
 from tests.support.command import Command
-from tests.support.deployed import NEVER, Bank, until
+from tests.support.deployed import NEVER, Bank
 from tools.local_aws.tables import scan
 from tools.teller import job_runs
 from tools.teller.deployment import Deployment
@@ -122,16 +122,3 @@ def test_a_lock_that_is_held_stops_a_run_and_is_released_by_force_alone(
     assert "leased_until" not in bank.records()[RECONCILE]
     with pytest.raises(LockLost):
         lock.complete()
-
-
-def test_a_run_goes_on_without_the_command(bank: Bank, teller: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    scheduled_time = next(TIMES)
-    monkeypatch.setattr(job_runs, "progress_of", interrupt)
-    ended = teller.run("jobs", "run", CHARGE, "--for", scheduled_time, "--force")
-    assert (ended.status, ended.out) == (1, "")
-    assert f"interrupted. The run of {CHARGE} goes on by itself" in ended.err
-    until(lambda: "finished_at" in bank.records().get(f"{CHARGE} {scheduled_time}", {}), "the run is finished")
-    bank.transactions.wait_until_drained()

@@ -3,7 +3,6 @@
 import itertools
 import json
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -103,39 +102,6 @@ def test_a_hundred_messages_for_a_profile_are_one_request_once_its_shape_is_know
     assert [requests_of(name, 1) for name in names] == [2, 1, 1, 1], "if the map is known to be missing"
     assert [requests_of(name, 2) for name in names] == [2, 2, 1, 1], "if the map is known to exist"
     assert all(profiles[name]["preferences"]["entry 99"] == 99 for name in names)
-
-
-def test_later_wins_whatever_the_order_of_arrival(profiles: Profiles) -> None:
-    profiles.post(update({"theme": "dark", "language": "de"}, 5))
-    profiles.post(update({"theme": "blue", "language": "fr"}, 3), update({"language": "it", "size": 12}, 7))
-    profiles.post(update(removed=["theme"], seconds=6))
-    profiles.post(update({"theme": "red"}, 5.5))
-    assert profiles["alice"] == {"preferences": {"language": "it", "size": 12}}
-
-
-def test_maps_are_made_on_the_way_and_values_read_exactly(profiles: Profiles) -> None:
-    values = '{"atm": 0.1000000000000000055511151231257827021, "all": [1, {"x": null}], "none": {}, "big": 1E+38}'
-    start = '{"account_id": "alice", "path": ["limits", "card", "day"], "as_of": "2026-03-01T12:00:00Z", "entries": '
-    profiles.post(start + values + "}", update({"theme": "dark"}))
-    read = json.loads(values, parse_float=Decimal)
-    assert profiles["alice"] == {"limits": {"card": {"day": read}}, "preferences": {"theme": "dark"}}
-
-
-def test_without_as_of_a_messages_time_is_when_it_was_sent(profiles: Profiles) -> None:
-    profiles.post(sent(update({"theme": "second"}), 0.002))
-    profiles.post(sent(update({"theme": "first"}), 0.001), update({"theme": "before"}, -1))
-    assert profiles["alice"] == {"preferences": {"theme": "second"}}
-    profiles.post(sent(update({"theme": "third"}), 0.003))
-    assert profiles["alice"] == {"preferences": {"theme": "third"}}
-
-
-def test_an_erasure_without_as_of_erases_what_was_sent_before_it(profiles: Profiles) -> None:
-    profiles.put(name="Alice")
-    erasing = sent(erasure(), 2)
-    before, after = (sent(update({"theme": seconds}), seconds) for seconds in (1, 3))
-    for delivered in (before, erasing, again(before), again(erasing), after, again(before), again(erasing)):
-        profiles.post(delivered)
-    assert profiles["alice"] == {"preferences": {"theme": 3}}
 
 
 @pytest.mark.parametrize("early", [timedelta(days=-400), timedelta(), FUTURE])

@@ -212,11 +212,6 @@ class Bank:
         return read_profiles(self.stack.endpoint, self.stack["ProfilesTableName"])
 
     @property
-    def publisher(self) -> str:
-        """The name of the function that publishes outcomes."""
-        return self.stack["PublishOutcomesFunctionName"]
-
-    @property
     def republisher(self) -> str:
         """The name of the function that publishes outcomes again."""
         return self.stack["RepublishOutcomesFunctionName"]

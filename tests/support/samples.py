@@ -1,6 +1,7 @@
 """Sample accounts and messages, so that a test spells out only the fields that matter to it."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -47,80 +48,27 @@ bob = partial(changed, replace(_EMPTY, account_id="bob", balance=Decimal(5), ver
 ALICE, BOB = alice(), bob()
 CLOSED = alice(balance=0, status=AccountStatus.CLOSED)
 
-type Number = str | int | Decimal
+
+def _builder[Message: TransactionMessage](message_type: type[Message], **defaults: Any) -> Callable[..., Message]:
+    """Its arguments are in the order of the defaults, or given by name. A number may be a text."""
+
+    def build(*arguments: Any, **fields: Any) -> Message:
+        return msgspec.convert(defaults | dict(zip(defaults, arguments, strict=False)) | fields, message_type)
+
+    return build
 
 
-def _built[Message: TransactionMessage](message_type: type[Message], fields: dict[str, Any]) -> Message:
-    return msgspec.convert(fields, message_type)
-
-
-def opening(
-    limit: Number = 0, currency: str = "EUR", transaction_id: str = "open", account_id: str = "alice"
-) -> OpenAccount:
-    return OpenAccount(
-        transaction_id=transaction_id, account_id=account_id, currency=currency, overdraft_limit=Decimal(limit)
-    )
-
-
-def payment(
-    amount: Number = 1, currency: str | None = None, transaction_id: str = "t-1", account_id: str = "alice"
-) -> Transaction:
-    return _built(Transaction, locals())
-
-
-def transfer(
-    amount: Number = 1, transaction_id: str = "t-1", from_account_id: str = "alice", to_account_id: str = "bob"
-) -> Transfer:
-    return _built(Transfer, locals())
-
-
-def limit(overdraft_limit: Number, transaction_id: str = "t-1", account_id: str = "alice") -> SetOverdraftLimit:
-    return _built(SetOverdraftLimit, locals())
-
-
-def closing(transaction_id: str = "t-1", account_id: str = "alice") -> CloseAccount:
-    return _built(CloseAccount, locals())
-
-
-def interest(annual_rate: Number = "0.12", transaction_id: str = "t-1", account_id: str = "alice") -> ChargeInterest:
-    return _built(ChargeInterest, locals())
-
-
-def hold(
-    amount: Number = 1, transaction_id: str = "h-1", account_id: str = "alice", expires_at: str | None = None
-) -> Hold:
-    return _built(Hold, locals())
-
-
-def posting(
-    amount: Number | None = None,
-    *,
-    final: bool = True,
-    to_account_id: str | None = None,
-    transaction_id: str = "p-1",
-    hold_id: str = "h-1",
-    account_id: str = "alice",
-) -> PostHold:
-    return _built(PostHold, locals())
-
-
-def voiding(transaction_id: str = "v-1", hold_id: str = "h-1", account_id: str = "alice") -> VoidHold:
-    return _built(VoidHold, locals())
-
-
-def expiring(
-    as_of: str = NOW, transaction_id: str = "x-1", hold_id: str = "h-1", account_id: str = "alice"
-) -> ExpireHold:
-    return _built(ExpireHold, locals())
-
-
-def reversing(
-    of_transaction_id: str = "t-1",
-    amount: Number | None = None,
-    transaction_id: str = "r-1",
-    account_id: str = "alice",
-) -> Reverse:
-    return _built(Reverse, locals())
+opening = _builder(OpenAccount, overdraft_limit=0, currency="EUR", transaction_id="open", account_id="alice")
+payment = _builder(Transaction, amount=1, currency=None, transaction_id="t-1", account_id="alice")
+transfer = _builder(Transfer, amount=1, transaction_id="t-1", from_account_id="alice", to_account_id="bob")
+limit = _builder(SetOverdraftLimit, overdraft_limit=0, transaction_id="t-1", account_id="alice")
+closing = _builder(CloseAccount, transaction_id="t-1", account_id="alice")
+interest = _builder(ChargeInterest, annual_rate="0.12", transaction_id="t-1", account_id="alice")
+hold = _builder(Hold, amount=1, transaction_id="h-1", account_id="alice", expires_at=None)
+posting = _builder(PostHold, amount=None, transaction_id="p-1", hold_id="h-1", account_id="alice")
+voiding = _builder(VoidHold, transaction_id="v-1", hold_id="h-1", account_id="alice")
+expiring = _builder(ExpireHold, as_of=NOW, transaction_id="x-1", hold_id="h-1", account_id="alice")
+reversing = _builder(Reverse, of_transaction_id="t-1", amount=None, transaction_id="r-1", account_id="alice")
 
 
 LARGEST: dict[str, Any] = {

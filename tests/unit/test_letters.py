@@ -16,8 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from ledger.core import profile_messages
-from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from tests.support.strategies import any_message, profile_updates
 from tools.teller import dead_letters, transaction
 from tools.teller.command import app
@@ -26,7 +24,7 @@ from tools.teller.letter_editing import InvalidLines, changed_bodies, draft, edi
 from tools.teller.letters import Letter, Origin, QueueName
 from tools.teller.operator import Operator
 from tools.teller.queues import Counts
-from tools.teller.redriving import Stays, as_of_its_origin
+from tools.teller.redriving import as_of_its_origin
 
 DIED = datetime(2026, 2, 28, 13, tzinfo=UTC)
 SENT = "2026-02-28T12:00:00.250+00:00"
@@ -100,13 +98,6 @@ def test_a_message_of_the_profiles_without_a_time_is_redriven_as_of_its_first_se
     assert as_of_its_origin(letter(body, queue, origin=ORIGIN), body) == sent
     without_origin = as_of_its_origin(letter(body, queue), body)
     assert without_origin == (body if sent == body else f'{body[:-1]}, "as_of": "{DIED.isoformat()}"}}')
-
-
-def test_an_update_without_room_for_its_time_stays_a_letter() -> None:
-    body = update(entries={"n": "x" * (MAXIMUM_BODY_BYTES - len(update(entries={"n": ""})))})
-    assert profile_messages.decode(body)
-    with pytest.raises(Stays, match=r'divide it with "as_of": "2026-02-28T12:00:00.250000\+00:00" in each part'):
-        as_of_its_origin(letter(body, QueueName.PROFILES, origin=ORIGIN), body)
 
 
 @given(
@@ -198,21 +189,6 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 def dead(number: int, **attributes: str) -> Letter:
     body = json.dumps({"transaction_id": "t 1", "account_id": "a", "amount": "x" if number else 1})
     return replace(letter(body, message_id=f"l-{number}", **attributes), sent_at=DIED + timedelta(hours=number))
-
-
-def test_letters_are_counted_by_their_codes_and_reasons(shown: Callable[..., str]) -> None:
-    letters = [
-        *(
-            letter("", reason_code="UNKNOWN_ACCOUNT", reason=f"no account 'acc-{number}' is open")
-            for number in range(3)
-        ),
-        *(letter("", reason_code="INVALID_MESSAGE", reason=reason) for reason in ("amount: x", "currency: x")),
-        letter("junk"),
-    ]
-    lines = [" ".join(line.split()) for line in shown(letters, "dead-letters", "transactions").splitlines()]
-    assert re.fullmatch("transactions 3 .* UNKNOWN_ACCOUNT: no account '…' is open", lines[2])
-    assert [line.partition(" INVALID_MESSAGE: ")[2] for line in lines[3:5]] == ["amount: x", "currency: x"]
-    assert lines[5].endswith(" none")
 
 
 def test_the_newest_letters_are_shown_first_and_how_many_are_left_out(shown: Callable[..., str]) -> None:

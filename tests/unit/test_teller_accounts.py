@@ -196,20 +196,6 @@ def test_a_hold_is_shown_with_its_amount_and_with_what_became_of_it(
     assert (told["amount"], told["state"] in sentence or told["state"] in ("open", "unknown")) == ("40", True)
 
 
-def test_a_rejected_transaction_is_shown_with_its_type_and_what_it_asked_for() -> None:
-    found = rows(shown(became(REJECTED), "transaction", "acc-1", "t-4"))
-    assert ["type", "transaction"] in found
-    assert ["asked", "for", "-9000.00", "EUR"] in found
-    assert ["reason", "OVERDRAFT_LIMIT"] in found
-
-
-def test_what_isnt_for_a_terminal_has_lines_as_long_as_their_texts_and_no_blanks_at_their_ends() -> None:
-    described = entry("t-" + "x" * 100, "5", {"type": "transaction", "description": "y" * 100})
-    text = statement_of(described, REVERSAL, columns=None)
-    assert (f"t-{'x' * 100} transaction" in text, "y" * 100 in text) == (True, True)
-    assert all(line == line.rstrip() for line in text.splitlines())
-
-
 def test_a_line_about_a_hold_says_how_much_is_held() -> None:
     detail = HOLD | {"account_id": "acc-1", "id": "acc-1#2", "reason": None}
     told = line({"detail-type": "HoldPlaced", "detail": detail})
