@@ -14,11 +14,11 @@ from unittest import mock
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import prices
 from benchmarks.engine import new_ministack
 from benchmarks.filled import Ledger
 from ledger.checkpoints import CYCLE_DAYS, Checkpoint
 from ledger.core.transaction_types import OpenAccount
+from tools import prices
 from tools.local_aws import functions
 from tools.local_aws.meter import READS, WRITES, Meter
 from tools.local_aws.server import Endpoint

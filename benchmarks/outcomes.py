@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import prices
 from benchmarks.engine import new_ministack
 from benchmarks.plot import draw_distributions
+from tools import prices
 from tools.local_aws import functions, stack
 from tools.local_aws.consumers import Consumer, new_consumer
 from tools.local_aws.functions import Context, stream_record

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
+from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core import outcome_events
 from ledger.core.journal import JournalEntry, entry_item, outcome_of, payload_hash_of
 from ledger.core.money import normalized
@@ -23,6 +24,7 @@ from ledger.core.reversals import Reversal
 from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES, Reverse, decode
 from ledger.core.transaction_types.base import TransactionMessage
+from tests.checkers import outcomes
 from tests.checkers.event_schemas import problems, schema, strict, violations
 from tests.support.numbers import exact_numbers
 from tests.support.samples import ALICE, expiring, hold, posting, reversing, voiding
@@ -52,14 +54,18 @@ def delivered(event: OutcomeEvent) -> Event:
     }
 
 
-def told(
+def entry_of(
     message: TransactionMessage, account_id: str, decision: Decision, version: int = 1, held: Decimal = Decimal(0)
-) -> Event:
-    """The event that tells of this decision, which leaves so much `held`."""
+) -> JournalEntry:
+    """The entry of this decision, which leaves so much `held`."""
     after = replace(ALICE, version=version, held=held)
     request, outcome = message.canonical_payload(), outcome_of(decision, after, timestamp(NOW))
-    entry = JournalEntry(account_id, message.transaction_id, request, payload_hash_of(request), outcome)
-    return delivered(outcome_event(entry_item(entry)))
+    return JournalEntry(account_id, message.transaction_id, request, payload_hash_of(request), outcome)
+
+
+def told(*arguments: Any, **fields: Any) -> Event:
+    """The event of `entry_of` these arguments."""
+    return delivered(outcome_event(entry_item(entry_of(*arguments, **fields))))
 
 
 balances = (exact_numbers() | st.just(Decimal(0))).map(normalized)
@@ -68,8 +74,8 @@ NEVER_ZERO = {"HoldPosted", "TransactionReversed"}
 
 
 @st.composite
-def outcomes(draw: st.DrawFn) -> Event:
-    """The event of any decision on any message."""
+def entries(draw: st.DrawFn) -> JournalEntry:
+    """The entry of any decision on any message."""
     message, reason = draw(any_message()), draw(st.none() | st.sampled_from(RejectionReason))
     account_id, amount, reversal = draw(st.sampled_from(message.account_ids)), Decimal(0), None
     if message.posted_event in {TransactionMessage.posted_event, *NEVER_ZERO} and not reason:
@@ -85,12 +91,16 @@ def outcomes(draw: st.DrawFn) -> Event:
     is_opening = message.posted_event == "AccountOpened" and not reason
     decimal_places = draw(st.none() | st.integers(0, 4)) if is_opening else None
     decision = Decision(amount, draw(balances), reason, decimal_places, reversal)
-    return told(message, account_id, decision, draw(st.integers(1, 10**12)), held)
+    return entry_of(message, account_id, decision, draw(st.integers(1, 10**12)), held)
 
 
-@given(outcomes())
-def test_the_event_of_each_decision_fits_its_schema(event: Event) -> None:
-    assert problems(event) == []
+@given(entries())
+def test_the_event_of_each_entry_fits_its_schema_and_says_the_same_each_time(entry: JournalEntry) -> None:
+    item = entry_item(entry)
+    from_the_stream = from_dynamodb(to_dynamodb(item))
+    event = delivered(outcome_event(from_the_stream))
+    assert outcome_event(from_the_stream) == outcome_event(item)
+    assert problems(event) == outcomes.violations([entry], [event, event]) == []
     Draft202012Validator(schema("outcome")).validate(event)
 
 
@@ -198,13 +208,6 @@ def test_a_consumer_takes_further_types_and_reasons() -> None:
     assert problems(later)
 
 
-def test_a_consumer_takes_an_archived_event_of_a_release_before_holds() -> None:
-    """`held_after` isn't required of it, but of each event of this release."""
-    archived = POSTED | {"detail": {name: value for name, value in POSTED["detail"].items() if name != "held_after"}}
-    Draft202012Validator(schema("outcome")).validate(archived)
-    assert problems(archived) == ["detail: 'held_after' is a required property"]
-
-
 def test_sound_events_have_no_problems() -> None:
     assert [problems(event) for event in (*SOUND, REFUSED)] == [[]] * 13
     assert {event["detail-type"] for event in SOUND} | {"OverdraftLimitSet"} == set(
@@ -220,43 +223,28 @@ def test_sound_events_have_no_problems() -> None:
         (POSTED, "detail-type", "TransactionRejected", "detail.status: 'REJECTED' was expected"),
         (POSTED, "detail-type", "TransactionHeld", "detail-type: 'TransactionHeld' is not one of"),
         (OPENED, "detail-type", "TransactionPosted", "detail.request.type: 'open_account' should not be valid under"),
-        (OPENED, "detail.amount", "5", "detail.amount: '0' was expected"),
-        (CLOSED, "detail-type", "TransactionPosted", "detail.request.type: 'close_account' should not be valid under"),
         (REJECTED, "detail-type", "TransactionPosted", "detail.status: 'POSTED' was expected"),
         (REJECTED, "detail.reason", None, "detail.reason: None is not of type 'string'"),
-        (REJECTED, "detail.reason", "no money", "detail.reason: 'no money' does not match"),
         (REJECTED, "detail.reason", "NO_MONEY", "detail.reason: 'NO_MONEY' is not one of"),
-        (REJECTED, "detail.amount", "-12.5", "detail.amount: '0' was expected"),
         (POSTED, "detail.reason", "OVERDRAFT_LIMIT", "detail.reason: 'OVERDRAFT_LIMIT' is not of type 'null'"),
         (POSTED, "detail.schema_version", 2, "detail.schema_version: 1 was expected"),
         (POSTED, "detail.id", "a#4", "detail.id: 'a#4', expected 'a#3'"),
         (POSTED, "detail.delivery", "best_effort", "detail.delivery: 'at_least_once' was expected"),
         (POSTED, "detail.account_id", "b", "detail.id: 'a#3', expected 'b#3'"),
         (POSTED, "detail.account_version", 0, "detail.account_version: 0 is less than the minimum of 1"),
-        (POSTED, "detail.account_version", "3", "detail.account_version: '3' is not of type 'integer'"),
         (POSTED, "detail.amount", -12.5, "detail.amount: -12.5 is not of type 'string'"),
         (POSTED, "detail.amount", "-12.50", "detail.amount: '-12.50' does not match"),
         (POSTED, "detail.balance_after", "1E+2", "detail.balance_after: '1E+2' does not match"),
-        (POSTED, "detail.balance_after", "-0", "detail.balance_after: '-0' does not match"),
         (POSTED, "detail.posted_at", "2026-11-22T14:30:00", "detail.posted_at: '2026-11-22T14:30:00' does not match"),
         (POSTED, "detail.held_after", "-1", "detail.held_after: '-1' does not match"),
-        (POSTED, "detail.held_after", 1, "detail.held_after: 1 is not of type 'string'"),
         (POSTED, "detail.decimal_places", 2, "detail.request.type: 'open_account' was expected"),
         (POSTED, "detail.reversal", REVERSED["detail"]["reversal"], "detail: {'schema_version': 1"),
-        (OPENED, "detail.decimal_places", "2", "detail.decimal_places: '2' is not of type 'integer'"),
-        (HELD, "detail-type", "TransactionPosted", "detail.request.type: 'hold' should not be valid under"),
         (HELD, "detail-type", "HoldVoided", "detail.request.type: 'void_hold' was expected"),
-        (HELD, "detail.amount", "-5", "detail.amount: '0' was expected"),
         (HELD, "detail.held_after", "0", "detail.held_after: '0' does not match"),
         (HELD, "detail.request.expires_at", "2026-11-22", "detail.request.expires_at: '2026-11-22' does not match"),
-        (HOLD_POSTED, "detail.amount", "0", "detail.amount: '0' should not be valid under"),
         (HOLD_POSTED, "detail.request.final", True, "detail.request.final: False was expected"),
-        (HOLD_POSTED, "detail.request.amount", "-2", "detail.request.amount: '-2' does not match"),
-        (VOIDED, "detail.amount", "5", "detail.amount: '0' was expected"),
-        (EXPIRED, "detail-type", "HoldVoided", "detail.request.type: 'void_hold' was expected"),
         (REVERSED, "detail.amount", "0", "detail.amount: '0' should not be valid under"),
         (REVERSED, "detail.reversal", {"number": 1}, "detail.reversal: 'reversed_after' is a required property"),
-        (REVERSED, "detail.reversal.number", -1, "detail.reversal.number: -1 is less than the minimum of 0"),
         (REVERSED, "detail.reversal.reversed_after", "-5", "detail.reversal.reversed_after: '-5' does not match"),
         (REVERSED, "detail.reversal.by", "t-9", "detail.reversal: Unevaluated properties are not allowed ('by'"),
         (REVERSED, "detail.reversal.other_account_id", "a", "detail.account_id: 'a', expected 'another one'"),
@@ -265,12 +253,10 @@ def test_sound_events_have_no_problems() -> None:
         (POSTED, "detail.request.amount", "0", "detail.request.amount: '0' should not be valid under"),
         (POSTED, "detail.request.colour", "green", "detail.request: Unevaluated properties are not allowed ('colour'"),
         (POSTED, "detail.request.transaction_id", "t-9", "detail.transaction_id: 't-1', expected 't-9'"),
-        (POSTED, "detail.request.account_id", "b", "detail.account_id: 'a', expected 'b'"),
         (OPENED, "detail.request.overdraft_limit", "5", "detail.request.overdraft_limit: '5' does not match"),
         (REFUSED, "detail.reason_code", "NOT_A_MAP", "detail.reason_code: 'NOT_A_MAP' is not one of"),
         (REFUSED, "detail.delivery", "at_least_once", "detail.delivery: 'best_effort' was expected"),
         (REFUSED, "detail.id", "message#m-2", "detail.id: 'message#m-2', expected 'message#m-1'"),
-        (REFUSED, "detail.account_ids", [""], "detail.account_ids.0: '' should be non-empty"),
         (REFUSED, "detail.body", "{}", "detail: Unevaluated properties are not allowed ('body'"),
     ],
 )

@@ -52,19 +52,9 @@ PLANTED: dict[str, tuple[Callable[[Any], object], str]] = {
     "an earlier value": (lambda item: item["preferences"].update(theme="light"), "a: preferences.theme is 'light'"),
     "a value of another type": (lambda item: item["preferences"].update(size="12"), "a: preferences.size is '12'"),
     "a lost entry": (lambda item: item["preferences"].pop("size"), "a: preferences.size is lost"),
-    "a lost map": (lambda item: item["preferences"].pop("statements"), "a: preferences.statements.by is lost"),
-    "a removed entry": (lambda item: item["preferences"].update(language="de"), "a: preferences.language is 'de'"),
-    "an unknown entry": (
-        lambda item: item["preferences"].update(font="serif"),
-        "a: preferences.font is 'serif'",
-    ),
     "an entry for its map": (
         lambda item: item["preferences"].update(statements=1),
         "a: preferences.statements.by is lost",
-    ),
-    "a map for its entry": (
-        lambda item: item["preferences"].update(theme={"accent": "blue"}),
-        "a: preferences.theme is {'accent': 'blue'}",
     ),
     "an erased entry": (lambda item: item.update(visits={"first": "erased"}), "a: visits is {'first': 'erased'}"),
     "an unknown map": (lambda item: item.update(limits={"card": 1}), "a: limits is {'card': 1}"),

@@ -98,10 +98,6 @@ PLANTED: dict[str, tuple[Callable[[ScheduledRuns], object], str]] = {
         lambda runs: runs.ended.append(Run(CHARGE, FIRST, "Done")),
         f"{CHARGE} for {FIRST} was done before, but ended again with 'Done'",
     ),
-    "a window worked on again": (
-        lambda runs: runs.ended.append(Run(RECONCILE, FIRST, "Continued")),
-        f"{RECONCILE} for {FIRST} was done before, but ended again with 'Continued'",
-    ),
     "a window missing from the record": (
         lambda runs: runs.ended.append(Run(RECONCILE, SECOND, "Done")),
         f"{RECONCILE} for {SECOND} ended with 'Done', but its record is",
@@ -119,16 +115,10 @@ PLANTED: dict[str, tuple[Callable[[ScheduledRuns], object], str]] = {
         f"{CHARGE}: the token shrank from 5 to 4",
     ),
     "a missing record": (lambda runs: runs.after.pop(CHARGE), f"{CHARGE} is missing"),
-    "a changed report": (lambda runs: runs.after[REPORT].update(finished_at="later"), f"{REPORT} was {{"),
-    "a missing report": (lambda runs: runs.after.pop(REPORT), f"{REPORT} is missing"),
     "a part that changed": (lambda runs: runs.after[PARTS[0]].update(part={}), f"{PARTS[0]} was {{"),
     "a run that changed its number": (
         lambda runs: runs.after[LATER].update(segments=4),
         f"{LATER} had 1 segments, and has 4",
-    ),
-    "a report without a part": (
-        lambda runs: runs.after.pop(PARTS[1]),
-        f"{RECONCILE} for {FIRST}: reported, but segment 2 of 2 isn't done",
     ),
     "a report of a segment that isn't done": (
         lambda runs: runs.after[LOCKS[0]].update(windows_done=[]),

@@ -39,18 +39,6 @@ def test_eight_workers_on_one_account_post_each_transaction_once(ledger: Ledger)
     assert set(books.counts()) == WITHIN_THE_LIMIT
 
 
-def test_eight_workers_transfer_between_four_accounts_in_both_directions_and_all_money_stays(ledger: Ledger) -> None:
-    names, choose = ["a", "b", "c", "d"], random.Random(8)
-    ledger.open(*names, limit=-200)
-    amounts = choose.choices(["150", "75.10", "40"], k=NUMBER)
-    transfers = [transfer(f"t-{n}", amount, *choose.sample(names, 2)) for n, amount in enumerate(amounts)]
-    books = work_off(ledger, transfers, duplicates=NUMBER // 2)
-    assert sum(account.balance for account in books.accounts.values()) == 0
-    assert sum(account.version for account in books.accounts.values()) == 4 + 2 * NUMBER
-    assert set(books.counts()) == WITHIN_THE_LIMIT
-    assert books.counts().total() == 4 + NUMBER
-
-
 def test_workers_whose_clocks_differ_post_in_the_order_of_the_times(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks import costs, counted, locks, mesh, night, outcomes, prices, upserts, versioned
+from benchmarks import costs, counted, locks, mesh, night, outcomes, upserts, versioned
 from benchmarks.filled import Ledger
 from tests.support.template import resources
+from tools import prices
 from tools.local_aws.functions import record
 from tools.local_aws.server import PROJECT, Endpoint
 from tools.local_aws.tables import Tables, create_tables, scan

@@ -2,17 +2,14 @@
 
 import itertools
 import json
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from conditional_writes.testing import Clock
-from tests.support.bodies import openings, payment
 from tests.support.event_bus import matches
 from tests.support.in_process import Aws
-from tests.support.ledger import YEAR_2020, Ledger
 from tools.local_aws.consumers import new_consumer
 from tools.local_aws.queues import messages_in_flight, waiting_messages
 from tools.local_aws.server import Endpoint
@@ -102,11 +99,6 @@ def test_a_message_that_was_received_too_often_is_a_dead_letter(sqs: Any, queue:
     assert [message["MessageId"] for message in sqs.receive_message(**dead)["Messages"]] == [sent]
 
 
-def test_a_queue_that_is_not_there_is_refused_by_the_name_that_the_sdk_knows(sqs: Any) -> None:
-    with pytest.raises(sqs.exceptions.QueueDoesNotExist):
-        sqs.receive_message(QueueUrl="http://engine.invalid/000000000000/none")
-
-
 def test_events_come_to_the_queues_whose_patterns_they_match_and_others_fail_one_by_one(aws: Endpoint) -> None:
     events, bus = aws.client("events"), next(_names)
     events.create_event_bus(Name=bus)
@@ -144,22 +136,3 @@ def received(consumer: Any) -> list[Any]:
 )
 def test_a_pattern_matches_by_eventbridges_rules(pattern: dict[str, Any], does_match: bool) -> None:
     assert matches(pattern, {"detail": {"status": "POSTED", "version": 7}}) is does_match
-
-
-@pytest.fixture
-def ledger(aws: Endpoint) -> Ledger:
-    return Ledger(aws)
-
-
-def test_the_ledger_posts_by_one_worker_by_eight_and_at_any_time(ledger: Ledger) -> None:
-    ledger.post(*openings("alice", "bob", limit=-100))
-    ledger.race([payment(f"t-{number}", -10) for number in range(12)])
-    assert sorted(ledger.results(*(f"t-{number}" for number in range(12)))) == ["OVERDRAFT_LIMIT"] * 2 + ["POSTED"] * 10
-    ledger.post("{")
-    assert [letter.body for letter in ledger.dead_letters()] == ["{"]
-
-
-def test_another_worker_posts_just_before_the_commit(ledger: Ledger) -> None:
-    ledger.post_hourly(*openings("alice"))
-    ledger.post_at(YEAR_2020 + timedelta(days=1), payment("ours"), meanwhile=[payment("theirs")])
-    assert list(ledger.outcomes()) == ["open", "theirs", "ours"]

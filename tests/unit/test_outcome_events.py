@@ -14,12 +14,9 @@ from msgspec.structs import replace
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core.journal import JournalEntry, Outcome, entry_item
 from ledger.core.outcome_events import NotAnEntry, outcome_event, refusal_event
-from ledger.core.reversals import Reversal
-from ledger.core.rules import RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES, decode
 from ledger.core.transaction_types.base import TransactionMessage
-from tests.checkers.outcomes import POSTED_EVENTS, violations
-from tests.support.numbers import exact_numbers
+from tests.checkers.outcomes import POSTED_EVENTS
 from tests.support.samples import (
     largest_transaction,
     largest_transfer,
@@ -27,7 +24,6 @@ from tests.support.samples import (
     payment,
     transfer,
 )
-from tests.support.strategies import any_message, ids
 
 CHARGED_BYTES = 64_000
 """EventBridge charges an event that is larger as two: https://aws.amazon.com/eventbridge/pricing/"""
@@ -84,33 +80,6 @@ def test_the_detail_type_says_what_was_posted_or_that_it_was_rejected(name: str)
     assert delivered(entry_of(message))["detail-type"] == POSTED_EVENTS[name]
     rejected = replace(OUTCOME, status="REJECTED", reason="ACCOUNT_CLOSED", amount=Decimal(0))
     assert delivered(entry_of(message, rejected))["detail-type"] == "TransactionRejected"
-
-
-@st.composite
-def entries(draw: st.DrawFn) -> JournalEntry:
-    """An entry of any message with any outcome."""
-    reason = draw(st.none() | st.sampled_from(RejectionReason))
-    numbers = exact_numbers() | st.just(Decimal(0))
-    outcome = Outcome(
-        status="REJECTED" if reason else "POSTED",
-        reason=reason,
-        amount=draw(numbers),
-        balance_after=draw(numbers),
-        account_version=draw(st.integers(1, 10**15)),
-        posted_at=OUTCOME.posted_at,
-        currency=OUTCOME.currency,
-        held_after=draw(numbers),
-        decimal_places=draw(st.none() | st.integers(0, 4)),
-        reversal=draw(st.none() | st.builds(Reversal, st.integers(0, 99), numbers, st.none() | ids)),
-    )
-    message = draw(any_message())
-    return replace(entry_of(message, outcome), account_id=draw(st.sampled_from(message.account_ids)))
-
-
-@given(entries())
-def test_each_entry_has_an_event_which_says_the_same_each_time(entry: JournalEntry) -> None:
-    assert violations([entry], [delivered(entry), delivered(entry)]) == []
-    assert outcome_event(read(entry_item(entry))) == outcome_event(entry_item(entry))
 
 
 @pytest.mark.parametrize("message", [largest_transaction(), largest_transfer()], ids=["transaction", "transfer"])
@@ -231,18 +200,3 @@ def test_of_a_body_that_is_no_message_the_ids_are_read_as_far_as_they_are_some(
     body: str | None, ids: tuple[str | None, list[str]]
 ) -> None:
     assert ids_of(body) == ids
-
-
-@given(
-    st.text()
-    | st.recursive(
-        st.none() | st.text() | st.integers(),
-        lambda x: (
-            st.lists(x)
-            | st.dictionaries(st.sampled_from(["transaction_id", "account_id", "from_account_id", "to_account_id"]), x)
-        ),
-    ).map(json.dumps)
-)
-def test_any_body_has_an_event_with_ids_or_without(body: str) -> None:
-    transaction_id, account_ids = ids_of(body)
-    assert all(1 <= len(each) <= 128 for each in (transaction_id or "x", *account_ids))

@@ -1,22 +1,17 @@
 """A batch's upserts: one request for each profile, and only the messages at fault are dead."""
 
 import itertools
-import json
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgspec
 import pytest
 
 from conditional_writes import Deadline
 from conditional_writes.items import to_dynamodb
-from conditional_writes.upserts import REMOVED, MapEntry
-from conditional_writes.upserts.clocks import map_mark
-from ledger.core.profile_messages import EraseProfile, ProfileUpdate, decode
+from ledger.core.profile_messages import EraseProfile, ProfileUpdate
 from ledger.core.reason_codes import ReasonCode
-from ledger.profile_writer import ERASED, SUPERSEDED, UPSERTED, ProfileWriter, QueuedUpdate, map_entries
-from tests.support.samples import profile_body
+from ledger.profile_writer import ERASED, SUPERSEDED, UPSERTED, ProfileWriter, QueuedUpdate
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import record
 from workers.queue_messages import Again, Dead, Done, ErrorText, message_from_record
@@ -135,16 +130,6 @@ def test_of_several_messages_only_that_is_dead_which_does_not_fit(empty_dynamodb
     assert misfit.reason.endswith("status is a string, expected a map, to hold entries")
 
 
-def test_an_entry_replaces_an_earlier_map_of_its_name(empty_dynamodb: Stubbed) -> None:
-    font = {"account_id": "alice", "preferences": {"font": {"size": 12}}}
-    clocks = {'cw:as_of ["preferences"]': {"font": map_mark()}, 'cw:as_of ["preferences", "font"]': {"size": "2026"}}
-    refuses(empty_dynamodb, font | clocks)
-    message = update(1, {"font": "value serif"})
-    assert written(empty_dynamodb, message) == (1, 0, 1)
-    assert dispositions(message) == [DONE]
-    assert sent(empty_dynamodb.parameters[1]) == ["value serif"]
-
-
 def test_a_message_whose_entries_are_all_superseded_says_so(empty_dynamodb: Stubbed) -> None:
     later = {"account_id": "alice", "preferences": {"theme": "x"}, 'cw:as_of ["preferences"]': {"theme": "2999"}}
     refuses(empty_dynamodb, later)
@@ -164,16 +149,6 @@ def test_what_was_written_before_an_error_is_done(
     upserted, _, _ = written(empty_dynamodb, *messages)
     assert upserted == entries
     assert dispositions(*messages).count(DONE) == done
-
-
-def test_an_update_as_of_the_future_is_refused(empty_dynamodb: Stubbed) -> None:
-    messages = [update(0, {"theme": "dark"}), update(0, {"language": "de"})]
-    for message, minutes in zip(messages, (5, 5.01), strict=True):
-        message.content = msgspec.structs.replace(message.decoded, as_of=START + timedelta(minutes=minutes))
-    written(empty_dynamodb, *messages)
-    reason = "as_of: expected at most 5 minutes after the message was sent at 2026-03-01T12:00:00+00:00,"
-    future = Dead(ReasonCode.INVALID_MESSAGE, f"{reason} got 2026-03-01T12:05:00.600000+00:00")
-    assert [message.disposition for message in messages] == [DONE, future]
 
 
 def test_an_error_of_awss_own_is_a_whole_profiles_and_not_tried_message_by_message(
@@ -216,13 +191,6 @@ def test_of_the_erasures_of_a_batch_the_latest_goes_with_the_later_entries_in_on
     assert {"cw:erased_as_of", "name"} <= set(request["ExpressionAttributeNames"].values())
 
 
-def test_an_erasure_of_a_profile_that_is_missing_takes_one_request(empty_dynamodb: Stubbed) -> None:
-    messages = [update(1, {"theme": "value early"}), erasure(2)]
-    assert written(empty_dynamodb, *messages) == (1, 1, 0)
-    assert dispositions(*messages) == [Done(SUPERSEDED), Done(ERASED)]
-    assert empty_dynamodb.operations == ["UpdateItem"]
-
-
 def test_of_a_batch_that_does_not_fit_the_erasure_is_done_and_what_fits_after_it(empty_dynamodb: Stubbed) -> None:
     empty_dynamodb.answers("update_item")
     refuses(empty_dynamodb, {"account_id": "alice", "cw:erased_as_of": "2026-03-01T12:00:02.000000+00:00"})
@@ -245,22 +213,3 @@ def test_a_message_of_this_size_is_written_together(empty_dynamodb: Stubbed, dep
     message = update(1, {f"entry {number}": number for number in range(size)}, path=path)
     assert written(empty_dynamodb, message) == (size, 0, 0)
     assert empty_dynamodb.operations == ["UpdateItem"]
-
-
-@pytest.mark.parametrize("size", [100, 200])
-def test_a_hundred_entries_of_a_map_are_one_request(empty_dynamodb: Stubbed, size: int) -> None:
-    requests = 1 if size == 100 else 2
-    messages = [update(number, {f"entry {number}": number}) for number in range(size)]
-    assert written(empty_dynamodb, *messages) == (size, 0, 0)
-    assert empty_dynamodb.operations == ["UpdateItem"] * requests
-
-
-def test_entries_are_set_and_removed_as_of_the_messages_time() -> None:
-    body = profile_body(path='["a", "b"]', entries='{"c": 1, "d": {}}', removed='["e"]')
-    earlier = START - timedelta(days=1)
-    for as_of, expected in ((earlier.isoformat(), earlier), (None, START)):
-        assert map_entries(decode(json.dumps(json.loads(body) | {"as_of": as_of})), START) == [
-            MapEntry(("a", "b", "c"), 1, expected),
-            MapEntry(("a", "b", "d"), {}, expected),
-            MapEntry(("a", "b", "e"), REMOVED, expected),
-        ]

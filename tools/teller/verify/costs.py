@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from benchmarks import prices
+from tools import prices
 
 MILLION = 10**6
 DOLLARS = {

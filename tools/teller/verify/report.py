@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
-from benchmarks import prices
+from tools import prices
 from tools.teller.verify.costs import Cost
 from tools.teller.verify.run import Run
 from tools.teller.verify.steps import Step, Verdict
