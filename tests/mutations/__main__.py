@@ -26,6 +26,7 @@ MUTATED = (
     "layers/conditional_writes/conditional_writes/upserts/*.py",
     "layers/workers/workers/batches.py",
     "layers/ledger/ledger/batch_poster.py",
+    "layers/ledger/ledger/fold.py",
     "layers/ledger/ledger/core/**/*.py",
 )
 SURVIVORS = Path(__file__).with_name("survivors.toml")

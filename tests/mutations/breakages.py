@@ -96,8 +96,9 @@ BREAKAGES = [
     Breakage(
         "an account is committed apart from its journal entries",
         f"{LIBRARY}/loop.py",
-        "            _send_together(client, writes, write_id, token)\n    except",
-        "            for each in writes:\n                _send_alone(client, each, write_id)\n    except",
+        "                if alone is not None:\n",
+        "                for each in writes[:-1]:\n                    _send_alone(client, each, self.write_id)\n"
+        "                if alone := writes[-1]:\n",
         (EVERY_CALL,),
     ),
     Breakage(
@@ -131,8 +132,8 @@ BREAKAGES = [
     Breakage(
         "a transaction in progress is sent again with another token, and may take effect beside the first",
         f"{LIBRARY}/loop.py",
-        "            elif not unanswered:\n",
-        "            else:\n",
+        "        if not self.unanswered:\n",
+        "        if True:\n",
         (LOOP,),
     ),
     Breakage(
@@ -151,16 +152,16 @@ BREAKAGES = [
     ),
     Breakage(
         "an id with a changed payload is taken for a repetition",
-        f"{LIBRARY}/staged_record.py",
-        "            self._validate_payload(data_record, self.existing)\n",
-        "",
-        ("tests/unit/test_staged_record.py", BATCH_POSTER, POSTING),
+        f"{LEDGER}/fold.py",
+        "            if entry.request != request:\n",
+        "            if False:\n",
+        (BATCH_POSTER, POSTING),
     ),
     Breakage(
         "a rejection isn't recorded",
-        f"{LEDGER}/batch_poster.py",
-        "if payload_hash is None:",
-        "if payload_hash is None or outcome.reason is not None:",
+        f"{LEDGER}/fold.py",
+        "return Decided(sides[0].entry.outcome, sides, reversed_before)",
+        "return Decided(sides[0].entry.outcome, [] if decisions[0].reason else sides, reversed_before)",
         (BATCH_POSTER, POSTING),
     ),
     Breakage(
@@ -194,8 +195,8 @@ BREAKAGES = [
     Breakage(
         "a key that DynamoDB leaves unread holds up the batch",
         f"{LEDGER}/batch_poster.py",
-        "observed |= read_once(self.client, keys, deadline, self._attributes)",
-        "observed |= read(self.client, keys, deadline, self._attributes)",
+        "items |= read_once(self.client, keys, deadline, self._attributes)",
+        "items |= read(self.client, keys, deadline, self._attributes)",
         (OWNERS,),
     ),
     Breakage(
@@ -207,9 +208,9 @@ BREAKAGES = [
     ),
     Breakage(
         "a decision that ends the process takes its batch along",
-        f"{LEDGER}/batch_poster.py",
-        "        except BaseException as error:",
-        "        except Exception as error:",
+        f"{LEDGER}/fold.py",
+        "            except BaseException as error:",
+        "            except Exception as error:",
         (OWNERS,),
     ),
     Breakage(
@@ -423,7 +424,7 @@ BREAKAGES = [
     Breakage(
         "groups that wait in line hold up those on quiet accounts",
         f"{LEDGER}/batch_poster.py",
-        "        posters.sort(key=lambda poster: not ready.issuperset(poster.keys))\n",
+        "        groups.sort(key=lambda group: not ready.issuperset(group.keys))\n",
         "",
         (LINES,),
     ),

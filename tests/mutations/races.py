@@ -25,22 +25,22 @@ def race(what: str, path: str, old: str, new: str, claim: str) -> Breakage:
     return Breakage(what, path, old, new, (claim,))
 
 
-POSTER, LOOP, LOCKS, ONCE, EDIT = (
-    f"{LEDGER}/batch_poster.py",
+FOLD, LOOP, LOCKS, ONCE, EDIT = (
+    f"{LEDGER}/fold.py",
     f"{LIBRARY}/loop.py",
     f"{LIBRARY}/locks.py",
     f"{LIBRARY}/exactly_once/function.py",
     f"{LIBRARY}/upserts/edit.py",
 )
 
-ASSERTED = "*(replacing(key, self.before[key], item) for key, item in self.changed.items()),"
+ASSERTED = "*[replacing(key, self.before[key], item) for key, item in self.changed.items()],"
 
 
 def unasserted(when: str) -> str:
     """The changes of accounts without their versions, when that is so."""
     write = "replacing(key, self.before[key], item)"
     changed = f'{write}._replace(condition=absent("nothing")) if {when} else {write}'
-    return f"*({changed} for key, item in self.changed.items()),"
+    return f"*[{changed} for key, item in self.changed.items()],"
 
 
 def of_type(name: str) -> str:
@@ -51,71 +51,71 @@ def of_type(name: str) -> str:
 RACES = [
     race(
         "a condition left out: a journal entry may be there already",
-        POSTER,
+        FOLD,
         'Put(key, item, absent("transaction_id"))',
         "Put(key, item)",
         "two deliveries of one payment",
     ),
     race(
         "a version not asserted: of an account whose balance stays",
-        POSTER,
+        FOLD,
         ASSERTED,
         unasserted('(self.before[key] or {}).get("balance") == item["balance"]'),
         "a hold is posted, voided or expires",
     ),
     race(
         "a double release of a hold: the version isn't asserted if less is held",
-        POSTER,
+        FOLD,
         ASSERTED,
         unasserted('(self.before[key] or {}).get("held", 0) > item.get("held", 0)'),
         "two postings of one hold",
     ),
     race(
         "a ticket taken over without asserting: whose turn it is commits without the version",
-        POSTER,
+        FOLD,
         ASSERTED,
         unasserted("key in self.served_accounts and self.before[key]"),
         "behind a dead ticket",
     ),
     race(
         "a read before a mark: what was read before the wait in line is taken for the account's state",
-        POSTER,
-        "        self.observed = {**self.observed, account_key: account}\n",
-        '        account = account and account | {"balance": self.observed[account_key]["balance"]}\n'
-        "        self.observed = {**self.observed, account_key: account}\n",
+        f"{LEDGER}/batch_poster.py",
+        "        self.items = {**self.items, account_key: account}\n",
+        '        account = account and account | {"balance": self.items[account_key]["balance"]}\n'
+        "        self.items = {**self.items, account_key: account}\n",
         "two workers commit in turn",
     ),
     race(
         "a transfer asserts the version of its payer alone",
-        POSTER,
+        FOLD,
         ASSERTED,
         unasserted("key != next(iter(self.changed)) and self.before[key]"),
         "two transfers back and forth",
     ),
     race(
         "a redelivery commits without the versions",
-        POSTER,
+        FOLD,
         ASSERTED,
         unasserted("self.before[key] and any(each.delivered_before for each in self.dispositions)"),
         "a redelivery and another payment",
     ),
     race(
         "a limit is set without the account's version",
-        POSTER,
+        FOLD,
         ASSERTED,
         unasserted(of_type("SetOverdraftLimit")),
         "a closing, a limit and a payment",
     ),
     race(
         "an account is closed without its version",
-        POSTER,
+        FOLD,
         ASSERTED,
         unasserted(of_type("CloseAccount")),
         "a closing, a limit and a payment",
     ),
     race(
         "a reversal asserts the version of its first account alone",
-        POSTER,
+        FOLD,
         ASSERTED,
         unasserted(of_type("Reverse") + " and key != min(self.changed)"),
         "a reversal and a payment of its money",
@@ -123,8 +123,8 @@ RACES = [
     race(
         "a write that isn't known to be made is made again",
         LOOP,
-        "                _check_outcome_is_known(planned, answer.found)\n",
-        "                pass\n",
+        "            raise OutcomeUnknown(alone.key, item, why)\n",
+        "            pass\n",
         "two changes of one item",
     ),
     race(
@@ -151,8 +151,8 @@ RACES = [
     race(
         "a retry after an unknown outcome with a new token",
         LOOP,
-        "            elif not unanswered:\n",
-        "            else:\n                write_id = uuid.uuid4().hex\n",
+        "        if not self.unanswered:\n",
+        "        if self.unanswered:\n            self.write_id = uuid.uuid4().hex\n        if True:\n",
         "two additions in one transaction",
     ),
     race(

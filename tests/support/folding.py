@@ -5,19 +5,16 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from conditional_writes import Check, Key, Observed, Put, Write
-from ledger import batch_poster
-from ledger.batch_poster import BatchPoster, QueuedTransaction
 from ledger.core.accounts import Account, account_item
 from ledger.core.journal import EntryId, Outcome
 from ledger.core.transaction_types.base import TransactionMessage
-from ledger.lines import Lines
+from ledger.fold import Commit, QueuedTransaction
 from ledger.tables import LedgerTables
 from tests.support.samples import ALICE, BOB, NOW
 from workers.queue_messages import Disposition, Done, QueueMessage
 
 NOBODY: Any = None
 TABLES = LedgerTables("accounts", "journal", "reversals")
-POSTER = BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks"))
 AT = datetime.fromisoformat(NOW)
 
 
@@ -41,7 +38,7 @@ class Folded(NamedTuple):
     """A plan's writes, the items afterwards, and the dispositions of the messages that fit into it."""
 
     writes: Sequence[Write]
-    observed: Observed
+    after: Observed
     dispositions: list[Disposition]
 
     @property
@@ -57,29 +54,30 @@ def outcome_of(disposition: Disposition | None) -> Outcome:
 
 
 def planned(
-    transactions: Iterable[TransactionMessage], observed: Observed, now: datetime = AT, poster: BatchPoster = POSTER
+    transactions: Iterable[TransactionMessage], observed: Observed, now: datetime = AT, *, minor_units: bool = True
 ) -> Folded:
     """One plan. Items that aren't in `observed`, and that a decision depends on, don't exist."""
     messages = list(map(message_of, transactions))
-    plan = poster.plan(messages, observed, {}, now)
-    while isinstance(plan.result, batch_poster._ToRead):
+    commit = Commit(TABLES, minor_units, messages, {}, now)
+    plan = commit.plan(observed)
+    while plan.result.unread:
         assert not plan.writes
-        assert not observed.keys() & set(plan.result.keys), "nothing is read twice"
-        observed = {**observed, **dict.fromkeys(plan.result.keys)}
-        plan = poster.plan(messages, observed, {}, now)
-    fold: Any = plan.result
+        assert not observed.keys() & set(plan.result.unread), "nothing is read twice"
+        observed = {**observed, **dict.fromkeys(plan.result.unread)}
+        plan = commit.plan(observed)
+    fold = plan.result
     assert len(plan.writes) != 1, "a write that is alone is no transaction, and the function's role denies it"
     assert list(fold.dispositions) == messages[: len(fold.dispositions)], "the messages that fit, in order"
     assert all(message.disposition is None for message in messages), "messages have no disposition before the commit"
-    return Folded(plan.writes, fold.observed, list(fold.dispositions.values()))
+    return Folded(plan.writes, fold.after, list(fold.dispositions.values()))
 
 
 def fold(
-    transactions: Sequence[TransactionMessage], observed: Observed | None = None, poster: BatchPoster = POSTER
+    transactions: Sequence[TransactionMessage], observed: Observed | None = None, *, minor_units: bool = True
 ) -> Folded:
     """One plan. Accounts that aren't in `observed` don't exist."""
     absent = {TABLES.account_key(name): None for transaction in transactions for name in transaction.account_ids}
-    return planned(transactions, absent | dict(observed or {}), poster=poster)
+    return planned(transactions, absent | dict(observed or {}), minor_units=minor_units)
 
 
 def folded_in_batches(

@@ -17,18 +17,18 @@ from msgspec.structs import replace
 from conditional_writes import Deadline, Observed, Put, Update, absent, version_is
 from conditional_writes.items import to_dynamodb
 from conditional_writes.requests import as_request
-from ledger import batch_poster
-from ledger.batch_poster import BatchPoster, QueuedTransaction, grouped_by_account
+from ledger import fold as folding
+from ledger.batch_poster import BatchPoster, grouped_by_account
 from ledger.core.journal import EntryId
 from ledger.core.posting_time import CLOCK_SKEW, timestamp
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.rules import Decision
 from ledger.core.transaction_types.base import TransactionMessage
+from ledger.fold import QueuedTransaction
 from ledger.lines import Lines
 from tests.support.folding import (
     ALICE_AND_BOB,
     AT,
-    POSTER,
     TABLES,
     as_written,
     dispositions,
@@ -309,7 +309,7 @@ def test_every_write_asserts_what_was_observed(messages: list[TransactionMessage
             assert each.condition == (version_is(found["version"]) if found else absent(own_key))
         observed = as_written(plan.writes, observed)
         # The next plan starts from these items. Of those that don't exist, it may have read more.
-        existing = [{key: item for key, item in items.items() if item} for items in (plan.observed, observed)]
+        existing = [{key: item for key, item in items.items() if item} for items in (plan.after, observed)]
         assert existing[0] == existing[1]
 
 
@@ -352,7 +352,7 @@ LARGEST: dict[str, list[TransactionMessage]] = {
 
 @pytest.mark.parametrize("messages", LARGEST.values(), ids=LARGEST)
 def test_the_largest_messages_fit_a_transaction_and_an_item(messages: list[TransactionMessage]) -> None:
-    plan = fold(messages, poster=POSTER._replace(minor_units=False))
+    plan = fold(messages, minor_units=False)
     # As JSON an item is larger than in DynamoDB.
     sizes = [len(msgspec.json.encode(as_request(each, 32 * "f")["Item"])) for each in plan.writes]
     assert (len(sizes), max(sizes) < 400_000, sum(sizes) < 4_000_000) == (100, True, True)
@@ -423,7 +423,7 @@ def test_what_another_worker_posted_meanwhile_is_replayed_and_the_rest_decided_o
 def test_a_replayed_rejection_is_a_duplicate_and_no_rejection_and_without_a_write_there_is_no_commit(
     empty_dynamodb: Stubbed,
 ) -> None:
-    items = fold([opening(), payment(-5)]).observed
+    items = fold([opening(), payment(-5)]).after
     opening_key = TABLES.entry_key(EntryId("alice", "open"))
     empty_dynamodb.finds({key: item for key, item in items.items() if item and key != opening_key})
     message = message_of(payment(-5), receive_count=2)
@@ -490,14 +490,14 @@ def test_without_time_nothing_is_posted_and_without_messages_nothing_is_asked_fo
 
 def test_an_error_between_the_two_sides_of_a_transfer_commits_neither(monkeypatch: pytest.MonkeyPatch) -> None:
     """The money of the first side would have gone nowhere."""
-    staged = iter([batch_poster.entry_item])
+    staged = iter([folding.entry_item])
 
     def second_fails(entry: Any) -> Any:
         for stage in staged:
             return stage(entry)
         raise OSError("between the two sides")
 
-    monkeypatch.setattr(batch_poster, "entry_item", second_fails)
+    monkeypatch.setattr(folding, "entry_item", second_fails)
     plan = fold([transfer(30)], ALICE_AND_BOB)
     assert [type(disposition) for disposition in plan.dispositions] == [Again]
-    assert (plan.writes, plan.observed) == ([], ALICE_AND_BOB)
+    assert (plan.writes, plan.after) == ([], ALICE_AND_BOB)

@@ -10,14 +10,15 @@ from msgspec.structs import replace
 
 from conditional_writes import Check, Condition, Deadline, Key, Put, Update, absent, key, version_is
 from conditional_writes.items import to_dynamodb
-from ledger.batch_poster import BatchPoster, QueuedTransaction
+from ledger.batch_poster import BatchPoster
 from ledger.core.journal import JournalEntry, Outcome, entry_item, payload_hash_of
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types.base import EntryId, TransactionMessage
+from ledger.fold import Commit, QueuedTransaction
 from ledger.lines import Lines
 from tests.support.folding import (
     ALICE_AND_BOB,
-    POSTER,
+    NOBODY,
     TABLES,
     fold,
     folded_in_batches,
@@ -122,16 +123,18 @@ def test_a_reversal_that_was_posted_is_replayed_and_counted_once(account_id: str
     """On a first delivery its own entries aren't read: the refused commit hands them back."""
     reversal = reversing(amount=2, account_id=account_id)
     items = after(TRANSFERRED, reversal)
+    poster = BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks"))
     for receive_count in (1, 2):
         message = message_of(reversal, receive_count)
-        observed = {each: items.get(each) for each in POSTER.keys_of([message], items)}
-        plan = POSTER.plan([message], observed, {}, datetime.fromisoformat(NOW))
+        observed = {each: items.get(each) for each in poster.keys_of([message], items)}
+        commit = Commit(TABLES, True, [message], {}, datetime.fromisoformat(NOW))
+        plan = commit.plan(observed)
         if receive_count == 1:
             assert plan.writes
             handed_back = {each.key: items[each.key] for each in plan.writes if each.key.table == "journal"}
-            plan = POSTER.plan([message], observed | handed_back, {}, datetime.fromisoformat(NOW))
+            plan = commit.plan(observed | handed_back)
         assert not plan.writes
-        assert outcome_of(plan.result.dispositions[message]).replayed  # type: ignore[union-attr]
+        assert outcome_of(plan.result.dispositions[message]).replayed
 
 
 def posted(dynamodb: Stubbed, *transactions: TransactionMessage) -> list[QueuedTransaction]:

@@ -1,6 +1,5 @@
 """Accounts and journal entries survive the conversion to items and back."""
 
-import json
 import re
 from decimal import Decimal
 
@@ -18,9 +17,7 @@ from ledger.core.journal import (
     Outcome,
     entry_from_item,
     entry_item,
-    outcome_from_json,
     outcome_of,
-    outcome_to_json,
 )
 from ledger.core.reversals import Reversal, Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import Decision, RejectionReason
@@ -112,12 +109,6 @@ OUTCOMES = {
     "a reversal": replace(POSTED, reversal=Reversal(2, Decimal("12.5"))),
     "a reversal of two accounts": replace(REJECTED, reversal=Reversal(0, Decimal(0), "bob")),
 }
-
-
-@pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
-def test_an_outcome_in_json_gives_itself_back(outcome: Outcome) -> None:
-    assert outcome_from_json(json.loads(json.dumps(outcome_to_json(outcome)))) == outcome
-    assert outcome_to_json(outcome)["held_after"] == str(outcome.held_after)
 
 
 def test_an_entry_has_no_attribute_of_what_there_is_not() -> None:

@@ -15,6 +15,7 @@ from conditional_writes import (
     OutcomeUnknown,
     Plan,
     Put,
+    Stopped,
     UnsatisfiableCondition,
     Update,
     absent,
@@ -134,6 +135,21 @@ def test_after_a_conflict_the_plan_is_made_of_the_item_handed_back(stubbed_dynam
     assert stubbed_dynamodb.operations == ["UpdateItem", "UpdateItem"]  # No read.
     assert stubbed_dynamodb.parameters[1]["ExpressionAttributeValues"][":0"] == {"N": "9"}
     assert {"S": SECOND_ID} in stubbed_dynamodb.parameters[1]["ExpressionAttributeValues"].values()
+
+
+def test_a_loop_that_is_stopped_by_what_came_back_makes_no_other_plan(stubbed_dynamodb: Stubbed) -> None:
+    stubbed_dynamodb.cancels(NO_ERROR, failed({"event_id": "e-1"}))
+    stubbed_dynamodb.cancels(failed(at(8)), NO_ERROR)
+    plans: list[Observed] = []
+
+    def plan(observed: Observed) -> Plan[int]:
+        plans.append(observed)
+        return Plan(1, [*count_up(observed).writes, Put(EVENT, {}, absent("event_id"))])
+
+    stopped = write(stubbed_dynamodb.client, plan, {COUNTER: at(7)}, plenty(), stop=lambda found: COUNTER in found)
+    observed = {COUNTER: at(8), EVENT: {"event_id": "e-1"}}
+    assert stopped == Stopped(2, {COUNTER: at(8)}, observed)
+    assert len(plans) == 2
 
 
 def test_an_item_that_is_gone_is_planned_for_as_absent(stubbed_dynamodb: Stubbed) -> None:

@@ -27,7 +27,9 @@ from workers.queue_messages import MAXIMUM_TRACEBACK_CHARACTERS, Again, Disposit
 def engine(items: dict[Key, Item], refuses: Callable[[Sequence[Write]], None]) -> Callable[..., Written[Any]]:
     """Stands for `write`, and for a DynamoDB that has these items. `refuses` may raise an error of DynamoDB's."""
 
-    def write(_: object, plan: Callable[[Observed], Plan[Any]], observed: Observed, deadline: Deadline) -> Written[Any]:
+    def write(
+        _: object, plan: Callable[[Observed], Plan[Any]], observed: Observed, deadline: Deadline, **__: object
+    ) -> Written[Any]:
         while True:
             deadline.check("writing")
             planned = plan(observed)

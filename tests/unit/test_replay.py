@@ -6,18 +6,14 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account
 from ledger.core.journal import JournalEntry, outcome_of, payload_hash_of
 from ledger.core.replay import Replay
 from ledger.core.transaction_types.base import Context, TransactionMessage
-from ledger.idempotent_decision import decide_once
 from tests.support.replaying import Known, mismatches
 from tests.support.samples import NOW, opening, payment
-from tests.support.strategies import messages_of
 
 AT = datetime.fromisoformat(NOW)
 
@@ -67,12 +63,6 @@ def test_a_field_of_the_request_that_was_changed_is_found(name: str, value: Any)
     changed = replace(entry, request=entry.request | {name: value})
     sentence = "changed request: version 2, t-1: its payload_hash is not that of its request"
     assert found(account, [first, changed]) == [sentence]
-
-
-@given(messages_of(st.sampled_from(["alice", "bob"]), st.sampled_from(["t-1", "t-2"])))
-def test_the_hash_is_that_which_powertools_gives_a_posted_transaction(transaction: TransactionMessage) -> None:
-    request, outcome = transaction.canonical_payload(), journal_of(opening())[1][0].outcome
-    assert decide_once(request, None, lambda: outcome).payload_hash == payload_hash_of(request)
 
 
 def test_an_entry_in_another_currency_than_its_account_is_found() -> None:

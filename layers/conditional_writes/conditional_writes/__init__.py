@@ -23,7 +23,7 @@ from conditional_writes.conditions import (
 from conditional_writes.deadline import Deadline, DeadlinePassed
 from conditional_writes.item_diff import replacing
 from conditional_writes.items import EXACT, Item, Key, key
-from conditional_writes.loop import Observed, OutcomeUnknown, Plan, UnsatisfiableCondition, Written, write
+from conditional_writes.loop import Observed, OutcomeUnknown, Plan, Stopped, UnsatisfiableCondition, Written, write
 from conditional_writes.reading import read
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write
 from conditional_writes.table_errors import NoSuchTable, WrongKey
@@ -46,6 +46,7 @@ __all__ = [
     "OutcomeUnknown",
     "Plan",
     "Put",
+    "Stopped",
     "UnsatisfiableCondition",
     "Update",
     "VersionedItem",

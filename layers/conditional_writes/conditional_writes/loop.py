@@ -7,12 +7,12 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from botocore.exceptions import ClientError
 
 from conditional_writes import handed_back
-from conditional_writes.deadline import Deadline, deadline_or_default
+from conditional_writes.deadline import Deadline, DeadlinePassed, deadline_or_default
 from conditional_writes.items import Item, Key, from_dynamodb, same
 from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
 from conditional_writes.prepared import prepare
@@ -87,12 +87,48 @@ class UnsatisfiableCondition(Exception):
         return f"{self.key}: the plan's condition doesn't hold, and {found}: the same plan would never be written"
 
 
+class Stopped(NamedTuple):
+    """The loop was stopped after so many `conflicts` with other writers, and nothing was written.
+
+    `found` has the items in DynamoDB's last answer, `observed` all items as they were last seen.
+    """
+
+    conflicts: int
+    found: Observed
+    observed: Observed
+
+
+@overload
 def write[Result](
     client: "DynamoDBClient",
     plan: Callable[[Observed], Plan[Result]],
     observed: Observed,
     deadline: Deadline,
-) -> Written[Result]:
+    *,
+    conflicts_before_pause: int = CONFLICTS_BEFORE_PAUSE,
+) -> Written[Result]: ...
+
+
+@overload
+def write[Result](
+    client: "DynamoDBClient",
+    plan: Callable[[Observed], Plan[Result]],
+    observed: Observed,
+    deadline: Deadline,
+    *,
+    stop: Callable[[Observed], bool],
+) -> Written[Result] | Stopped: ...
+
+
+def write[Result](  # noqa: PLR0913 (by name, all but the first four)
+    client: "DynamoDBClient",
+    plan: Callable[[Observed], Plan[Result]],
+    observed: Observed,
+    deadline: Deadline,
+    *,
+    conflicts_before_pause: int = CONFLICTS_BEFORE_PAUSE,
+    stop: Callable[[Observed], bool] = lambda _: False,
+) -> Written[Result] | Stopped:
     """Writes the plan for `observed`. After each conflict the next plan is made from the items that came back.
 
     `plan` must be a pure function of its argument, because it is called again after each conflict. A conflict costs the
@@ -100,57 +136,35 @@ def write[Result](
     fails on its own effect: the item has the write's id, so the write counts as done. A transaction that is still in
     progress is sent again until DynamoDB says how it ended.
 
+    `stop` is asked after a conflict, with the items that came back: if it says so, no other plan is made.
+
     Raises DeadlinePassed if no time is left for another try and nothing was written, UnsatisfiableCondition if another
     try can't help, OutcomeUnknown if a single write that must not be made twice may have been made already, or if no
     time is left and a write may have taken effect, ValueError for writes that no transaction takes, NoSuchTable,
     WrongKey, and botocore's other errors for what no retry can mend.
     """
-    return write_paced(client, plan, observed, deadline, CONFLICTS_BEFORE_PAUSE)
-
-
-def write_paced[Result](
-    client: "DynamoDBClient",
-    plan: Callable[[Observed], Plan[Result]],
-    observed: Observed,
-    deadline: Deadline,
-    conflicts_before_pause: int,
-) -> Written[Result]:
-    """As `write`, but pauses first after so many conflicts."""
     deadline = deadline_or_default(deadline)
     with handed_back.in_turn(deadline):
-        conflicts = 0
-        answer = _DONE
-        planned, write_id = checked(plan(observed)), uuid.uuid4().hex
-        token = write_id
-        unanswered = False  # whether a try of this plan got no answer, so that it may have taken effect
-        while planned.writes:
-            if unanswered and deadline.remaining_seconds <= 0:
-                raise OutcomeUnknown(planned.writes[0].key, None, "no time is left for another")
-            if not unanswered:  # else the clock, read again, could say that nothing was written
-                deadline.check(f"writing {planned.writes[0].key}, {conflicts} conflicts")
+        conflicts, answer = 0, _DONE
+        sending = _Sending(plan(observed))
+        while sending.plan.writes:
+            sending.check_time(deadline, conflicts)
             sent_at = time.monotonic()
-            answer = _send(client, planned.writes, write_id, token)
-            if not answer.refused or answer.has_mark_of(write_id):
+            answer = sending.send(client)
+            if sending.took_effect(answer):
                 break
-            # A transaction's tries with one token have one effect, so an answer to the last of them is true of all.
-            unanswered = answer.unanswered or (unanswered and _sent_alone(planned.writes) is not None)
-            if unanswered:
-                _check_outcome_is_known(planned, answer.found)
-            for refused, item in answer.found.items():
-                if refused in observed and same(observed[refused], item):
-                    raise UnsatisfiableCondition(refused, item)
+            sending.note_refusal(answer)
+            _check_satisfiable(observed, answer.found)
             conflicts += not answer.in_progress
             _back_off(conflicts, conflicts_before_pause, answer, time.monotonic() - sent_at, deadline)
-            if answer.found:
-                observed = {**observed, **answer.found}
-                planned, write_id = checked(plan(observed)), uuid.uuid4().hex
-                token, unanswered = write_id, False
-            elif not unanswered:
-                # DynamoDB may repeat its answer to a token for ten minutes, be it a cancellation: botocore's model,
-                # ClientRequestToken. The mark stays: should an earlier try take effect after all, it has this plan's
-                # mark.
-                token = uuid.uuid4().hex
-        return Written(planned.result, conflicts, write_id, answer.found)
+            if not answer.found:
+                sending.begin_next_try()
+                continue
+            observed = {**observed, **answer.found}
+            if stop(answer.found):
+                return Stopped(conflicts, answer.found, observed)
+            sending = _Sending(plan(observed))
+        return Written(sending.plan.result, conflicts, sending.write_id, answer.found)
 
 
 def checked[Result](planned: Plan[Result]) -> Plan[Result]:
@@ -192,18 +206,85 @@ class _Answer(NamedTuple):
 _DONE = _Answer(refused=False, found={})
 
 
-def _check_outcome_is_known(planned: Plan[Any], found: Observed) -> None:
-    """Raises OutcomeUnknown if a single write's first try may have taken effect, and may have been overwritten since.
+class _Sending:
+    """One plan, sent until an answer says what became of it.
 
-    If it is a transaction, DynamoDB repeats its answer to the try that took effect.
+    `write_id` marks the items that it writes. Tries of a transaction with one `token` have one effect. `unanswered`: a
+    try got no answer, so the plan may have taken effect.
     """
-    refused = _sent_alone(planned.writes)
-    if refused is None or refused.key not in found or not (planned.once or refused.expected):
-        return
-    item = found[refused.key]
-    if not _was_never_made(refused, item):
-        why = "the item is gone: by this write or by another" if item is None else "others have written since"
-        raise OutcomeUnknown(refused.key, item, why)
+
+    def __init__(self, plan: Plan[Any]) -> None:
+        self.plan = checked(plan)
+        self.write_id = self.token = uuid.uuid4().hex
+        self.unanswered = False
+
+    def check_time(self, deadline: Deadline, conflicts: int) -> None:
+        """Raises DeadlinePassed, or OutcomeUnknown if the plan may have taken effect."""
+        if deadline.remaining_seconds > 0:
+            return
+        first = self.plan.writes[0].key
+        if self.unanswered:
+            raise OutcomeUnknown(first, None, "no time is left for another")
+        raise DeadlinePassed(f"no time is left: writing {first}, {conflicts} conflicts")
+
+    def send(self, client: "DynamoDBClient") -> _Answer:
+        """Raises ValueError for writes that no transaction takes, and errors that aren't about conditions."""
+        writes, alone = self.plan.writes, _sent_alone(self.plan.writes)
+        _check_transaction(writes)
+        prepare(client)
+        tries.unanswered = False
+        try:
+            with handed_back.sending():
+                if alone is not None:
+                    return _send_alone(client, alone, self.write_id)
+                client.transact_write_items(
+                    TransactItems=[{_ACTIONS[type(each)]: as_request(each, self.write_id)} for each in writes],  # type: ignore[misc]
+                    ClientRequestToken=self.token,  # The SDK's retries repeat it.
+                )
+        except ClientError as error:
+            refusal = _refusal(error, writes)
+            if refusal is None:
+                explain(client, error, [write.key for write in writes])
+                raise
+            return refusal
+        except handed_back.NoTurn:  # at the deadline
+            return _Answer(refused=True, found={}, unanswered=tries.unanswered)
+        return _DONE
+
+    def took_effect(self, answer: _Answer) -> bool:
+        """Also if its condition failed on its own effect: then the item has its mark."""
+        return not answer.refused or answer.has_mark_of(self.write_id)
+
+    def note_refusal(self, answer: _Answer) -> None:
+        """Notes whether the plan may have taken effect after all.
+
+        Raises OutcomeUnknown if it is a single write that may have taken effect, and may have been overwritten since.
+        """
+        alone = _sent_alone(self.plan.writes)
+        # To a transaction's tries with one token DynamoDB repeats its answer, so the last answer is true of all.
+        self.unanswered = answer.unanswered or (self.unanswered and alone is not None)
+        if not self.unanswered or alone is None or alone.key not in answer.found:
+            return
+        item = answer.found[alone.key]
+        if (self.plan.once or alone.expected) and not _was_never_made(alone, item):
+            why = "the item is gone: by this write or by another" if item is None else "others have written since"
+            raise OutcomeUnknown(alone.key, item, why)
+
+    def begin_next_try(self) -> None:
+        """With a token of its own, unless the try before may have taken effect.
+
+        DynamoDB may repeat its answer to a token for ten minutes, be it a cancellation: botocore's model,
+        ClientRequestToken. The mark stays: should an earlier try take effect after all, it has this plan's mark.
+        """
+        if not self.unanswered:
+            self.token = uuid.uuid4().hex
+
+
+def _check_satisfiable(observed: Observed, found: Observed) -> None:
+    """Raises UnsatisfiableCondition if an item came back as the plan was given it."""
+    for refused, item in found.items():
+        if refused in observed and same(observed[refused], item):
+            raise UnsatisfiableCondition(refused, item)
 
 
 def _was_never_made(refused: Write, found: Item | None) -> bool:
@@ -231,30 +312,16 @@ def _sent_alone(writes: Sequence[Write]) -> Put | Update | Delete | None:
     return writes[0] if len(writes) == 1 and not isinstance(writes[0], Check) else None
 
 
-def _send(client: "DynamoDBClient", writes: Sequence[Write], write_id: str, token: str) -> _Answer:
-    """`write_id` marks the items. `token` is the transaction's: tries with the same one have one effect."""
+_ACTIONS = {Put: "Put", Update: "Update", Delete: "Delete", Check: "ConditionCheck"}
+
+
+def _check_transaction(writes: Sequence[Write]) -> None:
+    """Raises ValueError for writes that no transaction takes."""
     if len(writes) > MAXIMUM_WRITES:
         raise ValueError(f"{len(writes)} writes: a transaction of DynamoDB's takes at most {MAXIMUM_WRITES}")
     if len({write.key for write in writes}) < len(writes):
         [(twice, _)] = Counter(write.key for write in writes).most_common(1)
         raise ValueError(f"{twice}: two writes to one item, and a transaction of DynamoDB's takes one: make them one")
-    prepare(client)
-    tries.unanswered = False
-    try:
-        with handed_back.sending():
-            alone = _sent_alone(writes)
-            if alone is not None:
-                return _send_alone(client, alone, write_id)
-            _send_together(client, writes, write_id, token)
-    except ClientError as error:
-        refusal = _refusal(error, writes)
-        if refusal is None:
-            explain(client, error, [write.key for write in writes])
-            raise
-        return refusal
-    except handed_back.NoTurn:  # at the deadline
-        return _Answer(refused=True, found={}, unanswered=tries.unanswered)
-    return _DONE
 
 
 def _send_alone(client: "DynamoDBClient", write: Put | Update | Delete, write_id: str) -> _Answer:
@@ -271,16 +338,6 @@ def _send_alone(client: "DynamoDBClient", write: Put | Update | Delete, write_id
         case Update():
             client.update_item(**request)
     return _DONE
-
-
-_ACTIONS = {Put: "Put", Update: "Update", Delete: "Delete", Check: "ConditionCheck"}
-
-
-def _send_together(client: "DynamoDBClient", writes: Sequence[Write], write_id: str, token: str) -> None:
-    client.transact_write_items(
-        TransactItems=[{_ACTIONS[type(write)]: as_request(write, write_id)} for write in writes],  # type: ignore[misc]
-        ClientRequestToken=token,  # The SDK's retries repeat it.
-    )
 
 
 _THROTTLING_REASONS = {"ThrottlingError", "ProvisionedThroughputExceeded"}

@@ -23,7 +23,6 @@ from conditional_writes.loop import (
     Plan,
     Written,
     write,
-    write_paced,
 )
 from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
 from conditional_writes.pacing import Pace
@@ -358,7 +357,7 @@ class VersionedTable:
         observed = {key: read_one(self._client, key, deadline)}
         request_seconds = time.monotonic() - asked_at
         conflicts_before_pause = CONFLICTS_BEFORE_PAUSE_IF_PACED if is_paced else CONFLICTS_BEFORE_PAUSE
-        written = write_paced(self._client, plan, observed, deadline, conflicts_before_pause)
+        written = write(self._client, plan, observed, deadline, conflicts_before_pause=conflicts_before_pause)
         before, after, saving = written.result
         if saving is None:
             return VersionedItem(after)

@@ -11,7 +11,7 @@ from unittest import mock
 
 from conditional_writes import Deadline
 from conditional_writes.items import to_dynamodb
-from ledger.batch_poster import QueuedTransaction
+from ledger.fold import QueuedTransaction
 from ledger.tables import CONTENDED_SECONDS, Line
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.posting import Posting

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from conditional_writes import Deadline
-from ledger.batch_poster import QueuedTransaction
+from ledger.fold import QueuedTransaction
 from tests.checkers.books import Books, violations
 from tests.checkers.outcomes import refusal_violations, untold
 from tests.faults.scenarios import ScenarioResult

@@ -1,6 +1,6 @@
 """A journal entry: the outcome of a transaction on one account, and its idempotency record. Entries never change.
 
-As the rules see it, as an item of the Journal table, and the outcome in JSON for Powertools.
+As the rules see it, as an item of the Journal table, and the outcome in JSON.
 """
 
 import hashlib
@@ -67,7 +67,7 @@ class EntryId(NamedTuple):
 
 
 class JournalEntry(Struct, frozen=True):
-    """`request` is the message's canonical payload, `payload_hash` Powertools' hash of it."""
+    """`request` is the message's canonical payload, `payload_hash` its hash."""
 
     account_id: str
     transaction_id: str
@@ -93,7 +93,7 @@ class JournalEntry(Struct, frozen=True):
 
 
 def payload_hash_of(request: dict[str, Any]) -> str:
-    """Powertools' hash of a canonical payload, made without Powertools, which the core doesn't import.
+    """The hash of a canonical payload.
 
     A value that no payload has is hashed as its `repr`, so that a damaged request is a mismatch and no error.
     """
@@ -195,11 +195,3 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
         reversed_after = format_decimal(outcome.reversal.reversed_after)
         fields["reversal"] = reversal_item(outcome.reversal) | {"reversed_after": reversed_after}
     return fields
-
-
-def outcome_from_json(fields: dict[str, Any]) -> Outcome:
-    amounts = {name: Decimal(fields[name]) for name in ("amount", "balance_after", "held_after")}
-    reversal = fields.get("reversal")
-    if reversal:
-        reversal = Reversal(**reversal | {"reversed_after": Decimal(reversal["reversed_after"])})
-    return Outcome(**fields | amounts | {"reversal": reversal})

@@ -1,0 +1,244 @@
+"""The fold: messages are decided in order, each on what the one before left behind. All of it becomes one commit.
+
+Nothing here does I/O: a fold is a function of its messages and of the items as they were read. It is made again after
+a conflict.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from conditional_writes import MAXIMUM_WRITES, Item, Key, Observed, Plan, Put, Write, absent
+from conditional_writes.item_diff import replacing, unchanged
+from conditional_writes.own_attributes import VERSION_ID
+from ledger.core.accounts import Account, account_item, sound_account
+from ledger.core.currencies import MINOR_UNITS, no_minor_units
+from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_item, outcome_of, payload_hash_of, sound_entry
+from ledger.core.posting_time import posting_time
+from ledger.core.reason_codes import PayloadChanged
+from ledger.core.reversals import Reversed, reversed_from_item, reversed_item
+from ledger.core.rules import Status, check_effects
+from ledger.core.transaction_types.base import Context, TransactionMessage
+from ledger.dispositions import disposition_of
+from ledger.idempotency import Once
+from ledger.lines import Mark, Ticket
+from ledger.tables import LedgerTables, Line
+from workers.queue_messages import Disposition, Done, QueueMessage
+
+type QueuedTransaction = QueueMessage[TransactionMessage]
+
+
+class Commit(NamedTuple):
+    """What is to be committed in one DynamoDB transaction: as many of the messages, in order, as it has room for.
+
+    If it has room for all of them, it serves the tickets, which are those of accounts. `minor_units` says whether
+    accounts are opened under the rule of minor units.
+    """
+
+    tables: LedgerTables
+    minor_units: bool
+    messages: Sequence[QueuedTransaction]
+    tickets: Mapping[Key, Ticket | Mark]
+    now: datetime
+
+    def plan(self, observed: Observed) -> Plan["Fold"]:
+        """The writes of the fold. If a decision depends on items that weren't read, nothing is written."""
+        fold = Fold(self.tables, self.minor_units, self.now, observed, dict(observed))
+        once = Once(fold.decide, fold.replay)
+        for message in self.messages:
+            transaction = message.decoded
+            if not fold.has_room_for(transaction):
+                break
+            try:
+                request = transaction.canonical_payload()
+                account_ids, entry = fold.find(transaction, request)
+                fold.stage(message, once.of(entry, transaction, request, account_ids).handle())
+            except NotRead as error:
+                fold.unread += error.keys
+            except BaseException as error:  # noqa: BLE001 (an error of any type is this message's alone)
+                fold.dispositions[message] = disposition_of(error)
+        if fold.unread:
+            return Plan(fold)
+        if len(fold.dispositions) == len(self.messages):
+            fold.serve(self.tickets)
+        return Plan(fold, fold.writes())
+
+
+class NotRead(Exception):
+    """A decision depends on these items, which weren't read."""
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        super().__init__(keys)
+        self.keys = keys
+
+
+class Side(NamedTuple):
+    """What a transaction does to one account: the account as it is afterwards, and the new journal entry."""
+
+    account: Account
+    entry: JournalEntry
+
+
+class Decided(NamedTuple):
+    """A transaction's outcome and, if it is new, its sides, and what had been reversed when it was decided."""
+
+    outcome: Outcome
+    sides: Sequence[Side] = ()
+    reversed_before: Mapping[Key, Reversed] = {}
+
+
+class Fold(Struct):
+    """Items `before` the commit, as DynamoDB has them, and `after` it.
+
+    `changed` has the accounts and the items of the Reversals table that it changes, `reversals` the keys of those items
+    of the latter on which a decision depends. `served_accounts` are the accounts whose tickets it serves. If items are
+    `unread`, it is none to commit.
+    """
+
+    tables: LedgerTables
+    minor_units: bool
+    now: datetime
+    before: Observed
+    after: dict[Key, Item | None]
+    changed: dict[Key, Item] = {}
+    new_entries: dict[Key, Item] = {}
+    reversals: set[Key] = set()
+    dispositions: dict[QueuedTransaction, Disposition] = {}
+    served_accounts: set[Key] = set()
+    unread: list[Key] = []
+
+    def has_room_for(self, transaction: TransactionMessage) -> bool:
+        """Whether the commit has room for the transaction's entries, and for those of its accounts that are new.
+
+        If the transaction refers to an entry, it may have a second account, and change what was reversed of the entry.
+        """
+        account_keys = [self.tables.account_key(account_id) for account_id in transaction.account_ids]
+        new_accounts = sum(account_key not in self.changed for account_key in account_keys)
+        others = 3 if transaction.referred_entries else 0
+        writes = len(self.changed) + len(self.new_entries) + len(self.reversals.difference(self.changed))
+        return writes + new_accounts + len(account_keys) + others <= MAXIMUM_WRITES
+
+    def find(
+        self, transaction: TransactionMessage, request: dict[str, Any]
+    ) -> tuple[Sequence[str], JournalEntry | None]:
+        """The ids of the transaction's accounts, and its own entry if it has one.
+
+        The entries of two accounts commit together, so either of them says that the transaction was decided. That of
+        its first account is returned, unless only the other one's was read.
+
+        Raises PayloadChanged if one of the entries is of another request, NotYet, and NotRead.
+        """
+        account_ids: Sequence[str] = transaction.account_ids
+        entry = self._own_entry(account_ids, request)
+        if entry is None and transaction.referred_entries:
+            account_ids = transaction.all_account_ids(Context(self._entry))
+            entry = self._own_entry(account_ids, request)
+        return account_ids, entry
+
+    def replay(self, entry: JournalEntry) -> Decided:
+        """The answer to a repetition."""
+        return Decided(entry.outcome.as_replayed())
+
+    def decide(self, transaction: TransactionMessage, request: dict[str, Any], account_ids: Sequence[str]) -> Decided:
+        """The decision on a new transaction, and what it does. Raises Refusal, NotYet and NotRead."""
+        reversed_before: dict[Key, Reversed] = {}
+
+        def find_reversed(entry_id: EntryId) -> Reversed:
+            key = self.tables.reversed_key(entry_id)
+            item = self._item(key)
+            reversed_before[key] = reversed_from_item(item) if item else Reversed(*entry_id)
+            return reversed_before[key]
+
+        minor_units = MINOR_UNITS.get if self.minor_units else no_minor_units
+        context = Context(self._entry, find_reversed, minor_units)
+        accounts = self._accounts(account_ids)
+        decisions = transaction.decide(accounts, context)
+        posted_at = posting_time(self.now, accounts)
+        payload_hash = payload_hash_of(request)
+        sides = []
+        for before, decision in zip(accounts, decisions, strict=True):
+            after = transaction.next_account(before, decision, posted_at)
+            assert after is not None, "a decision is about an account that exists, or that it opens"
+            outcome = outcome_of(decision, after, posted_at)
+            entry = JournalEntry(after.account_id, transaction.transaction_id, request, payload_hash, outcome)
+            sides.append(Side(after, entry))
+        check_effects(decisions, accounts, [side.account for side in sides])
+        return Decided(sides[0].entry.outcome, sides, reversed_before)
+
+    def stage(self, message: QueuedTransaction, decided: Decided) -> None:
+        """Sets the message's disposition, and stages what its transaction does: whole, or not at all after an error."""
+        changed = dict(map(self._changed_account, decided.sides)) | dict(self._changed_reversals(decided))
+        entries = {self.tables.entry_key(entry.entry_id): entry_item(entry) for _, entry in decided.sides}
+        self.changed |= changed
+        self.new_entries |= entries
+        self.reversals |= decided.reversed_before.keys()
+        self.after |= changed | entries
+        self.dispositions[message] = Done(decided.outcome)
+
+    def serve(self, tickets: Mapping[Key, Ticket | Mark]) -> None:
+        """Notes the tickets as served in those of their accounts that the commit changes."""
+        for key in tickets.keys() & self.changed.keys():
+            served = self.changed[key] | tickets[key].served(Line.of(self.before[key]))
+            self.changed[key] = self.after[key] = served
+            self.served_accounts.add(key)
+
+    def writes(self) -> list[Write]:
+        """One write for each item that it changes, however many messages change it, and one for each journal entry.
+
+        An item of the Reversals table on which only rejections depend is checked: nobody has changed it since.
+        """
+        return [
+            *[replacing(key, self.before[key], item) for key, item in self.changed.items()],
+            *[Put(key, item, absent("transaction_id")) for key, item in self.new_entries.items()],
+            *[unchanged(key, self.before[key]) for key in sorted(self.reversals.difference(self.changed))],
+        ]
+
+    def _own_entry(self, account_ids: Sequence[str], request: dict[str, Any]) -> JournalEntry | None:
+        entry_keys = [self.tables.entry_key(EntryId(each, request["transaction_id"])) for each in account_ids]
+        entries = [sound_entry(item) for item in map(self.after.get, entry_keys) if item]
+        for entry in entries:
+            if entry.request != request:
+                raise _payload_changed(entry, request)
+        return entries[0] if entries else None
+
+    def _accounts(self, account_ids: Sequence[str]) -> list[Account | None]:
+        keys = [self.tables.account_key(account_id) for account_id in account_ids]
+        if unread := [key for key in keys if key not in self.after]:
+            raise NotRead(unread)
+        return [sound_account(item) if item else None for item in map(self.after.get, keys)]
+
+    def _entry(self, entry_id: EntryId) -> JournalEntry | None:
+        item = self._item(self.tables.entry_key(entry_id))
+        return sound_entry(item) if item else None
+
+    def _item(self, key: Key) -> Item | None:
+        if key not in self.after:
+            raise NotRead([key])
+        return self.after[key]
+
+    def _changed_account(self, side: Side) -> tuple[Key, Item]:
+        key = self.tables.account_key(side.account.account_id)
+        changed = (self.after[key] or {}) | account_item(side.account)
+        changed.pop(VERSION_ID, None)  # of the commit before: this one writes its own
+        return key, changed
+
+    def _changed_reversals(self, decided: Decided) -> Iterator[tuple[Key, Item]]:
+        """What was reversed, as the decision leaves it. A rejection leaves it as it was."""
+        for key, before in decided.reversed_before.items():
+            for _, entry in decided.sides:
+                outcome = entry.outcome
+                if outcome.reversal and outcome.status == Status.POSTED and entry.account_id == before.account_id:
+                    after = before.after(outcome.reversal, entry.transaction_id, outcome.account_version)
+                    yield key, reversed_item(after)
+
+
+def _payload_changed(entry: JournalEntry, request: dict[str, Any]) -> PayloadChanged:
+    names = sorted(entry.request.keys() | request.keys())
+    different = [name for name in names if entry.request.get(name) != request.get(name)]
+    return PayloadChanged(
+        f"transaction_id: {entry.transaction_id!r} was used before on account {entry.account_id!r}"
+        f" with another {', '.join(different)}",
+        entry.outcome.status,
+    )
