@@ -289,36 +289,36 @@ RACES = [
     ),
     race(
         "a posting of a hold asserts the version of the held account alone",
-        POSTER,
+        FOLD,
         ASSERTED,
         unasserted(of_type("PostHold") + ' and not self.before[key].get("holds")'),
         "a hold is posted to an account that is paid",
     ),
     race(
         "a hold is placed without the account's version",
-        POSTER,
+        FOLD,
         ASSERTED,
         unasserted(of_type("Hold")),
         "a hold and a payment",
     ),
     race(
         "a hold expires without the account's version",
-        POSTER,
+        FOLD,
         ASSERTED,
         unasserted(of_type("ExpireHold")),
         "a hold is posted or expires",
     ),
     race(
         "a hold is voided without the account's version",
-        POSTER,
+        FOLD,
         ASSERTED,
         unasserted(of_type("VoidHold")),
         "a hold is posted or voided",
     ),
     race(
         "a rejection that depends on a reversal doesn't ask whether there was another",
-        POSTER,
-        "*(unchanged(key, self.before[key]) for key in sorted(self.reversals.difference(self.changed))),",
+        FOLD,
+        "*[unchanged(key, self.before[key]) for key in sorted(self.reversals.difference(self.changed))],",
         "",
         "a reversal that depends",
     ),
@@ -332,19 +332,17 @@ RACES = [
     ),
     race(
         "what a ticket has seen is committed with what was read after it",
-        POSTER,
-        "        self.observed = {**self.observed, account_key: account}\n",
-        "        self.observed = {account_key: account, **self.observed} | (\n"
-        "            {account_key: self.observed[account_key] | {VERSION_ID: account[VERSION_ID]}} if account else {}\n"
-        "        )\n",
+        f"{LEDGER}/batch_poster.py",
+        "        self.items = {**self.items, account_key: account}\n",
+        '        if account:\n            self.items[account_key] |= {"cw:version_id": account["cw:version_id"]}\n',
         "two workers commit in turn",
     ),
     race(
         "a token is kept after a conflict",
         LOOP,
-        "                planned, write_id = checked(plan(observed)), uuid.uuid4().hex\n"
-        "                token, unanswered = write_id, False\n",
-        "                planned, unanswered = checked(plan(observed)), False\n",
+        "            sending = _Sending(plan(observed))\n",
+        "            before, sending = sending, _Sending(plan(observed))\n"
+        "            sending.write_id, sending.token = before.write_id, before.token\n",
         "two calls of a function",
     ),
 ]
