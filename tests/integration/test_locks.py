@@ -20,12 +20,12 @@ from conditional_writes import (
     absent,
     exists,
     key,
-    locks,
     write_together,
 )
 from conditional_writes.conditions import more_than
 from conditional_writes.items import from_dynamodb
 from conditional_writes.locks import Lock, LockLost, Locks, LockTaken, LockUnreadable, WindowDone, WindowForgotten
+from conditional_writes.locks import lock as lock_module
 from conditional_writes.testing import Engine, Killed, Outcome, explore
 from tests.support.clock import START, Clock
 from tests.support.faults import Fault, Faults, between_tries
@@ -381,7 +381,7 @@ def test_a_window_that_was_missed_can_be_done_after_a_later_one(table: Table, mi
 
 
 def test_what_is_forgotten_is_not_done_again(table: Table, mine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "REMEMBERED_WINDOWS", 3)
+    monkeypatch.setattr(lock_module, "REMEMBERED_WINDOWS", 3)
     effects: list[str] = []
     for day in (5, 1, 4, 3, 9):  # 1 and then 3 are forgotten.
         table.clock.seconds += 1
@@ -400,7 +400,7 @@ def test_a_window_that_may_be_forgotten_is_not_run_nor_said_to_be_done(
     table: Table, mine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """These windows don't sort by time. The first of May is the second text, after one that is forgotten by then."""
-    monkeypatch.setattr(locks, "REMEMBERED_WINDOWS", 3)
+    monkeypatch.setattr(lock_module, "REMEMBERED_WINDOWS", 3)
     effects: list[str] = []
     days = ["27/04/2026", "28/04/2026", "29/04/2026", "30/04/2026"]
     for window in days:

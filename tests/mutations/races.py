@@ -28,7 +28,7 @@ def race(what: str, path: str, old: str, new: str, claim: str) -> Breakage:
 FOLD, LOOP, LOCKS, ONCE, EDIT = (
     f"{LEDGER}/fold.py",
     f"{LIBRARY}/loop.py",
-    f"{LIBRARY}/locks.py",
+    f"{LIBRARY}/locks/lock.py",
     f"{LIBRARY}/exactly_once/function.py",
     f"{LIBRARY}/upserts/edit.py",
 )

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import graphlib
 import shlex
 import subprocess
 import sys
@@ -22,8 +23,8 @@ FUNCTIONS = sorted((PROJECT / "functions").glob("*/app.py"))
 FOR_TYPES_ONLY = {"types_boto3_dynamodb", "types_boto3_events", "types_boto3_lambda", "types_boto3_sqs"}
 EXTRAS = {
     "aws_lambda_powertools": {"staged_record.py", "exactly_once/powertools.py", "exactly_once/function.py"},
-    "msgspec": {"msgspec_models.py"},
-    "pydantic": {"pydantic_models.py"},
+    "msgspec": {"models/msgspec_models.py"},
+    "pydantic": {"models/pydantic_models.py"},
 }
 """The modules of the library that import what an extra brings."""
 ALLOWED = {
@@ -71,6 +72,60 @@ def test_what_an_extra_brings_is_imported_by_its_modules_alone(package: str) -> 
     folder = LIBRARIES["conditional_writes"]
     importing = {str(path.relative_to(folder)) for path in modules(folder) if package in packages(path)}
     assert importing == EXTRAS[package]
+
+
+IMPORTED_BY_PACKAGES: dict[str, set[str]] = {
+    "locks": {"core"},
+    "upserts": {"core"},
+    "versioned": {"core", "upserts"},
+    "models": {"core", "upserts", "versioned"},
+    "exactly_once": {"core"},
+    "testing": {"core"},
+}
+"""What each package of the library may import of the others. Teller uses the first three."""
+TELLERS = {"core", "locks", "upserts"}
+
+
+def package_of(module: str) -> str:
+    """The package of the library that has the module, or the name that is imported of the library itself."""
+    part = module.split(".")[1]
+    if part in IMPORTED_BY_PACKAGES:
+        return part
+    return "versioned" if part in {"VersionedTable", "NoSuchItem"} else "core"
+
+
+@functools.cache
+def imported_of_the_library(path: Path) -> frozenset[str]:
+    """The modules, and the names of the library itself, that a module imports."""
+    tree = ast.walk(ast.parse(path.read_text()))
+    names = [f"{node.module}.{each.name}" for node in tree if isinstance(node, ast.ImportFrom) for each in node.names]
+    return frozenset(name for name in names if name.startswith("conditional_writes."))
+
+
+@pytest.mark.parametrize(("package", "allowed"), IMPORTED_BY_PACKAGES.items())
+def test_the_librarys_packages_import_one_way(package: str, allowed: set[str]) -> None:
+    folder = LIBRARIES["conditional_writes"] / package
+    imported = {package_of(name) for path in modules(folder) for name in imported_of_the_library(path)}
+    assert imported <= allowed | {package}
+
+
+def test_the_librarys_modules_import_in_no_circle() -> None:
+    library = LIBRARIES["conditional_writes"]
+    names = {
+        ".".join(("conditional_writes", *path.relative_to(library).with_suffix("").parts)): path
+        for path in modules(library)
+        if path.name != "__init__.py"
+    }
+    graph = {
+        name: {other for other in names for each in imported_of_the_library(path) if f"{each}.".startswith(f"{other}.")}
+        for name, path in names.items()
+    }
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_teller_uses_three_packages_of_the_library_and_no_other() -> None:
+    paths = [path for name in ("workers", "ledger") for path in modules(LIBRARIES[name])] + FUNCTIONS
+    assert {package_of(name) for path in paths for name in imported_of_the_library(path)} == TELLERS
 
 
 TESTING = LIBRARIES["conditional_writes"] / "testing"

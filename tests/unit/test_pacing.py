@@ -4,9 +4,10 @@ import threading
 
 import pytest
 
-from conditional_writes import Deadline, VersionedTable, key, pacing
+from conditional_writes import Deadline, VersionedTable, key
 from conditional_writes.items import to_dynamodb
-from conditional_writes.pacing import LONGEST_WAIT_SECONDS, MAXIMUM_ITEMS, ROUND_TRIPS, Pace
+from conditional_writes.versioned import pacing
+from conditional_writes.versioned.pacing import LONGEST_WAIT_SECONDS, MAXIMUM_ITEMS, ROUND_TRIPS, Pace
 from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 

@@ -5,6 +5,8 @@ entries in `conditional_writes.upserts`, and locks in `conditional_writes.locks`
 starts faster without them.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from conditional_writes.client import dynamodb_client
 from conditional_writes.conditions import (
     Condition,
@@ -27,7 +29,10 @@ from conditional_writes.loop import Observed, OutcomeUnknown, Plan, Stopped, Uns
 from conditional_writes.reading import read
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write
 from conditional_writes.table_errors import NoSuchTable, WrongKey
-from conditional_writes.versioned import Conflict, NoSuchItem, VersionedItem, VersionedTable, write_together
+from conditional_writes.together import Conflict, VersionedItem, write_together
+
+if TYPE_CHECKING:
+    from conditional_writes.versioned import NoSuchItem, VersionedTable
 
 __all__ = [
     "EXACT",
@@ -72,3 +77,12 @@ __all__ = [
     "write",
     "write_together",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A function that has no versioned tables starts faster without them."""
+    if name in {"NoSuchItem", "VersionedTable"}:
+        from conditional_writes import versioned  # noqa: PLC0415 (when it is asked for)
+
+        return getattr(versioned, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,14 +4,12 @@ There is no batch write: DynamoDB's BatchWriteItem takes no conditions, so a bat
 of other writers. Writes that belong together go into one transaction: `write_together`.
 """
 
-import copy
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conditional_writes import queries
 from conditional_writes.conditions import Condition, both, exists
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.item_diff import diff, replacing, unchanged, version_condition, version_of
@@ -21,40 +19,19 @@ from conditional_writes.loop import (
     CONFLICTS_BEFORE_PAUSE_IF_PACED,
     Observed,
     Plan,
-    Written,
     write,
 )
 from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
-from conditional_writes.pacing import Pace
 from conditional_writes.reading import read_one
-from conditional_writes.requests import Check, Delete, Expected, Put, Update, Write
+from conditional_writes.requests import Check, Delete, Put, Update
+from conditional_writes.together import VersionedItem, write_once
+from conditional_writes.versioned import queries
+from conditional_writes.versioned.pacing import Pace
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
     from conditional_writes.upserts import MapEntry, Upserted
-
-
-class VersionedItem(dict[str, Any]):
-    """An item as it was loaded, or as a query or a plan's `observed` has it.
-
-    Change the item in place, or make a changed copy with `|`, and save that. `loaded` is the item before any change, so
-    a save writes the difference. The library's own attributes are in `loaded` alone.
-
-    `index` names the index that the item was found in, which may lack attributes of it, even the version. An item that
-    was saved has it still, unless the save was unchecked: that one returns the whole item.
-    """
-
-    def __init__(self, loaded: Item, index: str | None = None) -> None:
-        super().__init__({name: copied(value) for name, value in loaded.items() if not is_own(name)})
-        self.loaded, self.index = loaded, index
-
-    def __or__(self, changes: Mapping[str, Any]) -> Self:  # type: ignore[override]
-        changed = copy.copy(self)
-        changed.update(changes)
-        return changed
-
-    copy = copy.copy
 
 
 class NoSuchItem(LookupError):
@@ -66,43 +43,6 @@ class NoSuchItem(LookupError):
 
     def __str__(self) -> str:
         return f"{self.key}: there is no such item"
-
-
-class Conflict(Exception):
-    """The item isn't what the write assumed. Nothing was written, and nothing of its transaction either.
-
-    `key` is the item's. `expected_version` is None if no item was expected, 0 if one without a version. `found` is the
-    item as it is, None if it doesn't exist: it can be changed and saved instead.
-    """
-
-    def __init__(self, refused: Write, found: Item | None) -> None:
-        super().__init__(refused, found)
-        self.key = refused.key
-        self.expected_version = refused.expected.version if refused.expected else None
-        self.found = None if found is None else VersionedItem(found)
-
-    def __str__(self) -> str:
-        refused, found = self.args
-        return f"{refused.key}: {_difference(refused.expected, found)}"
-
-
-def _difference(expected: Expected | None, found: Item | None) -> str:
-    if found is None:
-        is_adopting = expected is not None and expected.version == 0
-        return f"there is no such item, or no longer{': to create one, save a plain dict' if is_adopting else ''}"
-    if expected is None:
-        return "the condition doesn't hold"
-    if expected.version is None:
-        return f"expected no item, found one with {_named(found.get(expected.attribute))}"
-    if expected.version == found.get(expected.attribute, 0):
-        if expected.version_id is not None and expected.version_id != found.get(VERSION_ID):
-            return f"{_named(expected.version)}, as expected, but of another item: it was deleted and made anew"
-        return f"{_named(expected.version)}, as expected, but the condition doesn't hold"
-    return f"expected {_named(expected.version)}, found {_named(found.get(expected.attribute))}"
-
-
-def _named(version: object) -> str:
-    return f"version {version}" if version else "no version"
 
 
 class _Change(NamedTuple):
@@ -275,7 +215,7 @@ class VersionedTable:
         Raises Conflict, and ValueError for an item that can't be saved.
         """
         saving = self.saving(item, when=when, checked=checked)
-        written = _write_once(self._client, [saving], deadline_or_default(deadline))
+        written = write_once(self._client, [saving], deadline_or_default(deadline))
         returned = written.found.get(saving.key)
         return VersionedItem(returned) if returned else self._as_saved(_loaded(item), item, saving, written.write_id)
 
@@ -305,7 +245,7 @@ class VersionedTable:
         expected, still_same = version_condition(key, before, self._version)
         values = {name: value for name, value in values.items() if name not in dict(key.attributes)}
         update = Update(key, values | {self._version: version + 1}, both(still_same, when), removed, expected=expected)
-        _write_once(self._client, [update], deadline_or_default(deadline))
+        write_once(self._client, [update], deadline_or_default(deadline))
         return version + 1
 
     def delete(
@@ -321,7 +261,7 @@ class VersionedTable:
         Raises Conflict. A deleted item can't carry the mark of its write: if the response is lost, and the item is gone
         at the second try, this delete or another may have done it, and OutcomeUnknown is raised.
         """
-        _write_once(self._client, [self.deleting(item, when=when, checked=checked)], deadline_or_default(deadline))
+        write_once(self._client, [self.deleting(item, when=when, checked=checked)], deadline_or_default(deadline))
 
     def modify(
         self,
@@ -500,30 +440,6 @@ class VersionedTable:
                 f"{key}: {self._version} was changed from {before.get(self._version)} to {after[self._version]}:"
                 " a save counts it itself"
             )
-
-
-def write_together(client: "DynamoDBClient", writes: Sequence[Write], *, deadline: Deadline | None = None) -> None:
-    """Makes all these writes, or none: at most 100, each to another item. A single write goes without a transaction.
-
-    `VersionedTable`'s `saving`, `deleting` and `checking` make the writes of versioned items. An item that was saved
-    must be loaded again before it is changed further. To decide again after a conflict, give `write` a plan instead.
-
-    Raises Conflict for the first item that isn't what its write assumed, and ValueError, before anything is sent, for
-    writes that no transaction takes.
-    """
-    _write_once(client, writes, deadline_or_default(deadline))
-
-
-def _write_once(client: "DynamoDBClient", writes: Sequence[Write], deadline: Deadline) -> Written[None]:
-    """As `write`, but raises Conflict instead of planning again."""
-
-    def plan(observed: Observed) -> Plan[None]:
-        for refused in writes:
-            if refused.key in observed:
-                raise Conflict(refused, observed[refused.key])
-        return Plan(None, writes, once=True)
-
-    return write(client, plan, {}, deadline)
 
 
 def _existing(key: Key, item: VersionedItem | None) -> VersionedItem:

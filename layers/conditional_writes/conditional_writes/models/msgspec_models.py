@@ -7,9 +7,9 @@ from typing import Any, get_origin
 import msgspec
 from msgspec import inspect
 
-from conditional_writes.codecs import UNFIT_KEYS, Codec, Fields, Unfit, UnfitModel, with_whole_numbers
 from conditional_writes.items import Item, copied
-from conditional_writes.value_checks import check_of
+from conditional_writes.models.codecs import UNFIT_KEYS, Codec, Fields, Unfit, UnfitModel, with_whole_numbers
+from conditional_writes.models.value_checks import check_of
 
 type Restore = Callable[[Any], Any]
 """Makes sets again of the lists that msgspec makes of them."""

@@ -1,0 +1,6 @@
+"""Tables whose items are models: dataclasses, msgspec structs, pydantic models, or any class with a codec."""
+
+from conditional_writes.models.codecs import Codec, UnfitModel
+from conditional_writes.models.table import Loaded, Misfit, ModelTable
+
+__all__ = ["Codec", "Loaded", "Misfit", "ModelTable", "UnfitModel"]
