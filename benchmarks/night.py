@@ -107,7 +107,7 @@ def count_nights(endpoint: Endpoint, ledger: Ledger, histories: Sequence[int] = 
             meter.reset()
             with (
                 contextlib.redirect_stdout(io.StringIO()) as log,
-                mock.patch("ledger.reconciler.STEP_SECONDS", 60),  # so that the steps don't depend on this machine
+                mock.patch("ledger.nightly.STEP_SECONDS", 60),  # so that the steps don't depend on this machine
             ):
                 outcome = function.lambda_handler(event, functions.Context(timeout_seconds=170))["outcome"]
             assert outcome == "Done", outcome

@@ -33,11 +33,11 @@ logger = function_logger()
 metrics = Metrics()
 client = dynamodb_client()
 tables = LedgerTables(os.environ["ACCOUNTS_TABLE"], os.environ["JOURNAL_TABLE"], os.environ["REVERSALS_TABLE"])
-reconciler = Reconciler(client, tables, Checkpoints(client, os.environ["CHECKPOINTS_TABLE"]))
+reconciler, checkpoints = Reconciler(client, tables), Checkpoints(client, os.environ["CHECKPOINTS_TABLE"])
 
 
 def reconcile(run: Run) -> Iterator[Step]:
-    return NightlyCheck(reconciler, tell, ACCOUNTS_PER_STEP).steps(run)
+    return NightlyCheck(reconciler, checkpoints, tell, ACCOUNTS_PER_STEP).steps(run)
 
 
 def tell(checked: Sequence[Checked], tally: Tally) -> None:

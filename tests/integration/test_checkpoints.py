@@ -5,9 +5,19 @@ from typing import Any
 
 import pytest
 
-from tests.support.bodies import Body, opening, payment, transfer
+from tests.support.bodies import Body, expire_hold, hold, opening, payment, post_hold, reverse, transfer
 from tests.support.late_index import AWAY, THROTTLED
-from tests.support.planted import BOOKS, PLANTED, Plant, later
+from tests.support.planted import (
+    BOOKS,
+    HELD_BOOKS,
+    PLANTED,
+    Plant,
+    change_account,
+    change_entry,
+    change_reversed,
+    delete_reversed,
+    later,
+)
 from tests.support.reconciling import FIRST_NIGHT, Reconciled, event, filled, mismatches
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
@@ -18,6 +28,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
 
 NEW = [payment("n-1", 1, "alice"), payment("n-2", 1, "dave"), transfer("n-3", 1, "bob", "carol")]
 """An entry of each account. The transfer is rejected: carol is closed."""
+NEW_HELD = [
+    post_hold("n-1", None, "ann", "h-1"),
+    hold("n-2", 3, "ann", expires_at="2026-06-01T00:00:00Z"),
+    expire_hold("n-3", "ann", hold_id="h-4", as_of="2026-06-01T00:00:00Z"),
+    expire_hold("n-4", "ann", hold_id="n-2", as_of="2026-06-01T00:00:00Z"),
+    reverse("n-5", 1, "ben", "x-1"),
+    reverse("n-6", None, "ann", "n-1"),
+]
 after_new_entries = pytest.mark.parametrize("posted", [[], NEW], ids=["unchanged", "new entries"])
 
 
@@ -32,6 +50,16 @@ def night(ledger: Reconciled) -> int:
     assert not ledger.late_checkpoints()
     ledger.calls.clear()
     return ledger.quiet_night() + 1
+
+
+@pytest.fixture
+def held(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
+    return filled(Reconciled(aws, dynamodb, monkeypatch), HELD_BOOKS, after_a_night=True)
+
+
+@pytest.fixture
+def night_of_held(held: Reconciled) -> int:
+    return held.quiet_night() + 1
 
 
 def counts(report: dict[str, Any]) -> tuple[int, ...]:
@@ -110,6 +138,20 @@ def test_an_event_that_says_whole_otherwise_is_refused_and_the_night_can_be_done
     assert ledger.run(0)["accounts_checked"] == 4
 
 
+def test_holds_and_reversals_are_replayed_from_the_checkpoint_without_a_query_of_the_reversals(
+    held: Reconciled, night_of_held: int
+) -> None:
+    assert held.checkpoints["ann"]["holds"] == held.by_account(held.tables.accounts)["ann"]["holds"] != {}
+    held.post(*NEW_HELD)
+    assert counts(held.run(night_of_held)) == (2, 0, 0)
+    assert held.requests["Query reversals"] == 0
+    assert held.requests["BatchGetItem accounts journal reversals"] == 2
+    assert held.requests["BatchGetItem journal"] == 0, "an entry that is read by itself"
+    assert not held.late_checkpoints()
+    held.run(night_of_held + 1, whole=True)
+    assert (held.requests["Query reversals"], held.requests["Query journal"]) == (2, 2), "one of each for an account"
+
+
 # --- damage -----------------------------------------------------------------------------------------------
 
 
@@ -182,6 +224,24 @@ def test_no_night_writes_to_an_account_or_to_a_journal(ledger: Reconciled, night
     for number in range(3):
         ledger.run(night + number, whole=number == 2)
     assert ledger.stored() == before
+
+
+NEW_DAMAGE: dict[str, Plant] = {
+    "deleted": delete_reversed("x-1", "ann"),
+    "a lowered count": change_reversed("x-1", "ann", version=2),
+    "a lowered sum": change_reversed("n-1", "ann", amount=17),
+    "another sum of holds": change_entry("n-2", "ann", held_after=4),
+    "a changed account": change_account("ann", held=1),
+}
+
+
+@pytest.mark.parametrize("damage", NEW_DAMAGE)
+def test_damage_to_holds_and_reversals_of_the_day_is_found_on_the_next_night(
+    held: Reconciled, night_of_held: int, damage: str
+) -> None:
+    held.post(*NEW_HELD)
+    NEW_DAMAGE[damage](held)
+    assert found(held, night_of_held)
 
 
 # --- the index --------------------------------------------------------------------------------------------

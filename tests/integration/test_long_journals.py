@@ -1,7 +1,6 @@
-"""Journals that are too long for memory. Small bounds make them: a few entries, pages of three."""
+"""Journals that are replayed in pages. Small bounds make them: a few entries, pages of three."""
 
 import itertools
-from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
 from types import SimpleNamespace
@@ -10,13 +9,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ledger import long_journals, reconciler
+from conditional_writes import Deadline
+from ledger import reconciler
 from ledger.core.accounts import account_from_item, account_item
-from ledger.long_journals import Position
+from ledger.reconciler import Position
 from tests.support.bodies import opening, payment, transfer
 from tests.support.faults import no_logs
-from tests.support.planted import BOOKS, PLANTED, Plant, change_account, later
-from tests.support.reconciling import Reconciled, event, filled, mismatches
+from tests.support.late_index import AWAY
+from tests.support.planted import BOOKS, Plant, change_account, later
+from tests.support.reconciling import Reconciled, event, filled, in_pages, mismatches
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
 
@@ -38,18 +39,13 @@ LONG_BOOKS = [
 NEW = [payment(f"n-{number}", 1, LONG) for number in range(20)]
 
 
-def in_pages(
-    ledger: Reconciled, monkeypatch: pytest.MonkeyPatch, books: Sequence[Any], *, after_a_night: bool
-) -> Reconciled:
-    """All journals but dave's are long."""
-    monkeypatch.setattr(reconciler, "IN_PARALLEL", reconciler.IN_PARALLEL._replace(entries=2))
-    ledger.index.limits, ledger.query_seconds = {"index": 3, "table": 3}, 1
-    return filled(ledger, books, after_a_night=after_a_night)
-
-
 @pytest.fixture
 def long(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
-    return in_pages(Reconciled(aws, dynamodb, monkeypatch), monkeypatch, LONG_BOOKS, after_a_night=False)
+    """All journals but dave's are long."""
+    ledger = Reconciled(aws, dynamodb, monkeypatch)
+    in_pages(ledger, monkeypatch)
+    ledger.query_seconds = 0.2
+    return filled(ledger, LONG_BOOKS)
 
 
 @pytest.fixture
@@ -108,26 +104,6 @@ def test_while_transactions_go_on_nothing_is_found(long: Reconciled, night: int)
 
 
 # --- damage -----------------------------------------------------------------------------------------------
-
-TRIED = [*sorted(PLANTED)[::2], "a transfer that was rejected on one side"]
-
-
-@pytest.mark.parametrize("planted", TRIED)
-def test_it_finds_what_is_planted(
-    aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, planted: str
-) -> None:
-    """The first page with a mismatch is the last that is looked at."""
-    ledger = in_pages(Reconciled(aws, dynamodb, monkeypatch), monkeypatch, BOOKS, after_a_night=True)
-    plant, expected = PLANTED[planted]
-    plant(ledger)
-    kinds = {each.split(":")[0]: set(each.split(": ")[1].split(", ")) for each in expected.split("; ")}
-    night = ledger.quiet_night() + 1
-    for number, fields in enumerate([{"whole": True}, {}]):
-        found = mismatches(ledger.run(night + number, **fields)).split("; ")
-        assert [each.split(": ")[0] for each in found] == list(kinds)
-        assert all(kinds[name] & set(what.split(", ")) for name, what in (each.split(": ") for each in found))
-        assert not kinds.keys() & ledger.checkpoints.keys()
-
 
 change_checkpoint = later(Reconciled.change_checkpoint)
 AT_ONCE: dict[str, Plant] = {
@@ -193,17 +169,11 @@ def test_an_entry_beyond_the_account_is_found_by_its_whole_replay(long: Reconcil
         beyond = {"transaction_id": f"b-{version}", "account_version": version}
         long.put_entry(long.entry("p-07", LONG) | beyond)
     assert counts(long.run(night)) == (5, 0, 0, 0)
-    [sentence] = long.run(night + 1, whole=True)["first_mismatches"]
-    assert sentence.startswith(f"{LONG}: entry beyond: version 90, b-90: the account is at version 31")
+    sentence = f"{LONG}: entry beyond: entry b-90 is of version 90, the account is at version 31"
+    assert long.run(night + 1, whole=True)["first_mismatches"] == [sentence]
 
 
 # --- the index --------------------------------------------------------------------------------------------
-
-DIFFERS = f"{LONG}: its index differs from its journal, and its journal has 31 entries"
-
-
-def with_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciler, "ALONE", reconciler.ALONE._replace(entries=20))
 
 
 def test_an_index_that_shows_what_the_table_does_not_have_is_no_truth(long: Reconciled) -> None:
@@ -211,18 +181,11 @@ def test_an_index_that_shows_what_the_table_does_not_have_is_no_truth(long: Reco
     right = long.entry("p-07", LONG)
     long.change_entry("p-07", LONG, balance_after=700)
     long.index.shown = lambda item: right if item["transaction_id"] == "p-07" else item
-    assert mismatches(long.run()).startswith(f"{LONG}: ")
-
-
-def test_an_index_that_is_wrong_about_a_sound_journal_is_no_mismatch_and_said_if_memory_is_short(
-    long: Reconciled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    long.index.shown = lambda item: item | {"note": "of the index"}
-    assert counts(long.run()) == (5, 5, 0, 0)
-    assert not long.late_checkpoints()
-    with_little_memory(monkeypatch)
-    report = long.run(1, whole=True)
-    assert (counts(report), report["first_skipped"]) == ((4, 4, 1, 0), [DIFFERS])
+    report = long.run()
+    assert counts(report) == (4, 4, 1, 0)
+    assert report["first_skipped"] == [
+        f"{LONG}: it can't be read: ValueError: its index has other entries than its journal"
+    ]
 
 
 @pytest.mark.parametrize("hidden", [{31}, {1}, set(range(5, 15))], ids=str)
@@ -231,16 +194,20 @@ def test_an_index_with_a_hole_is_filled_from_the_table(long: Reconciled, hidden:
     assert counts(long.run()) == (5, 5, 0, 0)
 
 
-def test_a_hole_in_the_index_of_a_journal_that_is_too_long_to_be_searched_is_said(
-    long: Reconciled, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "reason"), [(None, "IndexIsLate: its index lacks version 25"), (AWAY, "ClientError")]
+)
+def test_an_index_that_lacks_what_can_not_be_searched_is_said(
+    long: Reconciled, monkeypatch: pytest.MonkeyPatch, error: tuple[str, str] | None, reason: str
 ) -> None:
-    """Only memory is left. If the journal fits into it, the hole is no matter."""
-    monkeypatch.setattr(long_journals, "MOST_TABLE_PAGES", 3)
-    long.index.hidden = {25}
+    """A journal that can be searched needs no index."""
+    long.index.hidden, long.index.error = {25}, error
     assert counts(long.run()) == (5, 5, 0, 0)
-    with_little_memory(monkeypatch)
+    monkeypatch.setattr(reconciler, "MOST_TABLE_PAGES", 3)
     report = long.run(1, whole=True)
-    assert (counts(report), report["first_skipped"]) == ((4, 4, 1, 0), [DIFFERS])
+    assert LONG in {sentence.split(":")[0] for sentence in report["first_skipped"]}
+    assert all(reason in sentence for sentence in report["first_skipped"])
+    assert report["mismatches"] == 0
 
 
 def test_a_commit_that_is_in_the_journal_before_the_account_is_no_mismatch(
@@ -248,7 +215,7 @@ def test_a_commit_that_is_in_the_journal_before_the_account_is_no_mismatch(
 ) -> None:
     long.put_entry(long.entry("p-07", LONG) | {"transaction_id": "z", "account_version": 32})
     commit = SimpleNamespace(sleep=lambda seconds: long.change_account(LONG, version=32))
-    monkeypatch.setattr(long_journals, "time", commit)
+    monkeypatch.setattr(reconciler, "time", commit)
     assert mismatches(long.run()) == ""
 
 
@@ -275,7 +242,8 @@ def test_a_replay_whose_checkpoint_is_gone_begins_anew_and_is_whole(long: Reconc
     target = account_from_item(item)
     before_last = replace(target, balance=target.balance + 1, version=target.version - 1)  # The last one is a transfer.
     long.change_entry("p-07", LONG, payload_hash="another")
-    result = long.new_process().reconciler.check_alone(item, NIGHT, Position(target, before_last, is_whole=False))
+    position = Position(target, before_last, is_whole=False)
+    result = long.new_process().reconciler.check(item, None, NIGHT, Deadline.after(60), position)
     assert [mismatch.what for mismatch in result.mismatches] == ["changed request"]
 
 

@@ -11,12 +11,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from conditional_writes.sizes import item_bytes
-from ledger import reconciler
-from tests.checkers.books import read_books, violations
-from tests.support.bodies import openings, payment, transfer
+from ledger import nightly, reconciler
+from tests.support.bodies import payment, transfer
 from tests.support.faults import Killed
-from tests.support.planted import BOOKS, PLANTED, change_account, change_entry
-from tests.support.reconciling import Reconciled, event, filled, mismatches
+from tests.support.planted import BOOKS, change_account, change_entry
+from tests.support.reconciling import Reconciled, event, filled, in_pages, mismatches
 from tools.local_aws.functions import Context, metric_totals
 from tools.local_aws.server import Endpoint
 from workers import scheduled_jobs as jobs
@@ -33,18 +32,6 @@ def ledger(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -
 
 def counts(report: dict[str, Any]) -> tuple[int, ...]:
     return tuple(int(report[name]) for name in ("accounts_checked", "accounts_skipped", "mismatches"))
-
-
-def test_it_finds_nothing_in_sound_books(ledger: Reconciled) -> None:
-    assert counts(ledger.run()) == (4, 0, 0)
-    assert not violations(read_books(ledger.dynamodb, ledger.tables))
-
-
-@pytest.mark.parametrize("planted", PLANTED)
-def test_it_finds_what_is_planted_and_nothing_else(ledger: Reconciled, planted: str) -> None:
-    plant, expected = PLANTED[planted]
-    plant(ledger)
-    assert mismatches(ledger.run()) == expected
 
 
 def test_a_mismatch_is_a_sentence_with_the_version_and_both_values(ledger: Reconciled) -> None:
@@ -65,7 +52,6 @@ UNREADABLE: list[tuple[Callable[[Reconciled], None], str]] = [
     (change_account("dave", balance="12"), "it can't be read: TypeError: balance: expected Decimal, got str"),
     (change_account("dave", version="4"), "it can't be read: TypeError: version: expected Decimal, got str"),
     (change_account("dave", balance=None), "it can't be read: KeyError: 'balance'"),
-    (change_account("dave", notes="x" * 380_000), "its item has 380,161 bytes, expected at most 32,768"),
     (change_entry("t-13", "dave", request=None), f"{ENTRY}: KeyError: 'request'"),
     (change_entry("t-13", "dave", request="transaction"), f"{ENTRY}: TypeError: request: expected dict, got str"),
     (change_entry("t-13", "dave", amount="120"), f"{ENTRY}: TypeError: amount: expected Decimal, got str"),
@@ -109,48 +95,52 @@ def test_the_other_side_of_a_transfer_that_can_not_be_read_is_a_mismatch(
     assert all(sentence.startswith("bob: one-sided transfer") for sentence in report["first_mismatches"])
 
 
-def test_a_night_with_a_long_journal_an_unreadable_account_and_a_large_one_checks_the_others(
-    ledger: Reconciled, monkeypatch: pytest.MonkeyPatch
+def test_an_account_of_which_much_is_of_others_is_checked(ledger: Reconciled) -> None:
+    ledger.change_account("dave", notes="x" * 380_000)
+    assert counts(ledger.run()) == (4, 0, 0)
+
+
+@pytest.mark.parametrize(("length", "skipped"), [(10, 0), (40_000, 1)])
+def test_a_large_account_with_a_long_journal_is_skipped_in_time_and_the_others_are_checked(
+    ledger: Reconciled, monkeypatch: pytest.MonkeyPatch, length: int, skipped: int
 ) -> None:
-    """A sample of test_planted_night.py: small bounds instead of a million entries."""
-    monkeypatch.setattr(reconciler, "IN_PARALLEL", reconciler.IN_PARALLEL._replace(entries=30, pages=1))
-    monkeypatch.setattr(reconciler, "ALONE", reconciler.ALONE._replace(pages=2))
+    """Its position would be in the lock's record. A sample of test_planted_night.py: small bounds, not many entries."""
+    in_pages(ledger, monkeypatch)
+    ledger.change_account("dave", currency="x" * length)
+    slow = iter([nightly.STEP_SECONDS, *[nightly.ALONE_SECONDS] * 2])
+    ledger.before_query = lambda account_id: ledger.clock.sleep(next(slow, 0) if account_id == "dave" else 0)
+    report = ledger.run()
+    assert counts(report) == (4 - skipped, skipped, 1 - skipped)
+    assert [each[:30] for each in report["first_skipped"]] == ["dave: its item has 40,108 byte"] * skipped
+
+
+def test_the_entries_of_a_journal_in_memory_are_bounded_by_their_bytes_too(ledger: Reconciled) -> None:
+    """Its account says that it has few entries: so no page but the first is read, alone or among others."""
     queries: list[str] = []
     ledger.before_query = queries.append
-    ledger.post(*openings("long", "unreadable", "large", "just-fits", limit=-200))
-    ledger.post(*(payment(f"p-{number}", 1, "just-fits") for number in range(40)))
-    for number in range(12):  # Three pages.
-        entry = ledger.entry("open", "long") | {"transaction_id": f"t-{number}", "notes": "x" * 250_000}
-        ledger.put_entry(entry)
-    ledger.change_account("unreadable", balance="12")
-    ledger.change_account("large", notes="x" * 380_000)
-    report = ledger.run()
-    assert counts(report) == (6, 2, 1)
-    assert sorted(report["first_skipped"]) == [
-        "large: its item has 380,178 bytes, expected at most 32,768",
-        "unreadable: it can't be read: TypeError: balance: expected Decimal, got str",
-    ]
-    assert report["first_mismatches"][0].startswith("long: entries twice: version 1, ")
-    assert queries.count("long") <= 4, "one page among others, one alone, and one of the index twice"
+    for number in range(24):  # Seven pages.
+        ledger.put_entry(ledger.entry("open", "dave") | {"transaction_id": f"x-{number}", "notes": "x" * 250_000})
+    assert mismatches(ledger.run()) == "dave: entries twice"
+    assert queries.count("dave") == 4 * (reconciler.MOST_PAGES + 1), "each look at it reads the table, then the index"
 
 
 def test_accounts_that_take_the_time_of_a_step_are_checked_one_by_one(
     ledger: Reconciled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciler, "STEP_SECONDS", 0)
+    monkeypatch.setattr(nightly, "STEP_SECONDS", 0)
     assert ledger.run_until_done() == ["Done"]
     assert counts(ledger.report()) == (4, 0, 0)
 
 
 def test_an_account_that_is_too_slow_is_skipped_with_what_was_found_of_it(ledger: Reconciled) -> None:
     ledger.delete_entry("t-5", "alice")
-    slow = iter([0, 0, reconciler.IN_PARALLEL.seconds, 0, reconciler.ALONE.seconds])
+    slow = iter([0, 0, nightly.STEP_SECONDS, 0, nightly.ALONE_SECONDS])
     ledger.before_query = lambda account_id: ledger.clock.sleep(next(slow, 0) if account_id == "alice" else 0)
     report = ledger.run()
     assert counts(report) == (3, 1, 0)
     assert report["first_skipped"] == [
-        "alice: its items couldn't be read: DeadlinePassed: no time is left: reading, again, after this was found:"
-        " the account is at version 6, and this one has no entry"
+        "alice: its items couldn't be read: DeadlinePassed: no time is left: reading a table, again, after this"
+        " was found: the account is at version 6, and this one has no entry"
     ]
 
 
@@ -298,7 +288,7 @@ def test_it_reads_what_is_there_now(ledger: Reconciled) -> None:
             consistent[model.name] = all(table.get("ConsistentRead") for table in params["RequestItems"].values())
 
     function.client.meta.events.register("before-parameter-build.dynamodb", note)
-    ledger.delete_entry("t-5", "alice")  # The reconciliation reads again.
+    ledger.put_entry(ledger.entry("t-5", "alice") | {"transaction_id": "t-6", "account_version": 9})
     assert function.lambda_handler(event(), Context())["outcome"] == "Done"
     assert consistent == dict.fromkeys(["Scan", "Query", "GetItem", "BatchGetItem"], True)
 

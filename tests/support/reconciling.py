@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from conditional_writes.items import Item, from_dynamodb, to_dynamodb
+from ledger import reconciler
 from ledger.checkpoints import Checkpoint
 from ledger.core.accounts import Account, AccountStatus
 from tests.support.bodies import Body
@@ -46,7 +47,7 @@ class Reconciled(Ledger):
         self.query_seconds, self.kill_at = 0.0, 0
         self._process: ModuleType | None = None
         self._is_killed, self._posting = False, threading.Lock()
-        for module in ("reconciler", "journal_versions", "long_journals"):
+        for module in ("reconciler", "nightly", "journal_versions"):
             monkeypatch.setattr(f"ledger.{module}.time", self.clock)
         monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=self.clock))
         monkeypatch.setattr("workers.scheduled_jobs._invoke_again", lambda event, context: None)
@@ -169,6 +170,12 @@ def mismatches(report: Item) -> str:
     found = sorted({tuple(sentence.split(": ")[:2]) for sentence in report["first_mismatches"]})
     by_account = itertools.groupby(found, lambda one: one[0])
     return "; ".join(f"{name}: {', '.join(what for _, what in of_one)}" for name, of_one in by_account)
+
+
+def in_pages(ledger: Reconciled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All journals of more than two entries are long, and a page has three entries."""
+    monkeypatch.setattr(reconciler, "MOST_ENTRIES", 2)
+    ledger.index.limits = {"index": 3, "table": 3}
 
 
 _stored: dict[tuple[Endpoint, str, bool], list[list[dict[str, Any]]]] = {}

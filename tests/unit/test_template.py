@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from conditional_writes.client import SLOWEST_CALL_SECONDS
 from conditional_writes.locks import CALL_SECONDS, Locks
 from ledger.core.profile_messages import ALLOWANCE
+from ledger.nightly import CHECKPOINTS_SECONDS, LONGEST_ALONE_SECONDS, STEP_SECONDS
 from ledger.overdraft_interest import annual_rate_of
 from ledger.profile_writer import REMOVALS_REMEMBERED
-from ledger.reconciler import CHECKPOINTS_SECONDS, IN_PARALLEL, LONGEST_ALONE_SECONDS, STEP_SECONDS
 from ledger.republishing import PUBLISHING_SECONDS
 from ledger.tables import JOURNAL_INDEX
 from tests.support.template import (
@@ -408,7 +408,7 @@ def test_a_job_has_time_for_the_longest_step_that_begins_when_it_does() -> None:
     """Of two steps: one that notes which account is checked alone, and that check with its checkpoint."""
     alone = LONGEST_ALONE_SECONDS + CALL_SECONDS + SLOWEST_CALL_SECONDS
     checkpoints = CHECKPOINTS_SECONDS + SLOWEST_CALL_SECONDS
-    in_parallel = STEP_SECONDS + IN_PARALLEL.seconds + SLOWEST_CALL_SECONDS + CALL_SECONDS + SLOWEST_CALL_SECONDS
+    in_parallel = STEP_SECONDS + SLOWEST_CALL_SECONDS + CALL_SECONDS + SLOWEST_CALL_SECONDS
     assert max(alone, checkpoints + in_parallel + checkpoints) < timeout(FUNCTIONS["ReconcileAccountsFunction"])
     assert timeout(FUNCTIONS["ReconcileAccountsFunction"]) - RESERVED_SECONDS > LONGEST_ALONE_SECONDS
 

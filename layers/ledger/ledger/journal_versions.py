@@ -4,6 +4,7 @@ An entry commits to the table, and the index has it a moment later. The versions
 the index says what it doesn't have yet: it is waited for, and then looked for in the table.
 """
 
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +18,12 @@ from ledger.tables import JOURNAL_INDEX, LedgerTables
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
-AWS_ERRORS = (BotoCoreError, ClientError, DeadlinePassed)
+
+class IndexIsLate(Exception):
+    """The index lacks entries, and the journal is too long to be searched for them."""
+
+
+AWS_ERRORS = (BotoCoreError, ClientError, DeadlinePassed, IndexIsLate)
 """The errors of reads that may succeed at another time."""
 PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Before the index is read again. Most of the time it has an entry within a second."""
@@ -116,28 +122,38 @@ class JournalVersions(NamedTuple):
         They begin `after` the entry of this transaction id; None: with the first one. If two versions are given, other
         entries than those `between` them are left out. Raises DeadlinePassed and botocore's errors.
         """
-        filtered: dict[str, Any] = {}
-        values: Item = {":account_id": account_id}
+        query = _of_account(self.tables.journal, account_id)
         if between:
-            filtered = {"FilterExpression": "account_version BETWEEN :first AND :last"}
-            values |= dict(zip((":first", ":last"), between, strict=True))
-        for _ in range(most_pages):
-            deadline.check("reading the journal")
-            key = {"account_id": account_id, "transaction_id": after}
-            start: Any = {} if after is None else {"ExclusiveStartKey": to_dynamodb(key)}
-            response = self.client.query(
-                TableName=self.tables.journal,
-                KeyConditionExpression="account_id = :account_id",
-                ExpressionAttributeValues=to_dynamodb(values),
-                ConsistentRead=True,
-                **filtered,
-                **start,
-            )
+            query["FilterExpression"] = "account_version BETWEEN :first AND :last"
+            first, last = between
+            query["ExpressionAttributeValues"] |= to_dynamodb({":first": first, ":last": last})
+        return itertools.islice(self._pages(query, after, deadline), most_pages)
+
+    def reversals_pages(self, account_id: str, deadline: Deadline) -> Iterator[TablePage]:
+        """The account's items of the Reversals table, as `table_pages`."""
+        return self._pages(_of_account(self.tables.reversals, account_id), None, deadline)
+
+    def _pages(self, query: dict[str, Any], after: str | None, deadline: Deadline) -> Iterator[TablePage]:
+        account = query["ExpressionAttributeValues"][":account_id"]
+        while True:
+            deadline.check("reading a table")
+            if after is not None:
+                query["ExclusiveStartKey"] = {"account_id": account, **to_dynamodb({"transaction_id": after})}
+            response = self.client.query(**query, ConsistentRead=True)
             last = response.get("LastEvaluatedKey")
             after = from_dynamodb(last)["transaction_id"] if last else None
-            yield TablePage([from_dynamodb(item) for item in response["Items"]], after)
+            yield TablePage(list(map(from_dynamodb, response["Items"])), after)
             if after is None:
                 return
+
+
+def _of_account(table: str, account_id: str) -> dict[str, Any]:
+    values = to_dynamodb({":account_id": account_id})
+    return {
+        "TableName": table,
+        "KeyConditionExpression": "account_id = :account_id",
+        "ExpressionAttributeValues": values,
+    }
 
 
 def _missing(items: Sequence[Item], first: int, last: int) -> Sequence[int]:

@@ -1,18 +1,46 @@
-"""A night's check of all accounts, in steps: a page of accounts at once, or one account that needs more than its share.
+"""A night's check of all accounts, in steps: a page of accounts side by side, or an account that needs more, alone.
 
-How far a run has come is its checkpoint. So a run that was killed goes on, and an account that kills it is found.
+Whatever one account is like, the others are checked: the time for an account is bounded. Trouble of AWS's is raised.
+
+A run saves how far it has come after each step. So a killed run goes on, and an account that kills it is found.
 """
 
 import functools
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
-from conditional_writes import Item
+from conditional_writes import Deadline, DeadlinePassed, Item
+from conditional_writes.client import SLOWEST_CALL_SECONDS
+from conditional_writes.reading import projection
 from ledger.account_pages import AccountPage, account_page
-from ledger.long_journals import Position
-from ledger.reconciler import LONGEST_ALONE_SECONDS, Checked, Mismatched, Night, Reconciler, Skipped
+from ledger.checkpoints import Checkpoint, Checkpoints
+from ledger.core.accounts import Account
+from ledger.journal_versions import AWS_ERRORS
+from ledger.reconciler import (
+    LONGEST_REASON,
+    PAUSES_SECONDS,
+    Checked,
+    Mismatched,
+    Night,
+    Position,
+    Reconciler,
+    Skipped,
+    Sound,
+)
 from workers.job_events import flag_of
+from workers.parallel import in_parallel
 from workers.scheduled_jobs import Run, Step
+
+MAX_PARALLEL = 8
+"""Accounts that are checked at the same time: one journal is read while another is replayed."""
+STEP_SECONDS = 30
+"""Of accounts side by side: then none begins, and a replay stops after its page."""
+ALONE_SECONDS = 55
+CHECKPOINTS_SECONDS = 5
+"""To read the accounts' checkpoints of a step, and to save them. If that fails, the run does, and Lambda retries it."""
+LONGEST_ALONE_SECONDS = ALONE_SECONDS + CHECKPOINTS_SECONDS + 2 * SLOWEST_CALL_SECONDS
+"""Of an account alone: the last call of the check begins within its time, and the last of the saving within its own."""
 
 FIRST = 20
 """The number of mismatches, and of skipped accounts, in the report. The log has all of them.
@@ -66,7 +94,8 @@ class Tally(NamedTuple):
         skipped = [each for each in checked if isinstance(each, Skipped)]
         return cls(
             accounts_checked=len(checked) - len(skipped),
-            accounts_replayed_whole=sum(each.is_whole for each in checked if not isinstance(each, Skipped)),
+            accounts_replayed_whole=sum(isinstance(each, Sound) and each.is_whole for each in checked)
+            + sum(isinstance(each, Mismatched) for each in checked),
             accounts_skipped=len(skipped),
             mismatches=len(mismatches),
             first_mismatches=[f"{each.account_id}: {each.what}: {each.sentence}" for each in mismatches][:FIRST],
@@ -75,7 +104,7 @@ class Tally(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The checkpoint of a run: its place, and the tally so far."""
+    """How far a run has come, and the tally so far."""
 
     place: Place = Place()
     tally: Tally = Tally()
@@ -94,15 +123,16 @@ class Progress(NamedTuple):
 class NightlyCheck(NamedTuple):
     """The work of the job `reconcile_accounts`. A step checks at most so many accounts.
 
-    `tell` gets the results for accounts, with their tally, before the run's checkpoint has them.
+    `tell` gets the results for accounts, with their tally, before the run's progress has them.
     """
 
     reconciler: Reconciler
+    checkpoints: Checkpoints
     tell: Callable[[Sequence[Checked], Tally], None]
     accounts_per_step: int
 
     def steps(self, run: Run) -> Iterator[Step]:
-        """A step is a page of accounts, in parallel, or a part of the check of one account. Raises InvalidEvent."""
+        """A step is a page of accounts, side by side, or a part of the check of one account. Raises InvalidEvent."""
         night = Night(run.scheduled_time.date(), flag_of(run.event, "whole"))
         progress = Progress.from_item(run.checkpoint) if run.checkpoint else Progress()
         if run.after_kill and (after_kill := self._after_kill(progress)) != progress:
@@ -114,16 +144,34 @@ class NightlyCheck(NamedTuple):
                 progress, is_last = yield from self._alone(run, night, progress)
             else:
                 progress, is_last = self._page(run, night, progress)
-            yield Step(progress.as_item(), is_last)
+            yield Step(progress.as_item(), is_last, LONGEST_ALONE_SECONDS if progress.place.begun else 0)
 
     def _page(self, run: Run, night: Night, progress: Progress) -> tuple[Progress, bool]:
         """The progress after a page, and whether it was the last. An account that needs more is checked alone next."""
         page = self._accounts(run, progress, self.accounts_per_step)
-        checked = self.reconciler.check(page.items, night)
-        tally = self._counted(progress, checked)
-        if len(checked) == len(page.items):
-            return Progress(Place(page.after), tally), page.after is None
-        return Progress(Place(checked[-1].account_id if checked else progress.place.after, alone=1), tally), False
+        checked: list[Checked] = []
+        for result in self._side_by_side(page.items, night):
+            if result is None or isinstance(result, Position):
+                place = Place(checked[-1].account_id if checked else progress.place.after, alone=1)
+                if result:
+                    place = place._replace(begun=result.target.account_id, position=result.as_item())
+                return Progress(place, self._counted(progress, checked)), False
+            checked.append(result)
+        return Progress(Place(page.after), self._counted(progress, checked)), page.after is None
+
+    def _side_by_side(self, items: Sequence[Item], night: Night) -> list[Checked | Position | None]:
+        """The results for accounts, in order. None if the reads of an account failed, or if no time was left for it."""
+        saved = self.checkpoints.read([item["account_id"] for item in items], Deadline.after(CHECKPOINTS_SECONDS))
+        until = Deadline.after(STEP_SECONDS)
+
+        def check(item: Item) -> Checked | Position | None:
+            try:
+                until.check("beginning an account")
+                return self.reconciler.check(item, saved.get(item["account_id"]), night, until)
+            except AWS_ERRORS:
+                return None
+
+        return in_parallel(check, items, MAX_PARALLEL)
 
     def _alone(self, run: Run, night: Night, progress: Progress) -> Generator[Step, None, tuple[Progress, bool]]:
         """The progress after the next account, and whether it was the last. A long journal takes several steps."""
@@ -134,14 +182,31 @@ class NightlyCheck(NamedTuple):
                 progress = progress._replace(place=begun)
                 yield Step(progress.as_item(), next_seconds=LONGEST_ALONE_SECONDS)
             position = Position.from_item(progress.place.position) if progress.place.position else None
-            result = self.reconciler.check_alone(account, night, position)
-            while isinstance(result, Position):
-                progress = progress._replace(place=progress.place._replace(position=result.as_item(), kills=0))
+            while isinstance(result := self._checked_alone(account, night, position), Position):
+                position = result
+                progress = progress._replace(place=progress.place._replace(position=position.as_item(), kills=0))
                 yield Step(progress.as_item(), next_seconds=LONGEST_ALONE_SECONDS)
-                result = self.reconciler.check_alone(account, night, result)
             progress = progress._replace(tally=self._counted(progress, [result]))
         place = Place(page.after, alone=progress.place.alone - 1)
         return progress._replace(place=place), page.after is None
+
+    def _checked_alone(self, item: Item, night: Night, position: Position | None) -> Checked | Position:
+        """An account whose reads fail is skipped.
+
+        But if the reads of an account that doesn't exist fail, too, the trouble is AWS's: then raises AWS_ERRORS.
+        """
+        account_id, deadline = item["account_id"], Deadline.after(ALONE_SECONDS)
+        for pause_seconds in (*PAUSES_SECONDS, None):
+            try:
+                checkpoint = self.checkpoints.read([account_id], deadline).get(account_id)
+                return self.reconciler.check(item, checkpoint, night, deadline, position)
+            except AWS_ERRORS as error:
+                reason = f"its items couldn't be read: {type(error).__name__}: {error}"[:LONGEST_REASON]
+                if pause_seconds is None or isinstance(error, DeadlinePassed):
+                    break
+            time.sleep(pause_seconds)
+        self.reconciler.read_nothing(Deadline.after(SLOWEST_CALL_SECONDS))
+        return Skipped(account_id, reason)
 
     def _after_kill(self, progress: Progress) -> Progress:
         """After a kill, the next accounts are checked alone. One whose check alone is killed again is skipped."""
@@ -157,17 +222,28 @@ class NightlyCheck(NamedTuple):
         )
 
     def _counted(self, progress: Progress, checked: Sequence[Checked]) -> Tally:
-        """The tally with these results, after they were told, and their checkpoints saved."""
+        """The tally with these results, after they were told, and their checkpoints saved.
+
+        The checkpoint of an account with mismatches, or of a skipped one, is deleted: so it is replayed whole each
+        night until it is mended.
+        """
         tally = Tally.of(checked)
         self.tell(checked, tally)
-        self.reconciler.save(checked)
+        changed: dict[str, Checkpoint | None] = {}
+        for each in checked:
+            match each:
+                case Sound(account_id, Checkpoint() as new):
+                    changed[account_id] = new
+                case Mismatched() | Skipped():
+                    changed[each.account_id] = None
+        self.checkpoints.write(changed, Deadline.after(CHECKPOINTS_SECONDS))
         return progress.tally.plus(tally)
 
     def _accounts(self, run: Run, progress: Progress, limit: int) -> AccountPage:
-        tables = self.reconciler.tables
-        return account_page(self.reconciler.client, tables.accounts, run.segment, progress.place.after, limit)
+        tables, only = self.reconciler.tables, projection(Account.__struct_fields__)
+        return account_page(self.reconciler.client, tables.accounts, run.segment, progress.place.after, limit, **only)
 
 
 def report(parts: Sequence[Item]) -> Item:
-    """The report of a run, from the last checkpoint of each of its segments."""
+    """The report of a run, from the last progress of each of its segments."""
     return functools.reduce(Tally.plus, (Progress.from_item(part).tally for part in parts))._asdict()

@@ -1,71 +1,49 @@
-"""Checks accounts against the replay of their journals (`core/replay.py`), while others post transactions.
+"""Checks an account against the replay of its journal (`core/replay.py`), while others post transactions.
 
-An account that hasn't changed since its checkpoint is compared with the checkpoint. If it has changed, its new entries
-are replayed from there. Its whole journal is replayed once in thirty days, and whenever anything is wrong: only the
-replay of a whole journal reports mismatches. It is then compared with the account's items of the Reversals table, too.
+An account that hasn't changed since its checkpoint is compared with it. If it has changed, its new entries are
+replayed from there. Its whole journal is replayed once in thirty days, and whenever anything is wrong: only a whole
+replay has mismatches.
 
-Whatever one account is like, the others are checked: the memory and the time for an account are bounded, and an account
-that can't be checked within them is skipped, with a reason. Trouble of AWS's own is raised.
+A replay goes on page by page, in constant memory, and from one invocation to the next. A short journal is one page,
+from the table. Of a longer one the index has the entries in their order, and the table has the truth: so they are
+replayed from the index, and added up in a sum that doesn't depend on their order. Then the table's entries are added
+up. If the sums are equal, the replay was one of the table.
 """
 
-import itertools
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item, read
-from conditional_writes.client import SLOWEST_CALL_SECONDS
 from conditional_writes.reading import read_one
 from conditional_writes.sizes import item_bytes
-from ledger.checkpoints import Checkpoint, Checkpoints
-from ledger.core.accounts import Account, account_from_item
-from ledger.core.journal import EntryId, JournalEntry
-from ledger.core.mismatches import Mismatch, first_mismatches, shortened
+from ledger.checkpoints import Checkpoint
+from ledger.core.accounts import Account, account_from_item, account_item
+from ledger.core.journal import JournalEntry, entry_from_item
+from ledger.core.mismatches import Mismatch, first_mismatches, quoted_id
 from ledger.core.replay import Replay
-from ledger.journal_versions import AWS_ERRORS, JournalVersions
-from ledger.long_journals import IndexDiffers, LongJournals, Position
-from ledger.reversal_items import ReversalItems
-from ledger.surroundings import JournalSurroundings, readable_entry
-from ledger.tables import LedgerTables
+from ledger.core.reversals import Reversed, reversed_from_item
+from ledger.core.sums import SUMS, ReversalSum, hash_of
+from ledger.journal_versions import AWS_ERRORS, MOST_TABLE_PAGES, IndexIsLate, JournalVersions
+from ledger.surroundings import JournalSurroundings
+from ledger.tables import ACCOUNT_ATTRIBUTES, LedgerTables
 from workers.parallel import in_parallel
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
-
-class Bounds(NamedTuple):
-    """For one account: the entries that are replayed, their pages, which DynamoDB ends at 1 MB, and the seconds."""
-
-    entries: int
-    pages: int
-    seconds: float
-
-
-MAX_PARALLEL = 8
-"""Accounts that are checked at the same time: one journal is read while another is replayed."""
-IN_PARALLEL = Bounds(entries=15_000, pages=5, seconds=30)
-ALONE = Bounds(entries=250_000, pages=100, seconds=55)
-"""An entry takes 1.6 KB of memory, or four times its size if that is more: at most 400 MB of the function's 1 GB."""
+MOST_ENTRIES, MOST_PAGES = 15_000, 5
+"""Of a short journal, and of its pages of 1 MB. An entry takes 1.6 KB of memory, or four times its size if it is more.
+"""
 LARGEST_ACCOUNT_BYTES = 32_768
-"""Of an account's item. One that Teller writes has less than 1 KB, and up to 13 KB more if it has open holds."""
-STEP_SECONDS = 5
-"""Of accounts in parallel: none begins after this time."""
-CHECKPOINTS_SECONDS = 5
-"""To read the accounts' checkpoints of a step, and to save them. If that fails, the run does, and Lambda retries it."""
-LONGEST_ALONE_SECONDS = ALONE.seconds + CHECKPOINTS_SECONDS + 2 * SLOWEST_CALL_SECONDS
-"""Of an account alone: the last call of the check begins within its time, and the last of the saving within its own."""
+"""Of an account with a long journal: its position is in the lock's record. One that Teller writes has less than 14 KB.
+"""
 LONGEST_REASON = 1_000
 """Characters of the reason for which an account is skipped."""
 PAUSES_SECONDS = (0.05, 0.2, 1.0)
-"""Pauses before an account with mismatches is checked again, and before failed reads are tried again."""
-
-
-class JournalTooLong(Exception):
-    """The journal has more entries or pages than the bounds."""
+"""Before a page with mismatches is read again: a commit may be visible in one table before the other."""
 
 
 class Night(NamedTuple):
@@ -91,11 +69,10 @@ class Sound(NamedTuple):
 
 
 class Mismatched(NamedTuple):
-    """An account with mismatches."""
+    """An account with mismatches. Its whole journal was replayed."""
 
     account_id: str
     mismatches: Sequence[Mismatch]
-    is_whole: bool
 
 
 class Skipped(NamedTuple):
@@ -108,258 +85,243 @@ class Skipped(NamedTuple):
 type Checked = Sound | Mismatched | Skipped
 
 
+class Position(NamedTuple):
+    """How far the replay of a journal has come. Its size doesn't depend on the journal's.
+
+    `target` is the account as it was when the replay began, `replayed` the account as the entries so far give it, and
+    `reversals` are those of these entries. The replay `is_whole` if it began with the first entry. What comes next is
+    another page of `entries`, one of the `table` to be added up, or the `end`.
+
+    `index_sum` has the entries of the index, `table_sum` those of the table until `after`, a transaction id. `last` is
+    the version and the transaction id of the last one of the table's entries so far, in the order of versions.
+    """
+
+    target: Account
+    replayed: Account | None
+    is_whole: bool
+    next: Literal["entries", "table", "end"] = "entries"
+    reversals: ReversalSum = ReversalSum()
+    index_sum: int = 0
+    table_sum: int = 0
+    after: str | None = None
+    last: tuple[int, str] = (0, "")
+
+    @property
+    def version(self) -> int:
+        return self.replayed.version if self.replayed else 0
+
+    def as_item(self) -> Item:
+        replayed = account_item(self.replayed) if self.replayed else None
+        return self._asdict() | {"target": account_item(self.target), "replayed": replayed}
+
+    @classmethod
+    def from_item(cls, item: Item) -> "Position":
+        return cls(
+            target=account_from_item(item["target"]),
+            replayed=account_from_item(item["replayed"]) if item["replayed"] else None,
+            is_whole=item["is_whole"],
+            next=item["next"],
+            reversals=ReversalSum(*map(int, item["reversals"])),
+            index_sum=int(item["index_sum"]),
+            table_sum=int(item["table_sum"]),
+            after=item["after"],
+            last=(int(item["last"][0]), item["last"][1]),
+        )
+
+
+type Look = tuple[Position | None, Sequence[Mismatch]]
+"""The position after the next page, None at the end of the replay, and the page's mismatches."""
+
+
 class Reconciler(NamedTuple):
-    """The ledger's tables and the checkpoints, and the client that reads them."""
+    """The ledger's tables, and the client that reads them."""
 
     client: "DynamoDBClient"
     tables: LedgerTables
-    checkpoints: Checkpoints
 
-    def check(self, items: Sequence[Item], night: Night) -> list[Checked]:
-        """Checks accounts, given as their items, in parallel. Returns the results of the first of them, in order.
-
-        The next account, if there is one, should be checked alone: it took more than the bounds for one of several, or
-        a read failed, or no time was left.
-        """
-        saved = self.checkpoints.read([item["account_id"] for item in items], Deadline.after(CHECKPOINTS_SECONDS))
-        until, stopped = Deadline.after(STEP_SECONDS), threading.Event()
-
-        def begin(item: Item) -> Checked | None:
-            if stopped.is_set() or until.remaining_seconds <= 0:
-                return None
-            try:
-                checkpoint = saved.get(item["account_id"])
-                return self._checked(item, checkpoint, night, IN_PARALLEL, Deadline.after(IN_PARALLEL.seconds))
-            except (JournalTooLong, *AWS_ERRORS):
-                stopped.set()
-                return None
-
-        results: list[Checked] = []
-        with ThreadPoolExecutor(MAX_PARALLEL) as pool:
-            for result in pool.map(begin, items):
-                if result is None:
-                    stopped.set()
-                    break
-                results.append(result)
-        return results
-
-    def check_alone(self, item: Item, night: Night, position: Position | None = None) -> Checked | Position:
-        """Checks one account within wider bounds, or skips it.
-
-        If its journal is long, returns the position that its replay has reached: from there the next call goes on.
-
-        If its reads fail, an account that doesn't exist is read in the same way: if that fails, too, the trouble is
-        AWS's, and botocore's error or DeadlinePassed is raised.
-        """
-        deadline = Deadline.after(ALONE.seconds)
-        for pause_seconds in (*PAUSES_SECONDS, None):
-            try:
-                return self._checked_alone(item, night, position, deadline)
-            except AWS_ERRORS as error:
-                reason = f"its items couldn't be read: {type(error).__name__}: {error}"
-                if pause_seconds is None or isinstance(error, DeadlinePassed):
-                    break
-            time.sleep(pause_seconds)
-        self._read_an_account_that_does_not_exist()
-        return _skipped(item, reason)
-
-    def save(self, checked: Sequence[Checked]) -> None:
-        """Saves the checkpoints of sound accounts, and deletes those of accounts with mismatches, or that were skipped.
-
-        So these are replayed whole each night until they are mended. Raises what `write` raises.
-        """
-        found: dict[str, Checkpoint | None] = {}
-        for each in checked:
-            match each:
-                case Sound(account_id, Checkpoint() as new):
-                    found[account_id] = new
-                case Mismatched() | Skipped():
-                    found[each.account_id] = None
-        self.checkpoints.write(found, Deadline.after(CHECKPOINTS_SECONDS))
-
-    def _read_an_account_that_does_not_exist(self) -> None:
-        """Makes both requests of a check, side by side, so that the two take no longer than the slowest call."""
-        account_id, deadline = f"none-{uuid.uuid4()}", Deadline.after(SLOWEST_CALL_SECONDS)
-        keys = [self.tables.account_key(account_id), self.tables.entry_key(EntryId(account_id, "none"))]
-        requests: list[Callable[[], object]] = [
-            lambda: self._entries(account_id, IN_PARALLEL, deadline),
-            lambda: read(self.client, keys, deadline),
-        ]
-        in_parallel(lambda request: request(), requests)
-
-    def _checked_alone(
-        self, item: Item, night: Night, position: Position | None, deadline: Deadline
+    def check(
+        self, item: Item, checkpoint: Checkpoint | None, night: Night, deadline: Deadline, begun: Position | None = None
     ) -> Checked | Position:
-        """Raises DeadlinePassed and botocore's errors."""
-        account_id = item["account_id"]
-        checkpoint = self.checkpoints.read([account_id], deadline).get(account_id)
-        if checkpoint is None and position and not position.is_whole:  # what it began with is gone, or was found wrong
-            position = None
-        if position is None:
-            try:
-                return self._checked(item, checkpoint, night, IN_PARALLEL, deadline)
-            except JournalTooLong:
-                pass
+        """Checks an account, given as its item, until the deadline. Then returns the position to go on from.
+
+        Whatever the account is like, the memory is bounded, and an account that can't be read is skipped. If not even
+        a page can be read, raises AWS_ERRORS.
+        """
         try:
-            position = position or _beginning(account_from_item(item), checkpoint, night)
-            known = self._known_before(position, checkpoint, deadline)
-            result = LongJournals(self._versions).replay_on(position, known, deadline)
-        except IndexDiffers:  # so the table decides, as far as memory allows
-            try:
-                return self._checked(item, checkpoint, night._replace(whole=True), ALONE, deadline)
-            except JournalTooLong as error:
-                return _skipped(item, f"its index differs from its journal, and {error}")
+            account = account_from_item(item)
+            if checkpoint and checkpoint.account == account and not night.is_whole(checkpoint):
+                return Sound(account.account_id, None, is_whole=False)
+            if begun is None or not (begun.is_whole or checkpoint):  # what it began with is gone, or was found wrong
+                begun = _beginning(account, checkpoint, night)
+            result = self._replay(begun, checkpoint, night, deadline)
+            if isinstance(result, Position) and (size := item_bytes(item)) > LARGEST_ACCOUNT_BYTES:
+                reason = f"its item has {size:,} bytes, expected at most {LARGEST_ACCOUNT_BYTES:,} with a long journal"
+                return Skipped(account.account_id, reason)
         except AWS_ERRORS:
             raise
         except Exception as error:  # noqa: BLE001 (an account's items may be anything)
-            return _unreadable(item, error)
-        if isinstance(result, Position):
-            return result
-        whole_on = night.day if position.is_whole or checkpoint is None else checkpoint.whole_on
-        return _result(position.target, result, checkpoint, whole_on, is_whole=position.is_whole)
+            return Skipped(item["account_id"], f"it can't be read: {type(error).__name__}: {error}"[:LONGEST_REASON])
+        return result
 
-    def _checked(
-        self, item: Item, checkpoint: Checkpoint | None, night: Night, bounds: Bounds, deadline: Deadline
-    ) -> Checked:
-        """Raises JournalTooLong, DeadlinePassed, and botocore's errors. An account that can't be read is skipped."""
-        try:
-            size = item_bytes(item)
-            if size > LARGEST_ACCOUNT_BYTES:
-                return _skipped(item, f"its item has {size:,} bytes, expected at most {LARGEST_ACCOUNT_BYTES:,}")
-            account = account_from_item(item)
-            if checkpoint and not night.is_whole(checkpoint) and self._leads_to(account, checkpoint, bounds, deadline):
-                return _result(account, [], checkpoint, checkpoint.whole_on, is_whole=False)
-            found, account = self._lasting_mismatches(account, checkpoint, bounds, deadline)
-            return _result(account, found, checkpoint, night.day, is_whole=True)
-        except (JournalTooLong, *AWS_ERRORS):
-            raise
-        except Exception as error:  # noqa: BLE001 (an account's items may be anything)
-            return _unreadable(item, error)
+    def read_nothing(self, deadline: Deadline) -> None:
+        """The requests of a check for an account that doesn't exist. Raises AWS_ERRORS: then the trouble is AWS's."""
+        account_id = f"none-{uuid.uuid4()}"
+        reads: list[Callable[[], object]] = [
+            lambda: list(self._journal.table_pages(account_id, deadline, most_pages=1)),
+            lambda: read(self.client, [self.tables.account_key(account_id)], deadline),
+        ]
+        in_parallel(lambda read: read(), reads)
 
-    def _leads_to(self, account: Account, checkpoint: Checkpoint, bounds: Bounds, deadline: Deadline) -> bool:
-        """Whether the entries since the checkpoint lead to the account. If not, only the whole journal can tell why.
-
-        Raises as `_checked`.
-        """
-        new_entries = account.version - checkpoint.account.version
-        if new_entries > bounds.entries:
-            raise JournalTooLong(f"its journal has {new_entries:,} entries since its checkpoint")
-        replay = Replay(account, checkpoint.account)
-        while replay.version < account.version:
-            page = self._versions.page(account.account_id, replay.version + 1, account.version, deadline, bounds.pages)
+    def _replay(
+        self, begun: Position, checkpoint: Checkpoint | None, night: Night, deadline: Deadline
+    ) -> Checked | Position:
+        position, account = begun, begun.target
+        saved = checkpoint.account if checkpoint else None
+        while True:
             try:
-                entries = list(map(readable_entry, page.items))
-            except ValueError:
-                return False
-            around = JournalSurroundings(self.client, self.tables, entries, deadline)
-            if page.missing or any(replay.mismatches(entries, around, datetime.now(UTC))):
-                return False
-        return not any(replay.last_mismatches())
-
-    def _lasting_mismatches(
-        self, account: Account, checkpoint: Checkpoint | None, bounds: Bounds, deadline: Deadline
-    ) -> tuple[list[Mismatch], Account]:
-        """Mismatches that are found again and again, and the account as it was read last.
-
-        A commit may be visible in one table before the other.
-        """
-        found = self._found_mismatches(account, checkpoint, bounds, deadline)
-        for pause_seconds in PAUSES_SECONDS:
-            if not found:
+                further, found = self._look(position, saved, deadline)
+            except AWS_ERRORS:
+                if position == begun:
+                    raise
+                return position
+            if found:
+                return Mismatched(account.account_id, found)
+            if further is None:
                 break
-            time.sleep(pause_seconds)
-            try:
-                item = read_one(self.client, self.tables.account_key(account.account_id), deadline)
-                account = account_from_item(item) if item else account
-                again = self._found_mismatches(account, checkpoint, bounds, deadline)
-            except DeadlinePassed as error:
-                raise DeadlinePassed(f"{error}, again, after this was found: {found[0].sentence}") from None
-            found = [mismatch for mismatch in again if any(mismatch.is_like(before) for before in found)]
-        return found, account
+            position = further
+        new = Checkpoint(account, night.day if position.is_whole or checkpoint is None else checkpoint.whole_on)
+        return Sound(account.account_id, None if new == checkpoint else new, position.is_whole)
 
-    def _found_mismatches(
-        self, account: Account, checkpoint: Checkpoint | None, bounds: Bounds, deadline: Deadline
-    ) -> list[Mismatch]:
-        """The first mismatches of one replay of the whole journal."""
-        if account.version > bounds.entries:
-            raise JournalTooLong(f"its journal has {account.version:,} entries")
-        entries = self._snapshot(account, self._entries(account.account_id, bounds, deadline), deadline)
-        entries.sort(key=lambda entry: entry.outcome.account_version)
+    def _look(self, position: Position, saved: Account | None, deadline: Deadline) -> Look:
+        """Only a whole replay has mismatches, and only those that last."""
+        match position:
+            case Position(is_whole=False):
+                further, found = self._replayed(position, None, deadline)
+                return (Position(position.target, None, is_whole=True) if found else further), []
+            case Position(next="entries"):
+                return _lasting(lambda: self._replayed(position, saved, deadline))
+            case Position(next="table"):
+                return self._added_up(position, deadline), []
+            case _:
+                return _lasting(lambda: (None, first_mismatches(self._at_the_end(position, saved, deadline))))
+
+    def _replayed(self, position: Position, saved: Account | None, deadline: Deadline) -> Look:
+        """The next page of entries, replayed."""
+        further, entries, through = self._page(position, deadline)
+        replay = Replay(position.target, position.replayed, saved, position.reversals)
         around = JournalSurroundings(self.client, self.tables, entries, deadline)
-        replay = Replay(account, checkpoint=checkpoint.account if checkpoint else None)
-        found = replay.mismatches(entries, around, datetime.now(UTC))
-        at_the_end = itertools.chain(replay.last_mismatches(), self._wrong_reversals(replay, deadline))
-        return first_mismatches(itertools.chain(found, at_the_end))
+        found = first_mismatches(replay.mismatches(entries, through, around, datetime.now(UTC)))
+        further = further._replace(replayed=replay.account, reversals=replay.reversals)
+        if through < position.target.version:
+            return further._replace(next="entries"), found
+        return (further if position.is_whole else None), found
 
-    def _wrong_reversals(self, replay: Replay, deadline: Deadline) -> Iterator[Mismatch]:
-        """The mismatch of the replayed journal with the Reversals table, if there is one."""
-        if replay.is_known:
-            yield from ReversalItems(self.client, self.tables).mismatches(replay.target, replay.reversals, deadline)
+    def _page(self, position: Position, deadline: Deadline) -> tuple[Position, list[JournalEntry], int]:
+        """The next entries in the order of their versions, through which version, and the position after them."""
+        account_id, target, version = position.target.account_id, position.target.version, position.version
+        if position.is_whole and version == 0 and target <= MOST_ENTRIES:
+            pages = list(self._journal.table_pages(account_id, deadline, MOST_PAGES))
+            if pages[-1].after is None:
+                entries = sorted((_readable(item, entry_from_item) for page in pages for item in page.items), key=_id)
+                last = _id(entries[-1]) if entries else position.last
+                within = [entry for entry in entries if entry.outcome.account_version <= target]
+                return position._replace(next="end", last=last), within, target
+        page = self._journal.page(account_id, version + 1, target, deadline, MOST_TABLE_PAGES)
+        if page.missing and not page.is_certain:
+            raise page.index_error or IndexIsLate(f"its index lacks version {page.missing[0]:,}")
+        entries = [_readable(item, entry_from_item) for item in page.items]
+        index_sum = _sum(position.index_sum, page.items) if position.is_whole else 0
+        return position._replace(next="table", index_sum=index_sum), entries, page.through
 
-    def _entries(self, account_id: str, bounds: Bounds, deadline: Deadline) -> list[JournalEntry]:
-        """The account's journal. Raises JournalTooLong, after as much as the bounds was read."""
-        entries: list[JournalEntry] = []
-        for page in self._versions.table_pages(account_id, deadline, bounds.pages):
-            entries += map(readable_entry, page.items)
-            if page.after is None:
-                return entries
-            if len(entries) > bounds.entries:
-                break
-        raise JournalTooLong(
-            f"its journal has more than {bounds.entries:,} entries or {bounds.pages} MB: {len(entries):,} were read"
-        )
+    def _added_up(self, position: Position, deadline: Deadline) -> Position:
+        """The position after the next page of the table. Raises ValueError if the table has other entries."""
+        [page] = self._journal.table_pages(position.target.account_id, deadline, most_pages=1, after=position.after)
+        last = max([position.last, *(_id(_readable(item, entry_from_item)) for item in page.items)])
+        within = (item for item in page.items if item["account_version"] <= position.target.version)
+        table_sum = _sum(position.table_sum, within)
+        if page.after:
+            return position._replace(after=page.after, table_sum=table_sum, last=last)
+        if table_sum != position.index_sum:
+            raise ValueError("its index has other entries than its journal")
+        return position._replace(next="end", last=last)
 
-    def _snapshot(self, account: Account, entries: Sequence[JournalEntry], deadline: Deadline) -> list[JournalEntry]:
-        """The entries without those of versions that the account has reached since it was read.
+    def _at_the_end(self, position: Position, saved: Account | None, deadline: Deadline) -> Iterator[Mismatch]:
+        """The mismatches of what is no entry up to the target's version.
 
-        Entries commit with their account, and never change: those up to its version are a consistent snapshot. An entry
-        that is beyond even the account's present version stays: it is a mismatch.
+        An item of the Reversals table that is newer says nothing of that version, but that its transaction had been
+        reversed no more often than by now.
         """
-        present_version = account.version
-        if any(entry.outcome.account_version > account.version for entry in entries):
-            present = read_one(self.client, self.tables.account_key(account.account_id), deadline)
-            present_version = int(present["version"]) if present else account.version
-        return [entry for entry in entries if not account.version < entry.outcome.account_version <= present_version]
+        account, journals = position.target, position.reversals
+        then, newer, newest = ReversalSum(), 0, Reversed("", "")
+        for page in self._journal.reversals_pages(account.account_id, deadline):
+            for found in (_readable(item, reversed_from_item) for item in page.items):
+                if found.account_version <= account.version:
+                    then = then.with_item(found)
+                else:
+                    newer, newest = newer + found.number, max(newest, found, key=lambda each: each.account_version)
+        versions = [
+            (position.last[0], "entry beyond", f"entry {quoted_id(position.last[1])}"),
+            (saved.version if saved else 0, "wrong checkpoint", "it"),
+            (newest.account_version, "wrong reversals", f"what was reversed of {quoted_id(newest.transaction_id)}"),
+        ]
+        yield from self._beyond(account, versions, deadline)
+        if then != journals if newer == 0 else not then.number <= journals.number <= then.number + newer:
+            number = f"{then.number:,}" + (f" to {then.number + newer:,}" if newer else "")
+            sentence = f"the table Reversals has {number} reversals of its transactions, the journal gives"
+            given = "other amounts" if then.number == journals.number else f"{journals.number:,}"
+            yield Mismatch(account.account_id, "wrong reversals", 0, f"{sentence} {given}")
 
-    def _known_before(self, position: Position, checkpoint: Checkpoint | None, deadline: Deadline) -> Account | None:
-        """The account of the checkpoint. None if another run saved it after the replay began: it is beyond the replay.
-
-        A checkpoint that is beyond even the account's present version is wrong.
-        """
-        if checkpoint is None:
-            return None
-        if position.target.version < checkpoint.account.version:
-            present = read_one(self.client, self.tables.account_key(position.target.account_id), deadline)
-            if present and checkpoint.account.version <= account_from_item(present).version:
-                return None
-        return checkpoint.account
+    def _beyond(
+        self, account: Account, versions: Iterable[tuple[int, str, str]], deadline: Deadline
+    ) -> Iterator[Mismatch]:
+        """Those of the versions that are beyond even the account's present version, as mismatches."""
+        later = [each for each in versions if each[0] > account.version]
+        if not later:
+            return
+        present = read_one(self.client, self.tables.account_key(account.account_id), deadline, ACCOUNT_ATTRIBUTES)
+        present_version = account_from_item(present).version if present else account.version
+        for version, what, of in later:
+            if version > present_version:
+                sentence = f"{of} is of version {version}, the account is at version {present_version}"
+                yield Mismatch(account.account_id, what, version, sentence)
 
     @property
-    def _versions(self) -> JournalVersions:
+    def _journal(self) -> JournalVersions:
         return JournalVersions(self.client, self.tables)
 
 
 def _beginning(account: Account, checkpoint: Checkpoint | None, night: Night) -> Position:
-    """The position from which the replay of a long journal begins.
-
-    If no entries were added since the checkpoint, and it doesn't lead to the account, only the whole journal can tell.
-    """
-    is_whole = checkpoint is None or night.is_whole(checkpoint) or checkpoint.account.version >= account.version
-    return Position(account, None if is_whole or checkpoint is None else checkpoint.account, is_whole)
+    """If no entries were added since the checkpoint, and it isn't the account, only the whole journal can tell why."""
+    if checkpoint is None or night.is_whole(checkpoint) or checkpoint.account.version >= account.version:
+        return Position(account, None, is_whole=True)
+    return Position(account, checkpoint.account, is_whole=False)
 
 
-def _result(
-    account: Account, mismatches: Sequence[Mismatch], before: Checkpoint | None, whole_on: date, *, is_whole: bool
-) -> Checked:
-    if mismatches:
-        return Mismatched(account.account_id, mismatches, is_whole)
-    after = Checkpoint(account, whole_on)
-    return Sound(account.account_id, None if after == before else after, is_whole)
+def _lasting(look: Callable[[], Look]) -> Look:
+    """Looks again and again while there are mismatches. The last look counts."""
+    further, found = look()
+    for pause_seconds in PAUSES_SECONDS:
+        if not found:
+            break
+        time.sleep(pause_seconds)
+        try:
+            further, found = look()
+        except DeadlinePassed as error:
+            raise DeadlinePassed(f"{error}, again, after this was found: {found[0].sentence}") from None
+    return further, found
 
 
-def _unreadable(item: Item, error: Exception) -> Checked:
-    return _skipped(item, f"it can't be read: {type(error).__name__}: {error}")
+def _readable[Value](item: Item, from_item: Callable[[Item], Value]) -> Value:
+    """The value in an item of the account's. Raises ValueError, which names the item."""
+    try:
+        return from_item(item)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"entry {item['transaction_id']!r}: {type(error).__name__}: {error}") from None
 
 
-def _skipped(item: Item, reason: str) -> Checked:
-    return Skipped(item["account_id"], shortened(reason, LONGEST_REASON))
+def _id(entry: JournalEntry) -> tuple[int, str]:
+    return entry.outcome.account_version, entry.transaction_id
+
+
+def _sum(so_far: int, items: Iterable[Item]) -> int:
+    return (so_far + sum(map(hash_of, items))) % SUMS

@@ -24,32 +24,27 @@ from ledger.core.mismatches import Mismatch, difference, quoted, quoted_id, why_
 from ledger.core.money import WIDE
 from ledger.core.posting_time import CLOCK_SKEW, time_of
 from ledger.core.reason_codes import NotYet, Refusal
-from ledger.core.reversal_sums import ReversalSum
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Decision, RejectionReason, Status
+from ledger.core.sums import ReversalSum
 from ledger.core.transaction_types import TRANSACTION_TYPES, from_payload
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 
 
-class OtherSide(Struct, frozen=True):
-    """The other account of a transfer as it is now, and its journal entry of the transfer; None if they don't exist."""
-
-    account: Account | None
-    entry: JournalEntry | None
-
-
 class Surroundings(Protocol):
-    """The items that the decisions on an account depend on, beside the account and the entry."""
+    """What decisions on an account depend on, beside the account and the entry: None if it isn't there, or unreadable.
 
-    def other_side(self, entry: JournalEntry) -> OtherSide | None:
-        """The other side of this transfer. The replay asks for them in version order."""
+    The replay asks for it in the order of the entries.
+    """
 
-    def referred_entry(self, entry: JournalEntry, entry_id: EntryId) -> JournalEntry | None:
-        """A journal entry that the request of this one refers to; None if it doesn't exist."""
+    def account(self, account_id: str) -> Account | None:
+        """The account as it is now."""
 
-    def reversed(self, entry: JournalEntry, entry_id: EntryId) -> Reversed | None:
-        """How much was reversed of the transaction that the entry reverses, by now; None if no item says it."""
+    def entry(self, entry_id: EntryId) -> JournalEntry | None: ...
+
+    def reversed(self, entry_id: EntryId) -> Reversed | None:
+        """How much was reversed of a transaction by now, by the id of its entry on its first account."""
 
 
 def other_account_id(entry: JournalEntry) -> str | None:
@@ -73,35 +68,27 @@ def referred_entry_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
         return ()
     try:
         message = from_payload(entry.request)
-    except (ValidationError, KeyError, TypeError):
+    except UNREADABLE:
         return ()
     of_hold = [EntryId(message.account_id, message.hold_id)] if isinstance(message, HoldResolution) else []
     return (*message.referred_entries, *of_hold)
 
 
-def reversed_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
-    """The ids under which the Reversals table may have the transaction that the entry reverses.
-
-    It is under the transaction's first account, which is one of the entry's.
-    """
-    if entry.outcome.reversal is None:
-        return ()
-    names = filter(None, (entry.account_id, other_account_id(entry)))
-    return tuple(EntryId(name, each.transaction_id) for name in names for each in referred_entry_ids(entry))
+UNREADABLE = (ValidationError, KeyError, TypeError)
+"""Errors of a request that is none."""
 
 
 class Replay(Struct):
-    """The replay of an account's journal, in one go or in parts.
+    """The replay of an account's journal, or of a page of it.
 
     `target` is the account as it was read, before its entries. `account` is the account as the entries so far give it:
-    None before the first one, or that of a checkpoint, from which the replay goes on. If the replay comes past the
-    version of a `checkpoint`, it compares the two. `reversals` has the posted reversals so far of those transactions
-    whose first account this is.
+    None before the first one. `saved` is the account as its checkpoint has it: if the replay comes past that version,
+    it compares the two. `reversals` has the posted reversals so far of those transactions whose first account this is.
     """
 
     target: Account
     account: Account | None = None
-    checkpoint: Account | None = None
+    saved: Account | None = None
     reversals: ReversalSum = ReversalSum()
     is_known: bool = True
     """After a version that is missing, or twice, the later states are unknown, and versions alone are checked."""
@@ -110,14 +97,13 @@ class Replay(Struct):
     def __post_init__(self) -> None:
         self.version = self.account.version if self.account else 0
 
-    def mismatches(self, entries: Iterable[JournalEntry], around: Surroundings, now: datetime) -> Iterator[Mismatch]:
-        """The mismatches of the next entries. They are in version order."""
+    def mismatches(
+        self, entries: Iterable[JournalEntry], through: int, around: Surroundings, now: datetime
+    ) -> Iterator[Mismatch]:
+        """The mismatches of the entries `through` this version, in their order: at the end, with the account itself."""
         for version, of_one_version in groupby(entries, key=lambda entry: entry.outcome.account_version):
             entry, *others = of_one_version
-            if version > self.target.version:
-                yield _mismatch(entry, "entry beyond", f"the account is at version {self.target.version}")
-                continue
-            yield from self.missing(version)
+            yield from self._missing(version)
             self.version = version
             if others:
                 names = " and ".join(quoted_id(each.transaction_id) for each in (entry, others[0]))
@@ -126,21 +112,13 @@ class Replay(Struct):
                 self.is_known = False
             if self.is_known:
                 yield from self._wrong_entry(entry, around, now)
-                yield from self._wrong_checkpoint(entry)
+            if self.is_known and self.saved and self.saved.version == version and self.saved != self.account:
+                yield _mismatch(entry, "wrong checkpoint", difference(self.saved, self.account))
+        yield from self._missing(through + 1)
+        if self.is_known and through == self.target.version and self.target != self.account:
+            yield Mismatch(self.target.account_id, "changed account", 0, difference(self.target, self.account))
 
-    def last_mismatches(self) -> Iterator[Mismatch]:
-        """After the last entry: the mismatches of the account with its journal."""
-        account_id = self.target.account_id
-        yield from self.missing(self.target.version + 1)
-        if not self.is_known:
-            return
-        if sentence := difference(self.target, self.account):
-            yield Mismatch(account_id, "changed account", 0, sentence)
-        if self.checkpoint and self.checkpoint.version > self.target.version:
-            sentence = f"it is of version {self.checkpoint.version}, the account is at version {self.target.version}"
-            yield Mismatch(account_id, "wrong checkpoint", 0, sentence)
-
-    def missing(self, version: int) -> Iterator[Mismatch]:
+    def _missing(self, version: int) -> Iterator[Mismatch]:
         """The versions before this one that the entries so far don't have."""
         for missing in range(self.version + 1, version):
             self.is_known = False
@@ -149,37 +127,35 @@ class Replay(Struct):
 
     def _wrong_entry(self, entry: JournalEntry, around: Surroundings, now: datetime) -> Iterator[Mismatch]:
         """An entry's own mismatches. The account is then as the entry leaves it, right or wrong."""
-        before = self.account
+        before, outcome = self.account, entry.outcome
         if payload_hash_of(entry.request) != entry.payload_hash:
             yield _mismatch(entry, "changed request", "its payload_hash is not that of its request")
         yield from _wrong_time(entry, time_of(before.posted_at or "") if before else None, now)
         try:
             message = from_payload(entry.request)
-        except (ValidationError, KeyError, TypeError) as error:
+        except UNREADABLE as error:
             yield _mismatch(entry, "unreadable entry", why_unreadable(entry.request, error))
             self.is_known = False
             return
         yield from _wrong_decision(entry, message, before, around)
-        yield from self._wrong_reversal(entry, message, around)
-        self.account = message.next_account(before, _as_recorded(entry.outcome), entry.outcome.posted_at)
-        if self.account and self.account.currency != entry.outcome.currency:
-            found, expected = quoted(entry.outcome.currency), quoted(self.account.currency)
+        if outcome.reversal:
+            yield from self._wrong_reversal(entry, outcome.reversal, message, around)
+        self.account = message.next_account(before, _as_recorded(outcome), outcome.posted_at)
+        if self.account and self.account.currency != outcome.currency:
+            found, expected = quoted(outcome.currency), quoted(self.account.currency)
             yield _mismatch(entry, "wrong currency", f"it is {found}, expected {expected}")
 
     def _wrong_reversal(
-        self, entry: JournalEntry, message: TransactionMessage, around: Surroundings
+        self, entry: JournalEntry, reversal: Reversal, message: TransactionMessage, around: Surroundings
     ) -> Iterator[Mismatch]:
         """The mismatches of a reversal with the item of the Reversals table, which may be of a later reversal."""
-        reversal, outcome = entry.outcome.reversal, entry.outcome
-        for entry_id in message.referred_entries:
-            referred = around.referred_entry(entry, entry_id)
-            if reversal is None or referred is None:
-                continue
+        outcome = entry.outcome
+        for referred in filter(None, map(around.entry, message.referred_entries)):
             first = referred.first_entry_id
             is_posted, is_first = outcome.status == Status.POSTED, first.account_id == self.target.account_id
             if is_posted and is_first:
                 self.reversals = self.reversals.with_reversal(first.transaction_id, reversal, outcome.amount)
-            found = around.reversed(entry, first) or Reversed(*first)
+            found = around.reversed(first) or Reversed(*first)
             same = reversal == replace(reversal, number=found.number, reversed_after=found.amount)
             if same and is_posted:
                 version = outcome.account_version if is_first else found.account_version
@@ -188,13 +164,6 @@ class Replay(Struct):
                 of = f"of {quoted_id(first.transaction_id)} on {quoted_id(first.account_id)}"
                 has = f"the table Reversals has {_shown_reversed(found)}"
                 yield _mismatch(entry, "wrong reversal", f"{of} it is {_shown_reversal(reversal)}, {has}")
-
-    def _wrong_checkpoint(self, entry: JournalEntry) -> Iterator[Mismatch]:
-        checkpoint = self.checkpoint
-        if checkpoint is None or checkpoint.version != self.version:
-            return
-        if sentence := difference(checkpoint, self.account):
-            yield _mismatch(entry, "wrong checkpoint", sentence)
 
 
 def _as_recorded(outcome: Outcome) -> Decision:
@@ -228,27 +197,24 @@ def _wrong_decision(
     entry: JournalEntry, message: TransactionMessage, before: Account | None, around: Surroundings
 ) -> Iterator[Mismatch]:
     other_id = other_account_id(entry)
-    other = around.other_side(entry) if other_id else None
+    other = around.account(other_id) if other_id else None
+    other_entry = around.entry(EntryId(other_id, entry.transaction_id)) if other_id else None
     context = Context(
-        lambda entry_id: _earlier(entry, other, around.referred_entry(entry, entry_id)),
+        lambda entry_id: _earlier(entry, other_entry, around.entry(entry_id)),
         lambda entry_id: _reversed_before(entry, entry_id),
         lambda _: entry.outcome.decimal_places,
     )
-    account_ids, missing = message.account_ids, None
-    try:
-        account_ids = message.all_account_ids(context)
-    except NotYet as error:
-        missing = error
-    if wrong := _wrong_accounts(entry, message, account_ids, other, missing):
+    if wrong := _wrong_accounts(entry, message, other_id, context, is_one_sided=None in (other, other_entry)):
         yield wrong
         return
-    mine = account_ids.index(entry.account_id)
+    account_ids = message.all_account_ids(context)
     others: Iterable[Account | None] = [None]
-    if other and other.account and other.entry:
-        yield from _unlike_sides(entry, other.entry)
-        outcome = other.entry.outcome
-        balance_before = WIDE.subtract(outcome.balance_after, outcome.amount)
-        others = message.possible_before(replace(other.account, balance=balance_before), outcome.amount)
+    if other and other_entry:
+        yield from _unlike_sides(entry, other_entry)
+        theirs = other_entry.outcome
+        balance_before = WIDE.subtract(theirs.balance_after, theirs.amount)
+        others = message.possible_before(replace(other, balance=balance_before), theirs.amount)
+    mine = account_ids.index(entry.account_id)
     possible = [
         _decided(message, [before if name == entry.account_id else each for name in account_ids], mine, context)
         for each in others
@@ -259,18 +225,18 @@ def _wrong_decision(
 
 
 def _wrong_accounts(
-    entry: JournalEntry,
-    message: TransactionMessage,
-    account_ids: Sequence[str],
-    other: OtherSide | None,
-    missing: NotYet | None,
+    entry: JournalEntry, message: TransactionMessage, other_id: str | None, context: Context, *, is_one_sided: bool
 ) -> Mismatch | None:
     """The mismatch of an entry whose accounts aren't those of its request, or can't be known."""
-    other_id = other_account_id(entry)
+    account_ids, missing = message.account_ids, None
+    try:
+        account_ids = message.all_account_ids(context)
+    except NotYet as error:
+        missing = error
     if message.transaction_id != entry.transaction_id or (entry.account_id not in account_ids and not missing):
         of = f"{quoted_id(message.transaction_id)} on {' and '.join(map(quoted_id, account_ids))}"
         return _mismatch(entry, "wrong request", f"its request is that of {of}")
-    if other_id and (other is None or other.account is None or other.entry is None):
+    if other_id and is_one_sided:
         return _mismatch(entry, "one-sided transfer", f"on {quoted_id(other_id)} no entry of it can be read")
     if missing:
         return _mismatch(entry, "wrong decision", f"it is {_shown(entry.outcome)}, expected nothing: {missing}")
@@ -281,9 +247,11 @@ def _wrong_accounts(
     return None
 
 
-def _earlier(entry: JournalEntry, other: OtherSide | None, referred: JournalEntry | None) -> JournalEntry | None:
+def _earlier(
+    entry: JournalEntry, other_entry: JournalEntry | None, referred: JournalEntry | None
+) -> JournalEntry | None:
     """The referred entry, if it is on an account of the entry's, and was there when this one was decided."""
-    for decided in (entry, other.entry if other else None):
+    for decided in (entry, other_entry):
         if referred and decided and referred.account_id == decided.account_id:
             return referred if referred.outcome.account_version < decided.outcome.account_version else None
     return None
@@ -305,9 +273,8 @@ def _unlike_sides(one: JournalEntry, other: JournalEntry) -> Iterator[Mismatch]:
     if not same or mine.amount != theirs.amount.copy_negate() or _count(mine.reversal) != _count(theirs.reversal):
         yield _mismatch(one, "unlike sides", f"here {_shown(mine)}, on {account_id} {_shown(theirs)}")
     elif mine.posted_at != theirs.posted_at:
-        yield _mismatch(
-            one, "unlike sides", f"here {quoted(mine.posted_at)}, on {account_id} {quoted(theirs.posted_at)}"
-        )
+        times = f"here {quoted(mine.posted_at)}, on {account_id} {quoted(theirs.posted_at)}"
+        yield _mismatch(one, "unlike sides", times)
 
 
 def _count(reversal: Reversal | None) -> tuple[int, Decimal] | None:

@@ -1,24 +1,29 @@
-"""Sums over reversals, by which a journal is compared with the Reversals table, whatever their number.
+"""Sums of hashes, which compare what is read in two orders in constant memory: entries, and reversals.
 
 Each posted reversal takes its transaction from one state to the next: how often it was reversed, and how much of it.
 The sum of the states that a journal's reversals lead to, without those that they begin with, is the sum of the states
-that the table has. A reversal that is missing, or counted twice, makes the two differ.
+that the Reversals table has. A reversal that is missing, or counted twice, makes the two differ.
 """
 
 import hashlib
 import json
 from decimal import Decimal
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from ledger.core.money import WIDE
 from ledger.core.reversals import Reversal, Reversed
 
-SUMS = 2**256
-"""Sums of hashes are kept below."""
+SUMS = 2**126
+"""Sums of hashes are kept below: a number of DynamoDB's has 38 digits."""
 
 
-class ReversalSum(Struct, frozen=True):
+def hash_of(value: object) -> int:
+    """The hash of an item, or of another value of JSON and numbers."""
+    text = json.dumps(value, sort_keys=True, default=str)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()) % SUMS
+
+
+class ReversalSum(NamedTuple):
     """`number` is that of the reversals, `states` the sum of the hashes of the states."""
 
     number: int = 0
@@ -37,9 +42,6 @@ class ReversalSum(Struct, frozen=True):
         return ReversalSum(self.number + item.number, (self.states + state) % SUMS)
 
 
-def _state(transaction_id: str, number: int, reversed_amount: Decimal) -> int:
+def _state(transaction_id: str, number: int, amount: Decimal) -> int:
     """0 if nothing was reversed: then the table has no item."""
-    if number == 0 and reversed_amount == 0:
-        return 0
-    text = json.dumps([transaction_id, number, str(WIDE.normalize(reversed_amount))])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest())
+    return hash_of([transaction_id, number, WIDE.normalize(amount)]) if number or amount else 0

@@ -1,0 +1,83 @@
+"""The nightly reconciliation finds each planted damage and nothing else, in short journals and in long ones."""
+
+import itertools
+
+import pytest
+
+from tests.support.bodies import reverse
+from tests.support.planted import BOOKS, HELD_BOOKS, HELD_PLANTED, PLANTED
+from tests.support.reconciling import Reconciled, filled, in_pages, mismatches
+from tools.local_aws.server import Endpoint
+
+
+@pytest.mark.parametrize("planted", ["nothing", "nothing held", *PLANTED, *HELD_PLANTED])
+@pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
+def test_what_is_planted_is_found_and_nothing_else(
+    aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, planted: str, long: bool
+) -> None:
+    """Of a long journal the first page with a mismatch is the last that is replayed. Each page has three entries."""
+    ledger = Reconciled(aws, dynamodb, monkeypatch)
+    if long:
+        in_pages(ledger, monkeypatch)
+    held = planted in HELD_PLANTED or planted == "nothing held"
+    filled(ledger, HELD_BOOKS if held else BOOKS)
+    plant, expected = (PLANTED | HELD_PLANTED).get(planted, (lambda _: None, ""))
+    plant(ledger)
+    found = mismatches(ledger.run())
+    if not long:
+        assert found == expected
+        return
+    kinds, expected_kinds = (
+        {name: set(what.split(", ")) for name, what in (each.split(": ") for each in given.split("; ") if each)}
+        for given in (found, expected)
+    )
+    assert kinds.keys() == expected_kinds.keys()
+    assert all(kinds[name] & expected_kinds[name] for name in kinds)
+
+
+@pytest.fixture
+def held(aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Reconciled:
+    return filled(Reconciled(aws, dynamodb, monkeypatch), HELD_BOOKS)
+
+
+def test_the_reversals_of_a_long_journal_are_known_from_one_invocation_to_the_next(
+    held: Reconciled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query takes so long that an invocation reads few pages."""
+    in_pages(held, monkeypatch)
+    held.query_seconds = 30
+    assert held.run_until_done().count("Continued") > 2
+    assert mismatches(held.report()) == ""
+
+
+@pytest.mark.parametrize("pages", [False, True], ids=["whole", "long journals"])
+def test_reversals_during_the_replay_are_no_mismatch(
+    held: Reconciled, monkeypatch: pytest.MonkeyPatch, pages: bool
+) -> None:
+    """Before each query of Ann's a reversal of each of her transactions is posted: the table is ahead of the replay."""
+    if pages:
+        in_pages(held, monkeypatch)
+    numbers = itertools.count()
+
+    def post(account_id: str) -> None:
+        number = next(numbers) if account_id == "ann" else None
+        reversed_ids = ("x-1", "p-1", "q-2", "r-2") if number is not None else ()
+        held.post(*(reverse(f"d-{number}-{of}", "0.01", "ann", of) for of in reversed_ids))
+
+    held.before_query = post
+    assert mismatches(held.run()) == ""
+    assert held.reversed("q-2", "ann")["version"] == next(numbers) > 1
+
+
+def test_an_item_that_is_newer_than_the_replay_does_not_hide_another(held: Reconciled) -> None:
+    """An item of a transaction that was never reversed is found, although the sums can't be compared."""
+    numbers = itertools.count()
+
+    def post(account_id: str) -> None:
+        if account_id == "ann":
+            held.post(reverse(f"d-{next(numbers)}", "0.01", "ben", "q-1"))
+
+    held.change_reversed("h-3", "ann", account_version=5, version=30)
+    held.before_query = post
+    [sentence] = held.run()["first_mismatches"]
+    assert sentence.startswith("ann: wrong reversals: the table Reversals has 33 to ")
