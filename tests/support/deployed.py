@@ -203,11 +203,6 @@ class Bank:
         items = map(from_dynamodb, scan(self.stack.endpoint, self.stack["LocksTableName"]))
         return {item["lock_key"]: item for item in items}
 
-    def tickets_taken(self) -> int:
-        """The number of tickets that were taken in the lines of contended accounts."""
-        items = scan(self.stack.endpoint, self.stack["LocksTableName"])
-        return sum(int(item["last_ticket"]["N"]) for item in items if "last_ticket" in item)
-
     def read_profiles(self) -> Profiles:
         return read_profiles(self.stack.endpoint, self.stack["ProfilesTableName"])
 
@@ -250,12 +245,6 @@ class Bank:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-    def function_roles(self) -> list[str]:
-        """The names of the roles of all functions."""
-        pages = self.stack.endpoint.client("lambda").get_paginator("list_functions").paginate()
-        roles = [function["Role"] for page in pages for function in page["Functions"]]
-        return [role.rpartition("/")[2] for role in roles]
 
     def function_processes(self) -> list[int]:
         """The process ids of all functions, busy or idle."""
