@@ -249,7 +249,6 @@ bodies = (
 
 
 @given(bodies)
-@settings(max_examples=200)
 def test_whatever_the_body_it_is_a_message_or_refused_with_a_sentence(body: str) -> None:
     try:
         update = decode(body)
