@@ -1,5 +1,6 @@
 """Letters are received, given back and redriven: what becomes of them if SQS repeats, hides, refuses or forgets."""
 
+import itertools
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -8,35 +9,53 @@ from typing import Any
 
 import pytest
 
+from conditional_writes.testing import Clock
 from tests.support.faults import Killed
+from tests.support.sqs import Message, Sqs
 from tools.teller import redriving
 from tools.teller.failures import Failure
 from tools.teller.letters import QueueName, Received, look
+from tools.teller.queues import MessageQueue
 from tools.teller.redriving import redrive
-
-NOW = datetime(2026, 2, 28, 12, tzinfo=UTC)
 
 pytestmark = pytest.mark.usefixtures("one_call_at_a_time")
 
 
 class Queues:
-    """A deployment with a dead-letter queue and the queue beside it. Receipt handles count the receipts of a letter."""
+    """A deployment with the tests' own SQS, an output being the name of its queue. `before` each call may raise.
 
-    def __init__(self, *bodies: str) -> None:
-        self.letters = {f"l-{number}": self.message(f"l-{number}", body) for number, body in enumerate(bodies)}
-        self.hidden: dict[str, str] = {}
-        self.receipts: dict[str, int] = {}
-        self.sent: list[str] = []
-        self.groups: list[str | None] = []
-        self.refused: set[str] = set()
-        self.forgetful = False
-        self.before_receiving: Callable[[], None] = lambda: None
+    Bodies in `refused` aren't taken by a queue, and if it is `forgetful` nothing is deleted.
+    """
 
-    @staticmethod
-    def message(message_id: str, body: str, sent_at: datetime = NOW) -> dict[str, Any]:
-        sent = {"SentTimestamp": str(round(sent_at.timestamp() * 1000))}
-        code = {"reason_code": {"DataType": "String", "StringValue": "X"}}
-        return {"MessageId": message_id, "Body": body, "Attributes": sent, "MessageAttributes": code}
+    def __init__(self, *bodies: str, queue: QueueName = QueueName.TRANSACTIONS) -> None:
+        self.clock, self.calls, self.refused, self.forgetful = Clock(), 0, set[str](), False
+        self._sqs, self._letters = Sqs(self.clock), queue.output
+        self.before: Callable[[str], object] = lambda operation: None
+        self.after: Callable[[str], object] = lambda operation: None
+        for name in (*QueueName, *MessageQueue):
+            self._sqs.answer("CreateQueue", {"QueueName": name.output}, "")
+        for number, body in enumerate(bodies):
+            self.put(body, number)
+        self.clock.advance(60)
+
+    def put(self, body: str, number: int) -> None:
+        self._sqs.send(self._letters, body)
+        self.messages(self._letters)[-1].message_id = f"l-{number}"
+
+    def messages(self, output: str) -> list[Message]:
+        return self._sqs.queues[output].messages
+
+    @property
+    def letters(self) -> dict[str, Message]:
+        return {message.message_id: message for message in self.messages(self._letters)}
+
+    @property
+    def hidden(self) -> set[str]:
+        return {name for name, message in self.letters.items() if message.visible_at > self.clock.time()}
+
+    @property
+    def sent(self) -> list[str]:
+        return [message.body for message in self.messages("TransactionsQueueUrl")]
 
     def client(self, service: str) -> Any:
         return self
@@ -44,39 +63,23 @@ class Queues:
     def __getitem__(self, output: str) -> str:
         return output
 
-    def get_queue_attributes(self, **_: Any) -> dict[str, Any]:
-        return {"ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(NOW, usegmt=True)}}}
+    def __getattr__(self, operation: str) -> Callable[..., dict[str, Any]]:
+        def call(**request: Any) -> dict[str, Any]:
+            self.calls += 1
+            self.before(operation)
+            failed = [one for one in request.get("Entries", ()) if one.get("MessageBody") in self.refused]
+            if self.forgetful and operation == "delete_message_batch":
+                failed = request["Entries"]
+            answer: dict[str, Any] = {}
+            if taken := [one for one in request.get("Entries", ()) if one not in failed] or not failed:
+                entries = {"Entries": taken} if taken else {}
+                answer = self._sqs.answer(operation.title().replace("_", ""), request | entries, "")
+            self.after(operation)
+            date = format_datetime(datetime.fromtimestamp(self.clock.time(), UTC), usegmt=True)
+            answer["Failed"] = [*answer.get("Failed", ()), *({"Id": one["Id"], "Code": "Refused"} for one in failed)]
+            return answer | {"ResponseMetadata": {"HTTPHeaders": {"date": date}}}
 
-    def receive_message(self, **_: Any) -> dict[str, Any]:
-        self.before_receiving()
-        found = [self.letters[each] for each in self.letters if each not in self.hidden][:10]
-        for message in found:
-            number = self.receipts[message["MessageId"]] = self.receipts.get(message["MessageId"], 0) + 1
-            self.hidden[message["MessageId"]] = f"{message['MessageId']} {number}"
-        return {"Messages": [message | {"ReceiptHandle": self.hidden[message["MessageId"]]} for message in found]}
-
-    def change_message_visibility_batch(self, Entries: list[dict[str, Any]], **_: Any) -> dict[str, Any]:  # noqa: N803
-        for message_id in self._with_newest_handles(Entries):
-            del self.hidden[message_id]
-        return {}
-
-    def delete_message_batch(self, Entries: list[dict[str, Any]], **_: Any) -> dict[str, Any]:  # noqa: N803
-        if self.forgetful:
-            return {"Failed": [{"Id": entry["Id"]} for entry in Entries]}
-        for message_id in self._with_newest_handles(Entries):
-            del self.hidden[message_id], self.letters[message_id]
-        return {}
-
-    def send_message_batch(self, Entries: list[dict[str, Any]], QueueUrl: str) -> dict[str, Any]:  # noqa: N803
-        assert QueueUrl == "TransactionsQueueUrl"
-        failed = [entry for entry in Entries if entry["MessageBody"] in self.refused]
-        self.sent += [entry["MessageBody"] for entry in Entries if entry not in failed]
-        self.groups += [entry.get("MessageGroupId") for entry in Entries if entry not in failed]
-        return {"Failed": [{"Id": entry["Id"], "Code": "Refused"} for entry in failed]}
-
-    def _with_newest_handles(self, entries: list[dict[str, Any]]) -> list[str]:
-        by_handle = {handle: message_id for message_id, handle in self.hidden.items()}
-        return [by_handle[entry["ReceiptHandle"]] for entry in entries if entry["ReceiptHandle"] in by_handle]
+        return call
 
 
 def looked_at(queues: Any) -> list[str]:
@@ -90,14 +93,14 @@ def redriven(queues: Any, queue: QueueName = QueueName.TRANSACTIONS) -> redrivin
 def test_a_letter_that_comes_again_during_a_long_look_is_seen_once_and_given_back() -> None:
     queues = Queues(*map(str, range(25)))
 
-    def visible_again() -> None:
-        if queues.receipts.get("l-24") and queues.receipts["l-0"] < 3:
-            del queues.hidden["l-0"]
+    def visible_again(_: str) -> None:
+        if queues.letters["l-24"].receives and queues.letters["l-0"].receives < 3:
+            queues.letters["l-0"].visible_at = 0
 
-    queues.before_receiving = visible_again
+    queues.before = visible_again
     assert sorted(looked_at(queues), key=int) == [str(number) for number in range(25)]
-    assert queues.receipts["l-0"] == 3
-    assert queues.hidden == {}
+    assert queues.letters["l-0"].receives == 3
+    assert queues.hidden == set()
 
 
 def test_what_was_deleted_is_not_given_back_and_what_was_not_is_counted() -> None:
@@ -107,46 +110,27 @@ def test_what_was_deleted_is_not_given_back_and_what_was_not_is_counted() -> Non
         assert received.delete([letter for letter in letters if letter.body == "a"]) == 0
         queues.forgetful = True
         assert received.delete([letter for letter in letters if letter.body == "b"]) == 1
-    assert [message["Body"] for message in queues.letters.values()] == ["b"]
-
-
-class KilledAt(Queues):
-    """The process is killed before or after its call number `at`, from 1 on. `calls` counts them."""
-
-    CALLS = ("receive_message", "send_message_batch", "delete_message_batch", "change_message_visibility_batch")
-
-    def __init__(self, at: int, *bodies: str, after: bool) -> None:
-        super().__init__(*bodies)
-        self.calls = 0
-        for name in self.CALLS:
-            setattr(self, name, self._killing(getattr(self, name), at, after=after))
-
-    def _killing(self, call: Callable[..., Any], at: int, *, after: bool) -> Callable[..., Any]:
-        def made(**parameters: Any) -> Any:
-            self.calls += 1
-            if self.calls == at and not after:
-                raise Killed
-            answer = call(**parameters)
-            if self.calls == at:
-                raise Killed
-            return answer
-
-        return made
+    assert list(queues.letters) == ["l-1"]
 
 
 def test_a_redrive_that_is_killed_at_any_call_loses_no_letter_and_leaves_none() -> None:
     bodies = [str(number) for number in range(25)]
-    unharmed = KilledAt(0, *bodies, after=False)
+    unharmed = Queues(*bodies)
     redriven(unharmed)
     assert (sorted(unharmed.sent), unharmed.letters) == (sorted(bodies), {})
-    for at in range(1, unharmed.calls + 1):
-        for after in (False, True):
-            queues = KilledAt(at, *bodies, after=after)
-            with pytest.raises(Killed):
-                redriven(queues)
-            queues.hidden.clear()  # the visibility timeout ends
+    for at, when in itertools.product(range(1, unharmed.calls + 1), ("before", "after")):
+        queues = Queues(*bodies)
+
+        def kill(_: str, queues: Queues = queues, at: int = at) -> None:
+            if queues.calls == at:
+                raise Killed
+
+        setattr(queues, when, kill)
+        with pytest.raises(Killed):
             redriven(queues)
-            assert (set(queues.sent), queues.letters) == (set(bodies), {})
+        queues.clock.advance(3600)  # the visibility timeout ends
+        redriven(queues)
+        assert (set(queues.sent), queues.letters) == (set(bodies), {})
 
 
 def test_what_its_queue_refuses_stays_a_letter_and_the_rest_is_redriven_in_its_group(
@@ -155,19 +139,19 @@ def test_what_its_queue_refuses_stays_a_letter_and_the_rest_is_redriven_in_its_g
     monkeypatch.setattr(redriving, "SENDING_SECONDS", 0.2)
     queues = Queues("a", "b", "c")
     queues.refused = {"b"}
-    queues.letters["l-0"]["Attributes"]["MessageGroupId"] = "tenant-7"
+    queues.letters["l-0"].group_id = "tenant-7"
     with pytest.raises(Failure, match=r"^2 letters were redriven\. .* the next 1, which stay dead letters: Refused"):
         redriven(queues)
-    assert (queues.sent, queues.groups) == (["a", "c"], ["tenant-7", None])
-    assert [message["Body"] for message in queues.letters.values()] == ["b"]
-    assert queues.hidden == {}
+    sent = queues.messages("TransactionsQueueUrl")
+    assert [(message.body, message.group_id) for message in sent] == [("a", "tenant-7"), ("c", None)]
+    assert (list(queues.letters), queues.hidden) == (["l-1"], set())
 
 
 class Functions(Queues):
     """Its functions answer in turn: an answer, or an error."""
 
-    def __init__(self, *bodies: str, answers: list[Any]) -> None:
-        super().__init__(*bodies)
+    def __init__(self, body: str, queue: QueueName, answers: list[Any]) -> None:
+        super().__init__(body, queue=queue)
         self.answers, self.invoked = answers, list[tuple[str, Any]]()
 
     def invoke(self, output: str, event: Any) -> Any:
@@ -212,11 +196,11 @@ GIVEN_UP = {"version": "1.0", "DDBStreamBatchInfo": BATCH}
     ],
 )
 def test_the_function_of_a_letter_is_invoked(queue: QueueName, body: Any, answers: list[Any], invoked: Any) -> None:
-    functions = Functions(json.dumps(body), answers=[*answers])
+    functions = Functions(json.dumps(body), queue, [*answers])
     if isinstance(answers[0], Killed):
         with pytest.raises(Killed):
             redriven(functions, queue)
-        functions.hidden.clear()  # the visibility timeout ends
+        functions.clock.advance(3600)  # the visibility timeout ends
     assert redriven(functions, queue).done.total() == 1
     assert (functions.invoked, functions.letters) == (invoked, {})
 
@@ -240,21 +224,21 @@ UNKNOWN = {"error": {"code": "UNKNOWN_ACCOUNT", "reason": "no account 'a'"}}
 def test_a_letter_that_its_function_cannot_handle_stays_with_a_sentence(
     queue: QueueName, body: Any, answers: list[Any], reason: str
 ) -> None:
-    functions = Functions(body if isinstance(body, str) else json.dumps(body), answers=[*answers])
+    functions = Functions(body if isinstance(body, str) else json.dumps(body), queue, [*answers])
     found = redriven(functions, queue)
-    assert (found.done, list(functions.letters), functions.hidden) == ({}, ["l-0"], {})
+    assert (found.done, list(functions.letters), functions.hidden) == ({}, ["l-0"], set())
     assert found.staying["l-0"].startswith(reason)
 
 
 def test_an_interruption_while_it_receives_hides_nothing() -> None:
     queues, calls = Queues(*map(str, range(40))), iter(range(100))
 
-    def interrupt() -> None:
-        if next(calls) == 3:
+    def interrupt(operation: str) -> None:
+        if operation == "receive_message" and next(calls) == 3:
             raise KeyboardInterrupt
 
-    queues.before_receiving = interrupt
+    queues.before = interrupt
     with pytest.raises(KeyboardInterrupt):
         looked_at(queues)
-    assert len(queues.receipts) > 10
-    assert queues.hidden == {}
+    assert sum(message.receives for message in queues.letters.values()) > 10
+    assert queues.hidden == set()
