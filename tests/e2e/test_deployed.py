@@ -2,15 +2,14 @@
 
 import json
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from tests.checkers import books, profiles
 from tests.checkers.books import Books
 from tests.checkers.profiles import Profiles
-from tests.support.bodies import hold, opening, post_hold, reverse
-from tests.support.deployed import Bank, FunctionQueue, metrics, until
+from tests.support.deployed import Bank, FunctionQueue
 from tools.local_aws.day import TOO_FINE, believable_day
 from tools.local_aws.profiles_day import believable_updates
 from tools.local_aws.queues import DeadLetter
@@ -31,7 +30,6 @@ class Day(NamedTuple):
     books: Books
     profiles: Profiles
     letters: dict[str, list[DeadLetter]]
-    lines: dict[str, list[dict[str, Any]]]
 
 
 QUEUES = ("transactions", "profiles")
@@ -47,8 +45,7 @@ def day(bank: Bank) -> Day:
     for queue in queues.values():
         queue.wait_until_drained()
     letters = {name: queue.take_dead_letters() for name, queue in queues.items()}
-    lines = {name: queue.logged() for name, queue in queues.items()}
-    return Day(queues, bodies, bank.books(), bank.read_profiles(), letters, lines)
+    return Day(queues, bodies, bank.books(), bank.read_profiles(), letters)
 
 
 def test_after_a_day_the_books_are_whole_and_no_transaction_has_vanished(day: Day) -> None:
@@ -81,46 +78,3 @@ def test_a_redrive_of_the_dead_letters_changes_nothing(bank: Bank, day: Day) -> 
         again = queue.take_dead_letters()
         assert Counter(letter.body for letter in again) == Counter(letter.body for letter in day.letters[name])
     assert (bank.books(), bank.read_profiles()) == (day.books, day.profiles)
-
-
-def test_the_log_tells_the_ids_but_no_payload(day: Day) -> None:
-    posted = {
-        (account_id, line["transaction_id"])
-        for line in day.lines["transactions"]
-        if line.get("message") in {"posted", "rejected"}
-        for account_id in line["account_ids"]
-    }
-    upserted = {line["account_id"] for line in day.lines["profiles"] if line.get("message") == "upserted"}
-    assert posted
-    assert upserted
-    assert posted <= {(entry.account_id, entry.transaction_id) for entry in day.books.entries}
-    assert upserted <= day.profiles.keys()
-    texts = {name: json.dumps(lines) for name, lines in day.lines.items()}
-    words = {"transactions": ["Card", "green"], "profiles": ["dark", "mail", "xxx"]}
-    assert [word for name in QUEUES for word in words[name] if word in texts[name]] == []
-
-
-def test_the_metrics_are_in_the_log(day: Day) -> None:
-    """They are in the stack's namespace. tests/integration/ shows that they are exact."""
-    of_transactions, of_profiles = (metrics(day.lines[name]) for name in QUEUES)
-    assert 0 < of_transactions["Posted"] <= day.books.counts()["POSTED"]
-    assert {"DeadLettered", "Duplicates", "Conflicts", "CommitTime"} <= of_transactions.keys()
-    assert {"Upserted", "Erased", "Superseded", "DeadLettered", "ReturnedToQueue"} <= of_profiles.keys()
-
-
-def test_messages_that_overtake_what_they_refer_to_are_posted_once_that_is_there(bank: Bank) -> None:
-    bank.transactions.process(opening("shop"))
-    bank.transactions.send(
-        post_hold("post", "30", "late", "hold", final=False, to_account_id="shop"), reverse("back", "5", "shop", "post")
-    )
-    until(
-        lambda: {"post", "back"} <= {line.get("transaction_id") for line in bank.transactions.logged()},
-        "both messages were tried",
-    )
-    assert "late" not in bank.books().accounts
-    bank.transactions.process(opening("late", "-100"), hold("hold", "80", "late"))
-    found = bank.books()
-    outcomes = [(entry.transaction_id, str(entry.outcome.amount)) for entry in found.journal["late"]]
-    assert outcomes == [("open", "0"), ("hold", "0"), ("post", "-30"), ("back", "5")]
-    late, shop = (found.accounts[name] for name in ("late", "shop"))
-    assert (late.balance, late.held, shop.balance) == (-25, 50, 25)

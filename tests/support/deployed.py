@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -17,9 +16,7 @@ from conditional_writes.items import from_dynamodb
 from ledger.core.journal import JournalEntry
 from tests.checkers.books import Books, read_books
 from tests.checkers.profiles import Profiles, read_profiles
-from tools.local_aws import stack
 from tools.local_aws.consumers import EVERYTHING, Consumer, new_consumer
-from tools.local_aws.functions import metric_totals
 from tools.local_aws.queues import DeadLetter, take_dead_letters, waiting_messages
 from tools.local_aws.stack import Stack, publish, unqualified
 from tools.local_aws.tables import Tables, scan
@@ -81,15 +78,6 @@ class FunctionQueue:
     def take_dead_letters(self) -> list[DeadLetter]:
         return take_dead_letters(self.stack.endpoint, self.dead_letter_queue_url)
 
-    def logged(self) -> list[dict[str, Any]]:
-        """The function's own log lines, without Lambda's.
-
-        The log may be incomplete. ministack 1.5.33 waits 50 ms for an invocation's first line and 5 ms for each
-        further line. It holds back later lines until the next invocation of the same process.
-        """
-        events = log_events(self.stack, self.function_name)
-        return [json.loads(event) for event in events if not event.startswith(("START ", "END ", "REPORT "))]
-
     def changed_environment(self, **variables: str) -> AbstractContextManager[None]:
         return changed_environment(self.stack, self.function_name, **variables)
 
@@ -150,27 +138,6 @@ def statement_more(stack: Stack, function_name: str, statement: Mapping[str, Any
         yield
     finally:
         iam.delete_role_policy(RoleName=role, PolicyName="of-a-test")
-
-
-def log_events(stack: Stack, function_name: str) -> list[str]:
-    """A function's log events, Lambda's own lines included.
-
-    ministack 1.5.33 returns at most 10,000 events and no token for the rest, so it must have fewer.
-    """
-    function = stack.endpoint.client("lambda").get_function_configuration(FunctionName=function_name)
-    pages = stack.endpoint.client("logs").get_paginator("filter_log_events")
-    log_group = function["LoggingConfig"]["LogGroup"]
-    found = [event["message"] for page in pages.paginate(logGroupName=log_group) for event in page["events"]]
-    assert len(found) < 10_000, f"{function_name}: the log is incomplete"
-    return found
-
-
-def metrics(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """`metric_totals` of a deployed function's log. Asserts that all metrics are in the stack's namespace."""
-    lines = list(lines)
-    directives = [each for line in lines for each in line.get("_aws", {}).get("CloudWatchMetrics", [])]
-    assert {directive["Namespace"] for directive in directives} <= {f"Teller/{stack.NAME}"}
-    return metric_totals(lines)
 
 
 @dataclass
