@@ -54,18 +54,11 @@ BODIES = {
     "two types": ('{"type": "erase_profile", "type": "x", "account_id": "alice"}', f"type: got 'x', {TYPE}"),
     "an erasure with entries": (profile_body(type='"erase_profile"'), "body: object contains unknown field `path`"),
     "an erasure of nobody": (erasure_body(account_id=None), "body: object missing required field `account_id`"),
-    "an erasure as of yesterday": (erasure_body(as_of='"yesterday"'), f"as_of: {TIME}"),
-    "an erasure before the year 1": (erasure_body(as_of='"0001-01-01T00:00:00+01:00"'), f"as_of: {IN_UTC}"),
-    "nothing": ("", "body: expected JSON; Input data was truncated"),
     "an array": ("[]", "body: expected `object`, got `array`"),
-    "256 KB": ("x" * 262_144, "body: 262,144 bytes, expected at most 131,072"),
-    "unknown field": (profile_body(colour="1"), "body: object contains unknown field `colour`"),
     "no account id": (profile_body(account_id=None), "body: object missing required field `account_id`"),
-    "no path": (profile_body(path=None), "body: object missing required field `path`"),
     "empty name in the path": (profile_body(path='["a", ""]'), "path[1]: expected `str` of length >= 1"),
     "over-long name in the path": (profile_body(path=in_json(["p" * 256])), "path[0]: expected `str` of length <= 255"),
     "number in the path": (profile_body(path="[1]"), "path[0]: expected `str`, got `int`"),
-    "neither entries nor removed": (profile_body(entries=None), f"entries: {ONE_NAME}"),
     "no entry, none removed": (profile_body(entries="{}", removed="[]"), f"entries: {ONE_NAME}"),
     "100 names and one removed": (profile_body(entries=names(100), removed='["x"]'), f"entries: {NAMES}"),
     "32 levels with the path": (profile_body(path=path(16), entries=deep(16)), f"entries.theme: {LEVELS}"),
@@ -79,7 +72,6 @@ def test_a_refused_body_has_a_sentence_that_says_what_was_expected(body: str, re
 
 
 FIELDS = [
-    ("account_id", '""', "expected `str` of length >= 1"),
     ("account_id", f'"{"a" * 129}"', "expected `str` of length <= 128"),
     ("path", "[]", "expected `array` of length >= 1"),
     ("path", path(17), "expected `array` of length <= 16"),
@@ -138,15 +130,10 @@ def test_an_attribute_that_the_library_would_refuse_is_refused_at_the_door(name:
 LONG = {f"{number:0>255}": 1 for number in range(450)}
 HOSTILE = {
     "arrays 60,000 deep": profile_body(entries=deep(60_000)),
-    "objects 10,000 deep": '{"a":' * 10_000,
-    "1 MB": "[" * 1_048_576,
     "60,000 digits": profile_body(entries=f'{{"n": {"1" * 60_000}}}'),
-    "60,000 digits and a point": profile_body(entries=f'{{"n": {"1" * 60_000}.5}}'),
     "60,000 decimal places": profile_body(entries=f'{{"n": 0.{"0" * 60_000}1}}'),
     "a huge exponent": profile_body(entries='{"n": 1e999999999}'),
-    "a huge negative exponent": profile_body(entries='{"n": 1e-999999999}'),
     "a lone surrogate": profile_body(entries='{"n": "\ud800"}'),
-    "an escaped lone surrogate": profile_body(entries='{"n": "\\ud800"}'),
     "30,000 numbers, the last of them too big": profile_body(entries=f'{{"n": [{"1, " * 30_000}1e126]}}'),
     "450 long names, and one that is too long": profile_body(entries=in_json({"n": LONG | {"n" * 256: 1}})),
     "5,000 NaN below a name of 60,000 letters": profile_body(
