@@ -13,7 +13,6 @@ from aws_lambda_powertools.utilities.idempotency import (
     IdempotencyConfig,
     idempotent_function,
 )
-from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyAlreadyInProgressError
 
 from conditional_writes.items import to_dynamodb
 from tests.support.faults import Fault, Faults, Killed, unlimited_retries
@@ -109,44 +108,6 @@ def test_stock_powertools_debits_twice_if_the_process_dies_between_the_debit_and
     dynamodb: Endpoint, fault: Fault, at: int, times: int
 ) -> None:
     assert debits(dynamodb, Stock, fault, at) == (times, ["p-1"])
-
-
-@pytest.mark.parametrize("make", OURS)
-@pytest.mark.parametrize("fault", [Fault.KILLED_BEFORE, Fault.KILLED_AFTER, Fault.RESPONSE_LOST])
-@pytest.mark.parametrize("at", [1, 2])
-def test_ours_debits_once_wherever_the_process_dies(
-    dynamodb: Endpoint, make: Callable[[Tables], Worker], fault: Fault, at: int
-) -> None:
-    assert debits(dynamodb, make, fault, at) == (1, ["p-1"])
-
-
-@pytest.mark.filterwarnings("ignore:Couldn't determine the remaining time left")
-def test_stock_powertools_without_lambdas_context_refuses_for_an_hour_what_died_before_its_effect(
-    tables: Tables,
-) -> None:
-    worker = Stock(tables, registered=False)
-    with Faults(Fault.KILLED_AFTER, at=1).on(worker.client), pytest.raises(Killed):
-        worker.pay(payment())
-    with pytest.raises(IdempotencyAlreadyInProgressError):
-        worker.pay(payment())
-    assert tables.record()["expiration"] > time.time() + 3500
-    assert tables.balances() == {"alice": 100}
-
-
-def test_a_second_delivery_at_the_same_time_is_refused_by_stock_powertools(tables: Tables) -> None:
-    """Ours replays it: test_exactly_once.py has that."""
-    stock, refused = Stock(tables, milliseconds=60_000), list[object]()
-
-    def deliver_again(**_: Any) -> None:
-        if not refused:
-            refused.append(stock.pay)
-            with pytest.raises(IdempotencyAlreadyInProgressError):
-                stock.pay(payment())
-
-    stock.client.meta.events.register("before-call.dynamodb.UpdateItem", deliver_again)
-    assert stock.pay(payment()) == {"paid": 30}
-    assert refused
-    assert tables.balances() == {"alice": 70}
 
 
 @pytest.mark.parametrize(

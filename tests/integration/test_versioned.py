@@ -127,17 +127,6 @@ def test_a_save_writes_only_what_changed(orders: Orders) -> None:
     }
 
 
-def test_a_change_inside_a_map_or_a_list_is_a_change(orders: Orders) -> None:
-    order = orders.save(ids() | {"lines": {"a": [1, {"pieces": 2}]}, "paid": 1})
-    order["lines"]["a"][1]["pieces"] = 5
-    order["paid"] = True  # In Python True equals 1.
-    order = orders.save(order)
-    order["lines"]["a"].append(6)
-    orders.save(order)
-    assert orders.stored() == ids() | {"lines": {"a": [1, {"pieces": 5}, 6]}, "paid": True, "version": 3}
-    assert (orders.stored() or {})["paid"] is True
-
-
 def test_update_needs_the_version_alone_and_no_read(orders: Orders, others: Orders) -> None:
     orders.save(ids() | {"status": "NEW", "note": "x"})
     others.calls.clear()
@@ -365,16 +354,6 @@ def test_of_a_transaction_all_takes_effect_or_nothing(orders: Orders, others: Or
     assert [orders.stored(number) for number in (1, 2, 3, 4)] == before
 
 
-def test_one_item_alone_goes_as_a_plain_write_and_never_a_batch(orders: Orders) -> None:
-    order = orders.save(ids())
-    write_together(orders.client, [orders.saving(order | {"pieces": 1})])
-    write_together(orders.client, [orders.deleting(loaded(orders))])
-    assert set(orders.calls) == {"PutItem", "UpdateItem", "DeleteItem", "GetItem"}
-    orders.calls.clear()
-    write_together(orders.client, [Check(orders.key("c-1", 1), absent("order_id"))])
-    assert orders.calls == ["TransactWriteItems"]
-
-
 def test_100_items_are_written_together_and_101_refused_before_sending(orders: Orders) -> None:
     new = [orders.saving(ids(number)) for number in range(101)]
     with pytest.raises(ValueError, match="101 writes: a transaction of DynamoDB's takes at most 100"):
@@ -435,18 +414,6 @@ def test_a_change_that_was_lost_and_overwritten_is_not_made_twice(orders: Orders
     ):
         orders.modify("c-1", 1, change=count_up) if way == "modify" else orders.save(order | {"count": 6})
     assert caught.value.found is not None
-    assert orders.stored() == ids() | {"count": 7, "version": 3}
-
-
-@pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.THROTTLED])
-def test_a_change_that_never_arrived_and_was_sent_again_too_late_is_an_ordinary_conflict(
-    orders: Orders, others: Orders, fault: Fault
-) -> None:
-    orders.save(ids() | {"count": 5})
-    between_tries(orders.client, lambda: others.modify("c-1", 1, change=count_up))
-    with Faults(fault, at=2).on(orders.client) as faults:
-        assert orders.modify("c-1", 1, change=count_up)["count"] == 7
-    assert faults.injected
     assert orders.stored() == ids() | {"count": 7, "version": 3}
 
 
