@@ -7,9 +7,8 @@ from typing import Any
 
 from conditional_writes.items import to_dynamodb
 from conditional_writes.own_attributes import WRITE_ID
-from ledger.core.accounts import Account, account_item
+from ledger.core.accounts import Account, account_item, timestamp
 from ledger.core.journal import JournalEntry, entry_item, outcome_of, payload_hash_of
-from ledger.core.posting_time import timestamp
 from ledger.core.transaction_types import OpenAccount, Transaction
 from ledger.core.transaction_types.base import Context
 from tools.local_aws.server import Endpoint

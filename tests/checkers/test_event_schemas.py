@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from ledger.core import outcome_events
+from ledger.core.accounts import timestamp
 from ledger.core.journal import JournalEntry, entry_item, outcome_of, payload_hash_of
 from ledger.core.money import normalized
 from ledger.core.outcome_events import OutcomeEvent, outcome_event, refusal_event
-from ledger.core.posting_time import timestamp
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.reversals import Reversal
 from ledger.core.rules import Decision, RejectionReason

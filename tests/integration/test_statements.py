@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from conditional_writes import DeadlinePassed
 from ledger import statements
-from ledger.core.posting_time import CLOCK_SKEW, LONGEST_POSTING, timestamp
+from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, timestamp
 from tests.checkers.statement_oracle import Journal
 from tests.support.bodies import Body, closing, hold, opening, payment, post_hold, reverse, transfer, void_hold
 from tests.support.histories import (

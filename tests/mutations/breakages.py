@@ -60,7 +60,7 @@ class Breakage(NamedTuple):
 BREAKAGES = [
     Breakage(
         "a change of a versioned item doesn't assert its version",
-        f"{LIBRARY}/item_diff.py",
+        f"{LIBRARY}/requests.py",
         "return Update(key, values, condition, removed, expected=expected)",
         "return Update(key, values, exists(key.attributes[0][0]), removed, expected=expected)",
         (VERSIONED, EVERY_CALL),
@@ -88,7 +88,7 @@ BREAKAGES = [
     ),
     Breakage(
         "a change brings a deleted item back",
-        f"{LIBRARY}/item_diff.py",
+        f"{LIBRARY}/requests.py",
         "    condition = version_is(version, version_attribute)\n",
         "    condition = version_is(version, version_attribute) | absent(version_attribute)\n",
         (VERSIONED,),
@@ -117,14 +117,14 @@ BREAKAGES = [
     ),
     Breakage(
         "an answer 5xx is taken for a refusal, as if nothing had been written",
-        f"{LIBRARY}/tries.py",
+        f"{LIBRARY}/prepared.py",
         "    elif http.status_code != 400:\n",
         "    elif False:\n",
         (LOOP,),
     ),
     Breakage(
         "a write whose answer came damaged is made a second time",
-        f"{LIBRARY}/tries.py",
+        f"{LIBRARY}/prepared.py",
         "    if context.pop(_WAS_200, False):\n",
         "    if context.pop(_WAS_200, False) and False:\n",
         (EXPLORE,),
@@ -409,8 +409,8 @@ BREAKAGES = [
     ),
     Breakage(
         "all threads of a batch have large items at the same time",
-        f"{LIBRARY}/handed_back.py",
-        "    _turn.is_taken = True\n",
+        f"{LIBRARY}/prepared.py",
+        "    this_thread.is_taken = True\n",
         "    _turns.release()\n",
         (HANDED_BACK,),
     ),

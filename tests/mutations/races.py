@@ -136,14 +136,14 @@ RACES = [
     ),
     race(
         "a server's error is taken for its word that nothing was done",
-        f"{LIBRARY}/tries.py",
+        f"{LIBRARY}/prepared.py",
         "elif http.status_code != 400:",
         "elif http.status_code < 400:",
         "two changes of one item",
     ),
     race(
         "a damaged answer is taken for no try",
-        f"{LIBRARY}/tries.py",
+        f"{LIBRARY}/prepared.py",
         "        context[_WAS_200] = True",
         "        context[_WAS_200] = False",
         "two changes of one item",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from ledger.core.posting_time import CLOCK_SKEW
+from ledger.core.accounts import CLOCK_SKEW
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.books import violations
 from tests.checkers.statement_oracle import Journal

@@ -19,8 +19,8 @@ from conditional_writes.items import to_dynamodb
 from conditional_writes.requests import as_request
 from ledger import fold as folding
 from ledger.batch_poster import BatchPoster, grouped_by_account
+from ledger.core.accounts import CLOCK_SKEW, timestamp
 from ledger.core.journal import EntryId
-from ledger.core.posting_time import CLOCK_SKEW, timestamp
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.rules import Decision
 from ledger.core.transaction_types.base import TransactionMessage

@@ -17,7 +17,7 @@ from conditional_writes.exactly_once.payload import field_hashes
 from conditional_writes.exactly_once.record import free, is_over
 from conditional_writes.upserts import REMOVED, MapEntry, erase, upsert
 from conditional_writes.upserts.clocks import clock, clocks_attribute, is_removal, just_after, map_mark
-from ledger.core.attributes import version
+from ledger.core.decoding import version
 from ledger.core.journal import Outcome
 from ledger.core.money import format_decimal, normalized
 from ledger.core.transaction_types.transaction import Transaction

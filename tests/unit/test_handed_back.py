@@ -22,13 +22,12 @@ from conditional_writes import (
     Put,
     absent,
     dynamodb_client,
-    handed_back,
     key,
     prepared,
     write,
 )
-from conditional_writes.handed_back import LARGE_BYTES, MAXIMUM_THREADS
 from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.prepared import LARGE_BYTES, MAXIMUM_THREADS
 from tests.support.answers import answer
 from tests.support.clock import plenty
 from tests.support.numbers import exact_numbers
@@ -64,7 +63,7 @@ def region(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def turns(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     turns = threading.Semaphore(MAXIMUM_THREADS)
-    monkeypatch.setattr(handed_back, "_turns", turns)
+    monkeypatch.setattr(prepared, "_turns", turns)
     return turns
 
 
@@ -73,7 +72,7 @@ def botocore_reads_no_item(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> Item:
         pytest.fail("botocore has read a large item")
 
-    monkeypatch.setattr(handed_back, "from_dynamodb", refuse)
+    monkeypatch.setattr(prepared, "from_dynamodb", refuse)
 
 
 def error(code: str, **fields: Any) -> tuple[int, dict[str, Any]]:
@@ -129,7 +128,7 @@ def test_botocore_never_sees_a_large_item() -> None:
 def test_an_item_of_any_size_is_found_whatever_botocore_does(
     item: Item | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepared, "take_refused_items", lambda **_: None)
+    monkeypatch.setattr(prepared, "take_from_body", lambda **_: None)
     assert write(Answers(refusal(item)).client, put_unless(), {}, plenty()).result == [item]
 
 
@@ -153,8 +152,8 @@ items = st.dictionaries(names, values, max_size=5)
 def test_any_item_is_read_as_botocore_reads_it(item: Item) -> None:
     found = {"account_id": "alice"} | item
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(handed_back, "LARGE_BYTES", 0)
-        patched.setattr(handed_back, "from_dynamodb", None)
+        patched.setattr(prepared, "LARGE_BYTES", 0)
+        patched.setattr(prepared, "from_dynamodb", None)
         read = write(CLIENTS.answering(cancellation(None, found)), put_unless(None, found), {}, plenty()).result
     assert read == [None, from_dynamodb(to_dynamodb(found))]
 
@@ -212,18 +211,18 @@ def others_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         now[0] += timeout
         return False
 
-    monkeypatch.setattr(handed_back._turns, "acquire", wait)
+    monkeypatch.setattr(prepared._turns, "acquire", wait)
     monkeypatch.setattr("time.monotonic", lambda: now[0])
 
 
 @pytest.mark.parametrize("seconds", [math.inf, 1e12])
 def test_a_thread_waits_for_its_turn_however_late_its_deadline(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    acquire = handed_back._turns.acquire
+    acquire = prepared._turns.acquire
 
     def wait(timeout: float) -> bool:
         return threading.Lock().acquire(timeout=timeout) and acquire()
 
-    monkeypatch.setattr(handed_back._turns, "acquire", wait)
+    monkeypatch.setattr(prepared._turns, "acquire", wait)
     assert write(Answers(refusal(LARGE)).client, put_unless(), {}, Deadline.after(seconds)).result == [LARGE]
 
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.core.accounts import Account
-from ledger.core.posting_time import CLOCK_SKEW, posting_time, time_of, timestamp
+from ledger.core.accounts import CLOCK_SKEW, Account, posting_time, time_of, timestamp
 from tests.support.samples import ALICE, BOB, NOW, alice, changed
 from tests.support.strategies import times
 

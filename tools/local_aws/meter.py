@@ -26,8 +26,8 @@ import threading
 from collections import Counter, defaultdict
 from typing import Any
 
-from conditional_writes.handed_back import ITEMS
 from conditional_writes.items import Item, from_dynamodb
+from conditional_writes.prepared import ITEMS
 from conditional_writes.sizes import item_bytes
 from tools.local_aws.tables import BY_VERSION
 

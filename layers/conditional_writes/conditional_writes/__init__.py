@@ -23,11 +23,10 @@ from conditional_writes.conditions import (
     version_is,
 )
 from conditional_writes.deadline import Deadline, DeadlinePassed
-from conditional_writes.item_diff import replacing
 from conditional_writes.items import EXACT, Item, Key, key
 from conditional_writes.loop import Observed, OutcomeUnknown, Plan, Stopped, UnsatisfiableCondition, Written, write
 from conditional_writes.reading import read
-from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write
+from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, replacing
 from conditional_writes.table_errors import NoSuchTable, WrongKey
 from conditional_writes.together import Conflict, VersionedItem, write_together
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class DeadlinePassed(Exception):
@@ -19,6 +19,11 @@ class Deadline(NamedTuple):
         if math.isnan(seconds):
             raise ValueError("a deadline after nan seconds, which would never pass")
         return cls(time.monotonic() + seconds)
+
+    @classmethod
+    def of_invocation(cls, context: Any, reserved_seconds: float) -> "Deadline":
+        """So many seconds before a Lambda invocation times out. `context` is the second argument of its handler."""
+        return cls.after(context.get_remaining_time_in_millis() / 1000 - reserved_seconds)
 
     @property
     def remaining_seconds(self) -> float:

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from botocore.exceptions import ClientError
 
-from conditional_writes import handed_back
+from conditional_writes import prepared
 from conditional_writes.deadline import Deadline, DeadlinePassed, deadline_or_default
 from conditional_writes.items import Item, Key, from_dynamodb, same
 from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
-from conditional_writes.prepared import prepare
 from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, as_request
 from conditional_writes.table_errors import explain
-from conditional_writes.tries import tries
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -144,7 +142,7 @@ def write[Result](  # noqa: PLR0913 (by name, all but the first four)
     WrongKey, and botocore's other errors for what no retry can mend.
     """
     deadline = deadline_or_default(deadline)
-    with handed_back.in_turn(deadline):
+    with prepared.in_turn(deadline):
         conflicts, answer = 0, _DONE
         sending = _Sending(plan(observed))
         while sending.plan.writes:
@@ -231,10 +229,8 @@ class _Sending:
         """Raises ValueError for writes that no transaction takes, and errors that aren't about conditions."""
         writes, alone = self.plan.writes, _sent_alone(self.plan.writes)
         _check_transaction(writes)
-        prepare(client)
-        tries.unanswered = False
         try:
-            with handed_back.sending():
+            with prepared.sending(client):
                 if alone is not None:
                     return _send_alone(client, alone, self.write_id)
                 client.transact_write_items(
@@ -247,8 +243,8 @@ class _Sending:
                 explain(client, error, [write.key for write in writes])
                 raise
             return refusal
-        except handed_back.NoTurn:  # at the deadline
-            return _Answer(refused=True, found={}, unanswered=tries.unanswered)
+        except prepared.NoTurn:  # at the deadline
+            return _Answer(refused=True, found={}, unanswered=prepared.this_thread.unanswered)
         return _DONE
 
     def took_effect(self, answer: _Answer) -> bool:
@@ -363,7 +359,7 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
             return _Answer(refused=True, found={}, in_progress=True, unanswered=True)
         case _:
             return None
-    items = handed_back.items_of(response, reasons)
+    items = prepared.items_of(response, reasons)
     if any(reason["Code"] not in {"None", "ConditionalCheckFailed", *_TIMING_REASONS} for reason in reasons):
         return None
     return _Answer(
@@ -374,7 +370,7 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
             if reason["Code"] == "ConditionalCheckFailed"
         },
         throttled=any(reason["Code"] in _THROTTLING_REASONS for reason in reasons),
-        unanswered=tries.unanswered,
+        unanswered=prepared.this_thread.unanswered,
     )
 
 

@@ -202,8 +202,9 @@ class _Group(Struct):
         `known` has items that were read before. The others are read.
         """
         try:
-            unread = self.poster.read([key for key in self.keys if key not in known], self.deadline)
-            self.items = {key: unread[key] if key in unread else known[key] for key in self.keys}
+            self.items = {key: known[key] for key in self.keys if key in known}
+            if unread := [key for key in self.keys if key not in known]:
+                self.items |= self.poster.read(unread, self.deadline)
             if not self.is_in_turn and (contended := self._contended()):
                 self._line_up(min(contended))  # one line for groups that share several accounts
             self.batches = self.batches or [self.messages]

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from conditional_writes import MAXIMUM_WRITES, Item, Key, Observed, Plan, Put, Write, absent
-from conditional_writes.item_diff import replacing, unchanged
 from conditional_writes.own_attributes import VERSION_ID
-from ledger.core.accounts import Account, account_item, sound_account
+from conditional_writes.requests import replacing, unchanged
+from ledger.core.accounts import Account, account_item, posting_time, sound_account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_item, outcome_of, payload_hash_of, sound_entry
-from ledger.core.posting_time import posting_time
 from ledger.core.reason_codes import PayloadChanged
 from ledger.core.reversals import Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import Status, check_effects

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from conditional_writes import Item
 from conditional_writes.items import to_dynamodb
 from ledger.account_pages import AccountPage, account_page
-from ledger.core.attributes import attribute
+from ledger.core.decoding import attribute
 from ledger.core.holds import MOST_OPEN_HOLDS, holds_from_item
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode

@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item
-from ledger.core.accounts import Account
-from ledger.core.attributes import version
-from ledger.core.posting_time import time_of
+from ledger.core.accounts import Account, time_of
+from ledger.core.decoding import version
 from ledger.journal_versions import JournalVersions
 
 

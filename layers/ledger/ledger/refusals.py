@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from conditional_writes import Deadline
 from conditional_writes.items import to_dynamodb
+from ledger.core.accounts import timestamp
 from ledger.core.journal import EntryId
 from ledger.core.outcome_events import SOURCE, ids_in, refusal_event
-from ledger.core.posting_time import timestamp
 from ledger.core.refusals import RefusalRecord, refusal_item
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.tables import LedgerTables

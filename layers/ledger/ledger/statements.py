@@ -15,11 +15,10 @@ from msgspec.structs import asdict
 from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.reading import read, read_one
 from ledger.account_reading import Answer, ErrorCode, Refused, answer_or_error, read_account, unreadable
-from ledger.core.accounts import Account
+from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, Account, time_of
 from ledger.core.holds import OpenHold
 from ledger.core.journal import EntryId, JournalEntry, entry_from_item, outcome_to_json
 from ledger.core.money import format_decimal
-from ledger.core.posting_time import CLOCK_SKEW, LONGEST_POSTING, time_of
 from ledger.core.read_requests import (
     DEFAULT_ENTRIES,
     ReadAccount,

@@ -4,7 +4,6 @@ Powertools' batch processor hands over one record at a time. A commit of several
 docs/decisions/own-batch-flow.md.
 """
 
-import logging
 import math
 import os
 import random
@@ -21,7 +20,7 @@ from conditional_writes import Deadline
 from workers.attempts import MAXIMUM_BEGUN, NOT_BEGUN, Attempts
 from workers.clients import sqs_client
 from workers.dead_letters import send_dead_letters
-from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS, deadline_of
+from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS
 from workers.queue_messages import (
     UNTROUBLED,
     Again,
@@ -30,20 +29,15 @@ from workers.queue_messages import (
     Done,
     ErrorText,
     Loggable,
-    NotAnSqsEvent,
-    NotAnSqsRecord,
     QueueMessage,
     Waiting,
-    message_from_record,
-    message_id_of,
+    messages_of,
     printable_reason,
 )
 from workers.redelivery import acknowledge, delay_redelivery, delay_seconds_of
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
-
-logger = logging.getLogger(__name__)
 
 
 class Queue(NamedTuple):
@@ -126,12 +120,15 @@ class QueueWorker[Content: Loggable](NamedTuple):
     def process(self, event: dict[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
         """Processes an event's messages. Returns the ids of those that go back to the queue, as Lambda expects them.
 
+        Lambda deletes every message of the event that the answer doesn't name. So messages that are done are only
+        deleted here if another message may kill the function before it answers.
+
         Messages are processed together. Only those with an attempt that never ended are processed after them, each
         alone. If the function dies on any line, all messages that aren't acknowledged go back. Raises NotAnSqsEvent.
         """
-        messages, unreadable_ids = _received(event)
-        deadline = deadline_of(context)
-        work_deadline = deadline.earlier_by(SETTLING_SECONDS)
+        messages, unreadable_ids = messages_of(event)
+        deadline = Deadline.of_invocation(context, RESERVED_SECONDS)
+        work_deadline = Deadline.of_invocation(context, RESERVED_SECONDS + SETTLING_SECONDS)
         alone = self._begin(messages, work_deadline)
         together = [message for message in messages if message not in alone]
         measurements = self._process(together, work_deadline)
@@ -344,19 +341,3 @@ def _dead[Content: Loggable](
 ) -> list[tuple[QueueMessage[Content], Dead]]:
     dispositions = ((message, message.disposition) for message in messages)
     return [(message, disposition) for message, disposition in dispositions if isinstance(disposition, Dead)]
-
-
-def _received(event: dict[str, Any]) -> tuple[list[QueueMessage[Any]], list[str]]:
-    """The event's messages, and the ids of its unreadable records: those stay on the queue. Raises NotAnSqsEvent."""
-    records = event.get("Records") if isinstance(event, dict) else None
-    if not isinstance(records, list):
-        raise NotAnSqsEvent("Records: expected a list of SQS's records")
-    message_ids = [message_id_of(record, number) for number, record in enumerate(records)]
-    messages, unreadable_ids = [], []
-    for message_id, record in zip(message_ids, records, strict=True):
-        try:
-            messages.append(message_from_record(record))
-        except NotAnSqsRecord as problem:
-            logger.error("message %s is left on its queue: %s", message_id, problem)  # noqa: TRY400 (it is an answer)
-            unreadable_ids.append(message_id)
-    return messages, unreadable_ids

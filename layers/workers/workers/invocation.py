@@ -1,4 +1,4 @@
-"""The remaining time of an invocation: deadlines for its requests, and a lease that outlives it.
+"""The time of an invocation: its parts, and a lease that outlives it.
 
 `context` is Lambda's context object, the second argument of a handler.
 """
@@ -18,14 +18,10 @@ OVERRUN_SECONDS = 2.0
 
 def deadline_of(context: Any) -> Deadline:
     """The point in time after which the invocation may send no request."""
-    return Deadline.after(_remaining_seconds(context) - RESERVED_SECONDS)
+    return Deadline.of_invocation(context, RESERVED_SECONDS)
 
 
 def lease_seconds_of(context: Any) -> float:
     """A lease that outlives the invocation: Lambda ends the holder first, so no thread needs to prolong the lease."""
-    return _remaining_seconds(context) + OVERRUN_SECONDS
-
-
-def _remaining_seconds(context: Any) -> float:
     remaining_milliseconds: int = context.get_remaining_time_in_millis()
-    return remaining_milliseconds / 1000
+    return remaining_milliseconds / 1000 + OVERRUN_SECONDS

@@ -1,6 +1,7 @@
 """A message is one object from its receipt to its end. Its disposition says what becomes of it."""
 
 import binascii
+import logging
 import re
 import traceback
 from base64 import b64decode
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, Self
+
+logger = logging.getLogger(__name__)
 
 
 class Loggable(Protocol):
@@ -186,6 +189,22 @@ class QueueMessage[Content: Loggable]:
     @property
     def age_seconds(self) -> float:
         return (datetime.now(UTC) - self.sent_at).total_seconds()
+
+
+def messages_of(event: Any) -> tuple[list[QueueMessage[Any]], list[str]]:
+    """The event's messages, and the ids of its unreadable records: those stay on the queue. Raises NotAnSqsEvent."""
+    records = event.get("Records") if isinstance(event, dict) else None
+    if not isinstance(records, list):
+        raise NotAnSqsEvent("Records: expected a list of SQS's records")
+    message_ids = [message_id_of(record, number) for number, record in enumerate(records)]
+    messages, unreadable_ids = [], []
+    for message_id, record in zip(message_ids, records, strict=True):
+        try:
+            messages.append(message_from_record(record))
+        except NotAnSqsRecord as problem:
+            logger.error("message %s is left on its queue: %s", message_id, problem)  # noqa: TRY400 (it is an answer)
+            unreadable_ids.append(message_id)
+    return messages, unreadable_ids
 
 
 def message_id_of(record: Any, number: int) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conditional_writes.conditions import Condition, both, exists
 from conditional_writes.deadline import Deadline, deadline_or_default
-from conditional_writes.item_diff import diff, replacing, unchanged, version_condition, version_of
 from conditional_writes.items import Item, Key, check_names, copied, same, to_dynamodb
 from conditional_writes.loop import (
     CONFLICTS_BEFORE_PAUSE,
@@ -23,7 +22,17 @@ from conditional_writes.loop import (
 )
 from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
 from conditional_writes.reading import read_one
-from conditional_writes.requests import Check, Delete, Put, Update
+from conditional_writes.requests import (
+    Check,
+    Delete,
+    Put,
+    Update,
+    diff,
+    replacing,
+    unchanged,
+    version_condition,
+    version_of,
+)
 from conditional_writes.together import VersionedItem, write_once
 from conditional_writes.versioned import queries
 from conditional_writes.versioned.pacing import Pace

@@ -1,15 +1,24 @@
-"""An account, as the rules (`rules.py`) see it and as an item of the Accounts table."""
+"""An account, as the rules (`rules.py`) see it and as an item of the Accounts table; and the times of its postings."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
 
-from ledger.core.attributes import attribute, version
+from ledger.core.decoding import attribute, version
 from ledger.core.holds import Holds, OpenHold, holds_from_item, holds_item, total
 from ledger.core.money import WIDE, format_decimal
+
+CLOCK_SKEW = timedelta(seconds=5)
+"""The largest difference between two workers' clocks. A time that is further ahead is a mistake.
+
+The clocks of Lambda's machines differ by milliseconds, and AWS refuses the requests of one that is minutes off.
+"""
+LONGEST_POSTING = timedelta(minutes=2)
+"""From the moment at which a worker reads its clock to its commit: more than its function's timeout."""
 
 
 class AccountStatus(StrEnum):
@@ -91,7 +100,32 @@ def sound_account(item: dict[str, Any]) -> Account:
     Otherwise held money could be spent. The replay takes such an account, and says which hold is wrong.
     """
     account = account_from_item(item)
-    if account.held != (expected := total(account.open_holds)):
+    expected = total(account.holds) if account.holds else Decimal(0)
+    if account.held != expected:
         held = f"{format_decimal(expected)}, which is the sum of the holds, got {format_decimal(account.held)}"
         raise ValueError(f"held: expected {held}")
     return account
+
+
+def posting_time(now: datetime, accounts: Iterable[Account | None]) -> str:
+    """The `posted_at` of a transaction on these accounts: now, or the latest of their last times if that is later.
+
+    A last time that is damaged, or further ahead than `CLOCK_SKEW`, doesn't count: otherwise one wrong clock, or one
+    damaged account, would decide for months.
+    """
+    earlier = (time_of(account.posted_at) for account in accounts if account and account.posted_at)
+    return timestamp(max([now, *(time for time in earlier if time and time <= now + CLOCK_SKEW)]))
+
+
+def timestamp(time: datetime) -> str:
+    """A time as journal entries have it: as texts, such times sort by time."""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def time_of(posted_at: str) -> datetime | None:
+    """The time in a journal entry; None for a text that is no ISO 8601 time with an offset."""
+    try:
+        time = datetime.fromisoformat(posted_at)
+    except ValueError:
+        return None
+    return time if time.tzinfo else None

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ledger.core.attributes import attribute
+from ledger.core.decoding import attribute
 from ledger.core.money import EXACT, WIDE
 
 MOST_OPEN_HOLDS = 20

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account
-from ledger.core.attributes import attribute, version
+from ledger.core.decoding import attribute, version
 from ledger.core.money import format_decimal
 from ledger.core.reversals import Reversal, reversal_from_item, reversal_item
 from ledger.core.rules import Decision

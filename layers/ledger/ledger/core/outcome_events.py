@@ -12,10 +12,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
-from ledger.core.attributes import attribute
-from ledger.core.decoding import MOST_ID_CHARACTERS
+from ledger.core.accounts import time_of, timestamp
+from ledger.core.decoding import MOST_ID_CHARACTERS, attribute
 from ledger.core.journal import JournalEntry, entry_from_item, outcome_to_json
-from ledger.core.posting_time import time_of, timestamp
 from ledger.core.rules import Status
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import TransactionMessage

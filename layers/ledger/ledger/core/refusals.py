@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ledger.core.attributes import attribute
+from ledger.core.decoding import attribute
 from ledger.core.journal import EntryId
 
 

@@ -17,12 +17,11 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct, ValidationError
 from msgspec.structs import replace
 
-from ledger.core.accounts import Account
+from ledger.core.accounts import CLOCK_SKEW, Account, time_of
 from ledger.core.decoding import MOST_ID_CHARACTERS
 from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of, payload_hash_of
 from ledger.core.mismatches import Mismatch, difference, quoted, quoted_id, why_unreadable
 from ledger.core.money import WIDE
-from ledger.core.posting_time import CLOCK_SKEW, time_of
 from ledger.core.reason_codes import NotYet, Refusal
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Decision, RejectionReason, Status

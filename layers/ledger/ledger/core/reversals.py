@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ledger.core.attributes import attribute, version
+from ledger.core.decoding import attribute, version
 
 
 class Reversal(Struct, frozen=True):
