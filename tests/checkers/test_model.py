@@ -14,7 +14,6 @@ from tests.checkers.small_books import (
     OPEN_A,
     OPEN_B,
     PAY,
-    POST_IN_PART,
     REVERSE_TRANSFER,
     SPEND,
     TRANSFER,
@@ -71,33 +70,6 @@ def test_it_predicts_one_message(books: Books, delivery: Delivery, expected: Exp
     assert predict(books, [delivery], LIMITS).dispositions == [expected]
 
 
-def test_messages_refer_to_earlier_ones_of_their_batch() -> None:
-    bodies = [VOID, OPEN_B, HOLD, REVERSE_TRANSFER, TRANSFER, POST_IN_PART, VOID, REVERSE_TRANSFER]
-    predicted = predict(BEFORE, list(map(Delivery, bodies)), LIMITS)
-    expected = [Expected.DONE] * len(bodies)
-    expected[0] = expected[3] = Expected.AGAIN
-    assert predicted.dispositions == expected
-    books = post(BEFORE, OPEN_B, HOLD, TRANSFER, POST_IN_PART, VOID, REVERSE_TRANSFER)
-    assert not list(surprises(predicted, BEFORE, books, whole=True))
-    reversal = books.journal["b"][-1].outcome.reversal
-    assert reversal
-    _outcome(books, "b", reversal=replace(reversal, number=2))
-    _outcome(books, "a", held_after=Decimal(1))
-    found = list(surprises(predicted, BEFORE, books, whole=True))
-    assert sorted(violation.partition(" should")[0] for violation in found) == ["a: back", "b: back"]
-
-
-def _outcome(books: Books, account_id: str, **changes: object) -> None:
-    """Changes the account's last entry."""
-    entry = books.journal[account_id].pop()
-    books.journal[account_id].append(replace(entry, outcome=replace(entry.outcome, **changes)))
-
-
-def test_what_may_have_killed_its_function_comes_last() -> None:
-    batch = [Delivery(OPEN_B, 5, begun=2), Delivery(TRANSFER, 5, begun=1), Delivery(SPEND, 5)]
-    assert predict(BEFORE, batch, LIMITS).dispositions == [Expected.DONE, Expected.AGAIN, Expected.DONE]
-
-
 def _change_account(books: Books) -> None:
     books.accounts["a"] = replace(books.accounts["a"], balance=Decimal(51))
 
@@ -110,11 +82,6 @@ def _change_entry(books: Books) -> None:
 PLANTED: dict[str, tuple[Callable[[Books], object], str]] = {
     "another balance": (_change_account, "a should be {"),
     "another outcome": (_change_entry, "a: 2 should be ('REJECTED'"),
-    "an account without its entry": (lambda books: books.journal["a"].pop(), "a"),
-    "an entry without its account": (
-        lambda books: books.accounts.update(a=BEFORE.accounts["a"]),
-        "a should be {",
-    ),
     "a message that should wait": (
         lambda books: books.journal.update(nobody=[replace(books.journal["a"][1], account_id="nobody")]),
         "nobody: 1 shouldn't be posted",

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.checkers.profiles import Profiles, is_poison, upserted, vanished, violations
-from tools.local_aws.profiles_day import believable_updates
 from tools.local_aws.queues import DeadLetter
 
 
@@ -68,10 +67,6 @@ def test_it_finds(plant: Callable[[Any], object], sentence: str) -> None:
     assert found(profiles) == [sentence]
 
 
-def test_it_finds_a_lost_profile() -> None:
-    assert len(found({})) == 3
-
-
 def test_it_finds_a_message_that_vanished_and_a_dead_letter_that_is_no_poison() -> None:
     assert list(vanished(BODIES, LETTERS)) == []
     assert list(vanished(BODIES, LETTERS[:1])) == ["an invalid message vanished: junk"]
@@ -81,10 +76,3 @@ def test_it_finds_a_message_that_vanished_and_a_dead_letter_that_is_no_poison() 
     retries_exhausted = DeadLetter(BODIES[0], "not processed in 6 deliveries: no time is left")
     assert not is_poison(retries_exhausted)
     assert len(list(vanished(BODIES, [*LETTERS, retries_exhausted]))) == 1
-
-
-def test_a_believable_day_is_as_long_as_asked_for_and_the_same_again() -> None:
-    day = believable_updates(1000)
-    assert day == believable_updates(1000)
-    assert len(day) == 1000
-    assert len(set(day)) < 950, "some messages are repeated"
