@@ -231,11 +231,6 @@ def test_a_message_of_an_unreadable_profile_comes_again_until_sqs_would_delete_i
     assert reason.startswith("not processed in 7.0 days on the queue: ")
 
 
-def test_without_time_left_everything_goes_back_to_the_queue(profiles: Profiles) -> None:
-    assert len(profiles.returned(update({"theme": "dark"}), "junk", context=Context(timeout_seconds=1))) == 2
-    assert not profiles.items()
-
-
 def test_every_record_has_its_line_without_payload_and_the_batch_its_metrics(
     profiles: Profiles, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,32 +112,6 @@ def test_each_message_gets_its_own_disposition_whosever_profile_it_is_about(empt
     assert empty_dynamodb.operations == ["UpdateItem"] * 3, "none for what has no room"
 
 
-def test_of_several_messages_only_that_is_dead_which_does_not_fit(empty_dynamodb: Stubbed) -> None:
-    there = {"account_id": "alice", "preferences": {}, "status": "VIP"}
-    refuses(empty_dynamodb, there)
-    empty_dynamodb.answers("update_item")
-    refuses(empty_dynamodb, there)
-    messages = [
-        update(1, {"theme": "dark"}),
-        update(2, {"since": 2020}, path=("status",)),
-        update(3, {"language": "de"}),
-    ]
-    upserted, _, _ = written(empty_dynamodb, *messages)
-    assert upserted == 2
-    assert dispositions(*messages) == [DONE, ReasonCode.NOT_A_MAP, DONE]
-    misfit = messages[1].disposition
-    assert isinstance(misfit, Dead)
-    assert misfit.reason.endswith("status is a string, expected a map, to hold entries")
-
-
-def test_a_message_whose_entries_are_all_superseded_says_so(empty_dynamodb: Stubbed) -> None:
-    later = {"account_id": "alice", "preferences": {"theme": "x"}, 'cw:as_of ["preferences"]': {"theme": "2999"}}
-    refuses(empty_dynamodb, later)
-    messages = [update(1, {"theme": "dark"}), update(1, {"theme": "dark", "language": "de"}), update(0, {"theme": 1})]
-    assert written(empty_dynamodb, *messages) == (1, 3, 1)
-    assert dispositions(*messages) == [Done(SUPERSEDED), DONE, Done(SUPERSEDED)]
-
-
 @pytest.mark.parametrize(("first_request", "entries", "done"), [(0, 111, 2), (1, 89, 1)])
 def test_what_was_written_before_an_error_is_done(
     empty_dynamodb: Stubbed, monkeypatch: pytest.MonkeyPatch, first_request: int, entries: int, done: int
