@@ -1,7 +1,14 @@
-"""A transaction's way through the code is short, and as docs/extending.md describes it."""
+"""The ways of a transaction and of a nightly check through the code are short, and as docs/extending.md has them."""
 
 import re
+from datetime import timedelta
 
+import pytest
+
+from conditional_writes import Deadline
+from ledger.reconciler import Night
+from tests.support import bodies
+from tests.support.reconciling import FIRST_NIGHT, Reconciled, event
 from tests.support.tracing import traced
 from tools.local_aws.functions import Context, invoke, process_transactions, record
 from tools.local_aws.server import PROJECT, Endpoint
@@ -12,8 +19,8 @@ def test_a_posted_transaction_goes_through_few_modules_and_calls_and_as_the_docs
     function = process_transactions(aws, create_tables(aws, "path"), POWERTOOLS_LOG_LEVEL="CRITICAL")
     opening = {"type": "open_account", "transaction_id": "open", "account_id": "a", "currency": "EUR"}
     assert not invoke(function, [record(opening)])
-    event = {"Records": [record({"transaction_id": "t", "account_id": "a", "amount": 5})]}
-    trace = traced(lambda: function.lambda_handler(event, Context()))
+    delivery = {"Records": [record({"transaction_id": "t", "account_id": "a", "amount": 5})]}
+    trace = traced(lambda: function.lambda_handler(delivery, Context()))
     print(trace)  # shown if a bound is passed
     modules, calls, frames = trace.numbers
     assert modules <= 22
@@ -23,3 +30,35 @@ def test_a_posted_transaction_goes_through_few_modules_and_calls_and_as_the_docs
     listed = re.findall(r"^\| \d+ \| `(.*?)` \|", page, re.MULTILINE)
     called = dict.fromkeys([trace.modules[0], *(function.module for function in trace.calls)])
     assert listed == [module for module in called if module in listed]
+
+
+@pytest.mark.parametrize(("what", "most"), [("account", (21, 36, 12)), ("night", (34, 80, 20))])
+def test_an_account_is_checked_from_its_checkpoint_in_few_modules_and_calls(
+    aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, what: str, most: tuple[int, int, int]
+) -> None:
+    """With a new entry. An account: from its item to its saved checkpoint. A night: the invocation, with its lock."""
+    ledger = Reconciled(aws, dynamodb, monkeypatch)
+    ledger.post(bodies.opening("a"))
+    night = ledger.quiet_night()
+    ledger.run(night)
+    ledger.post(bodies.payment("t", 5, "a"))
+    function, deadline, day = (
+        ledger.new_process(),
+        Deadline.after(600),
+        Night((FIRST_NIGHT + timedelta(days=night + 1)).date()),
+    )
+    item, stored = ledger.by_account(ledger.tables.accounts)["a"], ledger.stored(checkpoints=True)
+
+    def check() -> None:
+        saved = function.checkpoints.read(["a"], deadline)["a"]
+        result = function.reconciler.check(item, saved, day, deadline)
+        function.checkpoints.write({"a": result.new_checkpoint}, deadline)
+
+    def run(nights: float) -> None:
+        assert function.lambda_handler(event(nights), Context(150))["outcome"] == "Done"
+
+    run(night + 1)
+    ledger.restore(stored)
+    trace = traced(check if what == "account" else lambda: run(night + 1.1))
+    print(trace)
+    assert all(number <= bound for number, bound in zip(trace.numbers, most, strict=True)), trace.numbers

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account
 from ledger.core.journal import EntryId, JournalEntry
-from ledger.core.mismatches import Mismatch, first_mismatches
+from ledger.core.mismatches import Mismatch
 from ledger.core.reason_codes import NotYet, Refusal
 from ledger.core.replay import Replay
 from ledger.core.reversals import Reversed
@@ -79,7 +79,7 @@ class Ledger(NamedTuple):
         own = (entry for entry in self.entries.values() if entry.account_id == account_id)
         entries = sorted(own, key=lambda entry: entry.outcome.account_version)
         new = [entry for entry in entries if replay.version < entry.outcome.account_version <= target.version]
-        found = first_mismatches(replay.mismatches(new, target.version, self, datetime.fromisoformat(NOW)))
+        found = list(replay.mismatches(new, target.version, self, datetime.fromisoformat(NOW)))
         items = ReversalSum()
         for item in self.reversals.values():
             items = items.with_item(item) if item.account_id == account_id else items

@@ -8,6 +8,7 @@ A run saves how far it has come after each step. So a killed run goes on, and an
 import functools
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item
@@ -29,7 +30,6 @@ from ledger.reconciler import (
     Sound,
 )
 from workers.job_events import flag_of
-from workers.parallel import in_parallel
 from workers.scheduled_jobs import Run, Step
 
 MAX_PARALLEL = 8
@@ -171,7 +171,8 @@ class NightlyCheck(NamedTuple):
             except AWS_ERRORS:
                 return None
 
-        return in_parallel(check, items, MAX_PARALLEL)
+        with ThreadPoolExecutor(MAX_PARALLEL) as pool:
+            return list(pool.map(check, items))
 
     def _alone(self, run: Run, night: Night, progress: Progress) -> Generator[Step, None, tuple[Progress, bool]]:
         """The progress after the next account, and whether it was the last. A long journal takes several steps."""

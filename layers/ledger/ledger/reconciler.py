@@ -10,6 +10,7 @@ replayed from the index, and added up in a sum that doesn't depend on their orde
 up. If the sums are equal, the replay was one of the table.
 """
 
+import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +23,7 @@ from conditional_writes.sizes import item_bytes
 from ledger.checkpoints import Checkpoint
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.core.journal import JournalEntry, entry_from_item
-from ledger.core.mismatches import Mismatch, first_mismatches, quoted_id
+from ledger.core.mismatches import MOST_MISMATCHES, Mismatch, quoted_id
 from ledger.core.replay import Replay
 from ledger.core.reversals import Reversed, reversed_from_item
 from ledger.core.sums import SUMS, ReversalSum, hash_of
@@ -147,21 +148,30 @@ class Reconciler(NamedTuple):
         Whatever the account is like, the memory is bounded, and an account that can't be read is skipped. If not even
         a page can be read, raises AWS_ERRORS.
         """
+        start = position = begun
+        saved = checkpoint.account if checkpoint else None
         try:
             account = account_from_item(item)
             if checkpoint and checkpoint.account == account and not night.is_whole(checkpoint):
                 return Sound(account.account_id, None, is_whole=False)
-            if begun is None or not (begun.is_whole or checkpoint):  # what it began with is gone, or was found wrong
-                begun = _beginning(account, checkpoint, night)
-            result = self._replay(begun, checkpoint, night, deadline)
-            if isinstance(result, Position) and (size := item_bytes(item)) > LARGEST_ACCOUNT_BYTES:
-                reason = f"its item has {size:,} bytes, expected at most {LARGEST_ACCOUNT_BYTES:,} with a long journal"
-                return Skipped(account.account_id, reason)
+            if position is None or not (position.is_whole or checkpoint):  # what it began with is gone: it was wrong
+                start = position = _beginning(account, checkpoint, night)
+            while True:
+                further, found = self._look(position, saved, deadline)
+                if found:
+                    return Mismatched(account.account_id, found)
+                if further is None:
+                    return _sound(position, checkpoint, night)
+                position = further
         except AWS_ERRORS:
-            raise
+            if position is None or position is start:
+                raise
+            if (size := item_bytes(item)) <= LARGEST_ACCOUNT_BYTES:
+                return position
+            reason = f"its item has {size:,} bytes, expected at most {LARGEST_ACCOUNT_BYTES:,} with a long journal"
+            return Skipped(item["account_id"], reason)
         except Exception as error:  # noqa: BLE001 (an account's items may be anything)
             return Skipped(item["account_id"], f"it can't be read: {type(error).__name__}: {error}"[:LONGEST_REASON])
-        return result
 
     def read_nothing(self, deadline: Deadline) -> None:
         """The requests of a check for an account that doesn't exist. Raises AWS_ERRORS: then the trouble is AWS's."""
@@ -171,26 +181,6 @@ class Reconciler(NamedTuple):
             lambda: read(self.client, [self.tables.account_key(account_id)], deadline),
         ]
         in_parallel(lambda read: read(), reads)
-
-    def _replay(
-        self, begun: Position, checkpoint: Checkpoint | None, night: Night, deadline: Deadline
-    ) -> Checked | Position:
-        position, account = begun, begun.target
-        saved = checkpoint.account if checkpoint else None
-        while True:
-            try:
-                further, found = self._look(position, saved, deadline)
-            except AWS_ERRORS:
-                if position == begun:
-                    raise
-                return position
-            if found:
-                return Mismatched(account.account_id, found)
-            if further is None:
-                break
-            position = further
-        new = Checkpoint(account, night.day if position.is_whole or checkpoint is None else checkpoint.whole_on)
-        return Sound(account.account_id, None if new == checkpoint else new, position.is_whole)
 
     def _look(self, position: Position, saved: Account | None, deadline: Deadline) -> Look:
         """Only a whole replay has mismatches, and only those that last."""
@@ -203,14 +193,15 @@ class Reconciler(NamedTuple):
             case Position(next="table"):
                 return self._added_up(position, deadline), []
             case _:
-                return _lasting(lambda: (None, first_mismatches(self._at_the_end(position, saved, deadline))))
+                return _lasting(lambda: (None, list(self._at_the_end(position, saved, deadline))))
 
     def _replayed(self, position: Position, saved: Account | None, deadline: Deadline) -> Look:
         """The next page of entries, replayed."""
         further, entries, through = self._page(position, deadline)
         replay = Replay(position.target, position.replayed, saved, position.reversals)
         around = JournalSurroundings(self.client, self.tables, entries, deadline)
-        found = first_mismatches(replay.mismatches(entries, through, around, datetime.now(UTC)))
+        mismatches = replay.mismatches(entries, through, around, datetime.now(UTC))
+        found = list(itertools.islice(mismatches, MOST_MISMATCHES))
         further = further._replace(replayed=replay.account, reversals=replay.reversals)
         if through < position.target.version:
             return further._replace(next="entries"), found
@@ -295,6 +286,12 @@ def _beginning(account: Account, checkpoint: Checkpoint | None, night: Night) ->
     if checkpoint is None or night.is_whole(checkpoint) or checkpoint.account.version >= account.version:
         return Position(account, None, is_whole=True)
     return Position(account, checkpoint.account, is_whole=False)
+
+
+def _sound(last: Position, checkpoint: Checkpoint | None, night: Night) -> Sound:
+    """The account after the last page of its replay."""
+    new = Checkpoint(last.target, night.day if last.is_whole or checkpoint is None else checkpoint.whole_on)
+    return Sound(last.target.account_id, None if new == checkpoint else new, last.is_whole)
 
 
 def _lasting(look: Callable[[], Look]) -> Look:

@@ -3,13 +3,13 @@
 The items that a sentence quotes may have been damaged. So each quotation is bounded, and the sentence is whole.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from itertools import islice
 from typing import Any
 
 from msgspec import Struct, ValidationError
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict, force_setattr
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import MOST_ID_CHARACTERS, sentence_of
@@ -27,22 +27,18 @@ LONGEST_QUOTATION = 64
 
 
 class Mismatch(Struct, frozen=True):
-    """A difference: `what` is wrong, at which `version` of the account (0: the account as a whole), and a sentence."""
+    """A difference: `what` is wrong, at which `version` of the account (0: the account as a whole), and a sentence.
+
+    A sentence that is too long nevertheless ends with "…".
+    """
 
     account_id: str
     what: str
     version: int
     sentence: str
 
-    def is_like(self, other: "Mismatch") -> bool:
-        """The same difference, however far the account has moved on in between."""
-        return (self.account_id, self.what, self.version) == (other.account_id, other.what, other.version)
-
-
-def first_mismatches(mismatches: Iterable[Mismatch]) -> list[Mismatch]:
-    """The first mismatches. A sentence that is too long nevertheless ends with "…"."""
-    first = islice(mismatches, MOST_MISMATCHES)
-    return [replace(mismatch, sentence=shortened(mismatch.sentence, LONGEST_SENTENCE)) for mismatch in first]
+    def __post_init__(self) -> None:
+        force_setattr(self, "sentence", shortened(self.sentence, LONGEST_SENTENCE))
 
 
 def quoted(value: object) -> str:
