@@ -89,8 +89,9 @@ BREAKAGES = [
     Breakage(
         "a change brings a deleted item back",
         f"{LIBRARY}/requests.py",
-        "    condition = version_is(version, version_attribute)\n",
-        "    condition = version_is(version, version_attribute) | absent(version_attribute)\n",
+        '    return expected, Condition("({} = []) AND ({} = [])", names, (version, version_id))\n',
+        '    return expected, Condition("({} = [] AND {} = []) OR attribute_not_exists({})",'
+        " (*names, version_attribute), (version, version_id))\n",
         (VERSIONED,),
     ),
     Breakage(

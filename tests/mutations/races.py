@@ -52,7 +52,7 @@ RACES = [
     race(
         "a condition left out: a journal entry may be there already",
         FOLD,
-        'Put(key, item, absent("transaction_id"))',
+        "Put(key, item, NO_ENTRY)",
         "Put(key, item)",
         "two deliveries of one payment",
     ),

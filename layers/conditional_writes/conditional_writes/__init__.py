@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from conditional_writes.client import dynamodb_client
 from conditional_writes.conditions import (
-    Condition,
     absent,
     at_least,
     at_most,
@@ -26,7 +25,7 @@ from conditional_writes.deadline import Deadline, DeadlinePassed
 from conditional_writes.items import EXACT, Item, Key, key
 from conditional_writes.loop import Observed, OutcomeUnknown, Plan, Stopped, UnsatisfiableCondition, Written, write
 from conditional_writes.reading import read
-from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, replacing
+from conditional_writes.requests import MAXIMUM_WRITES, Check, Condition, Delete, Put, Update, Write, replacing
 from conditional_writes.table_errors import NoSuchTable, WrongKey
 from conditional_writes.together import Conflict, VersionedItem, write_together
 

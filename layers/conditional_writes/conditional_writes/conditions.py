@@ -1,53 +1,9 @@
 """Conditions named for what they mean."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
-type AttributePath = str | tuple[str, ...]
-"""An attribute's name, or the names from an attribute down to an element of a map in it. A dot is part of its name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A write's assumption about its item, or a query's choice of items.
-
-    In `template` each `{}` stands for an attribute or path, and each `[]` for a value.
-
-    Conditions combine with `&`, `|` and `~`. The truth value of a condition raises TypeError, because `a and b` would
-    silently be `b`. A condition that has no function below is written out: `Condition("size({}) < []", ("lines",),
-    (100,))`.
-    """
-
-    template: str
-    names: tuple[AttributePath, ...] = ()
-    values: tuple[Any, ...] = ()
-
-    def __and__(self, other: "Condition") -> "Condition":
-        return self._joined("AND", other)
-
-    def __or__(self, other: "Condition") -> "Condition":
-        return self._joined("OR", other)
-
-    def __invert__(self) -> "Condition":
-        return Condition(f"NOT ({self.template})", self.names, self.values)
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a condition is checked by DynamoDB, not by Python: combine conditions with &, | and ~")
-
-    def _joined(self, operator: str, other: "Condition") -> "Condition":
-        return Condition(
-            f"({self.template}) {operator} ({other.template})",
-            self.names + other.names,
-            self.values + other.values,
-        )
-
-
-def both(condition: Condition | None, other: Condition | None) -> Condition | None:
-    """The two joined by AND, of which either may be missing."""
-    if condition is None:
-        return other
-    return condition if other is None else condition & other
+from conditional_writes.requests import AttributePath, Condition
 
 
 def absent(attribute: AttributePath) -> Condition:

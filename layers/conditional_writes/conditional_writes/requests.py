@@ -1,11 +1,11 @@
-"""The four kinds of writes, those that make one version of an item of another, and how each becomes a request."""
+"""The four kinds of writes, their conditions, those that make one version of an item of another, and their requests."""
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from conditional_writes.conditions import AttributePath, Condition, absent, both, equals, exists, version_is
 from conditional_writes.items import Item, Key, same, serialized, to_dynamodb
 from conditional_writes.own_attributes import PREFIX, VERSION_ID, WRITE_ID
 
@@ -13,6 +13,51 @@ MAXIMUM_WRITES = 100
 """DynamoDB's limit for the items of one TransactWriteItems."""
 MAXIMUM_CHARACTERS = 4_096
 """DynamoDB's limit for the length of an expression."""
+
+type AttributePath = str | tuple[str, ...]
+"""An attribute's name, or the names from an attribute down to an element of a map in it. A dot is part of its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A write's assumption about its item, or a query's choice of items.
+
+    In `template` each `{}` stands for an attribute or path, and each `[]` for a value.
+
+    Conditions combine with `&`, `|` and `~`. The truth value of a condition raises TypeError, because `a and b` would
+    silently be `b`. A condition that has no function below is written out: `Condition("size({}) < []", ("lines",),
+    (100,))`.
+    """
+
+    template: str
+    names: tuple[AttributePath, ...] = ()
+    values: tuple[Any, ...] = ()
+
+    def __and__(self, other: "Condition") -> "Condition":
+        return self._joined("AND", other)
+
+    def __or__(self, other: "Condition") -> "Condition":
+        return self._joined("OR", other)
+
+    def __invert__(self) -> "Condition":
+        return Condition(f"NOT ({self.template})", self.names, self.values)
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a condition is checked by DynamoDB, not by Python: combine conditions with &, | and ~")
+
+    def _joined(self, operator: str, other: "Condition") -> "Condition":
+        return Condition(
+            f"({self.template}) {operator} ({other.template})",
+            self.names + other.names,
+            self.values + other.values,
+        )
+
+
+def both(condition: Condition | None, other: Condition | None) -> Condition | None:
+    """The two joined by AND, of which either may be missing."""
+    if condition is None:
+        return other
+    return condition if other is None else condition & other
 
 
 class Expected(NamedTuple):
@@ -84,7 +129,7 @@ def replacing(key: Key, before: Item | None, after: Item, version_attribute: str
     and no version; TypeError if a version isn't a whole number.
     """
     if before is None:
-        return Put(key, after, absent(key.attributes[0][0]), Expected(None, version_attribute))
+        return Put(key, after, _no_item(key), Expected(None, version_attribute))
     expected, condition = version_condition(key, before, version_attribute)
     was, is_now = expected.version or 0, version_of(key, after, version_attribute)
     if is_now <= was:
@@ -101,9 +146,13 @@ def unchanged(key: Key, before: Item | None, version_attribute: str = "version")
     Raises ValueError and TypeError as `replacing`.
     """
     if before is None:
-        return Check(key, absent(key.attributes[0][0]), Expected(None, version_attribute))
+        return Check(key, _no_item(key), Expected(None, version_attribute))
     expected, condition = version_condition(key, before, version_attribute)
     return Check(key, condition, expected)
+
+
+def _no_item(key: Key) -> Condition:
+    return Condition("attribute_not_exists({})", (key.attributes[0][0],))
 
 
 def version_condition(key: Key, before: Item, version_attribute: str) -> tuple[Expected, Condition]:
@@ -117,13 +166,14 @@ def version_condition(key: Key, before: Item, version_attribute: str) -> tuple[E
                 f"{key}: has a {VERSION_ID} and no {version_attribute}, so it is another's, and would be overwritten:"
                 " the library has an attribute of this name. Choose another name for yours"
             )
-        return Expected(0, version_attribute), exists(key.attributes[0][0]) & absent(version_attribute)
+        names = (key.attributes[0][0], version_attribute)
+        return Expected(0, version_attribute), Condition("(attribute_exists({})) AND (attribute_not_exists({}))", names)
     version, version_id = version_of(key, before, version_attribute), before.get(VERSION_ID)
     expected = Expected(version, version_attribute, version_id)
-    condition = version_is(version, version_attribute)
-    if version_id is not None:
-        condition &= equals(VERSION_ID, version_id)
-    return expected, condition
+    if version_id is None:
+        return expected, Condition("{} = []", (version_attribute,), (version,))
+    names = (version_attribute, VERSION_ID)
+    return expected, Condition("({} = []) AND ({} = [])", names, (version, version_id))
 
 
 def version_of(key: Key, item: Item, version_attribute: str) -> int:

@@ -28,6 +28,8 @@ from workers.queue_messages import Disposition, Done, QueueMessage
 
 type QueuedTransaction = QueueMessage[TransactionMessage]
 
+NO_ENTRY = absent("transaction_id")
+
 
 class Commit(NamedTuple):
     """What is to be committed in one DynamoDB transaction: as many of the messages, in order, as it has room for.
@@ -190,7 +192,7 @@ class Fold(Struct):
         """
         return [
             *[replacing(key, self.before[key], item) for key, item in self.changed.items()],
-            *[Put(key, item, absent("transaction_id")) for key, item in self.new_entries.items()],
+            *[Put(key, item, NO_ENTRY) for key, item in self.new_entries.items()],
             *[unchanged(key, self.before[key]) for key in sorted(self.reversals.difference(self.changed))],
         ]
 

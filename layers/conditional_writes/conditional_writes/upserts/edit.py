@@ -4,20 +4,10 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from conditional_writes.conditions import (
-    Condition,
-    absent,
-    all_of,
-    any_of,
-    at_least,
-    equals,
-    is_map,
-    less_than,
-    more_than,
-)
+from conditional_writes.conditions import absent, all_of, any_of, at_least, equals, is_map, less_than, more_than
 from conditional_writes.items import Item, Key, serialized
 from conditional_writes.own_attributes import CLOCKS_PREFIX, ERASED_AS_OF, ITEM_BYTES, MARKS
-from conditional_writes.requests import Update
+from conditional_writes.requests import Condition, Update
 from conditional_writes.sizes import MAXIMUM_UPSERTED_BYTES, item_bytes, value_bytes
 from conditional_writes.upserts.clocks import (
     MISSING,

@@ -10,7 +10,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conditional_writes.conditions import Condition, both, exists
+from conditional_writes.conditions import exists
 from conditional_writes.deadline import Deadline, deadline_or_default
 from conditional_writes.items import Item, Key, check_names, copied, same, to_dynamodb
 from conditional_writes.loop import (
@@ -24,9 +24,11 @@ from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
 from conditional_writes.reading import read_one
 from conditional_writes.requests import (
     Check,
+    Condition,
     Delete,
     Put,
     Update,
+    both,
     diff,
     replacing,
     unchanged,
