@@ -159,9 +159,9 @@ def _untrue(delivered: Iterable[Delivered], books: Books) -> Iterable[str]:
     """Yields a sentence for each outcome that a worker has reported, and that the journal doesn't have."""
     entries = entries_of(books)
     for body, disposition in delivered:
-        if isinstance(disposition, Done) and isinstance(disposition.outcome, journal.Outcome):
+        if isinstance(disposition, Done) and isinstance(disposition.effect, journal.Outcome):
             own = [entry.outcome for (_, name), entry in entries.items() if name == body["transaction_id"]]
-            told = disposition.outcome
+            told = disposition.effect
             if all(
                 (told.status, told.reason, told.account_version) != (o.status, o.reason, o.account_version) for o in own
             ):

@@ -27,6 +27,7 @@ def test_a_posted_transaction_goes_through_few_modules_and_calls_and_as_the_docs
     assert calls <= 51
     assert frames <= 14
     page = (PROJECT / "docs" / "extending.md").read_text()
+    assert {module for module in trace.modules if f"`{module}`" not in page} == set()
     listed = re.findall(r"^\| \d+ \| `(.*?)` \|", page, re.MULTILINE)
     called = dict.fromkeys([trace.modules[0], *(function.module for function in trace.calls)])
     assert listed == [module for module in called if module in listed]

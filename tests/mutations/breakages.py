@@ -245,7 +245,7 @@ BREAKAGES = [
     Breakage(
         "an attempt that failed counts as a kill, so that an outage condemns healthy messages",
         f"{WORKERS}/attempts.py",
-        "message.attempt._replace(begun=0 if message.attempted else message.begun_before)",
+        "message.attempt._replace(begun=0 if message.was_processed else message.begun_before)",
         "message.attempt",
         (BATCHES, OUTAGES),
     ),

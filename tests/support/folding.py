@@ -49,8 +49,8 @@ class Folded(NamedTuple):
 
 def outcome_of(disposition: Disposition | None) -> Outcome:
     assert isinstance(disposition, Done), disposition
-    assert isinstance(disposition.outcome, Outcome)
-    return disposition.outcome
+    assert isinstance(disposition.effect, Outcome)
+    return disposition.effect
 
 
 def planned(

@@ -41,7 +41,7 @@ def refusals(stubbed_events: Stubbed) -> RefusalEvents:
 
 def message(body: str = BODY, disposition: Disposition = DEAD, **fields: Any) -> Message:
     """A message that this delivery got to decode."""
-    found: Message = QueueMessage("m-1", "receipt", body, 1, datetime.now(UTC), {}, attempted=True)
+    found: Message = QueueMessage("m-1", "receipt", body, 1, datetime.now(UTC), {}, was_processed=True)
     for name, value in fields.items():
         setattr(found, name, value)
     found.disposition = disposition
@@ -86,7 +86,7 @@ def test_a_body_that_this_delivery_did_not_decode_is_not_read(
     refusals: RefusalEvents, stubbed_events: Stubbed, code: GivenUp
 ) -> None:
     """It may be what killed the function."""
-    refusals.publish(dead(message(disposition=Dead(code, "given up"), attempted=False)), plenty())
+    refusals.publish(dead(message(disposition=Dead(code, "given up"), was_processed=False)), plenty())
     [detail] = details(stubbed_events)
     assert (detail["reason_code"], detail["transaction_id"], detail["account_ids"]) == (code, None, [])
 
@@ -155,7 +155,7 @@ KILLED = Dead(GivenUp.FUNCTION_KILLED, "killed")
 UNKNOWN = ["junk", "[]", '{"transaction_id": "t-1"}', '{"account_id": "a"}', BODY.replace("t-1", r"\ud800")]
 
 
-@pytest.mark.parametrize("refused", [*map(message, UNKNOWN), message(disposition=KILLED, attempted=False)])
+@pytest.mark.parametrize("refused", [*map(message, UNKNOWN), message(disposition=KILLED, was_processed=False)])
 def test_a_message_without_ids_or_that_this_delivery_did_not_decode_is_not_recorded(
     records: RefusalRecords, empty_dynamodb: Stubbed, refused: Message
 ) -> None:

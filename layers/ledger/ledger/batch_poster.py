@@ -345,7 +345,7 @@ class _Group(Struct):
 
 
 def _measurements(messages: Sequence[QueuedTransaction], groups: Sequence[_Group]) -> list[Measurement]:
-    outcomes = [message.disposition.outcome for message in messages if isinstance(message.disposition, Done)]
+    outcomes = [message.disposition.effect for message in messages if isinstance(message.disposition, Done)]
     new = [outcome for outcome in outcomes if isinstance(outcome, Outcome) and not outcome.replayed]
     reasons = Counter(outcome.reason for outcome in new if outcome.reason)
     times = list(itertools.chain.from_iterable(group.commit_milliseconds for group in groups))

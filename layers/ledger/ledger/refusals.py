@@ -93,4 +93,4 @@ def _readable(message: QueueMessage[TransactionMessage]) -> TransactionMessage |
     """
     if message.content is not None:
         return message.content
-    return message.body if message.attempted else None
+    return message.body if message.was_processed else None

@@ -118,6 +118,6 @@ def _attempt_after(message: QueueMessage[Any]) -> Attempt:
         case Waiting():
             return Attempt(waits=message.waits_in_a_row, waited_at=message.receive_count)
         case Again():
-            return message.attempt._replace(begun=0 if message.attempted else message.begun_before)
+            return message.attempt._replace(begun=0 if message.was_processed else message.begun_before)
         case _:
             return UNTROUBLED

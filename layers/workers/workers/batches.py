@@ -200,7 +200,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
         """Decodes and handles the messages that have no disposition yet."""
         pending = [message for message in messages if message.disposition is None]
         for message in pending:
-            message.attempted = True
+            message.was_processed = True
             try:
                 message.content = self.decode(message.body)
             except BaseException as error:  # noqa: BLE001 (an error of any type is this message's alone)
@@ -288,7 +288,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
         Emits the measurements, and what the dispositions count to.
         """
         dispositions = [message.disposition for message in messages]
-        done = Counter(disposition.outcome.label for disposition in dispositions if isinstance(disposition, Done))
+        done = Counter(disposition.effect.label for disposition in dispositions if isinstance(disposition, Done))
         codes = Counter(disposition.code for disposition in dispositions if isinstance(disposition, Dead))
         waiting = sum(isinstance(disposition, Waiting) for disposition in dispositions)
         returned = sum(isinstance(disposition, Again) for disposition in dispositions)
@@ -315,8 +315,8 @@ class QueueWorker[Content: Loggable](NamedTuple):
         for message in messages:
             ids = {"message_id": message.message_id, **(message.content.log_fields if message.content else {})}
             match message.disposition:
-                case Done(outcome):
-                    self.logger.debug(outcome.label, extra={**ids, **outcome.log_fields})
+                case Done(effect):
+                    self.logger.debug(effect.label, extra={**ids, **effect.log_fields})
                 case Dead(code, reason):
                     self.logger.warning("dead-lettered", extra=ids | {"reason_code": code, "reason": reason})
                 case Waiting(code, reason):

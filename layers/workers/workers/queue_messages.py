@@ -15,14 +15,14 @@ logger = logging.getLogger(__name__)
 
 
 class Loggable(Protocol):
-    """The content of a message, or its outcome. `log_fields` names it in a log line, without the payload."""
+    """The content of a message, or its effect. `log_fields` names it in a log line, without the payload."""
 
     @property
     def log_fields(self) -> Mapping[str, object]: ...
 
 
-class Outcome(Loggable, Protocol):
-    """The effect of a message that is done. `label` is the text of its log line."""
+class Effect(Loggable, Protocol):
+    """What a message that is done has brought about. `label` is the text of its log line."""
 
     @property
     def label(self) -> str: ...
@@ -31,7 +31,7 @@ class Outcome(Loggable, Protocol):
 class Done(NamedTuple):
     """The message has had its effect, now or before. It leaves the queue."""
 
-    outcome: Outcome
+    effect: Effect
 
 
 class Waiting(NamedTuple):
@@ -144,8 +144,8 @@ class QueueMessage[Content: Loggable]:
     `receive_count` counts its deliveries, this one included. `attributes` has its message attributes, as in the event:
     `{name: {"dataType": …, "stringValue": …}}`. `group_id` is None if its producer gave it none. `content` is None
     until the body is decoded, or if it can't be. `disposition` is None until the message was handled. `attempt` is what
-    the table of attempts has of it, or may have; `begun_before` is what it had before this delivery. `attempted` says
-    whether this delivery got to process it.
+    the table of attempts has of it, or may have; `begun_before` is what it had before this delivery. A message
+    `was_processed` if this delivery got to it.
     """
 
     message_id: str
@@ -159,7 +159,7 @@ class QueueMessage[Content: Loggable]:
     disposition: Disposition | None = None
     attempt: Attempt = UNTROUBLED
     begun_before: int = 0
-    attempted: bool = False
+    was_processed: bool = False
 
     @property
     def decoded(self) -> Content:

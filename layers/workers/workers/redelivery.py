@@ -79,11 +79,11 @@ def _in_requests(
     deadline: Deadline,
     doing: str,
 ) -> None:
-    def attempt(batch: Sequence[QueueMessage[Any]]) -> None:
+    def send(batch: Sequence[QueueMessage[Any]]) -> None:
         try:
             deadline.check(doing)
             request(batch)
         except (BotoCoreError, ClientError, DeadlinePassed):
             logger.warning("could not %s %d messages", doing, len(batch), exc_info=True)
 
-    in_parallel(attempt, list(itertools.batched(messages, MAXIMUM_ENTRIES, strict=False)))
+    in_parallel(send, list(itertools.batched(messages, MAXIMUM_ENTRIES, strict=False)))
