@@ -154,14 +154,14 @@ def _open_accounts(deployed: Stack, consumer: Consumer) -> None:
     opening = {"type": "open_account", "transaction_id": "open", "currency": "EUR"}
     bodies = [json.dumps(opening | {"account_id": f"account-{number}"}) for number in range(ACCOUNTS)]
     for batch in itertools.batched(bodies, 10, strict=True):
-        _send(deployed, batch)
+        _send(deployed, batch, "AdministrationQueueUrl")
     _listen(consumer, {("open", f"account-{number}") for number in range(ACCOUNTS)})
 
 
-def _send(deployed: Stack, bodies: Sequence[str]) -> None:
+def _send(deployed: Stack, bodies: Sequence[str], queue: str = "TransactionsQueueUrl") -> None:
     entries = [{"Id": str(number), "MessageBody": body} for number, body in enumerate(bodies)]
     sqs = deployed.endpoint.client("sqs")
-    assert not sqs.send_message_batch(QueueUrl=deployed["TransactionsQueueUrl"], Entries=entries).get("Failed")
+    assert not sqs.send_message_batch(QueueUrl=deployed[queue], Entries=entries).get("Failed")
 
 
 def measure(deployed: Stack, consumer: Consumer, load: Load) -> tuple[list[Heard], list[int]]:

@@ -1,5 +1,6 @@
 """Posts the transactions of an SQS batch, and answers with the messages that go back to the queue.
 
+Batches come from two queues. That of the administration takes the types that change accounts, the other one all others.
 A transaction is posted, or rejected and recorded. The reason of an invalid message is put into the table Refusals, and
 goes with it to the dead-letter queue. A message that can't be decided yet goes back to the queue.
 """
@@ -7,6 +8,7 @@ goes with it to the dead-letter queue. A message that can't be decided yet goes 
 from workers import cold_start  # isort: split
 
 import os
+from functools import partial
 from typing import Any
 
 from aws_lambda_powertools import Metrics
@@ -14,7 +16,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes import dynamodb_client
 from ledger.batch_poster import BatchPoster
-from ledger.core.transaction_types import decode
+from ledger.core.transaction_types import decode_from
+from ledger.core.transaction_types.base import Door, TransactionMessage
 from ledger.dispositions import disposition_of
 from ledger.lines import Lines
 from ledger.refusals import RefusalEvents, RefusalRecords
@@ -35,13 +38,21 @@ minor_units = os.environ["MINOR_UNITS"] == "on"
 dynamodb = dynamodb_client()
 poster = BatchPoster(dynamodb, tables, Lines(dynamodb, os.environ["LOCKS_TABLE"]), minor_units)
 attempts = Attempts(dynamodb, os.environ["ATTEMPTS_TABLE"])
-queue, refusals = Queue.from_environment(), RefusalEvents(os.environ["OUTCOMES_BUS"])
+refusals = RefusalEvents(os.environ["OUTCOMES_BUS"])
 record = RefusalRecords(dynamodb, tables).write
-worker = QueueWorker(decode, poster.post, disposition_of, queue, attempts, logger, metrics, refusals.publish, record)
+
+
+def worker_of(door: Door, queue: Queue) -> QueueWorker[TransactionMessage]:
+    decode = partial(decode_from, door)
+    return QueueWorker(decode, poster.post, disposition_of, queue, attempts, logger, metrics, refusals.publish, record)
+
+
+worker = worker_of(Door.TRANSACTIONS, Queue.from_environment())
+administration = worker_of(Door.ADMINISTRATION, Queue.from_environment("ADMINISTRATION_"))
 cold_start.finished()
 
 
 @logger.inject_lambda_context
 @metrics.log_metrics(capture_cold_start_metric=True)
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    return worker.process(event, context)
+    return (administration if administration.queue.sent(event) else worker).process(event, context)

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ class EventRunner:
     tables: Tables
     profiles_table: str
     locks_table: str
-    dead_letter_queue_urls: Mapping[str, str]
+    dead_letter_queue_urls: Mapping[str, Sequence[str]]
     consumer: Consumer
     invoke: Callable[[str, Path], Any]
     post: Callable[[], None]
@@ -78,7 +78,8 @@ class EventRunner:
         response = self.invoke(function, path)
         self.post()
         new = {name: text for name, text in self._shown().items() if before.get(name) != text}
-        letters = take_dead_letters(self.endpoint, self.dead_letter_queue_urls[function]) if records else []
+        urls = self.dead_letter_queue_urls[function] if records else []
+        letters = [letter for url in urls for letter in take_dead_letters(self.endpoint, url)]
         if function == "process_transactions":
             return list(_became(records, response, letters, new))
         gone = [f"{name}=gone" for name in before.keys() - self._shown().keys()]
@@ -177,9 +178,9 @@ def in_process(_: Path) -> Iterator[EventRunner]:
                 queue.client.delete_message(QueueUrl=queue.url, ReceiptHandle=message["ReceiptHandle"])
 
         dead = {
-            "process_transactions": queue.dead_letter_url,
-            "upsert_profiles": upserter.worker.queue.dead_letter_url,
-            "publish_outcomes": publisher.publisher.dead_letter_queue_url,
+            "process_transactions": [queue.dead_letter_url],
+            "upsert_profiles": [upserter.worker.queue.dead_letter_url],
+            "publish_outcomes": [publisher.publisher.dead_letter_queue_url],
         }
         yield EventRunner(
             endpoint, tables, profiles_table, locks_table, dead, consumer, invoke, post, hear=lambda: None
@@ -210,9 +211,12 @@ def sam_local_invoke(folder: Path) -> Iterator[EventRunner]:
             deployed["ProfilesTableName"],
             deployed["LocksTableName"],
             {
-                "process_transactions": deployed["TransactionsDeadLetterQueueUrl"],
-                "upsert_profiles": deployed["ProfilesDeadLetterQueueUrl"],
-                "publish_outcomes": deployed["OutcomesDeadLetterQueueUrl"],
+                "process_transactions": [
+                    deployed["TransactionsDeadLetterQueueUrl"],
+                    deployed["AdministrationDeadLetterQueueUrl"],
+                ],
+                "upsert_profiles": [deployed["ProfilesDeadLetterQueueUrl"]],
+                "publish_outcomes": [deployed["OutcomesDeadLetterQueueUrl"]],
             },
             consumer,
             lambda function, event: _sam_local_invoke(endpoint, settings, function, event),

@@ -25,30 +25,36 @@ process_transactions/03-duplicate: 2 repeated
 process_transactions/04-batch: 8 POSTED
 process_transactions/05-overdraw: OVERDRAFT_LIMIT
 process_transactions/06-currency-mismatch: CURRENCY_MISMATCH
-process_transactions/07-limit-change: 2 POSTED, OVERDRAFT_LIMIT
-process_transactions/08-close-with-balance: BALANCE_NOT_ZERO
-process_transactions/09-close-at-zero: 2 POSTED
-process_transactions/10-closed-account: ACCOUNT_CLOSED
-process_transactions/11-account-exists: ACCOUNT_EXISTS
-process_transactions/12-junk-among-good: POSTED, 16 INVALID_MESSAGE, POSTED
-process_transactions/13-id-used-before: PAYLOAD_CHANGED
-process_transactions/14-unknown-account: back
-process_transactions/15-unknown-account-last-day: UNKNOWN_ACCOUNT
-process_transactions/16-transfer: POSTED
-process_transactions/17-transfer-overdraws: OVERDRAFT_LIMIT
-process_transactions/18-transfer-to-oneself: INVALID_MESSAGE
-process_transactions/19-into-the-overdraft: POSTED
-process_transactions/20-holds: 7 POSTED
-process_transactions/21-hold-above-what-is-available: OVERDRAFT_LIMIT
-process_transactions/22-post-hold-in-part: POSTED
-process_transactions/23-post-hold-to-a-payee: POSTED
-process_transactions/24-void-hold: POSTED
-process_transactions/25-hold-not-open: HOLD_NOT_OPEN
-process_transactions/26-expire-hold: POSTED
-process_transactions/27-reverse-in-part: POSTED
-process_transactions/28-reverse-both-sides: POSTED
-process_transactions/29-reverse-too-much: REVERSAL_EXCEEDED, ALREADY_REVERSED
-process_transactions/30-too-many-decimals: INVALID_MESSAGE
+process_transactions/07-limit-change: POSTED
+process_transactions/08-into-the-limit: POSTED
+process_transactions/09-limit-above-the-balance: OVERDRAFT_LIMIT
+process_transactions/10-close-with-balance: BALANCE_NOT_ZERO
+process_transactions/11-down-to-zero: POSTED
+process_transactions/12-close-at-zero: POSTED
+process_transactions/13-closed-account: ACCOUNT_CLOSED
+process_transactions/14-account-exists: ACCOUNT_EXISTS
+process_transactions/15-junk-among-good: POSTED, 16 INVALID_MESSAGE, POSTED
+process_transactions/16-id-used-before: PAYLOAD_CHANGED
+process_transactions/17-unknown-account: back
+process_transactions/18-unknown-account-last-day: UNKNOWN_ACCOUNT
+process_transactions/19-transfer: POSTED
+process_transactions/20-transfer-overdraws: OVERDRAFT_LIMIT
+process_transactions/21-transfer-to-oneself: INVALID_MESSAGE
+process_transactions/22-into-the-overdraft: POSTED
+process_transactions/23-open-more-accounts: 2 POSTED
+process_transactions/24-holds: 5 POSTED
+process_transactions/25-hold-above-what-is-available: OVERDRAFT_LIMIT
+process_transactions/26-post-hold-in-part: POSTED
+process_transactions/27-post-hold-to-a-payee: POSTED
+process_transactions/28-void-hold: POSTED
+process_transactions/29-hold-not-open: HOLD_NOT_OPEN
+process_transactions/30-expire-hold: POSTED
+process_transactions/31-reverse-in-part: POSTED
+process_transactions/32-reverse-both-sides: POSTED
+process_transactions/33-reverse-too-much: REVERSAL_EXCEEDED, ALREADY_REVERSED
+process_transactions/34-too-many-decimals: INVALID_MESSAGE
+process_transactions/35-opening-by-the-transactions-queue: WRONG_QUEUE
+process_transactions/36-payment-by-the-administration-queue: WRONG_QUEUE
 upsert_profiles/01-first-entries: acc-alice preferences.language="fr", acc-alice preferences.theme="dark"
 upsert_profiles/02-deeper-path: acc-alice limits.card.abroad.currency="EUR", acc-alice limits.card.abroad.day=250
 upsert_profiles/03-later-wins: acc-alice preferences.theme="light"

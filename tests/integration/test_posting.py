@@ -81,7 +81,8 @@ def test_a_day_is_logged_exactly_each_transaction_in_a_line_without_payload_and_
 
 
 def test_a_redelivered_batch_costs_two_reads_and_no_write(ledger: Ledger) -> None:
-    records = [record(opening()), *map(record, payments(range(9)))]
+    ledger.open("alice")
+    records = list(map(record, payments(range(9))))
     assert not invoke(ledger.worker, records)
     ledger.calls.clear()
     assert not invoke(ledger.worker, map(again, records))

@@ -20,6 +20,7 @@ from tools.local_aws.consumers import EVERYTHING, Consumer, new_consumer
 from tools.local_aws.queues import DeadLetter, take_dead_letters, waiting_messages
 from tools.local_aws.stack import Stack, publish, unqualified
 from tools.local_aws.tables import Tables, scan
+from tools.teller.message_files import queue_of
 
 NEVER = "at(2099-01-01T00:00:00)"
 PARAMETERS = dict.fromkeys(("ReconcileSchedule", "InterestSchedule", "ExpireHoldsSchedule"), NEVER) | {
@@ -38,11 +39,15 @@ def until(holds: Callable[[], object], claim: str, seconds: float = 180) -> None
 
 @dataclass
 class FunctionQueue:
-    """A queue with its function and its dead-letter queue. `name` is the prefix of the stack's outputs."""
+    """A queue with its function and its dead-letter queue. `name` is the prefix of the stack's outputs.
+
+    Of a function with a second queue, `second` is that one's: it gets the messages of its own types.
+    """
 
     stack: Stack
     name: str
     function_name: str
+    second: str | None = None
 
     @cached_property
     def sqs(self):
@@ -58,9 +63,14 @@ class FunctionQueue:
 
     def send(self, *messages: Mapping[str, Any] | str | DeadLetter) -> None:
         """Sends messages, given as objects or as bodies. Dead letters are sent with their reasons."""
-        for batch in itertools.batched(messages, 10, strict=False):
-            entries = [_message(message) | {"Id": str(index)} for index, message in enumerate(batch)]
-            assert not self.sqs.send_message_batch(QueueUrl=self.queue_url, Entries=entries).get("Failed")
+        for url, of_queue in itertools.groupby(map(_message, messages), key=self._url_of):
+            for batch in itertools.batched(of_queue, 10, strict=False):
+                entries = [message | {"Id": str(index)} for index, message in enumerate(batch)]
+                assert not self.sqs.send_message_batch(QueueUrl=url, Entries=entries).get("Failed")
+
+    def _url_of(self, message: Mapping[str, Any]) -> str:
+        queue = queue_of(message["MessageBody"].encode(errors="replace"))
+        return self.stack[queue.output] if queue == (self.second or "").lower() else self.queue_url
 
     def process(self, *messages: Mapping[str, Any] | str | DeadLetter) -> None:
         """Sends messages, and waits until the queue is empty."""
@@ -68,15 +78,18 @@ class FunctionQueue:
         self.wait_until_drained()
 
     def waiting(self) -> int:
-        """The number of messages on the queue, in flight and delayed messages included."""
-        return waiting_messages(self.sqs, self.queue_url)
+        """The number of messages on the queues, in flight and delayed messages included."""
+        names = filter(None, (self.name, self.second))
+        return sum(waiting_messages(self.sqs, self.stack[f"{name}QueueUrl"]) for name in names)
 
     def wait_until_drained(self) -> None:
         """Waits for all messages, those too that come again after their first three delays: some three minutes."""
         until(lambda: not self.waiting(), "the queue is empty", seconds=240)
 
     def take_dead_letters(self) -> list[DeadLetter]:
-        return take_dead_letters(self.stack.endpoint, self.dead_letter_queue_url)
+        names = filter(None, (self.name, self.second))
+        urls = [self.stack[f"{name}DeadLetterQueueUrl"] for name in names]
+        return [letter for url in urls for letter in take_dead_letters(self.stack.endpoint, url)]
 
     def changed_environment(self, **variables: str) -> AbstractContextManager[None]:
         return changed_environment(self.stack, self.function_name, **variables)
@@ -150,7 +163,9 @@ class Bank:
 
     @cached_property
     def transactions(self) -> FunctionQueue:
-        return FunctionQueue(self.stack, "Transactions", self.stack["ProcessTransactionsFunctionName"])
+        """With the administration's queue."""
+        name = self.stack["ProcessTransactionsFunctionName"]
+        return FunctionQueue(self.stack, "Transactions", name, "Administration")
 
     @cached_property
     def profiles(self) -> FunctionQueue:

@@ -25,6 +25,7 @@ def test_each_refusal_has_a_code() -> None:
     found = [each for each in subclasses(Refusal) + subclasses(NotYet) if each.__module__ == reason_codes.__name__]
     assert {each.__name__: each.code for each in found} == {  # type: ignore[attr-defined]
         "InvalidMessage": ReasonCode.INVALID_MESSAGE,
+        "WrongQueue": ReasonCode.WRONG_QUEUE,
         "PayloadChanged": ReasonCode.PAYLOAD_CHANGED,
         "UnknownAccount": ReasonCode.UNKNOWN_ACCOUNT,
         "UnknownHold": ReasonCode.UNKNOWN_HOLD,

@@ -66,7 +66,7 @@ def test_without_a_region_the_command_says_how_to_name_it() -> None:
         ("statement a --from 2026-02-01 --last 3", "exclude each other"),
         ("statement a --csv --json", "exclude each other"),
         ("send no-such-file", "no-such-file"),
-        ("dead-letters letters", "'letters' is not one of 'transactions', 'profiles'"),
+        ("dead-letters letters", "'letters' is not one of 'transactions', 'administration'"),
         ("dead-letters redrive", "Missing argument 'QUEUE'"),
         ("dead-letters redrive bus", "the bus's letters can't be redriven"),
         ("dead-letters redrive jobs --edit", "the letters of jobs aren't messages that can be mended"),

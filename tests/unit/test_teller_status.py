@@ -101,7 +101,7 @@ def test_the_figures_on_aws_are_the_sums_and_the_latest_ages_of_the_metrics(clou
     for query in cloudwatch.parameters[-1]["MetricDataQueries"]:
         metric = query["MetricStat"]["Metric"]
         ids[metric["Namespace"], metric["MetricName"], metric["Dimensions"][0]["Value"]] = query["Id"]
-    assert len(ids) == sum(len(kind.metrics) for kind in BECAME.values()) + 5
+    assert len(ids) == sum(len(kind.metrics) for kind in BECAME.values()) + 7
 
     def result(*metric: str, values: dict[datetime, float]) -> dict[str, Any]:
         name = ids[metric]  # type: ignore[index]
@@ -123,8 +123,8 @@ def test_the_figures_on_aws_are_the_sums_and_the_latest_ages_of_the_metrics(clou
     found = answered(cloudwatch, first, second)
     assert found.became["transactions"]["Posted"] == 12
     assert found.became["profiles"] == dict.fromkeys(BECAME["profiles"].metrics, 0)
-    assert found.came == {"transactions": 9, "profiles": 0}
-    assert found.oldest_message_seconds == {"transactions": 12, "profiles": None}
+    assert found.came == {"transactions": 9, "administration": 0, "profiles": 0}
+    assert found.oldest_message_seconds == {"transactions": 12, "administration": None, "profiles": None}
     assert found.oldest_outcome_seconds == 1
 
 

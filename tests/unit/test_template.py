@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from conditional_writes.client import SLOWEST_CALL_SECONDS
 from conditional_writes.locks import CALL_SECONDS, Locks
+from ledger.core.outcome_events import REFUSED, SOURCE
 from ledger.core.profile_messages import ALLOWANCE
 from ledger.nightly import CHECKPOINTS_SECONDS, LONGEST_ALONE_SECONDS, STEP_SECONDS
 from ledger.overdraft_interest import annual_rate_of
@@ -55,7 +56,7 @@ ROLES = {folder: named(FUNCTIONS[name]["Role"]) for folder, name in FOLDERS.item
 
 
 SOURCES = {
-    name: (FUNCTIONS[name], source, QUEUES[named(source["Queue"])])
+    named(source["Queue"]): (FUNCTIONS[name], source, QUEUES[named(source["Queue"])])
     for name in FUNCTIONS
     for source in event_sources(name, "SQS")
 }
@@ -122,15 +123,18 @@ RULES = {
         {"Not": [{"Equals": [{"Ref": "RestoredTables"}, ""]}]},
         {"Not": [{"Equals": [{"Ref": "RestoredJournalStreamLabel"}, ""]}]},
     ),
+    "ProductionNamesItsSenders": (
+        {"Equals": [{"Ref": "Stage"}, "prod"]},
+        *({"Not": [{"Equals": [{"Ref": f"{name}RoleArns"}, ""]}]} for name in ("Producer", "Administrator")),
+    ),
 }
 
 
-@pytest.mark.parametrize(("name", "condition", "assertion"), [(name, *rule) for name, rule in RULES.items()])
-def test_a_rule_refuses_parameters_that_do_not_go_together_before_the_deployment(
-    name: str, condition: dict[str, Any], assertion: dict[str, Any]
-) -> None:
-    [found] = TEMPLATE["Rules"][name]["Assertions"]
-    assert (TEMPLATE["Rules"][name]["RuleCondition"], found["Assert"]) == (condition, assertion)
+@pytest.mark.parametrize("name", TEMPLATE["Rules"])
+def test_a_rule_refuses_parameters_that_do_not_go_together_before_the_deployment(name: str) -> None:
+    rule = TEMPLATE["Rules"][name]
+    assert (rule["RuleCondition"], *(each["Assert"] for each in rule["Assertions"])) == RULES[name]
+    assert all(each["AssertDescription"].endswith(".") for each in rule["Assertions"])
 
 
 RATE = TEMPLATE["Parameters"]["AnnualInterestRate"]["AllowedPattern"]
@@ -182,7 +186,10 @@ def test_a_message_that_kills_its_function_is_dead_within_an_hour(
 def test_a_dead_letter_goes_where_its_queue_does_stays_for_a_week_or_two_and_fits_with_its_reason(
     function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
 ) -> None:
-    own = function["Environment"]["Variables"]["DEAD_LETTER_QUEUE_URL"]["Ref"]
+    prefix = "ADMINISTRATION_" if queue is QUEUES["AdministrationQueue"] else ""
+    variables = function["Environment"]["Variables"]
+    assert variables[f"{prefix}QUEUE_URL"] == {"Ref": named(source["Queue"])}
+    own = variables[f"{prefix}DEAD_LETTER_QUEUE_URL"]["Ref"]
     assert queue["RedrivePolicy"]["deadLetterTargetArn"] == {"GetAtt": f"{own}.Arn"}
     assert QUEUES[own]["MessageRetentionPeriod"] == 14 * 24 * 3600
     # A message that SQS moves keeps its age.
@@ -191,7 +198,7 @@ def test_a_dead_letter_goes_where_its_queue_does_stays_for_a_week_or_two_and_fit
 
 
 def test_a_removal_is_remembered_for_longer_than_a_message_is_on_its_way() -> None:
-    _, _, alive = SOURCES["UpsertProfilesFunction"]
+    _, _, alive = SOURCES["ProfilesQueue"]
     dead = QUEUES[named(alive["RedrivePolicy"]["deadLetterTargetArn"])]
     on_its_way = 2 * alive["MessageRetentionPeriod"] + dead["MessageRetentionPeriod"]  # it is redriven once
     assert timedelta(seconds=on_its_way) + ALLOWANCE < REMOVALS_REMEMBERED
@@ -455,17 +462,18 @@ def policy_of(queue: str, **parameters: str) -> dict[str, Any]:
 PRODUCERS = "arn:aws:iam::1:role/till,arn:aws:iam::1:role/branches/*"
 
 
-@pytest.mark.parametrize("name", [named(source["Queue"]) for _, source, _ in SOURCES.values()])
-def test_only_the_producers_and_the_functions_that_send_may_send_if_producers_are_given(name: str) -> None:
-    policy = policy_of(name, ProducerRoleArns=PRODUCERS)
+@pytest.mark.parametrize("name", SOURCES)
+def test_only_the_named_roles_and_the_functions_that_send_may_send_if_roles_are_given(name: str) -> None:
+    parameter = "AdministratorRoleArns" if name == "AdministrationQueue" else "ProducerRoleArns"
+    policy = policy_of(name, **{parameter: PRODUCERS})
     _, statement = policy["PolicyDocument"]["Statement"]
     dead = QUEUES[name]["RedrivePolicy"]["deadLetterTargetArn"]
-    assert policy == policy_of(named(dead), ProducerRoleArns=PRODUCERS)
+    assert policy == policy_of(named(dead), **{parameter: PRODUCERS})
     assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "sqs:SendMessage")
     # ArnNotLike holds, too, if there is no such key: for a service of AWS's.
     separator, joined = statement["Condition"]["ArnNotLike"]["aws:PrincipalArn"]["Split"]
     [producers, *roles] = joined["Join"][1]
-    assert producers == {"Join": [separator, {"Ref": "ProducerRoleArns"}]}
+    assert producers == {"Ref": parameter}
     assert joined["Join"][0] == separator == ","
     senders = {
         role
@@ -475,6 +483,7 @@ def test_only_the_producers_and_the_functions_that_send_may_send_if_producers_ar
     }
     assert senders
     assert {named(role) for role in roles} >= senders
+    assert [each["Sid"] for each in policy_of(name)["PolicyDocument"]["Statement"]] == ["TlsOnly"]
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -593,9 +602,11 @@ def test_a_boundary_bounds_every_role() -> None:
     assert not [role for role in resources("AWS::IAM::Role").values() if "PermissionsBoundary" in role]
 
 
+ROLE = "arn:aws:iam::123456789012:role/till"
 ARNS = {
     "AlarmTopicArn": ["arn:aws:sns:eu-west-1:123456789012:alarms"],
-    "ProducerRoleArns": ["arn:aws:iam::123456789012:role/till", "arn:aws-cn:iam::*:role/branch-*"],
+    "ProducerRoleArns": [ROLE, "arn:aws-cn:iam::*:role/branch-*", f"{ROLE},arn:aws:iam::1:user/u"],
+    "AdministratorRoleArns": [ROLE, "arn:aws-cn:iam::*:role/branch-*", f"{ROLE},arn:aws:iam::1:user/u"],
     "PermissionsBoundaryArn": ["arn:aws:iam::123456789012:policy/b", "arn:aws:iam::aws:policy/PowerUserAccess"],
     "KmsKeyArn": ["arn:aws:kms:eu-west-1:123456789012:key/1a-2b", "arn:aws-us-gov:kms:r:123456789012:key/mrk-1a"],
 }
@@ -607,7 +618,7 @@ ALIAS = "arn:aws:kms:eu-west-1:123456789012:alias/teller"
 def test_a_parameter_with_arns_is_empty_or_has_those_of_its_kind(name: str, arns: list[str]) -> None:
     parameter = TEMPLATE["Parameters"][name]
     assert parameter["Default"] == ""
-    every = ["", "till", "*", "arn:aws:x", ALIAS, *itertools.chain(*ARNS.values())]
+    every = ["", "till", f"{ROLE}, {ROLE}", f"{ROLE},", "*", "arn:aws:x", ALIAS, *itertools.chain(*ARNS.values())]
     accepted = {text for text in every if re.fullmatch(parameter["AllowedPattern"], text)}
     assert accepted == {"", *arns}
 
@@ -651,9 +662,11 @@ NEEDS = {
         "ReversalsTable": "dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:PutItem dynamodb:UpdateItem",
         "LocksTable": "dynamodb:GetItem dynamodb:UpdateItem",
         "TransactionsQueue": OF_QUEUE,
+        "AdministrationQueue": OF_QUEUE,
         "AttemptsTable": OF_ATTEMPTS,
         "RefusalsTable": "dynamodb:BatchWriteItem",
         "TransactionsDeadLetterQueue": "sqs:SendMessage*",
+        "AdministrationDeadLetterQueue": "sqs:SendMessage*",
         "OutcomesBus": "events:PutEvents",
     },
     "upsert_profiles": {
@@ -730,8 +743,10 @@ def test_a_function_writes_its_own_records_of_locks_alone_and_the_books_in_trans
         sid: {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [pattern]}}
         for sid, pattern in RESTRICTED.get(folder, {}).items()
     }
-    of_the_books = ("Openings", "Entries", "CountsOfReversals") if folder == "process_transactions" else ()
-    assert conditions(ROLES[folder]) == locks | dict.fromkeys(of_the_books, IN_TRANSACTIONS)
+    more = dict.fromkeys(("Openings", "Entries", "CountsOfReversals"), IN_TRANSACTIONS) | {
+        "EventsOfRefusals": {"StringEqualsIfExists": {"events:source": SOURCE, "events:detail-type": REFUSED}}
+    }
+    assert conditions(ROLES[folder]) == locks | (more if folder == "process_transactions" else {})
     may_write_locks = any(resource == "LocksTable" for _, resource in granted(ROLES[folder]))
     assert may_write_locks == bool(locks)
 
@@ -782,7 +797,8 @@ def test_every_role_is_a_functions_or_a_schedules_and_every_policy_is_of_these_r
 
 
 OUTPUTS = """
-TransactionsQueueUrl TransactionsDeadLetterQueueUrl ProfilesQueueUrl ProfilesDeadLetterQueueUrl OutcomesBusName
+TransactionsQueueUrl TransactionsDeadLetterQueueUrl AdministrationQueueUrl AdministrationDeadLetterQueueUrl
+ProfilesQueueUrl ProfilesDeadLetterQueueUrl OutcomesBusName
 OutcomesDeadLetterQueueUrl JobsDeadLetterQueueUrl SchedulesDeadLetterQueueUrl BusDeadLetterQueueUrl
 """
 

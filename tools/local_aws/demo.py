@@ -8,7 +8,7 @@ import itertools
 import os
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -37,6 +37,8 @@ from tools.local_aws.tables import Tables
 from tools.local_aws.up import first_commands
 from tools.teller.deployment import Deployment
 from tools.teller.letters import QueueName, in_general, look
+from tools.teller.message_files import queue_of
+from tools.teller.queues import MessageQueue
 
 COMMAND = "make demo"
 MESSAGES = 3_000
@@ -80,8 +82,7 @@ def _stop_an_earlier_demo() -> None:
 
 
 def _run(port: int, messages: int) -> int:
-    day = {"Transactions": believable_day(messages), "Profiles": believable_updates(messages // 3)}
-    transactions, updates = day.values()
+    transactions, updates = believable_day(messages), believable_updates(messages // 3)
     with at_work(console, f"[bold]1[/]  Starting a local AWS on 127.0.0.1:{port} (ministack, IAM enforced)"):
         endpoint = left_running.start("127.0.0.1", port, COMMAND).endpoint
         os.environ.update(endpoint.environment)
@@ -93,7 +94,7 @@ def _run(port: int, messages: int) -> int:
         name: new_consumer(endpoint, deployed["OutcomesBusName"], name, pattern) for name, pattern in CONSUMERS.items()
     }
     console.print(f"[bold]4[/]  Sending the day: {len(transactions):,} transactions, {len(updates):,} profile updates")
-    seconds = _send_and_wait(deployed, day)
+    seconds = _send_and_wait(deployed, transactions, updates)
     accounts, journal, reversals = (deployed[f"{name}TableName"] for name in ("Accounts", "Journal", "Reversals"))
     tables = Tables(accounts, journal, reversals=reversals)
     before_interest = read_books(endpoint, tables)
@@ -104,14 +105,18 @@ def _run(port: int, messages: int) -> int:
     entries = {"statements": books.entries, "risk": [each for each in books.entries if each.outcome.reason]}
     heard = {name: consumer.take_until_heard(entries[name]) for name, consumer in consumers.items()}
     profiles = read_profiles(endpoint, deployed["ProfilesTableName"])
-    refused_transactions, refused_updates = (_dead_letters(deployed, QueueName(name.lower())) for name in day)
+    refused_transactions = [
+        *_dead_letters(deployed, QueueName.TRANSACTIONS),
+        *_dead_letters(deployed, QueueName.ADMINISTRATION),
+    ]
+    refused_updates = _dead_letters(deployed, QueueName.PROFILES)
     table = Table(title="The day", title_justify="left", show_header=False, min_width=72)
     table.add_column(style="bold")
     table.add_column(justify="right")
     _add_transactions(table, transactions, before_interest, refused_transactions)
     _add_profiles(table, updates, profiles, refused_updates)
     _add_events(table, heard)
-    table.add_row("messages per second", f"{sum(map(len, day.values())) / seconds:,.0f}")
+    table.add_row("messages per second", f"{(len(transactions) + len(updates)) / seconds:,.0f}")
     console.print(table)
     console.print()
     winners = profiles_checker.upserted(updates, refused_updates)
@@ -156,33 +161,36 @@ def _dead_letters(deployed: stack.Stack, queue: QueueName) -> list[DeadLetter]:
     return [DeadLetter(letter.body, letter.reason, letter.attributes) for letter in letters]
 
 
-def _send_and_wait(deployed: stack.Stack, day: Mapping[str, Sequence[str]]) -> float:
-    """Sends to both queues while the functions process the messages. Returns the seconds until the queues are empty."""
+def _send_and_wait(deployed: stack.Stack, *bodies: Sequence[str]) -> float:
+    """Sends the messages, each list in its order, while the functions process them. Returns the seconds until the
+    queues are empty."""
+    sent = Counter(queue_of(body.encode()) for body in itertools.chain(*bodies))
     started = time.monotonic()
     columns = (TextColumn("   {task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
-        bars = {name: progress.add_task(name.lower(), total=len(bodies)) for name, bodies in day.items()}
+        bars = {queue: progress.add_task(queue, total=number) for queue, number in sent.items()}
 
-        def show(waiting: Mapping[str, int]) -> None:
-            for name, bodies in day.items():
-                progress.update(bars[name], completed=len(bodies) - waiting[name])
+        def show(waiting: Mapping[MessageQueue, int]) -> None:
+            for queue, number in sent.items():
+                progress.update(bars[queue], completed=number - waiting[queue])
 
-        _send(deployed, day)
-        _wait_until_empty(deployed, *day, show=show)
+        _send(deployed, *bodies)
+        _wait_until_empty(deployed, *sent, show=show)
     return time.monotonic() - started
 
 
-def _send(deployed: stack.Stack, day: Mapping[str, Sequence[str]]) -> None:
-    """Sends ten messages to each queue in turn."""
+def _send(deployed: stack.Stack, *bodies: Sequence[str]) -> None:
+    """Sends ten messages of each list in turn, each message to its queue."""
     sqs = deployed.endpoint.client("sqs")
-    batches = [itertools.batched(bodies, 10, strict=False) for bodies in day.values()]
+    batches = [itertools.batched(each, 10, strict=False) for each in bodies]
     for turn in itertools.zip_longest(*batches, fillvalue=()):
-        for name, bodies in zip(day, turn, strict=True):
-            entries = [{"Id": str(index), "MessageBody": body} for index, body in enumerate(bodies)]
-            if entries:
-                response = sqs.send_message_batch(QueueUrl=deployed[f"{name}QueueUrl"], Entries=entries)
-                if response.get("Failed"):
-                    raise LocalAwsError(f"the queue refused messages: {response['Failed']}")
+        entries = defaultdict[MessageQueue, list[Any]](list)
+        for index, body in enumerate(itertools.chain(*turn)):
+            entries[queue_of(body.encode())].append({"Id": str(index), "MessageBody": body})
+        for queue, each in entries.items():
+            response = sqs.send_message_batch(QueueUrl=deployed[queue.output], Entries=each)
+            if response.get("Failed"):
+                raise LocalAwsError(f"the queue refused messages: {response['Failed']}")
 
 
 def _run_jobs_twice(deployed: stack.Stack) -> list[str]:
@@ -193,20 +201,22 @@ def _run_jobs_twice(deployed: stack.Stack) -> list[str]:
         console.print(f"   {name:<27}first run: {answers[0]['outcome']}, second run: {answers[1]['outcome']}")
         if [answer["outcome"] for answer in answers] != ["Done", "DoneBefore"]:
             found.append(f"{name}: expected Done, then DoneBefore. The two runs returned {answers}")
-        _wait_until_empty(deployed, "Transactions")
+        _wait_until_empty(deployed, MessageQueue.TRANSACTIONS)
     report = jobs.read_report(deployed, NIGHT)
     console.print(f"   Reconciled {report['accounts_checked']} accounts: {report['mismatches']} mismatches")
     return found + [f"reconciliation: {sentence}" for sentence in report["first_mismatches"]]
 
 
 def _wait_until_empty(
-    deployed: stack.Stack, *names: str, show: Callable[[Mapping[str, int]], None] = lambda waiting: None
+    deployed: stack.Stack,
+    *queues: MessageQueue,
+    show: Callable[[Mapping[MessageQueue, int]], None] = lambda waiting: None,
 ) -> None:
     """Shows the numbers of waiting messages again and again. Raises LocalAwsError if they stay as they are."""
     sqs = deployed.endpoint.client("sqs")
-    before: Mapping[str, int] = {}
+    before: Mapping[MessageQueue, int] = {}
     while True:
-        waiting = {name: waiting_messages(sqs, deployed[f"{name}QueueUrl"]) for name in names}
+        waiting = {queue: waiting_messages(sqs, deployed[queue.output]) for queue in queues}
         show(waiting)
         left, now = sum(waiting.values()), time.monotonic()
         if not left:
@@ -216,7 +226,7 @@ def _wait_until_empty(
         if now - since > STUCK_SECONDS:
             raise LocalAwsError(f"after {STUCK_SECONDS} s without progress {left} messages are still on their queues")
         if now - since > QUIET_SECONDS and not said:
-            delivered = sum(messages_in_flight(sqs, deployed[f"{name}QueueUrl"]) for name in names)
+            delivered = sum(messages_in_flight(sqs, deployed[queue.output]) for queue in queues)
             console.print(Padding(_why_it_waits(delivered, left - delivered), (0, 0, 0, 3), expand=False))
             said = True
         time.sleep(0.25)

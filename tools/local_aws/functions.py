@@ -18,9 +18,17 @@ from aws_lambda_powertools.metrics import EphemeralMetrics
 
 from tools.local_aws.server import PROJECT, Endpoint
 from tools.local_aws.tables import Tables, create_attempts_table, create_locks_table
+from tools.teller.message_files import queue_of
+from tools.teller.queues import MessageQueue
 
 QUEUE_LIMITS = {"RETENTION_SECONDS": "604800", "LONGEST_REDELIVERY_SECONDS": "900", "MAXIMUM_WAITS": "8"}
 """Variables of both queues' functions, as in template.yaml but for the waits: here they are few."""
+SAMPLE_QUEUES = {
+    MessageQueue.TRANSACTIONS: "teller-dev-TransactionsQueue-Zk3v9QxT1bLm",
+    MessageQueue.ADMINISTRATION: "teller-dev-AdministrationQueue-Hq7c2WnR8dYs",
+    MessageQueue.PROFILES: "teller-dev-ProfilesQueue-Qw7d2RfX9cNp",
+}
+"""The queues of the records in events/, and in the tests."""
 SAMPLE_JOURNAL = "teller-dev-JournalTable-1QX4Z8KD2M5R"
 """The table of the stream in events/publish_outcomes, and in the tests' records."""
 
@@ -82,6 +90,7 @@ def process_transactions(
     variables = fixed | variables
     if "LOCKS_TABLE" not in variables:
         variables["LOCKS_TABLE"] = create_locks_table(dynamodb or aws, f"process_transactions-{next(_numbers)}")
+    variables["ADMINISTRATION_QUEUE_URL"] = administration_queue(aws)
     return _with_queues("process_transactions", aws, dynamodb or aws, variables)
 
 
@@ -157,37 +166,43 @@ def expire_holds(
     return load_function("expire_holds", aws, fixed | variables)
 
 
+def administration_queue(aws: Endpoint) -> str:
+    """The URL of the queue that sample records are from, also if no message was on it."""
+    return str(aws.client("sqs").create_queue(QueueName=SAMPLE_QUEUES[MessageQueue.ADMINISTRATION])["QueueUrl"])
+
+
 def _with_queues(name: str, aws: Endpoint, dynamodb: Endpoint, variables: Mapping[str, str]) -> ModuleType:
+    """The dead-letter queue is that of the administration, too."""
     sqs = aws.client("sqs")
     number = next(_numbers)
     queue, dead_letter_queue = (
         sqs.create_queue(QueueName=f"{name}-{which}-{number}")["QueueUrl"] for which in ("alive", "dead")
     )
-    return load_function(
-        name,
-        aws,
-        {
-            "AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url,
-            "QUEUE_URL": queue,
-            "DEAD_LETTER_QUEUE_URL": dead_letter_queue,
-            "ATTEMPTS_TABLE": variables.get("ATTEMPTS_TABLE") or create_attempts_table(dynamodb, f"{name}-{number}"),
-        }
-        | QUEUE_LIMITS
-        | dict(variables),
-    )
+    fixed = QUEUE_LIMITS | {
+        "AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url,
+        "QUEUE_URL": queue,
+        "DEAD_LETTER_QUEUE_URL": dead_letter_queue,
+        "ATTEMPTS_TABLE": variables.get("ATTEMPTS_TABLE") or create_attempts_table(dynamodb, f"{name}-{number}"),
+    }
+    fixed["ADMINISTRATION_DEAD_LETTER_QUEUE_URL"] = variables.get("DEAD_LETTER_QUEUE_URL", dead_letter_queue)
+    return load_function(name, aws, fixed | dict(variables))
 
 
 _numbers = itertools.count(1)
 
 
 def record(message: object, receive_count: int = 1, sent_at: datetime | None = None) -> dict[str, Any]:
-    """An SQS record of Lambda's event. `message` is the body, or a value to be encoded as JSON. Sent now by default."""
-    number = next(_numbers)
+    """An SQS record of Lambda's event, from the queue that takes its type. Sent now by default.
+
+    `message` is the body, or a value to be encoded as JSON.
+    """
+    number, body = next(_numbers), message if isinstance(message, str) else json.dumps(message)
+    encoded = body.encode(errors="replace")
     sent_at = sent_at or datetime.now(UTC)
     return {
         "messageId": f"message-{number}",
         "receiptHandle": f"receipt-{number}",
-        "body": message if isinstance(message, str) else json.dumps(message),
+        "body": body,
         "attributes": {
             "ApproximateReceiveCount": str(receive_count),
             "SentTimestamp": str(int(sent_at.timestamp() * 1000)),
@@ -197,15 +212,21 @@ def record(message: object, receive_count: int = 1, sent_at: datetime | None = N
         "messageAttributes": {},
         "md5OfBody": "",
         "eventSource": "aws:sqs",
-        "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:transactions",
+        "eventSourceARN": f"arn:aws:sqs:us-east-1:000000000000:{SAMPLE_QUEUES[queue_of(encoded)]}",
         "awsRegion": "us-east-1",
     }
 
 
 def invoke(function: ModuleType, records: Iterable[dict[str, Any]], context: Context | None = None) -> set[str]:
-    """The ids of the messages that return to the queue."""
-    response = function.lambda_handler({"Records": list(records)}, context or Context())
-    return {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
+    """The ids of the messages that return to their queues.
+
+    A batch is of one queue: where the records' source changes, a new invocation begins.
+    """
+    failed = set[str]()
+    for _, batch in itertools.groupby(records, key=lambda record: record.get("eventSourceARN")):
+        response = function.lambda_handler({"Records": list(batch)}, context or Context())
+        failed |= {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
+    return failed
 
 
 def metric_totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:

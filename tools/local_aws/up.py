@@ -91,13 +91,13 @@ def _help(deployed: stack.Stack, host: str) -> str:
 {first}
 Invoke a function with a sample event. events/ has a folder for each function; send its events in order:
 
-  .venv-tools/bin/sam remote invoke ProcessTransactionsFunction --stack-name {deployed.name} \\
-    --event-file events/process_transactions/01-open-accounts.json
+  .venv-tools/bin/sam remote invoke UpsertProfilesFunction --stack-name {deployed.name} \\
+    --event-file events/upsert_profiles/01-first-entries.json
 
 {in_a_container}:
 
-  .venv-tools/bin/sam local invoke UpsertProfilesFunction --config-file .aws-sam/local.toml \\
-    --event events/upsert_profiles/01-first-entries.json
+  .venv-tools/bin/sam local invoke ProcessTransactionsFunction --config-file .aws-sam/local.toml \\
+    --event events/process_transactions/01-open-accounts.json
 """
 
 

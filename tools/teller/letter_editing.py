@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from ledger.core.reason_codes import InvalidMessage
+from ledger.core.reason_codes import InvalidMessage, Refusal
 from tools.teller.failures import Failure, WrongUse
 from tools.teller.letters import Letter
 from tools.teller.message_files import check
@@ -110,7 +110,7 @@ def changed_bodies(text: str, letters: Mapping[str, Letter]) -> dict[str, str]:
         if line.strip() and not line.startswith(COMMENT):
             try:
                 changed = _changed_body(line, letters)
-            except (msgspec.ValidationError, msgspec.DecodeError, InvalidMessage, UnicodeEncodeError) as error:
+            except (msgspec.ValidationError, msgspec.DecodeError, Refusal, UnicodeEncodeError) as error:
                 problems[number] = f"line {number}: {error}"
             else:
                 bodies |= changed

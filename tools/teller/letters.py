@@ -28,9 +28,10 @@ MOST_ROUNDS_WITHOUT_NEW = 10
 
 
 class QueueName(StrEnum):
-    """The six dead-letter queues, by what died."""
+    """The dead-letter queues, by what died."""
 
     TRANSACTIONS = "transactions"
+    ADMINISTRATION = "administration"
     PROFILES = "profiles"
     OUTCOMES = "outcomes"
     JOBS = "jobs"

@@ -15,6 +15,7 @@ import msgspec
 from ledger.core import profile_messages, transaction_types
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from ledger.core.reason_codes import InvalidMessage
+from ledger.core.transaction_types.base import Door
 from tools.teller.queues import MessageQueue
 
 MOST_SENTENCES = 10
@@ -33,31 +34,34 @@ class _Envelope(msgspec.Struct):
     """The fields that tell the queue."""
 
     path: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    type: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    type: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _decoder = msgspec.json.Decoder(_Envelope)
-_ERASURE = msgspec.json.encode(profile_messages.ERASE_PROFILE)
+_QUEUES = {msgspec.json.encode(profile_messages.ERASE_PROFILE): MessageQueue.PROFILES} | {
+    msgspec.json.encode(name): MessageQueue(kind.door) for name, kind in transaction_types.TRANSACTION_TYPES.items()
+}
 _NOT_FOR_SQS = re.compile("[\ufffe\uffff]")
 """SQS refuses these characters. JSON has the control characters that it refuses only as escapes."""
 
 
 def queue_of(body: bytes) -> MessageQueue:
-    """The queue of a message. Profile updates have a path. What is no profile message counts as a transaction."""
+    """The queue of a message. Profile updates have a path. A message of no known type counts as a transaction."""
     try:
         envelope = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return MessageQueue.TRANSACTIONS
-    is_erasure = envelope.type is not msgspec.UNSET and bytes(envelope.type) == _ERASURE
-    return MessageQueue.PROFILES if is_erasure or envelope.path is not msgspec.UNSET else MessageQueue.TRANSACTIONS
+    if envelope.path is not msgspec.UNSET:
+        return MessageQueue.PROFILES
+    return _QUEUES.get(bytes(envelope.type), MessageQueue.TRANSACTIONS)
 
 
 def check(queue: MessageQueue, body: str) -> None:
-    """Raises InvalidMessage, as the queue's function would, if the message were sent now."""
-    if queue is MessageQueue.TRANSACTIONS:
-        transaction_types.decode(body)
-    else:
+    """Raises a Refusal, as the queue's function would, if the message were sent now."""
+    if queue is MessageQueue.PROFILES:
         profile_messages.check_as_of(profile_messages.decode(body), datetime.now(UTC))
+    else:
+        transaction_types.decode_from(Door(queue), body)
     if _NOT_FOR_SQS.search(body):
         raise InvalidMessage("body: SQS takes no characters U+FFFE and U+FFFF. Write them as \\ufffe and \\uffff")
 

@@ -69,7 +69,8 @@ def _post(operator: Operator) -> None:
     """An account with a few transactions, one of them dead, with holds and a reversal; a profile; a run of each job."""
     deployment = operator.deployment
     sqs, queue_url = deployment.client("sqs"), deployment["TransactionsQueueUrl"]
-    sqs.send_message(QueueUrl=queue_url, MessageBody=json.dumps(OPENING | {"transaction_id": "t-1"}))
+    opening = json.dumps(OPENING | {"transaction_id": "t-1"})
+    sqs.send_message(QueueUrl=deployment["AdministrationQueueUrl"], MessageBody=opening)
     _wait(operator)
     for name, amount, description in PAYMENTS:
         message = {"transaction_id": name, "account_id": "acc-1", "amount": amount, "description": description}

@@ -9,9 +9,10 @@ _ATTRIBUTE = "ApproximateNumberOfMessages"
 
 
 class MessageQueue(StrEnum):
-    """The two queues that take messages."""
+    """The queues that take messages."""
 
     TRANSACTIONS = "transactions"
+    ADMINISTRATION = "administration"
     PROFILES = "profiles"
 
     @property

@@ -58,8 +58,8 @@ def what_became_of(operator: Operator, account_id: str, transaction_id: str) -> 
     """The transaction's `state`: posted, rejected, dead or not seen. `entry` is its journal entry, `reversed` has how
     much of it was reversed, and `refusal` why it was refused. Each is None if there is none.
 
-    Without an entry, `dead_letters` has what is known of each letter of it, the newest first, and `queue` has the
-    numbers of messages on the transactions queue.
+    Without an entry, `dead_letters` has what is known of each letter of it, the newest first, and `queues` has the
+    numbers of messages on the queues of transactions and of the administration.
     """
     answer = {"account_id": account_id, "transaction_id": transaction_id, "state": "not seen"}
     request = {"read": "transaction", "account_id": account_id, "transaction_id": transaction_id}
@@ -68,12 +68,14 @@ def what_became_of(operator: Operator, account_id: str, transaction_id: str) -> 
         deployment = operator.deployment
         letters = [
             letter
-            for letter in look(deployment, QueueName.TRANSACTIONS)
+            for queue in (QueueName.TRANSACTIONS, QueueName.ADMINISTRATION)
+            for letter in look(deployment, queue)
             if is_about(letter.body, account_id, transaction_id)
         ]
         letters.sort(key=lambda letter: letter.sent_at, reverse=True)
-        queue = counts_of(deployment, MessageQueue.TRANSACTIONS.output)
-        answer |= {"dead_letters": [letter.as_json() for letter in letters], "queue": queue._asdict()}
+        queues = (MessageQueue.TRANSACTIONS, MessageQueue.ADMINISTRATION)
+        waiting = {queue.value: counts_of(deployment, queue.output)._asdict() for queue in queues}
+        answer |= {"dead_letters": [letter.as_json() for letter in letters], "queues": waiting}
         answer["account_exists"] = _exists(operator, account_id)
         answer["state"] = "dead" if letters else "not seen"
         found = read(operator, request)  # it may have been posted in between
@@ -144,22 +146,24 @@ def _exists(operator: Operator, account_id: str) -> bool:
 def _what_is_known(answer: dict[str, Any]) -> Iterator[str | Rows]:
     """Of a transaction without an entry."""
     name = f"{answer['transaction_id']} on {answer['account_id']}"
-    letters, queue = answer["dead_letters"], Counts(**answer["queue"])
+    letters = answer["dead_letters"]
     if letters:
+        queue = letters[0]["queue"]
         which = shlex.join(["--about", answer["account_id"], answer["transaction_id"]])
         times = f", {len(letters):,} times" if len(letters) > 1 else ""
         yield f"{name} is dead: it is in the dead-letter queue{times}, and wasn't posted."
         yield from map(letter_table, letters[:MOST_LETTERS])
         if len(letters) > MOST_LETTERS:
-            yield f"These are the newest {MOST_LETTERS}. All of them: teller dead-letters show transactions {which}"
+            yield f"These are the newest {MOST_LETTERS}. All of them: teller dead-letters show {queue} {which}"
         is_wrong = any(letter["code"] in WRONG_MESSAGES for letter in letters)
         yield "To mend it and send it again:" if is_wrong else "When the cause is mended, send it again:"
-        yield f"teller dead-letters redrive transactions {'--edit ' if is_wrong else ''}{which}"
+        yield f"teller dead-letters redrive {queue} {'--edit ' if is_wrong else ''}{which}"
     else:
         yield f"{name} hasn't been seen: the account has no entry of it, and no dead letter is about it."
         if refusal := answer["refusal"]:
             yield f"It was refused at {refusal['refused_at']}: {refusal['reason_code']}, {refusal['reason']}."
             yield "Its dead letter was dropped, or sent again and not yet decided."
-        yield f"Messages on the transactions queue: {queue}."
+        for queue, counts in answer["queues"].items():
+            yield f"Messages on the {queue} queue: {Counts(**counts)}."
     if not answer["account_exists"]:
         yield f"No account {answer['account_id']!r} has been opened. Its transactions wait for the opening."

@@ -55,15 +55,22 @@ class Queue(NamedTuple):
     maximum_waits: int
 
     @classmethod
-    def from_environment(cls) -> "Queue":
-        """As a function's environment names it: QUEUE_URL, DEAD_LETTER_QUEUE_URL and so on."""
+    def from_environment(cls, prefix: str = "") -> "Queue":
+        """As a function's environment names it: QUEUE_URL and DEAD_LETTER_QUEUE_URL, after the prefix, and so on."""
         numbers = ("RETENTION_SECONDS", "LONGEST_REDELIVERY_SECONDS", "MAXIMUM_WAITS")
         return cls(
             sqs_client(),
-            os.environ["QUEUE_URL"],
-            os.environ["DEAD_LETTER_QUEUE_URL"],
+            os.environ[f"{prefix}QUEUE_URL"],
+            os.environ[f"{prefix}DEAD_LETTER_QUEUE_URL"],
             *(int(os.environ[number]) for number in numbers),
         )
+
+    def sent(self, event: Any) -> bool:
+        """Whether the event's batch is this queue's: all records of an event are of one queue."""
+        match event:
+            case {"Records": [{"eventSourceARN": str(arn)}, *_]}:
+                return arn.rpartition(":")[2] == self.url.rpartition("/")[2]
+        return False
 
 
 MAXIMUM_VALUES = 99

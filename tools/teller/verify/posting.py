@@ -117,7 +117,7 @@ def a_payment_before_its_account(run: Run, step: Step) -> None:
     run.send("Transactions", [payment(account_id, "early", "12.50")])
     time.sleep(3 + int(run.deployment.parameters.get("BatchWindowSeconds", "1")))
     step.check("nothing is posted before the account is open", *different(account_id, 0, len(run.entries(account_id))))
-    run.send("Transactions", [opening(account_id)])
+    run.send("Administration", [opening(account_id)])
     opened = time.monotonic()
     step.sent = "a payment, and its account's opening some seconds later"
     run.wait_for_version(account_id, 2)

@@ -56,7 +56,7 @@ class Run:
         self.began = self.now()
         self.accounts: list[str] = []
         self.profiles: list[str] = []
-        self.sent = {"Transactions": 0, "Profiles": 0}
+        self.sent = {"Transactions": 0, "Administration": 0, "Profiles": 0}
         self.dead_letters: list[int] = []
         """The bytes of each dead letter of the run's own."""
         self.upserted = 0
@@ -87,7 +87,7 @@ class Run:
         return self.profiles[-1]
 
     def send(self, queue: str, messages: Iterable[str | Mapping[str, Any]]) -> None:
-        """Sends messages to the queue `Transactions` or `Profiles`: bodies, or values to be encoded as JSON."""
+        """Sends messages to `Transactions`, `Administration` or `Profiles`: bodies, or values to be encoded as JSON."""
         bodies = [message if isinstance(message, str) else as_body(message) for message in messages]
         url = self.deployment[f"{queue}QueueUrl"]
         try:
@@ -98,7 +98,7 @@ class Run:
 
     def open(self, *account_ids: str, overdraft_limit: str = "0") -> None:
         """Opens accounts, and waits until they are open."""
-        self.send("Transactions", [opening(account_id, overdraft_limit) for account_id in account_ids])
+        self.send("Administration", [opening(account_id, overdraft_limit) for account_id in account_ids])
         for account_id in account_ids:
             self.wait_for_version(account_id, 1)
 

@@ -37,7 +37,7 @@ def _delete_profiles(run: Run) -> None:
 
 def _delete_dead_letters(run: Run) -> None:
     """Those that a step left, because it failed before."""
-    for queue in (QueueName.TRANSACTIONS, QueueName.PROFILES):
+    for queue in (QueueName.TRANSACTIONS, QueueName.ADMINISTRATION, QueueName.PROFILES):
         take_those_there(run, queue)
 
 
@@ -50,7 +50,7 @@ def _close_accounts(run: Run) -> None:
         account_id: run.item("AccountsTableName", account_id=account_id) for account_id in run.accounts
     }
     missing = [account_id for account_id, account in accounts.items() if account is None]
-    run.send("Transactions", map(opening, missing))
+    run.send("Administration", map(opening, missing))
     for account_id in missing:
         run.wait_for_version(account_id, 1)
     for attempt in range(1, MOST_ATTEMPTS + 1):
@@ -69,7 +69,7 @@ def _close_accounts(run: Run) -> None:
         for account_id, account in drained.items():
             run.wait_for_version(account_id, int(account["version"]) + len(account.get("holds", {})) + 1)
         closing = {"type": "close_account", "transaction_id": f"close-{attempt}"}
-        run.send("Transactions", [closing | {"account_id": account_id} for account_id in left])
+        run.send("Administration", [closing | {"account_id": account_id} for account_id in left])
         with suppress(TimeIsUp):
             for account_id in left:
                 _wait_until_closed(run, account_id, SECONDS_OF_AN_ATTEMPT)

@@ -14,6 +14,8 @@ class ReasonCode(StrEnum):
 
     INVALID_MESSAGE = "INVALID_MESSAGE"
     """The body isn't a message of its queue: not JSON, a field missing, unknown, or out of its range."""
+    WRONG_QUEUE = "WRONG_QUEUE"
+    """The message is valid, but the other queue takes its type, from that queue's own senders."""
     PAYLOAD_CHANGED = "PAYLOAD_CHANGED"
     """The transaction id was used before on one of the accounts, with another payload."""
     UNKNOWN_ACCOUNT = "UNKNOWN_ACCOUNT"
@@ -48,6 +50,12 @@ class InvalidMessage(Refusal):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason if len(reason) <= 300 else f"{reason[:299]}…")
+
+
+class WrongQueue(Refusal):
+    """The message came by another queue than that which takes its type: the text names both."""
+
+    code = ReasonCode.WRONG_QUEUE
 
 
 class PayloadChanged(Refusal):

@@ -6,8 +6,8 @@ import msgspec
 
 from ledger.core.decoding import Time, check_names, check_time, decode_json
 from ledger.core.money import is_json_number
-from ledger.core.reason_codes import InvalidMessage
-from ledger.core.transaction_types.base import CURRENCY_PATTERN, TransactionMessage
+from ledger.core.reason_codes import InvalidMessage, WrongQueue
+from ledger.core.transaction_types.base import CURRENCY_PATTERN, Door, TransactionMessage
 from ledger.core.transaction_types.charge_interest import ChargeInterest
 from ledger.core.transaction_types.close_account import CloseAccount
 from ledger.core.transaction_types.expire_hold import ExpireHold
@@ -49,6 +49,15 @@ def decode(body: str) -> TransactionMessage:
         check_time(field, getattr(message, field, None))
     _check_job(message)
     check_names(body)
+    return message
+
+
+def decode_from(door: Door, body: str) -> TransactionMessage:
+    """The transaction in the body of a message of this queue. Raises InvalidMessage, and WrongQueue."""
+    message = decode(body)
+    if message.door is not door:
+        kind = message.__struct_config__.tag
+        raise WrongQueue(f"type: this is the {door} queue, and the {message.door} queue takes {kind!r}")
     return message
 
 

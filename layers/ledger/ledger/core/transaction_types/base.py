@@ -6,7 +6,7 @@ A transaction type is a subclass in a module of its own, and a line in the regis
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, StrEnum
 from itertools import product
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, final
 
@@ -55,6 +55,13 @@ class Range(Enum):
                 return 0 < number <= 1
 
 
+class Door(StrEnum):
+    """The queue by which the messages of a type come. Each has its own senders."""
+
+    TRANSACTIONS = "transactions"
+    ADMINISTRATION = "administration"
+
+
 def _no_entry(_: EntryId) -> None:
     return None
 
@@ -90,9 +97,11 @@ class TransactionMessage(
 
     `account_fields` names the fields that hold account ids, and `numbers` those that hold numbers, with their ranges.
     Fields that are optional may be absent from a message. `posted_event` is the detail type of the events that tell of
-    a posting. If a job sends the type, its messages have ids that begin with `job_prefix`, and no others have.
+    a posting. If a job sends the type, its messages have ids that begin with `job_prefix`, and no others have. `door`
+    is the queue that takes the type.
     """
 
+    door: ClassVar[Door] = Door.TRANSACTIONS
     account_fields: ClassVar[tuple[str, ...]]
     posted_event: ClassVar[str] = "TransactionPosted"
     job_prefix: ClassVar[str] = ""

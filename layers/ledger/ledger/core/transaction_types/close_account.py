@@ -5,10 +5,11 @@ from typing import Any
 
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.rules import Decision, RejectionReason, posted, rejected
-from ledger.core.transaction_types.base import AccountMessage, Context
+from ledger.core.transaction_types.base import AccountMessage, Context, Door
 
 
 class CloseAccount(AccountMessage, frozen=True, tag="close_account"):
+    door = Door.ADMINISTRATION
     posted_event = "AccountClosed"
 
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:

@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.rules import Decision, RejectionReason, posted, rejected
-from ledger.core.transaction_types.base import AccountMessage, Context, Currency, Range
+from ledger.core.transaction_types.base import AccountMessage, Context, Currency, Door, Range
 
 
 class OpenAccount(AccountMessage, frozen=True, tag="open_account"):
+    door = Door.ADMINISTRATION
     numbers = (("overdraft_limit", Range.ZERO_OR_LESS),)
     posted_event = "AccountOpened"
 
