@@ -1,12 +1,11 @@
-# Three environments: .venv has what the functions and their tests import, .venv-tools has SAM and the local AWS, and
-# .venv-checkov has what `make check` alone needs (each pins another botocore). They are made from the pinned
-# requirements, with Python 3.13 and nothing else.
+# Two environments: .venv has what the functions and their tests import, .venv-tools has SAM and the local AWS (each pins
+# another botocore). They are made from the pinned requirements, with Python 3.13 and nothing else.
 
 PORT ?= 4566
 PYTHON ?= python3.13
 
 # Scripts of a virtual environment name its directory. In a copied or moved checkout the environments are made again.
-$(foreach environment,.venv .venv-tools .venv-checkov,$(shell \
+$(foreach environment,.venv .venv-tools,$(shell \
   cd $(environment) 2>/dev/null && { [ "$$(cat made 2>/dev/null)" = "$$(pwd -P)" ] || rm -f made; }))
 
 .PHONY: demo test test-all build up down verify bench soak mutations assumptions check lock clean
@@ -66,25 +65,23 @@ assumptions: setup
 mutations: setup
 	@.venv/bin/python -m tests.mutations --workers $(WORKERS) $(if $(SINCE),--since $(SINCE))
 
-check: setup .venv-checkov/made
+check: setup
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy layers/conditional_writes/conditional_writes layers/conditional_writes/examples \
 	  layers/workers/workers layers/ledger/ledger functions/*/app.py tests/typing
 	.venv/bin/mypy --python-version 3.12 layers/conditional_writes/conditional_writes
 	.venv-tools/bin/sam validate --lint
-	.venv-tools/bin/python tools/checkov/expanded_template.py > .venv-checkov/template.json
-	.venv-checkov/bin/checkov --config-file tools/checkov/checkov.yaml --file .venv-checkov/template.json
 
 # Pins the newest versions that the requirements.in files allow, with the hashes of their files on PyPI.
 lock: setup
-	for folder in layers/dependencies tests tools/checkov tools/local_aws; do \
+	for folder in layers/dependencies tests tools/local_aws; do \
 	  .venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.13 --generate-hashes \
 	    --no-header --no-emit-index-url --no-emit-find-links $$folder/requirements.in --output-file $$folder/requirements.txt || exit 1; \
 	done
 
 clean:
-	rm -rf .venv .venv-checkov .venv-tools .aws-sam .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-tools .aws-sam .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 .PHONY: setup
 setup: .venv/made .venv-tools/made
@@ -102,12 +99,6 @@ setup: .venv/made .venv-tools/made
 	@$(PYTHON) -m venv --clear .venv-tools
 	@.venv-tools/bin/python tools/install.py tools/local_aws/requirements.txt
 	@cd .venv-tools && pwd -P > made
-
-.venv-checkov/made: tools/checkov/requirements.txt | python
-	@echo "Making .venv-checkov: checkov, for make check"
-	@$(PYTHON) -m venv --clear .venv-checkov
-	@.venv-checkov/bin/python tools/install.py tools/checkov/requirements.txt
-	@cd .venv-checkov && pwd -P > made
 
 .PHONY: python
 python:

@@ -43,7 +43,7 @@ def _expanded(node: Any, items: Mapping[str, str]) -> Any:
         return [_expanded(each, items) for each in node]
     if not isinstance(node, dict):
         return node
-    if "Sub" in node:
+    if isinstance(node.get("Sub"), str):
         text = _filled(node["Sub"], items)
         return {"Sub": text} if "${" in text else text
     if "Ref" in node:

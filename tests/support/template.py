@@ -58,7 +58,7 @@ type Metric = tuple[str, str, frozenset[tuple[str, str]]]
 def dashboard_metrics() -> Iterator[Metric]:
     """The metrics of all widgets. In the template, a dot stands for the same as in the metric before."""
     [dashboard] = resources("AWS::CloudWatch::Dashboard").values()
-    for widget in json.loads(dashboard["DashboardBody"]["Sub"])["widgets"]:
+    for widget in json.loads(dashboard["DashboardBody"]["Sub"][0])["widgets"]:
         before: list[str] = []
         for metric in widget["properties"]["metrics"]:
             texts = [text for text in metric if isinstance(text, str)]

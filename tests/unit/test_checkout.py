@@ -13,7 +13,6 @@ from tools.local_aws.server import PROJECT
 ENVIRONMENTS = {
     ".venv": ["tests/requirements.txt", "layers/dependencies/requirements.txt"],
     ".venv-tools": ["tools/local_aws/requirements.txt"],
-    ".venv-checkov": ["tools/checkov/requirements.txt"],
 }
 
 

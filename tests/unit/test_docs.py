@@ -117,6 +117,12 @@ def test_the_table_of_alarms_has_each_alarm_in_one_row() -> None:
     assert f"creates {len(every)} alarms" in section
     metrics = sum(len(alarm.get("Metrics", [None, None])) - 1 for alarm in every.values())
     assert f"their {metrics} metrics" in section
+    now = section.split("\n### Now\n")[1].split("\n### ")[0]
+    assert {*re.findall(r"`(\w+Alarm)`", now)} == {
+        name
+        for name, alarm in resources("AWS::CloudWatch::Alarm", AlarmTopicArn="arn:aws:sns:r:1:now").items()
+        if "AlarmActions" in alarm
+    }
 
 
 def metrics_in(source: Path) -> Iterator[str]:

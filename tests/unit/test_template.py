@@ -293,43 +293,20 @@ def test_an_alarm_rings_when_a_message_is_not_delivered_or_half_of_the_places_in
     assert in_flight == {("Maximum", PLACES_IN_FLIGHT / 2)}
 
 
-JOBS = [name for name, function in FUNCTIONS.items() if "DeadLetterQueue" in function]
-OF_LAMBDA = {
-    "Errors": dict.fromkeys(FUNCTIONS, ("Sum", 0)),
-    "Throttles": dict.fromkeys(FUNCTIONS, ("Sum", 0)),
-    "Duration": {name: ("Maximum", 900 * timeout(function)) for name, function in FUNCTIONS.items()},
-    "DeadLetterErrors": dict.fromkeys(JOBS, ("Sum", 0)),
-}
-
-
-@pytest.mark.parametrize(("metric", "expected"), OF_LAMBDA.items(), ids=OF_LAMBDA)
-def test_an_alarm_rings_when_a_function_fails_is_throttled_nears_its_timeout_or_loses_an_event(
-    metric: str, expected: dict[str, tuple[str, float]]
+@pytest.mark.parametrize(
+    ("metric", "functions"),
+    [
+        ("Errors", {"ProcessTransactions", "UpsertProfiles", "PublishOutcomes", "ReadAccounts"}),
+        ("DeadLetterErrors", {name.removesuffix("Function") for name in SCHEDULES}),
+    ],
+)
+def test_an_alarm_rings_when_a_function_fails_of_which_no_caller_is_told_or_loses_an_event(
+    metric: str, functions: set[str]
 ) -> None:
-    assert {alarm["Namespace"] for alarm in alarms(metric)} == {"AWS/Lambda"}
-    watching = {
-        each["Dimensions"][0]["Value"]["Ref"]: (each["Statistic"], each["Threshold"]) for each in alarms(metric)
-    }
-    assert watching == expected
-
-
-def test_an_alarm_rings_when_reads_or_writes_of_a_table_or_its_index_are_throttled() -> None:
-    watched = set()
-    for alarm in ALARMS.values():
-        if "Metrics" in alarm and len(alarm["Metrics"]) > 2:
-            [total, *parts] = alarm["Metrics"]
-            assert total["Expression"] == "FILL(reads, 0) + FILL(writes, 0)"
-            for part in parts:
-                metric = part["MetricStat"]["Metric"]
-                table, *index = (dimension["Value"] for dimension in metric["Dimensions"])
-                watched.add((part["Id"], metric["Namespace"], metric["MetricName"], table["Ref"], *index))
-    [index] = TABLES["JournalTable"]["GlobalSecondaryIndexes"]
-    assert index["IndexName"] == JOURNAL_INDEX
-    assert watched == {
-        (metrics, "AWS/DynamoDB", name, *dimensions)
-        for metrics, name in (("reads", "ReadThrottleEvents"), ("writes", "WriteThrottleEvents"))
-        for dimensions in [*((table,) for table in TABLES), ("JournalTable", JOURNAL_INDEX)]
-    }
+    watching = {alarm["Dimensions"][0]["Value"]["Ref"]: alarm for alarm in alarms(metric)}
+    assert watching.keys() == {f"{name}Function" for name in functions}
+    for alarm in watching.values():
+        assert (alarm["Namespace"], alarm["Statistic"], alarm["Threshold"]) == ("AWS/Lambda", "Sum", 0)
 
 
 STATES = {
@@ -358,13 +335,28 @@ def test_an_alarm_rings_when_a_job_that_is_scheduled_was_not_done_for_a_day(job:
     assert name not in resources("AWS::CloudWatch::Alarm", **{state: "DISABLED"})
 
 
-def test_an_alarm_notifies_the_topic_if_there_is_one_and_only_undone_jobs_are_known_by_missing_data() -> None:
-    notifying = resources("AWS::CloudWatch::Alarm", AlarmTopicArn="arn:aws:sns:eu-west-1:1:alarms")
-    assert notifying.keys() == ALARMS.keys()
+NOW = {
+    *(name.replace("Queue", f"{kind}Alarm") for name in SOURCES for kind in ("Backlog", "InFlight")),
+    *("TransactionsReturnedAlarm", "ProfilesReturnedAlarm"),
+    *("MismatchesAlarm", "EntriesChangedAlarm", "OutcomesLateAlarm"),
+}
+"""The alarms at which somebody must act now: money doesn't move, is about to stop, or books were changed."""
+
+
+def test_an_alarm_notifies_one_of_two_topics_and_only_undone_jobs_are_known_by_missing_data() -> None:
+    topics = {"AlarmTopicArn": "arn:aws:sns:r:1:now", "WorkingHoursAlarmTopicArn": "arn:aws:sns:r:1:hours"}
+    notifying = {name: resources("AWS::CloudWatch::Alarm", **{name: arn}) for name, arn in topics.items()}
+    assert ALARMS.keys() > NOW
     for name, alarm in ALARMS.items():
-        assert "AlarmActions" not in alarm
-        assert notifying[name]["AlarmActions"] == [{"Ref": "AlarmTopicArn"}]
+        own, other = topics if name in NOW else reversed(topics)
+        assert notifying[own][name] == alarm | {"AlarmActions": [{"Ref": own}]}
+        assert notifying[other][name] == alarm
         assert alarm["TreatMissingData"] == ("breaching" if name.endswith("UnfinishedAlarm") else "notBreaching")
+
+
+def test_a_deployment_that_takes_over_gradually_is_watched_by_alarms_that_are_there() -> None:
+    watched = TEMPLATE["Globals"]["Function"]["DeploymentPreference"]["Alarms"]
+    assert {alarm["Ref"] for alarm in watched} <= ALARMS.keys()
 
 
 def test_the_dashboard_shows_both_queues_their_dead_letters_and_all_functions() -> None:
@@ -372,7 +364,8 @@ def test_the_dashboard_shows_both_queues_their_dead_letters_and_all_functions() 
     for namespace, _, dimensions in dashboard_metrics():
         shown.setdefault(namespace, set()).update(value for _, value in dimensions)
     teller = "Teller/${AWS::StackName}"
-    assert shown.keys() == {"AWS/SQS", "AWS/Lambda", teller}
+    assert shown.keys() == {"AWS/SQS", "AWS/Lambda", "AWS/DynamoDB", teller}
+    assert shown["AWS/DynamoDB"] == {JOURNAL_INDEX, *(f"${{{name.removesuffix('Table')}}}" for name in TABLES)}
     assert shown["AWS/SQS"] == {f"${{{name}.QueueName}}" for name in QUEUES}
     assert shown["AWS/Lambda"] == {f"${{{name}}}" for name in FUNCTIONS}
     assert shown[teller] == FOLDERS.keys()
@@ -538,7 +531,7 @@ def test_no_text_in_a_loop_has_its_item_and_a_parameter() -> None:
     """CloudFormation may leave it unresolved: https://github.com/aws-cloudformation/cfn-language-discussion/issues/136"""
     text = (PROJECT / "template.yaml").read_text()
     items = set(re.findall(r"Fn::ForEach::\w+:\n +- (\w+)\n", text))
-    assert items >= {"Table", "Messages", "Function"}
+    assert items >= {"Messages", "Function"}
     filled = [set(re.findall(r"\$\{([\w:.]+)\}", line)) for line in text.splitlines() if "!Sub" in line]
     assert not [names for names in filled if names & items and names - items]
 
@@ -605,6 +598,7 @@ def test_a_boundary_bounds_every_role() -> None:
 ROLE = "arn:aws:iam::123456789012:role/till"
 ARNS = {
     "AlarmTopicArn": ["arn:aws:sns:eu-west-1:123456789012:alarms"],
+    "WorkingHoursAlarmTopicArn": ["arn:aws:sns:eu-west-1:123456789012:alarms"],
     "ProducerRoleArns": [ROLE, "arn:aws-cn:iam::*:role/branch-*", f"{ROLE},arn:aws:iam::1:user/u"],
     "AdministratorRoleArns": [ROLE, "arn:aws-cn:iam::*:role/branch-*", f"{ROLE},arn:aws:iam::1:user/u"],
     "PermissionsBoundaryArn": ["arn:aws:iam::123456789012:policy/b", "arn:aws:iam::aws:policy/PowerUserAccess"],

@@ -94,7 +94,11 @@ def _run(port: int, messages: int) -> int:
         name: new_consumer(endpoint, deployed["OutcomesBusName"], name, pattern) for name, pattern in CONSUMERS.items()
     }
     console.print(f"[bold]4[/]  Sending the day: {len(transactions):,} transactions, {len(updates):,} profile updates")
-    seconds = _send_and_wait(deployed, transactions, updates)
+    day = (
+        [(queue_of(body.encode()), body) for body in transactions],
+        [(MessageQueue.PROFILES, body) for body in updates],
+    )
+    seconds = _send_and_wait(deployed, *day)
     accounts, journal, reversals = (deployed[f"{name}TableName"] for name in ("Accounts", "Journal", "Reversals"))
     tables = Tables(accounts, journal, reversals=reversals)
     before_interest = read_books(endpoint, tables)
@@ -161,10 +165,10 @@ def _dead_letters(deployed: stack.Stack, queue: QueueName) -> list[DeadLetter]:
     return [DeadLetter(letter.body, letter.reason, letter.attributes) for letter in letters]
 
 
-def _send_and_wait(deployed: stack.Stack, *bodies: Sequence[str]) -> float:
+def _send_and_wait(deployed: stack.Stack, *messages: Sequence[tuple[MessageQueue, str]]) -> float:
     """Sends the messages, each list in its order, while the functions process them. Returns the seconds until the
     queues are empty."""
-    sent = Counter(queue_of(body.encode()) for body in itertools.chain(*bodies))
+    sent = Counter(queue for queue, _ in itertools.chain(*messages))
     started = time.monotonic()
     columns = (TextColumn("   {task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
@@ -174,19 +178,19 @@ def _send_and_wait(deployed: stack.Stack, *bodies: Sequence[str]) -> float:
             for queue, number in sent.items():
                 progress.update(bars[queue], completed=number - waiting[queue])
 
-        _send(deployed, *bodies)
+        _send(deployed, *messages)
         _wait_until_empty(deployed, *sent, show=show)
     return time.monotonic() - started
 
 
-def _send(deployed: stack.Stack, *bodies: Sequence[str]) -> None:
+def _send(deployed: stack.Stack, *messages: Sequence[tuple[MessageQueue, str]]) -> None:
     """Sends ten messages of each list in turn, each message to its queue."""
     sqs = deployed.endpoint.client("sqs")
-    batches = [itertools.batched(each, 10, strict=False) for each in bodies]
+    batches = [itertools.batched(each, 10, strict=False) for each in messages]
     for turn in itertools.zip_longest(*batches, fillvalue=()):
         entries = defaultdict[MessageQueue, list[Any]](list)
-        for index, body in enumerate(itertools.chain(*turn)):
-            entries[queue_of(body.encode())].append({"Id": str(index), "MessageBody": body})
+        for index, (queue, body) in enumerate(itertools.chain(*turn)):
+            entries[queue].append({"Id": str(index), "MessageBody": body})
         for queue, each in entries.items():
             response = sqs.send_message_batch(QueueUrl=deployed[queue.output], Entries=each)
             if response.get("Failed"):

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from conditional_writes import Deadline
+from ledger.core.transaction_types import decode
 from ledger.fold import QueuedTransaction
 from tests.checkers.books import Books, violations
 from tests.checkers.outcomes import refusal_violations, untold
@@ -16,9 +17,10 @@ from tests.faults.scenarios.queues import competing_worker_first, deliver_until_
 from tests.support.faults import FaultsAt, Killed
 from tests.support.ledger import Ledger
 from tools.local_aws.consumers import new_consumer
-from tools.local_aws.functions import Queue, record
+from tools.local_aws.functions import SAMPLE_QUEUES, Queue, record
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import refill, scan
+from tools.teller.queues import MessageQueue
 from workers.batches import Measurement
 
 _numbers = itertools.count(1)
@@ -28,7 +30,8 @@ class Posting:
     """Posts `batch`. `dead` has the bodies that can never be posted. Each of `killers` kills its function each time.
 
     With a competing worker SQS delivers the batch twice, and that worker commits it after this one's read. If `theirs`
-    are given, that worker commits these messages instead. `there` is posted before, without faults.
+    are given, that worker commits these messages instead. `there` is posted before, without faults. So that one batch
+    has every type, its queue takes those of the administration, too.
     """
 
     def __init__(
@@ -51,10 +54,11 @@ class Posting:
         settings = {"MAXIMUM_WAITS": str(maximum_waits), "POWERTOOLS_LOG_LEVEL": "CRITICAL", "OUTCOMES_BUS": bus}
         self.ledger = Ledger(aws, dynamodb, **settings)
         self.function = self.ledger.worker
-        self.function.worker = self.function.worker._replace(handle=self._post)
+        self.function.worker = self.function.worker._replace(handle=self._post, decode=decode)
         self.client = self.function.poster.client
         same = {"LOCKS_TABLE": self.ledger.locks_table, "ATTEMPTS_TABLE": self.function.attempts.table}
         self.other = Ledger(aws, dynamodb, self.ledger.tables, **settings, **same).worker
+        self.other.worker = self.other.worker._replace(decode=decode)
         self._is_competing = competing_worker or bool(theirs)
         self.ledger.post(*there)
         tables = self.ledger.tables
@@ -63,7 +67,7 @@ class Posting:
 
     def __call__(self, faults: FaultsAt) -> ScenarioResult:
         self._fill_tables()
-        queue = Queue(list(map(record, self._batch)))
+        queue = Queue(list(map(_record, self._batch)))
         with self._others_at_work(queue.records):
             clients = (self.client, self.function.worker.queue.client, self.function.refusals.bus.client)
             deliver_until_quiet(self.function, queue, faults, *clients)
@@ -82,7 +86,7 @@ class Posting:
     def _others_at_work(self, records: Sequence[dict[str, Any]]) -> AbstractContextManager[None]:
         if not self._is_competing:
             return contextlib.nullcontext()
-        theirs = list(map(record, self._theirs)) or records
+        theirs = list(map(_record, self._theirs)) or records
         return competing_worker_first(self.client, "TransactWriteItems", self.other, theirs)
 
     def _post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]:
@@ -90,6 +94,10 @@ class Posting:
             raise Killed
         measurements: list[Measurement] = self.function.poster.post(messages, deadline)
         return measurements
+
+
+def _record(message: Any) -> dict[str, Any]:
+    return record(message) | {"eventSourceARN": f"arn:aws:sqs:us-east-1:1:{SAMPLE_QUEUES[MessageQueue.TRANSACTIONS]}"}
 
 
 def _outcomes(books: Books) -> dict[tuple[str, str], tuple[str, str | None, Decimal, Decimal, int]]:

@@ -1,1 +1,0 @@
-"""Checkov on template.yaml: `make check`."""
