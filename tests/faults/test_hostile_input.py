@@ -35,7 +35,7 @@ from tests.faults.hostile import (
     no_scheduled_events,
 )
 from tests.faults.scenarios.queues import FOR_EVER
-from tests.support.ledger import Ledger
+from tests.support.ledger import Ledger, with_one_queue
 from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS
 from tests.support.reporting import Say
 from tools.local_aws.functions import Context, record, upsert_profiles
@@ -175,7 +175,7 @@ def is_of_others(body: str, number: int) -> bool:
 
 def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lost(aws: Endpoint, say: Say) -> None:
     ledger, tried = Ledger(aws, **SETTINGS), Tried()
-    function = ledger.worker
+    function = with_one_queue(ledger.worker)
     meter = Meter(function.poster.client, function.worker.queue.client)
 
     def is_posted(body: str) -> bool:
@@ -299,7 +299,7 @@ def sound_batch(name: str) -> list[dict[str, Any]]:
 def workers(aws: Endpoint) -> dict[str, ModuleType]:
     profiles_table = create_profiles_table(aws, f"hostile-{next(_numbers)}")
     return {
-        "process_transactions": Ledger(aws, **SETTINGS).worker,
+        "process_transactions": with_one_queue(Ledger(aws, **SETTINGS).worker),
         "upsert_profiles": upsert_profiles(aws, profiles_table, **SETTINGS),
     }
 

@@ -14,6 +14,7 @@ from unittest import mock
 from conditional_writes.items import Item, from_dynamodb, to_dynamodb
 from ledger.core.accounts import Account
 from ledger.core.journal import Outcome
+from ledger.core.transaction_types import decode
 from tests.checkers.books import Books, read_books
 from tests.checkers.statement_oracle import Journal, journals
 from tests.support.bodies import Body, openings
@@ -29,6 +30,12 @@ YEAR_2020 = datetime(2020, 1, 1, tzinfo=UTC)
 _numbers = itertools.count(1)
 
 type Key = dict[str, str]
+
+
+def with_one_queue(function: ModuleType) -> ModuleType:
+    """The function, whose queues both take every type: so a batch may have all of them."""
+    function.worker = function.administration = function.worker._replace(decode=decode)
+    return function
 
 
 class Ledger:

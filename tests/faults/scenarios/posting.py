@@ -8,14 +8,13 @@ from decimal import Decimal
 from typing import Any
 
 from conditional_writes import Deadline
-from ledger.core.transaction_types import decode
 from ledger.fold import QueuedTransaction
 from tests.checkers.books import Books, violations
 from tests.checkers.outcomes import refusal_violations, untold
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.queues import competing_worker_first, deliver_until_quiet, wrongly_queued
 from tests.support.faults import FaultsAt, Killed
-from tests.support.ledger import Ledger
+from tests.support.ledger import Ledger, with_one_queue
 from tools.local_aws.consumers import new_consumer
 from tools.local_aws.functions import SAMPLE_QUEUES, Queue, record
 from tools.local_aws.server import Endpoint
@@ -53,12 +52,11 @@ class Posting:
         self._consumer = new_consumer(aws, bus, bus)
         settings = {"MAXIMUM_WAITS": str(maximum_waits), "POWERTOOLS_LOG_LEVEL": "CRITICAL", "OUTCOMES_BUS": bus}
         self.ledger = Ledger(aws, dynamodb, **settings)
-        self.function = self.ledger.worker
-        self.function.worker = self.function.worker._replace(handle=self._post, decode=decode)
+        self.function = with_one_queue(self.ledger.worker)
+        self.function.worker = self.function.worker._replace(handle=self._post)
         self.client = self.function.poster.client
         same = {"LOCKS_TABLE": self.ledger.locks_table, "ATTEMPTS_TABLE": self.function.attempts.table}
-        self.other = Ledger(aws, dynamodb, self.ledger.tables, **settings, **same).worker
-        self.other.worker = self.other.worker._replace(decode=decode)
+        self.other = with_one_queue(Ledger(aws, dynamodb, self.ledger.tables, **settings, **same).worker)
         self._is_competing = competing_worker or bool(theirs)
         self.ledger.post(*there)
         tables = self.ledger.tables
