@@ -49,10 +49,14 @@ def worker_of(door: Door, queue: Queue) -> QueueWorker[TransactionMessage]:
 
 worker = worker_of(Door.TRANSACTIONS, Queue.from_environment())
 administration = worker_of(Door.ADMINISTRATION, Queue.from_environment("ADMINISTRATION_"))
+of_the_administration = f":{administration.queue.url.rpartition('/')[2]}"
 cold_start.finished()
 
 
 @logger.inject_lambda_context
 @metrics.log_metrics(capture_cold_start_metric=True)
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    return (administration if administration.queue.sent(event) else worker).process(event, context)
+    match event:  # all records of an event are of one queue
+        case {"Records": [{"eventSourceARN": str(arn)}, *_]} if arn.endswith(of_the_administration):
+            return administration.process(event, context)
+    return worker.process(event, context)

@@ -65,13 +65,6 @@ class Queue(NamedTuple):
             *(int(os.environ[number]) for number in numbers),
         )
 
-    def sent(self, event: Any) -> bool:
-        """Whether the event's batch is this queue's: all records of an event are of one queue."""
-        match event:
-            case {"Records": [{"eventSourceARN": str(arn)}, *_]}:
-                return arn.rpartition(":")[2] == self.url.rpartition("/")[2]
-        return False
-
 
 MAXIMUM_VALUES = 99
 """Of a metric in one invocation. With one more, Powertools would publish early what there is."""
