@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ledger.core.journal import JournalEntry, outcome_of
 from ledger.core.reason_codes import UnknownAccount
 from ledger.core.rules import Decision, RejectionReason
-from ledger.idempotency import Once
+from ledger.fold import Once
 from tests.support.samples import ALICE, NOW
 
 POSTED = Decision(Decimal("-12.5"), Decimal("87.5"))
