@@ -17,11 +17,9 @@ from conditional_writes.upserts import (
     Upserted,
     erase,
     erasure,
-    upsert,
     upsert_in_requests,
 )
 from conditional_writes.upserts.clocks import clock
-from tests.support.faults import Fault, Faults
 from tests.support.profile_table import Assumed, ProfileTable
 from tools.local_aws.server import Endpoint
 
@@ -100,26 +98,6 @@ def test_an_erasure_leaves_the_key_and_a_mark_without_any_name(profiles: Profile
     assert profiles.read("alice").item.keys() == {"account_id", "cw:erased_as_of", "cw:write_id", "cw:item_bytes"}
 
 
-def test_what_is_later_stays_as_if_there_had_been_nothing_else(profiles: Profiles) -> None:
-    later = [
-        MapEntry(("preferences", "font", "size"), 12, at(5)),
-        MapEntry(("preferences", "language"), REMOVED, at(6)),
-        MapEntry(("devices", "phone"), {"seen": 1}, at(4) + timedelta(microseconds=1)),
-    ]
-    earlier = [
-        theme("dark", 4),
-        MapEntry(("preferences", "font"), "serif", at(3)),
-        MapEntry(("preferences", "font", "face"), "serif", at(4)),
-        MapEntry(("devices", "tablet"), {"seen": 1}, at(1)),
-        MapEntry(("visits", "last"), "today"),
-    ]
-    profiles.write("model", later)
-    for entry in (*earlier, *later):
-        profiles.upsert(entry)
-    profiles.erase(4)
-    assert profiles.item == profiles.read("model").without_counters | erased_item(4)
-
-
 @pytest.mark.parametrize("assumed", Assumed)
 def test_no_update_as_of_the_erasure_or_earlier_comes_back_and_later_ones_win(
     profiles: Profiles, assumed: Assumed
@@ -186,17 +164,6 @@ def test_versions_go_on_and_a_save_of_what_was_erased_is_a_conflict(profiles: Pr
     assert profiles.read("alice").item["version"] == 3
 
 
-@pytest.mark.parametrize("seconds", [2, 4])
-def test_an_upsert_between_an_item_and_its_erasure_is_erased_if_it_is_not_later(
-    profiles: Profiles, dynamodb: Endpoint, seconds: int
-) -> None:
-    profiles.upsert(theme("dark", 1))
-    another, visit = dynamodb.client("dynamodb"), MapEntry(("visits", "last"), "today", at(seconds))
-    profiles.once_before(1, lambda: upsert(another, profiles.key("alice"), [visit]))
-    assert profiles.erase(3) == (1, 0, 2)
-    assert profiles.maps == ({} if seconds == 2 else {"visits": {"last": "today"}})
-
-
 def test_an_item_with_a_thousand_attributes_is_erased_in_several_requests(profiles: Profiles) -> None:
     for names in itertools.batched(range(1_000), 100, strict=True):
         profiles.plant(**{f"attribute {name}": name for name in names})
@@ -241,19 +208,6 @@ def test_clocks_that_nobody_can_read_or_that_nothing_leads_to_are_erased_too(pro
     profiles.erase(4)
     clocks = {'cw:as_of ["gone"]', 'cw:as_of ["visits"]'}
     assert profiles.item.keys() == {"cw:erased_as_of", *clocks}, "later clocks stay"
-
-
-@pytest.mark.parametrize("fault", [Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR, Fault.SERVER_ERROR_AFTER])
-@pytest.mark.parametrize("at_call", [1, 2])
-@pytest.mark.parametrize("there", [True, False])
-def test_a_fault_changes_nothing(profiles: Profiles, fault: Fault, at_call: int, there: bool) -> None:
-    if there:
-        profiles.upsert(theme("dark", 1), MapEntry(("visits", "last"), 1, at(3)), version_attribute="version")
-    with Faults(fault, at_call).on(profiles.client):
-        assert profiles.erase(2, version_attribute="version")[:2] == WRITTEN
-        assert profiles.upsert(theme("late", 0.5), version_attribute="version")[:2] == SUPERSEDED
-    assert profiles.item["cw:erased_as_of"] == erased_item(2)["cw:erased_as_of"]
-    assert profiles.maps == {"version": 1 + there} | ({"visits": {"last": 1}} if there else {})
 
 
 def test_what_cannot_be_meant_is_refused_before_sending(profiles: Profiles) -> None:

@@ -181,14 +181,6 @@ def test_after_a_conflict_on_an_item_it_is_planned_again(worker: Worker) -> None
     assert worker.calls == [READ, COMMIT, COMMIT]
 
 
-def test_the_same_request_at_the_same_time_is_done_once_and_replayed_for_the_other(worker: Worker) -> None:
-    other = Worker(worker.tables, worker.way)
-    with worker.before_writing(lambda: other.pay(payment())):
-        assert worker.pay.run(payment()) == Ran({"balance": "70", "paid": 30}, replayed=True)
-    assert worker.calls == [READ, COMMIT]
-    assert worker.tables.balances() == {"alice": 70}
-
-
 def test_a_request_that_was_done_while_its_items_were_read_is_replayed_and_no_error(worker: Worker) -> None:
     """The record was read before the other's commit, the account after it: there seems to be too little."""
     other = Worker(worker.tables, worker.way)
@@ -240,13 +232,6 @@ def test_many_workers_with_one_key_do_it_once_and_have_one_result(tables: Tables
 
 
 # --- lost answers ---------------------------------------------------------------------------------------
-
-
-def test_a_lost_answer_to_the_commit_is_the_first_calls_own_result(worker: Worker) -> None:
-    with Faults(Fault.RESPONSE_LOST, at=2).on(worker.client) as faults:
-        assert worker.pay.run(payment()) == Ran({"balance": "70", "paid": 30}, replayed=False)
-    assert faults.injected.total() == 1
-    assert worker.tables.balances() == {"alice": 70}
 
 
 def test_after_an_unknown_outcome_the_next_call_tells(worker: Worker) -> None:

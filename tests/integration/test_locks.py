@@ -380,22 +380,6 @@ def test_a_window_that_was_missed_can_be_done_after_a_later_one(table: Table, mi
     assert effects == ["2026-02-28", "2026-02-27"]
 
 
-def test_what_is_forgotten_is_not_done_again(table: Table, mine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock_module, "REMEMBERED_WINDOWS", 3)
-    effects: list[str] = []
-    for day in (5, 1, 4, 3, 9):  # 1 and then 3 are forgotten.
-        table.clock.seconds += 1
-        run(mine, f"2026-02-0{day}", effects)
-    assert table.record()["windows_done"] == ["2026-02-04", "2026-02-05", "2026-02-09"]
-    table.clock.seconds += 1
-    run(mine, "2026-02-07", effects)
-    for day in (1, 2, 3, 4, 5, 7, 9):
-        table.clock.seconds += 1
-        with pytest.raises(WindowForgotten if day <= 4 else WindowDone):  # 4 is forgotten, too, since 7 is done
-            run(mine, f"2026-02-0{day}", effects)
-    assert len(effects) == 6
-
-
 def test_a_window_that_may_be_forgotten_is_not_run_nor_said_to_be_done(
     table: Table, mine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

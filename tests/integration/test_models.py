@@ -235,30 +235,6 @@ def test_attributes_that_a_nested_model_does_not_know_are_kept(make: Make, baske
 
 
 @pytest.mark.parametrize(("basket", "line_of"), BASKETS)
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (lambda lines, new: [*lines, new], [line("a", 1), line("b", 2), line("c", 3), {"sku": "n", "pieces": 7}]),
-        (lambda lines, new: [new, *lines], [{"sku": "n", "pieces": 7}, line("a", 1), line("b", 2), line("c", 3)]),
-        (lambda lines, new: [lines[0], lines[2]], [line("a", 1), line("c", 3)]),
-        (lambda lines, new: [lines[0], new, lines[2]], [line("a", 1), {"sku": "n", "pieces": 7}, line("c", 3)]),
-        (lambda lines, new: [], []),
-        (lambda lines, new: [lines[0], *lines], [line("a", 1), {"sku": "a", "pieces": 1}, line("b", 2), line("c", 3)]),
-    ],
-    ids=["appended", "put first", "removed", "replaced", "emptied", "repeated"],
-)
-def test_elements_of_a_list_that_stay_are_kept_as_they_are_stored(
-    make: Make, basket: Any, line_of: Any, change: Any, expected: list[Item]
-) -> None:
-    baskets = make(basket)
-    baskets.plant(lines=[line("a", 1), line("b", 2), line("c", 3)])
-    loaded = baskets.must_load()
-    loaded.model.lines = change(loaded.model.lines, line_of(sku="n", pieces=7))
-    baskets.save(loaded)
-    assert (baskets.stored() or {})["lines"] == expected
-
-
-@pytest.mark.parametrize(("basket", "line_of"), BASKETS)
 def test_a_text_that_says_the_same_in_other_words_is_not_rewritten(make: Make, basket: Any, line_of: Any) -> None:
     baskets = make(basket)
     baskets.plant(at="2026-02-28T12:00:00.000+00:00", gift={"NULL": None, "sku": "a", "pieces": Decimal("1.0")})
@@ -269,16 +245,6 @@ def test_a_text_that_says_the_same_in_other_words_is_not_rewritten(make: Make, b
     assert stored is not None
     assert stored["at"] == "2026-02-28T12:00:00.000+00:00"
     assert stored["gift"] == {"NULL": None, "sku": "a", "pieces": 1}
-
-
-@pytest.mark.parametrize("basket", [Basket, BasketModel])
-def test_a_default_is_not_written_into_an_item_that_lacks_the_attribute(make: Make, basket: Any) -> None:
-    baskets = make(basket)
-    baskets.plant()
-    loaded = baskets.must_load()
-    loaded.model.gift = None
-    baskets.save(loaded)
-    assert baskets.stored() == {"flight_id": "TL1", "seats": 3, "version": 1}
 
 
 def test_a_field_that_becomes_none_is_removed_and_one_that_is_set_is_written(flights: Flights) -> None:

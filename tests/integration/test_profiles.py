@@ -10,7 +10,7 @@ import pytest
 from conditional_writes import Item
 from conditional_writes.items import from_dynamodb, to_dynamodb
 from tests.support.profile_table import Stored
-from tools.local_aws.functions import Context, Queue, again, invoke, metric_totals, record, upsert_profiles
+from tools.local_aws.functions import Context, Queue, invoke, metric_totals, record, upsert_profiles
 from tools.local_aws.queues import take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_profiles_table, scan
@@ -125,17 +125,6 @@ def test_a_message_as_of_a_later_time_is_refused_and_locks_nothing(
     assert profiles["alice"] == {"preferences": {"theme": "blue"}}
     profiles.post(sent(update({"theme": "green"}), 1))
     assert profiles["alice"] == {"preferences": {"theme": "green"}}
-
-
-def test_a_redelivered_batch_changes_nothing(profiles: Profiles) -> None:
-    records = [record(update({"theme": "dark"}, n, account_id=f"acc-{n}", path=[f"map-{n}"])) for n in range(5)]
-    records.append(record(update({"seen": 1}, as_of=None)))
-    profiles.post(*records)
-    before = profiles.items()
-    profiles.requests.clear()
-    profiles.post(*map(again, records))
-    assert profiles.items() == before
-    assert profiles.requests == ["BatchGetItem"] + ["UpdateItem"] * 6  # their attempts; each update is refused
 
 
 def test_what_does_not_fit_is_dead_lettered_and_the_rest_of_its_profile_is_upserted(profiles: Profiles) -> None:

@@ -22,7 +22,6 @@ from conditional_writes.upserts import (
     plan,
     upsert_in_requests,
 )
-from tests.support.faults import Fault, Faults
 from tests.support.profile_table import Assumed, ProfileTable
 from tools.local_aws.server import Endpoint
 
@@ -131,33 +130,12 @@ def test_a_name_can_be_anything(profiles: Profiles, name: str) -> None:
 # --- order -----------------------------------------------------------------------------------------------
 
 
-def test_a_duplicate_is_a_no_op_and_costs_one_request(profiles: Profiles) -> None:
-    profiles.upsert(theme("dark", 5))
-    before = profiles.stored()
-    profiles.calls.clear()
-    assert profiles.upsert(theme("dark", 5))[:2] == (0, 1)
-    assert profiles.upsert(theme("blue", 4))[:2] == (0, 1)
-    assert profiles.calls == ["UpdateItem", "UpdateItem"]
-    assert profiles.stored() == before
-
-
 def test_without_a_clock_the_last_to_arrive_wins(profiles: Profiles) -> None:
     for value in ("red", "blue", "dark"):
         profiles.upsert(theme(value))
     assert profiles.maps() == {"preferences": {"theme": "dark"}}
     profiles.upsert(theme(REMOVED))
     assert profiles.maps() == {"preferences": {}}
-
-
-def test_of_equal_clocks_one_wins_on_every_replay(profiles: Profiles) -> None:
-    writes = [theme(value, 5) for value in ("red", "blue", {"a": 1}, REMOVED, 7)]
-    found = []
-    for number, order in enumerate(itertools.permutations(writes)):
-        for write in order:
-            profiles.upsert(write, name=number)
-        found.append(profiles.maps(number))
-    assert all(maps == found[0] for maps in found)
-    assert "theme" in found[0]["preferences"]  # The value beats the removal.
 
 
 def test_a_removal_is_remembered(profiles: Profiles) -> None:
@@ -214,19 +192,6 @@ def test_a_parent_that_is_no_map_is_named(profiles: Profiles, assumed: Assumed, 
     assert caught.value.found is not None
     assert str(caught.value).endswith(f"a.b is {kind}, expected a map, to hold entries")
     assert profiles.maps() == {"a": {"b": there}}
-
-
-def test_of_an_entry_and_a_map_of_its_name_the_later_wins(profiles: Profiles) -> None:
-    entry, inner = MapEntry(("a", "m"), 1, at(5)), MapEntry(("a", "m", "x"), 2, at(6))
-    for name, order in enumerate(
-        itertools.permutations([entry, inner, inner._replace(as_of=at(4), path=("a", "m", "y"))])
-    ):
-        for write in order:
-            profiles.upsert(write, name=name)
-        assert profiles.maps(name) == {"a": {"m": {"x": 2}}}
-        profiles.upsert(entry._replace(as_of=at(7)), name=name)
-        profiles.upsert(inner, name=name)
-        assert profiles.maps(name) == {"a": {"m": 1}}
 
 
 def test_an_item_that_would_be_too_large_is_refused_before_dynamodb_does_it(profiles: Profiles) -> None:
@@ -297,17 +262,6 @@ def test_a_save_between_a_refusal_and_what_follows_from_it_is_not_lost(profiles:
     upserted = profiles.upsert(MapEntry(("p", "theme"), "dark", at(3)), version_attribute="version")
     assert profiles.maps() == {"p": {"theme": {"accent": "saved"}}}
     assert upserted == (0, 1, 2)
-
-
-@pytest.mark.parametrize("fault", [Fault.RESPONSE_LOST, Fault.THROTTLED, Fault.SERVER_ERROR])
-@pytest.mark.parametrize("at_call", [1, 2])
-def test_a_fault_changes_nothing(profiles: Profiles, fault: Fault, at_call: int) -> None:
-    for assumed in (Assumed.ALL, Assumed.NONE):
-        with Faults(fault, at_call).on(profiles.client):
-            for write in (theme("red", 1), theme("dark", 2), theme("blue", 1)):
-                profiles.upsert(write, name=assumed, assumed=assumed, version_attribute="version")
-        assert profiles.maps(assumed) == {"preferences": {"theme": "dark"}}
-        assert profiles.stored(assumed)["version"] == 2
 
 
 SHAPES: list[Item] = [{}, {"a": {}}, {"a": {"b": {}}}, {"a": {"b": {"c": {"x": 1}}}}, {"a": "text"}, {"a": {"b": 1}}]
