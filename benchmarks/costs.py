@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.engine import new_ministack
-from conditional_writes.items import from_dynamodb
-from conditional_writes.sizes import item_bytes
+from conditional_writes.core.items import from_dynamodb, item_bytes
 from tools import prices
 from tools.local_aws import functions
 from tools.local_aws.functions import record, stream_record

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from conditional_writes.items import to_dynamodb
-from conditional_writes.own_attributes import WRITE_ID
+from conditional_writes.core.items import to_dynamodb
+from conditional_writes.core.own_attributes import WRITE_ID
 from ledger.core.accounts import Account, account_item, timestamp
 from ledger.core.journal import JournalEntry, entry_item, outcome_of, payload_hash_of
 from ledger.core.transaction_types import OpenAccount, Transaction

@@ -27,7 +27,7 @@ def load(side: str, tables: list[str]) -> Any:
 
 def make_connections_as_botocore_does() -> None:
     """Has each of 32 connections load the file of authorities."""
-    client: Any = importlib.import_module("conditional_writes.client")
+    client: Any = importlib.import_module("conditional_writes.core.client")
     client._load_authorities_once = lambda _: None
     client.CONNECTIONS = 32
     client.CONFIG = client.CONFIG.merge(client.Config(max_pool_connections=client.CONNECTIONS))

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from ledger.core.accounts import Account, account_from_item
 from ledger.core.journal import JournalEntry, entry_from_item
 from ledger.core.reason_codes import InvalidMessage

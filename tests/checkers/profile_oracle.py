@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from conditional_writes.items import Item, same
-from conditional_writes.sizes import item_bytes
+from conditional_writes.core.items import Item, item_bytes, same
 from conditional_writes.upserts import REMOVED, MapEntry
 from conditional_writes.upserts.clocks import clock
 

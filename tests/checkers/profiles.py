@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from conditional_writes.items import Item, from_dynamodb
+from conditional_writes.core.items import Item, from_dynamodb
 from conditional_writes.upserts import REMOVED
 from ledger.core.profile_messages import EraseProfile, ProfileMessage, decode
 from tests.checkers.poison import is_invalid

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core import outcome_events
 from ledger.core.accounts import timestamp
 from ledger.core.journal import JournalEntry, entry_item, outcome_of, payload_hash_of

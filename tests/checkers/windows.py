@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import NamedTuple
 
-from conditional_writes.items import Item
+from conditional_writes.core.items import Item
 from ledger.core.transaction_types import ChargeInterest, from_payload
 from tests.checkers.books import Books
 

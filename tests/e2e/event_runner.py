@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from conditional_writes.testing import Engine
 from ledger.core.journal import entry_from_item
 from tests.checkers.books import Books, read_books

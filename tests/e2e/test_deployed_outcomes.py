@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from tests.checkers.outcomes import violations
 from tests.support.bodies import expire_hold, hold, opening, payment, post_hold, reverse, transfer, void_hold
 from tests.support.deployed import Bank, until

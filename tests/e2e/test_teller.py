@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from tests.checkers.outcomes import violations
 from tests.checkers.statement_oracle import Journal, journals
 from tests.support.bodies import hold, opening, payment, post_hold, reverse

@@ -195,7 +195,7 @@ def test_a_sound_stack_is_verified_for_less_than_a_dollar(built: None, tmp_path:
 
 def without_version_condition(build: Path) -> None:
     """A change of an account no longer asserts the version that it was planned from."""
-    module = build / "ConditionalWritesLayer/python/conditional_writes/requests.py"
+    module = build / "ConditionalWritesLayer/python/conditional_writes/core/requests.py"
     old = "return Update(key, values, condition, removed, expected=expected)"
     source = module.read_text()
     assert source.count(old) == 1

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from conditional_writes import Deadline, dynamodb_client
-from conditional_writes.items import Item, from_dynamodb, to_dynamodb
+from conditional_writes.core.items import Item, from_dynamodb, to_dynamodb
 from conditional_writes.testing import Engine, Outcome
 from conditional_writes.testing.exploring import START_SECONDS
 from ledger.batch_poster import BatchPoster

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from conditional_writes import DeadlinePassed
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from conditional_writes.locks import LockLost, LockTaken
 from conditional_writes.testing import Engine, Outcome
 from tests.explore.bank import LAST, LOCKS, NOW, Bank, Opened

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conditional_writes import Deadline, DeadlinePassed, Item, OutcomeUnknown, Update, key
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from conditional_writes.locks import LockLost, Locks, LockTaken, WindowDone
 from conditional_writes.testing import Outcome
 from tests.explore.bank import LOCKS, PROFILES, Bank, Opened

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from conditional_writes import Deadline
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from conditional_writes.testing import Engine, Outcome
 from ledger.core.outcome_events import SOURCE
 from ledger.outcome_publisher import OutcomePublisher

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from conditional_writes import Deadline
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from conditional_writes.testing import Outcome
 from ledger.statements import AccountReader
 from tests.checkers.books import violations

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from conditional_writes.client import CONFIG
+from conditional_writes.core.client import CONFIG
 from tests.faults.scenarios import Scenario
 from tests.support.faults import (
     EVERY_ATTEMPT,

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from unittest import mock
 
-from conditional_writes.items import Item
+from conditional_writes.core.items import Item
 from tests.checkers.books import Books
 from tests.checkers.history import History
 from tests.checkers.model import Delivery, Limits

@@ -74,7 +74,7 @@ def test_thousands_of_transfers_leave_the_total_as_it_was(
         # So many faults strike some message five times in a row, which then counts as one that kills its function.
         mock.patch("workers.batches.MAXIMUM_BEGUN", 1_000),
         # The pauses' real lengths are of no use here, and are up to a minute in all.
-        mock.patch("conditional_writes.loop.LONGEST_PAUSE_SECONDS", 0.05),
+        mock.patch("conditional_writes.core.loop.LONGEST_PAUSE_SECONDS", 0.05),
         mock.patch("workers.attempts.LONGEST_PAUSE_SECONDS", 0.05),
         mock.patch("ledger.lines.PATIENCE_SECONDS", 0.05),
         contextlib.ExitStack() as injecting,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from tests.faults.conftest import Inject
 from tests.faults.every_pair import inject_every_pair, inject_some_pairs
 from tests.faults.scenarios.paying import MIXED, Paying

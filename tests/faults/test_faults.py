@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, ReadTimeoutError
 
 from conditional_writes import Deadline
-from conditional_writes.client import CONFIG
+from conditional_writes.core.client import CONFIG
 from tests.faults.every_call import NotInjected, injections, sampled, violations
 from tests.faults.every_pair import inject_every_pair
 from tests.faults.scenarios import ScenarioResult

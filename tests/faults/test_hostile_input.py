@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from ledger.core import profile_messages as profiles
 from ledger.core import transaction_types as messages
 from tests.checkers import profiles as profiles_checker

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.mesh import FAST, Run, mesh
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from tests.checkers.books import books_of, violations
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from ledger.core.journal import JournalEntry, Outcome, entry_item
 from tests.support import samples
 from tests.support.bodies import openings, payment, transfer

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from conditional_writes import Deadline, Item, Observed, Plan, Put, absent, dynamodb_client, key, prepared, write
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes import Deadline, Item, Observed, Plan, Put, absent, dynamodb_client, key, write
+from conditional_writes.core import prepared
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from tests.support.big_profiles import FILLINGS, LATE, NEW, TIMEOUT_SECONDS, Batch, Refusals, item, serving
 from tests.support.bodies import payment
 from tests.support.ledger import Ledger

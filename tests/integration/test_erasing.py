@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from conditional_writes import Conflict, Item, VersionedTable
-from conditional_writes.items import to_dynamodb
-from conditional_writes.sizes import item_bytes
+from conditional_writes.core.items import item_bytes, to_dynamodb
 from conditional_writes.upserts import (
     REMOVED,
     ItemTooLarge,

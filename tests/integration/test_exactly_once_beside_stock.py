@@ -14,7 +14,7 @@ from aws_lambda_powertools.utilities.idempotency import (
     idempotent_function,
 )
 
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from tests.support.faults import Fault, Faults, Killed, unlimited_retries
 from tests.support.paying import Tables, Way, Worker, payment
 from tools.local_aws.server import Endpoint

@@ -12,8 +12,8 @@ from typing import Any, Self
 import pytest
 
 from conditional_writes import Conflict, Item, OutcomeUnknown
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.exactly_once import PayloadChanged
-from conditional_writes.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import LockLost, LockTaken, WindowDone
 from conditional_writes.testing import Clock, Engine, Fault, Outcome, explore
 from conditional_writes.upserts import plan

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from conditional_writes import Deadline, Item, key, read
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from conditional_writes.locks import Lock, LockLost
 from tests.support.faults import Fault, Faults, Killed, applies
 from tests.support.locks_stack import LocksStack

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.tables import JOURNAL_INDEX
 from tests.support.template import resources
 from tools.local_aws.server import Endpoint

@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from conditional_writes import Deadline, DeadlinePassed
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from ledger import journal_versions
 from ledger.journal_versions import JournalVersions, VersionPage
 from ledger.tables import LedgerTables

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from conditional_writes.items import Item
+from conditional_writes.core.items import Item
 from ledger.lines import LONGEST_LINE, LONGEST_LIVE_LINE, RECORD_SECONDS, Ticket
 from ledger.tables import CONTENDED_SECONDS, Line
 from tests.checkers.books import violations

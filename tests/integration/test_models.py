@@ -19,7 +19,7 @@ from conditional_writes import (
     read,
     write_together,
 )
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.models import Codec, Loaded, Misfit, ModelTable
 from tests.support.new_tables import calls_of, index, new_table
 from tools.local_aws.server import Endpoint

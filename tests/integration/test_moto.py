@@ -23,7 +23,7 @@ from conditional_writes import (
     write,
     write_together,
 )
-from conditional_writes.requests import Write
+from conditional_writes.core.requests import Write
 from tests.support.new_tables import definition
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from ledger.core.accounts import account_item
 from tests.support.faults import Killed
 from tests.support.in_process import IN_PROCESS

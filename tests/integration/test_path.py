@@ -1,4 +1,4 @@
-"""The ways of a transaction and of a nightly check through the code are short, and as docs/extending.md has them."""
+"""The ways of a transaction, a night's check, an upsert and an exactly-once call through the code are short."""
 
 import re
 from datetime import timedelta
@@ -8,11 +8,12 @@ import pytest
 from conditional_writes import Deadline
 from ledger.reconciler import Night
 from tests.support import bodies
+from tests.support.paying import Tables, Way, Worker, payment
 from tests.support.reconciling import FIRST_NIGHT, Reconciled, event
 from tests.support.tracing import traced
-from tools.local_aws.functions import Context, invoke, process_transactions, record
+from tools.local_aws.functions import Context, invoke, process_transactions, record, upsert_profiles
 from tools.local_aws.server import PROJECT, Endpoint
-from tools.local_aws.tables import create_tables
+from tools.local_aws.tables import create_profiles_table, create_tables
 
 
 def test_a_posted_transaction_goes_through_few_modules_and_calls_and_as_the_docs_say(aws: Endpoint) -> None:
@@ -63,3 +64,32 @@ def test_an_account_is_checked_from_its_checkpoint_in_few_modules_and_calls(
     trace = traced(check if what == "account" else lambda: run(night + 1.1))
     print(trace)
     assert all(number <= bound for number, bound in zip(trace.numbers, most, strict=True)), trace.numbers
+
+
+@pytest.mark.usefixtures("new_process")
+def test_an_upsert_whose_first_try_fits_goes_through_few_modules_and_calls(aws: Endpoint) -> None:
+    function = upsert_profiles(aws, create_profiles_table(aws, "path"), POWERTOOLS_LOG_LEVEL="CRITICAL")
+    body = {"account_id": "a", "path": ["preferences"], "entries": {"volume": 7, "theme": "dark"}}
+    for _ in range(4):  # the shape is learned
+        assert not invoke(function, [record(body)])
+    event = {"Records": [record(body)]}
+    trace = traced(lambda: function.lambda_handler(event, Context()))
+    print(trace)
+    modules, calls, frames = trace.numbers
+    assert modules <= 18
+    assert calls <= 43
+    assert frames <= 19
+
+
+@pytest.mark.parametrize(("way", "most"), [(Way.PLAIN, 13), (Way.POWERTOOLS, 14)])
+def test_an_exactly_once_call_goes_through_few_modules_and_calls(aws: Endpoint, way: Way, most: int) -> None:
+    tables = Tables(aws)
+    tables.open_account()
+    pay = Worker(tables, way).pay
+    pay(payment(1))
+    trace = traced(lambda: pay(payment(2), deadline=Deadline.after(600)))
+    print(trace)
+    modules, calls, frames = trace.numbers
+    assert modules <= most
+    assert calls <= 41
+    assert frames <= 12

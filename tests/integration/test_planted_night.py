@@ -7,8 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from conditional_writes.items import from_dynamodb
-from conditional_writes.sizes import item_bytes
+from conditional_writes.core.items import from_dynamodb, item_bytes
 from ledger.checkpoints import Checkpoint
 from tests.support.night import DAY, PAGE_BYTES, Night, account, entry
 from tests.support.reporting import Say

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conditional_writes.sizes import MAXIMUM_ITEM_BYTES, item_bytes
+from conditional_writes.core.items import MAXIMUM_ITEM_BYTES, item_bytes
 from ledger.core.transaction_types import from_payload
 from tests.checkers.books import violations
 from tests.support.bodies import Body, opening, openings, payment, transfer

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conditional_writes import Item
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from tests.support.profile_table import Stored
 from tools.local_aws.functions import Context, Queue, invoke, metric_totals, record, upsert_profiles
 from tools.local_aws.queues import take_dead_letters

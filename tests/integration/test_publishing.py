@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from ledger.core.journal import entry_from_item
 from tests.checkers.outcomes import violations
 from tests.support.bodies import openings, transfer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from conditional_writes.sizes import item_bytes
+from conditional_writes.core.items import item_bytes
 from ledger import nightly, reconciler
 from tests.support.bodies import payment, transfer
 from tests.support.faults import Killed

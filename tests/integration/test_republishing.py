@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes import DeadlinePassed
-from conditional_writes.client import SLOWEST_CALL_SECONDS
+from conditional_writes.core.client import SLOWEST_CALL_SECONDS
 from ledger import account_pages, journal_versions, republishing
 from ledger.republishing import NO_ENTRY, NOT_FOUND, NotPublished
 from tests.support.bodies import Body, opening, openings, payment

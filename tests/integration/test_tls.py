@@ -13,7 +13,7 @@ import trustme
 from botocore.exceptions import SSLError
 from botocore.httpsession import DEFAULT_CA_BUNDLE
 
-from conditional_writes.client import new_client
+from conditional_writes.core.client import new_client
 from tests.support.big_profiles import serving
 from tools.local_aws.tls import TlsProxy
 

@@ -10,8 +10,7 @@ from typing import Any, cast
 import pytest
 
 from conditional_writes import Conflict, Deadline, Item, VersionedTable
-from conditional_writes.items import to_dynamodb
-from conditional_writes.sizes import item_bytes
+from conditional_writes.core.items import item_bytes, to_dynamodb
 from conditional_writes.upserts import (
     REMOVED,
     ItemTooLarge,

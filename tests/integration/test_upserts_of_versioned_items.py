@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes import Conflict, Item, NoSuchItem, VersionedItem, VersionedTable, equals
-from conditional_writes.items import from_dynamodb, to_dynamodb
-from conditional_writes.own_attributes import is_own
-from conditional_writes.sizes import item_bytes
+from conditional_writes.core.items import from_dynamodb, item_bytes, to_dynamodb
+from conditional_writes.core.own_attributes import is_own
 from conditional_writes.upserts import REMOVED, MapEntry, erasure
 from tests.support.new_tables import new_table
 from tools.local_aws.server import Endpoint

@@ -25,7 +25,7 @@ from conditional_writes import (
     less_than,
     write_together,
 )
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from tests.support.faults import Fault, Faults, between_tries
 from tests.support.new_tables import calls_of, new_table
 from tools.local_aws.server import Endpoint

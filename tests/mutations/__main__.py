@@ -21,7 +21,7 @@ from tests.mutations.operators import Mutant, mutants
 from tools.local_aws.server import PROJECT
 
 MUTATED = (
-    "layers/conditional_writes/conditional_writes/loop.py",
+    "layers/conditional_writes/conditional_writes/core/loop.py",
     "layers/conditional_writes/conditional_writes/exactly_once/*.py",
     "layers/conditional_writes/conditional_writes/upserts/*.py",
     "layers/workers/workers/batches.py",

@@ -60,7 +60,7 @@ class Breakage(NamedTuple):
 BREAKAGES = [
     Breakage(
         "a change of a versioned item doesn't assert its version",
-        f"{LIBRARY}/requests.py",
+        f"{LIBRARY}/core/requests.py",
         "return Update(key, values, condition, removed, expected=expected)",
         "return Update(key, values, exists(key.attributes[0][0]), removed, expected=expected)",
         (VERSIONED, EVERY_CALL),
@@ -88,7 +88,7 @@ BREAKAGES = [
     ),
     Breakage(
         "a change brings a deleted item back",
-        f"{LIBRARY}/requests.py",
+        f"{LIBRARY}/core/requests.py",
         '    return expected, Condition("({} = []) AND ({} = [])", names, (version, version_id))\n',
         '    return expected, Condition("({} = [] AND {} = []) OR attribute_not_exists({})",'
         " (*names, version_attribute), (version, version_id))\n",
@@ -96,7 +96,7 @@ BREAKAGES = [
     ),
     Breakage(
         "an account is committed apart from its journal entries",
-        f"{LIBRARY}/loop.py",
+        f"{LIBRARY}/core/loop.py",
         "                if alone is not None:\n",
         "                for each in writes[:-1]:\n                    _send_alone(client, each, self.write_id)\n"
         "                if alone := writes[-1]:\n",
@@ -111,42 +111,42 @@ BREAKAGES = [
     ),
     Breakage(
         "a refused write doesn't ask for the current item",
-        f"{LIBRARY}/requests.py",
+        f"{LIBRARY}/core/requests.py",
         'request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"',
         'request["ReturnValuesOnConditionCheckFailure"] = "NONE"',
         ("tests/unit/test_requests.py",),
     ),
     Breakage(
         "an answer 5xx is taken for a refusal, as if nothing had been written",
-        f"{LIBRARY}/prepared.py",
+        f"{LIBRARY}/core/prepared.py",
         "    elif http.status_code != 400:\n",
         "    elif False:\n",
         (LOOP,),
     ),
     Breakage(
         "a write whose answer came damaged is made a second time",
-        f"{LIBRARY}/prepared.py",
+        f"{LIBRARY}/core/prepared.py",
         "    if context.pop(_WAS_200, False):\n",
         "    if context.pop(_WAS_200, False) and False:\n",
         (EXPLORE,),
     ),
     Breakage(
         "a transaction in progress is sent again with another token, and may take effect beside the first",
-        f"{LIBRARY}/loop.py",
+        f"{LIBRARY}/core/loop.py",
         "        if not self.unanswered:\n",
         "        if True:\n",
         (LOOP,),
     ),
     Breakage(
         "an addition that is sent again counts twice",
-        f"{LIBRARY}/requests.py",
+        f"{LIBRARY}/core/requests.py",
         "if not isinstance(write, Update) or not write.added:",
         "if True:",
         ("tests/unit/test_requests.py", UPSERTS, VERSIONED),
     ),
     Breakage(
         "reads of a batch are eventually consistent",
-        f"{LIBRARY}/reading.py",
+        f"{LIBRARY}/core/reading.py",
         '{"Keys": [], "ConsistentRead": True}',
         '{"Keys": [], "ConsistentRead": False}',
         ("tests/unit/test_reading.py",),
@@ -410,7 +410,7 @@ BREAKAGES = [
     ),
     Breakage(
         "all threads of a batch have large items at the same time",
-        f"{LIBRARY}/prepared.py",
+        f"{LIBRARY}/core/prepared.py",
         "    this_thread.is_taken = True\n",
         "    _turns.release()\n",
         (HANDED_BACK,),
@@ -543,7 +543,7 @@ BREAKAGES = [
     ),
     Breakage(
         "clients share a session, with the credentials and handlers of the first",
-        f"{LIBRARY}/client.py",
+        f"{LIBRARY}/core/client.py",
         "copy.copy(_handlers(*BUILTIN_HANDLERS))",
         "copy.copy(_handlers())",
         (IN_MOTO,),

@@ -27,7 +27,7 @@ def race(what: str, path: str, old: str, new: str, claim: str) -> Breakage:
 
 FOLD, LOOP, LOCKS, ONCE, EDIT = (
     f"{LEDGER}/fold.py",
-    f"{LIBRARY}/loop.py",
+    f"{LIBRARY}/core/loop.py",
     f"{LIBRARY}/locks/lock.py",
     f"{LIBRARY}/exactly_once/function.py",
     f"{LIBRARY}/upserts/edit.py",
@@ -136,14 +136,14 @@ RACES = [
     ),
     race(
         "a server's error is taken for its word that nothing was done",
-        f"{LIBRARY}/prepared.py",
+        f"{LIBRARY}/core/prepared.py",
         "elif http.status_code != 400:",
         "elif http.status_code < 400:",
         "two changes of one item",
     ),
     race(
         "a damaged answer is taken for no try",
-        f"{LIBRARY}/prepared.py",
+        f"{LIBRARY}/core/prepared.py",
         "        context[_WAS_200] = True",
         "        context[_WAS_200] = False",
         "two changes of one item",
@@ -190,7 +190,7 @@ RACES = [
         f"{WORKERS}/scheduled_jobs.py",
         "                lock.complete(record.part(run.segment, step.checkpoint))\n",
         "                lock.complete()\n"
-        "                from conditional_writes.requests import as_request\n"
+        "                from conditional_writes.core.requests import as_request\n"
         '                put = as_request(record.part(run.segment, step.checkpoint), "w")\n'
         "                record._locks.client.put_item(**put)\n",
         "two segments end",

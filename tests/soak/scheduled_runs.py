@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from tests.checkers.windows import windows_done
 from tests.support.deployed import changed_function, until
 from tools.local_aws.jobs import event_of, function_name, read_report, run_job

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, override
 
-from conditional_writes.own_attributes import ITEM_BYTES
-from conditional_writes.sizes import MAXIMUM_ITEM_BYTES
+from conditional_writes.core.items import MAXIMUM_ITEM_BYTES
+from conditional_writes.core.own_attributes import ITEM_BYTES
 from conditional_writes.upserts.clocks import clocks_attribute
 from tests.support.night import most_megabytes
 from tests.support.samples import profile_body

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from ledger.core.journal import JournalEntry
 from tests.checkers.books import Books, read_books
 from tests.checkers.profiles import Profiles, read_profiles

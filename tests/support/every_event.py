@@ -10,7 +10,7 @@ from unittest import mock
 
 from botocore.handlers import BUILTIN_HANDLERS
 
-from conditional_writes.client import _handlers
+from conditional_writes.core.client import _handlers
 from tests.checkers.event_schemas import problems
 from tools.local_aws.consumers import Consumer
 

@@ -17,7 +17,7 @@ from unittest import mock
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest, AWSResponse
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
-from conditional_writes.client import READ_SECONDS
+from conditional_writes.core.client import READ_SECONDS
 from tests.support.answers import answer
 
 
@@ -123,7 +123,7 @@ class Faults:
         with (
             # The SDK's own back-off is left out: it takes up to seconds, and no test depends on it.
             mock.patch("botocore.endpoint.time", types.SimpleNamespace(sleep=lambda seconds: None)),
-            mock.patch("conditional_writes.deadline.time", clock),
+            mock.patch("conditional_writes.core.deadline.time", clock),
             self._pauses_of_workers(),
         ):
             try:
@@ -291,7 +291,7 @@ def scenario_after_scenario() -> Iterator[None]:
     paused = types.SimpleNamespace(sleep=lambda seconds: None, monotonic=time.monotonic, time=time.time)
     with (
         no_logs(),
-        mock.patch("conditional_writes.loop.time", paused),
+        mock.patch("conditional_writes.core.loop.time", paused),
         mock.patch("workers.sending.time", paused),
         mock.patch("workers.attempts.time", paused),
         unlimited_retries(),

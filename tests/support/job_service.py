@@ -9,7 +9,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
 from conditional_writes import Item
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.locks import Locks
 from tests.support.clock import Clock
 from tests.support.faults import Faults, Killed

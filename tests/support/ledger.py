@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from conditional_writes.items import Item, from_dynamodb, to_dynamodb
+from conditional_writes.core.items import Item, from_dynamodb, to_dynamodb
 from ledger.core.accounts import Account
 from ledger.core.journal import Outcome
 from ledger.core.transaction_types import decode

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from conditional_writes import Item
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from conditional_writes.locks import Locks
 from tests.support.clock import Clock
 from tools.local_aws.server import Endpoint

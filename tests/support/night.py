@@ -17,8 +17,7 @@ from unittest import mock
 
 from botocore.awsrequest import AWSResponse
 
-from conditional_writes.items import from_dynamodb
-from conditional_writes.sizes import item_bytes
+from conditional_writes.core.items import from_dynamodb, item_bytes
 from conditional_writes.testing import Engine
 from ledger.core.accounts import Account, AccountStatus, account_item
 from ledger.core.journal import payload_hash_of

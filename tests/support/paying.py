@@ -13,9 +13,9 @@ import boto3
 from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 
 from conditional_writes import Item, Observed, Plan, Put, Update, VersionedItem, VersionedTable, absent, at_least
-from conditional_writes.client import CONFIG
+from conditional_writes.core.client import CONFIG
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.exactly_once import ExactlyOnce, Records, exactly_once
-from conditional_writes.items import from_dynamodb, to_dynamodb
 from tests.support.new_tables import calls_of, new_table
 from tools.local_aws.server import REGION, Endpoint
 from tools.local_aws.tables import scan

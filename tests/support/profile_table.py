@@ -9,8 +9,7 @@ from typing import Any
 from unittest import mock
 
 from conditional_writes import Item, Key, key
-from conditional_writes.items import from_dynamodb, to_dynamodb
-from conditional_writes.sizes import item_bytes
+from conditional_writes.core.items import from_dynamodb, item_bytes, to_dynamodb
 from conditional_writes.upserts import MapEntry, Upserted, upsert
 from conditional_writes.upserts.plan import RecentDepths
 from tests.checkers.profile_oracle import Write, is_mark

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conditional_writes.items import Item, from_dynamodb, to_dynamodb
+from conditional_writes.core.items import Item, from_dynamodb, to_dynamodb
 from ledger import reconciler
 from ledger.checkpoints import Checkpoint
 from ledger.core.accounts import Account, AccountStatus
@@ -49,7 +49,7 @@ class Reconciled(Ledger):
         self._is_killed, self._posting = False, threading.Lock()
         for module in ("reconciler", "nightly", "journal_versions"):
             monkeypatch.setattr(f"ledger.{module}.time", self.clock)
-        monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=self.clock))
+        monkeypatch.setattr("conditional_writes.core.deadline.time", SimpleNamespace(monotonic=self.clock))
         monkeypatch.setattr("workers.scheduled_jobs._invoke_again", lambda event, context: None)
 
     def post(self, *messages: Body | str, **options: Any) -> None:

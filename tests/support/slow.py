@@ -13,8 +13,8 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from tests.support.faults import internal_error
 
 MODULES = (
-    "conditional_writes.deadline",
-    "conditional_writes.loop",
+    "conditional_writes.core.deadline",
+    "conditional_writes.core.loop",
     "workers.attempts",
     "tools.local_aws.functions",
     "botocore.endpoint",

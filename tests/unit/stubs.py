@@ -8,7 +8,7 @@ import boto3
 from botocore.stub import Stubber
 
 from conditional_writes import Key
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 
 
 class Stubbed:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from conditional_writes import Deadline, Observed, Put, Update, absent, version_is
-from conditional_writes.items import to_dynamodb
-from conditional_writes.requests import as_request
+from conditional_writes.core.items import to_dynamodb
+from conditional_writes.core.requests import as_request
 from ledger import fold as folding
 from ledger.batch_poster import BatchPoster, grouped_by_account
 from ledger.core.accounts import CLOCK_SKEW, timestamp

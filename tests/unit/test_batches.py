@@ -17,8 +17,8 @@ from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from botocore.exceptions import ReadTimeoutError
 
 from conditional_writes import Deadline, Key, Observed, Put, key
-from conditional_writes.client import SLOWEST_CALL_SECONDS
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.client import SLOWEST_CALL_SECONDS
+from conditional_writes.core.items import from_dynamodb
 from conditional_writes.testing import Engine
 from tests.support.clock import START, Clock, plenty
 from tests.support.new_tables import definition

@@ -8,9 +8,10 @@ from botocore.awsrequest import AWSResponse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes import Deadline, Item, bodies, dynamodb_client, key
-from conditional_writes.items import from_dynamodb, to_dynamodb
-from conditional_writes.reading import read_one
+from conditional_writes import Deadline, Item, dynamodb_client, key
+from conditional_writes.core import bodies
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.reading import read_one
 from tests.support.answers import answer
 from tests.unit.test_handed_back import items
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from conditional_writes import Deadline, DeadlinePassed, Item, key
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from ledger.checkpoints import CYCLE_DAYS, Checkpoint, Checkpoints
 from ledger.core.accounts import account_item
 from ledger.unconditional_writes import MOST_WRITES
@@ -154,7 +154,7 @@ def test_all_checkpoints_are_written_though_a_part_of_each_request_is_refused(
 def test_checkpoints_that_are_refused_for_ever_are_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("ledger.unconditional_writes.time", clock)
-    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr("conditional_writes.core.deadline.time", SimpleNamespace(monotonic=clock))
     table, _ = refusing(itertools.repeat(MOST_WRITES))
     with pytest.raises(DeadlinePassed, match="saving the checkpoints"):
         Checkpoints(table, "checkpoints").write({"alice": None}, Deadline.after(30))

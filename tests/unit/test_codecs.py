@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
 from conditional_writes import Update, VersionedItem
-from conditional_writes.items import Item, from_dynamodb, same, to_dynamodb
+from conditional_writes.core.items import Item, from_dynamodb, same, to_dynamodb
 from conditional_writes.models import Misfit, ModelTable
 from conditional_writes.models.codecs import UNFIT_KEYS, Codec, Unfit, UnfitModel
 from conditional_writes.models.kinds import codec_of

@@ -21,9 +21,9 @@ from conditional_writes import (
     more_than,
     version_is,
 )
-from conditional_writes.conditions import all_of, any_of, is_map
-from conditional_writes.items import from_dynamodb
-from conditional_writes.requests import as_request
+from conditional_writes.core.conditions import all_of, any_of, is_map
+from conditional_writes.core.items import from_dynamodb
+from conditional_writes.core.requests import as_request
 
 
 def rendered(condition: Condition) -> tuple[str, dict[str, str], dict[str, Any]]:

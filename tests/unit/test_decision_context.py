@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from conditional_writes import Check, Condition, Deadline, Key, Put, Update, absent, key, version_is
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from ledger.batch_poster import BatchPoster
 from ledger.core.journal import JournalEntry, Outcome, entry_item, payload_hash_of
 from ledger.core.reason_codes import ReasonCode

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from conditional_writes.sizes import item_bytes
+from conditional_writes.core.items import item_bytes
 from ledger.core.accounts import Account, AccountStatus, account_item
 from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold, total
 from tools.local_aws.server import PROJECT

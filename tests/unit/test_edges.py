@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 from msgspec.structs import replace
 
 from conditional_writes import Deadline, DeadlinePassed, Observed, Plan, absent, key
-from conditional_writes.conditions import any_of, equals, less_than
+from conditional_writes.core.conditions import any_of, equals, less_than
 from conditional_writes.exactly_once import Records, exactly_once
 from conditional_writes.exactly_once.payload import field_hashes
 from conditional_writes.exactly_once.record import free, is_over

@@ -22,9 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes import Observed, Plan, Put, write
+from conditional_writes.core.items import same
 from conditional_writes.exactly_once import Records, exactly_once
 from conditional_writes.exactly_once.payload import different, field_hashes
-from conditional_writes.items import same
 from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 

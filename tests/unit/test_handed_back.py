@@ -23,11 +23,11 @@ from conditional_writes import (
     absent,
     dynamodb_client,
     key,
-    prepared,
     write,
 )
-from conditional_writes.items import from_dynamodb, to_dynamodb
-from conditional_writes.prepared import LARGE_BYTES, MAXIMUM_THREADS
+from conditional_writes.core import prepared
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.prepared import LARGE_BYTES, MAXIMUM_THREADS
 from tests.support.answers import answer
 from tests.support.clock import plenty
 from tests.support.numbers import exact_numbers

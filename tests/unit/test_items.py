@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes import EXACT
-from conditional_writes.items import copied, from_dynamodb, key, same, serialized, to_dynamodb
+from conditional_writes.core.items import copied, from_dynamodb, key, same, serialized, to_dynamodb
 from tests.support.strategies import exact_numbers
 
 texts = st.text(st.characters(codec="utf-8"))

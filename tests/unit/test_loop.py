@@ -24,8 +24,8 @@ from conditional_writes import (
     version_is,
     write,
 )
-from conditional_writes.items import to_dynamodb
-from conditional_writes.loop import LONGEST_PAUSE_SECONDS
+from conditional_writes.core.items import to_dynamodb
+from conditional_writes.core.loop import LONGEST_PAUSE_SECONDS
 from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 
@@ -70,7 +70,7 @@ NO_ERROR = {"Code": "None"}
 def write_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes write ids predictable: FIRST_ID for the first plan, SECOND_ID for the second, …"""
     numbers = iter(range(1, 1000))
-    monkeypatch.setattr("conditional_writes.loop.uuid.uuid4", lambda: uuid.UUID(int=next(numbers)))
+    monkeypatch.setattr("conditional_writes.core.loop.uuid.uuid4", lambda: uuid.UUID(int=next(numbers)))
 
 
 class Clock:
@@ -92,15 +92,15 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock(step_seconds=0.01)
-    monkeypatch.setattr("conditional_writes.loop.time.sleep", clock.sleep)
-    monkeypatch.setattr("conditional_writes.loop.time.monotonic", clock.monotonic)
+    monkeypatch.setattr("conditional_writes.core.loop.time.sleep", clock.sleep)
+    monkeypatch.setattr("conditional_writes.core.loop.time.monotonic", clock.monotonic)
     return clock
 
 
 @pytest.fixture
 def longest_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes each random pause the longest possible one."""
-    monkeypatch.setattr("conditional_writes.loop.random.uniform", lambda shortest, longest: longest)
+    monkeypatch.setattr("conditional_writes.core.loop.random.uniform", lambda shortest, longest: longest)
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_pauses_are_drawn_at_random_from_zero_on(
     stubbed_dynamodb: Stubbed, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[tuple[float, float]] = []
-    monkeypatch.setattr("conditional_writes.loop.random.uniform", lambda *ends: drawn.append(ends) or 0.125)
+    monkeypatch.setattr("conditional_writes.core.loop.random.uniform", lambda *ends: drawn.append(ends) or 0.125)
     lose(stubbed_dynamodb, 2)
     write(stubbed_dynamodb.client, count_up, {COUNTER: at(7)}, plenty())
     ((shortest, longest),) = drawn

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core.decoding import INVISIBLE, MAXIMUM_BODY_BYTES
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import (

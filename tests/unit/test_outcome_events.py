@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core.journal import JournalEntry, Outcome, entry_item
 from ledger.core.outcome_events import NotAnEntry, outcome_event, refusal_event
 from ledger.core.transaction_types import TRANSACTION_TYPES, decode

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from conditional_writes import Deadline
-from conditional_writes.client import SLOWEST_CALL_SECONDS
+from conditional_writes.core.client import SLOWEST_CALL_SECONDS
 from ledger.core.journal import JournalEntry, Outcome, entry_item
 from ledger.outcome_publisher import ChangedEntry, OutcomePublisher, Published
 from tests.support.clock import START, Clock, plenty
@@ -223,7 +223,7 @@ def test_while_each_call_takes_as_long_as_it_can_a_full_batch_is_over_within_the
         clock.sleep(SLOWEST_CALL_SECONDS)
         raise ClientError({"Error": {"Code": code, "Message": "after a long time"}}, "PutEvents")
 
-    monkeypatch.setattr("conditional_writes.deadline.time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr("conditional_writes.core.deadline.time", SimpleNamespace(monotonic=clock))
     monkeypatch.setattr("workers.retrying.time", SimpleNamespace(sleep=clock.sleep))
     for module in ("event_bus", "sending"):
         monkeypatch.setattr(f"workers.{module}.in_parallel", clock.side_by_side)

@@ -9,8 +9,9 @@ from typing import Any, NoReturn, override
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from conditional_writes import Deadline, Item, Key, Observed, Plan, Put, Write, Written, reading
-from conditional_writes.requests import as_request
+from conditional_writes import Deadline, Item, Key, Observed, Plan, Put, Write, Written
+from conditional_writes.core import reading
+from conditional_writes.core.requests import as_request
 from conditional_writes.testing import Clock
 from ledger import batch_poster
 from ledger.batch_poster import BatchPoster

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from conditional_writes import Deadline, VersionedTable, key
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from conditional_writes.versioned import pacing
 from conditional_writes.versioned.pacing import LONGEST_WAIT_SECONDS, MAXIMUM_ITEMS, ROUND_TRIPS, Pace
 from tests.support.clock import plenty
@@ -133,7 +133,7 @@ def test_modify_waits_before_it_reads_the_item_again(
         stubbed_dynamodb.answers("get_item", {"Item": to_dynamodb(at(before))})
         refused(stubbed_dynamodb, *others)
         stubbed_dynamodb.answers("update_item")
-    monkeypatch.setattr("conditional_writes.loop.random.uniform", lambda *_: pytest.fail("has stepped aside"))
+    monkeypatch.setattr("conditional_writes.core.loop.random.uniform", lambda *_: pytest.fail("has stepped aside"))
     for _ in range(2):
         orders.modify("o-1", change=lambda order: order | {"count": 1})  # type: ignore[operator]
     assert log == ["wait", "GetItem", *["UpdateItem"] * 2, "wait", "GetItem", *["UpdateItem"] * 5]

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from conditional_writes import key
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.upserts import MapEntry, upsert
 from ledger.core.decoding import MAXIMUM_BODY_BYTES
 from ledger.core.profile_messages import EraseProfile, ProfileUpdate, decode

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conditional_writes import Deadline
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from ledger.core.profile_messages import EraseProfile, ProfileUpdate
 from ledger.core.reason_codes import ReasonCode
 from ledger.profile_writer import ERASED, SUPERSEDED, UPSERTED, ProfileWriter, QueuedUpdate

@@ -20,8 +20,8 @@ from conditional_writes import (
     exists,
     less_than,
 )
-from conditional_writes.conditions import all_of
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.conditions import all_of
+from conditional_writes.core.items import to_dynamodb
 from tests.unit.stubs import Stubbed
 
 OF_C_1 = equals("customer_id", "c-1")
@@ -169,7 +169,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     paused: list[float] = []
     monkeypatch.setattr("conditional_writes.versioned.queries.time.sleep", paused.append)
-    monkeypatch.setattr("conditional_writes.pauses.random.uniform", lambda _, longest: longest)
+    monkeypatch.setattr("conditional_writes.core.pauses.random.uniform", lambda _, longest: longest)
     return paused
 
 
@@ -191,7 +191,7 @@ def test_a_throttled_page_is_read_again_after_longer_and_longer_pauses(pauses: l
 def test_a_page_that_stays_throttled_raises_dynamodbs_error_at_the_deadline(
     pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conditional_writes.deadline.time.monotonic", lambda: 0.0)
+    monkeypatch.setattr("conditional_writes.core.deadline.time.monotonic", lambda: 0.0)
     with Stubbed("dynamodb") as stubbed:
         stubbed.refuses("query", "ThrottlingException")
         with pytest.raises(ClientError, match="ThrottlingException"):
@@ -203,7 +203,7 @@ def test_a_deadline_is_that_of_all_pages_and_without_one_each_page_has_ten_secon
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("conditional_writes.deadline.time.monotonic", lambda: now)
+    monkeypatch.setattr("conditional_writes.core.deadline.time.monotonic", lambda: now)
     page = {"Items": [to_dynamodb({"customer_id": "c-1", "order_id": 1})]}
     following = page | {"LastEvaluatedKey": to_dynamodb({"customer_id": "c-1", "order_id": 1})}
     with Stubbed("dynamodb") as stubbed:

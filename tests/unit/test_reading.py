@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from conditional_writes import Deadline, DeadlinePassed, Key, key, read
-from conditional_writes.items import to_dynamodb
-from conditional_writes.reading import read_once
+from conditional_writes.core.items import to_dynamodb
+from conditional_writes.core.reading import read_once
 from tests.support.clock import plenty
 from tests.unit.stubs import Stubbed
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conditional_writes.reading.time.sleep", lambda _: None)
+    monkeypatch.setattr("conditional_writes.core.reading.time.sleep", lambda _: None)
 
 
 def order(number: int) -> Key:
@@ -89,9 +89,9 @@ def test_before_it_is_asked_for_again_the_pauses_grow_up_to_a_second_and_end_at_
         now += seconds
         pauses.append(seconds)
 
-    monkeypatch.setattr("conditional_writes.deadline.time.monotonic", lambda: now)
-    monkeypatch.setattr("conditional_writes.reading.time.sleep", sleep)
-    monkeypatch.setattr("conditional_writes.pauses.random.uniform", lambda _, longest: longest)
+    monkeypatch.setattr("conditional_writes.core.deadline.time.monotonic", lambda: now)
+    monkeypatch.setattr("conditional_writes.core.reading.time.sleep", sleep)
+    monkeypatch.setattr("conditional_writes.core.pauses.random.uniform", lambda _, longest: longest)
     for _ in range(8):
         finds(stubbed_dynamodb, unprocessed=(order(1),))
     with pytest.raises(DeadlinePassed):

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from conditional_writes import Deadline, DeadlinePassed
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from ledger.core.reason_codes import PayloadChanged, ReasonCode
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.dispositions import disposition_of

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes import Check, Delete, Put, Update, Write, absent, key, version_is
-from conditional_writes.items import from_dynamodb, to_dynamodb
-from conditional_writes.requests import as_request
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.requests import as_request
 
 ORDER = key("Orders", order_id="o-1")
 LINE = key("Lines", order_id="o-1", line=2)

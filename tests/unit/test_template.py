@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditional_writes.client import SLOWEST_CALL_SECONDS
+from conditional_writes.core.client import SLOWEST_CALL_SECONDS
 from conditional_writes.locks import CALL_SECONDS, Locks
 from ledger.core.outcome_events import REFUSED, SOURCE
 from ledger.core.profile_messages import ALLOWANCE

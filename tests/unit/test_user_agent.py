@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from botocore.awsrequest import AWSResponse
 
-from conditional_writes.client import dynamodb_client
+from conditional_writes.core.client import dynamodb_client
 from tests.support.answers import answer
 
 

@@ -4,7 +4,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from tools.local_aws.server import LocalAwsError
 from tools.local_aws.stack import Stack
 

@@ -26,9 +26,8 @@ import threading
 from collections import Counter, defaultdict
 from typing import Any
 
-from conditional_writes.items import Item, from_dynamodb
-from conditional_writes.prepared import ITEMS
-from conditional_writes.sizes import item_bytes
+from conditional_writes.core.items import Item, from_dynamodb, item_bytes
+from conditional_writes.core.prepared import ITEMS
 from tools.local_aws.tables import BY_VERSION
 
 WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
-from conditional_writes.client import CONNECTIONS
+from conditional_writes.core.client import CONNECTIONS
 from tools.teller.deployment import Deployment
 from tools.teller.times import time_of_answer
 from workers.dead_letters import OWN_ATTRIBUTES

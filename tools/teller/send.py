@@ -9,7 +9,7 @@ import typer
 from msgspec.structs import replace
 
 from conditional_writes import Deadline
-from conditional_writes.client import CONNECTIONS
+from conditional_writes.core.client import CONNECTIONS
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, WrongUse
 from tools.teller.message_files import Checked, FileMessage, checked, messages_from

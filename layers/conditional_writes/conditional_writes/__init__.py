@@ -1,14 +1,14 @@
 """DynamoDB writes that name what they assumed, and are planned again from what was found instead.
 
-Exactly-once functions are in `conditional_writes.exactly_once`, models in `conditional_writes.models`, upserts of map
-entries in `conditional_writes.upserts`, and locks in `conditional_writes.locks`. A function that needs none of them
-starts faster without them.
+What every write needs is in `core`: the loop, items, conditions, reads. `locks` and `upserts` are built on it. Teller
+uses these three. `versioned` (items, queries), `models` and `exactly_once` (functions) are for others, and
+`testing` is for tests. A function imports what it needs: it starts faster without the rest.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from conditional_writes.client import dynamodb_client
-from conditional_writes.conditions import (
+from conditional_writes.core.client import dynamodb_client
+from conditional_writes.core.conditions import (
     absent,
     at_least,
     at_most,
@@ -21,13 +21,13 @@ from conditional_writes.conditions import (
     more_than,
     version_is,
 )
-from conditional_writes.deadline import Deadline, DeadlinePassed
-from conditional_writes.items import EXACT, Item, Key, key
-from conditional_writes.loop import Observed, OutcomeUnknown, Plan, Stopped, UnsatisfiableCondition, Written, write
-from conditional_writes.reading import read
-from conditional_writes.requests import MAXIMUM_WRITES, Check, Condition, Delete, Put, Update, Write, replacing
-from conditional_writes.table_errors import NoSuchTable, WrongKey
-from conditional_writes.together import Conflict, VersionedItem, write_together
+from conditional_writes.core.deadline import Deadline, DeadlinePassed
+from conditional_writes.core.items import EXACT, Item, Key, key
+from conditional_writes.core.loop import Observed, OutcomeUnknown, Plan, Stopped, UnsatisfiableCondition, Written, write
+from conditional_writes.core.reading import read
+from conditional_writes.core.requests import MAXIMUM_WRITES, Check, Condition, Delete, Put, Update, Write, replacing
+from conditional_writes.core.table_errors import NoSuchTable, WrongKey
+from conditional_writes.core.together import Conflict, VersionedItem, write_together
 
 if TYPE_CHECKING:
     from conditional_writes.versioned import NoSuchItem, VersionedTable

@@ -5,8 +5,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conditional_writes import Deadline, Item
-from conditional_writes.items import from_dynamodb, to_dynamodb
-from conditional_writes.reading import projection
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.reading import projection
 from ledger.core.accounts import Account
 from workers.segments import Segment
 

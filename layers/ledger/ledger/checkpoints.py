@@ -11,7 +11,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conditional_writes import Deadline, Item, key, read
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from ledger.core.accounts import Account, account_from_item, account_item
 from ledger.unconditional_writes import write_all
 

@@ -16,8 +16,8 @@ from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import S
 from msgspec import Struct
 
 from conditional_writes import MAXIMUM_WRITES, Item, Key, Observed, Plan, Put, Write, absent
-from conditional_writes.own_attributes import VERSION_ID
-from conditional_writes.requests import replacing, unchanged
+from conditional_writes.core.own_attributes import VERSION_ID
+from conditional_writes.core.requests import replacing, unchanged
 from ledger.core.accounts import Account, account_item, posting_time, sound_account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
 from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_item, outcome_of, payload_hash_of, sound_entry

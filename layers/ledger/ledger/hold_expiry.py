@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from conditional_writes import Item
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from ledger.account_pages import AccountPage, account_page
 from ledger.core.decoding import attribute
 from ledger.core.holds import MOST_OPEN_HOLDS, holds_from_item

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from conditional_writes import Deadline, DeadlinePassed, Item
-from conditional_writes.client import SLOWEST_CALL_SECONDS
-from conditional_writes.reading import projection
+from conditional_writes.core.client import SLOWEST_CALL_SECONDS
+from conditional_writes.core.reading import projection
 from ledger.account_pages import AccountPage, account_page
 from ledger.checkpoints import Checkpoint, Checkpoints
 from ledger.core.accounts import Account

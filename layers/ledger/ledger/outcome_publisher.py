@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from msgspec import Struct
 
 from conditional_writes import Deadline, Item
-from conditional_writes.client import SLOWEST_CALL_SECONDS
+from conditional_writes.core.client import SLOWEST_CALL_SECONDS
 from ledger.core.outcome_events import NotAnEntry, OutcomeEvent, outcome_event
 from ledger.core.republish_requests import RepublishAccount, republish_event
 from ledger.tables import LARGEST

@@ -3,7 +3,7 @@
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from ledger.account_pages import AccountPage, account_page
 from ledger.core.accounts import AccountStatus
 from ledger.core.money import exact, is_json_number

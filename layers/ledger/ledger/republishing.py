@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from conditional_writes import Deadline
-from conditional_writes.client import CONNECTIONS, SLOWEST_CALL_SECONDS
+from conditional_writes.core.client import CONNECTIONS, SLOWEST_CALL_SECONDS
 from ledger.account_pages import AccountsInTurn
 from ledger.account_reading import Answer, ErrorCode, Refused, account_in, answer_or_error, read_account
 from ledger.core.accounts import Account

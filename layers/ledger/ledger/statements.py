@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import asdict
 
 from conditional_writes import Deadline, DeadlinePassed, Item
-from conditional_writes.reading import read, read_one
+from conditional_writes.core.reading import read, read_one
 from ledger.account_reading import Answer, ErrorCode, Refused, answer_or_error, read_account, unreadable
 from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, Account, time_of
 from ledger.core.holds import OpenHold

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import NamedTuple, Self
 
 from conditional_writes import Item, Key, key
-from conditional_writes.own_attributes import VERSION_ID
+from conditional_writes.core.own_attributes import VERSION_ID
 from ledger.core.accounts import Account
 from ledger.core.journal import EntryId
 

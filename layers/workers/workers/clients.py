@@ -3,7 +3,7 @@
 import functools
 from typing import TYPE_CHECKING
 
-from conditional_writes.client import new_client
+from conditional_writes.core.client import new_client
 
 if TYPE_CHECKING:
     from types_boto3_events import EventBridgeClient

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from botocore.exceptions import BotoCoreError, ClientError
 
 from conditional_writes import Deadline, DeadlinePassed
-from conditional_writes.client import CONNECTIONS
+from conditional_writes.core.client import CONNECTIONS
 from workers.packing import packed
 from workers.parallel import in_parallel
 from workers.retrying import until_deadline

@@ -6,7 +6,7 @@
 from typing import Any
 
 from conditional_writes import Deadline
-from conditional_writes.client import SLOWEST_CALL_SECONDS
+from conditional_writes.core.client import SLOWEST_CALL_SECONDS
 
 RESERVED_SECONDS = SLOWEST_CALL_SECONDS + 1
 """The end of an invocation, in which no request starts: one that starts before may take this long."""

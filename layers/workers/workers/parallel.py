@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from conditional_writes.client import CONNECTIONS
+from conditional_writes.core.client import CONNECTIONS
 
 
 def in_parallel[Argument, Result](

@@ -20,7 +20,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from conditional_writes import Deadline, Item
-from conditional_writes.items import copied
+from conditional_writes.core.items import copied
 from conditional_writes.locks import Lock, Locks, LockTaken, WindowDone, WindowForgotten
 from workers.clients import lambda_client
 from workers.invocation import deadline_of, lease_seconds_of

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from conditional_writes import Item
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 
 INSERT, MODIFY, REMOVE = "INSERT", "MODIFY", "REMOVE"
 

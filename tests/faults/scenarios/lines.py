@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, override
 from unittest import mock
 
 from conditional_writes import Deadline
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from ledger.fold import QueuedTransaction
 from ledger.tables import CONTENDED_SECONDS, Line
 from tests.faults.scenarios import ScenarioResult

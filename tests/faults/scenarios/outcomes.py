@@ -9,7 +9,7 @@ from unittest import mock
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from ledger.core.journal import entry_from_item
 from tests.checkers.outcomes import violations
 from tests.faults.scenarios import ScenarioResult

@@ -4,7 +4,7 @@ import itertools
 from typing import Any
 
 from conditional_writes import Deadline, UnsatisfiableCondition, read
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from tests.faults.scenarios import ScenarioResult
 from tests.support.faults import FaultsAt, Killed
 from tests.support.paying import Tables, Unfunded, Way, Worker, account, payment

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
 
-from conditional_writes.items import from_dynamodb
+from conditional_writes.core.items import from_dynamodb
 from conditional_writes.upserts import plan
 from ledger.core.profile_messages import decode
 from tests.checkers.profiles import latest, read_profiles, violations

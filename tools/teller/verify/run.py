@@ -14,7 +14,7 @@ from typing import Any, override
 from botocore.exceptions import ClientError
 
 from conditional_writes import Deadline
-from conditional_writes.items import from_dynamodb, to_dynamodb
+from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure
 from tools.teller.queues import counts_of

@@ -5,7 +5,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from conditional_writes.items import to_dynamodb
+from conditional_writes.core.items import to_dynamodb
 from tools.teller.failures import Failure, failure_of
 from tools.teller.letters import QueueName
 from tools.teller.verify.dead_letters import take_those_there

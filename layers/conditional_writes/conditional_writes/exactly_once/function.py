@@ -13,14 +13,13 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
-from conditional_writes.deadline import Deadline, deadline_or_default
+from conditional_writes.core.deadline import Deadline, deadline_or_default
+from conditional_writes.core.items import MAXIMUM_ITEM_BYTES, Item, Key, copied, item_bytes
+from conditional_writes.core.loop import Observed, Plan, UnsatisfiableCondition, checked, write
+from conditional_writes.core.own_attributes import WRITE_ID_BYTES
+from conditional_writes.core.reading import read
+from conditional_writes.core.requests import MAXIMUM_WRITES, Check, Put
 from conditional_writes.exactly_once.record import Call, PlainRecording, Recorded, Recording, Records, free
-from conditional_writes.items import Item, Key, copied
-from conditional_writes.loop import Observed, Plan, UnsatisfiableCondition, checked, write
-from conditional_writes.own_attributes import WRITE_ID_BYTES
-from conditional_writes.reading import read
-from conditional_writes.requests import MAXIMUM_WRITES, Check, Put
-from conditional_writes.sizes import MAXIMUM_ITEM_BYTES, item_bytes
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig

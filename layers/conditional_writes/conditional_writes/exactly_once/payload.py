@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from conditional_writes.items import Key
+from conditional_writes.core.items import Key
 
 HASH_BYTES = 16
 MAXIMUM_FIELDS = 50

@@ -10,6 +10,8 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyVa
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 from aws_lambda_powertools.utilities.idempotency.serialization.custom_dict import CustomDictSerializer
 
+from conditional_writes.core.items import Item
+from conditional_writes.core.staged_record import StagedRecord
 from conditional_writes.exactly_once.payload import PayloadChanged
 from conditional_writes.exactly_once.record import (
     COMPLETED,
@@ -21,8 +23,6 @@ from conditional_writes.exactly_once.record import (
     Records,
     is_over,
 )
-from conditional_writes.items import Item
-from conditional_writes.staged_record import StagedRecord
 
 DATA, VALIDATION = "data", "validation"
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from conditional_writes.conditions import absent, any_of, equals, less_than
+from conditional_writes.core.conditions import absent, any_of, equals, less_than
+from conditional_writes.core.items import Item, Key, from_dynamodb, key, to_dynamodb
+from conditional_writes.core.requests import Condition
 from conditional_writes.exactly_once.payload import PayloadChanged, different, field_hashes, fields_of
-from conditional_writes.items import Item, Key, from_dynamodb, key, to_dynamodb
-from conditional_writes.requests import Condition
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

@@ -18,13 +18,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from conditional_writes.conditions import any_of, at_least, contains, equals, more_than
-from conditional_writes.deadline import Deadline
-from conditional_writes.items import Item, Key, copied
+from conditional_writes.core.conditions import any_of, at_least, contains, equals, more_than
+from conditional_writes.core.deadline import Deadline
+from conditional_writes.core.items import Item, Key, copied
+from conditional_writes.core.loop import OutcomeUnknown, Plan, write
+from conditional_writes.core.requests import Check, Condition, Update, Write
+from conditional_writes.core.together import Conflict, write_together
 from conditional_writes.locks.record import READABLE, why_unreadable
-from conditional_writes.loop import OutcomeUnknown, Plan, write
-from conditional_writes.requests import Check, Condition, Update, Write
-from conditional_writes.together import Conflict, write_together
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

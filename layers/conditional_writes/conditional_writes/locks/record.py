@@ -5,9 +5,9 @@ DynamoDB compares values of different types as unequal, so that a lease's end th
 
 from decimal import Decimal
 
-from conditional_writes.conditions import all_of
-from conditional_writes.items import Item
-from conditional_writes.requests import Condition
+from conditional_writes.core.conditions import all_of
+from conditional_writes.core.items import Item
+from conditional_writes.core.requests import Condition
 
 _TYPES = {
     "leased_until": "S",

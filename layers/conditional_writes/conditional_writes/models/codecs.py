@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from conditional_writes.items import Item
+from conditional_writes.core.items import Item
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

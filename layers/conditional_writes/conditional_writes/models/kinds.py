@@ -3,7 +3,7 @@
 import dataclasses
 from typing import get_origin
 
-from conditional_writes.items import copied
+from conditional_writes.core.items import copied
 from conditional_writes.models.codecs import Codec, Fields, UnfitModel
 
 

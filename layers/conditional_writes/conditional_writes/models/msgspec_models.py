@@ -7,7 +7,7 @@ from typing import Any, get_origin
 import msgspec
 from msgspec import inspect
 
-from conditional_writes.items import Item, copied
+from conditional_writes.core.items import Item, copied
 from conditional_writes.models.codecs import UNFIT_KEYS, Codec, Fields, Unfit, UnfitModel, with_whole_numbers
 from conditional_writes.models.value_checks import check_of
 

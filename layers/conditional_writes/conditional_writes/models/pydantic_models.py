@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAliasType, Union, get_args, get_
 
 from pydantic import AliasChoices, AliasPath, Json, TypeAdapter, ValidationError
 
-from conditional_writes.items import Item
+from conditional_writes.core.items import Item
 from conditional_writes.models.codecs import UNFIT_KEYS, Codec, Fields, Unfit, UnfitModel, with_whole_numbers
 from conditional_writes.models.value_checks import annotations_of, check_of, has_fields
 

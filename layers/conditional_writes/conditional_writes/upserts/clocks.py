@@ -26,8 +26,8 @@ from decimal import Context, Decimal
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from conditional_writes.items import Item, Key, serialized
-from conditional_writes.own_attributes import CLOCKS_PREFIX, ERASED_AS_OF
+from conditional_writes.core.items import Item, Key, serialized
+from conditional_writes.core.own_attributes import CLOCKS_PREFIX, ERASED_AS_OF
 from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, check_entry, maps_along
 from conditional_writes.upserts.errors import NotAMap, NotAnEntry
 

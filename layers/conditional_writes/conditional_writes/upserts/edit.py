@@ -4,11 +4,10 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from conditional_writes.conditions import absent, all_of, any_of, at_least, equals, is_map, less_than, more_than
-from conditional_writes.items import Item, Key, serialized
-from conditional_writes.own_attributes import CLOCKS_PREFIX, ERASED_AS_OF, ITEM_BYTES, MARKS
-from conditional_writes.requests import Condition, Update
-from conditional_writes.sizes import MAXIMUM_UPSERTED_BYTES, item_bytes, value_bytes
+from conditional_writes.core.conditions import absent, all_of, any_of, at_least, equals, is_map, less_than, more_than
+from conditional_writes.core.items import Item, Key, item_bytes, serialized, value_bytes
+from conditional_writes.core.own_attributes import CLOCKS_PREFIX, ERASED_AS_OF, ITEM_BYTES, MARKS
+from conditional_writes.core.requests import Condition, Update
 from conditional_writes.upserts.clocks import (
     MISSING,
     clock_path,
@@ -22,7 +21,7 @@ from conditional_writes.upserts.clocks import (
     value_at,
 )
 from conditional_writes.upserts.entries import REMOVED, MapEntry, MapPath, maps_along
-from conditional_writes.upserts.errors import ItemTooLarge
+from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES, ItemTooLarge
 
 _CHARACTERS = 3_400
 _OPERATORS = 240

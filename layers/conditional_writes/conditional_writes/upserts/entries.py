@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from conditional_writes.items import Key
-from conditional_writes.own_attributes import PREFIX
+from conditional_writes.core.items import Key
+from conditional_writes.core.own_attributes import PREFIX
 
 type MapPath = tuple[str, ...]
 """The names from an attribute down to a map in it, or down to an entry."""

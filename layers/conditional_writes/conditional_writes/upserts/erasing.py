@@ -7,7 +7,7 @@ expires, and names nothing of what was erased.
 from collections.abc import Collection
 from typing import Any
 
-from conditional_writes.own_attributes import CLOCKS_PREFIX, ERASED_AS_OF, ITEM_BYTES, REMOVED_BYTES, WRITE_ID
+from conditional_writes.core.own_attributes import CLOCKS_PREFIX, ERASED_AS_OF, ITEM_BYTES, REMOVED_BYTES, WRITE_ID
 from conditional_writes.upserts.clocks import clocks_attribute, just_after, path_of
 from conditional_writes.upserts.edit import Edit
 from conditional_writes.upserts.reshape import drop_earlier

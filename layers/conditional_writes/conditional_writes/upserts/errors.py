@@ -1,8 +1,10 @@
 """Why entries can't be written."""
 
-from conditional_writes.items import Item, Key
-from conditional_writes.sizes import MAXIMUM_ITEM_BYTES, MAXIMUM_UPSERTED_BYTES
+from conditional_writes.core.items import MAXIMUM_ITEM_BYTES, Item, Key
 from conditional_writes.upserts.entries import MapPath
+
+MAXIMUM_UPSERTED_BYTES = MAXIMUM_ITEM_BYTES - 9_600
+"""Upserts leave some room in an item: for other writers, and because the count of bytes may be too low."""
 
 
 class NotAMap(Exception):

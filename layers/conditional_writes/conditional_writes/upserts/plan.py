@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from conditional_writes.conditions import exists, more_than
-from conditional_writes.deadline import Deadline, deadline_or_default
-from conditional_writes.items import Item, Key
-from conditional_writes.loop import Observed, Plan, write
-from conditional_writes.own_attributes import REMOVED_BYTES, VERSION_ID
-from conditional_writes.sizes import MAXIMUM_UPSERTED_BYTES, item_bytes
+from conditional_writes.core.conditions import exists, more_than
+from conditional_writes.core.deadline import Deadline, deadline_or_default
+from conditional_writes.core.items import Item, Key, item_bytes
+from conditional_writes.core.loop import Observed, Plan, write
+from conditional_writes.core.own_attributes import REMOVED_BYTES, VERSION_ID
 from conditional_writes.upserts.clocks import (
     MAP_MARK,
     Standing,
@@ -40,7 +39,7 @@ from conditional_writes.upserts.entries import (
     maps_along,
 )
 from conditional_writes.upserts.erasing import erase_up_to
-from conditional_writes.upserts.errors import ItemTooLarge
+from conditional_writes.upserts.errors import MAXIMUM_UPSERTED_BYTES, ItemTooLarge
 from conditional_writes.upserts.reshape import bytes_in_the_end, reshaped
 from conditional_writes.upserts.tidying import (
     MOST_REMOVED_BYTES,

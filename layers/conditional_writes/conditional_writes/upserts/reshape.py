@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from conditional_writes.items import Item, Key
-from conditional_writes.own_attributes import CLOCKS_PREFIX
-from conditional_writes.sizes import item_bytes, value_bytes
+from conditional_writes.core.items import Item, Key, item_bytes, value_bytes
+from conditional_writes.core.own_attributes import CLOCKS_PREFIX
 from conditional_writes.upserts.clocks import (
     MISSING,
     Standing,

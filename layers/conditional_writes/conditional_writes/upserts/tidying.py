@@ -8,8 +8,8 @@ refused, and the item that comes back is tidied.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from conditional_writes.items import Item
-from conditional_writes.own_attributes import CLOCKS_PREFIX
+from conditional_writes.core.items import Item
+from conditional_writes.core.own_attributes import CLOCKS_PREFIX
 from conditional_writes.upserts.clocks import (
     MISSING,
     clocks_attribute,

@@ -9,8 +9,8 @@ import time
 from collections import OrderedDict
 from typing import NamedTuple
 
-from conditional_writes.deadline import Deadline
-from conditional_writes.items import Key
+from conditional_writes.core.deadline import Deadline
+from conditional_writes.core.items import Key
 
 ROUND_TRIPS = 1.25
 """The time that each other writer is left: a round trip for its write, and a quarter more, because no two requests

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import ClientError
 
-from conditional_writes.deadline import Deadline, deadline_or_default
-from conditional_writes.items import Item, from_dynamodb
-from conditional_writes.pauses import growing_pauses
-from conditional_writes.prepared import prepare
-from conditional_writes.requests import AttributePath, Condition, expression, placeholders
-from conditional_writes.table_errors import explain_key, explain_table
+from conditional_writes.core.deadline import Deadline, deadline_or_default
+from conditional_writes.core.items import Item, from_dynamodb
+from conditional_writes.core.pauses import growing_pauses
+from conditional_writes.core.prepared import prepare
+from conditional_writes.core.requests import AttributePath, Condition, expression, placeholders
+from conditional_writes.core.table_errors import explain_key, explain_table
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

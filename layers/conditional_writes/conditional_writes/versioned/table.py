@@ -10,19 +10,19 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conditional_writes.conditions import exists
-from conditional_writes.deadline import Deadline, deadline_or_default
-from conditional_writes.items import Item, Key, check_names, copied, same, to_dynamodb
-from conditional_writes.loop import (
+from conditional_writes.core.conditions import exists
+from conditional_writes.core.deadline import Deadline, deadline_or_default
+from conditional_writes.core.items import Item, Key, check_names, copied, same, to_dynamodb
+from conditional_writes.core.loop import (
     CONFLICTS_BEFORE_PAUSE,
     CONFLICTS_BEFORE_PAUSE_IF_PACED,
     Observed,
     Plan,
     write,
 )
-from conditional_writes.own_attributes import MARKS, VERSION_ID, is_own
-from conditional_writes.reading import read_one
-from conditional_writes.requests import (
+from conditional_writes.core.own_attributes import MARKS, VERSION_ID, is_own
+from conditional_writes.core.reading import read_one
+from conditional_writes.core.requests import (
     Check,
     Condition,
     Delete,
@@ -35,7 +35,7 @@ from conditional_writes.requests import (
     version_condition,
     version_of,
 )
-from conditional_writes.together import VersionedItem, write_once
+from conditional_writes.core.together import VersionedItem, write_once
 from conditional_writes.versioned import queries
 from conditional_writes.versioned.pacing import Pace
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple, NoReturn
 
-from conditional_writes.items import Item, Key, same, serialized, to_dynamodb
-from conditional_writes.own_attributes import PREFIX, VERSION_ID, WRITE_ID
+from conditional_writes.core.items import Item, Key, same, serialized, to_dynamodb
+from conditional_writes.core.own_attributes import PREFIX, VERSION_ID, WRITE_ID
 
 MAXIMUM_WRITES = 100
 """DynamoDB's limit for the items of one TransactWriteItems."""

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from conditional_writes.bodies import get_item
-from conditional_writes.deadline import Deadline, deadline_or_default
-from conditional_writes.items import Item, Key, from_dynamodb, to_dynamodb
-from conditional_writes.loop import Observed
-from conditional_writes.pauses import growing_pauses
-from conditional_writes.prepared import prepare
-from conditional_writes.table_errors import explain
+from conditional_writes.core.bodies import get_item
+from conditional_writes.core.deadline import Deadline, deadline_or_default
+from conditional_writes.core.items import Item, Key, from_dynamodb, to_dynamodb
+from conditional_writes.core.loop import Observed
+from conditional_writes.core.pauses import growing_pauses
+from conditional_writes.core.prepared import prepare
+from conditional_writes.core.table_errors import explain
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from conditional_writes.requests import AttributePath, Condition
+from conditional_writes.core.requests import AttributePath, Condition
 
 
 def absent(attribute: AttributePath) -> Condition:

@@ -4,11 +4,11 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from conditional_writes.deadline import Deadline, deadline_or_default
-from conditional_writes.items import Item, copied
-from conditional_writes.loop import Observed, Plan, Written, write
-from conditional_writes.own_attributes import VERSION_ID, is_own
-from conditional_writes.requests import Expected, Write
+from conditional_writes.core.deadline import Deadline, deadline_or_default
+from conditional_writes.core.items import Item, copied
+from conditional_writes.core.loop import Observed, Plan, Written, write
+from conditional_writes.core.own_attributes import VERSION_ID, is_own
+from conditional_writes.core.requests import Expected, Write
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

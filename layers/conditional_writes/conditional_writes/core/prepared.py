@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
-from conditional_writes.bodies import read_body, take_read_item
-from conditional_writes.deadline import Deadline
-from conditional_writes.items import Item, from_dynamodb
+from conditional_writes.core.bodies import read_body, take_read_item
+from conditional_writes.core.deadline import Deadline
+from conditional_writes.core.items import Item, from_dynamodb
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

@@ -1,5 +1,6 @@
 """Items and primary keys, in Python's types and in DynamoDB's."""
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
@@ -204,3 +205,39 @@ def _explained(path: str, value: Any, error: Exception) -> Exception:
             f" and are between 1E{EXACT.Emin} and 9.9E+{EXACT.Emax}"
         )
     return TypeError(f"{path}: {error}")
+
+
+MAXIMUM_ITEM_BYTES = 409_600
+"""DynamoDB's limit for an item: 400 kB."""
+
+
+def item_bytes(item: Item) -> int:
+    """The size of an item, by DynamoDB's rules.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
+    """
+    return sum(len(name.encode()) + value_bytes(value) for name, value in item.items())
+
+
+def value_bytes(value: Any) -> int:
+    match value:
+        case str():
+            return len(value.encode())
+        case bool() | None:
+            return 1
+        case int() | Decimal():
+            return _number_bytes(value)
+        case list() | tuple():
+            return 3 + len(value) + sum(map(value_bytes, value))
+        case set() | frozenset():
+            return sum(map(value_bytes, value))
+        case bytes() | bytearray():
+            return len(value)
+    return 3 + sum(1 + len(name.encode()) + value_bytes(element) for name, element in value.items())
+
+
+@functools.lru_cache(1024)
+def _number_bytes(number: int | Decimal) -> int:
+    """Two digits take a byte. Zeros at the end take none, and neither do those in front of 0.001."""
+    digits = f"{Decimal(number):f}".lstrip("-0.").replace(".", "").rstrip("0")
+    return math.ceil(len(digits) / 2) + 2

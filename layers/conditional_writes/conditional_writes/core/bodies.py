@@ -11,7 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from conditional_writes.items import Item, from_dynamodb
+from conditional_writes.core.items import Item, from_dynamodb
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

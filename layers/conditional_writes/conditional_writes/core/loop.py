@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from botocore.exceptions import ClientError
 
-from conditional_writes import prepared
-from conditional_writes.deadline import Deadline, DeadlinePassed, deadline_or_default
-from conditional_writes.items import Item, Key, from_dynamodb, same
-from conditional_writes.own_attributes import VERSION_ID, WRITE_ID
-from conditional_writes.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, as_request
-from conditional_writes.table_errors import explain
+from conditional_writes.core import prepared
+from conditional_writes.core.deadline import Deadline, DeadlinePassed, deadline_or_default
+from conditional_writes.core.items import Item, Key, from_dynamodb, same
+from conditional_writes.core.own_attributes import VERSION_ID, WRITE_ID
+from conditional_writes.core.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, as_request
+from conditional_writes.core.table_errors import explain
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

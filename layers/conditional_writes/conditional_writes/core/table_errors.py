@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from conditional_writes.items import Key
+from conditional_writes.core.items import Key
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
