@@ -123,12 +123,6 @@ def test_wide_ids_are_whole_and_times_to_the_second() -> None:
     assert [text in wide for text in texts] == [False, True, True]
 
 
-def test_a_statement_as_csv_has_what_is_held_and_the_ids_at_its_end() -> None:
-    names, held, posting, reversal = statement_of(HOLD, POSTING, REVERSAL, options=("--csv",)).splitlines()
-    assert names.endswith("occurred_at,description,held_after,hold_id,of_transaction_id")
-    assert (held.endswith(",40,,"), posting.endswith(",25,h-1,"), reversal.endswith(",0,,t-1")) == (True,) * 3
-
-
 @pytest.mark.parametrize(
     "text", ["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "\uff1d1", "\uff0b1", "\uff0d1", "\uff201"], ids=ascii
 )
