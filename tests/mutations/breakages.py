@@ -177,7 +177,7 @@ BREAKAGES = [
         f"{LEDGER}/core/rules.py",
         "amount < 0 and account.available < amount.copy_negate():",
         "amount < 0 and account.available + 1 < amount.copy_negate():",
-        ("tests/unit/test_rules.py",),
+        (TYPES,),
     ),
     Breakage(
         "what was reversed is counted apart on the payer's side and on the payee's",
