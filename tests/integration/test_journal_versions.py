@@ -57,30 +57,29 @@ def numbers(page: VersionPage) -> list[int]:
     return [int(item["account_version"]) for item in page.items]
 
 
-def test_versions_come_in_order_from_one_request_to_the_index(journal: Journal) -> None:
-    page = journal.page(3, 10)
-    assert (numbers(page), page.through, page.missing) == (list(range(3, 11)), 10, [])
-    assert {item["account_id"] for item in page.items} == {"alice"}
-    assert journal.index.queries == {"index": 1}
+LATE: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
+    "there": ({}, {"index": 1}),
+    **{
+        f"late: {hidden}": ({"hidden": hidden, "reads": len(PAUSES_SECONDS)}, {"index": 1 + len(PAUSES_SECONDS)})
+        for hidden in ({12}, {1, 7})
+    },
+    **{
+        f"for ever: {hidden}": ({"hidden": hidden}, {"index": 1 + len(PAUSES_SECONDS), "table": 1})
+        for hidden in ({10, 11, 12}, {5}, set(range(1, 13)))
+    },
+    "away": ({"error": AWAY}, {"index": 1, "table": 1}),
+    "throttled": ({"error": THROTTLED}, {"index": 1, "table": 1}),
+}
 
 
-@pytest.mark.parametrize("reads", [len(PAUSES_SECONDS), None], ids=["a while", "for ever"])
-@pytest.mark.parametrize("hidden", [{12}, {10, 11, 12}, {5}, {1, 7}, set(range(1, 13))], ids=str)
-def test_a_late_index_is_waited_for_and_then_completed_from_the_table(
-    journal: Journal, hidden: set[int], reads: int | None
-) -> None:
-    journal.index.hidden, journal.index.reads = hidden, reads
+@pytest.mark.parametrize("late", LATE)
+def test_a_late_index_is_waited_for_and_then_completed_from_the_table(journal: Journal, late: str) -> None:
+    changes, queries = LATE[late]
+    vars(journal.index).update(changes)
     page = journal.page(1, 12)
     assert (numbers(page), page.through, page.missing, page.is_certain) == (list(range(1, 13)), 12, [], True)
-    assert journal.index.queries == {"index": 1 + len(PAUSES_SECONDS)} | ({} if reads else {"table": 1})
-
-
-@pytest.mark.parametrize("error", [AWAY, THROTTLED], ids=lambda error: error[0])
-def test_without_the_index_the_table_tells(journal: Journal, error: tuple[str, str]) -> None:
-    journal.index.error = error
-    page = journal.page(2, 11)
-    assert (numbers(page), page.through, page.missing) == (list(range(2, 12)), 11, [])
-    assert journal.index.queries == {"index": 1, "table": 1}
+    assert {item["account_id"] for item in page.items} == {"alice"}
+    assert journal.index.queries == queries
 
 
 def test_an_entry_that_nothing_has_is_missing_for_certain(journal: Journal) -> None:

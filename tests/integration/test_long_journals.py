@@ -1,6 +1,5 @@
 """Journals that are replayed in pages. Small bounds make them: a few entries, pages of three."""
 
-import itertools
 from datetime import date
 from decimal import Decimal
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ from ledger.reconciler import Position
 from tests.support.bodies import opening, payment, transfer
 from tests.support.faults import no_logs
 from tests.support.late_index import AWAY
-from tests.support.planted import BOOKS, Plant, change_account, later
+from tests.support.planted import BOOKS
 from tests.support.reconciling import Reconciled, event, filled, in_pages, mismatches
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
@@ -84,55 +83,7 @@ def test_many_new_entries_are_replayed_from_the_checkpoint_in_many_steps(long: R
     assert not long.late_checkpoints()
 
 
-def test_while_transactions_go_on_nothing_is_found(long: Reconciled, night: int) -> None:
-    """Before each third query of the journal a payment and a transfer are posted."""
-    queries = itertools.count()
-
-    def post(account_id: str) -> None:
-        number = next(queries) if account_id == LONG else 1
-        if number % 3 == 0:
-            long.post(payment(f"during-{number}", 1, LONG), transfer(f"during-{number}-x", 1, LONG, "bob"))
-
-    long.before_query = post
-    for number, fields in enumerate([{}, {}, {"whole": True}, {}]):
-        report = long.run(night + number, **fields)
-        assert (report["accounts_checked"], mismatches(report)) == (5, "")
-    assert next(queries) > 40
-    long.before_query = lambda account_id: None
-    assert mismatches(long.run(night + 4)) == ""
-    assert not long.late_checkpoints()
-
-
 # --- damage -----------------------------------------------------------------------------------------------
-
-change_checkpoint = later(Reconciled.change_checkpoint)
-AT_ONCE: dict[str, Plant] = {
-    "a changed balance": change_account(LONG, balance=7),
-    "a changed currency": change_account(LONG, currency="CHF"),
-    "a lower version": change_account(LONG, version=20),
-    "a version of one": change_account(LONG, version=1),
-    "a higher version": change_account(LONG, version=60),
-    "a version that no journal has": change_account(LONG, version=Decimal("1E+60")),
-    "a wrong checkpoint": change_checkpoint(LONG, balance=7),
-    "a lower version of the checkpoint": change_checkpoint(LONG, version=20),
-    "a higher version of the checkpoint": change_checkpoint(LONG, version=99),
-}
-
-
-@pytest.mark.parametrize(
-    ("planted", "is_posted_to"),
-    [*((name, False) for name in AT_ONCE), *((name, True) for name in sorted(AT_ONCE)[::3])],
-)
-def test_a_changed_account_or_checkpoint_is_found_at_once(
-    long: Reconciled, night: int, planted: str, is_posted_to: bool
-) -> None:
-    long.post(*NEW * is_posted_to)
-    AT_ONCE[planted](long)
-    report = long.run(night)
-    assert {each.split(":")[0] for each in mismatches(report).split("; ")} == {LONG}
-    assert report["accounts_replayed_whole"] == 1
-    assert LONG not in long.checkpoints
-    assert bool(long.run(night + 1)["mismatches"]) == ("checkpoint" not in planted)
 
 
 def test_an_entry_without_a_version_is_in_no_index_and_its_account_is_skipped(long: Reconciled) -> None:

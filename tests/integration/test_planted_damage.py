@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tests.support.bodies import reverse
+from tests.support.bodies import payment, reverse, transfer
 from tests.support.planted import BOOKS, HELD_BOOKS, HELD_PLANTED, PLANTED
 from tests.support.reconciling import Reconciled, filled, in_pages, mismatches
 from tools.local_aws.server import Endpoint
@@ -33,6 +33,30 @@ def test_what_is_planted_is_found_and_nothing_else(
     )
     assert kinds.keys() == expected_kinds.keys()
     assert all(kinds[name] & expected_kinds[name] for name in kinds)
+
+
+@pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
+def test_while_transactions_go_on_nothing_is_found(
+    aws: Endpoint, dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch, long: bool
+) -> None:
+    """A payment and a transfer are posted before each third query of a journal: between an account and its entries."""
+    ledger = filled(Reconciled(aws, dynamodb, monkeypatch), BOOKS)
+    if long:
+        in_pages(ledger, monkeypatch)
+    queries = itertools.count()
+
+    def post(account_id: str) -> None:
+        if (number := next(queries)) % 3 == 0:
+            ledger.post(payment(f"p-{number}", 1, account_id), transfer(f"x-{number}", "0.01", "bob", "alice"))
+
+    ledger.before_query = post
+    for night in range(4):
+        report = ledger.run(night, whole=night % 2 == 0)
+        assert (report["accounts_checked"], mismatches(report)) == (4, "")
+    assert next(queries) > 20
+    ledger.before_query = lambda account_id: None
+    assert mismatches(ledger.run(4)) == ""
+    assert not ledger.late_checkpoints()
 
 
 @pytest.fixture

@@ -108,19 +108,16 @@ def test_a_damaged_item_is_none_or_another_checkpoint_and_never_an_error(name: s
     assert read_back({other: value for other, value in SOUND.items() if other != name}) is None
 
 
-NONE = {
-    "whole_on": ("", "yesterday", "2026-02-30", Decimal(20260301), None, ["2026-03-01"], {}),
-    "balance": ("1", None, True),
-    "version": ("1", Decimal("1.5"), None),
-    "status": ("SLEEPING", ["OPEN"]),
-    "currency": (Decimal(1),),
-    "posted_at": (Decimal(1),),
-}
-
-
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in NONE.items() for value in values])
-def test_a_damaged_item_is_no_checkpoint(name: str, value: Any) -> None:
-    assert read_back(SOUND | {name: value}) is None
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("whole_on", ["", "yesterday", "2026-02-30", Decimal(20260301), None, ["2026-03-01"], {}]),
+        *(("balance", ["1", None, True]), ("version", ["1", Decimal("1.5"), None])),
+        *(("status", ["SLEEPING", ["OPEN"]]), ("currency", [Decimal(1)]), ("posted_at", [Decimal(1)])),
+    ],
+)
+def test_a_damaged_item_is_no_checkpoint(name: str, values: list[Any]) -> None:
+    assert [read_back(SOUND | {name: value}) for value in values] == [None] * len(values)
 
 
 def refusing(numbers: Iterator[int]) -> tuple[Any, dict[str, Item | None]]:

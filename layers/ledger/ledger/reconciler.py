@@ -22,6 +22,7 @@ from conditional_writes.core.items import item_bytes
 from conditional_writes.core.reading import read_one
 from ledger.checkpoints import Checkpoint
 from ledger.core.accounts import Account, account_from_item, account_item
+from ledger.core.decoding import version
 from ledger.core.journal import JournalEntry, entry_from_item
 from ledger.core.mismatches import MOST_MISMATCHES, Mismatch, quoted_id
 from ledger.core.replay import Replay
@@ -209,15 +210,15 @@ class Reconciler(NamedTuple):
 
     def _page(self, position: Position, deadline: Deadline) -> tuple[Position, list[JournalEntry], int]:
         """The next entries in the order of their versions, through which version, and the position after them."""
-        account_id, target, version = position.target.account_id, position.target.version, position.version
-        if position.is_whole and version == 0 and target <= MOST_ENTRIES:
+        account_id, target, so_far = position.target.account_id, position.target.version, position.version
+        if position.is_whole and so_far == 0 and target <= MOST_ENTRIES:
             pages = list(self._journal.table_pages(account_id, deadline, MOST_PAGES))
             if pages[-1].after is None:
                 entries = sorted((_readable(item, entry_from_item) for page in pages for item in page.items), key=_id)
                 last = _id(entries[-1]) if entries else position.last
                 within = [entry for entry in entries if entry.outcome.account_version <= target]
                 return position._replace(next="end", last=last), within, target
-        page = self._journal.page(account_id, version + 1, target, deadline, MOST_TABLE_PAGES)
+        page = self._journal.page(account_id, so_far + 1, target, deadline, MOST_TABLE_PAGES)
         if page.missing and not page.is_certain:
             raise page.index_error or IndexIsLate(f"its index lacks version {page.missing[0]:,}")
         entries = [_readable(item, entry_from_item) for item in page.items]
@@ -227,7 +228,7 @@ class Reconciler(NamedTuple):
     def _added_up(self, position: Position, deadline: Deadline) -> Position:
         """The position after the next page of the table. Raises ValueError if the table has other entries."""
         [page] = self._journal.table_pages(position.target.account_id, deadline, most_pages=1, after=position.after)
-        last = max([position.last, *(_id(_readable(item, entry_from_item)) for item in page.items)])
+        last = max([position.last, *(_readable(item, _id_in) for item in page.items)])
         within = (item for item in page.items if item["account_version"] <= position.target.version)
         table_sum = _sum(position.table_sum, within)
         if page.after:
@@ -271,10 +272,10 @@ class Reconciler(NamedTuple):
             return
         present = read_one(self.client, self.tables.account_key(account.account_id), deadline, ACCOUNT_ATTRIBUTES)
         present_version = account_from_item(present).version if present else account.version
-        for version, what, of in later:
-            if version > present_version:
-                sentence = f"{of} is of version {version}, the account is at version {present_version}"
-                yield Mismatch(account.account_id, what, version, sentence)
+        for number, what, of in later:
+            if number > present_version:
+                sentence = f"{of} is of version {number}, the account is at version {present_version}"
+                yield Mismatch(account.account_id, what, number, sentence)
 
     @property
     def _journal(self) -> JournalVersions:
@@ -318,6 +319,10 @@ def _readable[Value](item: Item, from_item: Callable[[Item], Value]) -> Value:
 
 def _id(entry: JournalEntry) -> tuple[int, str]:
     return entry.outcome.account_version, entry.transaction_id
+
+
+def _id_in(item: Item) -> tuple[int, str]:
+    return version(item, "account_version"), item["transaction_id"]
 
 
 def _sum(so_far: int, items: Iterable[Item]) -> int:
