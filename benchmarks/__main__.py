@@ -17,6 +17,7 @@ from benchmarks import (
     reads,
     slowest,
     start_up,
+    synchronous,
     tls,
     upserts,
     versioned,
@@ -45,6 +46,7 @@ BENCHMARKS = {
     ),
     "slowest": (slowest.main, "the slowest bodies that a producer can send, beside everyday ones"),
     "start_up": (start_up.main, "importing the function, against stock Powertools"),
+    "synchronous": (synchronous.main, "a synchronous call, beside the two requests that it makes"),
     "tls": (tls.main, "CPU time of the first batch and of later ones over TLS, against stock Powertools"),
 }
 

@@ -145,6 +145,7 @@ def _answer(response: dict[str, Any]) -> Iterator[str]:
     yield from (f"{name} {value if isinstance(value, str) else json.dumps(value)}" for name, value in known.items())
     if "entries" in response:
         yield " ".join(entry["transaction_id"] for entry in response["entries"])
+    yield from (outcome["state"] for outcome in response.get("outcomes", ()))
 
 
 @contextlib.contextmanager
@@ -158,6 +159,7 @@ def in_process(_: Path) -> Iterator[EventRunner]:
         consumer = new_consumer(endpoint, publisher.bus.name, "events")
         loaded = {
             "process_transactions": teller,
+            "post_transactions": functions.post_transactions(endpoint, tables, locks_table),
             "upsert_profiles": upserter,
             "charge_overdraft_interest": functions.charge_overdraft_interest(endpoint, tables, locks_table, queue.url),
             "expire_holds": functions.expire_holds(endpoint, tables, locks_table, queue.url),

@@ -55,6 +55,11 @@ process_transactions/33-reverse-too-much: REVERSAL_EXCEEDED, ALREADY_REVERSED
 process_transactions/34-too-many-decimals: INVALID_MESSAGE
 process_transactions/35-opening-by-the-transactions-queue: WRONG_QUEUE
 process_transactions/36-payment-by-the-administration-queue: WRONG_QUEUE
+post_transactions/01-what-would-become-of-it: posted
+post_transactions/02-a-payment: posted, acc-frank s-0001=POSTED
+post_transactions/03-every-state: posted, rejected, invalid, waiting, acc-frank s-0002=OVERDRAFT_LIMIT
+post_transactions/04-an-opening: invalid
+post_transactions/05-no-transactions: INVALID_REQUEST
 upsert_profiles/01-first-entries: acc-alice preferences.language="fr", acc-alice preferences.theme="dark"
 upsert_profiles/02-deeper-path: acc-alice limits.card.abroad.currency="EUR", acc-alice limits.card.abroad.day=250
 upsert_profiles/03-later-wins: acc-alice preferences.theme="light"

@@ -1,5 +1,6 @@
 """Rules that template.yaml must follow."""
 
+import itertools
 import json
 import math
 import re
@@ -295,7 +296,7 @@ def test_an_alarm_rings_when_a_message_is_not_delivered_or_half_of_the_places_in
 @pytest.mark.parametrize(
     ("metric", "functions"),
     [
-        ("Errors", {"ProcessTransactions", "UpsertProfiles", "PublishOutcomes", "ReadAccounts"}),
+        ("Errors", {"ProcessTransactions", "PostTransactions", "UpsertProfiles", "PublishOutcomes", "ReadAccounts"}),
         ("DeadLetterErrors", {name.removesuffix("Function") for name in SCHEDULES}),
     ],
 )
@@ -526,7 +527,53 @@ def as_the_own(text: str) -> str:
     return re.sub(rf'{{"Sub": "\${{RestoredTables}}-{table}"}}', r'{"Ref": "\1Table"}', text)
 
 
+def test_no_text_in_a_loop_has_its_item_and_a_parameter() -> None:
+    """CloudFormation may leave it unresolved: https://github.com/aws-cloudformation/cfn-language-discussion/issues/136"""
+    text = (PROJECT / "template.yaml").read_text()
+    items = set(re.findall(r"Fn::ForEach::\w+:\n +- (\w+)\n", text))
+    assert items >= {"Messages", "Function"}
+    filled = [set(re.findall(r"\$\{([\w:.]+)\}", line)) for line in text.splitlines() if "!Sub" in line]
+    assert not [names for names in filled if names & items and names - items]
+
+
+KEPT = {
+    # Rolling back a creation can't delete a protected table.
+    "AWS::DynamoDB::Table": "Retain",
+    "AWS::SQS::Queue": "RetainExceptOnCreate",
+    "AWS::SQS::QueuePolicy": "RetainExceptOnCreate",  # else a queue that is kept would take plain HTTP
+    "AWS::Logs::LogGroup": "RetainExceptOnCreate",
+}
+"""The DeletionPolicy in prod. With RetainExceptOnCreate a creation that fails leaves nothing behind."""
+
+
+@pytest.mark.parametrize(("kind", "kept"), KEPT.items())
+def test_what_holds_data_is_kept_in_production(kind: str, kept: str) -> None:
+    for stage, policies in (("dev", ("Delete", "Delete")), ("prod", (kept, "Retain"))):
+        held = [resource for resource in deployed(Stage=stage).values() if resource["Type"] == kind]
+        assert held
+        assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in held} == {policies}
+
+
 KEY = "arn:aws:kms:eu-west-1:1:key/k"
+
+
+def test_a_key_encrypts_all_tables_queues_log_groups_and_the_bus() -> None:
+    given = {"Ref": "KmsKeyArn"}
+    for table in resources("AWS::DynamoDB::Table", KmsKeyArn=KEY).values():
+        assert table["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": given}
+    queues = resources("AWS::SQS::Queue", KmsKeyArn=KEY)
+    assert queues.pop("BusDeadLetterQueue")["SqsManagedSseEnabled"]  # It takes the events that the key doesn't.
+    for queue in queues.values():
+        assert queue["KmsMasterKeyId"] == given
+        assert "SqsManagedSseEnabled" not in queue  # SQS takes one of the two.
+    for group in resources("AWS::Logs::LogGroup", KmsKeyArn=KEY).values():
+        assert group["KmsKeyId"] == given
+    for kind in ("AWS::Events::EventBus", "AWS::Events::Archive"):
+        [with_key] = resources(kind, KmsKeyArn=KEY, OutcomesArchiveDays="1").values()
+        assert with_key["KmsKeyIdentifier"] == given
+        assert not [one for one in resources(kind, OutcomesArchiveDays="1").values() if "KmsKeyIdentifier" in one]
+    assert not [one for one in resources("AWS::SQS::Queue").values() if "KmsMasterKeyId" in one]
+    assert not [one for one in resources("AWS::Logs::LogGroup").values() if "KmsKeyId" in one]
 
 
 @pytest.mark.parametrize("role", resources("AWS::IAM::Role"))
@@ -546,6 +593,28 @@ def test_a_boundary_bounds_every_role() -> None:
     bounded = resources("AWS::IAM::Role", PermissionsBoundaryArn="arn:aws:iam::1:policy/boundary")
     assert {str(role["PermissionsBoundary"]) for role in bounded.values()} == {"{'Ref': 'PermissionsBoundaryArn'}"}
     assert not [role for role in resources("AWS::IAM::Role").values() if "PermissionsBoundary" in role]
+
+
+ROLE = "arn:aws:iam::123456789012:role/till"
+ARNS = {
+    "AlarmTopicArn": ["arn:aws:sns:eu-west-1:123456789012:alarms"],
+    "WorkingHoursAlarmTopicArn": ["arn:aws:sns:eu-west-1:123456789012:alarms"],
+    "ProducerRoleArns": [ROLE, "arn:aws-cn:iam::*:role/branch-*", f"{ROLE},arn:aws:iam::1:user/u"],
+    "AdministratorRoleArns": [ROLE, "arn:aws-cn:iam::*:role/branch-*", f"{ROLE},arn:aws:iam::1:user/u"],
+    "PermissionsBoundaryArn": ["arn:aws:iam::123456789012:policy/b", "arn:aws:iam::aws:policy/PowerUserAccess"],
+    "KmsKeyArn": ["arn:aws:kms:eu-west-1:123456789012:key/1a-2b", "arn:aws-us-gov:kms:r:123456789012:key/mrk-1a"],
+}
+ALIAS = "arn:aws:kms:eu-west-1:123456789012:alias/teller"
+"""Log groups refuse an alias, and IAM grants nothing by it."""
+
+
+@pytest.mark.parametrize(("name", "arns"), ARNS.items())
+def test_a_parameter_with_arns_is_empty_or_has_those_of_its_kind(name: str, arns: list[str]) -> None:
+    parameter = TEMPLATE["Parameters"][name]
+    assert parameter["Default"] == ""
+    every = ["", "till", f"{ROLE}, {ROLE}", f"{ROLE},", "*", "arn:aws:x", ALIAS, *itertools.chain(*ARNS.values())]
+    accepted = {text for text in every if re.fullmatch(parameter["AllowedPattern"], text)}
+    assert accepted == {"", *arns}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -593,6 +662,12 @@ NEEDS = {
         "TransactionsDeadLetterQueue": "sqs:SendMessage*",
         "AdministrationDeadLetterQueue": "sqs:SendMessage*",
         "OutcomesBus": "events:PutEvents",
+    },
+    "post_transactions": {
+        "AccountsTable": "dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem",
+        "JournalTable": "dynamodb:BatchGetItem dynamodb:PutItem",
+        "ReversalsTable": "dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:PutItem dynamodb:UpdateItem",
+        "LocksTable": "dynamodb:GetItem dynamodb:UpdateItem",
     },
     "upsert_profiles": {
         # No reads and no puts: updates keep other writers' attributes, and a refused update returns the item.
@@ -652,6 +727,7 @@ def test_a_role_grants_what_its_function_needs_and_no_more(folder: str) -> None:
 
 RESTRICTED = {
     "process_transactions": {"Lines": "line*"},
+    "post_transactions": {"Lines": "line*"},
     "reconcile_accounts": {"LocksAndRuns": "reconcile_accounts*"},
     "charge_overdraft_interest": {"LocksAndRuns": "charge_overdraft_interest*"},
     "expire_holds": {"LocksAndRuns": "expire_holds*"},
@@ -668,10 +744,16 @@ def test_a_function_writes_its_own_records_of_locks_alone_and_the_books_in_trans
         sid: {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [pattern]}}
         for sid, pattern in RESTRICTED.get(folder, {}).items()
     }
-    more = dict.fromkeys(("Openings", "Entries", "CountsOfReversals"), IN_TRANSACTIONS) | {
-        "EventsOfRefusals": {"StringEqualsIfExists": {"events:source": SOURCE, "events:detail-type": REFUSED}}
+    posting = dict.fromkeys(("Entries", "CountsOfReversals"), IN_TRANSACTIONS)
+    more = {
+        "post_transactions": posting,
+        "process_transactions": posting
+        | {
+            "Openings": IN_TRANSACTIONS,
+            "EventsOfRefusals": {"StringEqualsIfExists": {"events:source": SOURCE, "events:detail-type": REFUSED}},
+        },
     }
-    assert conditions(ROLES[folder]) == locks | (more if folder == "process_transactions" else {})
+    assert conditions(ROLES[folder]) == locks | more.get(folder, {})
     may_write_locks = any(resource == "LocksTable" for _, resource in granted(ROLES[folder]))
     assert may_write_locks == bool(locks)
 
@@ -684,7 +766,8 @@ def test_a_journal_entry_is_put_in_a_transaction_and_in_no_other_way() -> None:
         for statement in statements(role)
         if "JournalTable" in str(statement["Resource"]) and any(write in str(statement["Action"]) for write in writes)
     ]
-    assert of_the_journal == [("process_transactions", "dynamodb:PutItem", IN_TRANSACTIONS)]
+    posting = ("process_transactions", "post_transactions")
+    assert of_the_journal == [(folder, "dynamodb:PutItem", IN_TRANSACTIONS) for folder in posting]
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -714,7 +797,7 @@ def test_every_role_is_a_functions_or_a_schedules_and_every_policy_is_of_these_r
     assert sorted([*ROLES.values(), *of_schedules]) == sorted(roles)
     attached = [policy["Ref"] for role in roles.values() for policy in role.get("ManagedPolicyArns", [])]
     managed = resources("AWS::IAM::ManagedPolicy")
-    assert sorted(attached) == sorted(managed)
+    assert sorted([*attached, "PostTransactionsCallerPolicy"]) == sorted(managed)  # its roles are in other stacks
     assert not [name for name, policy in managed.items() if policy.keys() & {"Roles", "Users", "Groups"}]
     for policy in resources("AWS::IAM::Policy").values():
         assert policy.keys() == {"PolicyName", "Roles", "PolicyDocument"}

@@ -123,6 +123,18 @@ def read_accounts(dynamodb: Endpoint, tables: Tables, **variables: str) -> Modul
     return load_function("read_accounts", dynamodb, fixed | variables)
 
 
+def post_transactions(dynamodb: Endpoint, tables: Tables, locks_table: str, **variables: str) -> ModuleType:
+    fixed = {
+        "ACCOUNTS_TABLE": tables.accounts,
+        "JOURNAL_TABLE": tables.journal,
+        "REVERSALS_TABLE": tables.reversals,
+        "REFUSALS_TABLE": tables.refusals,
+        "LOCKS_TABLE": locks_table,
+        "MINOR_UNITS": "on",
+    }
+    return load_function("post_transactions", dynamodb, fixed | variables)
+
+
 def publish_outcomes(aws: Endpoint, **variables: str) -> ModuleType:
     """The function with a new bus and a new dead-letter queue on `aws`: `OUTCOMES_BUS` and `DEAD_LETTER_QUEUE_URL`."""
     fixed = {"JOURNAL_TABLE": SAMPLE_JOURNAL} | _bus_and_dead_letter_queue("publish_outcomes", aws, variables)

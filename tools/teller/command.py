@@ -2,7 +2,7 @@
 
 import typer
 
-from tools.teller import accounts, dead_letters, jobs, outcomes, page, profile, send, status, transaction
+from tools.teller import accounts, dead_letters, jobs, outcomes, page, post, profile, send, status, transaction
 from tools.teller.verify import command as verification
 
 app = typer.Typer(
@@ -32,4 +32,5 @@ dead_letters.add_to(app)
 jobs.add_to(app)
 outcomes.add_to(app)
 page.add_to(app)
+post.add_to(app)
 verification.add_to(app)

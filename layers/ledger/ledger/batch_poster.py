@@ -68,6 +68,12 @@ class BatchPoster(NamedTuple):
             self._post_in_turn(in_turn, deadline)
         return _measurements(messages, groups)
 
+    def decide(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> None:
+        """Sets the dispositions that `post` would set now, and writes nothing."""
+        items, unread = self._read(messages, deadline)
+        for group in self._groups(messages, items, unread, deadline):
+            group.decide(items)
+
     def _read(
         self, messages: Sequence[QueuedTransaction], deadline: Deadline
     ) -> tuple[Observed, Mapping[Key, Disposition]]:
@@ -202,9 +208,7 @@ class _Group(Struct):
         `known` has items that were read before. The others are read.
         """
         try:
-            self.items = {key: known[key] for key in self.keys if key in known}
-            if unread := [key for key in self.keys if key not in known]:
-                self.items |= self.poster.read(unread, self.deadline)
+            self._read(known)
             if not self.is_in_turn and (contended := self._contended()):
                 self._line_up(min(contended))  # one line for groups that share several accounts
             self.batches = self.batches or [self.messages]
@@ -221,6 +225,30 @@ class _Group(Struct):
         """As `post`, from what is read now. If the turn couldn't be had, it is tried all the same."""
         self.is_in_turn, self.turn = True, turn
         self.post(NOTHING)
+
+    def decide(self, known: Observed) -> None:
+        """As `post`, without a write: the fold alone says what would be committed."""
+        try:
+            self._read(known)
+            self.batches = [self.messages]
+            while self.batches:
+                messages = self.batches.pop()
+                fold = (
+                    Commit(self.poster.tables, self.poster.minor_units, messages, {}, datetime.now(UTC))
+                    .plan(self.items)
+                    .result
+                )
+                if fold.unread:
+                    self._read_again(messages, fold)
+                else:
+                    self._finish(messages, fold)
+        except Exception as error:  # noqa: BLE001 (AWS's trouble is this group's alone)
+            self.give(disposition_of(error))
+
+    def _read(self, known: Observed) -> None:
+        self.items = {key: known[key] for key in self.keys if key in known}
+        if unread := [key for key in self.keys if key not in known]:
+            self.items |= self.poster.read(unread, self.deadline)
 
     def give(self, disposition: Disposition) -> None:
         """Gives it to the messages that have none."""
@@ -259,12 +287,16 @@ class _Group(Struct):
                 self.items = poster.own_parts(observed)
                 self._line_up_after(self._accounts_of(found))
             case Written(Fold(unread=[_, *_]) as fold):
-                self.batches.append(messages)
-                self.items = {**fold.before, **poster.read(fold.unread, self.deadline)}
+                self._read_again(messages, fold)
             case Written(fold):
                 if fold.new_entries:
                     self.commit_milliseconds.append(round((time.monotonic() - started) * 1000, 1))
                 self._finish(messages, fold)
+
+    def _read_again(self, messages: Sequence[QueuedTransaction], fold: Fold) -> None:
+        """The batch is next again, with the items that its decisions depend on, too."""
+        self.batches.append(messages)
+        self.items = {**fold.before, **self.poster.read(fold.unread, self.deadline)}
 
     def _finish(self, messages: Sequence[QueuedTransaction], fold: Fold) -> None:
         """Gives the committed messages their dispositions. The rest of the batch is next."""

@@ -78,6 +78,13 @@ class Measurement(NamedTuple):
     unit: MetricUnit = MetricUnit.Count
     dimension: tuple[str, str] | None = None
 
+    def emit(self, metrics: Metrics) -> None:
+        if self.dimension is None:
+            metrics.add_metric(self.metric, self.unit, self.value)
+            return
+        with single_metric(self.metric, self.unit, self.value) as metric:
+            metric.add_dimension(*self.dimension)
+
 
 class GivenUp(StrEnum):
     """Why the worker itself gives a message up: the attribute `reason_code` of its dead letter."""
@@ -307,7 +314,7 @@ class QueueWorker[Content: Loggable](NamedTuple):
             *(Measurement("MessageAge", round(age), MetricUnit.Milliseconds) for age in ages[:MAXIMUM_VALUES]),
             Measurement("ReturnedAge", round(max(returned_ages, default=0)), MetricUnit.Milliseconds),
         ]:
-            self._measure(measured)
+            measured.emit(self.metrics)
 
     def _log_each(self, messages: Iterable[QueueMessage[Content]]) -> None:
         """Writes the messages' lines, without their payloads. Of errors with one text the first has its traceback."""
@@ -327,13 +334,6 @@ class QueueWorker[Content: Loggable](NamedTuple):
                         fields |= {"exception_name": error.name, "exception": error.traceback}
                         logged.add(error)
                     self.logger.error("returned to the queue", extra=fields)
-
-    def _measure(self, measured: Measurement) -> None:
-        if measured.dimension is None:
-            self.metrics.add_metric(measured.metric, measured.unit, measured.value)
-            return
-        with single_metric(measured.metric, measured.unit, measured.value) as metric:
-            metric.add_dimension(*measured.dimension)
 
 
 def _dead[Content: Loggable](

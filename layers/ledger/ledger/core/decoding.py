@@ -26,15 +26,18 @@ Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 def decode_json[Message](
-    body: str, decoder: "msgspec.json.Decoder[Message]", expectations: dict[str, str] | None = None
+    body: str,
+    decoder: "msgspec.json.Decoder[Message]",
+    expectations: dict[str, str] | None = None,
+    most_bytes: int = MAXIMUM_BODY_BYTES,
 ) -> Message:
     """The message in a body. Raises InvalidMessage, also for an id that can't be seen, or that looks like another one.
 
     `expectations` has sentences for people by msgspec's own, which are for programmers.
     """
     size = len(body.encode(errors="surrogatepass"))
-    if size > MAXIMUM_BODY_BYTES:
-        raise InvalidMessage(f"body: {size:,} bytes, expected at most {MAXIMUM_BODY_BYTES:,}")
+    if size > most_bytes:
+        raise InvalidMessage(f"body: {size:,} bytes, expected at most {most_bytes:,}")
     try:
         message = decoder.decode(body)
     except msgspec.ValidationError as error:

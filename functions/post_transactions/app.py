@@ -1,0 +1,62 @@
+"""Posts transactions and answers with their outcomes: for a caller that can't wait for the queue.
+
+It is invoked with `{"transactions": [message, …], "dry_run": false}`, or by its function URL with the same as the body.
+"""
+
+from workers import cold_start  # isort: split
+
+import os
+from functools import partial
+from typing import Any
+
+from aws_lambda_powertools import Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from conditional_writes import dynamodb_client
+from ledger.account_reading import answer_or_error
+from ledger.batch_poster import BatchPoster
+from ledger.core.post_requests import decode_event, decode_text
+from ledger.core.transaction_types import decode_from
+from ledger.core.transaction_types.base import Door
+from ledger.lines import Lines
+from ledger.synchronous import State, SynchronousPoster
+from ledger.tables import LedgerTables
+from workers.function_url import body_of, http_response, is_http
+from workers.invocation import deadline_of
+from workers.logs import function_logger
+
+logger = function_logger()
+metrics = Metrics()
+tables = LedgerTables(
+    os.environ["ACCOUNTS_TABLE"],
+    os.environ["JOURNAL_TABLE"],
+    os.environ["REVERSALS_TABLE"],
+    os.environ["REFUSALS_TABLE"],
+)
+dynamodb = dynamodb_client()
+lines = Lines(dynamodb, os.environ["LOCKS_TABLE"])
+poster = BatchPoster(dynamodb, tables, lines, os.environ["MINOR_UNITS"] == "on")
+synchronous = SynchronousPoster(partial(decode_from, Door.TRANSACTIONS), poster)
+cold_start.finished()
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics(capture_cold_start_metric=True)
+def lambda_handler(event: Any, context: LambdaContext) -> dict[str, Any]:
+    answer = answer_or_error(lambda: answer_to(event, context))
+    if "error" in answer:
+        metrics.add_metric("Refused", MetricUnit.Count, 1)
+        logger.info("refused", extra={"error": answer["error"]})
+    return http_response(answer, is_well="error" not in answer) if is_http(event) else answer
+
+
+def answer_to(event: Any, context: LambdaContext) -> dict[str, Any]:
+    request = decode_text(body_of(event)) if is_http(event) else decode_event(event)
+    answer = synchronous.answer(request, context.aws_request_id, deadline_of(context))
+    for measured in answer.measurements:
+        measured.emit(metrics)
+    metrics.add_metric("Unknown", MetricUnit.Count, answer.count(State.UNKNOWN))
+    counts = {str(state): number for state in State if (number := answer.count(state))}
+    logger.info("answered", extra={"dry_run": request.dry_run, **counts})
+    return {"outcomes": answer.outcomes}

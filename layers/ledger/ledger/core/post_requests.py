@@ -1,0 +1,62 @@
+"""Requests to post transactions and to answer with their outcomes: each transaction as the text of its message."""
+
+import json
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from ledger.core.decoding import check_names, decode_json
+from ledger.core.reason_codes import InvalidMessage
+
+MOST_TRANSACTIONS = 100
+"""Of one request."""
+MAXIMUM_REQUEST_BYTES = 6_291_456
+"""Lambda takes no more."""
+EXACT_FLOAT_DIGITS = 15
+"""A number of up to so many digits comes out of a floating-point number as it went in."""
+
+
+class PostRequest(NamedTuple):
+    """`bodies` are the transactions' messages, as they would be on the queue."""
+
+    bodies: list[str]
+    dry_run: bool
+
+
+class _Request(msgspec.Struct, forbid_unknown_fields=True):
+    transactions: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=MOST_TRANSACTIONS)]
+    dry_run: bool = False
+
+
+_decoder = msgspec.json.Decoder(_Request)
+
+
+def decode_text(body: str) -> PostRequest:
+    """The request in a text. Its transactions' numbers have all their digits. Raises InvalidMessage."""
+    request = decode_json(body, _decoder, most_bytes=MAXIMUM_REQUEST_BYTES)
+    check_names(body)
+    return PostRequest([bytes(each).decode() for each in request.transactions], request.dry_run)
+
+
+def decode_event(event: Any) -> PostRequest:
+    """The request in an event, whose numbers Lambda has made floating-point numbers. Raises InvalidMessage.
+
+    A number that may have lost digits by that is refused.
+    """
+    if isinstance(event, dict) and isinstance(event.get("transactions"), list):
+        for number, transaction in enumerate(event["transactions"]):
+            _check_floats(f"transactions[{number}]", transaction)
+    return decode_text(json.dumps(event))
+
+
+def _check_floats(field: str, value: Any) -> None:
+    """Looks at the values of one object: no number of a message is further inside."""
+    for name, each in value.items() if isinstance(value, dict) else ():
+        if (
+            isinstance(each, float)
+            and len(repr(each).partition("e")[0].strip("-0.").replace(".", "")) > EXACT_FLOAT_DIGITS
+        ):
+            raise InvalidMessage(
+                f"{field}.{name[:40]}: expected a number of more than {EXACT_FLOAT_DIGITS} digits as a text, because"
+                " Lambda would round it"
+            )

@@ -1,0 +1,102 @@
+"""Synchronous posting: transactions are posted, and their outcomes answered, in one call. The poster is the queue's.
+
+The answer never contradicts the journal. It says `unknown` if AWS didn't say whether a transaction was posted, and
+`busy` if nothing was tried: then nothing was recorded.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from conditional_writes import Deadline
+from ledger.core.journal import Outcome, outcome_to_json
+from ledger.core.post_requests import PostRequest
+from ledger.core.transaction_types.base import TransactionMessage
+from ledger.dispositions import disposition_of
+from ledger.fold import QueuedTransaction
+from workers.batches import Measurement
+from workers.queue_messages import Again, Dead, Done, QueueMessage, Waiting
+
+
+class State(StrEnum):
+    """What became of a transaction. The first two are the status of its journal entry."""
+
+    POSTED = "posted"
+    REJECTED = "rejected"
+    INVALID = "invalid"
+    """No delivery could ever post the message: on the queue it would become a dead letter with this code and reason."""
+    WAITING = "waiting"
+    """The message refers to an account or a transaction that isn't there yet. Nothing was recorded."""
+    BUSY = "busy"
+    """No time was left to try. Nothing was recorded: send it again, under the same id."""
+    UNKNOWN = "unknown"
+    """AWS didn't say in time whether it was posted: ask, or send it again, under the same id."""
+
+
+NOTHING_TRIED = ("DeadlinePassed", "LineTooLong")
+"""The errors after which nothing of a commit was written."""
+
+
+class Poster(Protocol):
+    """As `BatchPoster`: each method sets the messages' dispositions. `decide` writes nothing."""
+
+    def post(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> list[Measurement]: ...
+
+    def decide(self, messages: Sequence[QueuedTransaction], deadline: Deadline) -> None: ...
+
+
+class Answer(NamedTuple):
+    """The outcomes in the order of the request, and what is to be measured."""
+
+    outcomes: list[dict[str, Any]]
+    measurements: list[Measurement]
+
+    def count(self, state: State) -> int:
+        return sum(outcome["state"] == state for outcome in self.outcomes)
+
+
+class SynchronousPoster(NamedTuple):
+    """Posts what `decode` makes of a message's body. Its messages are on no queue, so that none comes again."""
+
+    decode: Callable[[str], TransactionMessage]
+    poster: Poster
+
+    def answer(self, request: PostRequest, request_id: str, deadline: Deadline) -> Answer:
+        """Posts the request's transactions, or with `dry_run` says what would become of them now."""
+        now = datetime.now(UTC)
+        messages = [self._message(body, f"{request_id}#{n}", now) for n, body in enumerate(request.bodies)]
+        decoded = [message for message in messages if message.disposition is None]
+        measurements: list[Measurement] = []
+        if request.dry_run:
+            for message in decoded:
+                message.receive_count = 2  # so that its own entry is looked for
+            self.poster.decide(decoded, deadline)
+        elif decoded:
+            measurements = self.poster.post(decoded, deadline)
+        return Answer(list(map(_outcome, messages)), measurements)
+
+    def _message(self, body: str, message_id: str, now: datetime) -> QueuedTransaction:
+        message: QueuedTransaction = QueueMessage(message_id, "", body, 1, now, {})
+        try:
+            message.content = self.decode(body)
+        except Exception as error:  # noqa: BLE001 (an error of any type is this message's alone)
+            message.disposition = disposition_of(error)
+        return message
+
+
+def _outcome(message: QueuedTransaction) -> dict[str, Any]:
+    ids: dict[str, Any] = {"transaction_id": None, "account_id": None}
+    if transaction := message.content:
+        ids = {"transaction_id": transaction.transaction_id, "account_id": transaction.account_ids[0]}
+    match message.disposition:
+        case Done(Outcome() as outcome):
+            return {**ids, "state": State(outcome.status.lower()), **outcome_to_json(outcome)}
+        case Dead(code, reason, details):
+            return {**ids, "state": State.INVALID, "reason_code": code, "reason": reason, **details}
+        case Waiting(code, reason):
+            return {**ids, "state": State.WAITING, "reason_code": code, "reason": reason}
+        case Again(reason, error):
+            was_tried = error is not None and error.name not in NOTHING_TRIED
+            return {**ids, "state": State.UNKNOWN if was_tried else State.BUSY, "reason": reason}
+    raise AssertionError(f"{message.message_id} was given no disposition")

@@ -1,0 +1,29 @@
+"""Requests that come by a function's URL, and their responses. Lambda's format 2.0:
+https://docs.aws.amazon.com/lambda/latest/dg/urls-invocation.html#urls-payloads
+"""
+
+import base64
+import json
+from http import HTTPStatus
+from typing import Any
+
+
+def is_http(event: Any) -> bool:
+    """Whether the function was invoked by its URL."""
+    match event:
+        case {"requestContext": {"http": {}}}:
+            return True
+    return False
+
+
+def body_of(event: dict[str, Any]) -> str:
+    """The request's body. Bytes that are no UTF-8 are replaced: no field of a valid body has the replacement."""
+    body: str = event.get("body") or ""
+    return base64.b64decode(body).decode(errors="replace") if event.get("isBase64Encoded") else body
+
+
+def http_response(answer: dict[str, Any], *, is_well: bool) -> dict[str, Any]:
+    """The answer as JSON, with the status 200 or 400."""
+    status = HTTPStatus.OK if is_well else HTTPStatus.BAD_REQUEST
+    headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
+    return {"statusCode": status, "headers": headers, "body": json.dumps(answer)}

@@ -1,0 +1,176 @@
+"""`post_transactions` answers with what the journal has, or says that nothing was tried, or that it doesn't know."""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from tests.support.bodies import Body
+from tests.support.ledger import Ledger
+from tools.local_aws.functions import Context, post_transactions
+from tools.local_aws.server import Endpoint
+
+PAYMENT: Body = {"transaction_id": "t-1", "account_id": "a", "amount": "-12.50"}
+
+
+@pytest.fixture
+def ledger(aws: Endpoint, dynamodb: Endpoint) -> Ledger:
+    ledger = Ledger(aws, dynamodb)
+    ledger.open("a", "b", limit="-100")
+    return ledger
+
+
+@pytest.fixture
+def function(ledger: Ledger) -> ModuleType:
+    return post_transactions(ledger.dynamodb, ledger.tables, ledger.locks_table)
+
+
+def invoke(function: ModuleType, event: Any, seconds: float = 60) -> dict[str, Any]:
+    """The answer, as JSON brings it to the caller."""
+    answer: dict[str, Any] = json.loads(json.dumps(function.lambda_handler(event, Context(seconds))))
+    return answer
+
+
+def outcomes(function: ModuleType, *messages: Any, **more: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = invoke(function, {"transactions": list(messages)} | more)["outcomes"]
+    return found
+
+
+def states(found: list[dict[str, Any]]) -> list[str]:
+    return [outcome["state"] for outcome in found]
+
+
+def by_url(function: ModuleType, body: str, *, encoded: bool = False) -> tuple[int, Any]:
+    http = {"method": "POST", "path": "/"}
+    text = b64encode(body.encode()).decode() if encoded else body
+    event = {"version": "2.0", "requestContext": {"http": http}, "body": text, "isBase64Encoded": encoded}
+    response = invoke(function, event)
+    return response["statusCode"], json.loads(response["body"])
+
+
+def test_each_transaction_is_answered_in_its_place_with_its_entry(ledger: Ledger, function: ModuleType) -> None:
+    found = outcomes(
+        function,
+        PAYMENT,
+        {"transaction_id": "t-2", "account_id": "a", "amount": "-1000"},
+        {"transaction_id": "t-3", "account_id": "a", "amount": "twelve"},
+        {"transaction_id": "t-4", "account_id": "nobody", "amount": 5},
+        {"type": "transfer", "transaction_id": "t-5", "from_account_id": "a", "to_account_id": "b", "amount": 1},
+        "no object",
+    )
+    assert states(found) == ["posted", "rejected", "invalid", "waiting", "posted", "invalid"]
+    assert [outcome["transaction_id"] for outcome in found] == ["t-1", "t-2", None, "t-4", "t-5", None]
+    assert (found[0]["amount"], found[0]["balance_after"], found[0]["account_version"]) == ("-12.5", "-12.5", 2)
+    assert found[1]["reason"] == "OVERDRAFT_LIMIT"
+    assert found[2]["reason"] == 'amount: expected a decimal number, such as "12.50"'
+    assert found[3]["reason"] == "account_id: no account 'nobody' has been opened"
+    entries = [entry for entry in ledger.books.entries if entry.transaction_id in ("t-1", "t-2", "t-5")]
+    assert {(entry.transaction_id, entry.account_id) for entry in entries} == {
+        *((f"t-{number}", "a") for number in (1, 2, 5)),
+        ("t-5", "b"),
+    }
+
+
+def test_an_id_is_posted_once_by_both_ways_and_has_one_answer(ledger: Ledger, function: ModuleType) -> None:
+    ledger.post(PAYMENT)
+    [again] = outcomes(function, PAYMENT)
+    assert (again["state"], again["account_version"]) == ("posted", 2)
+    assert outcomes(function, PAYMENT, PAYMENT) == [again, again]
+    ledger.post(PAYMENT)
+    assert ledger.account("a").version == 2
+    [other] = outcomes(function, PAYMENT | {"amount": "-13"})
+    assert (other["state"], other["reason_code"], other["original_status"]) == ("invalid", "PAYLOAD_CHANGED", "POSTED")
+
+
+def test_a_transaction_takes_two_requests_and_five_write_units(ledger: Ledger, function: ModuleType) -> None:
+    calls, units = [], []
+    client = function.poster.client
+    client.meta.events.register("before-call.dynamodb", lambda model, **_: calls.append(model.name))
+    client.meta.events.register(
+        "before-parameter-build.dynamodb", lambda params, **_: params.update(ReturnConsumedCapacity="TOTAL")
+    )
+    client.meta.events.register(
+        "after-call.dynamodb.TransactWriteItems",
+        lambda parsed, **_: units.extend(each["CapacityUnits"] for each in parsed["ConsumedCapacity"]),
+    )
+    outcomes(function, PAYMENT)
+    assert (calls, sum(units)) == (["BatchGetItem", "TransactWriteItems"], 5)
+
+
+def test_a_dry_run_says_what_the_outcome_would_be_and_writes_nothing(ledger: Ledger, function: ModuleType) -> None:
+    ledger.post({"type": "hold", "transaction_id": "h-1", "account_id": "a", "amount": 20})
+    messages: list[Body] = [
+        PAYMENT,
+        {"type": "post_hold", "transaction_id": "p-1", "account_id": "a", "hold_id": "h-1", "amount": 15},
+        {"type": "post_hold", "transaction_id": "p-2", "account_id": "a", "hold_id": "h-1"},
+        {"type": "reverse", "transaction_id": "r-1", "account_id": "a", "of_transaction_id": "t-1"},
+        {"transaction_id": "t-9", "account_id": "a", "amount": "-1000"},
+        {"transaction_id": "t-10", "account_id": "nobody", "amount": 1},
+    ]
+    before = ledger.books
+    dry = outcomes(function, *messages, dry_run=True)
+    assert ledger.books == before
+    wet = outcomes(function, *messages)
+
+    def without_times(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{name: value for name, value in outcome.items() if name != "posted_at"} for outcome in found]
+
+    assert without_times(dry) == without_times(wet)
+    assert without_times(outcomes(function, *messages, dry_run=True)) == without_times(wet)
+
+
+def _lose_answers(function: ModuleType) -> None:
+    def lose(**_: Any) -> None:
+        raise ReadTimeoutError(endpoint_url="lost")
+
+    function.poster.client.meta.events.register("before-send.dynamodb.TransactWriteItems", lose)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "seconds", "state"),
+    [(_lose_answers, 60, "unknown"), (lambda _: None, 5, "busy")],
+    ids=["AWS says nothing", "no time is left"],
+)
+def test_what_isnt_known_is_said_as_unknown_and_what_wasnt_tried_as_busy(
+    ledger: Ledger, function: ModuleType, prepare: Callable[[ModuleType], None], seconds: float, state: str
+) -> None:
+    prepare(function)
+    with mock.patch("time.sleep"):
+        answer = invoke(function, {"transactions": [PAYMENT]}, seconds)
+    assert states(answer["outcomes"]) == [state]
+    assert ledger.account("a").version == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        ({}, "body: object missing required field `transactions`"),
+        ({"transactions": []}, "transactions: expected `array` of length >= 1"),
+        ({"transactions": [PAYMENT] * 101}, "transactions: expected `array` of length <= 100"),
+        ({"transactions": [PAYMENT], "dry": True}, "body: object contains unknown field `dry`"),
+        ({"transactions": [PAYMENT | {"amount": 1234567890.1234567}]}, "transactions[0].amount: expected a number"),
+        ("text", "body: expected `object`, got `str`"),
+    ],
+)
+def test_a_request_that_is_none_is_refused_with_a_sentence(function: ModuleType, event: Any, reason: str) -> None:
+    error = invoke(function, event)["error"]
+    assert (error["code"], error["reason"][: len(reason)]) == ("INVALID_REQUEST", reason)
+
+
+def test_the_url_takes_the_same_request_with_all_digits(ledger: Ledger, function: ModuleType) -> None:
+    body = '{"transactions": [{"transaction_id": "t-1", "account_id": "a", "amount": 0.10}]}'
+    for encoded in (False, True):
+        status, answer = by_url(function, body, encoded=encoded)
+        assert (status, states(answer["outcomes"])) == (200, ["posted"])
+    assert by_url(function, "junk") == (400, {"error": mock.ANY})
+    twice = '{"transactions": [{"transaction_id": "t-2", "account_id": "a", "amount": 1, "amount": 2}]}'
+    assert by_url(function, twice) == (
+        400,
+        {"error": {"code": "INVALID_REQUEST", "reason": "amount: expected it once"}},
+    )
+    assert ledger.account("a").version == 2
