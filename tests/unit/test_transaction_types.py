@@ -67,6 +67,7 @@ POSTED: dict[str, tuple[TransactionMessage, Account, dict[str, Any]]] = {
     "a limit at the balance": (limit(-20), alice(balance=-20), {"overdraft_limit": -20}),
     "a closing at zero": (closing(), alice(balance=0), {"status": AccountStatus.CLOSED}),
     "interest down to the limit": (interest("0.365"), alice(balance="-49.95"), {"balance": -50}),
+    "interest of nothing, below the limit": (interest("0.001"), alice(balance=-60), {}),
     "a first hold": (hold(150), ALICE, {"holds": {"h-1": 150}}),
     "a further hold, with its expiry in UTC": (
         hold("79.5", "h-3", expires_at="2026-03-01T12:00:00+05:30"),
