@@ -14,16 +14,15 @@ from tests.support.reporting import Say
 from tools.local_aws import server, stack
 from tools.local_aws.server import free_port, running
 from tools.local_aws.stack import Stack
+from tools.teller.deployment import Deployment
 from tools.teller.verify import command
 from tools.teller.verify.command import STEPS, perform
 from tools.teller.verify.configuration import configuration
 from tools.teller.verify.contention import contention
-from tools.teller.verify.holds import holds
-from tools.teller.verify.metrics import metrics
 from tools.teller.verify.permissions import permissions
 from tools.teller.verify.poison import poison
 from tools.teller.verify.posting import each_outcome
-from tools.teller.verify.run import CountedDeployment, Run, payment
+from tools.teller.verify.run import Run, payment
 from tools.teller.verify.steps import Step, Verdict
 from tools.teller.verify.tidying import tidy_up
 
@@ -36,7 +35,7 @@ def run(bank: Bank) -> Run:
 
 
 def new_run(deployed: Stack) -> Run:
-    return Run(CountedDeployment(deployed.name, deployed.endpoint.url))
+    return Run(Deployment(deployed.name, deployed.endpoint.url))
 
 
 def problems(run: Run, work: Work) -> list[str]:
@@ -57,11 +56,11 @@ def test_messages_are_sent_and_everything_is_tidied_up_but_for_letters_of_others
     bank.transactions.sqs.send_message(
         QueueUrl=bank.transactions.dead_letter_queue_url, MessageBody="a letter of another's"
     )
-    for work in (each_outcome, holds, poison, metrics):
+    for work in (each_outcome, poison):
         assert problems(run, work) == []
     assert tidy_up(run) == []
     accounts = [run.item("AccountsTableName", account_id=account_id) for account_id in run.accounts]
-    assert [(account["status"], account["balance"]) for account in accounts if account] == [("CLOSED", 0)] * 5
+    assert [(account["status"], account["balance"]) for account in accounts if account] == [("CLOSED", 0)] * 3
     assert [run.item("ProfilesTableName", account_id=profile_id) for profile_id in run.profiles] == [None, None]
     assert [letter.body for letter in bank.transactions.take_dead_letters()] == ["a letter of another's"]
     assert bank.profiles.take_dead_letters() == []
@@ -182,15 +181,13 @@ def deployed(folder: Path, change: Callable[[Path], None] = lambda _: None) -> I
 
 
 @pytest.mark.exhaustive
-def test_a_sound_stack_is_verified_for_less_than_a_dollar(built: None, tmp_path: Path) -> None:
+def test_a_sound_stack_is_verified(built: None, tmp_path: Path) -> None:
     with deployed(tmp_path) as sound:
         ended = Command(sound).run("verify")
     assert ended.status == 0, ended
     assert len(re.findall(r"^\| \d+\. ", ended.out, re.MULTILINE)) == len(STEPS)
     assert "**Failed" not in ended.out
     assert not re.search(r"\b\d{12}\b", ended.out), "the report has a number of an AWS account"
-    [dollars] = re.findall(r"cost at most ([\d.]+) dollars", ended.out)
-    assert 0 < float(dollars) < 1
 
 
 def without_version_condition(build: Path) -> None:

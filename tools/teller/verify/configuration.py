@@ -1,4 +1,4 @@
-"""Step 11: each resource is configured as template.yaml says, with the stack's parameters."""
+"""Step 7: each resource is configured as template.yaml says, with the stack's parameters."""
 
 import functools
 import json
@@ -133,6 +133,8 @@ class Compared:
         if destination:
             expected["DestinationConfig"] = {"OnFailure": {"Destination": destination["OnFailure"]["Destination"]}}
         yield from self._differences(name, expected | arn, found)
+        if found.get("LastProcessingResult", "").startswith("PROBLEM"):
+            yield f"{name}: {found['LastProcessingResult']}"
 
     def _schedule(self, name: str, _kind: str, expected: Any) -> Iterator[str]:
         found = self.run.client("scheduler").get_schedule(Name=self.resources[name])

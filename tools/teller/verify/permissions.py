@@ -1,4 +1,4 @@
-"""Step 10: each role may do what its function needs, and nothing else. Plain HTTP to the queues is denied."""
+"""Step 6: each role may do what its function needs, and nothing else. Plain HTTP to the queues is denied."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ DENIED: Mapping[str, tuple[str, ...]] = {
     "LocksTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "AttemptsTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "TransactionsQueue": ("sqs:PurgeQueue", "sqs:DeleteQueue", "sqs:SetQueueAttributes"),
+    "AdministrationQueue": ("sqs:SendMessage", "sqs:PurgeQueue", "sqs:DeleteQueue", "sqs:SetQueueAttributes"),
     "TransactionsDeadLetterQueue": ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:PurgeQueue"),
     "ProfilesDeadLetterQueue": ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:PurgeQueue"),
     "OutcomesBus": ("events:PutRule", "events:DeleteEventBus"),

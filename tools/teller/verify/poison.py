@@ -1,4 +1,4 @@
-"""Step 4: a message that can never be processed is a dead letter with its reason, and nothing is posted for it."""
+"""Step 3: a message that can never be processed is a dead letter with its reason, and nothing is posted for it."""
 
 import json
 

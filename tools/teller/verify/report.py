@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
-from tools import prices
-from tools.teller.verify.costs import Cost
 from tools.teller.verify.run import Run
 from tools.teller.verify.steps import Step, Verdict
 
@@ -16,16 +14,11 @@ from tools.teller.verify.steps import Step, Verdict
 class Report:
     run: Run
     steps: list[Step]
-    costs: list[Cost]
     left_behind: list[str]
 
     @property
     def failed(self) -> bool:
         return any(step.verdict is Verdict.FAILED for step in self.steps)
-
-    @property
-    def dollars(self) -> float:
-        return sum(cost.dollars for cost in self.costs)
 
     @property
     def seconds(self) -> float:
@@ -38,7 +31,7 @@ class Report:
 
     def summary(self) -> str:
         counted = ", ".join(f"{self.counts[verdict]} {verdict}" for verdict in Verdict)
-        return f"Checks: {counted}. It took {self.seconds:,.0f} s and cost at most {self.dollars:.3f} dollars."
+        return f"Checks: {counted}. It took {self.seconds:,.0f} s."
 
     def answer(self) -> dict[str, Any]:
         """The report for programs."""
@@ -49,7 +42,6 @@ class Report:
             "began": self.run.began,
             "seconds": round(self.seconds, 1),
             "checks": {str(verdict): self.counts[verdict] for verdict in Verdict},
-            "dollars": round(self.dollars, 4),
             "steps": [
                 {
                     "number": step.number,
@@ -87,8 +79,6 @@ class Report:
             if checks:
                 lines += ["", f"**{verdict[0].upper()}{verdict[1:]}: {len(checks)}**", ""]
                 lines += [line for step, check in checks for line in _bullet(step, check.claim, check.why)]
-        lines += ["", f"**Costs, at most** ({prices.REGION}, {prices.AS_OF}):", ""]
-        lines += [f"- {cost.what}: {cost.number:,.0f}, {cost.dollars:.4f} dollars" for cost in self.costs]
         lines += ["", f"**Left behind**: the closed accounts of `{self.run.name}` with their journals."]
         lines += [f"- {sentence}" for sentence in self.left_behind]
         return list(map(without_account_numbers, lines))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, override
+from typing import Any
 
 from botocore.exceptions import ClientError
 
@@ -19,7 +19,6 @@ from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure
 from tools.teller.queues import counts_of
 from tools.teller.times import time_of_answer
-from tools.teller.verify.costs import Requests, Usage
 from tools.teller.verify.stack import Resources
 from workers.sending import Message, NotSent, send_all
 
@@ -35,33 +34,15 @@ class TimeIsUp(Failure):
     """The stack didn't do in time what it was expected to do."""
 
 
-class CountedDeployment(Deployment):
-    """A deployment whose clients' requests are counted."""
-
-    def __init__(self, name: str, endpoint_url: str | None) -> None:
-        self.requests = Requests()
-        super().__init__(name, endpoint_url)
-
-    @override
-    def new_client(self, service: str, endpoint_url: str | None = None, **config: Any) -> Any:
-        return self.requests.counted(super().new_client(service, endpoint_url, **config))
-
-
 class Run:
     """`name` begins the ids of all accounts, profiles and transactions of the run: verify-1a2b3c4d."""
 
-    def __init__(self, deployment: CountedDeployment) -> None:
+    def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
         self.name = f"verify-{uuid.uuid4().hex[:8]}"
         self.began = self.now()
         self.accounts: list[str] = []
         self.profiles: list[str] = []
-        self.sent = {"Transactions": 0, "Administration": 0, "Profiles": 0}
-        self.dead_letters: list[int] = []
-        """The bytes of each dead letter of the run's own."""
-        self.upserted = 0
-        """Profile entries that the run's messages have written."""
-        self.refused_commits, self.invocations, self.gb_seconds, self.scanned_bytes = 0, 0, 0.0, 0
 
     def now(self) -> datetime:
         """The time by AWS's clock, which logs, metrics and schedules have, to the second."""
@@ -94,7 +75,6 @@ class Run:
             send_all(self.client("sqs"), url, [Message(body) for body in bodies], Deadline.after(SENDING_SECONDS))
         except NotSent as error:
             raise Failure(f"{queue}: {error}") from None
-        self.sent[queue] += len(bodies)
 
     def open(self, *account_ids: str, overdraft_limit: str = "0") -> None:
         """Opens accounts, and waits until they are open."""
@@ -110,9 +90,7 @@ class Run:
             TableName=self.deployment[table],
             Key=to_dynamodb(key),
             ConsistentRead=True,
-            ReturnConsumedCapacity="TOTAL",
         )
-        self.deployment.requests.add_read(response.get("ConsumedCapacity"))
         return from_dynamodb(response["Item"]) if "Item" in response else None
 
     def version(self, account_id: str) -> int:
@@ -131,31 +109,12 @@ class Run:
             KeyConditionExpression="account_id = :id",
             ExpressionAttributeValues={":id": {"S": account_id}},
             ConsistentRead=True,
-            ReturnConsumedCapacity="TOTAL",
         )
-        entries = []
-        for page in found:
-            self.deployment.requests.add_read(page.get("ConsumedCapacity"))
-            entries += map(from_dynamodb, page["Items"])
+        entries = [from_dynamodb(item) for page in found for item in page["Items"]]
         return sorted(entries, key=lambda entry: entry["account_version"])
 
     def entry(self, account_id: str, transaction_id: str) -> Item | None:
         return self.item("JournalTableName", account_id=account_id, transaction_id=transaction_id)
-
-    def usage(self) -> Usage:
-        """The functions' work for the run, by its journal."""
-        entries = [entry for account_id in self.accounts for entry in self.entries(account_id)]
-        return Usage(
-            entry_bytes=[len(str(entry).encode()) for entry in entries],
-            reversals=sum(entry["request"]["type"] == "reverse" for entry in entries),
-            messages=sum(self.sent.values()),
-            dead_letters=len(self.dead_letters),
-            dead_letter_bytes=sum(self.dead_letters),
-            refused_commits=self.refused_commits,
-            invocations=self.invocations,
-            gb_seconds=self.gb_seconds,
-            scanned_bytes=self.scanned_bytes,
-        )
 
     # --- Waiting -------------------------------------------------------------------------------------------
 

@@ -1,12 +1,12 @@
-"""Step 9: a one-off schedule runs a job once, and the same event again does nothing."""
+"""Step 5: a one-off schedule runs a job once, and the same event again does nothing."""
 
 import json
 import time
 from contextlib import suppress
 from datetime import datetime, timedelta
 
+from tools import prices
 from tools.teller.job_records import JOBS, RunOfJob, read_locks, read_runs
-from tools.teller.verify.costs import DOLLARS
 from tools.teller.verify.run import Run
 from tools.teller.verify.steps import Step, different
 
@@ -59,12 +59,11 @@ def _why_not(run: Run) -> str | None:
     """Why the job isn't to run now, if so."""
     tables = ("Accounts", "Journal", "Reversals", "Checkpoints")
     size = sum(_bytes(run, f"{table}TableName") for table in tables)
-    dollars = size / READ_UNIT_BYTES * DOLLARS["DynamoDB read units"]
+    dollars = size / READ_UNIT_BYTES * prices.READ_UNITS.dollars / 1e6
     if dollars > MOST_DOLLARS:
         return f"reading all accounts and journals may cost {dollars:.2f} dollars"
     if any(lock.working_on for lock in read_locks(run.deployment, JOB)):
         return f"{JOB.name} is running just now, or was interrupted: its run would begin anew"
-    run.scanned_bytes = size
     return None
 
 

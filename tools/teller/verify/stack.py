@@ -92,8 +92,7 @@ class Resources(Mapping[str, str]):
             return pseudo[name]
         if name in template.TEMPLATE["Parameters"]:
             parameter = template.TEMPLATE["Parameters"][name]
-            value = self.deployment.parameters.get(name, str(parameter.get("Default", "")))
-            return value.split(",") if parameter["Type"] == "CommaDelimitedList" else value
+            return self.deployment.parameters.get(name, str(parameter.get("Default", "")))
         return self[name]
 
     def _attribute(self, logical_id: str, attribute: str) -> str:

@@ -1,0 +1,53 @@
+"""Step 8: the stack is what its last deployment left, and the account's quotas have room for it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tools.teller.verify.run import Run
+from tools.teller.verify.steps import Step, different
+
+UNITS_PER_TRANSACTION = 5
+"""Write units of a transaction that is alone in its batch, its index included."""
+OF_OTHERS = 10
+"""Concurrent executions for what the parameters don't bound: the stream, readers, and who publishes again."""
+
+
+def quotas(run: Run, step: Step) -> None:
+    [stack] = run.client("cloudformation").describe_stacks(StackName=run.deployment.name)["Stacks"]
+    is_sound = "ROLLBACK" not in stack["StackStatus"] and not stack["StackStatus"].endswith("FAILED")
+    step.check("the last deployment succeeded", *different("stack, status", True, is_sound))
+    claims = ("the account has the concurrency that the parameters allow", "DynamoDB's quotas are known")
+    if run.deployment.is_local:
+        for claim in (*claims, "what prod keeps is kept in the processed template"):
+            step.only_on_aws(claim, "a local AWS has no quotas, and no processed template")
+        return
+    if run.resources.parameters.get("Stage") == "prod":
+        protected = stack.get("EnableTerminationProtection", False)
+        step.check("the stack is protected", *different("stack, termination protection", True, protected))
+    step.check("what prod keeps is kept in the processed template", *_not_kept(run))
+    limit = run.client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
+    needed = concurrency_of(run.resources.parameters)
+    short = [f"Lambda, concurrent executions: expected at least {needed:,}, got {limit:,}"] if limit < needed else []
+    step.check(claims[0], *short)
+    limits = run.client("dynamodb").describe_limits()
+    units = limits["TableMaxWriteCapacityUnits"]
+    step.check(claims[1])
+    step.measure(
+        f"{limit:,} concurrent executions, {needed:,} needed; {units:,} write units a second of a table: "
+        f"{units // UNITS_PER_TRANSACTION:,} transactions, each alone"
+    )
+
+
+def concurrency_of(parameters: dict[str, str]) -> int:
+    """The executions at once: of two queues and the administration's, and of three jobs in their segments."""
+    return 2 * int(parameters["MaximumConcurrency"]) + 2 + 3 * int(parameters["JobSegments"]) + OF_OTHERS
+
+
+def _not_kept(run: Run) -> Iterator[str]:
+    """The conditions of these attributes are invisible in the resources themselves."""
+    answer = run.client("cloudformation").get_template(StackName=run.deployment.name, TemplateStage="Processed")
+    found: Any = answer["TemplateBody"]["Resources"]
+    for name, resource in run.resources.expected.items():
+        for attribute in ("DeletionPolicy", "UpdateReplacePolicy"):
+            if attribute in resource:
+                yield from different(f"{name}, {attribute}", resource[attribute], found.get(name, {}).get(attribute))
