@@ -352,3 +352,18 @@ def test_a_full_item_forgets_before_it_refuses(profiles: Profiles, today: list[d
     today[0] = at(2) + MONTH
     profiles.upsert(MapEntry(("a", "entry"), "x" * 60_000, at(1)), forget_after=MONTH)
     assert profiles.stored().keys() >= {"a"}
+
+
+def test_without_a_clock_no_time_decides_between_an_entry_and_a_map(profiles: Profiles) -> None:
+    inside = MapEntry(("preferences", "theme", "accent"), "blue")
+    with pytest.raises(NotAMap, match=r"preferences\.theme is an entry"):
+        profiles.upsert(theme("dark", 1), inside)
+    profiles.upsert(theme("red", 2), theme("dark"))  # of two in a call the last one wins
+    assert profiles.maps() == {"preferences": {"theme": "dark"}}
+    profiles.upsert(theme("dark", 1))
+    with pytest.raises(NotAMap, match=r"preferences\.theme is an entry"):
+        profiles.upsert(inside)
+    profiles.upsert(inside._replace(as_of=at(2)))
+    with pytest.raises(NotAnEntry):
+        profiles.upsert(theme("dark"))
+    assert profiles.maps() == {"preferences": {"theme": {"accent": "blue"}}}
