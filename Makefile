@@ -28,7 +28,7 @@ test-all: setup
 
 # Plain `sam build`, with SAM and Python 3.13 from .venv-tools.
 build: .venv-tools/made
-	PATH="$(CURDIR)/.venv-tools/bin:$$PATH" SAM_CLI_TELEMETRY=0 sam build
+	PATH="$(CURDIR)/.venv-tools/bin:$$PATH" SAM_CLI_TELEMETRY=0 SAM_CLI_ENABLE_LANGUAGE_EXTENSIONS=1 sam build
 
 up: setup
 	@.venv/bin/python -m tools.local_aws.up --port $(PORT) $(if $(HOST),--host $(HOST))

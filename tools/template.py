@@ -62,57 +62,62 @@ def _expanded(node: Any, items: Mapping[str, str]) -> Any:
     return members
 
 
-TEMPLATE: dict[str, Any] = _expanded(yaml.load((PROJECT / "template.yaml").read_text(), _Loader), {})
+class Template:
+    """A template's text in plain form: `source` is all of it."""
+
+    def __init__(self, text: str) -> None:
+        self.source: dict[str, Any] = _expanded(yaml.load(text, _Loader), {})
+        self._deployed = functools.cache(self._with)
+
+    def deployed(self, **parameters: str) -> dict[str, Any]:
+        """The resources that the stack has with these parameters, and with the defaults of the others."""
+        return self._deployed(frozenset(parameters.items()))
+
+    def resources(self, kind: str, **parameters: str) -> dict[str, Any]:
+        """The properties of each resource of this type, by logical id."""
+        found = self.deployed(**parameters).items()
+        return {name: resource["Properties"] for name, resource in found if resource["Type"] == kind}
+
+    def _with(self, parameters: frozenset[tuple[str, str]]) -> dict[str, Any]:
+        defaults = {name: str(parameter.get("Default", "")) for name, parameter in self.source["Parameters"].items()}
+        assert dict(parameters).keys() <= defaults.keys()
+        values = defaults | dict(parameters)
+        conditions = {name: self._holds(condition, values) for name, condition in self.source["Conditions"].items()}
+        return {
+            name: self._decided(resource, conditions)
+            for name, resource in self.source["Resources"].items()
+            if "Condition" not in resource or conditions[resource["Condition"]]
+        }
+
+    def _holds(self, condition: Any, values: Mapping[str, str]) -> bool:
+        match condition:
+            case {"Not": [denied]}:
+                return not self._holds(denied, values)
+            case {"And": demanded}:
+                return all(self._holds(one, values) for one in demanded)
+            case {"Condition": name}:
+                return self._holds(self.source["Conditions"][name], values)
+            case {"Equals": [{"Ref": name}, str(text)]}:
+                return values[name] == text
+        raise AssertionError(f"tools/template.py can't judge {condition}")
+
+    def _decided(self, node: Any, conditions: Mapping[str, bool]) -> Any:
+        match node:
+            case {"If": [name, chosen, otherwise]}:
+                return self._decided(chosen if conditions[name] else otherwise, conditions)
+            case {"FindInMap": [name, first, second]}:
+                return self.source["Mappings"][name][first][second]
+            case dict():
+                members = {name: self._decided(member, conditions) for name, member in node.items()}
+                return {name: member for name, member in members.items() if member != NO_VALUE}
+            case list():
+                return [decided for member in node if (decided := self._decided(member, conditions)) != NO_VALUE]
+        return node
 
 
-@functools.cache
-def deployed(**parameters: str) -> dict[str, Any]:
-    """The resources that the stack has with these parameters, and with the defaults of the others."""
-    defaults = {name: str(parameter.get("Default", "")) for name, parameter in TEMPLATE["Parameters"].items()}
-    assert parameters.keys() <= defaults.keys()
-    values = defaults | parameters
-    conditions = {name: _holds(condition, values) for name, condition in TEMPLATE["Conditions"].items()}
-    return {
-        name: _decided(resource, conditions)
-        for name, resource in TEMPLATE["Resources"].items()
-        if "Condition" not in resource or conditions[resource["Condition"]]
-    }
-
-
-def _holds(condition: Any, values: Mapping[str, str]) -> bool:
-    match condition:
-        case {"Not": [denied]}:
-            return not _holds(denied, values)
-        case {"And": demanded}:
-            return all(_holds(one, values) for one in demanded)
-        case {"Condition": name}:
-            return _holds(TEMPLATE["Conditions"][name], values)
-        case {"Equals": [{"Ref": name}, str(text)]}:
-            return values[name] == text
-        case {"Equals": [{"Select": [index, {"Ref": name}]}, str(text)]}:
-            return values[name].split(",")[index] == text
-    raise AssertionError(f"tools/template.py can't judge {condition}")
-
-
-def _decided(node: Any, conditions: Mapping[str, bool]) -> Any:
-    match node:
-        case {"If": [name, chosen, otherwise]}:
-            return _decided(chosen if conditions[name] else otherwise, conditions)
-        case {"FindInMap": [name, first, second]}:
-            return TEMPLATE["Mappings"][name][first][second]
-        case dict():
-            members = {name: _decided(member, conditions) for name, member in node.items()}
-            return {name: member for name, member in members.items() if member != NO_VALUE}
-        case list():
-            return [decided for member in node if (decided := _decided(member, conditions)) != NO_VALUE]
-    return node
-
-
-def resources(kind: str, **parameters: str) -> dict[str, Any]:
-    """The properties of each resource of this type, by logical id."""
-    return {
-        name: resource["Properties"] for name, resource in deployed(**parameters).items() if resource["Type"] == kind
-    }
+TEXT = (PROJECT / "template.yaml").read_text()
+_template = Template(TEXT)
+TEMPLATE, deployed, resources = _template.source, _template.deployed, _template.resources
 
 
 def statements(role: str, **parameters: str) -> list[dict[str, Any]]:

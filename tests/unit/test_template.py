@@ -1,6 +1,5 @@
 """Rules that template.yaml must follow."""
 
-import itertools
 import json
 import math
 import re
@@ -527,53 +526,7 @@ def as_the_own(text: str) -> str:
     return re.sub(rf'{{"Sub": "\${{RestoredTables}}-{table}"}}', r'{"Ref": "\1Table"}', text)
 
 
-def test_no_text_in_a_loop_has_its_item_and_a_parameter() -> None:
-    """CloudFormation may leave it unresolved: https://github.com/aws-cloudformation/cfn-language-discussion/issues/136"""
-    text = (PROJECT / "template.yaml").read_text()
-    items = set(re.findall(r"Fn::ForEach::\w+:\n +- (\w+)\n", text))
-    assert items >= {"Messages", "Function"}
-    filled = [set(re.findall(r"\$\{([\w:.]+)\}", line)) for line in text.splitlines() if "!Sub" in line]
-    assert not [names for names in filled if names & items and names - items]
-
-
-KEPT = {
-    # Rolling back a creation can't delete a protected table.
-    "AWS::DynamoDB::Table": "Retain",
-    "AWS::SQS::Queue": "RetainExceptOnCreate",
-    "AWS::SQS::QueuePolicy": "RetainExceptOnCreate",  # else a queue that is kept would take plain HTTP
-    "AWS::Logs::LogGroup": "RetainExceptOnCreate",
-}
-"""The DeletionPolicy in prod. With RetainExceptOnCreate a creation that fails leaves nothing behind."""
-
-
-@pytest.mark.parametrize(("kind", "kept"), KEPT.items())
-def test_what_holds_data_is_kept_in_production(kind: str, kept: str) -> None:
-    for stage, policies in (("dev", ("Delete", "Delete")), ("prod", (kept, "Retain"))):
-        held = [resource for resource in deployed(Stage=stage).values() if resource["Type"] == kind]
-        assert held
-        assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in held} == {policies}
-
-
 KEY = "arn:aws:kms:eu-west-1:1:key/k"
-
-
-def test_a_key_encrypts_all_tables_queues_log_groups_and_the_bus() -> None:
-    given = {"Ref": "KmsKeyArn"}
-    for table in resources("AWS::DynamoDB::Table", KmsKeyArn=KEY).values():
-        assert table["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": given}
-    queues = resources("AWS::SQS::Queue", KmsKeyArn=KEY)
-    assert queues.pop("BusDeadLetterQueue")["SqsManagedSseEnabled"]  # It takes the events that the key doesn't.
-    for queue in queues.values():
-        assert queue["KmsMasterKeyId"] == given
-        assert "SqsManagedSseEnabled" not in queue  # SQS takes one of the two.
-    for group in resources("AWS::Logs::LogGroup", KmsKeyArn=KEY).values():
-        assert group["KmsKeyId"] == given
-    for kind in ("AWS::Events::EventBus", "AWS::Events::Archive"):
-        [with_key] = resources(kind, KmsKeyArn=KEY, OutcomesArchiveDays="1").values()
-        assert with_key["KmsKeyIdentifier"] == given
-        assert not [one for one in resources(kind, OutcomesArchiveDays="1").values() if "KmsKeyIdentifier" in one]
-    assert not [one for one in resources("AWS::SQS::Queue").values() if "KmsMasterKeyId" in one]
-    assert not [one for one in resources("AWS::Logs::LogGroup").values() if "KmsKeyId" in one]
 
 
 @pytest.mark.parametrize("role", resources("AWS::IAM::Role"))
@@ -593,28 +546,6 @@ def test_a_boundary_bounds_every_role() -> None:
     bounded = resources("AWS::IAM::Role", PermissionsBoundaryArn="arn:aws:iam::1:policy/boundary")
     assert {str(role["PermissionsBoundary"]) for role in bounded.values()} == {"{'Ref': 'PermissionsBoundaryArn'}"}
     assert not [role for role in resources("AWS::IAM::Role").values() if "PermissionsBoundary" in role]
-
-
-ROLE = "arn:aws:iam::123456789012:role/till"
-ARNS = {
-    "AlarmTopicArn": ["arn:aws:sns:eu-west-1:123456789012:alarms"],
-    "WorkingHoursAlarmTopicArn": ["arn:aws:sns:eu-west-1:123456789012:alarms"],
-    "ProducerRoleArns": [ROLE, "arn:aws-cn:iam::*:role/branch-*", f"{ROLE},arn:aws:iam::1:user/u"],
-    "AdministratorRoleArns": [ROLE, "arn:aws-cn:iam::*:role/branch-*", f"{ROLE},arn:aws:iam::1:user/u"],
-    "PermissionsBoundaryArn": ["arn:aws:iam::123456789012:policy/b", "arn:aws:iam::aws:policy/PowerUserAccess"],
-    "KmsKeyArn": ["arn:aws:kms:eu-west-1:123456789012:key/1a-2b", "arn:aws-us-gov:kms:r:123456789012:key/mrk-1a"],
-}
-ALIAS = "arn:aws:kms:eu-west-1:123456789012:alias/teller"
-"""Log groups refuse an alias, and IAM grants nothing by it."""
-
-
-@pytest.mark.parametrize(("name", "arns"), ARNS.items())
-def test_a_parameter_with_arns_is_empty_or_has_those_of_its_kind(name: str, arns: list[str]) -> None:
-    parameter = TEMPLATE["Parameters"][name]
-    assert parameter["Default"] == ""
-    every = ["", "till", f"{ROLE}, {ROLE}", f"{ROLE},", "*", "arn:aws:x", ALIAS, *itertools.chain(*ARNS.values())]
-    accepted = {text for text in every if re.fullmatch(parameter["AllowedPattern"], text)}
-    assert accepted == {"", *arns}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

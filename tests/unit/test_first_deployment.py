@@ -1,0 +1,215 @@
+"""What would stop or hurt a deployment on AWS: rules on the expanded template, each with its mistake planted again."""
+
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.template import PROJECT
+from tools.template import TEXT, Template
+
+ROLE = "arn:aws:iam::123456789012:role/till"
+TOPIC = "arn:aws:sns:eu-west-1:123456789012:alarms"
+ARNS = {
+    "AlarmTopicArn": [TOPIC],
+    "WorkingHoursAlarmTopicArn": [TOPIC],
+    "ProducerRoleArns": [ROLE, "arn:aws-cn:iam::*:role/branch-*", f"{ROLE},arn:aws:iam::1:user/u"],
+    "AdministratorRoleArns": [ROLE, "arn:aws-cn:iam::*:role/branch-*", f"{ROLE},arn:aws:iam::1:user/u"],
+    "PermissionsBoundaryArn": ["arn:aws:iam::123456789012:policy/b", "arn:aws:iam::aws:policy/PowerUserAccess"],
+    "KmsKeyArn": ["arn:aws:kms:eu-west-1:123456789012:key/1a-2b", "arn:aws-us-gov:kms:r:123456789012:key/mrk-1a"],
+}
+ALIAS = "arn:aws:kms:eu-west-1:123456789012:alias/teller"
+"""Log groups refuse an alias, and IAM grants nothing by it."""
+OPTIONAL: list[dict[str, str]] = [
+    *({name: arns[0]} for name, arns in ARNS.items()),
+    {"RestoredTables": "teller-1", "RestoredJournalStreamLabel": "2026-11-22T18:00:00.000"},
+    {"OutcomesArchiveDays": "30"},
+    {"InterestState": "ENABLED"},
+    {"ReconcileState": "DISABLED", "ExpireHoldsState": "DISABLED"},
+    {"AwsEndpointUrl": "http://local"},
+]
+CHOICES: list[dict[str, str]] = [
+    {"Stage": stage} | chosen
+    for stage in ("dev", "prod")
+    for chosen in ({}, *OPTIONAL, {name: value for each in OPTIONAL[:-1] for name, value in each.items()})
+]
+"""Both stages, with none, each, and all of the optional parameters but that of a local AWS."""
+
+type Resources = dict[str, Any]
+type Rule = Callable[[Resources, dict[str, str]], Iterator[str]]
+
+
+def of_kind(resources: Resources, kind: str) -> Iterator[tuple[str, Any]]:
+    return ((name, each) for name, each in resources.items() if each["Type"] == kind)
+
+
+def a_statement_of_a_queue_has_one_resource(resources: Resources, _: dict[str, str]) -> Iterator[str]:
+    for name, policy in of_kind(resources, "AWS::SQS::QueuePolicy"):
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
+            if statement["Resource"] != "*":
+                yield f"{name}, {statement['Sid']}: a queue's statement takes one resource"
+
+
+def queues_take_tls_alone_and_named_senders(resources: Resources, given: dict[str, str]) -> Iterator[str]:
+    if "AwsEndpointUrl" in given:
+        return
+    sids = {
+        ref["Ref"]: [statement["Sid"] for statement in policy["Properties"]["PolicyDocument"]["Statement"]]
+        for _, policy in of_kind(resources, "AWS::SQS::QueuePolicy")
+        for ref in policy["Properties"]["Queues"]
+    }
+    for name, _ in of_kind(resources, "AWS::SQS::Queue"):
+        if "TlsOnly" not in sids.get(name, []):
+            yield f"{name}: takes plain HTTP"
+        for parameter, sid, of in (
+            ("ProducerRoleArns", "ProducersOnly", ("Transactions", "Profiles")),
+            ("AdministratorRoleArns", "AdministratorsOnly", ("Administration",)),
+        ):
+            if name.startswith(of) and (sid in sids.get(name, [])) != (parameter in given):
+                yield f"{name}: its senders aren't those of {parameter}"
+
+
+KEPT = {
+    "AWS::DynamoDB::Table": "Retain",  # rolling back a creation can't delete a protected table
+    "AWS::SQS::Queue": "RetainExceptOnCreate",
+    "AWS::SQS::QueuePolicy": "RetainExceptOnCreate",
+    "AWS::Logs::LogGroup": "RetainExceptOnCreate",
+}
+
+
+def what_holds_data_is_kept_in_prod_but_not_of_a_creation_that_fails(
+    resources: Resources, given: dict[str, str]
+) -> Iterator[str]:
+    for kind, kept in KEPT.items():
+        expected = (kept, "Retain") if given["Stage"] == "prod" else ("Delete", "Delete")
+        for name, each in of_kind(resources, kind):
+            if (each.get("DeletionPolicy"), each.get("UpdateReplacePolicy")) != expected:
+                yield f"{name}: expected {expected} of DeletionPolicy and UpdateReplacePolicy"
+
+
+def a_key_of_kms_is_used_if_one_is_given(resources: Resources, given: dict[str, str]) -> Iterator[str]:
+    for name, each in resources.items():
+        uses = "KmsKeyArn" in json.dumps(each["Properties"])
+        encrypted = each["Type"] in (*KEPT, "AWS::Events::EventBus", "AWS::Events::Archive", "AWS::IAM::Role")
+        own = each["Type"] == "AWS::SQS::QueuePolicy" or name == "BusDeadLetterQueue"  # that takes what the key doesn't
+        if uses != ("KmsKeyArn" in given and encrypted and not own):
+            yield f"{name}: uses a key, or doesn't, unlike what is given"
+        if each["Properties"].get("SSESpecification", {}).get("SSEEnabled") and "KmsKeyArn" not in given:
+            yield f"{name}: AWS's managed key costs its requests"
+
+
+def every_change_publishes_a_version_that_everything_uses(resources: Resources, _: dict[str, str]) -> Iterator[str]:
+    for name, layer in of_kind(resources, "AWS::Serverless::LayerVersion"):
+        if layer["Properties"].get("PublishLambdaVersion") is not True:
+            yield f"{name}: its change publishes no version"
+
+
+def a_job_that_is_not_done_is_missed_in_time(resources: Resources, _: dict[str, str]) -> Iterator[str]:
+    for name, alarm in of_kind(resources, "AWS::CloudWatch::Alarm"):
+        if name.endswith("UnfinishedAlarm") and alarm["Properties"]["Metrics"][0]["Expression"] != "FILL(done, 0)":
+            yield f"{name}: CloudWatch takes older values in place of missing ones"
+
+
+OF_RESOURCES: list[Rule] = [
+    a_statement_of_a_queue_has_one_resource,
+    queues_take_tls_alone_and_named_senders,
+    what_holds_data_is_kept_in_prod_but_not_of_a_creation_that_fails,
+    a_key_of_kms_is_used_if_one_is_given,
+    every_change_publishes_a_version_that_everything_uses,
+    a_job_that_is_not_done_is_missed_in_time,
+]
+
+
+def of_the_whole(text: str, source: dict[str, Any]) -> Iterator[str]:
+    every = ["", "till", f"{ROLE}, {ROLE}", f"{ROLE},", "*", "arn:aws:x", ALIAS, *itertools.chain(*ARNS.values())]
+    for name, arns in ARNS.items():
+        pattern = source["Parameters"][name]["AllowedPattern"]
+        if {each for each in every if re.fullmatch(pattern, each)} != {"", *arns}:
+            yield f"{name}: takes other ARNs than its kind's"
+    function = source["Globals"]["Function"]
+    if (function["AutoPublishAlias"], function["AutoPublishAliasAllProperties"]) != ("live", True):
+        yield "functions: a changed setting publishes no version"
+    # https://github.com/aws-cloudformation/cfn-language-discussion/issues/136
+    items = set(re.findall(r"Fn::ForEach::\w+:\n +- (\w+)\n", text))
+    for line in text.splitlines():
+        names = set(re.findall(r"\$\{([\w:.]+)\}", line)) if "!Sub" in line else set()
+        if names & items and names - items:
+            yield f"{line.strip()}: CloudFormation may leave it unresolved"
+    if re.search(r"Equals': \[\{'Ref': '\w+'\}, \d", str(source["Rules"])):
+        yield "Rules: a parameter is a text, and is compared to a number"
+
+
+def problems(text: str) -> set[str]:
+    template = Template(text)
+    found = set(of_the_whole(text, template.source))
+    for given in CHOICES:
+        deployed = template.deployed(**given)
+        found.update(sentence for rule in OF_RESOURCES for sentence in rule(deployed, given))
+    return found
+
+
+def test_the_template_breaks_no_rule_in_either_stage_with_any_optional_parameter() -> None:
+    assert problems(TEXT) == set()
+
+
+QUEUE = "RetainExceptOnCreate, Delete]\n        UpdateReplacePolicy: !If [IsProd, Retain, Delete]\n        Properties"
+POLICY = "QueuesPolicy:\n        Type: AWS::SQS::QueuePolicy\n"
+PLANTED = {
+    "F1": (
+        'Resource: "*"\n                Condition: { Bool',
+        "Resource: [a, b]\n                Condition: { Bool",
+        "one resource",
+    ),
+    "F3": ('"|arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+"', '"|arn:.*"', "KmsKeyArn: takes other ARNs"),
+    "F5, layers": ("PublishLambdaVersion: true", "PublishLambdaVersion: false", "publishes no version"),
+    "F5, settings": ("AllProperties: true", "AllProperties: false", "a changed setting publishes no version"),
+    "F6": (
+        QUEUE,
+        QUEUE.replace("RetainExceptOnCreate", "Retain"),
+        "Queue: expected ('RetainExceptOnCreate', 'Retain')",
+    ),
+    "F7": (
+        f"{POLICY}        DeletionPolicy: !If [IsProd, RetainExceptOnCreate, Delete]\n",
+        POLICY,
+        "QueuesPolicy: expected",
+    ),
+    "F9": ('{ Ref: !Sub "${Function}Function" }', '!Sub "${Function}Function${Stage}"', "may leave it unresolved"),
+    "F10": ('!Equals [!Ref BatchWindowSeconds, "0"]', "!Equals [!Ref BatchWindowSeconds, 0]", "compared to a number"),
+    "F11": ("FILL(done, 0)", "done", "older values in place of missing ones"),
+    "F12": ("SSEEnabled: !If [HasKey, true, false]", "SSEEnabled: true", "AWS's managed key costs its requests"),
+    "plain HTTP": ("Sid: TlsOnly", "Sid: Nothing", "takes plain HTTP"),
+    "any sender": ("- HasAdministrators\n", "- HasProducers\n", "senders aren't those of AdministratorRoleArns"),
+}
+"""The numbers are those of the audit. Its F2, F4, F8 and F13 are sentences for people, and F14 is the jobs' code."""
+
+
+@pytest.mark.parametrize(("old", "new", "problem"), PLANTED.values(), ids=PLANTED)
+def test_each_mistake_that_is_planted_again_is_named(old: str, new: str, problem: str) -> None:
+    assert old in TEXT
+    assert any(problem in sentence for sentence in problems(TEXT.replace(old, new, 1)))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "`kms:GenerateDataKeyWithoutPlaintext`",  # F2: what the deployer needs on the key
+        "`--use-previous-template`",  # F4: what takes parameters of before
+        "list-rules",  # F8: consumers' rules go before the bus
+        "4,096 bytes",  # F13: how many senders may be named
+    ],
+)
+def test_the_page_tells_the_deployer(told: str) -> None:
+    assert told in (PROJECT / "docs" / "deploying.md").read_text()
+
+
+def test_every_environment_of_sam_expands_the_loops() -> None:
+    """Without it SAM ends with a traceback, or says that resources must be objects."""
+    environments = tomllib.loads((PROJECT / "samconfig.toml").read_text())
+    del environments["version"]
+    without = [name for name, each in environments.items() if not each["global"]["parameters"]["language_extensions"]]
+    assert without == []
+    assert environments.keys() >= {"default", "prod"}
