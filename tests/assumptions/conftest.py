@@ -22,10 +22,6 @@ def rests_on[Test: Callable[..., Any]](page: str) -> Callable[[Test], Test]:
     return pytest.mark.rests_on(page)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "rests_on(page): AWS's page that states what is assumed")
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`ministack` and `dynamodb_local` come with `--all`, `aws` alone if TELLER_ASSUMPTIONS_ON_AWS is set."""
     if "place" not in metafunc.fixturenames:
