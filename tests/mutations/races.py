@@ -256,13 +256,12 @@ RACES = [
         "            try:\n"
         "                written = write(\n"
         "                    self.client,\n"
-        "                    lambda observed: self._plan(wanted, {**seen, **observed}.get(wanted.key))\n"
-        "                    if not seen.update(observed.items() - seen.items() if not seen else ()) else None,\n"
+        "                    lambda observed: (seen or seen.update(observed), self._plan(wanted, observed.get(wanted.key)))[1],\n"
         "                    {},\n"
         "                    Deadline.after(CALL_SECONDS),\n"
         "                )\n"
         "                record = written.found[wanted.key] or {}\n"
-        '                earlier = {"checkpoint": seen[wanted.key].get("checkpoint")} if seen else {}\n'
+        '                earlier = {"checkpoint": seen[wanted.key].get("checkpoint")} if seen.get(wanted.key) else {}\n'
         "                return self._made(wanted, written.result, record | earlier)\n",
         "a worker that waits for the lock",
     ),
