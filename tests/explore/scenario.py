@@ -1,9 +1,12 @@
 """Workers, what they find, and what must be true in the end: searched a little by `make test`, and whole by `--all`."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from conditional_writes.testing import Engine, Explored, Fault, Outcome, explore, replay
+from conditional_writes.testing.schedule import current
+from conditional_writes.testing.wire import Call
 
 BUDGET = 24
 """Of the orders in `make test`. Some more are tried at random: as many."""
@@ -28,6 +31,24 @@ class Scenario(NamedTuple):
 
     def replay(self, script: str) -> None:
         replay(script, *self.workers, setup=self.setup, check=self.check)
+
+    def calls(self) -> str:
+        """How many calls each worker makes, if one comes after the other and nothing goes wrong."""
+        counted = Counter[str]()
+
+        def setup(engine: Any) -> Any:
+            world, execute = self.setup(engine), engine.execute
+
+            def count(call: Call) -> Any:
+                _, thread = current() or (None, None)
+                counted[thread.process.name if thread else ""] += 1
+                return execute(call)
+
+            engine.execute = count
+            return world
+
+        replay("", *self.workers, setup=setup, check=lambda *_: True)
+        return " + ".join(str(calls) for _, calls in sorted(counted.items()))
 
     def __str__(self) -> str:
         return self.claim
