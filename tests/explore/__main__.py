@@ -1,6 +1,7 @@
 """`python -m tests.explore [WORDS]`: searches the scenarios whose claims have all of the words, and prints a table.
 
-`python -m tests.explore --budget 400 > tests/explore/orders.md` makes the table that is kept. With `--again N` a violation's script runs again N times, and the exit status is 0 only if it fails each time.
+`python -m tests.explore --budget 400 > tests/explore/orders.md` makes the table that is kept. With `--again N` a
+violation's script runs again N times, and the exit status is 0 only if it fails each time.
 """
 
 import argparse

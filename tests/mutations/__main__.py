@@ -14,8 +14,7 @@ import pytest
 from rich.console import Console
 from rich.table import Column, Table
 
-from tests.mutations.breakages import BREAKAGES
-from tests.mutations.by_hand import try_all
+from tests.mutations.breakages import BREAKAGES, Breakage
 from tests.mutations.machine import SUITES, Result, Runner
 from tests.mutations.operators import Mutant, mutants
 from tools.local_aws.server import PROJECT
@@ -39,30 +38,25 @@ console = Console(highlight=False, soft_wrap=True)
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
-    parser.add_argument("words", nargs="*", help="only the mutants and breakages whose lines have all of these words")
-    parser.add_argument(
-        "--since", metavar="REVISION", help="only mutants of lines changed since, and none made by hand"
-    )
+    parser.add_argument("words", nargs="*", help="only the mutants whose lines have all of these words")
+    parser.add_argument("--since", metavar="REVISION", help="only mutants of lines changed since")
     parser.add_argument("--judged", action="store_true", help="run the survivors that are judged, too")
     parser.add_argument("--by", choices=["machine", "hand"], help="only these (both)")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes at a time (%(default)s)")
     parser.add_argument("--seconds", type=float, default=10, help="of tests for one mutant (%(default)s)")
     parser.add_argument("--tests", nargs="+", default=SUITES, help="where the tests are (the quick suite)")
     given = parser.parse_args()
-    unfound = 0
-    if given.by != "hand":
-        whole = [mutant for path in _mutated() for mutant in mutants(path, (PROJECT / path).read_text())]
-        chosen = [mutant for mutant in whole if all(word in str(mutant) for word in given.words)]
-        if given.since:
-            changed = {path: _changed_lines(path, given.since) for path in _mutated()}
-            chosen = [mutant for mutant in chosen if not changed[mutant.path].isdisjoint(mutant.lines)]
-        for name in sorted(_judged() - {mutant.name for mutant in whole}):
-            console.print(f"judged in {SURVIVORS.name}, but there is no such mutant: {name}", markup=False)
-        skipped = set() if given.judged else _judged()
-        unfound += _run_by_machine(chosen, skipped, given.workers, given.seconds, given.tests)
-    if given.by != "machine" and not given.since:
-        unfound += try_all([each for each in BREAKAGES if all(word in each.what for word in given.words)], console)
-    sys.exit(1 if unfound else 0)
+    whole = [mutant for path in _mutated() for mutant in mutants(path, (PROJECT / path).read_text())]
+    for name in sorted(_judged() - {mutant.name for mutant in whole}):
+        console.print(f"judged in {SURVIVORS.name}, but there is no such mutant: {name}", markup=False)
+    kinds = {"hand": BREAKAGES, "machine": whole}
+    chosen = [each for kind in kinds if given.by in {None, kind} for each in kinds[kind]]
+    chosen = [mutant for mutant in chosen if all(word in str(mutant) for word in given.words)]
+    if given.since:
+        changed = {path: _changed_lines(path, given.since) for path in {mutant.path for mutant in chosen}}
+        chosen = [mutant for mutant in chosen if not changed[mutant.path].isdisjoint(mutant.lines)]
+    skipped = set() if given.judged else _judged()
+    sys.exit(1 if _run(chosen, skipped, given.workers, given.seconds, given.tests) else 0)
 
 
 def _mutated() -> list[str]:
@@ -85,8 +79,8 @@ def _changed_lines(path: str, since: str) -> set[int]:
     return {line for first, count in parts for line in range(int(first), int(first) + int(count or 1))}
 
 
-def _run_by_machine(
-    chosen: Sequence[Mutant], skipped: set[Name], workers: int, seconds: float, tests: Sequence[str]
+def _run(
+    chosen: Sequence[Mutant | Breakage], skipped: set[Name], workers: int, seconds: float, tests: Sequence[str]
 ) -> int:
     """How many mutants survived that nobody has judged."""
     judged = _judged()
@@ -113,7 +107,7 @@ def _run_by_machine(
         "Killed",
         "Survivors, judged",
         "Survivors, new",
-        title="Mutants made by machine",
+        title="Mutants",
     )
     known = Counter(mutant.path for mutant in chosen if mutant.name in skipped)
     known += Counter(each.mutant.path for each in runner.results if not each.killer and each.mutant.name in judged)

@@ -25,10 +25,11 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.mutations.breakages import Breakage
 from tests.mutations.operators import Mutant
 from tools.local_aws.server import PROJECT
 
-SUITES = ("tests/unit", "tests/checkers", "tests/integration", "tests/faults")
+SUITES = ("tests/unit", "tests/checkers", "tests/integration", "tests/faults", "tests/explore")
 SERVERS = {"ministack", "dynamodb_local", "bank", "built"}
 """Fixtures that start one."""
 LAYERS = str(PROJECT / "layers")
@@ -49,7 +50,7 @@ class Reach(NamedTuple):
 class Result(NamedTuple):
     """`killer` is the test that failed, or the limit that was passed; None if no test found the mutant."""
 
-    mutant: Mutant
+    mutant: Mutant | Breakage
     killer: str | None
     tests: int
 
@@ -58,7 +59,7 @@ class Runner:
     """A plugin of pytest's: instead of running the collected tests, it runs the mutants."""
 
     def __init__(
-        self, mutants: Sequence[Mutant], *, workers: int, cpu_seconds: float, say: Callable[[Result], None]
+        self, mutants: Sequence[Mutant | Breakage], *, workers: int, cpu_seconds: float, say: Callable[[Result], None]
     ) -> None:
         self.mutants, self.workers, self.cpu_seconds, self.say = mutants, workers, cpu_seconds, say
         self.results: list[Result] = []
@@ -86,7 +87,7 @@ class Runner:
                 for line in lines:
                     by_line[file, line].append(name)
 
-        def jobs() -> Iterator[tuple[Mutant, list[str], "_Fork"]]:
+        def jobs() -> Iterator[tuple[Mutant | Breakage, list[str], "_Fork"]]:
             for mutant in self.mutants:
                 swapped = _swapped(mutant, self._functions)
                 if swapped is None:
@@ -204,7 +205,7 @@ def _codes(code: CodeType) -> dict[_Name, CodeType]:
     return found
 
 
-def _swapped(mutant: Mutant, functions: Iterable[FunctionType]) -> Mapping[FunctionType, CodeType] | None:
+def _swapped(mutant: Mutant | Breakage, functions: Iterable[FunctionType]) -> Mapping[FunctionType, CodeType] | None:
     """The mutant's codes of functions that are in memory. None if Python can't swap one: it needs other variables."""
     file = str(PROJECT / mutant.path)
     codes = _codes(mutant.compiled(file))

@@ -6,23 +6,29 @@ script of what it finds again, twenty times.
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
-from tests.mutations.breakages import LEDGER, LIBRARY, WORKERS, Breakage
-from tests.mutations.by_hand import copied
-from tests.mutations.patching import patched
+from tests.mutations.breakages import LEDGER, LIBRARY, WORKERS, patched
+from tools.local_aws.server import PROJECT
 
 SECONDS = 60
 """Of CPU, in which each is found."""
 TIMES = 20
 
 
-def race(what: str, path: str, old: str, new: str, claim: str) -> Breakage:
-    """`claim` has words of the scenario that finds it."""
-    return Breakage(what, path, old, new, (claim,))
+class Race(NamedTuple):
+    """Replaces `old`, which is in the file once, by `new`. `scenario` has words of the claim that finds it."""
+
+    what: str
+    path: str
+    old: str
+    new: str
+    scenario: str
 
 
 FOLD, LOOP, LOCKS, ONCE, EDIT = (
@@ -49,35 +55,35 @@ def of_type(name: str) -> str:
 
 
 RACES = [
-    race(
+    Race(
         "a condition left out: a journal entry may be there already",
         FOLD,
         "Put(key, item, NO_ENTRY)",
         "Put(key, item)",
         "two deliveries of one payment",
     ),
-    race(
+    Race(
         "a version not asserted: of an account whose balance stays",
         FOLD,
         ASSERTED,
         unasserted('(self.before[key] or {}).get("balance") == item["balance"]'),
         "a hold is posted, voided or expires",
     ),
-    race(
+    Race(
         "a double release of a hold: the version isn't asserted if less is held",
         FOLD,
         ASSERTED,
         unasserted('(self.before[key] or {}).get("held", 0) > item.get("held", 0)'),
         "two postings of one hold",
     ),
-    race(
+    Race(
         "a ticket taken over without asserting: whose turn it is commits without the version",
         FOLD,
         ASSERTED,
         unasserted("key in self.served_accounts and self.before[key]"),
         "behind a dead ticket",
     ),
-    race(
+    Race(
         "a read before a mark: what was read before the wait in line is taken for the account's state",
         f"{LEDGER}/batch_poster.py",
         "        self.items = {**self.items, account_key: account}\n",
@@ -85,98 +91,98 @@ RACES = [
         "        self.items = {**self.items, account_key: account}\n",
         "two workers commit in turn",
     ),
-    race(
+    Race(
         "a transfer asserts the version of its payer alone",
         FOLD,
         ASSERTED,
         unasserted("key != next(iter(self.changed)) and self.before[key]"),
         "two transfers back and forth",
     ),
-    race(
+    Race(
         "a redelivery commits without the versions",
         FOLD,
         ASSERTED,
         unasserted("self.before[key] and any(each.delivered_before for each in self.dispositions)"),
         "a redelivery and another payment",
     ),
-    race(
+    Race(
         "a limit is set without the account's version",
         FOLD,
         ASSERTED,
         unasserted(of_type("SetOverdraftLimit")),
         "a closing, a limit and a payment",
     ),
-    race(
+    Race(
         "an account is closed without its version",
         FOLD,
         ASSERTED,
         unasserted(of_type("CloseAccount")),
         "a closing, a limit and a payment",
     ),
-    race(
+    Race(
         "a reversal asserts the version of its first account alone",
         FOLD,
         ASSERTED,
         unasserted(of_type("Reverse") + " and key != min(self.changed)"),
         "a reversal and a payment of its money",
     ),
-    race(
+    Race(
         "a write that isn't known to be made is made again",
         LOOP,
         "            raise OutcomeUnknown(alone.key, item, why)\n",
         "            pass\n",
         "two changes of one item",
     ),
-    race(
+    Race(
         "a later version counts as a proof that a write was never made",
         LOOP,
         "if version == values[attribute]:",
         "if version >= values[attribute]:",
         "three changes of one item",
     ),
-    race(
+    Race(
         "a server's error is taken for its word that nothing was done",
         f"{LIBRARY}/core/prepared.py",
         "elif http.status_code != 400:",
         "elif http.status_code < 400:",
         "two changes of one item",
     ),
-    race(
+    Race(
         "a damaged answer is taken for no try",
         f"{LIBRARY}/core/prepared.py",
         "        context[_WAS_200] = True",
         "        context[_WAS_200] = False",
         "two changes of one item",
     ),
-    race(
+    Race(
         "a retry after an unknown outcome with a new token",
         LOOP,
         "        if not self.unanswered:\n",
         "        if self.unanswered:\n            self.write_id = uuid.uuid4().hex\n        if True:\n",
         "two additions in one transaction",
     ),
-    race(
+    Race(
         "a lock released by who lost it",
         LOCKS,
         'mine = equals("owner", self._held.owner)',
         'mine = equals("owner", self._held.owner) if "released_at" not in values else at_least("token", 0)',
         "paused for longer than its lease",
     ),
-    race(
+    Race(
         "a lock taken over before its lease has ended",
         LOCKS,
         'taken = [at_least("leased_until", lapsed), at_least("token", token)]',
         'taken = [at_least("token", token)]',
         "two holders follow",
     ),
-    race(
+    Race(
         "a checkpoint without condition",
         LOCKS,
         'mine = equals("owner", self._held.owner)',
         'mine = equals("owner", self._held.owner) if "checkpoint" not in values else at_least("token", 0)',
         "two of them paused",
     ),
-    race(
+    Race(
         "a window completed before its last writes are made",
         LOCKS,
         "            write_together(self._locks.client, [update, *writes], deadline=Deadline.after(CALL_SECONDS))\n",
@@ -185,7 +191,7 @@ RACES = [
         "                write_together(self._locks.client, [*writes], deadline=Deadline.after(CALL_SECONDS))\n",
         "two workers do a window's steps",
     ),
-    race(
+    Race(
         "a segment's part written after instead of with its completion",
         f"{WORKERS}/scheduled_jobs.py",
         "                lock.complete(record.part(run.segment, step.checkpoint))\n",
@@ -195,21 +201,21 @@ RACES = [
         "                record._locks.client.put_item(**put)\n",
         "two segments end",
     ),
-    race(
+    Race(
         "a run finished twice",
         f"{WORKERS}/segments.py",
         '[Update(self._key, finished, absent("finished_at"))]',
         "[Update(self._key, finished)]",
         "two segments end",
     ),
-    race(
+    Race(
         "a record of a call written without asking whether there is one",
         ONCE,
         "[Put(record_key, record, free()), *planned.writes]",
         "[Put(record_key, record), *planned.writes]",
         "a function without items",
     ),
-    race(
+    Race(
         "a record written after instead of with the commit",
         ONCE,
         "            return Plan(Ran(result, replayed=False), [Put(record_key, record, free()), *planned.writes])\n",
@@ -218,28 +224,28 @@ RACES = [
         "            return Plan(Ran(result, replayed=False), [Put(record_key, record, free())])\n",
         "two calls of a function",
     ),
-    race(
+    Race(
         "an upsert that doesn't ask for the clock of what it replaces",
         EDIT,
         "            self.limit(place, later.entry)\n",
         "            pass\n",
         "of two values of one entry",
     ),
-    race(
+    Race(
         "an upsert that doesn't ask whether the profile was erased",
         EDIT,
         "        if time:\n            self.limit",
         "        if False:\n            self.limit",
         "an erasure and an earlier value",
     ),
-    race(
+    Race(
         "an event that got no answer is taken for published",
         f"{WORKERS}/event_bus.py",
         "return dict.fromkeys(entries, Failure(str(error) or repr(error), is_about_events))",
         "return dict.fromkeys(entries, Failure(str(error), True) if is_about_events else None)",
         "a killed publisher",
     ),
-    race(
+    Race(
         "a waiting worker goes on from the checkpoint that it saw when the lock was taken",
         LOCKS,
         "        while True:\n"
@@ -267,63 +273,63 @@ RACES = [
         "                return self._made(wanted, written.result, record | earlier)\n",
         "a worker that waits for the lock",
     ),
-    race(
+    Race(
         "the first plan's result is recorded with the writes of the last",
         ONCE,
         "record = call.record_of(planned.result)",
         'record = call.record_of(vars(plan).setdefault("first", planned.result))',
         "three calls of a function",
     ),
-    race(
+    Race(
         "a refused call isn't asked about: another call for its request may have been first",
         ONCE,
         "        return self._recorded_or_raise(call, ran.error, deadline) if isinstance(ran, _Failed) else ran\n",
         "        if isinstance(ran, _Failed):\n            raise ran.error\n        return ran\n",
         "two calls of a function",
     ),
-    race(
+    Race(
         "a refused call is asked about in what was read",
         ONCE,
         "            if record_key not in observed:\n                return Plan(None, [Check(record_key, free())])\n",
         "            if record_key not in observed:\n                return Plan(None)\n",
         "two calls of a function",
     ),
-    race(
+    Race(
         "a posting of a hold asserts the version of the held account alone",
         FOLD,
         ASSERTED,
         unasserted(of_type("PostHold") + ' and not self.before[key].get("holds")'),
         "a hold is posted to an account that is paid",
     ),
-    race(
+    Race(
         "a hold is placed without the account's version",
         FOLD,
         ASSERTED,
         unasserted(of_type("Hold")),
         "a hold and a payment",
     ),
-    race(
+    Race(
         "a hold expires without the account's version",
         FOLD,
         ASSERTED,
         unasserted(of_type("ExpireHold")),
         "a hold is posted or expires",
     ),
-    race(
+    Race(
         "a hold is voided without the account's version",
         FOLD,
         ASSERTED,
         unasserted(of_type("VoidHold")),
         "a hold is posted or voided",
     ),
-    race(
+    Race(
         "a rejection that depends on a reversal doesn't ask whether there was another",
         FOLD,
         "*[unchanged(key, self.before[key]) for key in sorted(self.reversals.difference(self.changed))],",
         "",
         "a reversal that depends",
     ),
-    race(
+    Race(
         "a statement has the version of an account that is read after its entries",
         f"{LEDGER}/statements.py",
         '            "account_version": account.version,\n            "entries"',
@@ -331,14 +337,14 @@ RACES = [
         '            "entries"',
         "a statement beside a payment",
     ),
-    race(
+    Race(
         "what a ticket has seen is committed with what was read after it",
         f"{LEDGER}/batch_poster.py",
         "        self.items = {**self.items, account_key: account}\n",
         '        if account:\n            self.items[account_key] |= {"cw:version_id": account["cw:version_id"]}\n',
         "two workers commit in turn",
     ),
-    race(
+    Race(
         "a token is kept after a conflict",
         LOOP,
         "            sending = _Sending(plan(observed))\n",
@@ -361,13 +367,20 @@ def main() -> None:
     sys.exit(1 if missed or not chosen else 0)
 
 
-def is_found(project: Path, planted: Breakage) -> bool:
+def copied(project: Path) -> Path:
+    """A copy of the product and its tests that uses the original's environment."""
+    shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    (project / ".venv").symlink_to(PROJECT / ".venv")
+    return project
+
+
+def is_found(project: Path, planted: Race) -> bool:
     path = project / planted.path
     whole = path.read_text()
-    path.write_text(patched(whole, planted))
+    path.write_text(patched(whole, planted.what, planted.old, planted.new))
     try:
         search = subprocess.run(
-            [project / ".venv/bin/python", "-m", "tests.explore", *planted.tests[0].split(), "--again", str(TIMES)],
+            [project / ".venv/bin/python", "-m", "tests.explore", *planted.scenario.split(), "--again", str(TIMES)],
             cwd=project,
             env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ":".join(layers(project))},
             capture_output=True,

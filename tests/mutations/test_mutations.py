@@ -1,23 +1,37 @@
-"""The breakages of `make mutations` fit the current product. `make mutations` itself takes minutes."""
+"""The mutants that are made by hand, and the planted races, fit the current product."""
 
 import ast
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
-from tests.mutations.breakages import BREAKAGES, Breakage
-from tests.mutations.patching import patched
+from tests.explore.__main__ import scenarios
+from tests.mutations.breakages import BREAKAGES, Breakage, patched
+from tests.mutations.races import RACES, Race
 from tools.local_aws.server import PROJECT
 
 
-@pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda breakage: breakage.what)
-def test_each_breakage_changes_one_place_and_leaves_python(breakage: Breakage) -> None:
+def outside_of_functions(text: str) -> str:
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.body = [ast.Pass()]
+    return ast.dump(tree)
+
+
+@pytest.mark.parametrize("breakage", [*BREAKAGES, *RACES], ids=lambda each: each.what)
+def test_each_breakage_changes_the_body_of_a_function_and_leaves_python(breakage: Breakage | Race) -> None:
     whole = (PROJECT / breakage.path).read_text()
-    assert ast.dump(ast.parse(patched(whole, breakage))) != ast.dump(ast.parse(whole))
-    assert all(Path(PROJECT / tests).exists() for tests in breakage.tests)
+    broken = patched(whole, breakage.what, breakage.old, breakage.new)
+    assert ast.dump(ast.parse(broken)) != ast.dump(ast.parse(whole))
+    assert isinstance(breakage, Race) or outside_of_functions(broken) == outside_of_functions(whole)
 
 
-def test_a_breakage_that_no_longer_fits_is_an_error() -> None:
-    for text in ("", BREAKAGES[0].old * 2):
-        with pytest.raises(ValueError, match=f"{BREAKAGES[0].what}: found .* times in .*, expected once"):
-            patched(text, BREAKAGES[0])
+def test_a_scenario_is_there_for_each_race() -> None:
+    assert all(scenarios(race.scenario.split()) for race in RACES)
+
+
+@pytest.mark.parametrize("text", ["", BREAKAGES[0].old * 2])
+def test_a_breakage_that_no_longer_fits_is_an_error(text: Sequence[str]) -> None:
+    with pytest.raises(ValueError, match=f"{BREAKAGES[0].what}: found .* times, expected once"):
+        patched(str(text), *(BREAKAGES[0].what, BREAKAGES[0].old, BREAKAGES[0].new))
