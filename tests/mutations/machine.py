@@ -30,7 +30,7 @@ from tests.mutations.operators import Mutant
 from tools.local_aws.server import PROJECT
 
 SUITES = ("tests/unit", "tests/checkers", "tests/integration", "tests/faults", "tests/explore")
-SERVERS = {"ministack", "dynamodb_local", "bank", "built"}
+SERVERS = {"ministack", "dynamodb_local", "built"}
 """Fixtures that start one."""
 LAYERS = str(PROJECT / "layers")
 GENERATES = 0x20 | 0x80 | 0x100 | 0x200
