@@ -303,7 +303,7 @@ def scenario_after_scenario() -> Iterator[None]:
 def one_call_at_a_time() -> Iterator[None]:
     """Runs the product's parallel calls one after another, so that their numbers don't depend on chance."""
     with contextlib.ExitStack() as patched:
-        for module in ("workers.parallel", "ledger.reconciler"):
+        for module in ("workers.parallel", "ledger.nightly"):
             patched.enter_context(mock.patch(f"{module}.ThreadPoolExecutor", _OneAfterAnother))
         yield
 
