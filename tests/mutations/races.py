@@ -352,6 +352,13 @@ RACES = [
         "            sending.write_id, sending.token = before.write_id, before.token\n",
         "two calls of a function",
     ),
+    Race(
+        "an entry that was looked for in vain is put without a condition: the account's version would say the same",
+        FOLD,
+        "Put(key, item, NO_ENTRY)",
+        "Put(key, item, NO_ENTRY if self.before.get(key, item) else None)",
+        "a redelivery beside the first",
+    ),
 ]
 
 

@@ -186,6 +186,9 @@ def test_a_batch_may_be_read_one_item_after_the_other() -> None:
     assert seen == whole
     assert explored(read, write, faults=[Fault.TORN]).is_complete
     assert seen == {*whole, (("alice", "0"), ("bob", "1"))}
+    seen.clear()
+    assert explored(read, write, faults=[Fault.TORN_BACK]).is_complete
+    assert seen == {*whole, (("alice", "1"),)}
 
 
 def test_transactions_that_meet_conflict_and_a_delayed_one_is_still_in_progress() -> None:

@@ -59,6 +59,8 @@ class Fault(StrEnum):
     """The call has no effect: the table is throttled."""
     TORN = "torn"
     """A batch's first item is read, and the others at some time after that: BatchGetItem has no common moment."""
+    TORN_BACK = "torn_back"
+    """A batch's last item is read, and the others at some time after that."""
     CONFLICT = "conflict"
     """The call has no effect: a transaction of another worker is at the item. Only where two such calls meet."""
 
@@ -259,7 +261,7 @@ class Schedule:
         for fault in self._faults:
             if fault is Fault.CONFLICT and not self._meets_a_transaction(thread):
                 continue
-            if fault is Fault.TORN and len(_keys_of_batch(thread.call)) < 2:
+            if fault in {Fault.TORN, Fault.TORN_BACK} and len(_keys_of_batch(thread.call)) < 2:
                 continue
             touched = NOTHING if fault in {Fault.KILLED_BEFORE, Fault.THROTTLED, Fault.DELAYED} else thread.footprint
             named = f"{thread.shown}: {fault.replace('_', ' ')}"
@@ -348,8 +350,10 @@ class Schedule:
                     self._late[thread.name + "'" * (len(self._late) + 1)] = _Late(call)
                 self._database.clock.advance(call.read_timeout_seconds)
                 raise ReadTimeoutError(endpoint_url=call.url)
-            case Fault.TORN:
-                first, others = _torn(call)
+            case Fault.TORN | Fault.TORN_BACK:
+                keys = _keys_of_batch(call)
+                keys = keys if thread.fault is Fault.TORN else keys[::-1]
+                first, others = _with_keys(call, keys[:1]), _with_keys(call, keys[1:])
                 return _joined(call, self._execute(first), self.call(thread, others))
             case Fault.DAMAGED:
                 return wire.damaged(call, self._execute(call))
@@ -421,16 +425,14 @@ def _keys_of_batch(call: Call | None) -> list[tuple[str, dict[str, Any]]]:
     return [(table, key) for table, wanted in call.request["RequestItems"].items() for key in wanted["Keys"]]
 
 
-def _torn(call: Call) -> Iterator[Call]:
-    """The call as two: for its first key, and for the others."""
-    keys = _keys_of_batch(call)
-    for part in (keys[:1], keys[1:]):
-        wanted = {
-            table: each | {"Keys": [key for name, key in part if name == table]}
-            for table, each in call.request["RequestItems"].items()
-            if table in dict(part)
-        }
-        yield call._replace(request=call.request | {"RequestItems": wanted})
+def _with_keys(call: Call, keys: Sequence[tuple[str, dict[str, Any]]]) -> Call:
+    """The batch with these of its keys."""
+    wanted = {
+        table: each | {"Keys": [key for name, key in keys if name == table]}
+        for table, each in call.request["RequestItems"].items()
+        if table in dict(keys)
+    }
+    return call._replace(request=call.request | {"RequestItems": wanted})
 
 
 def _joined(call: Call, first: AWSResponse, others: AWSResponse) -> AWSResponse:
