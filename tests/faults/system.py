@@ -271,7 +271,7 @@ class System:
 
         faults = Faults(injection.fault, injection.at, Outage(services=injection.services))
         with contextlib.ExitStack() as held:
-            for module in ("workers.parallel", "ledger.reconciler"):
+            for module in ("workers.parallel", "ledger.nightly"):
                 held.enter_context(mock.patch(f"{module}.ThreadPoolExecutor", one_worker))
             held.enter_context(mock.patch("time.sleep"))
             held.enter_context(clock_of_lines(self.clock))
