@@ -45,6 +45,14 @@ def anchors(target: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/extending.md", "docs/testing.md"])
+def test_each_file_and_folder_that_a_page_for_contributors_names_is_there(page: str) -> None:
+    named = re.findall(r"`(\.?\w[\w./]*/[\w./]*)`", (PROJECT / page).read_text())
+    assert named
+    places = ("", "layers/*/", "layers/*/*/")
+    assert [name for name in named if not any(any(PROJECT.glob(place + name)) for place in places)] == []
+
+
 @pytest.mark.parametrize(
     ("page", "decode", "types"),
     [

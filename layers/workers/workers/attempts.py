@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAXIMUM_BEGUN = 5
-"""Attempts in a row that never ended, after which the message is dead. Kills from outside hardly strike it so often."""
+"""Attempts in a row that never ended, after which the message is dead. Kills from outside hardly strike it so often.
+
+The deliveries before FIRST_SUSPECT_DELIVERY leave no record. So a message kills its function seven times at most, and
+is dead at its eighth delivery.
+"""
 END_TRIES = 10
 """Of the write that ends attempts."""
 LONGEST_PAUSE_SECONDS = 1.0
