@@ -109,7 +109,7 @@ def count_nights(endpoint: Endpoint, ledger: Ledger, histories: Sequence[int] = 
                 contextlib.redirect_stdout(io.StringIO()) as log,
                 mock.patch("ledger.nightly.STEP_SECONDS", 60),  # so that the steps don't depend on this machine
             ):
-                outcome = function.lambda_handler(event, functions.Context(timeout_seconds=170))["outcome"]
+                outcome = functions.run_job(function, event, functions.Context(timeout_seconds=170))
             assert outcome == "Done", outcome
             assert '"ERROR"' not in log.getvalue(), log.getvalue()
             yield Night(history, entries, dict(meter.answered), dict(meter.units))

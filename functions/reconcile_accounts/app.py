@@ -1,10 +1,10 @@
 """Checks every account against its journal, nightly, and reports each mismatch between the two.
 
 Each night costs the entries of the day, and the whole journals of a thirtieth of the accounts: `ledger/checkpoints.py`.
-An event with `"whole": true` replays all journals whole. An account that is too large, too slow or unreadable is
+A message with `"whole": true` replays all journals whole. An account that is too large, too slow or unreadable is
 skipped, and named in the report.
 
-The report is an item of the locks' table: each scheduled time has one, however many segments its run has.
+The report is an item of the locks' table: each scheduled time has one.
 """
 
 from workers import cold_start  # isort: split
@@ -20,11 +20,11 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from conditional_writes import dynamodb_client
 from conditional_writes.locks import Locks
 from ledger.checkpoints import Checkpoints
-from ledger.nightly import NightlyCheck, Tally, report
+from ledger.nightly import NightlyCheck, Tally
 from ledger.reconciler import Checked, Mismatched, Reconciler, Skipped
 from ledger.tables import LedgerTables
 from workers.logs import function_logger
-from workers.scheduled_jobs import Job, Run, Step
+from workers.scheduled_jobs import Job, JobQueue, Run, Step
 
 ACCOUNTS_PER_STEP = 100
 """The most that are checked between two checkpoints of the run."""
@@ -57,12 +57,12 @@ def tell(checked: Sequence[Checked], tally: Tally) -> None:
         metrics.flush_metrics()  # for the alarms: an invocation that is killed later emits no metrics
 
 
-locks, segments = Locks(client, os.environ["LOCKS_TABLE"]), int(os.environ["JOB_SEGMENTS"])
-job = Job("reconcile_accounts", reconcile, report, segments, locks, logger, metrics)
+locks = Locks(client, os.environ["LOCKS_TABLE"])
+job = Job("reconcile_accounts", reconcile, locks, JobQueue.from_environment(), logger, metrics)
 cold_start.finished()
 
 
 @logger.inject_lambda_context
 @metrics.log_metrics(capture_cold_start_metric=True)
-def lambda_handler(event: dict[str, Any], context: LambdaContext) -> Any:
-    return job.run(event, context)
+def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    return job.process(event, context)

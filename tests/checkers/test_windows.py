@@ -16,8 +16,6 @@ from tests.checkers.windows import Run, charged_twice, done_again, forgotten, mi
 CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
 FIRST, SECOND = "2026-03-01T02:00:00+00:00", "2026-03-02T02:00:00+00:00"
 REPORT = f"{RECONCILE} {FIRST}"
-PARTS = [f"{REPORT} segment {number} of 2" for number in (1, 2)]
-LOCKS = [f"{RECONCILE} segment {number} of 2" for number in (1, 2)]
 LATER = f"{CHARGE} {SECOND}"
 
 
@@ -32,25 +30,15 @@ def charged(account_id: str, day: str, suffix: str = "") -> JournalEntry:
 
 @dataclass
 class ScheduledRuns:
-    """Two days' interest for two accounts, and one reconciliation in two segments that was delivered twice."""
+    """Two days' interest for two accounts, and one reconciliation that was delivered twice."""
 
     before: dict[str, Any] = field(
-        default_factory=lambda: (
-            {
-                CHARGE: {"token": 5, "windows_done": [FIRST]},
-                f"{CHARGE} {FIRST}": {"segments": 1, "sent": 2, "finished_at": "then"},
-                LATER: {"segments": 1, "expires_at": 7},
-                REPORT: {
-                    "segments": 2,
-                    "mismatches": 0,
-                    "first_mismatches": [],
-                    "accounts_checked": 2,
-                    "finished_at": "then",
-                },
-            }
-            | {name: {"token": 7, "windows_done": [FIRST]} for name in LOCKS}
-            | {name: {"part": {"accounts_checked": 1}} for name in PARTS}
-        )
+        default_factory=lambda: {
+            CHARGE: {"token": 5, "windows_done": [FIRST]},
+            f"{CHARGE} {FIRST}": {"sent": 2, "finished_at": "then"},
+            RECONCILE: {"token": 7, "windows_done": [FIRST]},
+            REPORT: {"mismatches": 0, "first_mismatches": [], "accounts_checked": 2, "finished_at": "then"},
+        }
     )
     ended: list[Run] = field(
         default_factory=lambda: [
@@ -58,13 +46,9 @@ class ScheduledRuns:
             Run(CHARGE, FIRST, "Killed"),
             Run(CHARGE, FIRST, "Done"),
             Run(RECONCILE, FIRST, "Continued"),
-            Run(RECONCILE, FIRST, "Continued", segment=1),
-            Run(RECONCILE, FIRST, "DoneBefore", segment=1),
-            Run(RECONCILE, FIRST, "Continued"),
-            Run(RECONCILE, FIRST, "Killed", segment=2),
-            Run(RECONCILE, FIRST, "DoneBefore", segment=2),
+            Run(RECONCILE, FIRST, "Done"),
             Run(RECONCILE, FIRST, "DoneBefore"),
-            Run(CHARGE, SECOND, "LockTaken"),
+            Run(CHARGE, SECOND, "InProgress"),
             Run(CHARGE, SECOND, "Done"),
         ]
     )
@@ -72,7 +56,7 @@ class ScheduledRuns:
     def __post_init__(self) -> None:
         self.after = copy.deepcopy(self.before)
         self.after[CHARGE] = {"token": 6, "windows_done": [FIRST, SECOND]}
-        self.after[LATER] = {"segments": 1, "sent": 2, "finished_at": "then"}
+        self.after[LATER] = {"sent": 2, "finished_at": "then"}
         accounts = [Account(name, Decimal(-101), Decimal(-500), "EUR", AccountStatus.OPEN, 2) for name in ("a", "b")]
         journal = {name: [charged(name, day) for day in ("2026-03-01", "2026-03-02")] for name in ("a", "b")}
         self.books = Books({account.account_id: account for account in accounts}, journal)
@@ -110,10 +94,10 @@ PLANTED: dict[str, tuple[Callable[[ScheduledRuns], object], str]] = {
         lambda runs: runs.after[CHARGE].update(token=4),
         f"{CHARGE}: the token shrank from 5 to 4",
     ),
-    "a part that changed": (lambda runs: runs.after[PARTS[0]].update(part={}), f"{PARTS[0]} was {{"),
-    "a report of a segment that isn't done": (
-        lambda runs: runs.after[LOCKS[0]].update(windows_done=[]),
-        f"{RECONCILE} for {FIRST}: reported, but segment 1 of 2 isn't done",
+    "a report that changed": (lambda runs: runs.after[REPORT].update(mismatches=1), f"{REPORT} was {{"),
+    "a report of a window that isn't done": (
+        lambda runs: runs.after[RECONCILE].update(windows_done=[]),
+        f"{RECONCILE} for {FIRST}: reported, but not done",
     ),
     "a mismatch in sound books": (
         lambda runs: runs.after[REPORT].update(mismatches=1),

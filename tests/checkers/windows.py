@@ -10,24 +10,19 @@ from ledger.core.transaction_types import ChargeInterest, from_payload
 from tests.checkers.books import Books
 
 type Records = Mapping[str, Item]
-"""The items of the Locks table by their keys: of locks, of runs with their reports, and of the parts of reports."""
+"""The items of the Locks table by their keys: of locks, and of runs, which are their reports."""
 
 
 class Run(NamedTuple):
-    """A job's invocation. `outcome` is the outcome that it returned, or the class name of the error that it raised.
-
-    `segment` is that of its event; None: the event was that of the whole run.
-    """
+    """A job's invocation. `outcome` is the outcome that it returned, or the class name of the error that it raised."""
 
     job: str
     window: str
     outcome: str
-    segment: int | None = None
 
     @property
     def says_done(self) -> bool:
-        """Whether the whole window is done. For a segment's event, DoneBefore may mean that segment alone."""
-        return self.outcome == "Done" or (self.outcome == "DoneBefore" and self.segment is None)
+        return self.outcome in {"Done", "DoneBefore"}
 
 
 CLAIMS = (
@@ -67,10 +62,7 @@ def undone(runs: Sequence[Run], records: Records) -> Iterator[str]:
 
 
 def forgotten(before: Records, after: Records) -> Iterator[str]:
-    """Yields a sentence for each missing, changed or repeated record, part or report, and for each token that shrank.
-
-    Until a run is finished, its record has the number of its segments, which never changes.
-    """
+    """Yields a sentence for each missing, changed or repeated record or report, and for each token that shrank."""
     for name, record in after.items():
         for window, times in Counter(record.get("windows_done", [])).items():
             if times > 1:
@@ -80,11 +72,8 @@ def forgotten(before: Records, after: Records) -> Iterator[str]:
             yield f"{name} is missing"
         elif "token" in record:
             yield from _forgotten_by_lock(name, record, after[name])
-        elif "finished_at" in record or "part" in record:
-            if after[name] != record:
-                yield f"{name} was {record}, and is {after[name]}"
-        elif after[name]["segments"] != record["segments"]:
-            yield f"{name} had {record['segments']} segments, and has {after[name]['segments']}"
+        elif after[name] != record:
+            yield f"{name} was {record}, and is {after[name]}"
 
 
 def _forgotten_by_lock(name: str, record: Item, now: Item) -> Iterator[str]:
@@ -95,7 +84,7 @@ def _forgotten_by_lock(name: str, record: Item, now: Item) -> Iterator[str]:
 
 
 def misreported(records: Records, job: str, accounts: int) -> Iterator[str]:
-    """Yields a sentence for each wrong report, and for each finished window of which a segment isn't done.
+    """Yields a sentence for each wrong report, and for each report of a window that isn't done.
 
     The books are sound and have this many accounts.
     """
@@ -105,11 +94,8 @@ def misreported(records: Records, job: str, accounts: int) -> Iterator[str]:
             yield f"{job} for {window} found {report['first_mismatches']} in sound books"
         if report["accounts_checked"] > accounts:
             yield f"{job} for {window} checked {report['accounts_checked']} accounts, of {accounts}"
-        for number in range(1, int(report["segments"]) + 1):
-            segment = f"segment {number} of {report['segments']}"
-            lock = records.get(lock_of(job, number, int(report["segments"])), {})
-            if window not in lock.get("windows_done", []) or f"{job} {window} {segment}" not in records:
-                yield f"{job} for {window}: reported, but {segment} isn't done"
+        if window not in records.get(job, {}).get("windows_done", []):
+            yield f"{job} for {window}: reported, but not done"
 
 
 def charged_twice(books: Books) -> Iterator[str]:
@@ -156,8 +142,3 @@ def windows_done(records: Records, job: str) -> set[str]:
     """The windows of the job's finished runs."""
     finished = {name for name, record in records.items() if name.startswith(f"{job} ") and "finished_at" in record}
     return {name.removeprefix(f"{job} ") for name in finished}
-
-
-def lock_of(job: str, segment: int, segments: int) -> str:
-    """The name of the segment's lock."""
-    return f"{job} segment {segment} of {segments}" if segments > 1 else job

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.support.deployed import Bank
-from tests.support.template import FOLDERS, deployed, event_sources
+from tests.support.template import FOLDERS, deployed
 from tools.local_aws import stack
 from tools.local_aws.server import REGION
 
@@ -99,12 +99,6 @@ def test_what_it_has_no_business_with_is_refused(
 ) -> None:
     with pytest.raises(ClientError, match=r"not authorized|AccessDenied"):
         attempt(functions[function])
-
-
-@pytest.mark.parametrize("job", [folder for folder, name in FOLDERS.items() if event_sources(name, "ScheduleV2")])
-def test_a_job_may_call_itself(functions: dict[str, AsTheFunction], job: str) -> None:
-    me = functions[job]
-    me.lambda_.invoke(FunctionName=me.function_name, InvocationType="DryRun", Payload=b"{}")
 
 
 def test_the_stack_has_the_resources_that_tests_read_from_the_template(bank: Bank) -> None:

@@ -23,6 +23,7 @@ from tests.support.template import resources
 from tools import restore
 from tools.local_aws import server, stack
 from tools.local_aws.day import believable_day
+from tools.local_aws.jobs import run_job
 from tools.local_aws.profiles_day import believable_updates
 from tools.local_aws.server import free_port, running
 from tools.local_aws.tables import scan
@@ -105,9 +106,7 @@ def own_bank(built: None, tmp_path: Path) -> Iterator[Bank]:
 
 def reconciled(bank: Bank, at: datetime) -> dict[str, Any]:
     """The report of a reconciliation for this time that replayed all journals whole."""
-    event = {"job": "reconcile_accounts", "scheduled_time": at.isoformat(), "whole": True}
-    until(lambda: bank.invoke(bank.stack["ReconcileAccountsFunctionName"], event)["outcome"] == "DoneBefore", "done")
-    return bank.records()[f"reconcile_accounts {at.isoformat()}"]
+    return run_job(bank.stack, "reconcile_accounts", at, whole=True)
 
 
 def damage(bank: Bank) -> None:

@@ -80,16 +80,18 @@ upsert_profiles/12-map-becomes-an-entry: acc-alice limits.card.abroad.currency=g
   limits.card.abroad.day=gone, acc-alice limits.card.abroad.month=gone, acc-alice limits.card="blocked"
 upsert_profiles/13-erasure: acc-bob consents.mail=gone, acc-bob consents.post=gone, acc-bob contact.phone=gone
 upsert_profiles/14-late-for-an-erasure:
-charge_overdraft_interest/01-a-day: outcome Done, acc-alice overdraft-interest-2026-01-01-67abe3db2bd7760d=-0.15
-charge_overdraft_interest/02-the-same-day-again: outcome DoneBefore
-charge_overdraft_interest/03-the-next-day: outcome Done, acc-alice
-  overdraft-interest-2026-01-02-67abe3db2bd7760d=-0.15
-expire_holds/01-an-hour: outcome Done, acc-frank expire-hold-8fe8eeb9dced22bf6ca3eafaaac54fee=POSTED
-expire_holds/02-the-same-hour-again: outcome DoneBefore
-expire_holds/03-the-next-hour: outcome Done
-reconcile_accounts/01-a-night: outcome Done, reconcile_accounts 2026-01-01T02:01:00+00:00=5 accounts, 0 mismatches
-reconcile_accounts/02-the-same-night-again: outcome DoneBefore
-reconcile_accounts/03-the-next-night: outcome Done, reconcile_accounts 2026-01-02T02:01:00+00:00=5 accounts, 0
+charge_overdraft_interest/01-a-day: acc-alice overdraft-interest-2026-01-01-67abe3db2bd7760d=-0.15,
+  charge_overdraft_interest 2026-01-01T00:31:00+00:00=1 sent
+charge_overdraft_interest/02-the-same-day-again:
+charge_overdraft_interest/03-the-next-day: acc-alice overdraft-interest-2026-01-02-67abe3db2bd7760d=-0.15,
+  charge_overdraft_interest 2026-01-02T00:31:00+00:00=1 sent
+expire_holds/01-an-hour: acc-frank expire-hold-8fe8eeb9dced22bf6ca3eafaaac54fee=POSTED,
+  expire_holds 2026-01-01T00:01:00+00:00=1 sent
+expire_holds/02-the-same-hour-again:
+expire_holds/03-the-next-hour: expire_holds 2026-01-01T01:01:00+00:00=0 sent
+reconcile_accounts/01-a-night: reconcile_accounts 2026-01-01T02:01:00+00:00=5 accounts, 0 mismatches
+reconcile_accounts/02-the-same-night-again:
+reconcile_accounts/03-the-next-night: reconcile_accounts 2026-01-02T02:01:00+00:00=5 accounts, 0
   mismatches
 read_accounts/01-an-account: balance -450.3, available 49.7
 read_accounts/02-the-last-entries: complete true, t-0040 t-0041

@@ -198,16 +198,14 @@ def no_batches() -> st.SearchStrategy[str]:
     return (_events | nearly).map(json.dumps)
 
 
-def no_scheduled_events(job: str) -> st.SearchStrategy[str]:
-    """Events of any JSON, some of them almost an event of this job."""
+def no_scheduled_bodies(job: str) -> st.SearchStrategy[str]:
+    """Bodies of any JSON, some of them almost one of this job."""
     deep = "[" * 900 + "]" * 900
     any_event = _events.map(json.dumps)
     jobs = st.just(json.dumps(job)) | any_event | st.sampled_from([deep, json.dumps(SECRET * 10_000)])
     no_times = ["2026-03-01", "2026-03-01T02:00:00", "9999-12-31T23:00-14:00", SECRET * 10_000]
     times = any_event | st.sampled_from([deep, *map(json.dumps, no_times)])
     nearly = st.builds('{{"job": {}, "scheduled_time": {}}}'.format, jobs, times)
-    of_no_segment = '{{"job": "{}", "scheduled_time": "2026-03-01T02:00:00Z", "segments": 0, "segment": {}}}'.format
-    no_segments = st.builds(of_no_segment, st.just(job), any_event | st.sampled_from([deep, json.dumps(SECRET)]))
     not_forced = '{{"job": "{}", "scheduled_time": "2026-03-01T02:00:00Z", "force": {}}}'.format
     no_flags = st.builds(not_forced, st.just(job), _events.filter(lambda flag: type(flag) is not bool).map(json.dumps))
-    return any_event | st.just(deep) | nearly | no_segments | no_flags
+    return any_event | st.just(deep) | nearly | no_flags

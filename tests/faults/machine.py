@@ -383,19 +383,12 @@ class Machine(RuleBasedStateMachine):
         return fault_at is None or fault_at[0] in RETRIED
 
     def _expected_of(self, event: dict[str, Any]) -> set[str]:
-        """The expected outcomes of a run without interference, by the records. The event is that of a whole run."""
+        """The expected outcomes of a run without interference, by the records."""
         job, window = event["job"], event["scheduled_time"]
-        run = self.records.get(f"{job} {window}")
         if window in windows.windows_done(self.records, job):
             return {"DoneBefore"}
-        if run and run["segments"] > 1:
-            return {"Continued"}
-        lock = self.records.get(job, {})
-        if window in lock.get("windows_done", []):
-            return {"Done"}
-        taken = lock.get("leased_until", "") >= self.system.leases_lapsed_by()
-        outcomes = {"LockTaken", "InProgress"} if taken else {"Done", "Continued"}
-        return outcomes if run else outcomes | {"Continued"}
+        taken = self.records.get(job, {}).get("leased_until", "") >= self.system.leases_lapsed_by()
+        return {"InProgress"} if taken else {"Done", "Continued"}
 
     def _event(self, job: str, day: int) -> dict[str, Any]:
         event = self.system.schedule(job, day)

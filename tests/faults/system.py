@@ -7,7 +7,7 @@ repeated with a fault at the same call.
 import contextlib
 import itertools
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ from tests.faults.scenarios.queues import FOR_EVER, deleted_receipts
 from tests.support.clock import clock_of_lines
 from tests.support.faults import THIS_INVOCATION, Fault, Faults, Killed, Outage
 from tests.support.ledger import Ledger
-from tools.local_aws.functions import Context, invoke, record, upsert_profiles
+from tools.local_aws.functions import Context, invoke, record, run_job, upsert_profiles
 from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_profiles_table, scan
@@ -33,8 +33,6 @@ from workers.invocation import RESERVED_SECONDS
 
 TRANSACTIONS, PROFILES = "transactions", "profiles"
 CHARGE, EXPIRE, RECONCILE = "charge_overdraft_interest", "expire_holds", "reconcile_accounts"
-SEGMENTS = {CHARGE: (2, 1), EXPIRE: (1, 2), RECONCILE: (1, 3)}
-"""The setting of each job's two workers. Who begins a run decides for all who go on with it."""
 LIMITS = Limits(waits=3, begun=MAXIMUM_BEGUN)
 QUIET = {"POWERTOOLS_LOG_LEVEL": "CRITICAL", "RETENTION_SECONDS": FOR_EVER, "MAXIMUM_WAITS": str(LIMITS.waits)}
 LONGEST_LEASE_SECONDS = 100
@@ -91,7 +89,6 @@ class System:
         self.events: list[dict[str, Any]] = []
         self.runs: list[Run] = []
         self.before_charge: Callable[[], None] = lambda: None
-        self._requests: defaultdict[str, list[str]] = defaultdict(list)
         self._message_numbers = itertools.count(1)
         self._load()
 
@@ -104,8 +101,8 @@ class System:
         posting = [self.ledger.worker, self.ledger.another_worker()]
         self.workers = {TRANSACTIONS: posting, PROFILES: [upserting, another]}
         self.jobs = {
-            job: [self.ledger.job(job, segments=each, ANNUAL_RATE="0.365", **QUIET) for each in segments]
-            for job, segments in SEGMENTS.items()
+            job: [self.ledger.job(job, ANNUAL_RATE="0.365", **QUIET) for _ in range(2)]
+            for job in (CHARGE, EXPIRE, RECONCILE)
         }
         for function in itertools.chain(*self.jobs.values()):
             function.ACCOUNTS_PER_STEP = 2
@@ -165,36 +162,26 @@ class System:
     def run_job(
         self, event: dict[str, Any], injection: Injection = NOTHING, worker: int = 0, *, one_step: bool = False
     ) -> str:
-        """Invokes a job. Returns its outcome. The event is delivered again if the job failed or called itself.
-
-        A delivery after a failure is a retry: it has the same request id.
-        """
+        """Invokes a job. Returns its outcome. The event is delivered again unless the job is done."""
         if event["job"] == CHARGE:
             self.before_charge()
         sends = event["job"] in (CHARGE, EXPIRE)
         function = self.jobs[event["job"]][worker]
         self.clock.seconds += 0.001
-        called_again: list[dict[str, Any]] = []
-        clients = [function.dynamodb, function.sqs] if sends else [function.client]
+        clients = [function.dynamodb, function.queue.client] if sends else [function.client]
         context = Context(RESERVED_SECONDS if one_step else 60)
-        to_be_retried = self._requests[str(event)]
-        context.aws_request_id = to_be_retried.pop() if to_be_retried else context.aws_request_id
-        with (
-            self._injecting(injection, *clients),
-            mock.patch("workers.scheduled_jobs._invoke_again", lambda event, context: called_again.append(event)),
-        ):
+        with self._injecting(injection, *clients):
             try:
-                outcome = function.lambda_handler(event, context)["outcome"]
-            except (Killed, Exception) as error:  # noqa: BLE001 (Lambda retries after any error)
+                outcome = run_job(function, event, context)
+            except (Killed, Exception) as error:  # noqa: BLE001 (the message comes again after any error)
                 outcome = type(error).__name__
-                called_again.append(event)
-                to_be_retried.append(context.aws_request_id)
-        self.runs.append(Run(event["job"], event["scheduled_time"], outcome, event.get("segment")))
+        self.runs.append(Run(event["job"], event["scheduled_time"], outcome))
         if event in self.events:
             self.events.remove(event)
-        self.events += called_again
+        if outcome not in {"Done", "DoneBefore"}:
+            self.events.append(event)
         if sends:
-            for letter in take_dead_letters(self.aws, function.QUEUE_URL):
+            for letter in take_dead_letters(self.aws, function.sending.queue_url):
                 self.send(TRANSACTIONS, letter.body)
         self.tally.done["job runs"] += 1
         return outcome

@@ -14,29 +14,25 @@ BALANCES = {"anna": -100, "ben": -200, "cleo": 50, "dora": -300, "emil": -400, "
 EXPIRED, AT_ONCE, LATER = "2026-03-01T12:00:00Z", NIGHT.isoformat(), "2026-03-02T00:00:00.000001Z"
 HOLDS = {"anna": [EXPIRED, LATER, AT_ONCE], "ben": [], "cleo": [None, EXPIRED], "dora": [LATER], "emil": [EXPIRED]}
 
-in_segments = pytest.mark.parametrize("segments", [1, 3])
 in_between = pytest.mark.parametrize(
     "posted_in_between", [False, True], ids=["posted at the end", "posted before it is run again"]
 )
 
 
-@in_segments
 @in_between
 def test_each_overdrawn_account_is_charged_once(
-    aws: Endpoint, dynamodb: Endpoint, posted_in_between: bool, segments: int, inject: Inject
+    aws: Endpoint, dynamodb: Endpoint, posted_in_between: bool, inject: Inject
 ) -> None:
-    how = {"segments": segments, "posted_in_between": posted_in_between}
-    left = inject(charging(aws, dynamodb, BALANCES, accounts_per_step=3, **how))
+    left = inject(charging(aws, dynamodb, BALANCES, accounts_per_step=3, posted_in_between=posted_in_between))
     charged = {name: 1000 * (BALANCES[name] - balance) for name, (balance, _, _) in left.items()}
     assert charged == {name: max(0, -balance) for name, balance in BALANCES.items()}
 
 
-@in_segments
 @in_between
 def test_each_expired_hold_is_released_once(
-    aws: Endpoint, dynamodb: Endpoint, posted_in_between: bool, segments: int, inject: Inject
+    aws: Endpoint, dynamodb: Endpoint, posted_in_between: bool, inject: Inject
 ) -> None:
-    left = inject(expiring(aws, dynamodb, HOLDS, segments=segments, posted_in_between=posted_in_between))
+    left = inject(expiring(aws, dynamodb, HOLDS, posted_in_between=posted_in_between))
     held_and_versions = {name: tuple(rest) for name, (_, *rest) in left.items()}
     assert held_and_versions == {"anna": (10, 6), "ben": (0, 1), "cleo": (1, 4), "dora": (1, 2), "emil": (0, 3)}
 
@@ -51,12 +47,11 @@ BOOKS = [
 ADDED = [*(payment("4", 5, name) for name in NAMES[1:]), transfer("5", 7, "bob", "carol")]
 
 
-@in_segments
 def test_a_reconciliation_counts_each_account_once_in_one_report(
-    aws: Endpoint, dynamodb: Endpoint, segments: int, inject: Inject
+    aws: Endpoint, dynamodb: Endpoint, inject: Inject
 ) -> None:
-    left = inject(Reconciling(aws, dynamodb, BOOKS, accounts=len(NAMES), accounts_per_step=2, segments=segments))
-    assert len(left) == 1 + 2 * segments  # The report, and of each segment the lock and the part.
+    left = inject(Reconciling(aws, dynamodb, BOOKS, accounts=len(NAMES), accounts_per_step=2))
+    assert len(left) == 2  # The report and the lock.
 
 
 @pytest.mark.parametrize("damaged", ["alice", "carol"], ids=["unchanged", "with new entries"])

@@ -32,7 +32,7 @@ from tests.faults.hostile import (
     Sent,
     batches,
     no_batches,
-    no_scheduled_events,
+    no_scheduled_bodies,
 )
 from tests.faults.scenarios.queues import FOR_EVER
 from tests.support.ledger import Ledger, with_one_queue
@@ -43,7 +43,6 @@ from tools.local_aws.meter import Meter
 from tools.local_aws.queues import DeadLetter, take_dead_letters
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_profiles_table, refill
-from workers.job_events import InvalidEvent
 from workers.queue_messages import NotAnSqsEvent
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -376,24 +375,27 @@ def test_an_event_that_is_no_batch_is_refused_with_a_sentence_and_asks_aws_for_n
 
 
 @pytest.mark.parametrize("name", ["reconcile_accounts", "charge_overdraft_interest"])
-def test_an_event_that_is_none_of_a_jobs_is_refused_and_nothing_is_written(aws: Endpoint, name: str) -> None:
-    ledger = Ledger(aws)
-    function = ledger.job(name)
+def test_a_message_that_is_none_of_a_jobs_is_dead_and_nothing_is_written(aws: Endpoint, name: str) -> None:
+    ledger, dead = Ledger(aws), aws.client("sqs").create_queue(QueueName=f"dead-{name}")["QueueUrl"]
+    function = ledger.job(name, DEAD_LETTER_QUEUE_URL=dead)
     meter = Meter(function.job.locks.client)
 
     @unhurried
-    @given(no_scheduled_events(name))
-    def try_event(event: str) -> None:
-        with listening(function) as said, pytest.raises(InvalidEvent) as caught:
-            function.lambda_handler(json.loads(event), Context())
-        sentence = str(caught.value)
-        assert sentence.startswith(("job: ", "scheduled_time: ", "segment and segments: ", "force: "))
+    @given(no_scheduled_bodies(name))
+    def try_body(body: str) -> None:
+        with listening(function) as said:
+            response = function.lambda_handler({"Records": [record(body)]}, Context())
+        assert response == {"batchItemFailures": []}
+        [letter] = take_dead_letters(aws, dead)
+        assert letter.body == body
+        sentence = letter.reason or ""
+        assert sentence.startswith(("job: ", "scheduled_time: ", "force: ", "expected JSON"))
         assert len(sentence) < 200
         assert sentence.isprintable()
         check_log(said.getvalue())
         assert not meter.requests
 
-    try_event()
+    try_body()
     assert not ledger.items(ledger.locks_table)
 
 

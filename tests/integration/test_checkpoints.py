@@ -19,7 +19,7 @@ from tests.support.planted import (
     later,
 )
 from tests.support.reconciling import FIRST_NIGHT, Reconciled, event, filled, mismatches
-from tools.local_aws.functions import Context
+from tools.local_aws.functions import run_job
 from tools.local_aws.server import Endpoint
 from workers.job_events import InvalidEvent
 
@@ -134,7 +134,7 @@ def test_an_event_that_says_whole_otherwise_is_refused_and_the_night_can_be_done
     ledger: Reconciled, whole: Any
 ) -> None:
     with pytest.raises(InvalidEvent, match=r"^whole: expected true or false, got "):
-        ledger.new_process().lambda_handler(event(0, whole=whole), Context())
+        run_job(ledger.new_process(), event(0, whole=whole))
     assert ledger.run(0)["accounts_checked"] == 4
 
 

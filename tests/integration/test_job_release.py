@@ -14,7 +14,6 @@ from tests.support.locks_stack import LocksStack
 from tools.local_aws.server import Endpoint
 from tools.teller.job_records import LockRecord
 from tools.teller.job_release import Release, release
-from workers.segments import Segment
 
 NAME, WINDOW, CHECKPOINT = "reconcile_accounts", "2026-03-01T02:00:00+00:00", {"after": "acc-1"}
 LEASE_SECONDS = 60
@@ -43,7 +42,7 @@ class Deployed(LocksStack):
         return read(self.client("dynamodb"), [wanted], Deadline.after(10))[wanted]
 
     def look(self) -> LockRecord:
-        return LockRecord(NAME, Segment(), self.item() or {})
+        return LockRecord(NAME, self.item() or {})
 
     def state(self) -> str:
         return self.look().state(self.now)

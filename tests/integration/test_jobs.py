@@ -1,31 +1,58 @@
-"""A scheduled job on both engines: each window is done once, in any number of invocations, wherever one dies."""
+"""Scheduled jobs on both engines, by a queue in the process and on its clock: each time is done once, and is done."""
 
-import contextlib
+import itertools
 import json
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from conditional_writes.locks import LockLost, LockTaken, WindowDone
-from tests.support.job_service import EVENT, FIRST, NO_TIME, ON_SCHEDULE, SECOND, JobService, fail_at
+from tests.support.faults import Fault, Faults, Killed
+from tests.support.job_service import (
+    EVENT,
+    FIRST,
+    MOST_RECEIVES,
+    NO_TIME,
+    ON_SCHEDULE,
+    SECOND,
+    VISIBILITY_SECONDS,
+    JobService,
+    fail,
+    fail_at,
+)
 from tools.local_aws.functions import Context
 from tools.local_aws.server import Endpoint
-from workers import scheduled_jobs as jobs
-from workers.job_events import LONGEST_DELAY, LONGEST_LEAD, InvalidEvent
-from workers.scheduled_jobs import UNRESOLVED, Run, Step
+from workers.job_events import LONGEST_DELAY, LONGEST_LEAD, UNRESOLVED, InvalidEvent
+from workers.queue_messages import NotAnSqsEvent
+from workers.scheduled_jobs import Run, Step
+from workers.sending import NotSent
 
 STEPS = 3
 
 
 @pytest.fixture
-def counting(dynamodb: Endpoint, monkeypatch: pytest.MonkeyPatch) -> JobService:
-    return JobService(dynamodb, monkeypatch, steps=STEPS)
+def counting(dynamodb: Endpoint) -> JobService:
+    return JobService(dynamodb, steps=STEPS)
 
+
+@pytest.fixture
+def service(dynamodb: Endpoint) -> Callable[..., JobService]:
+    return partial(JobService, dynamodb)
+
+
+# --- messages that are none of the job's ------------------------------------------------------------------
 
 JOB, TIME = "job: expected 'count'", 'scheduled_time: expected an ISO 8601 time with its offset, such as "2026-02-28'
 INVALID: dict[str, tuple[Any, str]] = {
+    "no JSON": ("count", "expected JSON, got 'count'"),
+    "deep": ("[" * 100_000, f"expected JSON, got '{'[' * 12}...{'[' * 13}'"),
     "no object": ([], f"{JOB}, got None"),
     "another job": (EVENT | {"job": "reconcile"}, f"{JOB}, got 'reconcile'"),
     "no time": ({"job": "count"}, f'{TIME}T02:00:00Z", got None'),
@@ -42,77 +69,80 @@ INVALID: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("event", "sentence"), INVALID.values(), ids=INVALID)
-def test_an_event_that_is_none_of_the_jobs_is_refused_with_what_was_expected(
+def test_a_message_that_is_none_of_the_jobs_is_a_dead_letter_that_says_what_was_expected(
     counting: JobService, event: Any, sentence: str
 ) -> None:
-    with pytest.raises(InvalidEvent) as caught:
-        counting.invoke(event)
-    assert str(caught.value) == sentence
-    assert counting.records() == {}
+    counting.send(event)
+    counting.deliver()
+    [letter] = counting.dead
+    said = {name: letter.attributes[name]["StringValue"] for name in ("reason_code", "reason")}
+    assert said == {"reason_code": "INVALID_EVENT", "reason": sentence}
+    assert (counting.outcomes, counting.waiting, counting.records()) == (["DeadLettered"], [], {})
 
 
-# --- an event before its time, or long after it -----------------------------------------------------------
+def test_one_that_the_dead_letter_queue_does_not_take_comes_again(counting: JobService) -> None:
+    counting.sqs.answer("DeleteQueue", {"QueueUrl": "dead"}, "")
+    counting.job.queue.client.send_message_batch = lambda **_: fail(EndpointConnectionError(endpoint_url="x"))
+    counting.send("junk")
+    counting.deliver()
+    assert (counting.outcomes, len(counting.waiting)) == (["ReturnedToQueue"], 1)
+
+
+@pytest.mark.parametrize(
+    "event", [EVENT, {"Records": []}, {"Records": [{}, {}]}, {"Records": [{"messageId": 7}]}, None]
+)
+def test_an_event_that_is_none_of_sqs_is_an_error(counting: JobService, event: Any) -> None:
+    context: Any = Context()
+    with pytest.raises(NotAnSqsEvent, match="Records"):
+        counting.job.process(event, context)
+
+
+# --- a message before its time, or long after it ----------------------------------------------------------
 
 AT = datetime.fromisoformat(FIRST)
 OFF = {
-    "an hour after tonight's event was played": AT - timedelta(hours=1),
-    "five minutes and a second ahead": AT - LONGEST_LEAD - timedelta(seconds=1),
-    "a day and a second ago": AT + LONGEST_DELAY + timedelta(seconds=1),
-    "a year ago": AT + timedelta(days=365),
+    "an hour before": AT - timedelta(hours=1),
+    "five minutes and a second before": AT - LONGEST_LEAD - timedelta(seconds=1),
+    "a day and a second after": AT + LONGEST_DELAY + timedelta(seconds=1),
+    "a year after": AT + timedelta(days=365),
 }
 DUE = {
     "clocks that differ": AT - LONGEST_LEAD + timedelta(seconds=1),
     "on time": AT,
     "the last retry": AT + LONGEST_DELAY - timedelta(seconds=1),
 }
-off = pytest.mark.parametrize("now", OFF.values(), ids=OFF)
 
 
-@pytest.mark.parametrize("now", DUE.values(), ids=DUE)
-def test_an_event_of_the_last_day_begins_a_run_without_a_further_request(counting: JobService, now: datetime) -> None:
-    counting.clock.seconds = now.timestamp()
-    asked: list[str] = []
-    counting.before_call = asked.append
-    assert counting.invoke(ON_SCHEDULE) == "Done"
-    assert asked.count("BatchGetItem") == 1  # the parts of the report
-
-
-@off
-def test_an_event_of_another_time_is_refused_and_its_run_can_begin_in_time(counting: JobService, now: datetime) -> None:
-    counting.clock.seconds = now.timestamp()
-    for event in (ON_SCHEDULE, ON_SCHEDULE | {"force": False}, ON_SCHEDULE | {"segment": 1, "segments": 1}):
-        with pytest.raises(InvalidEvent, match=r"^scheduled_time: expected a time at most a day ago and ") as caught:
-            counting.invoke(event)
-    assert f"got {FIRST}, and now it is {now.isoformat()}" in str(caught.value)
-    assert (counting.records(), counting.worked) == ({}, [])
-    counting.clock.seconds = AT.timestamp()
-    assert counting.invoke(ON_SCHEDULE) == "Done"
-
-
-@off
-@pytest.mark.parametrize("force", [True, False], ids=["forced", "begun in time"])
-def test_an_event_of_another_time_that_is_forced_or_whose_run_was_begun_goes_on(
-    counting: JobService, now: datetime, force: bool
+@pytest.mark.parametrize("sent_at", OFF.values(), ids=OFF)
+def test_a_message_that_was_sent_at_another_time_begins_a_run_only_by_force(
+    counting: JobService, sent_at: datetime
 ) -> None:
-    counting.clock.seconds = (now if force else AT).timestamp()
-    counting.timeout_seconds = NO_TIME
-    assert counting.invoke(ON_SCHEDULE, force=force) == "Continued"
-    counting.clock.seconds, counting.timeout_seconds = now.timestamp(), 60
-    assert [counting.invoke(ON_SCHEDULE) for _ in range(2)] == ["Done", "DoneBefore"]
-    assert counting.steps == [1, 2, 3]
+    counting.clock.seconds = sent_at.timestamp()
+    for event in (ON_SCHEDULE, ON_SCHEDULE | {"force": False}):
+        with pytest.raises(InvalidEvent, match=r"^scheduled_time: expected a time at most a day before the ") as caught:
+            counting.invoke(event)
+    assert f"got {FIRST}, sent at {sent_at.isoformat()}" in str(caught.value)
+    assert (counting.records(), counting.worked) == ({}, [])
+    assert counting.invoke(EVENT) == "Done"
 
 
-def test_a_time_is_done_once_however_often_its_event_comes_and_another_from_its_start(counting: JobService) -> None:
-    assert counting.answer() == ON_SCHEDULE | {"outcome": "Done"}
-    reason = f"the run was finished at {counting.records()[f'count {FIRST}']['finished_at']}"
-    for spelling in ("2026-03-01T02:00:00Z", "2026-03-01T03:30:00+01:30"):
-        again = counting.answer(scheduled_time=spelling)
-        assert again == ON_SCHEDULE | {"outcome": "DoneBefore", "reason": reason}
+@pytest.mark.parametrize("sent_at", DUE.values(), ids=DUE)
+def test_a_message_that_was_sent_in_time_begins_its_run_however_long_it_waited(
+    counting: JobService, sent_at: datetime
+) -> None:
+    counting.clock.seconds = sent_at.timestamp()
+    counting.send(ON_SCHEDULE)
+    counting.clock.seconds += 6 * 24 * 3600
+    counting.deliver()
+    counting.assert_done_once(FIRST)
+
+
+def test_a_time_is_done_once_however_it_is_spelled_and_another_from_its_start(counting: JobService) -> None:
+    assert counting.invoke() == "Done"
+    for spelling in (FIRST, "2026-03-01T02:00:00Z", "2026-03-01T03:30:00+01:30"):
+        assert counting.invoke(scheduled_time=spelling) == "DoneBefore"
     assert counting.invoke(scheduled_time=SECOND) == "Done"
-    assert [(time, number) for time, _, number in counting.worked] == [
-        (time, number) for time in (FIRST, SECOND) for number in (1, 2, 3)
-    ]
-    assert not counting.waiting
+    assert counting.worked == [(time, number) for time in (FIRST, SECOND) for number in (1, 2, 3)]
 
 
 def test_an_unresolved_time_is_invalid_and_on_a_local_aws_it_is_today_so_the_job_runs_once_a_day(
@@ -125,159 +155,53 @@ def test_an_unresolved_time_is_invalid_and_on_a_local_aws_it_is_today_so_the_job
     for now in (AT, AT.replace(hour=23, minute=59, second=59)):
         counting.clock.seconds = now.timestamp()
         counting.invoke(ON_SCHEDULE, scheduled_time=UNRESOLVED)
-    assert counting.steps == [1, 2, 3]
-    assert {time for time, _, _ in counting.worked} == {"2026-03-01T00:00:00+00:00"}
-
-
-# --- an event while the lock is held ----------------------------------------------------------------------
-
-
-def test_a_duplicate_of_an_event_in_progress_is_answered(counting: JobService) -> None:
-    answers: list[Any] = []
-    counting.before_step = lambda number: answers.append(counting.answer()) if number == 2 else None
-    assert counting.invoke() == "Done"
-    [answer] = answers
-    assert answer["outcome"] == "InProgress"
-    assert f"for {FIRST}, request " in answer["reason"]
-    assert counting.steps == [1, 2, 3]
-
-
-@pytest.mark.parametrize("why", [f"for {SECOND}, request the-other", f"for {FIRST}, request first", "by hand", None, 5])
-def test_while_another_time_or_its_own_killed_run_holds_the_lock_the_event_is_refused_naming_the_holder(
-    counting: JobService, why: Any
-) -> None:
-    """Its own run, of the same request, was killed: Lambda must try again when the lease is over."""
-    lock = counting.locks.acquire("count", lease_seconds=60, why=why, window=SECOND)
-    with pytest.raises(LockTaken, match=r"lock 'count' is taken until ") as caught:
-        counting.invoke(request="first")
-    assert caught.value.holder.get("why") == why
-    assert not counting.worked
-    lock.release()
-    assert counting.invoke() == "Done"
-
-
-@pytest.mark.parametrize(("held_for", "outcome"), [(FIRST, "InProgress"), (SECOND, "Refused")])
-def test_either_is_counted_and_logged(
-    counting: JobService, monkeypatch: pytest.MonkeyPatch, held_for: str, outcome: str
-) -> None:
-    counted: list[str] = []
-    logged: list[str] = []
-    monkeypatch.setattr(counting.job.metrics, "add_metric", lambda name, unit, value: counted.append(name))
-    monkeypatch.setattr(counting.job.logger, "info", lambda message, extra: logged.append(message))
-    counting.locks.acquire("count", lease_seconds=60, why=f"for {held_for}, request the-other", window=held_for)
-    with contextlib.suppress(LockTaken):
-        counting.invoke()
-    assert counted == logged == [outcome]
-
-
-@pytest.mark.parametrize("step", range(1, STEPS + 1))
-def test_a_killed_run_continues_from_its_checkpoint_once_its_lease_is_over(counting: JobService, step: int) -> None:
-    counting.kill(step, "first")
-    assert counting.invoke(request="duplicate") == "InProgress"
-    with pytest.raises(LockTaken):
-        counting.invoke(request="first")
-    counting.end_of_lease()
-    outcomes = [counting.invoke(request="first"), *(counting.invoke(event) for event, _, _ in counting.waiting)]
-    assert outcomes == (["Done"] if step == STEPS else ["Continued", "Done"])
-    assert counting.steps == [1, 2, 3]
-
-
-def test_a_duplicate_that_took_a_killed_run_over_goes_on_and_the_retry_is_answered(counting: JobService) -> None:
-    counting.kill(2, "first")
-    counting.end_of_lease()
-    answers: list[Any] = []
-    counting.before_step = lambda number: answers.append(counting.invoke(request="first"))
-    assert counting.invoke(request="duplicate") == "Continued"
-    counting.deliver_next()
-    assert answers == ["InProgress", "InProgress"]
-    assert counting.outcomes[-1] == "Done"
-    assert counting.steps == [1, 2, 3]
-
-
-def test_a_continuation_that_meets_a_duplicate_leaves_the_rest_to_it(counting: JobService) -> None:
-    """Between the release of one run and the start of the next, a duplicate has taken the lock."""
-    counting.timeout_seconds = NO_TIME
-    assert counting.invoke() == "Continued"
-    counting.before_step = lambda number: counting.deliver_next()
-    assert counting.invoke(request="duplicate") == "Continued"
-    assert counting.outcomes[1:] == ["InProgress", "Continued"]
-    counting.before_step = lambda number: None
-    counting.deliver_next()
-    assert counting.outcomes[-1] == "Done"
-    assert counting.steps == [1, 2, 3]
-
-
-def test_a_run_whose_continuation_was_sent_without_an_answer_is_answered_at_its_retry(counting: JobService) -> None:
-    """The run fails, so Lambda retries it, while the invocation that it did send is at work."""
-    counting.timeout_seconds = NO_TIME
-    counting.invoke(request="first")
-    counting.timeout_seconds = 60
-    counting.before_step = lambda number: counting.invoke(request="first")
-    counting.deliver_next()
-    assert counting.outcomes == ["Continued", "InProgress", "InProgress", "Done"]
+    assert counting.worked == [("2026-03-01T00:00:00+00:00", number) for number in (1, 2, 3)]
 
 
 # --- several invocations ----------------------------------------------------------------------------------
 
 
-def test_without_time_for_another_step_the_checkpoint_is_saved_and_the_function_called_again(
+def test_without_time_for_another_step_the_checkpoint_is_saved_and_the_message_comes_again_at_once(
     counting: JobService,
 ) -> None:
     counting.timeout_seconds = NO_TIME
-    counting.invoke()
-    saved = {"steps": ["segment 1 of 1, step 1"]}
-    assert counting.records()["count"]["checkpoint"] == {"window": FIRST, "saved": saved}
-    while counting.waiting:
-        counting.deliver_next()
+    began = counting.clock.seconds
+    counting.send()
+    counting.deliver()
+    assert counting.records()["count"]["checkpoint"] == {"window": FIRST, "saved": {"steps": [1]}}
+    counting.deliver_until_quiet()
     assert counting.outcomes == ["Continued", "Continued", "Done"]
-    assert counting.steps == [1, 2, 3]
-    assert counting.invoke() == "DoneBefore"
+    assert counting.clock.seconds == began
+    counting.assert_done_once(FIRST)
 
 
-def test_the_function_is_called_again_with_the_same_event_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Any] = []
-
-    class Lambda:
-        def invoke(self, **parameters: Any) -> None:
-            calls.append(parameters | {"Payload": json.loads(parameters["Payload"])})
-
-    monkeypatch.setattr(jobs, "lambda_client", Lambda)
-    context = Context()
-    jobs._invoke_again(EVENT, context)  # type: ignore[arg-type]
-    arn = context.invoked_function_arn
-    assert calls == [{"FunctionName": arn, "InvocationType": "Event", "Payload": EVENT}]
+def test_the_locks_table_has_the_lock_and_the_report(counting: JobService) -> None:
+    counting.invoke()
+    records = counting.records()
+    assert records.keys() == {"count", f"count {FIRST}"}
+    assert records["count"]["windows_done"] == [FIRST]
+    run = records[f"count {FIRST}"]
+    assert run.keys() == {"steps", "finished_at", "expires_at", "cw:write_id"}
+    assert datetime.fromisoformat(run["finished_at"]).timestamp() == pytest.approx(counting.clock.seconds, abs=0.01)
+    assert 399.9 < (float(run["expires_at"]) - counting.clock.seconds) / 24 / 3600 <= 400
 
 
-def test_work_knows_whether_the_run_before_was_killed(counting: JobService) -> None:
-    counting.before_step = fail_at(2, ValueError("x"))
-    with pytest.raises(ValueError, match="x"):
-        counting.invoke()
-    counting.before_step = lambda number: None
-    counting.kill(2)
-    counting.end_of_lease()
-    assert [counting.invoke(), counting.invoke()] == ["Continued", "Done"]
-    assert [run.after_kill for run in counting.runs] == [False, False, True, False]
-    assert counting.runs[2].checkpoint == {"steps": ["segment 1 of 1, step 1"]}
-
-
-def test_after_a_kill_the_next_invocation_has_retries_of_its_own(counting: JobService) -> None:
-    """Each event is tried three times, and here each of three steps kills its process once."""
-    counting.kill(1, "first")
-    for step, request in ((2, "second"), (3, "third")):
-        counting.end_of_lease()
-        assert counting.invoke() == "Continued"
-        assert len(counting.waiting) == step - 1
-        counting.kill(step, request)
-    counting.end_of_lease()
-    assert counting.invoke() == "Done"
-    assert counting.steps == [1, 2, 3]
+def test_the_requests_of_a_run_are_as_documented(counting: JobService) -> None:
+    """Beside those of its steps. docs/jobs.md has the table."""
+    calls = Counter[str]()
+    counting.before_call = lambda operation: calls.update([operation])
+    counting.invoke()
+    assert calls == {"UpdateItem": 1 + (STEPS - 1), "TransactWriteItems": 1}
+    calls.clear()
+    counting.invoke()
+    assert calls == {"UpdateItem": 1}
 
 
 def test_a_step_that_may_take_longer_than_there_is_time_is_left_to_the_next_invocation(counting: JobService) -> None:
     def long_second_step(run: Run) -> Iterator[Step]:
         if run.checkpoint is None:
             yield Step({"steps": [1]}, next_seconds=60)
-        yield Step({"steps": [1, 2]}, last=True)
+        yield Step({"steps": [1, 2]}, report={})
 
     counting.job = counting.job._replace(work=long_second_step)
     assert [counting.invoke() for _ in range(2)] == ["Continued", "Done"]
@@ -285,32 +209,47 @@ def test_a_step_that_may_take_longer_than_there_is_time_is_left_to_the_next_invo
     assert counting.invoke(scheduled_time=SECOND) == "Done"
 
 
-ERRORS = [
-    ValueError("x"),
-    KeyboardInterrupt(),
-    WindowDone("another", "2026-03-01"),
-    LockTaken("another", {}, datetime(2026, 3, 1, tzinfo=UTC)),
-    InvalidEvent("another's"),
-]
-
-
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_an_error_of_the_work_passes_through_and_the_lock_is_released(
-    counting: JobService, error: BaseException
-) -> None:
-    """This includes the errors that a job raises or handles itself, if they are about another lock."""
-    counting.before_step = fail_at(2, error)
-    with pytest.raises(type(error)) as caught:
+def test_work_that_does_not_move_on_is_an_error(counting: JobService) -> None:
+    counting.job = counting.job._replace(work=lambda run: iter([Step({"done": 1})]))
+    counting.timeout_seconds = NO_TIME
+    assert counting.invoke() == "Continued"
+    with pytest.raises(AssertionError, match="count: a step without progress"):
         counting.invoke()
-    assert caught.value is error
-    assert "owner" not in counting.records()["count"]
-    counting.before_step = lambda number: None
+
+
+# --- a lock that is held, or was lost ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("window", [FIRST, SECOND], ids=["the same time", "another time"])
+def test_while_another_run_holds_the_lock_the_message_waits_and_is_done_afterwards(
+    counting: JobService, window: str
+) -> None:
+    lock = counting.locks.acquire("count", lease_seconds=60, why="at work", window=window)
+    counting.send()
+    counting.deliver()
+    assert counting.outcomes == ["InProgress"]
+    lock.release()
+    counting.deliver_until_quiet()
+    counting.assert_done_once(FIRST)
+
+
+@pytest.mark.parametrize("step", range(1, STEPS + 1))
+def test_a_killed_run_goes_on_from_its_checkpoint_when_its_message_comes_again_and_learns_of_the_kill(
+    counting: JobService, step: int
+) -> None:
+    counting.kill(step)
+    assert counting.invoke() == "InProgress", "the lease isn't over"
+    counting.end_of_lease()
     assert counting.invoke() == "Done"
     assert counting.steps == [1, 2, 3]
+    assert [run.after_kill for run in counting.runs] == [False, True]
+    assert counting.runs[1].checkpoint == ({"steps": list(range(1, step))} if step > 1 else None)
 
 
 @pytest.mark.parametrize("step", [1, STEPS], ids=["saving its checkpoint", "completing"])
-def test_one_who_was_paused_for_too_long_is_refused_with_its_part(counting: JobService, step: int) -> None:
+def test_one_who_was_paused_for_too_long_is_refused_with_its_report_and_its_message_comes_again(
+    counting: JobService, step: int
+) -> None:
     def another_takes_over(number: int) -> None:
         if number == step:
             counting.end_of_lease()
@@ -320,16 +259,114 @@ def test_one_who_was_paused_for_too_long_is_refused_with_its_part(counting: JobS
     with pytest.raises(LockLost):
         counting.invoke()
     records = counting.records()
-    assert records.keys() == {"count", f"count {FIRST}"}, "no part"
-    assert not {"finished_at", "windows_done"} & {name for record in records.values() for name in record}
+    assert records.keys() == {"count"}, "no report"
+    assert "windows_done" not in records["count"]
+    counting.end_of_lease()
+    counting.send()
+    counting.deliver()
+    assert (counting.outcomes, len(counting.waiting)) == (["ReturnedToQueue"], 1)
 
 
-def test_work_that_does_not_move_on_is_not_called_again_for_ever(counting: JobService) -> None:
-    def standing(run: Run) -> Iterator[Step]:
-        yield Step({"done": 1})
+# --- errors and outages -----------------------------------------------------------------------------------
 
-    counting.job, counting.timeout_seconds = counting.job._replace(work=standing), NO_TIME
-    assert counting.invoke() == "Continued"
-    with pytest.raises(AssertionError, match="count: a step without progress"):
+PASSING = [NotSent("x"), LockTaken("another", {}, AT), EndpointConnectionError(endpoint_url="x")]
+ERRORS = [ValueError("x"), KeyboardInterrupt(), WindowDone("another", FIRST)]
+
+
+@pytest.mark.parametrize("error", [*PASSING, *ERRORS], ids=lambda error: type(error).__name__)
+def test_an_error_of_the_work_leaves_the_lock_free_and_the_message_on_its_queue(
+    counting: JobService, error: BaseException
+) -> None:
+    """That of AWS is no error of the function. The others are."""
+    counting.before_step = fail_at(2, error)
+    with pytest.raises(type(error)) as caught:
         counting.invoke()
-    assert len(counting.waiting) == 1
+    assert caught.value is error
+    assert "owner" not in counting.records()["count"]
+    if not isinstance(error, KeyboardInterrupt):
+        counting.send()
+        counting.deliver()
+        assert counting.outcomes == ["ReturnedToQueue" if error in PASSING else type(error).__name__]
+    counting.before_step = lambda number: None
+    assert counting.invoke() == "Done"
+    assert counting.steps == [1, 2, 3]
+
+
+@pytest.mark.parametrize("hours", [6, 6 * 24], ids=["six hours", "six days"])
+def test_after_an_outage_the_run_is_done_once_and_nobody_was_called(counting: JobService, hours: int) -> None:
+    """No invocation fails, and no letter is dead."""
+    counting.clock.seconds = AT.timestamp()
+    over = counting.clock.seconds + hours * 3600
+    counting.before_call = lambda operation: (
+        fail(EndpointConnectionError(endpoint_url="x")) if counting.clock.seconds < over else None
+    )
+    for _ in range(2):  # Scheduler sends a message at least once.
+        counting.send(ON_SCHEDULE)
+    counting.deliver_until_quiet()
+    assert counting.outcomes[-2:] == ["Done", "DoneBefore"]
+    assert set(counting.outcomes[:-2]) == {"ReturnedToQueue"}
+    assert counting.clock.seconds < over + VISIBILITY_SECONDS
+    counting.assert_done_once(FIRST)
+
+
+def test_a_run_that_fails_for_a_week_is_a_dead_letter(counting: JobService) -> None:
+    counting.before_step = lambda number: fail(ValueError("x"))
+    counting.send()
+    began = counting.clock.seconds
+    counting.deliver_until_quiet()
+    assert (len(counting.dead), counting.outcomes) == (1, ["ValueError"] * MOST_RECEIVES)
+    assert 7 * 24 * 3600 < counting.clock.seconds - began < 8 * 24 * 3600
+
+
+@pytest.mark.parametrize("seconds", [60, NO_TIME], ids=["one invocation", "one for each step"])
+@pytest.mark.parametrize("fault", [Fault.KILLED_BEFORE, Fault.KILLED_AFTER, Fault.ALL_RESPONSES_LOST])
+def test_killed_at_any_call_the_run_is_finished_once(
+    service: Callable[..., JobService], fault: Fault, seconds: float
+) -> None:
+    """The last case has a call that is never made, so all calls were tried."""
+    for at in itertools.count(1):
+        counting, faults = service(), Faults(fault, at)
+        counting.timeout_seconds = seconds
+        counting.send()
+        with faults.on(counting.client):
+            counting.deliver_until_quiet(faults)
+        assert counting.records()[f"count {FIRST}"]["steps"] == [1, 2], at
+        assert counting.outcomes.count("Done") <= 1, at
+        before = counting.records()
+        assert counting.invoke() == "DoneBefore"
+        assert counting.records() == before
+        if len(faults.calls) < at:
+            break
+    assert at > 3
+    counting.assert_done_once(FIRST)
+
+
+def test_killed_before_its_message_is_told_to_come_at_once_the_run_goes_on_later(counting: JobService) -> None:
+    counting.timeout_seconds = NO_TIME
+    tell = counting.job.queue.client.change_message_visibility
+    counting.job.queue.client.change_message_visibility = lambda **_: fail(Killed())
+    counting.send()
+    counting.deliver()
+    counting.job.queue.client.change_message_visibility = tell
+    counting.deliver_until_quiet()
+    assert counting.outcomes == ["Killed", "Continued", "Done"]
+    counting.assert_done_once(FIRST)
+
+
+def test_two_times_at_once_each_sent_twice_are_done_once_each(counting: JobService) -> None:
+    counting.timeout_seconds = NO_TIME
+    for event in (EVENT, EVENT | {"scheduled_time": SECOND}) * 2:
+        counting.send(event)
+    counting.deliver_until_quiet()
+    assert {time for time, _ in counting.worked} == {FIRST, SECOND}
+    assert counting.outcomes.count("Done") == 2
+    assert {json.loads(message.body)["scheduled_time"] for message in counting.dead} == set()
+
+
+def test_all_at_once_the_run_is_finished_once(service: Callable[..., JobService]) -> None:
+    counting = service(now=time.time)
+    with ThreadPoolExecutor(16) as pool:
+        outcomes = Counter(pool.map(lambda _: counting.invoke(), range(16)))
+    assert outcomes["Done"] == 1
+    assert outcomes.keys() <= {"Done", "DoneBefore", "InProgress"}
+    assert counting.steps == [1, 2]

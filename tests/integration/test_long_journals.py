@@ -17,7 +17,7 @@ from tests.support.faults import no_logs
 from tests.support.late_index import AWAY
 from tests.support.planted import BOOKS
 from tests.support.reconciling import Reconciled, event, filled, in_pages, mismatches
-from tools.local_aws.functions import Context
+from tools.local_aws.functions import Context, run_job
 from tools.local_aws.server import Endpoint
 
 # A handler that is killed has no metrics.
@@ -178,7 +178,7 @@ def test_a_checkpoint_that_another_run_saved_meanwhile_is_no_mismatch(long: Reco
     long.query_seconds = SLOW_SECONDS
     progress: dict[str, Any] = {}
     while not (progress.get("position") and progress["begun"] == LONG):
-        assert long.new_process().lambda_handler(event(), Context(150))["outcome"] == "Continued"
+        assert run_job(long.new_process(), event(), Context(150)) == "Continued"
         [lock] = (item for item in long.items(long.locks_table) if item["lock_key"] == "reconcile_accounts")
         progress = lock["checkpoint"]["saved"]
     long.post(*NEW)

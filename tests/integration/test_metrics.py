@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from functools import partial
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from conditional_writes import Deadline
-from conditional_writes.locks import LockTaken
 from ledger.tables import Line
 from tests.support.template import alarm_metrics, dashboard_metrics
 from tools.local_aws.functions import (
@@ -28,8 +28,8 @@ from tools.local_aws.functions import (
 )
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import create_locks_table, create_profiles_table, create_tables
-from workers import scheduled_jobs
 from workers.invocation import RESERVED_SECONDS
+from workers.sending import NotSent
 
 ACCOUNTS = ("alice", "ben", "cleo")
 
@@ -40,7 +40,6 @@ type Emitted = set[tuple[str, frozenset[tuple[str, str]]]]
 @pytest.fixture
 def emitted(aws: Endpoint, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Emitted:
     """The metrics that each function emits when it runs in each of its ways."""
-    monkeypatch.setattr(scheduled_jobs, "_invoke_again", lambda event, context: None)
     tables, locks = create_tables(aws, "metrics"), create_locks_table(aws, "metrics")
     profiles, queue = (
         create_profiles_table(aws, "metrics"),
@@ -104,25 +103,28 @@ def publish_again(function: ModuleType) -> None:
 
 
 def run_in_each_way(function: ModuleType) -> None:
-    """A run without time for a second step, two events meanwhile, the run that is done, and one after it."""
+    """A run without time for a second step, a message meanwhile, an outage, the run that is done, and one after it."""
     function.ACCOUNTS_PER_STEP = 1
-    job = function.job
+    job = function.job._replace(queue=function.job.queue._replace(client=mock.Mock()))
     event = {"job": job.name, "scheduled_time": "2026-03-01T02:00:00Z", "force": True}
 
     def with_events_meanwhile(*arguments: Any) -> Iterator[Any]:
-        invoke_job(event)
-        with pytest.raises(LockTaken):
-            invoke_job(event | {"scheduled_time": "2026-03-02T02:00:00Z"})
+        invoke_job()
         yield from job.work(*arguments)
 
-    def invoke_job(event: Any, timeout_seconds: float = 120) -> None:
-        function.lambda_handler(event, Context(timeout_seconds))
+    def fails(_: Any) -> Iterator[Any]:
+        raise NotSent("x")
+
+    def invoke_job(timeout_seconds: float = 120) -> None:
+        function.lambda_handler({"Records": [record(event)]}, Context(timeout_seconds))
 
     function.job = job._replace(work=with_events_meanwhile)
-    invoke_job(event, timeout_seconds=RESERVED_SECONDS)
+    invoke_job(timeout_seconds=RESERVED_SECONDS)
+    function.job = job._replace(work=fails)
+    invoke_job()
     function.job = job
-    invoke_job(event)
-    invoke_job(event)
+    invoke_job()
+    invoke_job()
 
 
 def metrics_in(output: str) -> Iterator[tuple[str, frozenset[tuple[str, str]]]]:

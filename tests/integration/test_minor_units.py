@@ -7,7 +7,7 @@ import pytest
 from tests.checkers.books import Books, violations
 from tests.support.bodies import opening, payment
 from tests.support.ledger import Ledger
-from tools.local_aws.functions import Context
+from tools.local_aws.functions import run_job
 from tools.local_aws.server import Endpoint
 
 EVENT = {"job": "reconcile_accounts", "scheduled_time": "2026-03-01T02:00:00Z", "force": True}
@@ -28,7 +28,7 @@ def books_of(ledger: Ledger) -> Books:
     """The books, in which neither the invariants nor the reconciliation find anything."""
     books = ledger.books
     assert not violations(books)
-    assert ledger.job("reconcile_accounts").lambda_handler(EVENT, Context())["outcome"] == "Done"
+    assert run_job(ledger.job("reconcile_accounts"), EVENT) == "Done"
     [report] = [item for item in ledger.items(ledger.locks_table) if "accounts_checked" in item]
     assert (report["mismatches"], report["accounts_checked"]) == (0, len(books.accounts))
     return books

@@ -57,7 +57,8 @@ def test_an_account_is_checked_from_its_checkpoint_in_few_modules_and_calls(
         function.checkpoints.write({"a": result.new_checkpoint}, deadline)
 
     def run(nights: float) -> None:
-        assert function.lambda_handler(event(nights), Context(150))["outcome"] == "Done"
+        delivery = {"Records": [record(event(nights))]}
+        assert function.lambda_handler(delivery, Context(150)) == {"batchItemFailures": []}
 
     run(night + 1)
     ledger.restore(stored)

@@ -14,7 +14,7 @@ from ledger import nightly, reconciler
 from tests.support.faults import Killed
 from tests.support.planted import BOOKS, change_account, change_entry
 from tests.support.reconciling import Reconciled, event, filled, in_pages, mismatches
-from tools.local_aws.functions import Context, metric_totals
+from tools.local_aws.functions import Context, metric_totals, record, run_job
 from tools.local_aws.server import Endpoint
 
 # A handler that is killed or fails has no metrics.
@@ -187,7 +187,7 @@ def test_when_no_journal_can_be_read_the_run_fails_and_skips_nobody(ledger: Reco
     ledger.before_query = throttle
     for _ in range(3):
         with pytest.raises(ClientError, match="ThrottlingException"):
-            ledger.new_process().lambda_handler(event(), Context(150))
+            run_job(ledger.new_process(), event(), Context(150))
     ledger.before_query = lambda account_id: None
     assert counts(ledger.run())[:2] == (accounts, 0)
 
@@ -199,10 +199,8 @@ def test_accounts_that_kill_the_function_are_skipped_and_take_no_event_more_than
     """A run may be killed once, for whatever reason: nobody is skipped."""
     who = ("alice", "carol", "dave") if times > 1 else ("bob",)
     ledger.before_query = killing(*who, times=times)
-    outcomes = ledger.run_until_done()
-    kills = [index for index, outcome in enumerate(outcomes) if outcome == "Killed"]
-    assert len(kills) == (7 if times > 1 else 1)  # The first among others, and then each of the three alone, twice.
-    assert all(outcomes[index + 1] == "Continued" for index in kills)
+    # The first among others, and then each of the three alone, twice.
+    assert ledger.run_until_done() == ["Killed"] * (7 if times > 1 else 1) + ["Done"]
     assert counts(ledger.report())[:2] == ((1, 3) if times > 1 else (4, 0))
     reason = "the function was killed 2 times while it checked this account alone"
     skipped = [f"{name}: {reason}" for name in who] if times > 1 else []
@@ -220,7 +218,7 @@ def test_what_a_killed_run_found_before_rings_the_alarms(
     ledger.before_query = killing(third)
     capsys.readouterr()
     with pytest.raises(Killed):
-        function.lambda_handler(event(), Context())
+        function.lambda_handler({"Records": [record(event())]}, Context())
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["service"] for line in lines] == ["teller", "teller"]
     totals = metric_totals(lines)
@@ -253,5 +251,5 @@ def test_it_reads_what_is_there_now(ledger: Reconciled) -> None:
 
     function.client.meta.events.register("before-parameter-build.dynamodb", note)
     ledger.put_entry(ledger.entry("t-5", "alice") | {"transaction_id": "t-6", "account_version": 9})
-    assert function.lambda_handler(event(), Context())["outcome"] == "Done"
+    assert run_job(function, event()) == "Done"
     assert consistent == dict.fromkeys(["Scan", "Query", "GetItem", "BatchGetItem"], True)

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from ledger import sending_job
 from tests.support.bodies import payment, post_hold
 from tests.support.ledger import WORKERS
 from tests.support.sending_jobs import SOON, STEP, Expiry, Interest, SendingJob
+from tools.local_aws.functions import Context, record
 from tools.local_aws.meter import Meter
 from tools.local_aws.server import PROJECT, Endpoint
 
@@ -43,9 +45,8 @@ def test_its_messages_are_a_group_of_their_own_behind_payments(
     opened: SendingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[Any] = []
-    function = opened.function()
-    monkeypatch.setattr(function, "send_all", lambda _sqs, _url, messages, _deadline: sent.extend(messages))
-    assert opened.run(function) == "Done"
+    monkeypatch.setattr(sending_job, "send_all", lambda _sqs, _url, messages, _deadline: sent.extend(messages))
+    assert opened.run() == "Done"
     assert [message.group_id for message in sent] == [opened.JOB] * len(opened.SAMPLE)
 
 
@@ -54,11 +55,16 @@ def test_delivered_twenty_times_it_sends_and_counts_each_message_once(
 ) -> None:
     capsys.readouterr()
     function = opened.function()
-    outcomes = [opened.run(function) for _ in range(DELIVERIES)]
-    assert outcomes == ["Done"] + ["DoneBefore"] * (DELIVERIES - 1)
+    for _ in range(DELIVERIES):
+        opened.clock.seconds += 0.001
+        assert function.lambda_handler({"Records": [record(opened.event())]}, Context()) == {"batchItemFailures": []}
     assert opened.counted(opened.queued()) == dict.fromkeys(opened.SAMPLE, 1)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line[opened.METRIC] for line in lines if opened.METRIC in line] == [[len(opened.SAMPLE)]]
+    assert [outcome for line in lines for outcome in ("Done", "DoneBefore") if outcome in line] == [
+        "Done",
+        *["DoneBefore"] * (DELIVERIES - 1),
+    ]
 
 
 def test_delivered_twenty_times_at_once_it_sends_each_message_once(opened: SendingJob) -> None:
@@ -85,20 +91,16 @@ def test_by_twenty_at_once_who_know_of_no_lock_each_account_is_charged_and_each_
     assert opened.done().keys() == opened.SAMPLE
 
 
-@pytest.mark.parametrize("segments", [1, 4])
-def test_more_accounts_than_an_invocation_has_time_for_are_the_next_ones_each_in_one_segment(
-    job: SendingJob, monkeypatch: pytest.MonkeyPatch, segments: int
-) -> None:
+def test_more_accounts_than_an_invocation_has_time_for_are_the_next_ones(job: SendingJob) -> None:
     job.open_wanted(MANY)
-    outcomes, sent = job.run_on(monkeypatch, segments=segments)
-    assert outcomes.count("Done") == 1
-    if segments == 1:
-        assert list(map(len, sent)) == [STEP, STEP, STEP, len(MANY) % STEP]
+    outcomes, sent = job.run_on()
+    assert outcomes == ["Continued"] * 3 + ["Done"]
+    assert list(map(len, sent)) == [STEP, STEP, STEP, len(MANY) % STEP]
     bodies = [body for bodies in sent for body in bodies]
     assert job.counted(bodies) == dict.fromkeys(job.wanted(MANY), 1)
     job.post(*bodies)
     assert job.done().keys() == job.wanted(MANY)
-    assert (job.report()["sent"], job.report()["segments"]) == (len(MANY), segments)
+    assert (job.report()["sent"], job.report()["accounts_skipped"]) == (len(MANY), 0)
 
 
 def test_pages_without_anyone_to_send_about_are_passed_over(job: SendingJob) -> None:
@@ -229,7 +231,7 @@ def test_what_has_expired_is_released_and_all_else_stays_until_a_later_run(held:
     assert held.open_holds() == held.LATER | {("ben", "b-1")}
     assert {(account.balance, account.available) for account in held.books.accounts.values()} == {(100, 99), (100, 100)}
     report = held.report()
-    assert (report["sent"], report["accounts_skipped"], report["segments"]) == (3, 0, 1)
+    assert (report["sent"], report["accounts_skipped"]) == (3, 0)
     held.run(event=held.event(hour=13))
     held.post(*held.queued())
     assert held.done().keys() == held.SAMPLE | held.LATER
@@ -257,9 +259,7 @@ def test_a_run_for_a_time_ahead_releases_no_hold_early(expiry: Expiry, ahead: st
     assert expiry.counted(expiry.queued()) == {("anna", "over"): 1}
 
 
-def test_a_run_that_is_killed_on_its_way_goes_on_from_its_checkpoint(
-    expiry: Expiry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_killed_on_its_way_goes_on_from_its_checkpoint(expiry: Expiry) -> None:
     """It is killed after the messages of its second page were sent, and before the checkpoint: they are sent again."""
     expiry.open_wanted(MANY)
     function = expiry.function()
@@ -278,7 +278,7 @@ def test_a_run_that_is_killed_on_its_way_goes_on_from_its_checkpoint(
     before = expiry.queued()
     assert len(before) == 2 * STEP
     expiry.clock.seconds += 200
-    outcomes, sent = expiry.run_on(monkeypatch)
+    outcomes, sent = expiry.run_on()
     assert outcomes[-1] == "Done"
     bodies = before + [body for bodies in sent for body in bodies]
     assert Counter(expiry.counted(bodies).values()) == {1: len(MANY) - STEP, 2: STEP}
@@ -309,11 +309,10 @@ def test_damaged_holds_are_skipped_and_named_and_do_not_stop_it_and_an_account_g
     for name, attributes in (DAMAGED | HARMLESS).items():
         held.put_account(name, **ACCOUNT | attributes)
     held.put_account("too many", **ACCOUNT, held=300, holds={f"h-{number}": HOLD for number in range(300)})
-    function = held.function(segments=2)
+    function = held.function()
     function.ACCOUNTS_PER_STEP = STEP
     capsys.readouterr()
-    for segment in (1, 2):
-        held.run(function, held.event() | {"segment": segment, "segments": 2})
+    function.lambda_handler({"Records": [record(held.event())]}, Context())
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     skipped = [vars(entry)["account_id"] for entry in caplog.records if entry.message == "skipped"]
     assert sorted(skipped) == sorted(DAMAGED)
@@ -352,4 +351,4 @@ def test_a_run_costs_the_units_that_its_page_says(expiry: Expiry, request: pytes
     if "ministack" not in request.node.callspec.params.values():
         assert meter.answered["Scan"] == full_pages + 1
         assert meter.units["Scan"] - 1 == pytest.approx(reads * accounts)
-    assert meter.units["UpdateItem"] / meter.answered["UpdateItem"] == pytest.approx(writes * accounts / full_pages)
+    assert meter.units["UpdateItem"] == pytest.approx(3 + writes * accounts), "to acquire the lock, and for each page"

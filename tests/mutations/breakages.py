@@ -282,18 +282,12 @@ BREAKAGES = [
     ),
     Breakage(
         "a job's checkpoint is saved before its step is done",
-        "functions/charge_overdraft_interest/app.py",
+        f"{LEDGER}/sending_job.py",
+        "            sent, skipped = self._send(page.items, messages_about)\n",
         """\
-        send_all(sqs, QUEUE_URL, messages, Deadline.after(SENDING_SECONDS))
-        metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
-        after, sent, last = page.after, sent + len(charges), page.after is None
-""",
-        """\
-        after, sent, last = page.after, sent + len(charges), page.after is None
-        if not last:
-            yield Step({"after": after, "sent": sent, "not yet": True})
-        send_all(sqs, QUEUE_URL, messages, Deadline.after(SENDING_SECONDS))
-        metrics.add_metric("InterestTransactions", MetricUnit.Count, len(charges))
+            if page.after is not None:
+                yield Step({**progress, "after": page.after, "not yet": True})
+            sent, skipped = self._send(page.items, messages_about)
 """,
     ),
     Breakage(
@@ -307,24 +301,6 @@ BREAKAGES = [
         "tools/teller/job_release.py",
         "Update(wanted, released, as_seen,",
         'Update(wanted, released, ~absent("lock_key"),',
-    ),
-    Breakage(
-        "each segment that finds all parts makes the report",
-        f"{WORKERS}/segments.py",
-        'finished, absent("finished_at"))',
-        "finished)",
-    ),
-    Breakage(
-        "the report is made of the parts that are there",
-        f"{WORKERS}/segments.py",
-        "if len(parts) < segments:",
-        "if not parts:",
-    ),
-    Breakage(
-        "each segment has all accounts",
-        f"{LEDGER}/account_pages.py",
-        "if segment.of > 1:",
-        "if False:",
     ),
     Breakage(
         "a wrong checkpoint is replaced, and nobody is told",

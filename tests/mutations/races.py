@@ -192,21 +192,13 @@ RACES = [
         "two workers do a window's steps",
     ),
     Race(
-        "a segment's part written after instead of with its completion",
+        "a run's report written after instead of with its completion",
         f"{WORKERS}/scheduled_jobs.py",
-        "                lock.complete(record.part(run.segment, step.checkpoint))\n",
+        "                lock.complete(self._record(run, step.report))\n",
         "                lock.complete()\n"
         "                from conditional_writes.core.requests import as_request\n"
-        '                put = as_request(record.part(run.segment, step.checkpoint), "w")\n'
-        "                record._locks.client.put_item(**put)\n",
-        "two segments end",
-    ),
-    Race(
-        "a run finished twice",
-        f"{WORKERS}/segments.py",
-        '[Update(self._key, finished, absent("finished_at"))]',
-        "[Update(self._key, finished)]",
-        "two segments end",
+        '                self.locks.client.put_item(**as_request(self._record(run, step.report), "w"))\n',
+        "two messages for one time",
     ),
     Race(
         "a record of a call written without asking whether there is one",

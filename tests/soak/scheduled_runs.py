@@ -1,28 +1,25 @@
-"""Runs the jobs for another day every few seconds. Each event is delivered twice, and again after a failure.
+"""Runs the jobs for another day every few seconds. Each message is sent twice, and again while its job isn't done.
 
-ministack gives each retry of an asynchronous invocation a request id of its own, unlike Lambda, so a killed run's retry
-is taken for a duplicate of a run in progress, and ends. So the events of jobs that aren't done are sent again. Retries
-come after LAMBDA_ASYNC_RETRY_BASE_SECONDS and after twice that. The jobs' timeout is shortened in proportion, so that a
-killed run's lease is over before the second retry, as on AWS.
+The jobs' timeouts are shortened, and so is the visibility timeout of their messages: a killed run's lease is over when
+its message comes again, as on AWS.
 """
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from conditional_writes.core.items import from_dynamodb
 from tests.checkers.windows import windows_done
 from tests.support.deployed import changed_function, until
-from tools.local_aws.jobs import event_of, function_name, read_report, run_job
+from tools.local_aws.jobs import function_name, queue_url, read_report, run_job, send
 from tools.local_aws.stack import Stack
 from tools.local_aws.tables import scan
 
-RETRY_SETTINGS = {"LAMBDA_ASYNC_RETRY_BASE_SECONDS": "11"}
 JOBS = ("charge_overdraft_interest", "expire_holds", "reconcile_accounts")
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS, VISIBILITY_SECONDS = 20, 25
 SENT_AGAIN_AFTER_SECONDS = 30
 FIRST_SCHEDULED_TIME = datetime(2026, 4, 1, 2, tzinfo=UTC)
 
@@ -47,7 +44,7 @@ class ScheduledRuns:
         scheduled_time = FIRST_SCHEDULED_TIME + timedelta(days=len(self.times))
         self.times.append(scheduled_time)
         for job in JOBS * 2:
-            self._invoke_asynchronously(job, scheduled_time)
+            send(self.deployed, job, scheduled_time)
         return scheduled_time
 
     def wait_until_done(self) -> None:
@@ -59,15 +56,8 @@ class ScheduledRuns:
         if not_done and time.monotonic() > self._last_sent + SENT_AGAIN_AFTER_SECONDS:
             self._last_sent = time.monotonic()
             for job, scheduled_time in not_done:
-                self._invoke_asynchronously(job, scheduled_time)
+                send(self.deployed, job, scheduled_time)
         return not not_done
-
-    def _invoke_asynchronously(self, job: str, scheduled_time: datetime) -> None:
-        self.deployed.endpoint.client("lambda").invoke(
-            FunctionName=function_name(self.deployed, job),
-            InvocationType="Event",
-            Payload=json.dumps(event_of(job, scheduled_time)).encode(),
-        )
 
     def _not_done(self) -> list[tuple[str, datetime]]:
         items = map(from_dynamodb, scan(self.deployed.endpoint, self.deployed["LocksTableName"]))
@@ -77,12 +67,16 @@ class ScheduledRuns:
 
     def violations(self) -> list[str]:
         """What the reconciliations found and skipped. Delivers all events again, and names each that was run again."""
-        reports = [read_report(self.deployed, scheduled_time) for scheduled_time in self.times]
-        answers = [run_job(self.deployed, job, scheduled_time) for job in JOBS for scheduled_time in self.times]
+        reports = self._reports()
+        again = {(job, each): run_job(self.deployed, job, each) for job, each in reports}
+        nights = [report for (job, _), report in reports.items() if job == "reconcile_accounts"]
         return [
-            *(sentence for report in reports for sentence in [*report["first_mismatches"], *report["first_skipped"]]),
-            *(f"a done job was run again: {answer}" for answer in answers if answer["outcome"] != "DoneBefore"),
+            *(sentence for night in nights for sentence in [*night["first_mismatches"], *night["first_skipped"]]),
+            *(f"a done job was run again: {key}" for key, report in again.items() if report != reports[key]),
         ]
+
+    def _reports(self) -> dict[tuple[str, datetime], dict[str, Any]]:
+        return {(job, each): read_report(self.deployed, each, job) for job in JOBS for each in self.times}
 
     @contextmanager
     def short_timeouts(self) -> Iterator[None]:
@@ -90,4 +84,7 @@ class ScheduledRuns:
             for job in JOBS:
                 name = function_name(self.deployed, job)
                 changed.enter_context(changed_function(self.deployed, name, Timeout=TIMEOUT_SECONDS))
+                self.deployed.endpoint.client("sqs").set_queue_attributes(
+                    QueueUrl=queue_url(self.deployed, job), Attributes={"VisibilityTimeout": str(VISIBILITY_SECONDS)}
+                )
             yield

@@ -24,7 +24,7 @@ from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import Books
 from tests.checkers.profiles import Profiles
 from tests.checkers.windows import charged_twice, open_though_expired, wrongly_charged
-from tests.soak.scheduled_runs import RETRY_SETTINGS, ScheduledRuns
+from tests.soak.scheduled_runs import ScheduledRuns
 from tests.support.deployed import Bank, FunctionQueue, until
 from tests.support.reporting import Say
 from tools.local_aws import server, stack
@@ -144,7 +144,7 @@ class Soak:
 @pytest.fixture
 def bank(built: None, tmp_path: Path) -> Iterator[Bank]:
     log = tmp_path / "ministack.log"
-    started = server.ministack(free_port(), log, settings=RETRY_SETTINGS)
+    started = server.ministack(free_port(), log)
     with running(started) as endpoint, contextlib.ExitStack() as changed:
         bank = Bank(stack.deploy(endpoint, MaximumConcurrency=CONCURRENCY), started[1].pid, log)
         for queue in (bank.transactions, bank.profiles):

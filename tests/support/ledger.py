@@ -143,9 +143,9 @@ class Ledger:
 
     # Jobs
 
-    def job(self, name: str, locks_table: str | None = None, segments: int = 1, **variables: str) -> ModuleType:
+    def job(self, name: str, locks_table: str | None = None, **variables: str) -> ModuleType:
         """A job's function in a new process. It goes by the ledger's clock unless it has a locks table of its own."""
-        table, variables = locks_table or self.locks_table, {"JOB_SEGMENTS": str(segments)} | variables
+        table = locks_table or self.locks_table
         if name == "reconcile_accounts":
             function = functions.reconcile_accounts(self.dynamodb, self.tables, table, **variables)
         else:

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest import mock
 
 from botocore.awsrequest import AWSResponse
 
@@ -24,7 +23,7 @@ from ledger.core.journal import payload_hash_of
 from tests.support.answers import answer
 from tests.support.in_process import Aws, answered_by
 from tests.support.ledger import Ledger
-from tools.local_aws.functions import Context
+from tools.local_aws.functions import Context, run_job
 
 EVENT = {"job": "reconcile_accounts", "scheduled_time": "2026-03-01T02:00:00+00:00", "force": True}
 DAY = datetime.fromisoformat(str(EVENT["scheduled_time"])).date()
@@ -130,7 +129,7 @@ def plant(ledger: Ledger, journals: dict[str, int], checkpoints: dict[str, int])
 
 
 def main(journals: dict[str, int], checkpoints: dict[str, int]) -> Night:
-    with answered_by(Aws(Engine())) as aws, mock.patch("workers.scheduled_jobs._invoke_again"):
+    with answered_by(Aws(Engine())) as aws:
         ledger = Ledger(aws)
         plant(ledger, journals, checkpoints)
         function, outcomes = ledger.job("reconcile_accounts"), list[str]()
@@ -138,7 +137,7 @@ def main(journals: dict[str, int], checkpoints: dict[str, int]) -> Night:
         function.client.meta.events.register_first("before-send.dynamodb", planted.before_send)
         started, idle = time.monotonic(), most_megabytes()
         while "Done" not in outcomes:
-            outcomes.append(function.lambda_handler(EVENT, Context(TIMEOUT_SECONDS))["outcome"])
+            outcomes.append(run_job(function, EVENT, Context(TIMEOUT_SECONDS)))
         seconds, most = time.monotonic() - started, most_megabytes()
         report = ledger.item(ledger.locks_table, {"lock_key": f"{EVENT['job']} {EVENT['scheduled_time']}"})
         names = ("accounts_checked", "accounts_replayed_whole", "accounts_skipped", "mismatches")

@@ -19,7 +19,7 @@ from tests.support.bodies import Body
 from tests.support.faults import Killed
 from tests.support.late_index import LateIndex
 from tests.support.ledger import Ledger
-from tools.local_aws.functions import Context
+from tools.local_aws.functions import Context, run_job
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import refill, scan
 
@@ -50,7 +50,6 @@ class Reconciled(Ledger):
         for module in ("reconciler", "nightly", "journal_versions"):
             monkeypatch.setattr(f"ledger.{module}.time", self.clock)
         monkeypatch.setattr("conditional_writes.core.deadline.time", SimpleNamespace(monotonic=self.clock))
-        monkeypatch.setattr("workers.scheduled_jobs._invoke_again", lambda event, context: None)
 
     def post(self, *messages: Body | str, **options: Any) -> None:
         """One thread of the reconciler's at a time."""
@@ -87,7 +86,7 @@ class Reconciled(Ledger):
             self.clock.sleep(3600)
             self._process, self._is_killed = self._process or self.new_process(), False
             try:
-                outcomes.append(self._process.lambda_handler(event(night, **fields), Context(150))["outcome"])
+                outcomes.append(run_job(self._process, event(night, **fields), Context(150)))
             except Killed:
                 outcomes.append("Killed")
                 self._process = None

@@ -8,14 +8,11 @@ from decimal import Decimal
 from types import ModuleType
 from typing import Any, ClassVar, override
 
-import pytest
-
 from conditional_writes import Item
 from tests.checkers.books import Books, violations
 from tests.support.bodies import hold, opening, openings, payment
 from tests.support.ledger import Ledger
-from tools.local_aws.functions import Context
-from workers import scheduled_jobs
+from tools.local_aws.functions import Context, run_job
 from workers.invocation import RESERVED_SECONDS
 
 PAST, JUST, SOON = "2026-02-01T00:00:00Z", "2026-03-01T12:00:00Z", "2026-03-01T12:00:00.000001Z"
@@ -54,28 +51,24 @@ class SendingJob(Ledger):
     def event(self, day: int = 1, hour: int = 12) -> dict[str, Any]:
         return {"job": self.JOB, "scheduled_time": f"2026-03-{day:02}T{hour:02}:00:00Z", "force": True}
 
-    def function(self, locks_table: str | None = None, segments: int = 1) -> ModuleType:
-        return self.job(self.JOB, locks_table, segments, **self.VARIABLES)
+    def function(self, locks_table: str | None = None) -> ModuleType:
+        return self.job(self.JOB, locks_table, **self.VARIABLES)
 
     def run(self, function: ModuleType | None = None, event: Any = None, seconds: float = 60) -> str:
         """Invokes the function, or one in a new process. Returns its outcome."""
         self.clock.seconds += 0.001
-        answer = (function or self.function()).lambda_handler(event or self.event(), Context(seconds))
-        return str(answer["outcome"])
+        return run_job(function or self.function(), event or self.event(), Context(seconds))
 
-    def run_on(
-        self, patch: pytest.MonkeyPatch, event: Any = None, segments: int = 1
-    ) -> tuple[list[str], list[list[str]]]:
+    def run_on(self) -> tuple[list[str], list[list[str]]]:
         """Runs the job until it is done. Each invocation is a process that has time for one step.
 
         Returns the invocations' outcomes, and the bodies that each of them sent.
         """
-        outcomes, sent, waiting = [], [], [event or self.event()]
-        patch.setattr(scheduled_jobs, "_invoke_again", lambda event, context: waiting.append(event))
-        while waiting:
-            function = self.function(segments=segments)
+        outcomes, sent = list[str](), []
+        while not outcomes or outcomes[-1] == "Continued":
+            function = self.function()
             function.ACCOUNTS_PER_STEP = STEP
-            outcomes.append(self.run(function, waiting.pop(0), RESERVED_SECONDS))
+            outcomes.append(self.run(function, seconds=RESERVED_SECONDS))
             sent.append(self.queued())
         return outcomes, sent
 

@@ -18,7 +18,7 @@ FOLDERS = {function["CodeUri"].removeprefix("functions/"): name for name, functi
 
 
 def event_sources(name: str, kind: str) -> list[dict[str, Any]]:
-    """The properties of a function's event sources of this type, such as "SQS" and "ScheduleV2"."""
+    """The properties of a function's event sources of this type, such as "SQS" and "DynamoDB"."""
     return [source["Properties"] for source in FUNCTIONS[name].get("Events", {}).values() if source["Type"] == kind]
 
 

@@ -22,17 +22,6 @@ def test_no_parameter_reaches_functions_by_globals_where_its_change_would_make_n
     assert referred(settings) & TEMPLATE["Parameters"].keys() == {"AwsEndpointUrl"}
 
 
-@pytest.mark.parametrize("job", ["ReconcileAccounts", "ChargeOverdraftInterest", "ExpireHolds"])
-def test_a_schedule_may_invoke_its_jobs_alias_and_a_job_itself_by_either_name(job: str) -> None:
-    alias, name = {"Ref": f"{job}FunctionAliaslive"}, {"GetAtt": f"{job}Function.Arn"}
-    [schedule] = resources("AWS::IAM::Role")[f"{job}FunctionScheduleRole"]["Policies"][0]["PolicyDocument"][
-        "Statement"
-    ][:1]
-    assert schedule["Resource"] == alias
-    [itself] = resources("AWS::IAM::Policy")[f"{job}SelfInvocationPolicy"]["PolicyDocument"]["Statement"]
-    assert itself["Resource"] == [name, alias]
-
-
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_callers_get_a_functions_name_with_its_alias(function: str) -> None:
     assert TEMPLATE["Outputs"][f"{function}Name"]["Value"] == {"Sub": f"${{{function}}}:live"}

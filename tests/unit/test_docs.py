@@ -134,12 +134,14 @@ def test_the_table_of_alarms_has_each_alarm_in_one_row() -> None:
 
 
 def metrics_in(source: Path) -> Iterator[str]:
-    """The metrics' names in calls of `add_metric`, and of `Measurement` and `_ended`, which lead to it."""
+    """The metrics' names in calls of `add_metric`, and of those that lead to it."""
     for call in ast.walk(ast.parse(source.read_text())):
         match call:
             case ast.Call(ast.Attribute(attr="add_metric" | "_ended") | ast.Name("Measurement"), [what, *_]):
                 names = [what.body, what.orelse] if isinstance(what, ast.IfExp) else [what]
                 yield from (name.value for name in names if isinstance(name, ast.Constant))
+            case ast.Call(ast.Name("SendingJob"), [_, ast.Constant(str(name)), *_]):
+                yield name
 
 
 def first_cells(page: str, heading: str) -> list[str]:

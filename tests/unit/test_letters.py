@@ -40,8 +40,8 @@ def letter(body: str, queue: QueueName = QueueName.TRANSACTIONS, message_id: str
     [
         (QueueName.TRANSACTIONS, {"reason_code": "X", "reason": "why"}),
         (QueueName.OUTCOMES, {"reason_code": "X", "reason": "why"}),
-        (QueueName.JOBS, {"ErrorCode": "X", "ErrorMessage": "why"}),
-        (QueueName.SCHEDULES, {"ERROR_CODE": "X", "ERROR_MESSAGE": "why"}),
+        (QueueName.JOBS, {"reason_code": "X", "reason": "why"}),
+        (QueueName.JOBS, {"ERROR_CODE": "X", "ERROR_MESSAGE": "why"}),
         (QueueName.BUS, {"ERROR_CODE": "X", "ERROR_MESSAGE": "why"}),
     ],
 )

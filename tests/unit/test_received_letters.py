@@ -175,12 +175,8 @@ BATCH = {
     "approximateArrivalOfLastRecord": "2026-02-28T11:20:00.000Z",
 }
 AROUND = {"republish": {"from": "2026-02-28T10:45:00+00:00", "to": "2026-02-28T11:35:00+00:00"}}
-CHARGE = {"job": "charge_overdraft_interest", "scheduled_time": "2026-02-28T00:00:00Z"}
-REPUBLISHES, CHARGES = "RepublishOutcomesFunctionName", "ChargeOverdraftInterestFunctionName"
-DONE = {"outcome": "Done"}
-
-
-OUTCOMES, JOBS, SCHEDULES = QueueName.OUTCOMES, QueueName.JOBS, QueueName.SCHEDULES
+REPUBLISHES = "RepublishOutcomesFunctionName"
+OUTCOMES, JOBS = QueueName.OUTCOMES, QueueName.JOBS
 AGAIN = [(REPUBLISHES, republish(1)), (REPUBLISHES, republish(4))]
 GIVEN_UP = {"version": "1.0", "DDBStreamBatchInfo": BATCH}
 
@@ -190,9 +186,9 @@ GIVEN_UP = {"version": "1.0", "DDBStreamBatchInfo": BATCH}
     [
         pytest.param(OUTCOMES, republish(1), [published(republish(4)), published()], AGAIN, id="until nothing is left"),
         pytest.param(OUTCOMES, GIVEN_UP, [published()], [(REPUBLISHES, AROUND)], id="a batch, and around it"),
-        pytest.param(JOBS, CHARGE, [DONE], [(CHARGES, CHARGE)], id="the event of a job"),
-        pytest.param(SCHEDULES, CHARGE, [DONE], [(CHARGES, CHARGE)], id="the event of a schedule"),
-        pytest.param(JOBS, CHARGE, [Killed(), DONE], [(CHARGES, CHARGE)] * 2, id="again, after a kill"),
+        pytest.param(
+            OUTCOMES, GIVEN_UP, [Killed(), published()], [(REPUBLISHES, AROUND)] * 2, id="again, after a kill"
+        ),
     ],
 )
 def test_the_function_of_a_letter_is_invoked(queue: QueueName, body: Any, answers: list[Any], invoked: Any) -> None:
@@ -203,6 +199,17 @@ def test_the_function_of_a_letter_is_invoked(queue: QueueName, body: Any, answer
         functions.clock.advance(3600)  # the visibility timeout ends
     assert redriven(functions, queue).done.total() == 1
     assert (functions.invoked, functions.letters) == (invoked, {})
+
+
+def test_the_message_of_a_job_is_sent_to_its_queue_for_a_run_whatever_its_time() -> None:
+    body, sent = json.dumps({"job": "expire_holds", "scheduled_time": "then"}), list[Any]()
+    queues: Any = Queues(body, queue=JOBS)
+    queues.send_message = lambda **message: sent.append(message)
+    assert redriven(queues, JOBS).done.total() == 1
+    [message] = sent
+    assert message["QueueUrl"] == "ExpireHoldsQueueUrl"
+    assert json.loads(message["MessageBody"]) == {"job": "expire_holds", "scheduled_time": "then", "force": True}
+    assert queues.letters == {}
 
 
 MISSING = {"account_id": "a", "from_version": 2, "to_version": 3, "reason": "no entry"}
@@ -216,9 +223,8 @@ UNKNOWN = {"error": {"code": "UNKNOWN_ACCOUNT", "reason": "no account 'a'"}}
         (OUTCOMES, republish(1), [UNKNOWN], "no account 'a'"),
         (OUTCOMES, {"account_id": "a"}, [], "its item has no version"),
         (OUTCOMES, "junk", [], "its item has no version"),
-        (JOBS, {"job": "reconcile_accounts"}, [Failure("the function failed")], "the function failed"),
-        (SCHEDULES, {"job": "sweep"}, [], "its body isn't the event of a job"),
-        (JOBS, [], [], "its body isn't the event of a job"),
+        (JOBS, {"job": "sweep"}, [], "its body isn't a job's"),
+        (JOBS, [], [], "its body isn't a job's"),
     ],
 )
 def test_a_letter_that_its_function_cannot_handle_stays_with_a_sentence(

@@ -16,7 +16,7 @@ from tools.local_aws.server import PROJECT
 from tools.teller import dead_letters, jobs
 from tools.teller.command import app
 from tools.teller.failures import Failure
-from tools.teller.job_records import RunOfJob
+from tools.teller.job_records import LockRecord, RunOfJob
 from tools.teller.letters import Letter
 from tools.teller.operator import Operator
 from tools.teller.tables import fields_table, lines, table
@@ -133,6 +133,7 @@ def test_on_a_prod_stack_nothing_is_changed_without_a_yes(
     letter = Letter("{}", {}, "l-1", datetime(2026, 11, 22, 19, tzinfo=UTC))
     monkeypatch.setattr(dead_letters, "look", lambda *_: [letter])
     monkeypatch.setattr(jobs, "read_runs", lambda *_: [RunOfJob("2026-11-22T02:00:00+00:00", None)])
+    monkeypatch.setattr(jobs, "read_lock", lambda *_: LockRecord("reconcile_accounts", {}))
     monkeypatch.setattr(Deployment, "is_prod", True)
     monkeypatch.delattr(Deployment, "invoke")
     file = tmp_path / "day.jsonl"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.template import FOLDERS, TEMPLATE, event_sources, resources
+from tests.support.template import FOLDERS, TEMPLATE, resources
 from tests.unit.stubs import Stubbed
 from tools.teller.alarms import Alarms
 from tools.teller.deployment import function_of
@@ -15,7 +15,6 @@ from tools.teller.job_records import JOBS, LATE_AFTER, JobRecords, LockRecord, R
 from tools.teller.letters import QueueName
 from tools.teller.queues import Counts, MessageQueue
 from tools.teller.status import Status
-from workers.segments import Segment
 
 NOW = datetime(2026, 11, 22, 18, 0, tzinfo=UTC)
 NIGHTLY = JOBS["reconcile_accounts"]
@@ -28,14 +27,14 @@ def status(created_hours_ago: float = 1, done_hours_ago: float | None = None, **
     if done_hours_ago is not None:
         finished = (NOW - timedelta(hours=done_hours_ago)).isoformat()
         runs = [RunOfJob("2026-11-22T02:00:00+00:00", {"finished_at": finished, **changes.pop("report", {})})]
-    locks = [LockRecord(NIGHTLY.name, Segment(), item) for item in changes.pop("locks", [])]
+    lock = LockRecord(NIGHTLY.name, changes.pop("lock", {}))
     found = Status(
         now=NOW,
         created_at=NOW - timedelta(hours=created_hours_ago),
         queues={},
         dead_letters={queue.value: Counts(0, 0, 0) for queue in QueueName},
         alarms=Alarms(35, 0, []),
-        jobs=[JobRecords(NIGHTLY, locks, runs)],
+        jobs=[JobRecords(NIGHTLY, lock, runs)],
         enabled={NIGHTLY.name: True},
         figures=NO_FIGURES,
     )
@@ -47,7 +46,7 @@ def status(created_hours_ago: float = 1, done_hours_ago: float | None = None, **
     [
         (status(), None),
         (status(created_hours_ago=1000, done_hours_ago=25), None),
-        (status(locks=[{"leased_until": (NOW + timedelta(seconds=5)).isoformat()}]), None),
+        (status(lock={"leased_until": (NOW + timedelta(seconds=5)).isoformat()}), None),
         (status(created_hours_ago=1000, enabled={NIGHTLY.name: False}), None),
         (status(created_hours_ago=27), "reconcile_accounts is late: no run was done in 26 h"),
         (status(created_hours_ago=1000, done_hours_ago=26.1), "reconcile_accounts is late"),
@@ -56,8 +55,8 @@ def status(created_hours_ago: float = 1, done_hours_ago: float | None = None, **
         (status(done_hours_ago=1, report={"accounts_skipped": 1}), "the last run skipped 1 account:"),
         (status(dead_letters={"bus": Counts(0, 1, 0)}), "1 dead letter of bus: teller dead-letters bus"),
         (status(dead_letters={"jobs": Counts(2000, 0, 0)}), "2,000 dead letters of jobs: teller dead-letters jobs"),
-        (status(locks=[{"leased_until": (NOW - timedelta(seconds=5)).isoformat()}]), "has lapsed"),
-        (status(locks=[{"leased_until": 7}]), "can't be taken: leased_until: expected a text"),
+        (status(lock={"leased_until": (NOW - timedelta(seconds=5)).isoformat()}), "has lapsed"),
+        (status(lock={"leased_until": 7}), "can't be taken: leased_until: expected a text"),
     ],
 )
 def test_what_isnt_well_is_one_sentence(found: Status, trouble: str | None) -> None:
@@ -135,11 +134,11 @@ def test_what_the_command_knows_of_the_template_is_there() -> None:
         alarm = alarms[f"{function.removesuffix('Function')}UnfinishedAlarm"]
         [_, done] = alarm["Metrics"]
         assert timedelta(seconds=done["MetricStat"]["Period"] * alarm["EvaluationPeriods"]) == LATE_AFTER
-        [schedule] = event_sources(function, "ScheduleV2")
+        schedule = resources("AWS::Scheduler::Schedule")[f"{function.removesuffix('Function')}Schedule"]
         assert schedule["ScheduleExpression"] == {"Ref": job.schedule_parameter}
         assert schedule["State"] == {"Ref": job.state_parameter}
         timezone = {"Ref": job.timezone_parameter} if job.timezone_parameter else "UTC"
         assert schedule["ScheduleExpressionTimezone"] == timezone
-        assert job.function_output == f"{function}Name"
+        assert job.queue_output in TEMPLATE["Outputs"]
     named = {f"{function_of(kind.service)}LogGroupName" for kind in BECAME.values()}
     assert named | {queue.output for queue in (*MessageQueue, *QueueName)} <= TEMPLATE["Outputs"].keys()

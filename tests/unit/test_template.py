@@ -37,10 +37,9 @@ from tools.template import statements
 from workers.attempts import MAXIMUM_BEGUN
 from workers.batches import LAST_SECONDS
 from workers.invocation import RESERVED_SECONDS, SETTLING_SECONDS, lease_seconds_of
-from workers.job_events import LONGEST_DELAY
+from workers.job_events import LONGEST_DELAY, UNRESOLVED
 from workers.queue_messages import FIRST_SUSPECT_DELIVERY
 from workers.redelivery import DELAYS_SECONDS
-from workers.scheduled_jobs import UNRESOLVED
 
 QUEUES = resources("AWS::SQS::Queue")
 TABLES = resources("AWS::DynamoDB::Table")
@@ -54,14 +53,18 @@ def named(value: dict[str, Any]) -> str:
 ROLES = {folder: named(FUNCTIONS[name]["Role"]) for folder, name in FOLDERS.items()}
 
 
-SOURCES = {
+SCHEDULES = {named(one["Target"]["Arn"]): one for one in resources("AWS::Scheduler::Schedule").values()}
+"""The schedules by the queues to which they send."""
+QUEUED = {
     named(source["Queue"]): (FUNCTIONS[name], source, QUEUES[named(source["Queue"])])
     for name in FUNCTIONS
     for source in event_sources(name, "SQS")
 }
+JOBS = {name: queued for name, queued in QUEUED.items() if name in SCHEDULES}
+SOURCES = {name: queued for name, queued in QUEUED.items() if name not in JOBS}
+each_job = pytest.mark.parametrize(("function", "source", "queue"), JOBS.values(), ids=JOBS)
 each_queue = pytest.mark.parametrize(("function", "source", "queue"), SOURCES.values(), ids=SOURCES)
 STREAMS = {name: (FUNCTIONS[name], source) for name in FUNCTIONS for source in event_sources(name, "DynamoDB")}
-SCHEDULES = {name: (FUNCTIONS[name], source) for name in FUNCTIONS for source in event_sources(name, "ScheduleV2")}
 
 
 def test_every_folder_of_functions_is_a_function_of_the_template() -> None:
@@ -86,11 +89,11 @@ def timeout(function: dict[str, Any]) -> int:
     return int(function.get("Timeout", TEMPLATE["Globals"]["Function"]["Timeout"]))
 
 
-@each_queue
+@pytest.mark.parametrize(("function", "source", "queue"), QUEUED.values(), ids=QUEUED)
 def test_a_batch_answers_for_each_message_which_stays_invisible_for_six_timeouts_and_a_window(
     function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
 ) -> None:
-    window = seconds(source["MaximumBatchingWindowInSeconds"])
+    window = seconds(source.get("MaximumBatchingWindowInSeconds", 0))
     assert queue["VisibilityTimeout"] >= 6 * timeout(function) + window
     assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"], "a batch answers for each of its messages"
 
@@ -215,8 +218,7 @@ def test_an_alarm_counts_the_messages_that_are_in_each_dead_letter_queue() -> No
     dead = {
         queue["RedrivePolicy"]["deadLetterTargetArn"]["GetAtt"] for queue in QUEUES.values() if "RedrivePolicy" in queue
     }
-    for function, schedule in SCHEDULES.values():
-        dead |= {schedule["DeadLetterConfig"]["Arn"]["GetAtt"], function["DeadLetterQueue"]["TargetArn"]["GetAtt"]}
+    dead |= {schedule["Target"]["DeadLetterConfig"]["Arn"]["GetAtt"] for schedule in SCHEDULES.values()}
     dead |= {source["DestinationConfig"]["OnFailure"]["Destination"]["GetAtt"] for _, source in STREAMS.values()}
     [bus] = resources("AWS::Events::EventBus").values()
     dead.add(bus["DeadLetterConfig"]["Arn"]["GetAtt"])
@@ -292,17 +294,9 @@ def test_an_alarm_rings_when_a_message_is_not_delivered_or_half_of_the_places_in
     assert in_flight == {("Maximum", PLACES_IN_FLIGHT / 2)}
 
 
-@pytest.mark.parametrize(
-    ("metric", "functions"),
-    [
-        ("Errors", {"ProcessTransactions", "PostTransactions", "UpsertProfiles", "PublishOutcomes", "ReadAccounts"}),
-        ("DeadLetterErrors", {name.removesuffix("Function") for name in SCHEDULES}),
-    ],
-)
-def test_an_alarm_rings_when_a_function_fails_of_which_no_caller_is_told_or_loses_an_event(
-    metric: str, functions: set[str]
-) -> None:
-    watching = {alarm["Dimensions"][0]["Value"]["Ref"]: alarm for alarm in alarms(metric)}
+def test_an_alarm_rings_when_a_function_fails_of_which_no_caller_is_told() -> None:
+    functions = {"ProcessTransactions", "PostTransactions", "UpsertProfiles", "PublishOutcomes", "ReadAccounts"}
+    watching = {alarm["Dimensions"][0]["Value"]["Ref"]: alarm for alarm in alarms("Errors")}
     assert watching.keys() == {f"{name}Function" for name in functions}
     for alarm in watching.values():
         assert (alarm["Namespace"], alarm["Statistic"], alarm["Threshold"]) == ("AWS/Lambda", "Sum", 0)
@@ -318,7 +312,7 @@ STATES = {
 @pytest.mark.parametrize(("job", "state", "default"), [(job, *state) for job, state in STATES.items()])
 def test_an_alarm_rings_when_a_job_that_is_scheduled_was_not_done_for_a_day(job: str, state: str, default: str) -> None:
     assert TEMPLATE["Parameters"][state]["Default"] == default, "interest is charged only if the deployer says so"
-    assert SCHEDULES[FOLDERS[job]][1]["State"] == {"Ref": state}
+    assert SCHEDULES[f"{FOLDERS[job].removesuffix('Function')}Queue"]["State"] == {"Ref": state}
     name = f"{FOLDERS[job].removesuffix('Function')}UnfinishedAlarm"
     alarm = resources("AWS::CloudWatch::Alarm", **{state: "ENABLED"})[name]
     [filled, done] = alarm["Metrics"]
@@ -365,42 +359,40 @@ def test_the_dashboard_shows_both_queues_their_dead_letters_and_all_functions() 
     teller = "Teller/${AWS::StackName}"
     assert shown.keys() == {"AWS/SQS", "AWS/Lambda", "AWS/DynamoDB", teller}
     assert shown["AWS/DynamoDB"] == {JOURNAL_INDEX, *(f"${{{name.removesuffix('Table')}}}" for name in TABLES)}
-    assert shown["AWS/SQS"] == {f"${{{name}.QueueName}}" for name in QUEUES}
+    assert shown["AWS/SQS"] == {f"${{{name}.QueueName}}" for name in QUEUES.keys() - SCHEDULES.keys()}
     assert shown["AWS/Lambda"] == {f"${{{name}}}" for name in FUNCTIONS}
     assert shown[teller] == FOLDERS.keys()
     namespace = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["POWERTOOLS_METRICS_NAMESPACE"]
     assert namespace == {"Sub": teller}
 
 
-LAMBDA_KEEPS_EVENTS = timedelta(hours=6)
-"""Unless `MaximumEventAgeInSeconds` of an EventInvokeConfig says less."""
-
-
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_a_schedule_gives_its_job_the_scheduled_time_and_loses_none(name: str) -> None:
-    function, schedule = SCHEDULES[name]
-    job = function["CodeUri"].removeprefix("functions/")
-    assert json.loads(schedule["Input"]) == {"job": job, "scheduled_time": UNRESOLVED}
+@each_job
+def test_a_schedule_sends_its_job_the_scheduled_time_and_loses_none(
+    function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
+) -> None:
+    schedule = SCHEDULES[named(source["Queue"])]
+    target, job = schedule["Target"], function["CodeUri"].removeprefix("functions/")
+    assert json.loads(target["Input"]) == {"job": job, "scheduled_time": UNRESOLVED}
     assert schedule["FlexibleTimeWindow"] == {"Mode": "OFF"}
-    assert schedule["RetryPolicy"]["MaximumEventAgeInSeconds"] == 17 * 3600
-    assert timedelta(hours=17) + LAMBDA_KEEPS_EVENTS < LONGEST_DELAY
-    assert schedule["OmitName"] is True
+    assert timedelta(seconds=target["RetryPolicy"]["MaximumEventAgeInSeconds"]) < LONGEST_DELAY
     assert {schedule["State"]["Ref"], schedule["ScheduleExpression"]["Ref"]} <= TEMPLATE["Parameters"].keys()
-    dead = schedule["DeadLetterConfig"]["Arn"], function["DeadLetterQueue"]["TargetArn"]
-    assert dead == ({"GetAtt": "SchedulesDeadLetterQueue.Arn"}, {"GetAtt": "JobsDeadLetterQueue.Arn"})
+    own = function["Environment"]["Variables"]["DEAD_LETTER_QUEUE_URL"]["Ref"]
+    dead = target["DeadLetterConfig"]["Arn"], queue["RedrivePolicy"]["deadLetterTargetArn"]
+    assert dead == ({"GetAtt": f"{own}.Arn"},) * 2
 
 
-RETRIES_COME_AFTER_SECONDS = (60, 60 + 120)
-"""The times of Lambda's retries after an asynchronous invocation failed."""
-
-
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_the_lease_of_a_run_that_was_killed_is_over_at_lambdas_last_retry(name: str) -> None:
-    function, _ = SCHEDULES[name]
+@each_job
+def test_a_jobs_message_comes_again_for_a_week_when_the_lease_of_a_killed_run_is_over_and_can_be_read_for_as_long(
+    function: dict[str, Any], source: dict[str, Any], queue: dict[str, Any]
+) -> None:
+    assert source["BatchSize"] == 1
     lease = lease_seconds_of(Context(timeout_seconds=timeout(function)))
-    assert function["EventInvokeConfig"]["MaximumRetryAttempts"] == len(RETRIES_COME_AFTER_SECONDS)
-    assert lease + Locks.__init__.__kwdefaults__["clock_skew_seconds"] < RETRIES_COME_AFTER_SECONDS[-1]
-    assert function["RecursiveLoop"] == "Allow"
+    assert lease + Locks.__init__.__kwdefaults__["clock_skew_seconds"] < queue["VisibilityTimeout"]
+    week, tried = 7 * 24 * 3600, queue["RedrivePolicy"]["maxReceiveCount"] * queue["VisibilityTimeout"]
+    assert week < tried < queue["MessageRetentionPeriod"]
+    # A message that SQS moves keeps its age.
+    dead = QUEUES[named(queue["RedrivePolicy"]["deadLetterTargetArn"])]
+    assert dead["MessageRetentionPeriod"] - tried > 6 * 24 * 3600
 
 
 def test_a_job_has_time_for_the_longest_step_that_begins_when_it_does() -> None:
@@ -563,21 +555,16 @@ def test_a_function_has_a_role_and_a_log_group_of_its_own_and_signs_logs_and_met
 
 OF_QUEUE = "sqs:ReceiveMessage sqs:DeleteMessage* sqs:GetQueueAttributes sqs:ChangeMessageVisibility*"
 OF_ATTEMPTS = "dynamodb:BatchGetItem dynamodb:PutItem"
-OF_JOBS_RECORDS = "dynamodb:UpdateItem dynamodb:PutItem dynamodb:BatchGetItem"
+OF_JOBS_RECORDS = "dynamodb:UpdateItem dynamodb:PutItem"
 OF_SENDING_JOB = {
     "AccountsTable": "dynamodb:Scan",
     "LocksTable": OF_JOBS_RECORDS,
     "TransactionsQueue": "sqs:SendMessage*",
-    "JobsDeadLetterQueue": "sqs:SendMessage",
+    "JobsDeadLetterQueue": "sqs:SendMessage*",
 }
 BY_VERSION = str({"Sub": "${JournalTable.Arn}/index/by_version"})
 STREAM = str({"Sub": "${JournalTable.Arn}/stream/*"})
 """A stream's name is the time at which it began. A table has one at a time."""
-
-
-def itself(job: str) -> dict[str, str]:
-    """A job invokes its own function, by its alias or by its name."""
-    return dict.fromkeys((f"{job}Function", f"{job}FunctionAliaslive"), "lambda:InvokeFunction")
 
 
 NEEDS = {
@@ -614,11 +601,11 @@ NEEDS = {
         BY_VERSION: "dynamodb:Query",
         "CheckpointsTable": "dynamodb:BatchGetItem dynamodb:BatchWriteItem",
         "LocksTable": OF_JOBS_RECORDS,
-        "JobsDeadLetterQueue": "sqs:SendMessage",
-        **itself("ReconcileAccounts"),
+        "JobsDeadLetterQueue": "sqs:SendMessage*",
+        "ReconcileAccountsQueue": OF_QUEUE,
     },
-    "charge_overdraft_interest": OF_SENDING_JOB | itself("ChargeOverdraftInterest"),
-    "expire_holds": OF_SENDING_JOB | itself("ExpireHolds"),
+    "charge_overdraft_interest": OF_SENDING_JOB | {"ChargeOverdraftInterestQueue": OF_QUEUE},
+    "expire_holds": OF_SENDING_JOB | {"ExpireHoldsQueue": OF_QUEUE},
     "read_accounts": {
         "AccountsTable": "dynamodb:GetItem",
         "JournalTable": "dynamodb:BatchGetItem dynamodb:Query",
@@ -701,12 +688,10 @@ def test_a_journal_entry_is_put_in_a_transaction_and_in_no_other_way() -> None:
     assert of_the_journal == [(folder, "dynamodb:PutItem", IN_TRANSACTIONS) for folder in posting]
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_a_schedules_role_invokes_its_job_and_sends_what_it_could_not_invoke(name: str) -> None:
-    _, schedule = SCHEDULES[name]
-    role = named(schedule["RoleArn"])
-    dead_letter_queue = named(schedule["DeadLetterConfig"]["Arn"])
-    assert granted(role) == {("lambda:InvokeFunction", f"{name}Aliaslive"), ("sqs:SendMessage", dead_letter_queue)}
+def test_the_schedules_role_sends_to_the_jobs_queues_and_their_dead_letter_queue() -> None:
+    [role] = {named(schedule["Target"]["RoleArn"]) for schedule in SCHEDULES.values()}
+    [dead] = {named(schedule["Target"]["DeadLetterConfig"]["Arn"]) for schedule in SCHEDULES.values()}
+    assert granted(role) == {("sqs:SendMessage", queue) for queue in (*SCHEDULES, dead)}
     [trusted] = resources("AWS::IAM::Role")[role]["AssumeRolePolicyDocument"]["Statement"]
     assert trusted["Principal"] == {"Service": "scheduler.amazonaws.com"}
     assert trusted["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
@@ -721,10 +706,10 @@ def test_a_role_names_its_resources_and_its_actions(role: str) -> None:
     assert all(action.startswith("xray:Put") for action, resource in grants if "*" in resource and resource != STREAM)
 
 
-def test_every_role_is_a_functions_or_a_schedules_and_every_policy_is_of_these_roles() -> None:
+def test_every_role_is_a_functions_or_the_schedules_and_every_policy_is_of_these_roles() -> None:
     """Otherwise the comparison with NEEDS would leave one out, or SAM would make a role without key and boundary."""
     roles = resources("AWS::IAM::Role")
-    of_schedules = [named(schedule["RoleArn"]) for _, schedule in SCHEDULES.values()]
+    of_schedules = {named(schedule["Target"]["RoleArn"]) for schedule in SCHEDULES.values()}
     assert sorted([*ROLES.values(), *of_schedules]) == sorted(roles)
     attached = [policy["Ref"] for role in roles.values() for policy in role.get("ManagedPolicyArns", [])]
     managed = resources("AWS::IAM::ManagedPolicy")
@@ -738,7 +723,7 @@ def test_every_role_is_a_functions_or_a_schedules_and_every_policy_is_of_these_r
 OUTPUTS = """
 TransactionsQueueUrl TransactionsDeadLetterQueueUrl AdministrationQueueUrl AdministrationDeadLetterQueueUrl
 ProfilesQueueUrl ProfilesDeadLetterQueueUrl OutcomesBusName
-OutcomesDeadLetterQueueUrl JobsDeadLetterQueueUrl SchedulesDeadLetterQueueUrl BusDeadLetterQueueUrl
+OutcomesDeadLetterQueueUrl JobsDeadLetterQueueUrl BusDeadLetterQueueUrl
 """
 
 

@@ -23,6 +23,8 @@ from tools.teller.queues import MessageQueue
 
 QUEUE_LIMITS = {"RETENTION_SECONDS": "604800", "LONGEST_REDELIVERY_SECONDS": "900", "MAXIMUM_WAITS": "8"}
 """Variables of both queues' functions, as in template.yaml but for the waits: here they are few."""
+JOB_QUEUES = {"QUEUE_URL": "http://127.0.0.1:9/jobs", "DEAD_LETTER_QUEUE_URL": "http://127.0.0.1:9/dead-jobs"}
+"""Variables of the jobs' functions. Who wants to see their queues has others."""
 SAMPLE_QUEUES = {
     MessageQueue.TRANSACTIONS: "teller-dev-TransactionsQueue-Zk3v9QxT1bLm",
     MessageQueue.ADMINISTRATION: "teller-dev-AdministrationQueue-Hq7c2WnR8dYs",
@@ -108,9 +110,8 @@ def reconcile_accounts(dynamodb: Endpoint, tables: Tables, locks_table: str, **v
         "REVERSALS_TABLE": tables.reversals,
         "CHECKPOINTS_TABLE": tables.checkpoints,
         "LOCKS_TABLE": locks_table,
-        "JOB_SEGMENTS": "1",
     }
-    return load_function("reconcile_accounts", dynamodb, fixed | variables)
+    return load_function("reconcile_accounts", dynamodb, fixed | JOB_QUEUES | variables)
 
 
 def read_accounts(dynamodb: Endpoint, tables: Tables, **variables: str) -> ModuleType:
@@ -164,18 +165,28 @@ def charge_overdraft_interest(
     aws: Endpoint, tables: Tables, locks_table: str, queue_url: str, dynamodb: Endpoint | None = None, **variables: str
 ) -> ModuleType:
     """The function. It sends to this queue on `aws`. Its tables are on `dynamodb` if that is given, else on `aws`."""
-    fixed = {"ACCOUNTS_TABLE": tables.accounts, "LOCKS_TABLE": locks_table, "QUEUE_URL": queue_url}
-    fixed |= {"AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url, "ANNUAL_RATE": "0.12", "JOB_SEGMENTS": "1"}
-    return load_function("charge_overdraft_interest", aws, fixed | variables)
+    return _sending_job("charge_overdraft_interest", aws, tables, locks_table, queue_url, dynamodb, variables)
 
 
 def expire_holds(
     aws: Endpoint, tables: Tables, locks_table: str, queue_url: str, dynamodb: Endpoint | None = None, **variables: str
 ) -> ModuleType:
-    """The function. It sends to this queue on `aws`. Its tables are on `dynamodb` if that is given, else on `aws`."""
-    fixed = {"ACCOUNTS_TABLE": tables.accounts, "LOCKS_TABLE": locks_table, "QUEUE_URL": queue_url}
-    fixed |= {"AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url, "JOB_SEGMENTS": "1"}
-    return load_function("expire_holds", aws, fixed | variables)
+    """As `charge_overdraft_interest`."""
+    return _sending_job("expire_holds", aws, tables, locks_table, queue_url, dynamodb, variables)
+
+
+def _sending_job(
+    name: str,
+    aws: Endpoint,
+    tables: Tables,
+    locks_table: str,
+    queue_url: str,
+    dynamodb: Endpoint | None,
+    variables: Mapping[str, str],
+) -> ModuleType:
+    fixed = {"ACCOUNTS_TABLE": tables.accounts, "LOCKS_TABLE": locks_table, "TRANSACTIONS_QUEUE_URL": queue_url}
+    fixed |= {"AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url, "ANNUAL_RATE": "0.12"}
+    return load_function(name, aws, fixed | JOB_QUEUES | dict(variables))
 
 
 def administration_queue(aws: Endpoint) -> str:
@@ -239,6 +250,18 @@ def invoke(function: ModuleType, records: Iterable[dict[str, Any]], context: Con
         response = function.lambda_handler({"Records": list(batch)}, context or Context())
         failed |= {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
     return failed
+
+
+def run_job(function: ModuleType, event: Mapping[str, Any], context: Context | None = None) -> str:
+    """The outcome of an invocation of a job's function for a message with this body, which is sent now.
+
+    Raises what the job raises: the function itself hands the message back.
+    """
+    answer = function.job.run(
+        json.dumps(event), datetime.fromtimestamp(function.job.locks.now(), UTC), context or Context()
+    )
+    outcome: str = answer["outcome"]
+    return outcome
 
 
 def metric_totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:

@@ -33,9 +33,9 @@ app = typer.Typer(cls=ListByDefault)
 def dead_letters() -> None:
     """Look at the dead letters, redrive them, or drop them.
 
-    A dead letter is a message that no delivery can process. There are six dead-letter queues: of transactions, of
-    profiles, of outcomes that couldn't be published, of the jobs' events that failed, of schedules that couldn't invoke
-    a job, and of events that the bus couldn't deliver. Without a subcommand the letters are counted: teller
+    A dead letter is a message that no delivery can process. There are five dead-letter queues: of transactions, of
+    profiles, of outcomes that couldn't be published, of the jobs' messages, and of events that the bus couldn't
+    deliver. Without a subcommand the letters are counted: teller
     dead-letters [QUEUE].
     """
 
@@ -217,8 +217,8 @@ def redrive_letters(
 
     A message is sent to its queue again, with its producer's message attributes. Only then its letter is deleted, so
     nothing is lost if the command is killed, and what was posted before stays posted once. A profile update without
-    as_of gets the time at which it was first sent. For a letter of outcomes, jobs or schedules the function is invoked
-    with its body. What can't be processed comes back as a new letter.
+    as_of gets the time at which it was first sent. For a letter of outcomes the function is invoked with
+    its body. The message of a job begins its run whatever its time. What can't be processed comes back as a new letter.
 
     Letters with the code FUNCTION_KILLED stay, unless --code, --id or --about names them: they would kill their
     function again. Edits that aren't sent are kept in a file. Exit status 1: a letter that was to be redriven stays.

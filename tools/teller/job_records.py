@@ -1,6 +1,6 @@
-"""The records of a scheduled job in the Locks table: the locks of its segments, and its last runs.
+"""The records of a scheduled job in the Locks table: its lock, and its last runs.
 
-`workers.segments` and `conditional_writes.locks` write these items. docs/tables.md describes them.
+`workers.scheduled_jobs` and `conditional_writes.locks` write these items. docs/tables.md describes them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,6 @@ from conditional_writes import Deadline, Item, key, read
 from conditional_writes.locks.record import why_unreadable
 from tools.teller.deployment import Deployment, function_of
 from tools.teller.words import counted
-from workers.segments import MOST_SEGMENTS, Segment
 
 CLOCK_SKEW = timedelta(seconds=1)
 """A lease is taken over only so long after its end: `conditional_writes.locks.Locks`."""
@@ -34,9 +33,9 @@ class JobInfo:
     timezone_parameter: str | None = None
 
     @property
-    def function_output(self) -> str:
-        """The output that names its function."""
-        return f"{function_of(self.name)}FunctionName"
+    def queue_output(self) -> str:
+        """The output with the URL of its queue."""
+        return f"{function_of(self.name)}QueueUrl"
 
 
 JOBS = {
@@ -51,10 +50,9 @@ JOBS = {
 
 @dataclass(frozen=True)
 class LockRecord:
-    """The lock of a segment of a job, as its item says. `name` is the item's `lock_key`."""
+    """The lock of a job, as its item says; the item is empty if there is none. `name` is the item's `lock_key`."""
 
     name: str
-    segment: Segment
     item: Item
 
     def state(self, now: datetime) -> Literal["free", "held", "lapsed", "unreadable"]:
@@ -88,7 +86,7 @@ class LockRecord:
 
     @property
     def checkpoint(self) -> Item | None:
-        """How far the segment has come for the scheduled time `working_on`; None if it has no checkpoint."""
+        """How far the job has come for the scheduled time `working_on`; None if it has no checkpoint."""
         match self.item.get("checkpoint"):
             case {"window": str(), "saved": dict(saved)}:
                 return saved
@@ -96,7 +94,7 @@ class LockRecord:
 
     @property
     def working_on(self) -> str | None:
-        """The scheduled time that the segment is worked on for, or that was interrupted. None if there is none."""
+        """The scheduled time that the job is at work for, or that was interrupted. None if there is none."""
         if self.leased_until is not None:
             why = str(self.holder.get("why", ""))
             if why.startswith("for ") and ", request " in why:
@@ -118,13 +116,18 @@ class LockRecord:
 
     @property
     def windows_done(self) -> Sequence[str]:
-        """The last hundred scheduled times that the segment is done for, the latest last."""
+        """The last hundred scheduled times that the job is done for, the latest last."""
         return [] if self.unreadable else self.item.get("windows_done", [])
+
+    def counts_as_done(self, scheduled_time: str) -> bool:
+        """Whether a message for this time is answered with DoneBefore: a time that is too old to be known, too."""
+        through = str(self.item.get("windows_done_through", ""))
+        return scheduled_time in self.windows_done or scheduled_time <= through
 
 
 @dataclass(frozen=True)
 class RunOfJob:
-    """A job's run for a scheduled time, an ISO 8601 text in UTC. `record` is its item, and None if it has none."""
+    """A job's run for a scheduled time, an ISO 8601 text in UTC. `record` is its item: None until it is finished."""
 
     scheduled_time: str
     record: Item | None
@@ -138,7 +141,7 @@ class RunOfJob:
         """The report's fields; empty if the run isn't finished."""
         if self.record is None or self.finished_at is None:
             return {}
-        others = ("lock_key", "segments", "finished_at", "expires_at")
+        others = ("lock_key", "finished_at", "expires_at")
         return {name: value for name, value in self.record.items() if name not in others and not name.startswith("cw:")}
 
     @property
@@ -152,20 +155,19 @@ class RunOfJob:
         return {
             "scheduled_time": self.scheduled_time,
             "finished_at": self.finished_at,
-            "segments": (self.record or {}).get("segments"),
             "report": self.report,
         }
 
 
 @dataclass(frozen=True)
 class JobRecords:
-    """The records of a job. `locks` are those with a record.
+    """The records of a job.
 
-    `runs` are those of which a lock's record has the time. The latest come first, but those for times ahead come last.
+    `runs` are those whose time the lock's record has. The latest come first, but those for times ahead come last.
     """
 
     job: JobInfo
-    locks: Sequence[LockRecord]
+    lock: LockRecord
     runs: Sequence[RunOfJob]
 
     @property
@@ -176,23 +178,16 @@ class JobRecords:
 
 
 def read_job(deployment: Deployment, job: JobInfo) -> JobRecords:
-    """The job's locks and runs. Strongly consistent: two requests or three, and one for each hundred runs."""
-    locks = read_locks(deployment, job)
-    known = {window for lock in locks for window in [*lock.windows_done, lock.working_on] if window}
+    """The job's lock and runs. Strongly consistent: a request, and one for each hundred runs."""
+    lock = read_lock(deployment, job)
+    known = {window for window in [*lock.windows_done, lock.working_on] if window}
     now = datetime.now(UTC).isoformat()
     latest_first = sorted(known, key=lambda window: (window <= now, window), reverse=True)
-    return JobRecords(job, locks, read_runs(deployment, job, latest_first))
+    return JobRecords(job, lock, read_runs(deployment, job, latest_first))
 
 
-def read_locks(deployment: Deployment, job: JobInfo) -> list[LockRecord]:
-    """The job's locks that have a record. A request, or two if there are segments.
-
-    A run may have had any number of segments, because the setting changes. Segment 1 has a lock, whatever the number.
-    """
-    first = _locks(deployment, job, [Segment(1, of) for of in range(1, MOST_SEGMENTS + 1)])
-    others = [Segment(number, lock.segment.of) for lock in first for number in range(2, lock.segment.of + 1)]
-    locks = [*first, *_locks(deployment, job, others)]
-    return sorted(locks, key=lambda lock: (lock.segment.of, lock.segment.number))
+def read_lock(deployment: Deployment, job: JobInfo) -> LockRecord:
+    return LockRecord(job.name, read_records(deployment, [job.name])[job.name] or {})
 
 
 def read_runs(deployment: Deployment, job: JobInfo, scheduled_times: Sequence[str]) -> list[RunOfJob]:
@@ -204,12 +199,6 @@ def read_runs(deployment: Deployment, job: JobInfo, scheduled_times: Sequence[st
 
 def is_enabled(deployment: Deployment, job: JobInfo) -> bool:
     return deployment.parameters.get(job.state_parameter) == "ENABLED"
-
-
-def _locks(deployment: Deployment, job: JobInfo, segments: Sequence[Segment]) -> list[LockRecord]:
-    names = {segment.lock_of(job.name): segment for segment in segments}
-    found = read_records(deployment, names)
-    return [LockRecord(name, names[name], item) for name, item in found.items() if item is not None]
 
 
 def read_records(deployment: Deployment, names: Iterable[str]) -> dict[str, Item | None]:

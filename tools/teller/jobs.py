@@ -17,7 +17,7 @@ from tools.teller.job_records import (
     RunOfJob,
     is_enabled,
     read_job,
-    read_locks,
+    read_lock,
     read_runs,
 )
 from tools.teller.job_release import Release
@@ -110,69 +110,70 @@ def run(
         raise WrongUse(f"--whole is for reconcile_accounts, not for {name}")
     deployment, now = operator.deployment, datetime.now(UTC)
     scheduled_time = scheduled_time or now.replace(second=0, microsecond=0)
+    window, lock = scheduled_time.astimezone(UTC).isoformat(), read_lock(deployment, job)
+    force = force or lock.working_on == window
     event = event_of(job, scheduled_time, whole=whole, force=force)
-    [known] = read_runs(deployment, job, [event["scheduled_time"]])
-    if not force and known.record is None and (refusal := why_not_begun(scheduled_time, now)):
-        raise WrongUse(f"{refusal}. The option --force adds it")
-    operator.agree(f"run {name} for {event['scheduled_time']}", yes=yes)
-    for lock in read_locks(deployment, job):
+    [finished] = read_runs(deployment, job, [window])
+    outcome = "DoneBefore" if finished.finished_at or lock.counts_as_done(window) else "Done"
+    if outcome == "Done":
+        if not force and (refusal := why_not_begun(scheduled_time, now)):
+            raise WrongUse(f"{refusal}. The option --force adds it")
+        operator.agree(f"run {name} for {window}", yes=yes)
         if lock.state(now) == "held":
             operator.remark(f"The lock {lock.name} is {_state_in_words(lock, now)}.")
-    with at_work(operator, f"{name} for {shown(scheduled_time)}") as tell:
-        try:
-            answer, finished = follow(
-                deployment,
-                job,
-                event["scheduled_time"],
-                begin(deployment, job, event),
-                lambda progress: tell(f"{name} for {shown(scheduled_time)}: {_progress_in_words(progress)}"),
-            )
-        except KeyboardInterrupt:
-            raise Failure(
-                f"interrupted. The run of {name} goes on by itself: `teller jobs` shows how far it has come",
-                "INTERRUPTED",
-            ) from None
-        except Failure as failure:
-            again = f"With --for {event['scheduled_time']} the same command resumes the run from its checkpoint"
-            raise Failure(f"{failure.reason}. {again}", failure.code) from None
-    if answer["outcome"] == "DoneBefore":
-        operator.remark(f"{name} was done before for this time: {answer['reason']}")
+        with at_work(operator, f"{name} for {shown(scheduled_time)}") as tell:
+            begin(deployment, job, event)
+            try:
+                finished = follow(
+                    deployment,
+                    job,
+                    window,
+                    lambda progress: tell(f"{name} for {shown(scheduled_time)}: {_progress_in_words(progress)}"),
+                )
+            except KeyboardInterrupt:
+                raise Failure(
+                    f"interrupted. The run of {name} goes on by itself: `teller jobs` shows how far it has come",
+                    "INTERRUPTED",
+                ) from None
+    elif finished.finished_at:
+        operator.remark(f"{name} was done before for this time: the run was finished at {finished.finished_at}")
     result = finished.as_json()
-    operator.show({"job": name, "outcome": answer["outcome"]} | result, fields_table(_report_fields(result)))
+    operator.show({"job": name, "outcome": outcome} | result, fields_table(_report_fields(result)))
     if finished.troubles:
         operator.not_well(f"{name} {' and '.join(finished.troubles)}")
     if finished.finished_at is None:
         operator.not_well(
-            f"{name} did nothing for {result['scheduled_time']}. No record says that it was done: it is earlier than "
+            f"{name} does nothing for {result['scheduled_time']}. No record says that it was done: it is earlier than "
             "the last hundred times that are remembered, and all of those count as done"
         )
 
 
 def release(operator: Operator, name: JobName, force: ForceReleaseOption = False, yes: YesOption = False) -> None:
-    """Release a job's locks whose leases are over.
+    """Release a job's lock if its lease is over.
 
-    The leases are compared with this machine's clock. The next run can take such a lock anyway, a second after the end
+    The lease is compared with this machine's clock. The next run can take such a lock anyway, a second after the end
     of the lease. It learns that the holder was killed, and resumes from the checkpoint, whether or not the lock was
-    released. Exit status 1: a lock is still held.
+    released. Exit status 1: the lock is still held.
     """
     job, deployment = _job_named(name), operator.deployment
     now = datetime.now(UTC)
-    locks = [lock for lock in read_locks(deployment, job) if lock.state(now) != "free"]
-    wanted = [lock for lock in locks if lock.state(now) == "lapsed" or (force and lock.state(now) == "held")]
-    for lock in wanted:
-        if lock.state(now) == "held":
-            operator.remark(f"Warning: {lock.name} is {_state_in_words(lock, now)}. {RISK}.")
-    if wanted:
-        operator.agree(f"release {', '.join(lock.name for lock in wanted)}", yes=yes)
-    became = {lock.name: release_lock(deployment, lock) if lock in wanted else None for lock in locks}
-    results = [lock.as_json(now) | {"result": _result(became[lock.name], lock, now)} for lock in locks]
-    rows = {lock.name: lines([_state_in_words(lock, now), _result(became[lock.name], lock, now)]) for lock in locks}
-    operator.show({"job": name, "locks": results}, *([fields_table(rows)] if rows else []))
-    if not locks:
-        operator.remark(f"No lock of {name} is held: there is nothing to release.")
-    stay = [name for name, result in became.items() if result not in (Release.RELEASED, Release.FREE)]
-    if stay:
-        operator.not_well(f"not released: {', '.join(stay)}")
+    lock = read_lock(deployment, job)
+    state = lock.state(now)
+    if state == "free":
+        operator.show({"job": name, "lock": lock.as_json(now) | {"result": "free"}})
+        operator.remark(f"The lock of {name} isn't held: there is nothing to release.")
+        return
+    is_wanted = state == "lapsed" or (force and state == "held")
+    if is_wanted and state == "held":
+        operator.remark(f"Warning: {lock.name} is {_state_in_words(lock, now)}. {RISK}.")
+    if is_wanted:
+        operator.agree(f"release {lock.name}", yes=yes)
+    became = release_lock(deployment, lock) if is_wanted else None
+    result = _result(became, lock, now)
+    row = lines([_state_in_words(lock, now), result])
+    operator.show({"job": name, "lock": lock.as_json(now) | {"result": result}}, fields_table({lock.name: row}))
+    if became not in (Release.RELEASED, Release.FREE):
+        operator.not_well(f"not released: {lock.name}")
 
 
 def _result(became: Release | None, lock: LockRecord, now: datetime) -> str:
@@ -198,20 +199,15 @@ def _job_named(name: str) -> JobInfo:
 def _job_fields(records: JobRecords, job: dict[str, Any], now: datetime) -> dict[str, str]:
     last = records.last_done
     done = f"{shown(last.scheduled_time)}, finished {shown(last.finished_at)}" if last else "never, as far as is known"
-    locks = {
-        f"lock of {lock.segment}" if lock.segment.of > 1 else "lock": _state_in_words(lock, now)
-        for lock in records.locks
-        if lock.segment.of == 1 or lock.state(now) != "free"
+    lock = records.lock
+    fields = {
+        "schedule": f"{job['schedule']}, in {job['timezone']}{'' if job['is_enabled'] else ', disabled'}",
+        "last done": done,
+        "lock": _state_in_words(lock, now),
     }
-    checkpoints = {
-        f"progress of {lock.segment}" if lock.segment.of > 1 else "progress": (
-            f"for {shown(lock.working_on)}: {_numbers_in_words(lock.checkpoint)}"
-        )
-        for lock in records.locks
-        if lock.checkpoint is not None
-    }
-    schedule = f"{job['schedule']}, in {job['timezone']}{'' if job['is_enabled'] else ', disabled'}"
-    return {"schedule": schedule, "last done": done} | (locks or {"lock": "free"}) | checkpoints
+    if lock.checkpoint is not None:
+        fields["progress"] = f"for {shown(lock.working_on)}: {_numbers_in_words(lock.checkpoint)}"
+    return fields
 
 
 def _state_in_words(lock: LockRecord, now: datetime) -> str:
@@ -229,8 +225,7 @@ def _state_in_words(lock: LockRecord, now: datetime) -> str:
 
 
 def _progress_in_words(progress: Progress) -> str:
-    segments = [f"{progress.done} of {progress.segments} segments done"] if progress.segments > 1 else []
-    return "; ".join([*segments, *map(_numbers_in_words, progress.checkpoints)]) or "beginning"
+    return _numbers_in_words(progress.checkpoint) if progress.checkpoint else "beginning"
 
 
 NUMBERS = {
@@ -272,7 +267,7 @@ def _job_json(operator: Operator, records: JobRecords, now: datetime) -> dict[st
         "timezone": parameters.get(job.timezone_parameter or "", "UTC"),
         "is_enabled": is_enabled(operator.deployment, job),
         "last_done": records.last_done.as_json() if records.last_done else None,
-        "locks": [lock.as_json(now) for lock in records.locks],
+        "lock": records.lock.as_json(now),
         "runs": [each.as_json() for each in records.runs[:LAST_RUNS]],
     }
 
@@ -283,7 +278,6 @@ def _report_fields(run: dict[str, Any]) -> dict[str, Any]:
         "scheduled time": shown(run["scheduled_time"]),
         "finished": shown(run["finished_at"]),
     }
-    fields["segments"] = str(run["segments"])
     for name, value in run["report"].items():
         if isinstance(value, list) and not value:
             continue

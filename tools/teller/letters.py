@@ -35,7 +35,6 @@ class QueueName(StrEnum):
     PROFILES = "profiles"
     OUTCOMES = "outcomes"
     JOBS = "jobs"
-    SCHEDULES = "schedules"
     BUS = "bus"
 
     @property
@@ -52,21 +51,16 @@ class Origin(NamedTuple):
     request_id: str
 
 
-class _Attributes(NamedTuple):
-    """The names of the attributes that say why a letter is dead."""
-
-    code: str
-    reason: str
-
-
-_OF_TELLER = _Attributes("reason_code", "reason")
-_OF_LAMBDA = _Attributes("ErrorCode", "ErrorMessage")
-_OF_EVENTBRIDGE = _Attributes("ERROR_CODE", "ERROR_MESSAGE")
+_OF_TELLER, _OF_EVENTBRIDGE = ("reason_code", "reason"), ("ERROR_CODE", "ERROR_MESSAGE")
 _ATTRIBUTES = {
-    QueueName.JOBS: _OF_LAMBDA,
-    QueueName.SCHEDULES: _OF_EVENTBRIDGE,
-    QueueName.BUS: _OF_EVENTBRIDGE,
+    QueueName.TRANSACTIONS: [_OF_TELLER],
+    QueueName.ADMINISTRATION: [_OF_TELLER],
+    QueueName.PROFILES: [_OF_TELLER],
+    QueueName.OUTCOMES: [_OF_TELLER],
+    QueueName.JOBS: [_OF_TELLER, _OF_EVENTBRIDGE],  # those that EventBridge Scheduler couldn't send
+    QueueName.BUS: [_OF_EVENTBRIDGE],
 }
+"""The names of the attributes with the code and the reason, by whoever gave the letter up."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +83,12 @@ class Letter:
     @property
     def code(self) -> str | None:
         """Why it is dead, for machines. None if SQS or Lambda moved it without a word: shown as NO_CODE."""
-        return self.attributes.get(self._names.code)
+        return self._why(0)
 
     @property
     def reason(self) -> str | None:
         """Why it is dead, in a sentence."""
-        return self.attributes.get(self._names.reason)
+        return self._why(1)
 
     @property
     def origin(self) -> Origin | None:
@@ -123,9 +117,8 @@ class Letter:
             "body": self.body,
         }
 
-    @property
-    def _names(self) -> _Attributes:
-        return _ATTRIBUTES.get(self.queue, _OF_TELLER)
+    def _why(self, which: int) -> str | None:
+        return next(filter(None, (self.attributes.get(names[which]) for names in _ATTRIBUTES[self.queue])), None)
 
 
 def in_general(reason: str | None) -> str:

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from tools.teller.accounts import statement
 from tools.teller.job_records import JOBS
+from tools.teller.job_runs import begin, event_of
 from tools.teller.operator import Operator
 from tools.teller.queues import MessageQueue, counts_of
 from tools.teller.status import status
@@ -82,12 +83,13 @@ def _post(operator: Operator) -> None:
     sqs.send_message(QueueUrl=deployment["ProfilesQueueUrl"], MessageBody=json.dumps(UPDATE))
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     for job in JOBS.values():
-        deployment.invoke(job.function_output, {"job": job.name, "scheduled_time": now.isoformat()})
+        begin(deployment, job, event_of(job, now))
     _wait(operator)
 
 
 def _wait(operator: Operator) -> None:
-    while sum(counts_of(operator.deployment, queue.output).total for queue in MessageQueue):
+    outputs = [*(queue.output for queue in MessageQueue), *(job.queue_output for job in JOBS.values())]
+    while sum(counts_of(operator.deployment, output).total for output in outputs):
         time.sleep(0.2)
 
 

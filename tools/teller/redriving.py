@@ -1,8 +1,8 @@
 """Redriving: a dead message gets another chance. Its letter is deleted only after that, so nothing is ever lost.
 
-A message of a queue is sent there again. For a request to publish an outcome, or the event of a job, the function is
-invoked with it. Killed in between, the command redrives a letter twice. That is harmless: messages, requests and events
-may all be repeated.
+A message of a queue is sent there again; that of a job with `"force": true`, because its time is long ago. For a
+request to publish an outcome the function is invoked with it. Killed in between, the command redrives a letter twice.
+That is harmless: messages and requests may all be repeated.
 """
 
 import json
@@ -21,6 +21,7 @@ from ledger.core.reason_codes import InvalidMessage
 from tools.teller.deployment import LONGEST_INVOCATION_SECONDS, Deployment
 from tools.teller.failures import Failure
 from tools.teller.job_records import JOBS
+from tools.teller.job_runs import begin
 from tools.teller.letters import NO_CODE, Letter, QueueName, Received
 from tools.teller.queues import MessageQueue
 from tools.teller.republishing import publish_again
@@ -69,7 +70,7 @@ def redrive(
             if queue in MessageQueue:
                 _send_again(deployment, received, chosen, redriven)
             else:
-                _invoke_again(deployment, received, chosen, redriven)
+                _redrive_each(deployment, received, chosen, redriven)
             progress(len(letters))
     return redriven
 
@@ -131,12 +132,12 @@ def as_of_its_origin(letter: Letter, body: str) -> str:
     return with_it
 
 
-def _invoke_again(
+def _redrive_each(
     deployment: Deployment, received: Received, chosen: list[tuple[Letter, str]], redriven: Redriven
 ) -> None:
     for letter, body in chosen:
         try:
-            _INVOCATIONS[letter.queue](deployment, body)
+            _WAYS[letter.queue](deployment, body)
         except (Stays, Failure) as error:
             redriven.staying[letter.message_id] = str(error)
         else:
@@ -181,15 +182,14 @@ def _republish_event(body: str) -> dict[str, Any]:
 def _run_job(deployment: Deployment, body: str) -> None:
     match _json(body):
         case {"job": str(name)} as event if name in JOBS:
-            deployment.invoke(JOBS[name].function_output, event)
+            begin(deployment, JOBS[name], event | {"force": True})
         case _:
-            raise Stays("its body isn't the event of a job")
+            raise Stays("its body isn't a job's")
 
 
-_INVOCATIONS = {
+_WAYS = {
     QueueName.OUTCOMES: _publish_again,
     QueueName.JOBS: _run_job,
-    QueueName.SCHEDULES: _run_job,
 }
 
 

@@ -1,6 +1,5 @@
 """`teller status`: one screen about a stack, and what isn't well."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -49,11 +48,10 @@ class Status(NamedTuple):
 
     def _troubles_of(self, job: JobRecords) -> Iterator[str]:
         name = job.job.name
-        for lock in job.locks:
-            if lock.unreadable:
-                yield f"the lock {lock.name!r} can't be taken: {lock.unreadable}"
-            elif lock.state(self.now) == "lapsed":
-                yield f"the lock {lock.name!r} has lapsed, so its holder was killed: teller jobs"
+        if job.lock.unreadable:
+            yield f"the lock {job.lock.name!r} can't be taken: {job.lock.unreadable}"
+        elif job.lock.state(self.now) == "lapsed":
+            yield f"the lock {job.lock.name!r} has lapsed, so its holder was killed: teller jobs"
         done_at = job.last_done.finished_at if job.last_done else None
         if self.enabled[name] and (done_at or self.created_at) < self.now - LATE_AFTER:
             yield f"{name} is late: no run was done in {duration(LATE_AFTER)}: teller jobs"
@@ -85,7 +83,7 @@ class Status(NamedTuple):
         return {
             "is_enabled": self.enabled[job.job.name],
             "last_done": job.last_done.as_json() if job.last_done else None,
-            "locks": [lock.as_json(self.now) for lock in job.locks],
+            "lock": job.lock.as_json(self.now),
         }
 
 
@@ -175,18 +173,11 @@ def _jobs_table(found: Status) -> Rows:
             job.job.name if found.enabled[job.job.name] else f"{job.job.name} (schedule off)",
             shown(last.finished_at)[:TO_THE_MINUTE] if last else "never",
             shown(last.scheduled_time)[:TO_THE_MINUTE] if last else "",
-            _lock_words(job.locks, found.now),
+            _lock_words(job.lock, found.now),
         )
     return rows
 
 
-def _lock_words(locks: Sequence[LockRecord], now: datetime) -> str:
-    """The state of the lock that isn't free; of several segments the numbers of their states."""
-    match locks := [lock for lock in locks if lock.state(now) != "free"]:
-        case []:
-            return "free"
-        case [lock] if lock.state(now) == "held":
-            return f"held until {shown(lock.leased_until)[:TO_THE_MINUTE].split()[1]}"
-        case [lock]:
-            return lock.state(now)
-    return ", ".join(f"{number} {state}" for state, number in Counter(lock.state(now) for lock in locks).items())
+def _lock_words(lock: LockRecord, now: datetime) -> str:
+    state = lock.state(now)
+    return f"held until {shown(lock.leased_until)[:TO_THE_MINUTE].split()[1]}" if state == "held" else state

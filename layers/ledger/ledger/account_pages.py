@@ -8,7 +8,6 @@ from conditional_writes import Deadline, Item
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.core.reading import projection
 from ledger.core.accounts import Account
-from workers.segments import Segment
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -26,19 +25,14 @@ class AccountPage(NamedTuple):
 
 
 def account_page(
-    client: "DynamoDBClient", accounts_table: str, segment: Segment, after: str | None, limit: int, **filters: Any
+    client: "DynamoDBClient", accounts_table: str, after: str | None, limit: int, **filters: Any
 ) -> AccountPage:
-    """The segment's next `limit` accounts, as they are now. From page to page, each account is read once.
-
-    Each account is in one segment, and stays there while the number of segments is the same. Segments differ in length:
-    DynamoDB divides the table by the hashes of the ids.
+    """The next `limit` accounts, as they are now. From page to page, each account is read once.
 
     One strongly consistent request. `filters` has further parameters of DynamoDB's Scan: an account that they leave out
     counts towards `limit`. Raises botocore's errors.
     """
     start: dict[str, Any] = {} if after is None else {"ExclusiveStartKey": to_dynamodb({"account_id": after})}
-    if segment.of > 1:
-        start |= {"Segment": segment.number - 1, "TotalSegments": segment.of}
     response = client.scan(TableName=accounts_table, ConsistentRead=True, Limit=limit, **filters, **start)
     last = response.get("LastEvaluatedKey")
     items = [from_dynamodb(item) for item in response["Items"]]
@@ -74,7 +68,7 @@ class AccountsInTurn:
                     return None
                 deadline.check("reading accounts")
                 only = projection(Account.__struct_fields__)
-                page = account_page(self._client, self._accounts_table, Segment(), self.taken, ITEMS_OF_A_PAGE, **only)
+                page = account_page(self._client, self._accounts_table, self.taken, ITEMS_OF_A_PAGE, **only)
                 self._items.extend(page.items)
                 self._is_last_page = page.after is None
             deadline.check("beginning an account")

@@ -3,47 +3,30 @@
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import Any
 
 from conditional_writes import Item
 from conditional_writes.core.items import to_dynamodb
-from ledger.account_pages import AccountPage, account_page
 from ledger.core.decoding import attribute
 from ledger.core.holds import MOST_OPEN_HOLDS, holds_from_item
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.transaction_types import decode
 from ledger.core.transaction_types.expire_hold import ExpireHold
-from workers.segments import Segment
+from ledger.sending_job import SkippedAccount
 
-if TYPE_CHECKING:
-    from types_boto3_dynamodb import DynamoDBClient
-
-
-class DamagedHolds(Exception):
-    """The account's holds are none that Teller wrote. The text says why."""
-
-
-def with_holds(
-    client: "DynamoDBClient", accounts_table: str, segment: Segment, after: str | None, limit: int
-) -> AccountPage:
-    """Of the segment's next `limit` accounts those with open holds now, as `{"account_id": …, "holds": …}`."""
-    return account_page(
-        client,
-        accounts_table,
-        segment,
-        after,
-        limit,
-        FilterExpression="#held > :zero",
-        ProjectionExpression="account_id, #holds",
-        ExpressionAttributeNames={"#held": "held", "#holds": "holds"},
-        ExpressionAttributeValues=to_dynamodb({":zero": 0}),
-    )
+WITH_HOLDS: dict[str, Any] = {
+    "FilterExpression": "#held > :zero",
+    "ProjectionExpression": "account_id, #holds",
+    "ExpressionAttributeNames": {"#held": "held", "#holds": "holds"},
+    "ExpressionAttributeValues": to_dynamodb({":zero": 0}),
+}
+"""The parameters of a Scan for the accounts with open holds, as `{"account_id": …, "holds": …}`."""
 
 
 def expiries(account: Item, now: datetime) -> Sequence[ExpireHold]:
     """A message for each hold of the account that has expired by now; at most for as many as an account may have.
 
-    `account` is from `with_holds`. Raises DamagedHolds.
+    `account` is one of `WITH_HOLDS`. Raises SkippedAccount if its holds are none that Teller wrote.
     """
     try:
         holds = holds_from_item(attribute(account, "holds", dict))
@@ -54,7 +37,7 @@ def expiries(account: Item, now: datetime) -> Sequence[ExpireHold]:
         ]
         return expired[:MOST_OPEN_HOLDS]
     except (KeyError, TypeError, ValueError, OverflowError, InvalidMessage) as error:
-        raise DamagedHolds(f"{type(error).__name__}: {error}"[:1000]) from None
+        raise SkippedAccount(f"{type(error).__name__}: {error}"[:1000]) from None
 
 
 def expire(account_id: str, hold_id: str, expires_at: datetime) -> ExpireHold:

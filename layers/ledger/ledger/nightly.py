@@ -5,7 +5,6 @@ Whatever one account is like, the others are checked: the time for an account is
 A run saves how far it has come after each step. So a killed run goes on, and an account that kills it is found.
 """
 
-import functools
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -144,7 +143,8 @@ class NightlyCheck(NamedTuple):
                 progress, is_last = yield from self._alone(run, night, progress)
             else:
                 progress, is_last = self._page(run, night, progress)
-            yield Step(progress.as_item(), is_last, LONGEST_ALONE_SECONDS if progress.place.begun else 0)
+            report, next_seconds = progress.tally._asdict(), LONGEST_ALONE_SECONDS if progress.place.begun else 0
+            yield Step(progress.as_item(), report if is_last else None, next_seconds)
 
     def _page(self, run: Run, night: Night, progress: Progress) -> tuple[Progress, bool]:
         """The progress after a page, and whether it was the last. An account that needs more is checked alone next."""
@@ -242,9 +242,4 @@ class NightlyCheck(NamedTuple):
 
     def _accounts(self, run: Run, progress: Progress, limit: int) -> AccountPage:
         tables, only = self.reconciler.tables, projection(Account.__struct_fields__)
-        return account_page(self.reconciler.client, tables.accounts, run.segment, progress.place.after, limit, **only)
-
-
-def report(parts: Sequence[Item]) -> Item:
-    """The report of a run, from the last progress of each of its segments."""
-    return functools.reduce(Tally.plus, (Progress.from_item(part).tally for part in parts))._asdict()
+        return account_page(self.reconciler.client, tables.accounts, progress.place.after, limit, **only)

@@ -1,34 +1,20 @@
 """Overdraft interest: the accounts below zero, and the rate that they are charged."""
 
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING
+from typing import Any
 
 from conditional_writes.core.items import to_dynamodb
-from ledger.account_pages import AccountPage, account_page
 from ledger.core.accounts import AccountStatus
 from ledger.core.money import exact, is_json_number
 from ledger.core.transaction_types.base import Range
-from workers.segments import Segment
 
-if TYPE_CHECKING:
-    from types_boto3_dynamodb import DynamoDBClient
-
-
-def overdrawn(
-    client: "DynamoDBClient", accounts_table: str, segment: Segment, after: str | None, limit: int
-) -> AccountPage:
-    """Of the segment's next `limit` accounts those that are open and below zero now, as `{"account_id": …}`."""
-    return account_page(
-        client,
-        accounts_table,
-        segment,
-        after,
-        limit,
-        FilterExpression="#balance < :zero AND #status = :open",
-        ProjectionExpression="account_id",
-        ExpressionAttributeNames={"#balance": "balance", "#status": "status"},
-        ExpressionAttributeValues=to_dynamodb({":zero": 0, ":open": str(AccountStatus.OPEN)}),
-    )
+OVERDRAWN: dict[str, Any] = {
+    "FilterExpression": "#balance < :zero AND #status = :open",
+    "ProjectionExpression": "account_id",
+    "ExpressionAttributeNames": {"#balance": "balance", "#status": "status"},
+    "ExpressionAttributeValues": to_dynamodb({":zero": 0, ":open": str(AccountStatus.OPEN)}),
+}
+"""The parameters of a Scan for the accounts that are open and below zero, as `{"account_id": …}`."""
 
 
 def annual_rate_of(setting: str) -> Decimal:

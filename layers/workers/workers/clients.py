@@ -1,25 +1,16 @@
-"""Clients of SQS, Lambda and EventBridge, as quickly made as DynamoDB's. The first two retry as that one does."""
+"""Clients of SQS and EventBridge, as quickly made as DynamoDB's. That of SQS retries as that one does."""
 
-import functools
 from typing import TYPE_CHECKING
 
 from conditional_writes.core.client import new_client
 
 if TYPE_CHECKING:
     from types_boto3_events import EventBridgeClient
-    from types_boto3_lambda import LambdaClient
     from types_boto3_sqs import SQSClient
 
 
 def sqs_client() -> "SQSClient":
     client: SQSClient = new_client("sqs")
-    return client
-
-
-@functools.cache
-def lambda_client() -> "LambdaClient":
-    """Made at the first call: only a job that is short of time needs it."""
-    client: LambdaClient = new_client("lambda")
     return client
 
 

@@ -4,17 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from ledger.core.accounts import Account
-from tests.checkers.windows import lock_of
 from tests.faults.scenarios import ScenarioResult
 from tests.faults.scenarios.scheduled import LEASE_SECONDS, run_until_done
 from tests.support.faults import FaultsAt
 from tests.support.ledger import Ledger
-from tools.local_aws.functions import Context
+from tools.local_aws.functions import run_job
 from tools.local_aws.server import Endpoint
 from tools.local_aws.tables import refill, scan
 
 BEFORE, NIGHT = "2026-02-28T02:00:00+00:00", "2026-03-01T02:00:00+00:00"
-EVENT = {"job": "reconcile_accounts", "scheduled_time": NIGHT, "force": True}
+EVENT: dict[str, Any] = {"job": "reconcile_accounts", "scheduled_time": NIGHT, "force": True}
 REPORT = f"reconcile_accounts {NIGHT}"
 
 
@@ -33,17 +32,13 @@ class Reconciling:
         *,
         accounts: int,
         accounts_per_step: int,
-        segments: int = 1,
         added: Sequence[Any] = (),
         damaged: str | None = None,
     ) -> None:
         self._accounts, self._damaged = accounts, damaged
         self._ledger = ledger = Ledger(aws, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
         ledger.post(*messages)
-        self._function = ledger.job("reconcile_accounts", segments=segments, POWERTOOLS_LOG_LEVEL="CRITICAL")
-        numbers = range(1, segments + 1)
-        self._locks = {lock_of("reconcile_accounts", number, segments) for number in numbers}
-        self._parts = {f"{REPORT} segment {number} of {segments}" for number in numbers}
+        self._function = ledger.job("reconcile_accounts", POWERTOOLS_LOG_LEVEL="CRITICAL")
         self._function.ACCOUNTS_PER_STEP = accounts_per_step
         if added:
             run_until_done(self._function, EVENT | {"scheduled_time": BEFORE}, FaultsAt({}))
@@ -59,14 +54,14 @@ class Reconciling:
         outcome, clock = run_until_done(self._function, EVENT, faults, self._function.client)
         records = self._records()
         wrong = [] if outcome in {"Done", "DoneBefore"} else [f"the job ended with {outcome!r}"]
-        if records.keys() == {REPORT} | self._locks | self._parts:
+        if records.keys() == {REPORT, EVENT["job"]}:
             wrong += self._wrong_report(records[REPORT])
-            wrong += [sentence for name in self._locks for sentence in _wrong_lock(records[name])]
+            wrong += _wrong_lock(records[EVENT["job"]])
         else:
             wrong.append(f"the Locks table has {sorted(records)}")
         wrong += self._wrong_checkpoints()
         clock.seconds += LEASE_SECONDS
-        again = self._function.lambda_handler(EVENT, Context())["outcome"]
+        again = run_job(self._function, EVENT)
         wrong += [] if again == "DoneBefore" else [f"the repeated run ended with {again!r}"]
         wrong += [] if records == self._records() else [f"the repeated run left {self._records()}, not {records}"]
         return ScenarioResult(faults, sorted(records), wrong)

@@ -33,14 +33,13 @@ class Sending:
         check: Check,
         *,
         accounts_per_step: int = 2,
-        segments: int = 1,
         posted_in_between: bool = False,
         **variables: str,
     ) -> None:
         self._check, self._posted_in_between = check, posted_in_between
         self._event = {"job": job, "scheduled_time": NIGHT.isoformat(), "force": True}
         self._ledger = ledger = Ledger(aws, dynamodb, POWERTOOLS_LOG_LEVEL="CRITICAL")
-        self._function = ledger.job(job, segments=segments, POWERTOOLS_LOG_LEVEL="CRITICAL", **variables)
+        self._function = ledger.job(job, POWERTOOLS_LOG_LEVEL="CRITICAL", **variables)
         self._function.ACCOUNTS_PER_STEP = accounts_per_step
         ledger.post(*messages)
         tables = (ledger.tables.accounts, ledger.tables.journal, ledger.locks_table)
@@ -58,7 +57,9 @@ class Sending:
             sent.extend(bodies)
 
         between = post_what_was_sent if self._posted_in_between else lambda: None
-        outcome, _ = run_until_done(function, self._event, faults, function.dynamodb, function.sqs, between=between)
+        outcome, _ = run_until_done(
+            function, self._event, faults, function.dynamodb, function.queue.client, between=between
+        )
         post_what_was_sent()
         books = self._ledger.books
         wrong = [*violations(books), *self._check(books, sent)]

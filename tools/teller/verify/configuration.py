@@ -48,13 +48,14 @@ class Compared:
             "AWS::DynamoDB::Table": self._table,
             "AWS::CloudWatch::Alarm": self._alarm,
             "AWS::Logs::LogGroup": self._log_group,
+            "AWS::Scheduler::Schedule": self._schedule,
         }
         if not self.local:
             self.by_kind |= {"AWS::Events::EventBus": self._bus}
         self.only_on_aws = (
             [
                 "tables: encryption, TTL and point-in-time recovery",
-                "functions: dead-letter queues, retries of asynchronous invocations, recursion",
+                "functions: recursion",
                 "the bus: its dead-letter queue and its key",
                 "queues: their policies",
             ]
@@ -108,21 +109,10 @@ class Compared:
         layers = sorted(layer["Arn"] for layer in found.get("Layers", []))
         yield from self._differences(name, {"Layers": self.resources.layers()}, {"Layers": layers})
         if not self.local:
-            yield from self._invocations(name, properties, found)
+            found = lambda_.get_function_recursion_config(FunctionName=function)
+            yield from self._differences(name, {"RecursiveLoop": "Terminate"}, found)
         for source_name, source in properties.get("Events", {}).items():
-            compare = self._schedule if source["Type"] == "ScheduleV2" else self._mapping
-            yield from compare(f"{name}{source_name}", source["Type"], source["Properties"])
-
-    def _invocations(self, name: str, properties: Any, configured: Any) -> Iterator[str]:
-        lambda_, function = self.run.client("lambda"), self.resources[name]
-        if "DeadLetterQueue" in properties:
-            target = {"TargetArn": properties["DeadLetterQueue"]["TargetArn"]}
-            yield from self._differences(f"{name}.DeadLetterQueue", target, configured.get("DeadLetterConfig"))
-        if "EventInvokeConfig" in properties:
-            found = lambda_.get_function_event_invoke_config(FunctionName=function)
-            yield from self._differences(f"{name}.EventInvokeConfig", properties["EventInvokeConfig"], found)
-        found = lambda_.get_function_recursion_config(FunctionName=function)
-        yield from self._differences(name, {"RecursiveLoop": properties.get("RecursiveLoop", "Terminate")}, found)
+            yield from self._mapping(f"{name}{source_name}", source["Type"], source["Properties"])
 
     def _mapping(self, name: str, kind: str, expected: Any) -> Iterator[str]:
         found = self.run.client("lambda").get_event_source_mapping(UUID=self.resources[name])
@@ -136,11 +126,9 @@ class Compared:
         if found.get("LastProcessingResult", "").startswith("PROBLEM"):
             yield f"{name}: {found['LastProcessingResult']}"
 
-    def _schedule(self, name: str, _kind: str, expected: Any) -> Iterator[str]:
-        found = self.run.client("scheduler").get_schedule(Name=self.resources[name])
-        expected = {key: value for key, value in expected.items() if key != "OmitName"}
-        target = {key: expected.pop(key) for key in ("RetryPolicy", "DeadLetterConfig", "RoleArn", "Input")}
-        yield from self._differences(name, expected | {"Target": target}, found)
+    def _schedule(self, name: str, expected: Any) -> Iterator[str]:
+        found = self.run.client("scheduler").get_schedule(Name=self.resources[name].rpartition("/")[2])
+        yield from self._differences(name, expected, found)
 
     def _queue(self, name: str, expected: Any) -> Iterator[str]:
         answer = self.run.client("sqs").get_queue_attributes(QueueUrl=self.resources[name], AttributeNames=["All"])

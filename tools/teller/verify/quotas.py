@@ -39,8 +39,8 @@ def quotas(run: Run, step: Step) -> None:
 
 
 def concurrency_of(parameters: dict[str, str]) -> int:
-    """The executions at once: of two queues and the administration's, and of three jobs in their segments."""
-    return 2 * int(parameters["MaximumConcurrency"]) + 2 + 3 * int(parameters["JobSegments"]) + OF_OTHERS
+    """The executions at once: of two queues and the administration's, and of three jobs, two each."""
+    return 2 * int(parameters["MaximumConcurrency"]) + 2 + 3 * 2 + OF_OTHERS
 
 
 def _not_kept(run: Run) -> Iterator[str]:
