@@ -1,14 +1,19 @@
 """Fills a ledger's tables directly with many entries. The product's own code makes them, so that they are sound."""
 
 import itertools
+import uuid
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from msgspec.structs import replace
+
 from conditional_writes.core.items import to_dynamodb
 from conditional_writes.core.own_attributes import WRITE_ID
 from ledger.core.accounts import Account, account_item, timestamp
-from ledger.core.journal import JournalEntry, entry_item, outcome_of, payload_hash_of
+from ledger.core.journal import JournalEntry, Sender, Sent, entry_item, outcome_of
+from ledger.core.rules import RULES
+from ledger.core.seals import sealed
 from ledger.core.transaction_types import OpenAccount, Transaction
 from ledger.core.transaction_types.base import Context
 from tools.local_aws.server import Endpoint
@@ -48,9 +53,11 @@ class Ledger:
         [decision] = message.decide([before], Context())
         account = message.next_account(before, decision, self.time_of(version))
         assert account
-        request = message.canonical_payload()
-        outcome = outcome_of(decision, account, self.time_of(version))
-        return account, JournalEntry(name, message.transaction_id, request, payload_hash_of(request), outcome)
+        outcome, request = outcome_of(decision, account, self.time_of(version)), message.canonical_payload()
+        sender = Sender(Sent("AROA4EXAMPLE7PAYMENTS:payments-api", str(uuid.UUID(int=version)), self.time_of(version)))
+        entry = JournalEntry(name, *message.home_entry_id, request, outcome, sender, RULES)
+        entry = sealed(account.seal, entry)
+        return replace(account, seal=entry.seal), entry
 
     def _put(self, table: str, items: list[dict[str, Any]]) -> None:
         puts = [{"PutRequest": {"Item": to_dynamodb(item | {WRITE_ID: "0" * 32})}} for item in items]

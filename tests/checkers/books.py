@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from typing import Any
@@ -15,7 +15,7 @@ from ledger.core.journal import JournalEntry, entry_from_item
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.reversals import Reversed, reversed_from_item
 from ledger.core.transaction_types import decode
-from tests.checkers import oracle
+from tests.checkers import oracle, seals
 from tests.checkers.poison import is_invalid
 from tools.local_aws.queues import DeadLetter
 from tools.local_aws.server import Endpoint
@@ -26,12 +26,14 @@ from tools.local_aws.tables import Tables, scan
 class Books:
     """The accounts, each account's journal in version order, and what was reversed; None if that wasn't read.
 
-    `reversals` are by the first account of the reversed transaction, and its id.
+    `reversals` are by the home of the reversed transaction, and its id. `broken_seals` has a sentence for each key and
+    each seal in the tables that isn't as it should be.
     """
 
     accounts: dict[str, Account]
     journal: dict[str, list[JournalEntry]]
     reversals: dict[tuple[str, str], Reversed] | None = None
+    broken_seals: Sequence[str] = ()
 
     @property
     def entries(self) -> list[JournalEntry]:
@@ -65,10 +67,10 @@ def books_of(
     reversal_items: Iterable[dict[str, Any]] | None = None,
 ) -> Books:
     """The books in the tables' items, which are in DynamoDB's JSON."""
-    accounts = [account_from_item(from_dynamodb(item)) for item in account_items]
+    plain_accounts, plain_entries = list(map(from_dynamodb, account_items)), list(map(from_dynamodb, journal_items))
+    accounts = list(map(account_from_item, plain_accounts))
     journal: dict[str, list[JournalEntry]] = defaultdict(list)
-    for item in journal_items:
-        entry = entry_from_item(from_dynamodb(item))
+    for entry in map(entry_from_item, plain_entries):
         journal[entry.account_id].append(entry)
     for entries in journal.values():
         entries.sort(key=lambda entry: entry.outcome.account_version)
@@ -76,7 +78,8 @@ def books_of(
     if reversal_items is not None:
         found = (reversed_from_item(from_dynamodb(item)) for item in reversal_items)
         reversals = {(each.account_id, each.transaction_id): each for each in found}
-    return Books({account.account_id: account for account in accounts}, dict(journal), reversals)
+    broken_seals = tuple(seals.broken(plain_accounts, plain_entries))
+    return Books({account.account_id: account for account in accounts}, dict(journal), reversals, broken_seals)
 
 
 CLAIMS = (
@@ -88,6 +91,7 @@ CLAIMS = (
     "what is held is the sum of the open holds, and a hold is resolved once",
     "each transaction of two accounts has its two sides, posted at one time, and they sum to zero",
     "no transaction is reversed by more than its amount, and the Reversals table has the sum of its reversals",
+    "each entry's key follows from its home and its id, and each seal from the entry and the seal before",
     "no account's times go back from a version to the next, and the account has the last one",
     "the sum of the balances is the sum of the posted amounts",
     "every message is in the journal, or in the dead-letter queue with a reason",
@@ -105,12 +109,13 @@ def violations(books: Books) -> list[str]:
         *_reversals(books),
         *_each_account(books),
         *_times(books),
+        *books.broken_seals,
     ]
 
 
 def vanished(bodies: Iterable[str], books: Books, letters: Iterable[DeadLetter]) -> Iterator[str]:
     """Yields a sentence for each message that is neither posted, nor rejected, nor dead-lettered with a reason."""
-    posted = {(entry.account_id, entry.transaction_id) for entry in books.entries}
+    posted = {(entry.account_id, entry.home_account_id, entry.transaction_id) for entry in books.entries}
     dead = {letter.body for letter in letters if letter.reason}
     for body in bodies:
         if body in dead:
@@ -120,7 +125,8 @@ def vanished(bodies: Iterable[str], books: Books, letters: Iterable[DeadLetter])
         except InvalidMessage:
             yield f"an invalid message vanished: {body}"
         else:
-            if any((account_id, message.transaction_id) not in posted for account_id in message.account_ids):
+            home_id = message.home_entry_id
+            if any((account_id, *home_id) not in posted for account_id in message.account_ids):
                 yield f"a message vanished: {body}"
 
 
@@ -181,14 +187,14 @@ def _two_sides(books: Books) -> Iterator[str]:
     for entry in books.entries:
         account_ids = account_ids_of(entry, journal)
         if len(account_ids) > 1:
-            transactions[entry.request["type"], entry.transaction_id, *account_ids].append(entry)
-    for (kind, transaction_id, *account_ids), sides in transactions.items():
+            transactions[entry.request["type"], *entry.home_entry_id, *account_ids].append(entry)
+    for (kind, _, transaction_id, *account_ids), sides in transactions.items():
         transfer = f"{kind} {transaction_id} from {' to '.join(account_ids)}"
         if sorted(side.account_id for side in sides) != sorted(account_ids):
             yield f"{transfer}: its entries are on {', '.join(side.account_id for side in sides)}"
             continue
         one, other = sides
-        if (one.request, one.payload_hash) != (other.request, other.payload_hash):
+        if one.request != other.request:
             yield f"{transfer}: its sides are of different requests, {one.request} and {other.request}"
         if (one.outcome.status, one.outcome.reason) != (other.outcome.status, other.outcome.reason):
             yield f"{transfer}: its sides have different outcomes, {one.outcome} and {other.outcome}"
@@ -248,18 +254,18 @@ def _reversals(books: Books) -> Iterator[str]:
     for entry in books.entries:
         if entry.request.get("type") != "reverse" or entry.outcome.status != "POSTED":
             continue
-        reversed_id = entry.request["of_transaction_id"]
-        if not journal.has(entry.account_id, reversed_id):
-            yield f"{entry.account_id}: {entry.transaction_id} reverses {reversed_id}, which isn't in the journal"
+        _, home, of = oracle.reversed_id_of(entry.request)
+        reversed_id = entry.account_id, home, of
+        if not journal.has(reversed_id):
+            yield f"{entry.account_id}: {entry.transaction_id} reverses {of}, which isn't in the journal"
             continue
-        whole = journal.amount(entry.account_id, reversed_id).copy_abs()
-        number, amount = journal.reversed(entry.account_id, reversed_id)
+        whole = journal.amount(reversed_id).copy_abs()
+        number, amount = journal.reversed(reversed_id)
         if amount > whole:
-            yield f"{entry.account_id}: {reversed_id} was reversed by {amount:f}, and its amount is {whole:f}"
-        first = journal.account_ids(entry.account_id, reversed_id)[0]
-        last = Reversed(first, reversed_id, amount, number, entry.transaction_id, entry.outcome.account_version)
-        if entry.account_id == first:  # The entries are in version order, so the last one counts.
-            expected[first, reversed_id] = last
+            yield f"{entry.account_id}: {of} was reversed by {amount:f}, and its amount is {whole:f}"
+        last = Reversed(home, of, amount, number, entry.transaction_id, entry.outcome.account_version)
+        if entry.account_id == home:  # The entries are in version order, so the last one counts.
+            expected[home, of] = last
     for key in () if books.reversals is None else expected.keys() | books.reversals.keys():
         found = books.reversals and books.reversals.get(key)
         if found != expected.get(key):

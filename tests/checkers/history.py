@@ -76,14 +76,18 @@ CLAIMS = (
 
 
 def entries_of(books: Books) -> Entries:
-    return {(entry.account_id, entry.transaction_id): entry for entry in books.entries}
+    return {id_of(entry): entry for entry in books.entries}
+
+
+def id_of(entry: JournalEntry) -> oracle.EntryId:
+    return entry.account_id, entry.home_account_id, entry.transaction_id
 
 
 def flipped(seen: Entries, books: Books) -> Iterator[str]:
     """Yields a sentence for each entry that was seen before, and is now missing or different."""
     now = entries_of(books)
-    for (account_id, transaction_id), entry in seen.items():
-        found = now.get((account_id, transaction_id))
+    for (account_id, home, transaction_id), entry in seen.items():
+        found = now.get((account_id, home, transaction_id))
         if found is None:
             yield f"{account_id}: {transaction_id} was {entry.outcome}, and is missing"
         elif found != entry:
@@ -101,10 +105,10 @@ def lost(messages: Iterable[Sent], books: Books, letters: Collection[tuple[str, 
         if decoded is None:
             yield f"acknowledged and invalid, but not dead-lettered: {message.body}"
             continue
-        for account_id in oracle.account_ids(decoded.canonical_payload(), journal):
-            entry = now.get((account_id, decoded.transaction_id))
+        for key in oracle.entry_ids(decoded.canonical_payload(), journal):
+            entry = now.get(key)
             if entry is None or entry.request != decoded.canonical_payload():
-                yield f"acknowledged, but not in the journal of {account_id}: {message.body}"
+                yield f"acknowledged, but not in the journal of {key[0]}: {message.body}"
 
 
 def misapplied(before: Books, after: Books, delivered: Iterable[str]) -> Iterator[str]:
@@ -117,11 +121,11 @@ def misapplied(before: Books, after: Books, delivered: Iterable[str]) -> Iterato
     new = {key: entry for key, entry in entries_of(after).items() if key not in old}
     journal = journal_of(after)
     requests = [message.canonical_payload() for message in map(_valid, delivered) if message]
-    for (account_id, transaction_id), entry in new.items():
+    for (account_id, home, transaction_id), entry in new.items():
         if entry.request not in requests:
             yield f"{account_id}: {transaction_id} was posted, but never delivered: {entry.request}"
         for other in account_ids_of(entry, journal):
-            if (other, transaction_id) not in new:
+            if (other, home, transaction_id) not in new:
                 yield f"{account_id}: {transaction_id} was posted, but not on {other}"
     for account_id, account in after.accounts.items():
         mine = [entry for entry in new.values() if entry.account_id == account_id]
@@ -144,14 +148,13 @@ def _unexplained_change(before: Account | None, after: Account, entries: Sequenc
 def out_of_order(messages: Iterable[Sent], books: Books, letters: Collection[tuple[str, DeadLetter]]) -> Iterator[str]:
     """Yields a sentence for each pair of entries whose versions contradict the order of their messages."""
     dead = {number for number, _ in letters}
-    started: dict[tuple[str, str], float] = defaultdict(lambda: math.inf)
-    acknowledged: dict[tuple[str, str], float] = defaultdict(lambda: math.inf)
+    started: dict[oracle.EntryId, float] = defaultdict(lambda: math.inf)
+    acknowledged: dict[oracle.EntryId, float] = defaultdict(lambda: math.inf)
     now, journal = entries_of(books), journal_of(books)
     for message in messages:
         decoded = _valid(message.body)
-        for account_id in oracle.account_ids(decoded.canonical_payload(), journal) if decoded else ():
+        for key in oracle.entry_ids(decoded.canonical_payload(), journal) if decoded else ():
             assert decoded
-            key = (account_id, decoded.transaction_id)
             if key not in now or now[key].request != decoded.canonical_payload():
                 continue
             if message.first_delivered is not None:
@@ -161,7 +164,7 @@ def out_of_order(messages: Iterable[Sent], books: Books, letters: Collection[tup
     for account_id, entries in books.journal.items():
         earliest, later = math.inf, ""
         for entry in reversed(entries):
-            key = (account_id, entry.transaction_id)
+            key = id_of(entry)
             if earliest < started[key] < math.inf:
                 yield (
                     f"{account_id}: {later} was acknowledged before {entry.transaction_id} was delivered, but"

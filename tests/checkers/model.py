@@ -88,8 +88,8 @@ def _post(
 ) -> Expected:
     """Adds the effects to the group, and the new entries to the journal."""
     existing, request = entries_of(books), message.canonical_payload()
-    keys = [(account_id, message.transaction_id) for account_id in oracle.account_ids(request, journal)]
-    states = [group.accounts.get(name, _state(books, name)) for name, _ in keys]
+    keys = oracle.entry_ids(request, journal)
+    states = [group.accounts.get(key[0], _state(books, key[0])) for key in keys]
     staged = [group.entries[key][0] for key in keys if key in group.entries]
     before = [existing[key].request for key in keys if key in existing]
     try:
@@ -120,7 +120,7 @@ def surprises(predicted: Predicted, before: Books, after: Books, *, whole: bool)
     `whole` says that no fault stopped the invocation. Otherwise a group may be missing.
     """
     old, new = entries_of(before), entries_of(after)
-    expected: set[tuple[str, str]] = set()
+    expected: set[oracle.EntryId] = set()
     for group in predicted.groups:
         missing = not whole and not any(key in new for key in group.entries)
         for account_id, account in group.accounts.items():
@@ -133,9 +133,9 @@ def surprises(predicted: Predicted, before: Books, after: Books, *, whole: bool)
         for key, (request, effect) in group.entries.items():
             entry = new.get(key)
             if entry is None or entry.request != request or _fields(entry.outcome) != _predicted_fields(effect):
-                yield f"{': '.join(key)} should be {_predicted_fields(effect)}, but is {entry}"
-    for account_id, transaction_id in new.keys() - old.keys() - expected:
-        yield f"{account_id}: {transaction_id} shouldn't be posted, but is {new[account_id, transaction_id].outcome}"
+                yield f"{key[0]}: {key[2]} should be {_predicted_fields(effect)}, but is {entry}"
+    for key in new.keys() - old.keys() - expected:
+        yield f"{key[0]}: {key[2]} shouldn't be posted, but is {new[key].outcome}"
 
 
 def wrong_dispositions(

@@ -17,6 +17,9 @@ type State = dict[str, Any]
 None if the account's amounts have no rule.
 """
 
+type EntryId = tuple[str, str, str]
+"""An entry's account, its transaction's home, which is the account that is named first, and the transaction's id."""
+
 ACCOUNT_FIELDS = {
     "open_account": ["account_id"],
     "transaction": ["account_id"],
@@ -73,31 +76,31 @@ class Journal:
     """What a transaction may refer to: the earlier journal entries, and how much of a transaction was reversed."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[str, str], tuple[Mapping[str, Any], Decimal]] = {}
-        self._reversed: dict[tuple[str, str], tuple[int, Decimal]] = {}
+        self._entries: dict[EntryId, tuple[Mapping[str, Any], Decimal]] = {}
+        self._reversed: dict[EntryId, tuple[int, Decimal]] = {}
 
     def add(self, account_id: str, payload: Mapping[str, Any], amount: Decimal) -> None:
         """Adds an account's entry of this canonical payload and amount. A rejected transaction has the amount 0."""
-        self._entries[account_id, payload["transaction_id"]] = payload, amount
+        self._entries[account_id, named_account_ids(payload)[0], payload["transaction_id"]] = payload, amount
         if payload["type"] == "reverse" and amount != 0:
-            # Each reversal has an entry on each account of what it reverses, where both have the same ids.
-            reversed_id = account_id, payload["of_transaction_id"]
-            number, before = self.reversed(*reversed_id)
+            # Each reversal has an entry on each account of what it reverses.
+            reversed_id = account_id, *reversed_id_of(payload)[1:]
+            number, before = self.reversed(reversed_id)
             self._reversed[reversed_id] = number + 1, EXACTLY.add(before, amount.copy_abs())
 
-    def has(self, account_id: str, transaction_id: str) -> bool:
-        return (account_id, transaction_id) in self._entries
+    def has(self, entry_id: EntryId) -> bool:
+        return entry_id in self._entries
 
-    def amount(self, account_id: str, transaction_id: str) -> Decimal:
-        return self._entries[account_id, transaction_id][1]
+    def amount(self, entry_id: EntryId) -> Decimal:
+        return self._entries[entry_id][1]
 
-    def account_ids(self, account_id: str, transaction_id: str) -> list[str]:
+    def account_ids(self, entry_id: EntryId) -> list[str]:
         """The accounts of the entry's transaction."""
-        return account_ids(self._entries[account_id, transaction_id][0], self)
+        return account_ids(self._entries[entry_id][0], self)
 
-    def reversed(self, account_id: str, transaction_id: str) -> tuple[int, Decimal]:
+    def reversed(self, entry_id: EntryId) -> tuple[int, Decimal]:
         """How many reversals the transaction had, and their sum."""
-        return self._reversed.get((account_id, transaction_id), (0, Decimal(0)))
+        return self._reversed.get(entry_id, (0, Decimal(0)))
 
 
 def named_account_ids(payload: Mapping[str, Any]) -> list[str]:
@@ -112,9 +115,21 @@ def named_account_ids(payload: Mapping[str, Any]) -> list[str]:
 def account_ids(payload: Mapping[str, Any], journal: Journal) -> list[str]:
     """The accounts of a canonical payload: those that it names, and those of what it reverses. Raises UnknownType."""
     named = named_account_ids(payload)
-    if payload["type"] == "reverse" and journal.has(*named, payload["of_transaction_id"]):
-        return list(dict.fromkeys([*named, *journal.account_ids(*named, payload["of_transaction_id"])]))
+    if payload["type"] == "reverse" and journal.has(reversed_id_of(payload)):
+        return list(dict.fromkeys([*named, *journal.account_ids(reversed_id_of(payload))]))
     return named
+
+
+def entry_ids(payload: Mapping[str, Any], journal: Journal) -> list[EntryId]:
+    """The entries of a canonical payload, one on each of its accounts. Raises UnknownType."""
+    home = named_account_ids(payload)[0]
+    return [(account_id, home, payload["transaction_id"]) for account_id in account_ids(payload, journal)]
+
+
+def reversed_id_of(payload: Mapping[str, Any]) -> EntryId:
+    """The entry that a `reverse` reverses."""
+    account_id = payload["account_id"]
+    return account_id, payload.get("of_account_id", account_id), payload["of_transaction_id"]
 
 
 def effects(
@@ -185,7 +200,7 @@ def _next(state: State, amount: Decimal, changes: State) -> State:
 
 
 def _is_known(payload: Mapping[str, Any], journal: Journal) -> bool:
-    return journal.has(payload["account_id"], payload["of_transaction_id"])
+    return journal.has(reversed_id_of(payload))
 
 
 def _check_decimals(payload: Mapping[str, Any], accounts: Sequence[State]) -> None:
@@ -201,7 +216,7 @@ def _check_decimals(payload: Mapping[str, Any], accounts: Sequence[State]) -> No
 def _reversal(payload: Mapping[str, Any], journal: Journal, others: Sequence[str], amount: Decimal) -> Reversal | None:
     if payload["type"] != "reverse":
         return None
-    number, before = journal.reversed(payload["account_id"], payload["of_transaction_id"])
+    number, before = journal.reversed(reversed_id_of(payload))
     posted = [abs(amount)] if amount else []
     return Reversal(number + len(posted), before + sum(posted), *others or [None])
 
@@ -244,7 +259,8 @@ def _rule_of_holds(payload: Mapping[str, Any], journal: Journal, account: State,
         return _hold(payload, account)
     if payload["hold_id"] in account["holds"]:
         return _resolution(payload, account, *payees)
-    return Decided("HOLD_NOT_OPEN") if journal.has(payload["account_id"], payload["hold_id"]) else None
+    hold_id = payload["account_id"], payload["account_id"], payload["hold_id"]
+    return Decided("HOLD_NOT_OPEN") if journal.has(hold_id) else None
 
 
 def _hold(payload: Mapping[str, Any], account: State) -> Decided:
@@ -268,7 +284,7 @@ def _resolution(payload: Mapping[str, Any], account: State, *payees: State) -> D
     if payload["type"] == "void_hold":
         return Decided(changes=_with_holds(others))
     if payload["type"] == "expire_hold":
-        if payload["transaction_id"].startswith("expire-hold-") and payload["as_of"] != expires_at:
+        if payload["transaction_id"].startswith("teller:expire-hold-") and payload["as_of"] != expires_at:
             raise Invalid(f"as_of: {payload['as_of']}")
         is_expired = expires_at and datetime.fromisoformat(expires_at) <= datetime.fromisoformat(payload["as_of"])
         return Decided(None if is_expired else "HOLD_NOT_EXPIRED", changes=_with_holds(others))
@@ -291,8 +307,8 @@ def _resolution(payload: Mapping[str, Any], account: State, *payees: State) -> D
 
 
 def _reverse(payload: Mapping[str, Any], journal: Journal, *accounts: State) -> Decided:
-    reversed_id = payload["account_id"], payload["of_transaction_id"]
-    whole, (_, before) = journal.amount(*reversed_id), journal.reversed(*reversed_id)
+    reversed_id = reversed_id_of(payload)
+    whole, (_, before) = journal.amount(reversed_id), journal.reversed(reversed_id)
     left = abs(whole) - before
     amount = Decimal(payload.get("amount", left))
     if whole == 0:

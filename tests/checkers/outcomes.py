@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from msgspec.structs import asdict
+
 from ledger.core.journal import JournalEntry
 from ledger.core.reversals import Reversal
 from tests.checkers import oracle
@@ -86,7 +88,11 @@ def _differences(event: Event, entry: JournalEntry) -> Iterator[str]:
     detail, outcome = event["detail"], entry.outcome
     expected = {
         "id": f"{entry.account_id}#{outcome.account_version}",
+        "home_account_id": entry.home_account_id,
         "transaction_id": entry.transaction_id,
+        "sent": asdict(entry.sender.sent),
+        "rules": entry.rules,
+        "seal": entry.seal,
         "status": outcome.status,
         "reason": outcome.reason,
         "posted_at": outcome.posted_at,

@@ -32,11 +32,13 @@ def _is_poison(body: str, books: Books) -> bool:
     except InvalidMessage:
         return True
     entries, journal, request = entries_of(books), journal_of(books), message.canonical_payload()
-    account_ids = oracle.account_ids(request, journal)
-    found = [entries.get((account_id, message.transaction_id)) for account_id in account_ids]
+    found = list(map(entries.get, oracle.entry_ids(request, journal)))
     if any(entry is not None and entry.request != request for entry in found):
         return True
-    states = [state_of(account) if account else None for account in map(books.accounts.get, account_ids)]
+    states = [
+        state_of(account) if account else None
+        for account in map(books.accounts.get, oracle.account_ids(request, journal))
+    ]
     try:
         return oracle.effects(request, states, journal) is None
     except oracle.Invalid:

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
-from ledger.core.journal import EntryId, JournalEntry, Outcome
+from msgspec.structs import replace
+
+from ledger.core.journal import Outcome
 from ledger.core.reversals import Reversed
 from ledger.core.transaction_types import Reverse, decode
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.checkers.books import Books
 from tests.support.rules import Decided, decide
+from tests.support.samples import entry_of
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 OPEN_A = '{"type": "open_account", "transaction_id": "open", "account_id": "a", "currency": "EUR"}'
@@ -26,7 +29,8 @@ POST_IN_PART = (
 )
 VOID = '{"type": "void_hold", "transaction_id": "void", "account_id": "a", "hold_id": "hold"}'
 REVERSE_TRANSFER = (
-    '{"type": "reverse", "transaction_id": "back", "account_id": "b", "of_transaction_id": "3", "amount": 5}'
+    '{"type": "reverse", "transaction_id": "back", "account_id": "b", "of_account_id": "a", "of_transaction_id": "3",'
+    ' "amount": 5}'
 )
 EXPIRE = (
     '{"type": "expire_hold", "transaction_id": "expiry", "account_id": "a", "hold_id": "hold",'
@@ -51,7 +55,7 @@ def post_messages(books: Books, messages: Iterable[TransactionMessage], rules: R
     for message in messages:
         account_ids = message.all_account_ids(context)
         for decided in rules(message, *map(accounts.get, account_ids), context=context):
-            account = accounts[decided.account.account_id] = decided.account
+            account = decided.account
             outcome = Outcome(
                 status=str(decided.status),
                 reason=decided.reason,
@@ -64,13 +68,13 @@ def post_messages(books: Books, messages: Iterable[TransactionMessage], rules: R
                 decimal_places=account.decimal_places if account.version == 1 else None,
                 reversal=decided.reversal,
             )
-            entry = JournalEntry(account.account_id, message.transaction_id, message.canonical_payload(), "", outcome)
+            entry = entry_of(message, outcome, account.account_id, account.seal)
+            accounts[account.account_id] = replace(account, seal=entry.seal)
             journal.setdefault(account.account_id, []).append(entry)
             entries[entry.entry_id] = entry
             if isinstance(message, Reverse) and decided.reversal and not decided.reason:
-                found = entries[EntryId(message.account_id, message.of_transaction_id)]
-                if found.account_ids[0] == account.account_id:
-                    reversed_id = EntryId(account.account_id, message.of_transaction_id)
+                [reversed_id] = message.reversed_ids
+                if reversed_id.account_id == account.account_id:
                     before = context.find_reversed(reversed_id)
                     after = before.after(decided.reversal, message.transaction_id, account.version)
                     reversals[reversed_id] = after

@@ -17,6 +17,10 @@ class Journal(NamedTuple):
     account: dict[str, Any]
     entries: Sequence[dict[str, Any]]
 
+    @property
+    def name(self) -> str:
+        return str(self.account["account_id"])
+
     def account_answer(self) -> Answer:
         """The holds are those that the entries leave open."""
         shown = {name: self.account[name] for name in ("account_id", "currency", "status")}
@@ -25,7 +29,7 @@ class Journal(NamedTuple):
         amounts = {name: self.account[name] for name in ("balance", "overdraft_limit")} | {"held": held}
         spendable = amounts["balance"] - held - amounts["overdraft_limit"]
         amounts["available"] = spendable if shown["status"] == "OPEN" else Decimal(0)
-        rest = {"version": int(self.account["version"]), "posted_at": self.account["posted_at"]}
+        rest = {"version": int(self.account["version"])} | {name: self.account[name] for name in ("posted_at", "seal")}
         places = self.account.get("decimal_places")
         rest["decimal_places"] = None if places is None else int(places)
         in_order = sorted(holds.items(), key=lambda hold: (hold[1][1] is None, hold[1][1] or "", hold[0]))
@@ -73,14 +77,17 @@ class Journal(NamedTuple):
             "complete": True,
         }
 
-    def transaction(self, transaction_id: str) -> Answer:
-        found = [shown(entry) for entry in self.entries if entry["transaction_id"] == transaction_id]
+    def transaction(self, transaction_id: str, home: str = "") -> Answer:
+        """Of a transaction of this home; if none is given, of the account's own."""
+        name = self.account["account_id"]
+        ids = {"home_account_id": home or name, "transaction_id": transaction_id}
+        found = [entry for entry in map(shown, self.entries) if entry | ids == entry]
         state = found[0]["status"].lower() if found else "unknown"
-        answer = {"account_id": self.account["account_id"], "transaction_id": transaction_id, "state": state}
-        rest = {"reversed": self.reversed(transaction_id), "refusal": None}
+        answer = {"account_id": name, **ids, "state": state}
+        rest = {"reversed": self.reversed(transaction_id, home), "refusal": None}
         return answer | {"entry": found[0] if found else None} | rest
 
-    def reversed(self, transaction_id: str) -> Answer | None:
+    def reversed(self, transaction_id: str, home: str = "") -> Answer | None:
         """What was reversed of a transaction: each of its accounts has an entry of each reversal."""
         reversals = [
             entry
@@ -88,11 +95,16 @@ class Journal(NamedTuple):
             if entry["status"] == "POSTED"
             and entry["request"]["type"] == "reverse"
             and entry["request"]["of_transaction_id"] == transaction_id
+            and entry["request"].get("of_account_id", entry["request"]["account_id"]) == (home or self.name)
         ]
         amount = abs(sum((entry["amount"] for entry in reversals), Decimal(0)))
         if not reversals:
             return None
-        return {"amount": text(amount), "number": len(reversals), "reversed_by": reversals[-1]["transaction_id"]}
+        return {
+            "amount": text(amount),
+            "number": len(reversals),
+            "reversed_by": reversals[-1]["request"]["transaction_id"],
+        }
 
 
 def open_holds(entries: Iterable[dict[str, Any]], account_id: str) -> dict[str, tuple[Decimal, str | None]]:
@@ -125,11 +137,13 @@ def journals(accounts: Iterable[dict[str, Any]], entries: Iterable[dict[str, Any
 
 
 def shown(entry: dict[str, Any]) -> Answer:
-    names = ("transaction_id", "status", "reason", "posted_at", "currency", "request")
+    names = ("account_id", "status", "reason", "posted_at", "currency", "request", "sent", "first_sent", "seal")
     same = {name: entry[name] for name in names if name in entry}
+    same["home_account_id"] = entry.get("home_account_id", entry["account_id"])
+    same["transaction_id"] = entry["request"]["transaction_id"]
     amounts = {name: text(entry[name]) for name in ("amount", "balance_after")}
     amounts["held_after"] = text(entry.get("held_after", Decimal(0)))
-    numbers = {name: int(entry[name]) for name in ("account_version", "decimal_places") if name in entry}
+    numbers = {name: int(entry[name]) for name in ("account_version", "rules", "decimal_places") if name in entry}
     if reversal := entry.get("reversal"):
         same["reversal"] = reversal | {
             "number": int(reversal["number"]),

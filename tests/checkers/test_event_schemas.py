@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core import outcome_events
 from ledger.core.accounts import timestamp
-from ledger.core.journal import JournalEntry, entry_item, outcome_of, payload_hash_of
+from ledger.core.journal import JournalEntry, entry_item, outcome_of
 from ledger.core.money import normalized
 from ledger.core.outcome_events import OutcomeEvent, outcome_event, refusal_event
 from ledger.core.reason_codes import ReasonCode
@@ -26,6 +26,7 @@ from ledger.core.transaction_types import TRANSACTION_TYPES, Reverse, decode
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers import outcomes
 from tests.checkers.event_schemas import problems, schema, strict, violations
+from tests.support import samples
 from tests.support.numbers import exact_numbers
 from tests.support.samples import ALICE, hold, posting, reversing
 from tests.support.strategies import any_message, ids
@@ -59,8 +60,7 @@ def entry_of(
 ) -> JournalEntry:
     """The entry of this decision, which leaves so much `held`."""
     after = replace(ALICE, version=version, held=held)
-    request, outcome = message.canonical_payload(), outcome_of(decision, after, timestamp(NOW))
-    return JournalEntry(account_id, message.transaction_id, request, payload_hash_of(request), outcome)
+    return samples.entry_of(message, outcome_of(decision, after, timestamp(NOW)), account_id)
 
 
 def told(*arguments: Any, **fields: Any) -> Event:
@@ -218,7 +218,7 @@ def test_a_consumer_takes_further_types_and_reasons() -> None:
         (REVERSED, "detail.reversal.by", "t-9", "detail.reversal: Unevaluated properties are not allowed ('by'"),
         (REVERSED, "detail.reversal.other_account_id", "a", "detail.account_id: 'a', expected 'another one'"),
         (OTHER_SIDE, "detail.reversal.other_account_id", "c", "detail.account_id: 'b', expected 'a'"),
-        (POSTED, "detail.payload_hash", "d0d0", "detail: Unevaluated properties are not allowed ('payload_hash'"),
+        (POSTED, "detail.colour", "d0d0", "detail: Unevaluated properties are not allowed ('colour'"),
         (POSTED, "detail.request.colour", "green", "detail.request: Unevaluated properties are not allowed ('colour'"),
         (POSTED, "detail.request.transaction_id", "t-9", "detail.transaction_id: 't-1', expected 't-9'"),
         (REFUSED, "detail.reason_code", "NOT_A_MAP", "detail.reason_code: 'NOT_A_MAP' is not one of"),

@@ -59,7 +59,7 @@ PREDICTED = {
     "its entry was read": (WITH_HOLD, Delivery(ID_OF_PAY, 2), Expected.DEAD),
     "a reversal": (WITH_HOLD, Delivery(REVERSE_TRANSFER), Expected.DONE),
     "waits for its transaction": (WITH_HOLD, Delivery(UNKNOWN_TRANSACTION), Expected.AGAIN),
-    "the other account has its id": (WITH_HOLD, Delivery(REVERSE_TRANSFER.replace('"back"', '"1"')), Expected.DEAD),
+    "the other account has its id": (WITH_HOLD, Delivery(REVERSE_TRANSFER.replace('"back"', '"1"')), Expected.DONE),
     "too fine": (WITH_HOLD, Delivery(TOO_FINE), Expected.DEAD),
     "waits all the same": (WITH_HOLD, Delivery(TOO_FINE.replace('"a"', '"nobody"')), Expected.AGAIN),
 }

@@ -15,7 +15,7 @@ def entry(version: int, amount: str, minutes: int) -> dict[str, object]:
         "amount": Decimal(amount),
         "balance_after": Decimal(),
         "currency": "EUR",
-        "request": {},
+        "request": {"transaction_id": f"t-{version}"},
     }
     key = {"account_id": "a", "transaction_id": f"t-{version}"}
     return key | fields | {"account_version": Decimal(version), "posted_at": time}
@@ -61,7 +61,9 @@ def test_numbers_are_texts_with_all_digits_and_no_more() -> None:
 
 
 def about(version: int, effect: str, **request: object) -> dict[str, object]:
-    return entry(version, effect, version) | {"request": {"account_id": "a"} | request}
+    return entry(version, effect, version) | {
+        "request": {"account_id": "a", "transaction_id": f"t-{version}"} | request
+    }
 
 
 def test_holds_are_open_until_they_are_resolved() -> None:

@@ -12,6 +12,7 @@ from ledger.core.accounts import Account, AccountStatus
 from ledger.core.journal import JournalEntry, Outcome
 from tests.checkers.books import Books
 from tests.checkers.windows import Run, charged_twice, done_again, forgotten, misreported, uncharged, undone
+from tests.support.samples import SENDER
 
 CHARGE, RECONCILE = "charge_overdraft_interest", "reconcile_accounts"
 FIRST, SECOND = "2026-03-01T02:00:00+00:00", "2026-03-02T02:00:00+00:00"
@@ -20,12 +21,11 @@ LATER = f"{CHARGE} {SECOND}"
 
 
 def charged(account_id: str, day: str, suffix: str = "") -> JournalEntry:
-    transaction_id = f"overdraft-interest-{day}-{account_id}{suffix}"
+    transaction_id = f"teller:overdraft-interest-{day}-{account_id}{suffix}"
     request = {"type": "charge_interest", "transaction_id": transaction_id, "account_id": account_id}
     request |= {"annual_rate": "0.365", "occurred_at": f"{day}T00:00:00+00:00"}
-    return JournalEntry(
-        account_id, transaction_id, request, "", Outcome("POSTED", None, Decimal(-1), Decimal(-101), 2, "", "EUR")
-    )
+    outcome = Outcome("POSTED", None, Decimal(-1), Decimal(-101), 2, "", "EUR")
+    return JournalEntry(account_id, account_id, transaction_id, request, outcome, SENDER, 1)
 
 
 @dataclass

@@ -113,7 +113,9 @@ def wrongly_charged(before: Books, after: Books, day: date) -> Iterator[str]:
     """Yields a sentence for each overdrawn account that wasn't charged for the day, and for each other that was."""
     overdrawn = {name for name, account in before.accounts.items() if account.balance < 0}
     charged = {
-        entry.account_id for entry in after.entries if entry.transaction_id.startswith(f"overdraft-interest-{day}")
+        entry.account_id
+        for entry in after.entries
+        if entry.transaction_id.startswith(f"teller:overdraft-interest-{day}")
     }
     for name in sorted(overdrawn - charged):
         yield f"{name} was overdrawn, but not charged"
@@ -131,10 +133,10 @@ def open_though_expired(books: Books, as_of: datetime) -> Iterator[str]:
 
 def uncharged(overdrawn: Mapping[str, Collection[str]], books: Books) -> Iterator[str]:
     """Yields a sentence for each account that was overdrawn throughout a day's job, but wasn't charged."""
-    charged = {(entry.account_id, entry.transaction_id[:29]) for entry in books.entries}
+    charged = {(entry.account_id, entry.transaction_id[:36]) for entry in books.entries}
     for day, account_ids in overdrawn.items():
         for account_id in sorted(account_ids):
-            if (account_id, f"overdraft-interest-{day}") not in charged:
+            if (account_id, f"teller:overdraft-interest-{day}") not in charged:
                 yield f"{account_id} was overdrawn, but wasn't charged for {day}"
 
 

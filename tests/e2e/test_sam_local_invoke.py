@@ -55,6 +55,7 @@ process_transactions/33-reverse-too-much: REVERSAL_EXCEEDED, ALREADY_REVERSED
 process_transactions/34-too-many-decimals: INVALID_MESSAGE
 process_transactions/35-opening-by-the-transactions-queue: WRONG_QUEUE
 process_transactions/36-payment-by-the-administration-queue: WRONG_QUEUE
+process_transactions/37-ids-that-nobody-may-give: 5 INVALID_MESSAGE
 post_transactions/01-what-would-become-of-it: posted
 post_transactions/02-a-payment: posted, acc-frank s-0001=POSTED
 post_transactions/03-every-state: posted, rejected, invalid, waiting, acc-frank s-0002=OVERDRAFT_LIMIT
@@ -80,12 +81,12 @@ upsert_profiles/12-map-becomes-an-entry: acc-alice limits.card.abroad.currency=g
   limits.card.abroad.day=gone, acc-alice limits.card.abroad.month=gone, acc-alice limits.card="blocked"
 upsert_profiles/13-erasure: acc-bob consents.mail=gone, acc-bob consents.post=gone, acc-bob contact.phone=gone
 upsert_profiles/14-late-for-an-erasure:
-charge_overdraft_interest/01-a-day: acc-alice overdraft-interest-2026-01-01-67abe3db2bd7760d=-0.15,
+charge_overdraft_interest/01-a-day: acc-alice teller:overdraft-interest-2026-01-01-67abe3db2bd7760d=-0.15,
   charge_overdraft_interest 2026-01-01T00:31:00+00:00=1 sent
 charge_overdraft_interest/02-the-same-day-again:
-charge_overdraft_interest/03-the-next-day: acc-alice overdraft-interest-2026-01-02-67abe3db2bd7760d=-0.15,
+charge_overdraft_interest/03-the-next-day: acc-alice teller:overdraft-interest-2026-01-02-67abe3db2bd7760d=-0.15,
   charge_overdraft_interest 2026-01-02T00:31:00+00:00=1 sent
-expire_holds/01-an-hour: acc-frank expire-hold-8fe8eeb9dced22bf6ca3eafaaac54fee=POSTED,
+expire_holds/01-an-hour: acc-frank teller:expire-hold-8fe8eeb9dced22bf6ca3eafaaac54fee=POSTED,
   expire_holds 2026-01-01T00:01:00+00:00=1 sent
 expire_holds/02-the-same-hour-again:
 expire_holds/03-the-next-hour: expire_holds 2026-01-01T01:01:00+00:00=0 sent

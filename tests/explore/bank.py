@@ -160,7 +160,7 @@ def _untrue(delivered: Iterable[Delivered], books: Books) -> Iterable[str]:
     entries = entries_of(books)
     for body, disposition in delivered:
         if isinstance(disposition, Done) and isinstance(disposition.effect, journal.Outcome):
-            own = [entry.outcome for (_, name), entry in entries.items() if name == body["transaction_id"]]
+            own = [entry.outcome for (*_, name), entry in entries.items() if name == body["transaction_id"]]
             told = disposition.effect
             if all(
                 (told.status, told.reason, told.account_version) != (o.status, o.reason, o.account_version) for o in own

@@ -9,7 +9,8 @@ from tests.explore.scenario import Scenario
 from tests.support.bodies import opening, payment, reverse, transfer
 
 SENT = Opened(opening("alice"), opening("bob"), payment("first", 100), transfer("t-1", 50), payment("p-1", -20))
-THIS_SIDE, OTHER_SIDE = reverse("r-1", 30, "alice"), reverse("r-2", 30, "bob")
+THIS_SIDE, OTHER_SIDE = reverse("r-1", 30, "alice"), reverse("r-2", 30, "bob", of_account_id="alice")
+TOO_MUCH = reverse("r-5", 51, "bob", of_account_id="alice")
 
 SCENARIOS = [
     Scenario(
@@ -33,9 +34,9 @@ SCENARIOS = [
     ),
     Scenario(
         "a reversal that depends on another's rejection is decided as things are",
-        [posting(0, reverse("r-5", 51, "bob")), posting(1, OTHER_SIDE), posting(2, reverse("r-5", 51, "bob"))],
+        [posting(0, TOO_MUCH), posting(1, OTHER_SIDE), posting(2, TOO_MUCH)],
         SENT,
-        each_once(reverse("r-5", 51, "bob"), OTHER_SIDE),
+        each_once(TOO_MUCH, OTHER_SIDE),
         completes=False,
     ),
 ]

@@ -440,9 +440,11 @@ class Machine(RuleBasedStateMachine):
         name = "hold_id" if "hold_id" in message else "of_transaction_id"
         there = [(each.account_id, hold_id) for each in self.books.accounts.values() for hold_id in each.open_holds]
         if name == "of_transaction_id":
-            there = [(each.account_id, each.transaction_id) for each in self.books.entries if each.outcome.amount]
+            moved = [each for each in self.books.entries if each.outcome.amount]
+            there = [(each.account_id, each.transaction_id, each.home_account_id) for each in moved]
         if there:
-            account_id, message[name] = sorted(there)[number % len(there)]
+            account_id, message[name], *home = sorted(there)[number % len(there)]
+            message |= dict(zip(["of_account_id"], home, strict=False))
             if message.get("to_account_id") == account_id:
                 message["to_account_id"] = message["account_id"]
             message["account_id"] = account_id

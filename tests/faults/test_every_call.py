@@ -84,6 +84,7 @@ READ, COMMIT = "BatchGetItem", "TransactWriteItems"
 RICH = [*openings("alice", "bob"), payment("pay", 50)]
 HELD, PAID = [*RICH, hold(amount=30)], [*RICH, transfer("rent", 20)]
 RENT = {"of_transaction_id": "rent"}
+BOBS_RENT = RENT | {"of_account_id": "alice"}
 # The hold's entry is read if the hold isn't open, and the first account is read if a reversal names the second one.
 CASES = {
     "a hold that is posted in part, and then to another account": Case(
@@ -116,21 +117,25 @@ CASES = {
     ),
     "a reversal by both sides, and by another worker": Case(
         PAID,
-        [reverse("first", 5, **RENT), reverse("second", 6, "bob", **RENT), reverse("third", 6, "bob", **RENT)],
-        [reverse("theirs", 4, "bob", **RENT)],
+        [
+            reverse("first", 5, **RENT),
+            reverse("second", 6, "bob", **BOBS_RENT),
+            reverse("third", 6, "bob", **BOBS_RENT),
+        ],
+        [reverse("theirs", 4, "bob", **BOBS_RENT)],
         {"POSTED": 11, "REVERSAL_EXCEEDED": 2},
         [READ, COMMIT, COMMIT],
     ),
     "a reversal after another worker's": Case(
         PAID,
         [reverse("ours", **RENT), reverse("again", None, "bob", of_transaction_id="theirs")],
-        [reverse("theirs", None, "bob", **RENT)],
+        [reverse("theirs", None, "bob", **BOBS_RENT)],
         {"POSTED": 9, "ALREADY_REVERSED": 2},
         [],
     ),
     "a rejected reversal alone": Case(
-        [*PAID, reverse("before", 15, "bob", **RENT)],
-        [reverse("too much", 6, "bob", **RENT)],
+        [*PAID, reverse("before", 15, "bob", **BOBS_RENT)],
+        [reverse("too much", 6, "bob", **BOBS_RENT)],
         [],
         {"POSTED": 7, "REVERSAL_EXCEEDED": 2},
         [READ, READ, COMMIT],

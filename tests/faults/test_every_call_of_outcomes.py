@@ -22,7 +22,7 @@ MESSAGES = [
     closing("close"),
 ]
 DAMAGED: dict[str, tuple[dict[str, Any], str]] = {
-    "pay 2": ({"payload_hash": None}, "NOT_AN_ENTRY"),
+    "pay 2": ({"seal": None}, "NOT_AN_ENTRY"),
     "pay 3": ({"status": "HELD"}, "NOT_AN_ENTRY"),
     "pay 5": ({"request": {"type": "of the future"}}, "NOT_AN_ENTRY"),
     "pay 7": ({"request": {"type": "transaction", "description": "x" * 380_000}}, "EVENT_REFUSED"),

@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, example, given, settings
 from conditional_writes.core.items import to_dynamodb
 from ledger.core import profile_messages as profiles
 from ledger.core import transaction_types as messages
+from ledger.core.entry_ids import EntryId
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import violations
 from tests.checkers.poison import is_invalid
@@ -179,7 +180,7 @@ def test_whatever_transactions_are_sent_the_valid_ones_are_posted_and_none_is_lo
 
     def is_posted(body: str) -> bool:
         message = messages.decode(body)
-        keys = [{"account_id": each, "transaction_id": message.transaction_id} for each in message.account_ids]
+        keys = [EntryId.on(each, *message.home_entry_id)._asdict() for each in message.account_ids]
         found = [
             ledger.client.get_item(TableName=ledger.tables.journal, Key=to_dynamodb(key), ConsistentRead=True)
             for key in keys

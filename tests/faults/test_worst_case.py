@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from conditional_writes.core.items import to_dynamodb
-from ledger.core.journal import JournalEntry, Outcome, entry_item
+from ledger.core.journal import Outcome, entry_item
 from tests.support import samples
 from tests.support.bodies import openings, payment, transfer
 from tests.support.samples import largest_transaction, largest_transfer
@@ -159,7 +159,7 @@ def test_a_full_batch_of_the_stream_is_few_requests(aws: Endpoint, kind: str, re
     meter = Meter(function.bus.client, function.publisher.queue_client)
     message = largest_transaction() if kind == "the largest payments" else samples.payment()
     outcome = Outcome("POSTED", None, message.amount, message.amount, 1, "2026-03-01T12:00:00.000+00:00", "EUR")
-    entry = JournalEntry(message.account_id, message.transaction_id, message.canonical_payload(), "hash", outcome)
+    entry = samples.entry_of(message, outcome)
     items = [entry_item(replace(entry, outcome=replace(outcome, account_version=n + 1))) for n in range(STREAM_BATCH)]
     assert not invoke(function, [stream_record(to_dynamodb(item)) for item in items])
     assert meter.requests == {"PutEvents": requests}

@@ -33,7 +33,7 @@ NEW_HELD = [
     hold("n-2", 3, "ann", expires_at="2026-06-01T00:00:00Z"),
     expire_hold("n-3", "ann", hold_id="h-4", as_of="2026-06-01T00:00:00Z"),
     expire_hold("n-4", "ann", hold_id="n-2", as_of="2026-06-01T00:00:00Z"),
-    reverse("n-5", 1, "ben", "x-1"),
+    reverse("n-5", 1, "ben", "x-1", of_account_id="ann"),
     reverse("n-6", None, "ann", "n-1"),
 ]
 after_new_entries = pytest.mark.parametrize("posted", [[], NEW], ids=["unchanged", "new entries"])

@@ -192,10 +192,10 @@ def test_a_replay_whose_checkpoint_is_gone_begins_anew_and_is_whole(long: Reconc
     item = long.by_account(long.tables.accounts)[LONG]
     target = account_from_item(item)
     before_last = replace(target, balance=target.balance + 1, version=target.version - 1)  # The last one is a transfer.
-    long.change_entry("p-07", LONG, payload_hash="another")
+    long.change_entry("p-07", LONG, seal="another")
     position = Position(target, before_last, is_whole=False)
     result = long.new_process().reconciler.check(item, None, NIGHT, Deadline.after(60), position)
-    assert [mismatch.what for mismatch in result.mismatches] == ["changed request"]
+    assert [mismatch.what for mismatch in result.mismatches] == ["broken seal", "broken seal"]
 
 
 # --- kills ------------------------------------------------------------------------------------------------

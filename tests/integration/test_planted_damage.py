@@ -99,7 +99,7 @@ def test_an_item_that_is_newer_than_the_replay_does_not_hide_another(held: Recon
 
     def post(account_id: str) -> None:
         if account_id == "ann":
-            held.post(reverse(f"d-{next(numbers)}", "0.01", "ben", "q-1"))
+            held.post(reverse(f"d-{next(numbers)}", "0.01", "ben", "q-1", of_account_id="ann"))
 
     held.change_reversed("h-3", "ann", account_version=5, version=30)
     held.before_query = post

@@ -33,7 +33,8 @@ def counts(report: dict[str, Any]) -> tuple[int, ...]:
 def test_a_mismatch_is_a_sentence_with_the_version_and_both_values(ledger: Reconciled) -> None:
     ledger.change_account("alice", balance=7)
     ledger.change_entry("t-12", "bob", amount=2)
-    assert sorted(ledger.run()["first_mismatches"]) == [
+    found = ledger.run()["first_mismatches"]
+    assert sorted(each for each in found if "broken seal" not in each) == [
         "alice: changed account: balance is 7, the journal gives -250.5",
         "bob: wrong decision: version 7, t-12: it is POSTED 2, balance 501, expected POSTED 1, balance 501",
     ]
@@ -52,7 +53,7 @@ UNREADABLE: list[tuple[Callable[[Reconciled], None], str]] = [
     (change_entry("t-13", "dave", request="transaction"), f"{ENTRY}: TypeError: request: expected dict, got str"),
     (change_entry("t-13", "dave", amount="120"), f"{ENTRY}: TypeError: amount: expected Decimal, got str"),
     (change_entry("t-13", "dave", account_version=None), f"{ENTRY}: KeyError: 'account_version'"),
-    (change_entry("t-13", "dave", format=2), f"{ENTRY}: ValueError: format: expected 1, got 2: a later release of Tel"),
+    (change_entry("t-13", "dave", format=3), f"{ENTRY}: ValueError: format: expected 2, got 3: a later release of Tel"),
     (change_entry("t-13", "dave", request=["x" * 380_000]), f"{ENTRY}: TypeError: request: expected dict, got list"),
 ]
 
@@ -105,7 +106,7 @@ def test_a_large_account_with_a_long_journal_is_skipped_and_the_others_are_check
     ledger.before_query = lambda account_id: ledger.clock.sleep(nightly.ALONE_SECONDS if account_id == "dave" else 0)
     report = ledger.run()
     assert counts(report) == (3, 1, 0)
-    assert report["first_skipped"][0].startswith("dave: its item has 40,108 bytes, expected at most 32,768")
+    assert report["first_skipped"][0].startswith("dave: its item has 40,155 bytes, expected at most 32,768")
 
 
 def test_the_entries_of_a_journal_in_memory_are_bounded_by_their_bytes_too(ledger: Reconciled) -> None:

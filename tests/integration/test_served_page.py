@@ -48,7 +48,7 @@ class Stack(page.Answers):
         last = int(to_version)
         return {"entries": [entry(version) for version in range(max(1, last - int(limit) + 1), last + 1)]}
 
-    def transaction(self, account_id: str, transaction_id: str) -> dict[str, Any]:
+    def transaction(self, account_id: str, transaction_id: str, home: str = "") -> dict[str, Any]:
         side = {"account_id": account_id, "state": "posted", "entry": entry(1), "reversed": None, "refusal": None}
         return {"sides": [side | {"hold": None}]}
 

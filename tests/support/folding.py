@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from conditional_writes import Check, Key, Observed, Put, Write
 from ledger.core.accounts import Account, account_item
-from ledger.core.journal import EntryId, Outcome
+from ledger.core.entry_ids import EntryId
+from ledger.core.journal import Outcome
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.fold import Commit, QueuedTransaction
 from ledger.tables import LedgerTables
@@ -20,7 +21,7 @@ AT = datetime.fromisoformat(NOW)
 
 def message_of(transaction: TransactionMessage, receive_count: int = 1) -> QueuedTransaction:
     sent_at = datetime(2026, 1, 31, tzinfo=UTC)
-    return QueueMessage("m-1", "receipt-1", "{}", receive_count, sent_at, {}, content=transaction)
+    return QueueMessage("m-1", "receipt-1", "{}", receive_count, sent_at, {}, "AROAEXAMPLE:api", content=transaction)
 
 
 def items_of(*accounts: Account) -> dict[Key, Any]:
@@ -30,8 +31,8 @@ def items_of(*accounts: Account) -> dict[Key, Any]:
 ALICE_AND_BOB = items_of(ALICE, BOB)
 
 
-def entry_of(items: Observed, account_id: str, transaction_id: str = "t-1") -> Any:
-    return items[TABLES.entry_key(EntryId(account_id, transaction_id))]
+def entry_of(items: Observed, account_id: str, transaction_id: str = "t-1", home: str | None = None) -> Any:
+    return items[TABLES.entry_key(EntryId.on(account_id, home or account_id, transaction_id))]
 
 
 class Folded(NamedTuple):

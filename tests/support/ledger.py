@@ -234,16 +234,16 @@ class Ledger:
         self.change(self.tables.accounts, {"account_id": account_id}, **changes)
 
     def entry(self, transaction_id: str, account_id: str = "alice") -> Item:
-        return self.item(self.tables.journal, _entry_key(transaction_id, account_id))
+        return self.item(self.tables.journal, self._entry_key(transaction_id, account_id))
 
     def put_entry(self, item: Item) -> None:
         self.put(self.tables.journal, item)
 
     def change_entry(self, transaction_id: str, account_id: str = "alice", /, **changes: Any) -> None:
-        self.change(self.tables.journal, _entry_key(transaction_id, account_id), **changes)
+        self.change(self.tables.journal, self._entry_key(transaction_id, account_id), **changes)
 
     def delete_entry(self, transaction_id: str, account_id: str = "alice") -> None:
-        key = to_dynamodb(dict(_entry_key(transaction_id, account_id)))
+        key = to_dynamodb(dict(self._entry_key(transaction_id, account_id)))
         self.client.delete_item(TableName=self.tables.journal, Key=key)
 
     def empty(self, tables: Iterable[str] = ()) -> None:
@@ -251,6 +251,8 @@ class Ledger:
         for table in tables or (self.tables.accounts, self.tables.journal, self.tables.reversals):
             refill(self.dynamodb, table)
 
-
-def _entry_key(transaction_id: str, account_id: str) -> Key:
-    return {"account_id": account_id, "transaction_id": transaction_id}
+    def _entry_key(self, transaction_id: str, account_id: str) -> Key:
+        """Also if the account isn't the transaction's home."""
+        found = (each for each in self.items(self.tables.journal) if each["account_id"] == account_id)
+        ids = {item["request"]["transaction_id"]: item["transaction_id"] for item in found}
+        return {"account_id": account_id, "transaction_id": ids[transaction_id]}

@@ -19,7 +19,8 @@ from botocore.awsrequest import AWSResponse
 from conditional_writes.core.items import from_dynamodb, item_bytes
 from conditional_writes.testing import Engine
 from ledger.core.accounts import Account, AccountStatus, account_item
-from ledger.core.journal import payload_hash_of
+from ledger.core.journal import entry_from_item
+from ledger.core.seals import seal_of
 from tests.support.answers import answer
 from tests.support.in_process import Aws, answered_by
 from tests.support.ledger import Ledger
@@ -51,12 +52,24 @@ class Night(NamedTuple):
 
 def account(name: str, version: int) -> Account:
     """The account after so many entries."""
-    posted_at = entry(name, version)["posted_at"]["S"]
-    return Account(name, Decimal(version - 1), Decimal(0), "EUR", AccountStatus.OPEN, version, posted_at)
+    posted_at, seal = (entry(name, version)[field]["S"] for field in ("posted_at", "seal"))
+    return Account(name, Decimal(version - 1), Decimal(0), "EUR", AccountStatus.OPEN, version, posted_at, seal=seal)
+
+
+_seals: dict[str, list[str]] = {}
 
 
 def entry(name: str, version: int) -> dict[str, Any]:
     """A journal entry of an account with payments of 1, as `process_transactions` writes it, in DynamoDB's JSON."""
+    seals = _seals.setdefault(name, [""])
+    while len(seals) <= version:
+        seals.append(seal_of(seals[-1], entry_from_item(from_dynamodb(_entry(name, len(seals), "")))))
+    return _entry(name, version, seals[version])
+
+
+def _entry(name: str, version: int, seal: str) -> dict[str, Any]:
+    sent = {"sent_by": "AROA4EXAMPLE7PAYMENTS:payments-api", "message_id": "m" * 36}
+    sent |= {"sent_at": "2020-01-31T21:01:34.492+00:00"}
     transaction_id = f"t-{version:08}"
     payment = {"type": "transaction", "amount": "1", "currency": "EUR", "description": "x" * 40}
     opening = {"type": "open_account", "currency": "EUR", "overdraft_limit": "0"}
@@ -64,9 +77,11 @@ def entry(name: str, version: int) -> dict[str, Any]:
     return {
         "account_id": {"S": name},
         "transaction_id": {"S": transaction_id},
-        "format": {"N": "1"},
+        "format": {"N": "2"},
+        "rules": {"N": "1"},
         "request": {"M": {field: {"S": value} for field, value in request.items()}},
-        "payload_hash": {"S": payload_hash_of(request)},
+        "sent": {"M": {field: {"S": value} for field, value in sent.items()}},
+        "seal": {"S": seal},
         "status": {"S": "POSTED"},
         "amount": {"N": "1" if version > 1 else "0"},
         "balance_after": {"N": str(version - 1)},

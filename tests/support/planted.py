@@ -55,11 +55,11 @@ HELD_BOOKS = [
     post_hold("q-6", None, "ann", "h-2", to_account_id="ben"),  # Rejected.
     hold("h-5", 10_000, "ann"),  # Rejected.
     transfer("x-1", 40, "ann", "ben"),
-    reverse("r-1", 10, "ben", "x-1"),
+    reverse("r-1", 10, "ben", "x-1", of_account_id="ann"),
     reverse("r-2", 5, "ann", "x-1"),
     reverse("r-3", 2, "ann", "p-1"),
     reverse("r-4", 100, "ann", "x-1"),  # Rejected.
-    reverse("r-5", None, "ann", "r-1"),
+    reverse("r-5", None, "ann", "r-1", of_account_id="ben"),
     payment("p-2", 1, "ben"),
 ]
 """At the end two of Ann's holds are open: h-1 with 18, and h-4 with 5."""
@@ -101,6 +101,41 @@ def copy_request(ledger: Reconciled) -> None:
     ledger.change_entry("t-1", "alice", request=ledger.entry("t-2", "alice")["request"])
 
 
+def describe(ledger: Reconciled) -> None:
+    ledger.change_entry("t-1", "alice", request=ledger.entry("t-1")["request"] | {"description": "x"})
+
+
+def swap(ledger: Reconciled) -> None:
+    """Two credits change places, with all that follows from their order."""
+    ledger.post(payment("s-1", 5, "bob"), payment("s-2", 7, "bob"))
+    one, other = ledger.entry("s-1", "bob"), ledger.entry("s-2", "bob")
+    before = one["balance_after"] - one["amount"]
+    places = ("account_version", "posted_at")
+    ledger.put_entry(one | {name: other[name] for name in (*places, "balance_after")})
+    ledger.put_entry(other | {name: one[name] for name in places} | {"balance_after": before + other["amount"]})
+
+
+def raise_balance(ledger: Reconciled) -> None:
+    """A payment that nobody sent, as the newest entry, and the account as it would be after it."""
+    account, entry = ledger.account_item(), ledger.entry("t-1")
+    request = entry["request"] | {"transaction_id": "t-99", "amount": "10000"}
+    version, balance, seal = account["version"] + 1, account["balance"] + 10_000, "0" * 43
+    posted = {"account_version": version, "amount": 10_000, "balance_after": balance, "seal": seal}
+    ledger.put_entry(entry | {"transaction_id": "t-99", "request": request, "posted_at": account["posted_at"]} | posted)
+    ledger.change_account("alice", version=version, balance=balance, seal=seal)
+
+
+def copy_from_another_account(ledger: Reconciled) -> None:
+    """In the place of alice's last entry."""
+    last, copy = ledger.entry("t-5"), ledger.entry("t-15", "dave")
+    ledger.delete_entry("t-5")
+    places = ("account_id", "account_version", "posted_at", "balance_after", "currency")
+    ledger.put_entry(copy | {name: last[name] for name in places})
+
+
+ANOTHER_SENDER = {"sent_by": "AROAEXAMPLE:me", "message_id": "m-1", "sent_at": "2026-03-01T12:00:00.000+00:00"}
+
+
 def write_a_time_otherwise(ledger: Reconciled) -> None:
     ledger.change_entry("t-7", "bob", posted_at=ledger.entry("t-7", "bob")["posted_at"] + ":00")
 
@@ -135,23 +170,31 @@ PLANTED: Planted = {
     "a version gap": (change_entry("t-5", "alice", account_version=7), "alice: missing entry"),
     "an account's version that jumped": (change_account("alice", version=8), "alice: missing entry"),
     "an account of a version that no journal has": (change_account("alice", version=10**30), "alice: missing entry"),
-    "a wrong decision": (change_entry("t-1", "alice", amount=101, balance_after=101), "alice: wrong decision"),
-    "another request": (copy_request, "alice: changed request, wrong request"),
-    "another payload hash": (change_entry("t-8", "carol", payload_hash="0" * 64), "carol: changed request"),
-    "another currency": (change_entry("t-1", "alice", currency="USD"), "alice: wrong currency"),
+    "a wrong decision": (
+        change_entry("t-1", "alice", amount=101, balance_after=101),
+        "alice: broken seal, wrong decision",
+    ),
+    "another request": (copy_request, "alice: broken seal, wrong request"),
+    "another description": (describe, "alice: broken seal"),
+    "another sender": (change_entry("t-8", "carol", sent=ANOTHER_SENDER), "carol: broken seal"),
+    "another seal": (change_entry("t-8", "carol", seal="0" * 43), "carol: broken seal"),
+    "two entries swapped": (swap, "bob: broken seal, changed account"),
+    "a raised balance with an entry that says so": (raise_balance, "alice: broken seal"),
+    "an entry of another account": (copy_from_another_account, "alice: broken seal, changed account, wrong request"),
+    "another currency": (change_entry("t-1", "alice", currency="USD"), "alice: broken seal, wrong currency"),
     "a time in the future": (
         change_entry("t-15", "dave", posted_at="9999-12-31T23:59:59Z"),
-        "dave: changed account, wrong time",
+        "dave: broken seal, changed account, wrong time",
     ),
-    "a transfer of two times": (write_a_time_otherwise, "bob: unlike sides; carol: unlike sides"),
+    "a transfer of two times": (write_a_time_otherwise, "bob: broken seal, unlike sides; carol: unlike sides"),
     "a transfer of one side": (delete_entry("t-9", "carol"), "bob: one-sided transfer; carol: missing entry"),
     "a transfer that was rejected on one side": (
         reject("t-7", "bob", reason="OVERDRAFT_LIMIT", amount=0),
-        "bob: unlike sides, wrong decision; carol: unlike sides",
+        "bob: broken seal, unlike sides, wrong decision; carol: unlike sides",
     ),
     "an entry that can't be read": (
         change_entry("t-1", "alice", request={"type": "magic"}),
-        "alice: changed request, unreadable entry",
+        "alice: broken seal, unreadable entry",
     ),
 }
 HELD_PLANTED: Planted = {
@@ -168,30 +211,39 @@ HELD_PLANTED: Planted = {
     ),
     "a hold that was voided, and not": (
         reject("q-3", "ann", reason="HOLD_NOT_OPEN", held_after=28),
-        "ann: changed account, wrong decision",
+        "ann: broken seal, changed account, wrong decision",
     ),
     "another number on one side": (
         change_reversal("r-2", "ben", number=1),
-        "ann: unlike sides; ben: unlike sides, wrong decision",
+        "ann: unlike sides; ben: broken seal, unlike sides, wrong decision",
     ),
     "another sum on one side": (
         change_reversal("r-2", "ann", reversed_after=16),
-        "ann: unlike sides, wrong reversal; ben: unlike sides",
+        "ann: broken seal, unlike sides, wrong reversal; ben: unlike sides",
     ),
     "more reversed than there was": (
         change_reversal("r-3", "ann", reversed_after=102),
-        "ann: wrong decision, wrong reversal",
+        "ann: broken seal, wrong decision, wrong reversal",
     ),
-    "another account on one side": (change_reversal("r-2", "ann", other_account_id="carl"), "ann: one-sided transfer"),
-    "an account that nobody can have": (change_reversal("r-2", "ann", other_account_id=""), "ann: one-sided transfer"),
+    "another account on one side": (
+        change_reversal("r-2", "ann", other_account_id="carl"),
+        "ann: broken seal, one-sided transfer",
+    ),
+    "an account that nobody can have": (
+        change_reversal("r-2", "ann", other_account_id=""),
+        "ann: broken seal, one-sided transfer",
+    ),
     "one side of a reversal deleted": (delete_entry("r-2", "ben"), "ann: one-sided transfer; ben: missing entry"),
     "the reversed entry deleted": (
         delete_entry("x-1", "ann"),
         "ann: missing entry; ben: one-sided transfer, wrong decision",
     ),
     "a second reversal of one number": (reverse_again, "ann: wrong reversal"),
-    "a first reversal for a second one": (fork_both_sides, "ann: wrong reversal; ben: wrong reversal"),
-    "more reversed before a reversal": (change_an_earlier_amount, "ann: wrong reversals"),
+    "a first reversal for a second one": (
+        fork_both_sides,
+        "ann: broken seal, wrong reversal; ben: broken seal, wrong reversal",
+    ),
+    "more reversed before a reversal": (change_an_earlier_amount, "ann: broken seal; ben: broken seal"),
     "a raised count": (change_reversed("x-1", "ann", version=3), "ann: wrong reversals"),
     "a lowered count": (
         change_reversed("x-1", "ann", version=1),

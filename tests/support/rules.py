@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
-from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of, payload_hash_of
+from ledger.core.entry_ids import EntryId
+from ledger.core.journal import JournalEntry, Outcome, outcome_of
 from ledger.core.money import EXACT
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import Context, TransactionMessage
-from tests.support.samples import NOW
+from tests.support.samples import NOW, entry_of
 
 
 class Decided(NamedTuple):
@@ -64,16 +65,17 @@ class Ledger:
         decisions = message.decide(before, context)
         assert len(decisions) == len(account_ids)
         assert len({(decision.reason, decision.amount.copy_abs()) for decision in decisions}) == 1
-        request, outcomes = message.canonical_payload(), []
+        outcomes = []
         for account_id, account, decision in zip(account_ids, before, decisions, strict=True):
             after = message.next_account(account, decision, NOW)
             assert after
             assert after.account_id == account_id
-            self.accounts[account_id] = after
-            self.states.setdefault(account_id, []).append(after)
             outcome = outcome_of(decision, after, NOW)
             outcomes.append(outcome)
-            entry = JournalEntry(account_id, message.transaction_id, request, payload_hash_of(request), outcome)
+            entry = entry_of(message, outcome, account_id, after.seal)
+            after = replace(after, seal=entry.seal)
+            self.accounts[account_id] = after
+            self.states.setdefault(account_id, []).append(after)
             self.entries[entry.entry_id] = entry
         self._count(message, outcomes[0])
         return tuple(outcomes)
@@ -84,7 +86,7 @@ class Ledger:
     def _count(self, message: TransactionMessage, outcome: Outcome) -> None:
         if outcome.reversal and outcome.status == Status.POSTED:
             [entry_id] = message.referred_entries
-            first = self.entries[entry_id].first_entry_id
+            first = self.entries[entry_id].home_entry_id
             version = self.accounts[first.account_id].version
             self.reversed[first] = self.reversed_of(first).after(outcome.reversal, message.transaction_id, version)
 

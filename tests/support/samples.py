@@ -12,6 +12,9 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.holds import OpenHold, total
+from ledger.core.journal import JournalEntry, Outcome, Sender, Sent
+from ledger.core.rules import RULES
+from ledger.core.seals import sealed
 from ledger.core.transaction_types import (
     ChargeInterest,
     CloseAccount,
@@ -28,6 +31,16 @@ from ledger.core.transaction_types import (
 from ledger.core.transaction_types.base import TransactionMessage
 
 NOW = "2026-01-31T12:00:00.000+00:00"
+SENDER = Sender(Sent("AROA4EXAMPLE7PAYMENTS:payments-api", "m-1", NOW))
+
+
+def entry_of(
+    message: TransactionMessage, outcome: Outcome, account_id: str | None = None, before: str = ""
+) -> JournalEntry:
+    """The transaction's entry on its home, or on this account. `before` is the seal of the entry before."""
+    home_id, request = message.home_entry_id, message.canonical_payload()
+    entry = JournalEntry(account_id or home_id.account_id, *home_id, request, outcome, SENDER, RULES)
+    return sealed(before, entry)
 
 
 def changed(account: Account, **fields: Any) -> Account:
@@ -68,7 +81,9 @@ hold = _builder(Hold, amount=1, transaction_id="h-1", account_id="alice", expire
 posting = _builder(PostHold, amount=None, transaction_id="p-1", hold_id="h-1", account_id="alice")
 voiding = _builder(VoidHold, transaction_id="v-1", hold_id="h-1", account_id="alice")
 expiring = _builder(ExpireHold, as_of=NOW, transaction_id="x-1", hold_id="h-1", account_id="alice")
-reversing = _builder(Reverse, of_transaction_id="t-1", amount=None, transaction_id="r-1", account_id="alice")
+reversing = _builder(
+    Reverse, of_transaction_id="t-1", amount=None, transaction_id="r-1", account_id="alice", of_account_id=None
+)
 
 
 LARGEST: dict[str, Any] = {

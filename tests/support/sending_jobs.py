@@ -78,7 +78,10 @@ class SendingJob(Ledger):
 
     def done(self, day: int = 1) -> dict[Any, Decimal]:
         """The amounts of what the messages have led to, by what they were about. Fails if one was applied twice."""
-        prefix = {"expire_holds": "expire-hold-", "charge_overdraft_interest": f"overdraft-interest-2026-03-{day:02}"}
+        prefix = {
+            "expire_holds": "teller:expire-hold-",
+            "charge_overdraft_interest": f"teller:overdraft-interest-2026-03-{day:02}",
+        }
         found = [entry for entry in self.sound_books().entries if entry.transaction_id.startswith(prefix[self.JOB])]
         about = [self.about(entry.request) for entry in found]
         assert len(set(about)) == len(about)

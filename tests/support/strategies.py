@@ -107,7 +107,8 @@ def _fields_of(
     fields |= {name: draw(st.sampled_from([value, None])) for name, value in fields.items() if name in optional}
     for field in msgspec.structs.fields(message_type):
         if field.name not in fields and (field.required or field.name not in _SHARED):
-            fields[field.name] = draw(_values_of(field.type, transaction_ids))
+            named = account_ids if field.name == "of_account_id" else transaction_ids
+            fields[field.name] = draw(_values_of(field.type, named))
     return fields
 
 

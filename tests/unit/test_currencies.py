@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ledger.core.accounts import Account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
-from ledger.core.journal import JournalEntry, Outcome, payload_hash_of
+from ledger.core.journal import JournalEntry, Outcome
 from ledger.core.money import decimal_places
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import Status
@@ -24,6 +24,7 @@ from tests.support.samples import (
     NOW,
     alice,
     changed,
+    entry_of,
     hold,
     interest,
     limit,
@@ -57,9 +58,8 @@ def an_account(currency: str, places: int | None, account: Account = ALICE) -> A
 
 
 def _credit() -> JournalEntry:
-    request = payment(PLENTY, transaction_id="credit").canonical_payload()
     outcome = Outcome(str(Status.POSTED), None, PLENTY, 3 * PLENTY, 2, NOW, "EUR")
-    return JournalEntry("alice", "credit", request, payload_hash_of(request), outcome)
+    return entry_of(payment(PLENTY, transaction_id="credit"), outcome)
 
 
 CREDIT = _credit()

@@ -43,7 +43,7 @@ def test_a_message_is_made_of_the_account_the_hold_and_its_expiry_alone() -> Non
     for expires_at in (NOON, here):
         assert expire("acc-1", "h-1", expires_at).canonical_payload() == {
             "type": "expire_hold",
-            "transaction_id": f"expire-hold-{hold_hash}",
+            "transaction_id": f"teller:expire-hold-{hold_hash}",
             "account_id": "acc-1",
             "hold_id": "h-1",
             "as_of": "2026-03-01T12:00:00+00:00",

@@ -10,6 +10,7 @@ from ledger.core.journal import JournalEntry, outcome_of
 from ledger.core.reason_codes import UnknownAccount
 from ledger.core.rules import Decision, RejectionReason
 from ledger.fold import Once
+from tests.support import samples
 from tests.support.samples import ALICE, NOW
 
 POSTED = Decision(Decimal("-12.5"), Decimal("87.5"))
@@ -17,7 +18,7 @@ REJECTED = Decision(Decimal(0), Decimal("1E+2"), RejectionReason.OVERDRAFT_LIMIT
 
 
 def entry_of(decision: Decision) -> JournalEntry:
-    return JournalEntry("alice", "t-1", {}, "hash", outcome_of(decision, replace(ALICE, version=8), NOW))
+    return samples.entry_of(samples.payment(), outcome_of(decision, replace(ALICE, version=8), NOW))
 
 
 @pytest.mark.parametrize("disabled", ["true", "1", ""], ids=repr)

@@ -9,12 +9,14 @@ from msgspec.structs import replace
 from conditional_writes import key
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core.accounts import Account, account_from_item, account_item
+from ledger.core.entry_ids import EntryId
 from ledger.core.holds import OpenHold
 from ledger.core.journal import (
     ACCOUNT_FIELDS,
     FORMAT,
-    JournalEntry,
     Outcome,
+    Sender,
+    Sent,
     entry_from_item,
     entry_item,
     outcome_of,
@@ -22,9 +24,9 @@ from ledger.core.journal import (
 from ledger.core.reversals import Reversal, Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import Decision, RejectionReason
 from ledger.core.transaction_types import TRANSACTION_TYPES
-from ledger.core.transaction_types.base import EntryId, TransactionMessage
+from ledger.core.transaction_types.base import TransactionMessage
 from ledger.tables import LedgerTables
-from tests.support.samples import ALICE, CLOSED, NOW, payment, posting, reversing, transfer
+from tests.support.samples import ALICE, CLOSED, NOW, SENDER, entry_of, payment, posting, reversing, transfer
 
 POSTED = outcome_of(Decision(Decimal("-12.5"), Decimal("87.5")), replace(ALICE, version=8), NOW)
 REJECTED = outcome_of(
@@ -100,7 +102,7 @@ def test_a_damaged_count_of_what_was_reversed_is_refused(damage: dict[str, objec
         reversed_from_item(reversed_item(REVERSED) | damage)
 
 
-ENTRY = JournalEntry("alice", "t-1", payment("-12.5").canonical_payload(), "hash", POSTED)
+ENTRY = entry_of(payment("-12.5"), POSTED)
 OUTCOMES = {
     "posted": POSTED,
     "rejected": REJECTED,
@@ -112,8 +114,8 @@ OUTCOMES = {
 
 
 def test_an_entry_has_no_attribute_of_what_there_is_not() -> None:
-    optional = {"reason", "held_after", "decimal_places", "reversal"}
-    assert not optional & entry_item(JournalEntry("alice", "t-1", {}, "hash", POSTED)).keys()
+    optional = {"home_account_id", "first_sent", "reason", "held_after", "decimal_places", "reversal"}
+    assert not optional & entry_item(ENTRY).keys()
 
 
 ACCOUNTS_OF = {
@@ -130,24 +132,36 @@ def test_each_entry_of_a_transaction_names_the_same_accounts_in_the_same_order(
     message: TransactionMessage, account_id: str, other: str | None, expected: tuple[str, ...]
 ) -> None:
     outcome = replace(POSTED, reversal=Reversal(1, Decimal(1), other) if other else None)
-    entry = JournalEntry(account_id, message.transaction_id, message.canonical_payload(), "hash", outcome)
+    entry = entry_of(message, outcome, account_id)
     assert entry.account_ids == expected
-    assert entry.first_entry_id == EntryId(expected[0], message.transaction_id)
+    assert entry.home_entry_id == EntryId(expected[0], message.transaction_id)
+
+
+REDRIVEN = Sender(SENDER.sent, Sent("AROAEXAMPLE:shop", "m-0", "2026-01-30T12:00:00.000+00:00"))
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
 def test_an_item_gives_its_journal_entry_back(outcome: Outcome) -> None:
-    entry = replace(ENTRY, outcome=outcome)
-    assert entry_from_item(from_dynamodb(to_dynamodb(entry_item(entry)))) == entry
+    for entry in (ENTRY, entry_of(transfer(), POSTED, "bob"), replace(ENTRY, sender=REDRIVEN)):
+        with_it = replace(entry, outcome=outcome)
+        assert entry_from_item(from_dynamodb(to_dynamodb(entry_item(with_it)))) == with_it
+
+
+def test_an_entry_under_anothers_key_is_refused_with_a_sentence() -> None:
+    item = entry_item(entry_of(transfer(), POSTED, "bob"))
+    sentence = "transaction_id: expected the key that is made of home_account_id and request.transaction_id"
+    for damage in ({"transaction_id": "t-1"}, {"home_account_id": "carol"}):
+        with pytest.raises(ValueError, match=f"^{sentence}$"):
+            entry_from_item(item | damage)
 
 
 def test_an_entry_has_a_format() -> None:
-    assert entry_item(ENTRY)["format"] == FORMAT == 1
+    assert entry_item(ENTRY)["format"] == FORMAT == 2
 
 
 FORMATS = {
-    Decimal(2): "format: expected 1, got 2: a later release of Teller may have written it",
-    Decimal(0): "format: expected 1, got 0: ",
+    Decimal(3): "format: expected 2, got 3: a later release of Teller may have written it",
+    Decimal(0): "format: expected 2, got 0: ",
     Decimal("1.5"): "format: expected a whole number, got 1.5",
     "1": "format: expected Decimal, got str",
 }

@@ -21,14 +21,14 @@ from tools.teller import dead_letters, transaction
 from tools.teller.command import app
 from tools.teller.failures import Failure
 from tools.teller.letter_editing import InvalidLines, changed_bodies, draft, edited, lines_of
-from tools.teller.letters import Letter, Origin, QueueName
+from tools.teller.letters import Letter, Origin, QueueName, Sending
 from tools.teller.operator import Operator
 from tools.teller.queues import Counts
 from tools.teller.redriving import as_of_its_origin
 
 DIED = datetime(2026, 2, 28, 13, tzinfo=UTC)
 SENT = "2026-02-28T12:00:00.250+00:00"
-ORIGIN = json.dumps({"message_id": "m-1", "sent_at": SENT, "request_id": "r-1"})
+ORIGIN = json.dumps({"sent_by": "AROAEXAMPLE:shop", "message_id": "m-1", "sent_at": SENT, "request_id": "r-1"})
 
 
 def letter(body: str, queue: QueueName = QueueName.TRANSACTIONS, message_id: str = "l-1", **attributes: str) -> Letter:
@@ -48,7 +48,8 @@ def letter(body: str, queue: QueueName = QueueName.TRANSACTIONS, message_id: str
 def test_a_letter_says_why_it_is_dead_and_what_it_was(queue: QueueName, attributes: Mapping[str, str]) -> None:
     found = letter("junk", queue, origin=ORIGIN, **attributes)
     assert (found.code, found.reason) == ("X", "why")
-    assert found.origin == Origin("m-1", datetime(2026, 2, 28, 12, 0, 0, 250_000, tzinfo=UTC), "r-1")
+    sent_at = datetime(2026, 2, 28, 12, 0, 0, 250_000, tzinfo=UTC)
+    assert found.origin == Origin(Sending("AROAEXAMPLE:shop", "m-1", sent_at), "r-1")
 
 
 @pytest.mark.parametrize(

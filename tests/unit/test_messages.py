@@ -260,10 +260,10 @@ def test_each_character_of_unicode_that_is_ignored_by_default_is_refused() -> No
 
 OF_DAY = ChargeInterest.of_day("alice", date(2026, 2, 28), Decimal("0.12"))
 OF_HOLD = ExpireHold.at("alice", "h-1", datetime(2026, 3, 1, 12, tzinfo=UTC))
-ONLY_A_JOB = "transaction_id: only the job's own message has one that begins with overdraft-interest- or expire-hold-"
+ONLY_A_JOB = "transaction_id: only a job's own message has one that begins with teller:"
 TAKEN: dict[str, TransactionMessage] = {
     "a payment": payment(1, transaction_id=OF_HOLD.transaction_id),
-    "another id of the kind": payment(1, transaction_id="overdraft-interest-mine"),
+    "another id of the kind": payment(1, transaction_id="teller:mine"),
     "another type": voiding(OF_HOLD.transaction_id),
     "another hold": replace(OF_HOLD, hold_id="h-2"),
     "another account": replace(OF_HOLD, account_id="bob"),

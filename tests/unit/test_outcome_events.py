@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core.journal import JournalEntry, Outcome, entry_item
@@ -17,6 +17,7 @@ from ledger.core.outcome_events import NotAnEntry, outcome_event, refusal_event
 from ledger.core.transaction_types import TRANSACTION_TYPES, decode
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.outcomes import POSTED_EVENTS
+from tests.support import samples
 from tests.support.samples import (
     largest_transaction,
     largest_transfer,
@@ -32,9 +33,7 @@ OUTCOME = Outcome("POSTED", None, Decimal("1.50"), Decimal("1E+2"), 7, "2026-03-
 
 
 def entry_of(message: TransactionMessage, outcome: Outcome = OUTCOME) -> JournalEntry:
-    return JournalEntry(
-        message.account_ids[0], message.transaction_id, message.canonical_payload(), "a hash of it", outcome
-    )
+    return samples.entry_of(message, outcome)
 
 
 def read(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,7 +48,8 @@ def delivered(entry: JournalEntry) -> dict[str, Any]:
 
 
 def test_an_event_has_the_entrys_ids_its_outcome_and_its_request() -> None:
-    event = outcome_event(read(entry_item(entry_of(payment("1.50", transaction_id="t-1", account_id="alice")))))
+    entry = entry_of(payment("1.50", transaction_id="t-1", account_id="alice"))
+    event = outcome_event(read(entry_item(entry)))
     assert event.detail_type == "TransactionPosted"
     assert event.time == datetime(2026, 3, 1, 12, 0, 0, 123_000, tzinfo=UTC)
     assert json.loads(event.detail) == {
@@ -57,7 +57,11 @@ def test_an_event_has_the_entrys_ids_its_outcome_and_its_request() -> None:
         "id": "alice#7",
         "delivery": "at_least_once",
         "account_id": "alice",
+        "home_account_id": "alice",
         "transaction_id": "t-1",
+        "sent": asdict(samples.SENDER.sent),
+        "rules": 1,
+        "seal": entry.seal,
         "status": "POSTED",
         "reason": None,
         "amount": "1.5",
@@ -108,7 +112,7 @@ DAMAGED: list[tuple[str, Any, str]] = [
     ("account_version", Decimal(0), "account_version: expected 1 or more, got 0"),
     ("account_version", Decimal("Infinity"), NUMBER_OF_DYNAMODB),
     ("amount", Decimal("sNaN"), NUMBER_OF_DYNAMODB),
-    ("format", Decimal(2), "format: expected 1, got 2: a later release of Teller may have written it"),
+    ("format", Decimal(3), "format: expected 2, got 3: a later release of Teller may have written it"),
     ("status", "HELD", "status: expected one of POSTED, REJECTED, got 'HELD'"),
     ("request", {"type": "freeze"}, f"request.type: expected one of {', '.join(TRANSACTION_TYPES)}, got 'freeze'"),
     ("request", {}, "request.type: expected one of"),

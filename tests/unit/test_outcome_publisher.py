@@ -11,10 +11,10 @@ from botocore.exceptions import ClientError
 
 from conditional_writes import Deadline
 from conditional_writes.core.client import SLOWEST_CALL_SECONDS
-from ledger.core.journal import JournalEntry, Outcome, entry_item
+from ledger.core.journal import Outcome, entry_item
 from ledger.outcome_publisher import ChangedEntry, OutcomePublisher, Published
 from tests.support.clock import START, Clock, plenty
-from tests.support.samples import payment
+from tests.support.samples import entry_of, payment
 from tests.unit.stubs import Stubbed
 from tools.local_aws.functions import SAMPLE_JOURNAL, Context, stream_record
 from workers.event_bus import EventBus
@@ -38,7 +38,7 @@ def entry(version: int, **changes: Any) -> dict[str, Any]:
     """The item of a journal entry; None removes an attribute."""
     message = payment(transaction_id=f"t-{version}")
     outcome = Outcome("POSTED", None, Decimal(1), Decimal(version), version, "2026-03-01T12:00:00.000+00:00", "EUR")
-    item = entry_item(JournalEntry("alice", message.transaction_id, message.canonical_payload(), "hash", outcome))
+    item = entry_item(entry_of(message, outcome))
     versioned = {name: Decimal(value) if isinstance(value, int) else value for name, value in (item | changes).items()}
     return {name: value for name, value in versioned.items() if value is not None}
 

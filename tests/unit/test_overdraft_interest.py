@@ -26,7 +26,7 @@ def test_a_charge_is_made_of_the_account_the_day_and_the_rate_alone() -> None:
     account_hash = hashlib.sha256(b"acc-1").hexdigest()[:16]
     assert ChargeInterest.of_day("acc-1", DAY, Decimal("0.120")).canonical_payload() == {
         "type": "charge_interest",
-        "transaction_id": f"overdraft-interest-2026-02-28-{account_hash}",
+        "transaction_id": f"teller:overdraft-interest-2026-02-28-{account_hash}",
         "account_id": "acc-1",
         "annual_rate": "0.12",
         "occurred_at": "2026-02-28T00:00:00+00:00",

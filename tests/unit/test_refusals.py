@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 
 from conditional_writes import Deadline, DeadlinePassed
 from conditional_writes.core.items import from_dynamodb
+from ledger.core.entry_ids import EntryId
 from ledger.core.reason_codes import PayloadChanged, ReasonCode
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.dispositions import disposition_of
@@ -148,7 +149,15 @@ def test_a_refusal_is_recorded_under_each_account_of_its_transaction(
         "expires_at": int(refused_at.timestamp()) + 14 * 86_400,
     }
     keys = [(item["account_id"], item["transaction_id"], item["message_id"]) for item in others]
-    assert keys == [("alice", "t-2", "m-2"), ("bob", "t-2", "m-2")]
+    assert keys == [("alice", "t-2", "m-2"), (*EntryId.on("bob", "alice", "t-2"), "m-2")]
+
+
+def test_a_refused_message_under_the_key_of_anothers_side_is_recorded_nowhere(
+    records: RefusalRecords, empty_dynamodb: Stubbed
+) -> None:
+    _, key = EntryId.on("bob", "alice", "t-2")
+    records.write(dead(message(BODY.replace("t-1", key), content=None)), plenty())
+    assert empty_dynamodb.operations == []
 
 
 KILLED = Dead(GivenUp.FUNCTION_KILLED, "killed")

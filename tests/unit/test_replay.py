@@ -9,10 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account
-from ledger.core.journal import JournalEntry, outcome_of, payload_hash_of
+from ledger.core.journal import JournalEntry, outcome_of
+from ledger.core.seals import sealed
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.support.replaying import mismatches
-from tests.support.samples import NOW, opening, payment
+from tests.support.samples import NOW, entry_of, opening, payment
 
 AT = datetime.fromisoformat(NOW)
 
@@ -24,9 +25,8 @@ def journal_of(*transactions: TransactionMessage, times: Sequence[str] = ()) -> 
         [decision] = transaction.decide([account], Context())
         account = transaction.next_account(account, decision, posted_at)
         assert account
-        request = transaction.canonical_payload()
-        outcome = outcome_of(decision, account, posted_at)
-        entries.append(JournalEntry("alice", transaction.transaction_id, request, payload_hash_of(request), outcome))
+        entries.append(entry_of(transaction, outcome_of(decision, account, posted_at), before=account.seal))
+        account = replace(account, seal=entries[-1].seal)
     assert account
     return account, entries
 
@@ -54,20 +54,20 @@ def test_in_a_sound_journal_nothing_is_found() -> None:
         ("metadata", {"shop": "blue"}),
         ("metadata", {"shop": "green", "till": "4"}),
         ("occurred_at", "2026-01-01T09:00:01+00:00"),
-        ("amount", Decimal(5)),
+        ("amount", "5.00"),
     ],
 )
 def test_a_field_of_the_request_that_was_changed_is_found(name: str, value: Any) -> None:
     account, [first, entry] = journal_of(opening(), FULL)
     changed = replace(entry, request=entry.request | {name: value})
-    sentence = "changed request: version 2, t-1: its payload_hash is not that of its request"
-    assert found(account, [first, changed]) == [sentence]
+    [sentence] = found(account, [first, changed])
+    assert sentence.startswith(f"broken seal: version 2, t-1: it is {entry.seal}, the entry and the seal before give ")
 
 
 def test_an_entry_in_another_currency_than_its_account_is_found() -> None:
     account, [first, entry] = journal_of(opening(), FULL)
     changed = replace(entry, outcome=replace(entry.outcome, currency="USD"))
-    assert found(account, [first, changed]) == ["wrong currency: version 2, t-1: it is USD, expected EUR"]
+    assert found(account, [first, changed])[1:] == ["wrong currency: version 2, t-1: it is USD, expected EUR"]
 
 
 NOON, LAST = "2026-01-31T12:00:00+00:00", "9999-12-31T23:59:59-23:59"
@@ -147,7 +147,7 @@ NO_AMOUNT = {"type": "transaction", "transaction_id": "t-1", "account_id": "alic
 )
 def test_a_request_that_is_none_is_described_by_its_field(request_: dict[str, Any], sentence: str) -> None:
     account, [entry] = journal_of(opening())
-    damaged = replace(entry, request=request_, payload_hash=payload_hash_of(request_))
+    damaged = sealed("", replace(entry, request=request_))
     assert found(account, [damaged]) == [f"unreadable entry: version 1, open: its request: {sentence}"]
 
 

@@ -34,7 +34,8 @@ ACCOUNT = {
 
 def entry(transaction_id: str, amount: str, request: dict[str, Any], **fields: Any) -> dict[str, Any]:
     rest = {"balance_after": "60", "held_after": "0", "currency": "EUR", "account_version": 2}
-    rest |= {"posted_at": TIME, "status": "POSTED"}
+    rest |= {"posted_at": TIME, "status": "POSTED", "home_account_id": "acc-1"}
+    rest |= {"sent": {"sent_by": "AROAEXAMPLE:shop", "message_id": "m-1", "sent_at": TIME}}
     return {"transaction_id": transaction_id, "amount": amount, "request": request} | rest | fields
 
 
@@ -72,7 +73,7 @@ def shown(answer: dict[str, Any], *arguments: str, columns: int | None = 80, **o
 
 def became(entry: dict[str, Any], count: dict[str, Any] | None = None) -> dict[str, Any]:
     """The answer about a transaction that has this entry."""
-    ids = {"account_id": "acc-1", "transaction_id": entry["transaction_id"]}
+    ids = {"account_id": "acc-1", "home_account_id": "acc-1", "transaction_id": entry["transaction_id"]}
     return ids | {"state": entry["status"].lower(), "entry": entry, "reversed": count, "refusal": None}
 
 

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from ledger.core.accounts import Account, AccountStatus
+from ledger.core.entry_ids import EntryId
 from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold
-from ledger.core.journal import EntryId, JournalEntry, Outcome
+from ledger.core.journal import JournalEntry, Outcome
 from ledger.core.money import normalized
 from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount, UnknownHold, UnknownTransaction
 from ledger.core.reversals import Reversal, Reversed
@@ -25,6 +26,7 @@ from ledger.core.transaction_types import ExpireHold, PostHold, Reverse, Transfe
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.checkers.books import Books
 from tests.checkers.small_books import post_messages
+from tests.support import samples
 from tests.support.numbers import exact_numbers
 from tests.support.rules import Decided, decide
 from tests.support.samples import (
@@ -103,7 +105,7 @@ def test_what_is_posted_changes_the_account(
 def entry_of(amount: str, request: TransactionMessage | None = None, account_id: str = "alice") -> JournalEntry:
     message = request or payment(1)
     outcome = Outcome("POSTED", None, Decimal(amount), Decimal(0), 1, NOW, "EUR")
-    return JournalEntry(account_id, message.transaction_id, message.canonical_payload(), "hash", outcome)
+    return samples.entry_of(message, outcome, account_id)
 
 
 KNOWN = Context(lambda entry_id: entry_of("1") if entry_id == EntryId("alice", "h-9") else None)
@@ -311,8 +313,8 @@ def test_a_hold_is_posted_to_another_account_on_both_sides_or_neither(
 
 def reversal_context(entry: JournalEntry, already: str = "0", number: int = 0) -> Context:
     """`already` of the entry's amount was reversed."""
-    before = Reversed(*entry.first_entry_id, Decimal(already), number)
-    return Context({entry.entry_id: entry}.get, {entry.first_entry_id: before}.__getitem__)
+    before = Reversed(*entry.home_entry_id, Decimal(already), number)
+    return Context({entry.entry_id: entry}.get, {entry.home_entry_id: before}.__getitem__)
 
 
 REVERSALS = {
@@ -371,7 +373,7 @@ def test_both_accounts_of_a_rejected_reversal_have_one_reason(
     """Bob, who has 5, would be debited by 30."""
     named, other = (account.account_id for account in accounts)
     context = reversal_context(entry_of(amount, transfer(30), named), "1", number=1)
-    decisions = reversing(account_id=named).decide(accounts, context)
+    decisions = reversing(account_id=named, of_account_id="alice").decide(accounts, context)
     assert [decision.reason for decision in decisions] == [reason, reason]
     assert [decision.reversal for decision in decisions] == [
         Reversal(1, Decimal(1), other_side) for other_side in (other, named)

@@ -143,8 +143,10 @@ def _card_payment_with_hold(choose: random.Random, event: Message, merchant: str
 def _reversals(choose: random.Random, message: Message, account_id: str) -> Iterator[Message]:
     """For one message in ten: a reversal of all of it or a part, and then of the rest, of too much, or of itself."""
     whole: Message = {"type": "reverse"}
-    part = whole | {"amount": "1"}
     of_itself = whole | {"of_transaction_id": f"{message['transaction_id']}-1"}
+    if message.get("to_account_id") == account_id:
+        whole["of_account_id"] = message["from_account_id"]
+    part = whole | {"amount": "1"}
     ways = [[whole], [whole, whole], [whole, of_itself], [part], [part, whole], [part, whole | {"amount": "500"}]]
     if choose.random() < 0.1:
         yield from _following(message, account_id, choose.choice(ways), "of_transaction_id")

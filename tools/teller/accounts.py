@@ -38,7 +38,7 @@ MOST_ENTRIES = 1000
 """Of a page: read_accounts's own bound."""
 CSV_COLUMNS = (
     *("account_version", "posted_at", "transaction_id", "type", "status", "reason", "amount", "balance_after"),
-    *("occurred_at", "description", "held_after", "hold_id", "of_transaction_id"),
+    *("occurred_at", "description", "held_after", "hold_id", "of_transaction_id", "home_account_id"),
 )
 CSV_NUMBERS = {"account_version", "amount", "balance_after", "held_after"}
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")

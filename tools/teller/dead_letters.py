@@ -88,7 +88,7 @@ class _Selection(NamedTuple):
             return False
         if self.about and not is_about(letter.body, *self.about):
             return False
-        return not self.ids or bool({letter.message_id, letter.origin and letter.origin.message_id} & self.ids)
+        return not self.ids or bool({letter.message_id, letter.origin and letter.origin.sending.message_id} & self.ids)
 
     def found(self, number: int, queue: QueueName | None) -> None:
         """Raises NotFound if there is no such letter."""
@@ -192,6 +192,7 @@ def letter_table(letter: Mapping[str, Any]) -> Rows:
         **{name: letter[name] for name in ("queue", "id", "code", "reason")},
         "dead since": f"{shown(dead_since)}, {duration(datetime.now(UTC) - dead_since)} ago",
         "sent": shown(origin.get("sent_at")),
+        "sent by": origin.get("sent_by"),
         "message id": origin.get("message_id"),
         "request id": origin.get("request_id"),
         **letter["attributes"],

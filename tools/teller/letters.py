@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from conditional_writes.core.client import CONNECTIONS
 from tools.teller.deployment import Deployment
 from tools.teller.times import time_of_answer
 from workers.dead_letters import OWN_ATTRIBUTES
+from workers.origins import ORIGIN, Origin, Sending
 from workers.parallel import in_parallel
 
 HIDDEN_SECONDS = 60
@@ -43,14 +44,6 @@ class QueueName(StrEnum):
         return f"{self.capitalize()}DeadLetterQueueUrl"
 
 
-class Origin(NamedTuple):
-    """The message that died: its id and sent time on its own queue, and the request in which it was given up."""
-
-    message_id: str
-    sent_at: datetime
-    request_id: str
-
-
 _OF_TELLER, _OF_EVENTBRIDGE = ("reason_code", "reason"), ("ERROR_CODE", "ERROR_MESSAGE")
 _ATTRIBUTES = {
     QueueName.TRANSACTIONS: [_OF_TELLER],
@@ -65,9 +58,10 @@ _ATTRIBUTES = {
 
 @dataclass(frozen=True)
 class Letter:
-    """A dead letter. `attributes` are its message attributes of type String. `message_id` and `sent_at` are its own.
+    """A dead letter. `attributes` are its message attributes of type String. `message_id`, `sent_at` and `sent_by` are
+    its own.
 
-    `sent_at` is when the message died. If SQS itself moved the letter, both are those of the message.
+    `sent_at` is when the message died. If SQS itself moved the letter, all three are those of the message.
     `message_attributes` are all of them as SQS takes them. `group_id` is that of the message.
     """
 
@@ -79,6 +73,8 @@ class Letter:
     receipt_handle: str = ""
     message_attributes: Mapping[str, Any] = field(default_factory=dict)
     group_id: str | None = None
+    sent_by: str = ""
+    moved_by_sqs: bool = False
 
     @property
     def code(self) -> str | None:
@@ -92,17 +88,13 @@ class Letter:
 
     @property
     def origin(self) -> Origin | None:
-        """None for a letter of an earlier release, and for one that Teller's queue functions didn't send.
+        """None for a letter that Teller's queue functions didn't send, but one that SQS moved is the message itself.
 
-        A letter that SQS moved may have an attribute of this name by its producer, with any text.
+        It may have an attribute of this name by its producer, with any text.
         """
-        try:
-            match json.loads(self.attributes["origin"]):
-                case {"message_id": str(message_id), "sent_at": str(sent_at), "request_id": str(request_id)}:
-                    return Origin(message_id, datetime.fromisoformat(sent_at).astimezone(UTC), request_id)
-        except (KeyError, ValueError, OverflowError, RecursionError):
-            pass
-        return None
+        if self.moved_by_sqs:
+            return Origin(Sending(self.sent_by, self.message_id, self.sent_at), request_id="")
+        return Origin.from_text(self.attributes.get(ORIGIN))
 
     def as_json(self) -> dict[str, Any]:
         """`attributes` are those of its producer."""
@@ -112,7 +104,7 @@ class Letter:
             "code": self.code,
             "reason": self.reason,
             "dead_since": self.sent_at,
-            "origin": self.origin and self.origin._asdict(),
+            "origin": self.origin and self.origin.as_json(),
             "attributes": {name: text for name, text in self.attributes.items() if name not in OWN_ATTRIBUTES},
             "body": self.body,
         }
@@ -197,7 +189,7 @@ class Received:
                 VisibilityTimeout=self._hidden_seconds,
                 WaitTimeSeconds=POLL_SECONDS,
                 MessageAttributeNames=["All"],
-                MessageSystemAttributeNames=["SentTimestamp", "MessageGroupId"],
+                MessageSystemAttributeNames=["SentTimestamp", "MessageGroupId", "SenderId", "DeadLetterQueueSourceArn"],
             )
             letters = [_letter(self._queue, message) for message in response.get("Messages", [])]
             self._receipt_handles.update((letter.message_id, letter.receipt_handle) for letter in letters)
@@ -234,4 +226,6 @@ def _letter(queue: QueueName, message: Mapping[str, Any]) -> Letter:
             name: {field: one[field] for field in values if one.get(field)} for name, one in given.items()
         },
         group_id=message["Attributes"].get("MessageGroupId"),
+        sent_by=message["Attributes"].get("SenderId", ""),
+        moved_by_sqs="DeadLetterQueueSourceArn" in message["Attributes"],
     )

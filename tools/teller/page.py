@@ -145,18 +145,22 @@ class Answers:
         versions = {"from_version": max(1, last - most + 1), "to_version": last, "limit": most}
         return read(self._operator, {"read": "statement", "account_id": account_id, **versions})
 
-    def transaction(self, account_id: str, transaction_id: str) -> dict[str, Any]:
-        """What became of it on the account, and on each other account that its message names."""
-        first = self._story(account_id, transaction_id)
+    def transaction(self, account_id: str, transaction_id: str, home: str = "") -> dict[str, Any]:
+        """What became of it on the account, and on each other account that its message names.
+
+        `home` is the account that the message names first, if it isn't this one.
+        """
+        home = home or account_id
+        first = self._story(account_id, transaction_id, home)
         request = first["entry"]["request"] if first["entry"] else {}
         others = {request[name] for name in ACCOUNT_FIELDS if name in request} - {account_id}
-        return {"sides": [first, *(self._story(other, transaction_id) for other in sorted(others))]}
+        return {"sides": [first, *(self._story(other, transaction_id, home) for other in sorted(others))]}
 
     def dead_letters(self) -> dict[str, Any]:
         return {"dead_letters": counted_letters(self._operator.deployment)}
 
-    def _story(self, account_id: str, transaction_id: str) -> dict[str, Any]:
-        story = what_became_of(self._operator, account_id, transaction_id)
+    def _story(self, account_id: str, transaction_id: str, home: str) -> dict[str, Any]:
+        story = what_became_of(self._operator, account_id, transaction_id, home)
         if story["entry"]:
             story["hold"] = hold_of(self._operator, story["entry"], read_account(self._operator, account_id))
         return story

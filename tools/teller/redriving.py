@@ -25,7 +25,7 @@ from tools.teller.job_runs import begin
 from tools.teller.letters import NO_CODE, Letter, QueueName, Received
 from tools.teller.queues import MessageQueue
 from tools.teller.republishing import publish_again
-from workers.dead_letters import OWN_ATTRIBUTES
+from workers.dead_letters import MAXIMUM_ATTRIBUTES, OWN_ATTRIBUTES
 from workers.retrying import until_deadline
 from workers.sending import Message, send
 
@@ -81,7 +81,7 @@ def _send_again(
     letters, messages = list[Letter](), list[Message]()
     for letter, body in chosen:
         try:
-            messages.append(Message(as_of_its_origin(letter, body), _producers(letter), letter.group_id))
+            messages.append(Message(as_of_its_origin(letter, body), _attributes(letter), letter.group_id))
         except Stays as error:
             redriven.staying[letter.message_id] = str(error)
         else:
@@ -101,9 +101,12 @@ def _send_again(
         )
 
 
-def _producers(letter: Letter) -> dict[str, Any]:
-    """The message attributes that the producer set."""
-    return {name: value for name, value in letter.message_attributes.items() if name not in OWN_ATTRIBUTES}
+def _attributes(letter: Letter) -> dict[str, Any]:
+    """The message attributes that the producer set, and the origin: the journal entry names the first sender, too."""
+    given = [(name, value) for name, value in letter.message_attributes.items() if name not in OWN_ATTRIBUTES]
+    if letter.origin is None:
+        return dict(given)
+    return dict(given[: MAXIMUM_ATTRIBUTES - 1]) | letter.origin.as_attribute()
 
 
 def as_of_its_origin(letter: Letter, body: str) -> str:
@@ -119,7 +122,7 @@ def as_of_its_origin(letter: Letter, body: str) -> str:
             return body
     except InvalidMessage:
         return body
-    sent_at = letter.origin.sent_at if letter.origin else letter.sent_at
+    sent_at = letter.origin.first_sending.sent_at if letter.origin else letter.sent_at
     fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     if fields.pop("as_of", None):  # it is null, and a body may not have a name twice
         body = msgspec.json.encode(fields).decode()

@@ -21,6 +21,10 @@ from tools.teller.times import shown
 from tools.teller.words import counted
 
 TransactionId = Annotated[str, typer.Argument(help="The transaction's id.", metavar="TRANSACTION")]
+HomeOption = Annotated[
+    str | None,
+    typer.Option("--home", help="The account that the message names first, if it is another one.", metavar="ACCOUNT"),
+]
 
 WRONG_MESSAGES = (ReasonCode.INVALID_MESSAGE, ReasonCode.PAYLOAD_CHANGED)
 """The codes of messages that have to be mended themselves."""
@@ -32,14 +36,18 @@ def add_to(app: typer.Typer) -> None:
     subcommand(app)(transaction)
 
 
-def transaction(operator: Operator, account_id: AccountId, transaction_id: TransactionId) -> None:
+def transaction(
+    operator: Operator, account_id: AccountId, transaction_id: TransactionId, home: HomeOption = None
+) -> None:
     """Show what became of a transaction on an account.
 
+    An id is unique on the account that the message names first, which pays in a transfer. For the side of another
+    account, name that account by --home.
     How much of it was reversed is said, too, and what became of a hold. Posted and rejected transactions are in the
     account's journal, with the exit status 0. A dead one is in the dead-letter queue, with its reason. If it is
     neither, it may be on the queue, or was never sent. Exit status 1: dead, or not seen yet.
     """
-    answer = what_became_of(operator, account_id, transaction_id)
+    answer = what_became_of(operator, account_id, transaction_id, home or account_id)
     if entry := answer["entry"]:
         account = {"currency": entry["currency"], "decimal_places": None}
         try:
@@ -54,15 +62,16 @@ def transaction(operator: Operator, account_id: AccountId, transaction_id: Trans
         raise typer.Exit(1)
 
 
-def what_became_of(operator: Operator, account_id: str, transaction_id: str) -> dict[str, Any]:
+def what_became_of(operator: Operator, account_id: str, transaction_id: str, home_account_id: str) -> dict[str, Any]:
     """The transaction's `state`: posted, rejected, dead or not seen. `entry` is its journal entry, `reversed` has how
     much of it was reversed, and `refusal` why it was refused. Each is None if there is none.
 
     Without an entry, `dead_letters` has what is known of each letter of it, the newest first, and `queues` has the
     numbers of messages on the queues of transactions and of the administration.
     """
-    answer = {"account_id": account_id, "transaction_id": transaction_id, "state": "not seen"}
-    request = {"read": "transaction", "account_id": account_id, "transaction_id": transaction_id}
+    ids = {"account_id": account_id, "home_account_id": home_account_id, "transaction_id": transaction_id}
+    answer: dict[str, Any] = {**ids, "state": "not seen"}
+    request = {"read": "transaction", **ids}
     found = read(operator, request)
     if found["entry"] is None:
         deployment = operator.deployment
@@ -70,7 +79,7 @@ def what_became_of(operator: Operator, account_id: str, transaction_id: str) -> 
             letter
             for queue in (QueueName.TRANSACTIONS, QueueName.ADMINISTRATION)
             for letter in look(deployment, queue)
-            if is_about(letter.body, account_id, transaction_id)
+            if is_about(letter.body, home_account_id, transaction_id)
         ]
         letters.sort(key=lambda letter: letter.sent_at, reverse=True)
         queues = (MessageQueue.TRANSACTIONS, MessageQueue.ADMINISTRATION)
@@ -91,13 +100,17 @@ def _entry_in_words(answer: dict[str, Any], account: dict[str, Any]) -> Iterator
     yield from _about_the_hold(answer["hold"], account)
     yield from _about_reversals(answer, account)
     request = entry["request"]
-    fields = {name: value for name, value in entry.items() if name not in ("request", "reversal")}
+    fields = {name: value for name, value in entry.items() if name not in ("request", "reversal", "sent", "first_sent")}
     for name in ("amount", "balance_after", "held_after"):
         fields[name] = _in_currency(entry[name], account)
     first = {"transaction_id": entry["transaction_id"], "type": request.get("type", "transaction")}
     if str(request.get("amount", entry["amount"])) != entry["amount"]:
         first["held" if answer["hold"] else "asked for"] = _in_currency(str(request["amount"]), account)
-    yield fields_table(first | fields | {"request": as_json(request)})
+    asked = {"sent": entry["sent"], "first sent": entry.get("first_sent")}
+    sent = {
+        name: f"{each['sent_at']} by {each['sent_by']}, {each['message_id']}" for name, each in asked.items() if each
+    }
+    yield fields_table(first | fields | sent | {"request": as_json(request)})
 
 
 def _in_currency(amount: str, account: dict[str, Any]) -> str:
@@ -149,7 +162,7 @@ def _what_is_known(answer: dict[str, Any]) -> Iterator[str | Rows]:
     letters = answer["dead_letters"]
     if letters:
         queue = letters[0]["queue"]
-        which = shlex.join(["--about", answer["account_id"], answer["transaction_id"]])
+        which = shlex.join(["--about", answer["home_account_id"], answer["transaction_id"]])
         times = f", {len(letters):,} times" if len(letters) > 1 else ""
         yield f"{name} is dead: it is in the dead-letter queue{times}, and wasn't posted."
         yield from map(letter_table, letters[:MOST_LETTERS])
@@ -165,5 +178,7 @@ def _what_is_known(answer: dict[str, Any]) -> Iterator[str | Rows]:
             yield "Its dead letter was dropped, or sent again and not yet decided."
         for queue, counts in answer["queues"].items():
             yield f"Messages on the {queue} queue: {Counts(**counts)}."
+        if answer["home_account_id"] == answer["account_id"]:
+            yield "If its message names another account first, as a transfer its payer: --home ACCOUNT"
     if not answer["account_exists"]:
         yield f"No account {answer['account_id']!r} has been opened. Its transactions wait for the opening."

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from conditional_writes import Deadline, Item, Key, Observed, Stopped, Written, read, write
 from conditional_writes.core.reading import MAXIMUM_KEYS, read_once
-from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_from_item
+from ledger.core.journal import JournalEntry, Outcome, entry_from_item
 from ledger.core.rules import Status
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.dispositions import disposition_of, is_about_content
@@ -150,15 +150,14 @@ class BatchPoster(NamedTuple):
 
         If a referred entry is in `known`, the keys of its accounts are among them.
         """
-        keys = []
+        keys: list[Key] = []
         for message in messages:
             transaction = message.decoded
             account_ids = self._account_ids(transaction, known)
             entry_ids = transaction.referred_entries
-            first_ids = (found.first_entry_id for found in self._referred(transaction, known))
-            keys += [self.tables.reversed_key(entry_id) for entry_id in (*entry_ids, *first_ids)]
+            keys += map(self.tables.reversed_key, transaction.reversed_ids)
             if message.delivered_before:
-                entry_ids += tuple(EntryId(account_id, transaction.transaction_id) for account_id in account_ids)
+                entry_ids += (transaction.home_entry_id,)
             keys += [self.tables.account_key(account_id) for account_id in account_ids]
             keys += [self.tables.entry_key(entry_id) for entry_id in entry_ids]
         return keys

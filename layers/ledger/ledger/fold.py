@@ -14,16 +14,19 @@ from aws_lambda_powertools.utilities.idempotency.config import IdempotencyConfig
 from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyItemAlreadyExistsError
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import STATUS_CONSTANTS, DataRecord
 from msgspec import Struct
+from msgspec.structs import replace
 
 from conditional_writes import MAXIMUM_WRITES, Item, Key, Observed, Plan, Put, Write, absent
 from conditional_writes.core.own_attributes import VERSION_ID
 from conditional_writes.core.requests import replacing, unchanged
 from ledger.core.accounts import Account, account_item, posting_time, sound_account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
-from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_item, outcome_of, payload_hash_of, sound_entry
+from ledger.core.entry_ids import EntryId
+from ledger.core.journal import JournalEntry, Outcome, Sender, Sent, entry_from_item, entry_item, outcome_of
 from ledger.core.reason_codes import PayloadChanged
 from ledger.core.reversals import Reversed, reversed_from_item, reversed_item
-from ledger.core.rules import Status, check_effects
+from ledger.core.rules import RULES, Status, check_effects
+from ledger.core.seals import sealed
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.dispositions import disposition_of
 from ledger.lines import Mark, Ticket
@@ -62,7 +65,7 @@ class Commit(NamedTuple):
             try:
                 request = transaction.canonical_payload()
                 account_ids, entry = fold.find(transaction, request)
-                fold.stage(message, once.of(entry, transaction, request, account_ids).handle())
+                fold.stage(message, once.of(entry, message, request, account_ids).handle())
             except NotRead as error:
                 fold.unread += error.keys
             except BaseException as error:  # noqa: BLE001 (an error of any type is this message's alone)
@@ -133,24 +136,27 @@ class Fold(Struct):
     ) -> tuple[Sequence[str], JournalEntry | None]:
         """The ids of the transaction's accounts, and its own entry if it has one.
 
-        The entries of two accounts commit together, so either of them says that the transaction was decided. That of
-        its first account is returned, unless only the other one's was read.
+        The entries of two accounts commit together, so either of them says that the transaction was decided. That on
+        its home is returned, unless only the other one was read.
 
-        Raises PayloadChanged if one of the entries is of another request, NotYet, and NotRead.
+        Raises PayloadChanged if the entry is of another request, NotYet, and NotRead.
         """
         account_ids: Sequence[str] = transaction.account_ids
-        entry = self._own_entry(account_ids, request)
+        entry = self._own_entry(transaction, account_ids)
         if entry is None and transaction.referred_entries:
             account_ids = transaction.all_account_ids(Context(self._entry))
-            entry = self._own_entry(account_ids, request)
+            entry = self._own_entry(transaction, account_ids)
+        if entry and entry.request != request:
+            raise _payload_changed(entry, request)
         return account_ids, entry
 
     def replay(self, entry: JournalEntry) -> Decided:
         """The answer to a repetition."""
         return Decided(entry.outcome.as_replayed())
 
-    def decide(self, transaction: TransactionMessage, request: dict[str, Any], account_ids: Sequence[str]) -> Decided:
+    def decide(self, message: QueuedTransaction, request: dict[str, Any], account_ids: Sequence[str]) -> Decided:
         """The decision on a new transaction, and what it does. Raises Refusal, NotYet and NotRead."""
+        transaction = message.decoded
         reversed_before: dict[Key, Reversed] = {}
 
         def find_reversed(entry_id: EntryId) -> Reversed:
@@ -164,14 +170,15 @@ class Fold(Struct):
         accounts = self._accounts(account_ids)
         decisions = transaction.decide(accounts, context)
         posted_at = posting_time(self.now, accounts)
-        payload_hash = payload_hash_of(request)
+        home_id, sender = transaction.home_entry_id, _sender_of(message)
         sides = []
         for before, decision in zip(accounts, decisions, strict=True):
             after = transaction.next_account(before, decision, posted_at)
             assert after is not None, "a decision is about an account that exists, or that it opens"
             outcome = outcome_of(decision, after, posted_at)
-            entry = JournalEntry(after.account_id, transaction.transaction_id, request, payload_hash, outcome)
-            sides.append(Side(after, entry))
+            entry = JournalEntry(after.account_id, *home_id, request, outcome, sender, RULES)
+            entry = sealed(after.seal, entry)
+            sides.append(Side(replace(after, seal=entry.seal), entry))
         check_effects(decisions, accounts, [side.account for side in sides])
         return Decided(sides[0].entry.outcome, sides, reversed_before)
 
@@ -203,13 +210,11 @@ class Fold(Struct):
             *[unchanged(key, self.before[key]) for key in sorted(self.reversals.difference(self.changed))],
         ]
 
-    def _own_entry(self, account_ids: Sequence[str], request: dict[str, Any]) -> JournalEntry | None:
-        entry_keys = [self.tables.entry_key(EntryId(each, request["transaction_id"])) for each in account_ids]
-        entries = [sound_entry(item) for item in map(self.after.get, entry_keys) if item]
-        for entry in entries:
-            if entry.request != request:
-                raise _payload_changed(entry, request)
-        return entries[0] if entries else None
+    def _own_entry(self, transaction: TransactionMessage, account_ids: Sequence[str]) -> JournalEntry | None:
+        """The first of the transaction's entries that was read. The first account is its home."""
+        entry_ids = (EntryId.on(each, *transaction.home_entry_id) for each in account_ids)
+        entries = (self.after.get(self.tables.entry_key(entry_id)) for entry_id in entry_ids)
+        return next((entry_from_item(item) for item in entries if item), None)
 
     def _accounts(self, account_ids: Sequence[str]) -> list[Account | None]:
         keys = [self.tables.account_key(account_id) for account_id in account_ids]
@@ -219,7 +224,7 @@ class Fold(Struct):
 
     def _entry(self, entry_id: EntryId) -> JournalEntry | None:
         item = self._item(self.tables.entry_key(entry_id))
-        return sound_entry(item) if item else None
+        return entry_from_item(item) if item else None
 
     def _item(self, key: Key) -> Item | None:
         if key not in self.after:
@@ -240,6 +245,11 @@ class Fold(Struct):
                 if outcome.reversal and outcome.status == Status.POSTED and entry.account_id == before.account_id:
                     after = before.after(outcome.reversal, entry.transaction_id, outcome.account_version)
                     yield key, reversed_item(after)
+
+
+def _sender_of(message: QueuedTransaction) -> Sender:
+    first = message.first_sending
+    return Sender(Sent(**message.sending.as_json()), Sent(**first.as_json()) if first else None)
 
 
 class Once[**Facts, Decided](IdempotencyHandler):
@@ -306,7 +316,7 @@ def _payload_changed(entry: JournalEntry, request: dict[str, Any]) -> PayloadCha
     names = sorted(entry.request.keys() | request.keys())
     different = [name for name in names if entry.request.get(name) != request.get(name)]
     return PayloadChanged(
-        f"transaction_id: {entry.transaction_id!r} was used before on account {entry.account_id!r}"
+        f"transaction_id: {entry.transaction_id!r} was used before on account {entry.home_account_id!r}"
         f" with another {', '.join(different)}",
         entry.outcome.status,
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from conditional_writes import Deadline
 from conditional_writes.core.items import to_dynamodb
 from ledger.core.accounts import timestamp
-from ledger.core.journal import EntryId
+from ledger.core.entry_ids import EntryId
 from ledger.core.outcome_events import SOURCE, ids_in, refusal_event
 from ledger.core.refusals import RefusalRecord, refusal_item
 from ledger.core.transaction_types.base import TransactionMessage
@@ -52,7 +52,7 @@ class RefusalRecords(NamedTuple):
             ids = ids_in(_readable(message))
             refusal = RefusalRecord(why.code, why.reason, timestamp(now), message.message_id)
             for account_id in ids["account_ids"] if ids["transaction_id"] else ():
-                entry_id = EntryId(account_id, ids["transaction_id"])
+                entry_id = EntryId.on(account_id, ids["account_ids"][0], ids["transaction_id"])
                 items[entry_id] = refusal_item(entry_id, refusal, expires_at)
         requests = ({"PutRequest": {"Item": to_dynamodb(item)}} for item in items.values())
         deadline = min(deadline, Deadline.after(RECORDING_SECONDS))

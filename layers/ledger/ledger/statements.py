@@ -16,8 +16,9 @@ from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.core.reading import read, read_one
 from ledger.account_reading import Answer, ErrorCode, Refused, answer_or_error, read_account, unreadable
 from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, Account, time_of
+from ledger.core.entry_ids import EntryId
 from ledger.core.holds import OpenHold
-from ledger.core.journal import EntryId, JournalEntry, entry_from_item, outcome_to_json
+from ledger.core.journal import JournalEntry, entry_from_item, entry_to_json
 from ledger.core.money import format_decimal
 from ledger.core.read_requests import (
     DEFAULT_ENTRIES,
@@ -56,7 +57,7 @@ class AccountReader(NamedTuple):
 
     def _read(self, request: ReadRequest, deadline: Deadline) -> Answer:
         if isinstance(request, ReadTransaction):
-            return self._transaction(EntryId(request.account_id, request.transaction_id), deadline)
+            return self._transaction(request, deadline)
         now = datetime.now(UTC)
         account = read_account(self.client, self.tables, request.account_id, deadline)
         match request:
@@ -70,23 +71,29 @@ class AccountReader(NamedTuple):
                 return self._statement_by_times(request, account, now, deadline)
         raise AssertionError(request)
 
-    def _transaction(self, entry_id: EntryId, deadline: Deadline) -> Answer:
-        """The entry, and how much of the transaction was reversed, which is counted under its first account.
+    def _transaction(self, request: ReadTransaction, deadline: Deadline) -> Answer:
+        """The entry, and how much was reversed of the transaction, which is counted on its home: one request for both.
 
-        The account that is asked for is the first one, mostly. If it is, one request reads both. Without an entry, the
-        transaction's last refusal is looked for: an entry that was made after a refusal comes first.
+        Without an entry, the transaction's last refusal is looked for: an entry that was made after a refusal comes
+        first.
         """
-        entry_key, reversed_key = self.tables.entry_key(entry_id), self.tables.reversed_key(entry_id)
+        home_account_id = request.home_account_id or request.account_id
+        home_entry_id = EntryId(home_account_id, request.transaction_id)
+        entry_id = EntryId.on(request.account_id, *home_entry_id)
+        entry_key, reversed_key = self.tables.entry_key(entry_id), self.tables.reversed_key(home_entry_id)
         found = read(self.client, [entry_key, reversed_key], deadline)
-        nothing = {"state": "unknown", "entry": None, "reversed": None, "refusal": None}
-        answer: Answer = entry_id._asdict() | nothing
+        answer: Answer = {
+            "account_id": request.account_id,
+            "home_account_id": home_account_id,
+            "transaction_id": request.transaction_id,
+            "state": "unknown",
+            "entry": None,
+            "reversed": None,
+            "refusal": None,
+        }
         if item := found[entry_key]:
             entry = _entry(item)
-            first = entry_id._replace(account_id=entry.account_ids[0])
-            if first != entry_id:
-                reversed_key = self.tables.reversed_key(first)
-                found = read(self.client, [reversed_key], deadline)
-            answer |= {"state": entry.outcome.status.lower(), "entry": _entry_json(entry)}
+            answer |= {"state": entry.outcome.status.lower(), "entry": entry_to_json(entry)}
             answer["reversed"] = _reversed_json(found[reversed_key])
         elif item := read_one(self.client, self.tables.refusal_key(entry_id), deadline):
             answer |= {"state": "refused", "refusal": _refusal_json(item)}
@@ -174,7 +181,7 @@ class AccountReader(NamedTuple):
                 return
             found = [(int(item["account_version"]), item) for item in page.items]
             for version, item in sorted([*found, *((version, None) for version in page.missing)], key=itemgetter(0)):
-                yield _entry_json(_entry(item)) if item else version
+                yield entry_to_json(_entry(item)) if item else version
             begin = page.through + 1
 
     def _boundary(self, account: Account, time: datetime, deadline: Deadline) -> Boundary:
@@ -195,7 +202,7 @@ def _last_entry(found: Boundary) -> Answer | None:
     if len(found.entries) > 1:
         names = " and ".join(repr(item["transaction_id"]) for item in found.entries)
         raise Refused(ErrorCode.UNREADABLE, f"of version {found.before} are two entries: {names}")
-    return _entry_json(_entry(found.entries[0]))
+    return entry_to_json(_entry(found.entries[0]))
 
 
 def _is_within(request: ReadStatement, entry: Answer) -> bool:
@@ -223,6 +230,7 @@ def _account_json(account: Account) -> Answer:
         "status": str(account.status),
         "version": account.version,
         "posted_at": account.posted_at,
+        "seal": account.seal or None,
         "holds": [
             {"hold_id": hold_id, "remaining": format_decimal(hold.remaining), "expires_at": hold.expires_at}
             for hold_id, hold in sorted(account.open_holds.items(), key=_by_expiry)
@@ -246,13 +254,6 @@ def _entry(item: Item) -> JournalEntry:
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(f"entry {item['transaction_id']!r}", error) from None
     return entry
-
-
-def _entry_json(entry: JournalEntry) -> Answer:
-    outcome = outcome_to_json(entry.outcome)
-    if outcome["reason"] is None:
-        del outcome["reason"]
-    return {"transaction_id": entry.transaction_id} | outcome | {"request": entry.request}
 
 
 def _reversed_json(item: Item | None) -> Answer | None:

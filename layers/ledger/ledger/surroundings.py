@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from conditional_writes import Deadline, Item, Key, Observed, read
 from ledger.core.accounts import Account, account_from_item
-from ledger.core.journal import EntryId, JournalEntry, entry_from_item
-from ledger.core.replay import other_account_id, referred_entry_ids
+from ledger.core.entry_ids import EntryId
+from ledger.core.journal import JournalEntry, entry_from_item
+from ledger.core.replay import other_account_id, referred_entry_ids, reversed_ids
 from ledger.core.reversals import Reversed, reversed_from_item
 from ledger.tables import LedgerTables
 
@@ -61,17 +62,10 @@ class JournalSurroundings:
         return read(self._client, keys, self._deadline, {self._tables.accounts: Account.__struct_fields__})
 
     def _keys(self, entry: JournalEntry) -> Iterator[Key]:
-        """The keys of what each replay of the entry asks for.
-
-        How much was reversed is under the reversed transaction's first account, which is one of the entry's.
-        """
-        other_id, referred = other_account_id(entry), referred_entry_ids(entry)
+        """The keys of what each replay of the entry asks for."""
+        other_id = other_account_id(entry)
         if other_id:
             yield self._tables.account_key(other_id)
-            yield self._tables.entry_key(EntryId(other_id, entry.transaction_id))
-        yield from map(self._tables.entry_key, referred)
-        if entry.outcome.reversal:
-            names = [entry.account_id, *filter(None, [other_id])]
-            yield from (
-                self._tables.reversed_key(each._replace(account_id=name)) for name in names for each in referred
-            )
+            yield self._tables.entry_key(EntryId.on(other_id, *entry.home_entry_id))
+        yield from map(self._tables.entry_key, referred_entry_ids(entry))
+        yield from map(self._tables.reversed_key, reversed_ids(entry))

@@ -56,6 +56,10 @@ class Answer(NamedTuple):
         return sum(outcome["state"] == state for outcome in self.outcomes)
 
 
+UNKNOWN = "lambda"
+"""In place of the sender's id: Lambda doesn't tell a function who invoked it."""
+
+
 class SynchronousPoster(NamedTuple):
     """Posts what `decode` makes of a message's body. Its messages are on no queue, so that none comes again."""
 
@@ -77,7 +81,7 @@ class SynchronousPoster(NamedTuple):
         return Answer(list(map(_outcome, messages)), measurements)
 
     def _message(self, body: str, message_id: str, now: datetime) -> QueuedTransaction:
-        message: QueuedTransaction = QueueMessage(message_id, "", body, 1, now, {})
+        message: QueuedTransaction = QueueMessage(message_id, "", body, 1, now, {}, UNKNOWN)
         try:
             message.content = self.decode(body)
         except Exception as error:  # noqa: BLE001 (an error of any type is this message's alone)

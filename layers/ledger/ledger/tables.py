@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 from conditional_writes import Item, Key, key
 from conditional_writes.core.own_attributes import VERSION_ID
 from ledger.core.accounts import Account
-from ledger.core.journal import EntryId
+from ledger.core.entry_ids import EntryId
 
 CONTENDED_SECONDS = 10
 """How long an account is contended after a group of messages lost it twice, or had to wait in its line."""
@@ -58,7 +58,7 @@ class LedgerTables(NamedTuple):
         return key(self.journal, account_id=entry_id.account_id, transaction_id=entry_id.transaction_id)
 
     def reversed_key(self, entry_id: EntryId) -> Key:
-        """The key of what was reversed of a transaction. The entry is that on its first account."""
+        """The key of what was reversed of a transaction. The entry is that on its home."""
         return key(self.reversals, account_id=entry_id.account_id, transaction_id=entry_id.transaction_id)
 
     def refusal_key(self, entry_id: EntryId) -> Key:

@@ -1,11 +1,11 @@
 """Sends dead messages to the dead-letter queue with their reasons. SQS would move them later, and without a reason."""
 
-import json
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from conditional_writes import Deadline
+from workers.origins import ORIGIN, Origin
 from workers.queue_messages import Again, Dead, QueueMessage
 from workers.sending import Message, send
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MAXIMUM_ATTRIBUTES = 10
 """Of one message: SQS's quota."""
-OWN_ATTRIBUTES = ("reason", "reason_code", "origin")
+OWN_ATTRIBUTES = ("reason", "reason_code", ORIGIN)
 
 
 def send_dead_letters(
@@ -22,8 +22,8 @@ def send_dead_letters(
 ) -> None:
     """Sends each dead message: its body, its group, its attributes, and `reason`, `reason_code` and `origin`.
 
-    The origin has the message's id and sent time, which a letter would lose, and the id of the request that gives the
-    message up, by which its log lines are found.
+    The origin has the message's id, sender and sent time, which a letter would lose, and the id of the request that
+    gives the message up, by which its log lines are found.
 
     If the dead-letter queue doesn't take a message before the deadline, its disposition becomes Again, so that the
     message stays on its own queue. If the function dies after the request, the message is delivered again, and its dead
@@ -43,12 +43,8 @@ def _dead_letter(message: QueueMessage[Any], disposition: Dead, request_id: str)
     room = MAXIMUM_ATTRIBUTES - len(OWN_ATTRIBUTES)
     left_out = ", ".join(name for name, _ in given[room:])
     reason = disposition.reason + (f" (left out, as SQS allows ten message attributes: {left_out})" if left_out else "")
-    origin = {
-        "message_id": message.message_id,
-        "sent_at": message.sent_at.isoformat(timespec="milliseconds"),
-        "request_id": request_id,
-    }
-    own = reason_attributes(disposition.code, reason) | _texts({"origin": json.dumps(origin)})
+    origin = Origin(message.sending, request_id, message.first_sending)
+    own = reason_attributes(disposition.code, reason) | origin.as_attribute()
     attributes = {name: _as_sent(value) for name, value in given[:room]} | own
     return Message(message.body, attributes, message.group_id)
 

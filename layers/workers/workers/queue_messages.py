@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, Self
 
+from workers.origins import Origin, Sending
+
 logger = logging.getLogger(__name__)
 
 
@@ -141,7 +143,8 @@ class NotAnSqsEvent(Exception):
 class QueueMessage[Content: Loggable]:
     """A message of an SQS batch.
 
-    `receive_count` counts its deliveries, this one included. `attributes` has its message attributes, as in the event:
+    `receive_count` counts its deliveries, this one included. `sent_by` is the id of the principal that sent it, as SQS
+    reports it: of a role `AROA…:session`. `attributes` has its message attributes, as in the event:
     `{name: {"dataType": …, "stringValue": …}}`. `group_id` is None if its producer gave it none. `content` is None
     until the body is decoded, or if it can't be. `disposition` is None until the message was handled. `attempt` is what
     the table of attempts has of it, or may have; `begun_before` is what it had before this delivery. A message
@@ -154,6 +157,7 @@ class QueueMessage[Content: Loggable]:
     receive_count: int
     sent_at: datetime
     attributes: Mapping[str, Any]
+    sent_by: str = ""
     group_id: str | None = None
     content: Content | None = None
     disposition: Disposition | None = None
@@ -166,6 +170,16 @@ class QueueMessage[Content: Loggable]:
         """The content of a decoded message. Raises AssertionError for any other."""
         assert self.content is not None, f"{self.message_id} hasn't been decoded"
         return self.content
+
+    @property
+    def sending(self) -> Sending:
+        return Sending(self.sent_by, self.message_id, self.sent_at)
+
+    @property
+    def first_sending(self) -> Sending | None:
+        """If it is a redriven letter, the sending of the first message, as its sender says."""
+        origin = Origin.in_attributes(self.attributes)
+        return origin and origin.first_sending
 
     @property
     def goes_back(self) -> bool:
@@ -235,6 +249,7 @@ def message_from_record(record: dict[str, Any]) -> QueueMessage[Any]:
         receive_count=int(record["attributes"]["ApproximateReceiveCount"]),
         sent_at=_EPOCH + timedelta(milliseconds=int(record["attributes"]["SentTimestamp"])),
         attributes=message_attributes,
+        sent_by=record["attributes"]["SenderId"],
         group_id=record["attributes"].get("MessageGroupId"),
     )
 
@@ -242,6 +257,7 @@ def message_from_record(record: dict[str, Any]) -> QueueMessage[Any]:
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _SYSTEM_ATTRIBUTES = {
     "ApproximateReceiveCount": (re.compile(r"[1-9][0-9]{0,5}"), 'a number of deliveries, such as "1"'),
+    "SenderId": (re.compile(r"[!-~]{1,256}"), 'the id of a principal, such as "AROAEXAMPLE:payments"'),
     "SentTimestamp": (re.compile(r"[0-9]{1,14}"), 'milliseconds since 1970, such as "1772280000000"'),
 }
 

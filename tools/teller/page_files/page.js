@@ -107,7 +107,7 @@ function rowOf(entry, account, places) {
   const about = request.hold_id ?? request.of_transaction_id;
   return element("tr", [
     number(entry.account_version), element("td", time(entry.posted_at), { class: "time" }),
-    element("td", link(entry.transaction_id, "transaction", account, entry.transaction_id)),
+    element("td", link(entry.transaction_id, "transaction", account, entry.transaction_id, entry.home_account_id)),
     element("td", (request.type ?? "transaction") + (about ? ` of ${visible(about)}` : "")),
     number(rejected && request.amount ? `(${money(request.amount, places)})` : money(entry.amount, places)),
     number(money(entry.balance_after, places)),
@@ -143,8 +143,8 @@ function balanceOverTime(entries, account, places) {
 }
 
 // A transaction: its message, its decision, its entry on each side, its event, its reversals.
-async function showTransaction(account, id) {
-  const { sides } = await ask("transaction", { account_id: account, transaction_id: id });
+async function showTransaction(account, id, home = account) {
+  const { sides } = await ask("transaction", { account_id: account, transaction_id: id, home });
   const request = sides[0].entry?.request;
   return [
     element("h1", [visible(id), " ", element("span", sides[0].state, { class: "faint" })]),
@@ -183,7 +183,7 @@ async function run(show, ...given) {
 function route() {
   const [what, ...given] = location.hash.slice(1).split("/").map(decodeURIComponent);
   if (what === "account") return run(showAccount, given[0]);
-  if (what === "transaction") return run(showTransaction, given[0], given[1]);
+  if (what === "transaction") return run(showTransaction, ...given);
   return run(showStatus);
 }
 

@@ -31,7 +31,8 @@ class Account(Struct, frozen=True):
     `version`.
 
     `posted_at` is that of the last journal entry. `held` is the sum of the open `holds`, which are None if the account
-    never had one. Its amounts have at most so many `decimal_places`; None for any number of them.
+    never had one. Its amounts have at most so many `decimal_places`; None for any number of them. `seal` is that of the
+    last journal entry, empty before the first.
     """
 
     account_id: str
@@ -44,6 +45,7 @@ class Account(Struct, frozen=True):
     held: Decimal = Decimal(0)
     holds: Mapping[str, OpenHold] | None = None
     decimal_places: int | None = None
+    seal: str = ""
 
     @property
     def open_holds(self) -> Holds:
@@ -75,6 +77,8 @@ def account_item(account: Account) -> dict[str, Any]:
         item |= {"held": account.held, "holds": holds_item(account.holds)}
     if account.decimal_places is not None:
         item["decimal_places"] = account.decimal_places
+    if account.seal:
+        item["seal"] = account.seal
     return item
 
 
@@ -91,6 +95,7 @@ def account_from_item(item: dict[str, Any]) -> Account:
         held=attribute(item, "held", Decimal) if "held" in item else Decimal(0),
         holds=holds_from_item(attribute(item, "holds", dict)) if "holds" in item else None,
         decimal_places=version(item, "decimal_places") if "decimal_places" in item else None,
+        seal=attribute(item, "seal", str) if "seal" in item else "",
     )
 
 

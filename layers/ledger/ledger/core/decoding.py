@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from ledger.core.entry_ids import OTHER_SIDE
 from ledger.core.reason_codes import InvalidMessage
 
 MAXIMUM_BODY_BYTES = 131_072
@@ -138,8 +139,12 @@ def _id_fields(kind: Any) -> tuple[str, ...]:
 def _check_id(field: str, text: str) -> None:
     """Raises InvalidMessage unless each character can be seen, none at an end is a blank, and the text is in NFC.
 
-    Inside of an id, U+0020 is the one blank.
+    Inside of an id, U+0020 is the one blank. No id is the key of an entry that isn't on its home.
     """
+    if text.startswith(OTHER_SIDE):
+        raise InvalidMessage(
+            f"{field}: expected the id of a transaction and its home, got an entry's key, {OTHER_SIDE}…"
+        )
     if text.isascii() and text.isprintable() and text == text.strip():
         return
     for number, character in enumerate(text, 1):

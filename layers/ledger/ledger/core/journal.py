@@ -3,21 +3,20 @@
 As the rules see it, as an item of the Journal table, and the outcome in JSON.
 """
 
-import hashlib
-import json
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import attribute, version
+from ledger.core.entry_ids import EntryId
 from ledger.core.money import format_decimal
 from ledger.core.reversals import Reversal, reversal_from_item, reversal_item
 from ledger.core.rules import Decision
 
-FORMAT = 1
+FORMAT = 2
 """Of the entries that this release writes and reads. It changes when an earlier release would misread an entry."""
 
 
@@ -59,30 +58,49 @@ class Outcome(Struct, frozen=True):
         return replace(self, replayed=True)
 
 
-class EntryId(NamedTuple):
-    """The key of a journal entry."""
+class Sent(Struct, frozen=True):
+    """The sending of a message, as SQS reports it: the principal's id, the message's id, and when, in ISO 8601."""
 
-    account_id: str
-    transaction_id: str
+    sent_by: str
+    message_id: str
+    sent_at: str
+
+
+class Sender(Struct, frozen=True):
+    """Who asked for a transaction: the sending of the message that was decided.
+
+    If that message is a dead letter that was sent again, `first` is the sending of the message that died, as whoever
+    sent it again says: it is worth as much as its sender.
+    """
+
+    sent: Sent
+    first: Sent | None = None
 
 
 class JournalEntry(Struct, frozen=True):
-    """`request` is the message's canonical payload, `payload_hash` its hash."""
+    """The transaction `transaction_id` of its home account, on one of its accounts.
+
+    `request` is the message's canonical payload, `rules` the number of the rule set that decided. `seal` is that of
+    `seals.py`.
+    """
 
     account_id: str
+    home_account_id: str
     transaction_id: str
     request: dict[str, Any]
-    payload_hash: str
     outcome: Outcome
+    sender: Sender
+    rules: int
+    seal: str = ""
 
     @property
     def entry_id(self) -> EntryId:
-        return EntryId(self.account_id, self.transaction_id)
+        return EntryId.on(self.account_id, self.home_account_id, self.transaction_id)
 
     @property
-    def first_entry_id(self) -> EntryId:
-        """The id of the transaction's entry on its first account: under it is what was reversed of the transaction."""
-        return EntryId(self.account_ids[0], self.transaction_id)
+    def home_entry_id(self) -> EntryId:
+        """The id of the transaction's entry on its home: under it is what was reversed of the transaction."""
+        return EntryId(self.home_account_id, self.transaction_id)
 
     @property
     def account_ids(self) -> tuple[str, ...]:
@@ -90,14 +108,6 @@ class JournalEntry(Struct, frozen=True):
         named = [self.request.get(field) for field in ACCOUNT_FIELDS]
         other = self.outcome.reversal.other_account_id if self.outcome.reversal else None
         return tuple(dict.fromkeys(each for each in (*named, self.account_id, other) if isinstance(each, str)))
-
-
-def payload_hash_of(request: dict[str, Any]) -> str:
-    """The hash of a canonical payload.
-
-    A value that no payload has is hashed as its `repr`, so that a damaged request is a mismatch and no error.
-    """
-    return hashlib.sha256(json.dumps(request, sort_keys=True, default=repr).encode()).hexdigest()
 
 
 def outcome_of(decision: Decision, after: Account, posted_at: str) -> Outcome:
@@ -117,14 +127,17 @@ def outcome_of(decision: Decision, after: Account, posted_at: str) -> Outcome:
 
 
 def entry_item(entry: JournalEntry) -> dict[str, Any]:
-    """The entry as an item. It has a `reason` only if the transaction was rejected, and `held_after` unless it is 0."""
+    """The entry as an item. It has a `reason` only if the transaction was rejected, `held_after` unless it is 0, and
+    `home_account_id` only if it isn't on its home.
+    """
     outcome = entry.outcome
     item = {
-        "account_id": entry.account_id,
-        "transaction_id": entry.transaction_id,
+        **entry.entry_id._asdict(),
         "format": FORMAT,
+        "rules": entry.rules,
         "request": entry.request,
-        "payload_hash": entry.payload_hash,
+        "sent": asdict(entry.sender.sent),
+        "seal": entry.seal,
         "status": outcome.status,
         "amount": outcome.amount,
         "balance_after": outcome.balance_after,
@@ -132,6 +145,10 @@ def entry_item(entry: JournalEntry) -> dict[str, Any]:
         "account_version": outcome.account_version,
         "posted_at": outcome.posted_at,
     }
+    if entry.account_id != entry.home_account_id:
+        item["home_account_id"] = entry.home_account_id
+    if entry.sender.first:
+        item["first_sent"] = asdict(entry.sender.first)
     if outcome.reason:
         item["reason"] = outcome.reason
     if outcome.held_after:
@@ -150,11 +167,19 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
     """
     if (found := version(item, "format")) != FORMAT:
         raise ValueError(f"format: expected {FORMAT}, got {found}: a later release of Teller may have written it")
-    return JournalEntry(
-        account_id=item["account_id"],
-        transaction_id=item["transaction_id"],
-        request=attribute(item, "request", dict),
-        payload_hash=attribute(item, "payload_hash", str),
+    account_id, transaction_id, request = item["account_id"], item["transaction_id"], attribute(item, "request", dict)
+    home_account_id = account_id
+    if "home_account_id" in item:
+        home_account_id = attribute(item, "home_account_id", str)
+        transaction_id = attribute(request, "transaction_id", str)
+    entry = JournalEntry(
+        account_id=account_id,
+        home_account_id=home_account_id,
+        transaction_id=transaction_id,
+        request=request,
+        sender=Sender(_sent(item, "sent"), _sent(item, "first_sent") if "first_sent" in item else None),
+        rules=version(item, "rules"),
+        seal=attribute(item, "seal", str),
         outcome=Outcome(
             status=attribute(item, "status", str),
             reason=attribute(item, "reason", str) if "reason" in item else None,
@@ -168,14 +193,37 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
             reversal=reversal_from_item(attribute(item, "reversal", dict)) if "reversal" in item else None,
         ),
     )
-
-
-def sound_entry(item: dict[str, Any]) -> JournalEntry:
-    """The journal entry in an item, to decide by. Raises ValueError, too, if its request was changed."""
-    entry = entry_from_item(item)
-    if payload_hash_of(entry.request) != entry.payload_hash:
-        raise ValueError(f"{entry.entry_id}: its payload_hash isn't that of its request")
+    if home_account_id != account_id and entry.entry_id.transaction_id != item["transaction_id"]:
+        raise ValueError("transaction_id: expected the key that is made of home_account_id and request.transaction_id")
     return entry
+
+
+def _sent(item: dict[str, Any], name: str) -> Sent:
+    sent = attribute(item, name, dict)
+    found = Sent(sent["sent_by"], sent["message_id"], sent["sent_at"])
+    if not (type(found.sent_by) is type(found.message_id) is type(found.sent_at) is str):
+        raise TypeError(f"{name}: expected texts")
+    return found
+
+
+def entry_to_json(entry: JournalEntry) -> dict[str, Any]:
+    """The entry as readers get it. Amounts are texts with all digits."""
+    fields = sealed_fields(entry)
+    sent = {name: asdict(fields[name]) for name in ("sent", "first_sent") if name in fields}
+    return fields | sent | {"seal": entry.seal}
+
+
+def sealed_fields(entry: JournalEntry) -> dict[str, Any]:
+    """What is sealed of an entry: all that readers get, but for the seal."""
+    fields = outcome_to_json(entry.outcome)
+    if entry.outcome.reason is None:
+        del fields["reason"]
+    fields["account_id"], fields["home_account_id"] = entry.account_id, entry.home_account_id
+    fields["transaction_id"], fields["request"] = entry.transaction_id, entry.request
+    fields["rules"], fields["sent"] = entry.rules, entry.sender.sent
+    if entry.sender.first:
+        fields["first_sent"] = entry.sender.first
+    return fields
 
 
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:

@@ -49,4 +49,7 @@ def normalized(number: Decimal) -> Decimal:
 
 def format_decimal(number: Decimal) -> str:
     """`100.00`, `1E+2` and `100` as `100`; `-0` as `0`. All digits, also if they are more than an item holds."""
+    text = str(number)
+    if number.is_finite() and "E" not in text and ("." not in text or text[-1] != "0") and text != "-0":
+        return text  # most numbers are spelled so already
     return format(WIDE.normalize(number) if number else Decimal(0), "f")

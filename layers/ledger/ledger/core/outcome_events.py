@@ -14,7 +14,8 @@ import msgspec
 
 from ledger.core.accounts import time_of, timestamp
 from ledger.core.decoding import MOST_ID_CHARACTERS, attribute
-from ledger.core.journal import JournalEntry, entry_from_item, outcome_to_json
+from ledger.core.entry_ids import OTHER_SIDE
+from ledger.core.journal import JournalEntry, entry_from_item, entry_to_json
 from ledger.core.rules import Status
 from ledger.core.transaction_types import TRANSACTION_TYPES
 from ledger.core.transaction_types.base import TransactionMessage
@@ -57,10 +58,8 @@ def outcome_event(item: Mapping[str, Any]) -> OutcomeEvent:
             "schema_version": SCHEMA_VERSION,
             "id": f"{entry.account_id}#{entry.outcome.account_version}",
             "delivery": Delivery.AT_LEAST_ONCE,
-            "account_id": entry.account_id,
-            "transaction_id": entry.transaction_id,
-            **outcome_to_json(entry.outcome),
-            "request": entry.request,
+            "reason": None,
+            **entry_to_json(entry),
         }
         return OutcomeEvent(_detail_type(entry), _as_json(detail), _posting_time(entry.outcome.posted_at))
     except KeyError as error:
@@ -163,4 +162,4 @@ def ids_in(content: TransactionMessage | str | None) -> dict[str, Any]:
 
 
 def _is_id(value: Any) -> bool:
-    return isinstance(value, str) and 1 <= len(value) <= MOST_ID_CHARACTERS
+    return isinstance(value, str) and 1 <= len(value) <= MOST_ID_CHARACTERS and not value.startswith(OTHER_SIDE)

@@ -59,9 +59,13 @@ class ReadBalance(ReadRequest, frozen=True, tag="balance"):
 
 
 class ReadTransaction(ReadRequest, frozen=True, tag="transaction"):
-    """A transaction's journal entry on the account, and how much of it was reversed; or its refusal."""
+    """A transaction's journal entry on the account, and how much of it was reversed; or its refusal.
+
+    `home_account_id` is the transaction's home, if that is another account.
+    """
 
     transaction_id: Id
+    home_account_id: Id | None = None
 
 
 def decode_request(event: Any) -> ReadRequest:

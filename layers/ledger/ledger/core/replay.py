@@ -19,14 +19,16 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import CLOCK_SKEW, Account, time_of
 from ledger.core.decoding import MOST_ID_CHARACTERS
-from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of, payload_hash_of
+from ledger.core.entry_ids import EntryId
+from ledger.core.journal import JournalEntry, Outcome, outcome_of
 from ledger.core.mismatches import Mismatch, difference, quoted, quoted_id, why_unreadable
 from ledger.core.money import WIDE
 from ledger.core.reason_codes import NotYet, Refusal
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Decision, RejectionReason, Status
+from ledger.core.seals import seal_of
 from ledger.core.sums import ReversalSum
-from ledger.core.transaction_types import TRANSACTION_TYPES, from_payload
+from ledger.core.transaction_types import RULE_SETS, from_payload
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 
@@ -43,7 +45,7 @@ class Surroundings(Protocol):
     def entry(self, entry_id: EntryId) -> JournalEntry | None: ...
 
     def reversed(self, entry_id: EntryId) -> Reversed | None:
-        """How much was reversed of a transaction by now, by the id of its entry on its first account."""
+        """How much was reversed of a transaction by now, by the id of its entry on its home."""
 
 
 def other_account_id(entry: JournalEntry) -> str | None:
@@ -57,7 +59,7 @@ def other_account_id(entry: JournalEntry) -> str | None:
 
 def referred_entry_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
     """The entries that the replay of this one asks for: none, for most types, or if the request can't be read."""
-    message_type = TRANSACTION_TYPES.get(str(entry.request.get("type")))
+    message_type = RULE_SETS.get(entry.rules, {}).get(str(entry.request.get("type")))
     if message_type is None:
         return ()
     is_of_hold = issubclass(message_type, HoldResolution) and (
@@ -66,7 +68,7 @@ def referred_entry_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
     if not is_of_hold and message_type.referred_entries is TransactionMessage.referred_entries:
         return ()
     try:
-        message = from_payload(entry.request)
+        message = from_payload(entry.request, entry.rules)
     except UNREADABLE:
         return ()
     of_hold = [EntryId(message.account_id, message.hold_id)] if isinstance(message, HoldResolution) else []
@@ -75,6 +77,18 @@ def referred_entry_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
 
 UNREADABLE = (ValidationError, KeyError, TypeError)
 """Errors of a request that is none."""
+
+
+def reversed_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
+    """The id under which the Reversals table has the transaction that the entry reverses. None for any other entry, or
+    if the request can't be read.
+    """
+    if entry.outcome.reversal is None:
+        return ()
+    try:
+        return from_payload(entry.request, entry.rules).reversed_ids
+    except UNREADABLE:
+        return ()
 
 
 class Replay(Struct):
@@ -127,11 +141,10 @@ class Replay(Struct):
     def _wrong_entry(self, entry: JournalEntry, around: Surroundings, now: datetime) -> Iterator[Mismatch]:
         """An entry's own mismatches. The account is then as the entry leaves it, right or wrong."""
         before, outcome = self.account, entry.outcome
-        if payload_hash_of(entry.request) != entry.payload_hash:
-            yield _mismatch(entry, "changed request", "its payload_hash is not that of its request")
+        yield from _wrong_seal(entry, before.seal if before else "")
         yield from _wrong_time(entry, time_of(before.posted_at or "") if before else None, now)
         try:
-            message = from_payload(entry.request)
+            message = from_payload(entry.request, entry.rules)
         except UNREADABLE as error:
             yield _mismatch(entry, "unreadable entry", why_unreadable(entry.request, error))
             self.is_known = False
@@ -140,6 +153,8 @@ class Replay(Struct):
         if outcome.reversal:
             yield from self._wrong_reversal(entry, outcome.reversal, message, around)
         self.account = message.next_account(before, _as_recorded(outcome), outcome.posted_at)
+        if self.account:
+            self.account = replace(self.account, seal=entry.seal)
         if self.account and self.account.currency != outcome.currency:
             found, expected = quoted(outcome.currency), quoted(self.account.currency)
             yield _mismatch(entry, "wrong currency", f"it is {found}, expected {expected}")
@@ -150,7 +165,7 @@ class Replay(Struct):
         """The mismatches of a reversal with the item of the Reversals table, which may be of a later reversal."""
         outcome = entry.outcome
         for referred in filter(None, map(around.entry, message.referred_entries)):
-            first = referred.first_entry_id
+            first = referred.home_entry_id
             is_posted, is_first = outcome.status == Status.POSTED, first.account_id == self.target.account_id
             if is_posted and is_first:
                 self.reversals = self.reversals.with_reversal(first.transaction_id, reversal, outcome.amount)
@@ -178,6 +193,17 @@ def _mismatch(entry: JournalEntry, what: str, sentence: str) -> Mismatch:
     )
 
 
+def _wrong_seal(entry: JournalEntry, before: str) -> Iterator[Mismatch]:
+    """`before` is the seal of the version before."""
+    try:
+        seal = seal_of(before, entry)
+    except (TypeError, ValueError):  # a request of values that no message has
+        seal = "none"
+    if seal != entry.seal:
+        sentence = f"it is {quoted(entry.seal)}, the entry and the seal before give {seal}"
+        yield _mismatch(entry, "broken seal", sentence)
+
+
 def _wrong_time(entry: JournalEntry, before: datetime | None, now: datetime) -> Iterator[Mismatch]:
     """`before` is when the version before was posted, None if that isn't known."""
     posted_at = time_of(entry.outcome.posted_at)
@@ -197,7 +223,7 @@ def _wrong_decision(
 ) -> Iterator[Mismatch]:
     other_id = other_account_id(entry)
     other = around.account(other_id) if other_id else None
-    other_entry = around.entry(EntryId(other_id, entry.transaction_id)) if other_id else None
+    other_entry = around.entry(EntryId.on(other_id, *entry.home_entry_id)) if other_id else None
     context = Context(
         lambda entry_id: _earlier(entry, other_entry, around.entry(entry_id)),
         lambda entry_id: _reversed_before(entry, entry_id),
@@ -232,7 +258,8 @@ def _wrong_accounts(
         account_ids = message.all_account_ids(context)
     except NotYet as error:
         missing = error
-    if message.transaction_id != entry.transaction_id or (entry.account_id not in account_ids and not missing):
+    is_another = message.home_entry_id != entry.home_entry_id
+    if is_another or (entry.account_id not in account_ids and not missing):
         of = f"{quoted_id(message.transaction_id)} on {' and '.join(map(quoted_id, account_ids))}"
         return _mismatch(entry, "wrong request", f"its request is that of {of}")
     if other_id and is_one_sided:

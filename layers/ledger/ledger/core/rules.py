@@ -11,6 +11,9 @@ from ledger.core.accounts import Account, AccountStatus
 from ledger.core.money import EXACT, WIDE, normalized
 from ledger.core.reversals import Reversal
 
+RULES = 1
+"""The number of the rule set that decides now. Each journal entry has that of the one that decided it."""
+
 
 class Status(StrEnum):
     POSTED = "POSTED"

@@ -5,8 +5,10 @@ from typing import Any
 import msgspec
 
 from ledger.core.decoding import Time, check_names, check_time, decode_json
+from ledger.core.entry_ids import TELLERS_OWN
 from ledger.core.money import is_json_number
 from ledger.core.reason_codes import InvalidMessage, WrongQueue
+from ledger.core.rules import RULES
 from ledger.core.transaction_types.base import CURRENCY_PATTERN, Door, TransactionMessage
 from ledger.core.transaction_types.charge_interest import ChargeInterest
 from ledger.core.transaction_types.close_account import CloseAccount
@@ -34,6 +36,8 @@ TRANSACTION_TYPES: dict[str, type[TransactionMessage]] = {
     "reverse": Reverse,
 }
 """By the `type` in a message. A body without a `type` is a `transaction`."""
+RULE_SETS = {RULES: TRANSACTION_TYPES}
+"""Every rule set that ever decided, by its number. docs/extending.md says how a rule is changed."""
 
 
 def decode(body: str) -> TransactionMessage:
@@ -61,9 +65,9 @@ def decode_from(door: Door, body: str) -> TransactionMessage:
     return message
 
 
-def from_payload(payload: dict[str, Any]) -> TransactionMessage:
-    """The transaction whose `canonical_payload()` this is."""
-    return msgspec.convert(payload, TRANSACTION_TYPES[payload["type"]])
+def from_payload(payload: dict[str, Any], rules: int = RULES) -> TransactionMessage:
+    """The transaction whose `canonical_payload()` this is, to be decided by the rule set of this number."""
+    return msgspec.convert(payload, RULE_SETS[rules][payload["type"]])
 
 
 _DECIMAL = 'expected a decimal number, such as "12.50"'
@@ -81,7 +85,6 @@ _TIMES = sorted(
         if field.type in (Time, Time | None)
     }
 )
-_JOB_PREFIXES = tuple(filter(None, (message_type.job_prefix for message_type in TRANSACTION_TYPES.values())))
 _Envelope: Any = msgspec.defstruct(
     "_Envelope",
     [("type", str, "transaction"), *((field, msgspec.Raw, msgspec.Raw(b"0")) for field in _NUMBERS)],
@@ -92,10 +95,9 @@ _decoders = {name: msgspec.json.Decoder(message_type) for name, message_type in 
 
 
 def _check_job(message: TransactionMessage) -> None:
-    """Raises InvalidMessage for an id of a job's that isn't on the job's own message: it would keep that one out."""
-    if message.transaction_id.startswith(_JOB_PREFIXES) and message != message.of_job:
-        prefixes = " or ".join(_JOB_PREFIXES)
-        raise InvalidMessage(f"transaction_id: only the job's own message has one that begins with {prefixes}")
+    """Raises InvalidMessage for an id of Teller's own that isn't on a job's own message: it would keep that one out."""
+    if message.transaction_id.startswith(TELLERS_OWN) and message != message.of_job:
+        raise InvalidMessage(f"transaction_id: only a job's own message has one that begins with {TELLERS_OWN}")
 
 
 def _check_spelling(field: str, raw: msgspec.Raw) -> None:

@@ -16,7 +16,8 @@ from msgspec.structs import force_setattr, replace
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.currencies import MINOR_UNITS
 from ledger.core.decoding import Id, Time
-from ledger.core.journal import EntryId, JournalEntry
+from ledger.core.entry_ids import EntryId
+from ledger.core.journal import JournalEntry
 from ledger.core.money import EXACT, decimal_places, exact, format_decimal
 from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount
 from ledger.core.reversals import Reversed
@@ -74,7 +75,7 @@ class Context(NamedTuple):
     """The facts that a decision may depend on, beside the message and its accounts.
 
     `find_entry` finds a journal entry by its id, None if it doesn't exist. `find_reversed` finds how much of a
-    transaction was reversed, by the id of its entry on its first account. `minor_units` gives the decimals of a
+    transaction was reversed, by the id of its entry on its home. `minor_units` gives the decimals of a
     currency, None for one without a rule. Only an opening looks at it.
     """
 
@@ -93,7 +94,9 @@ class Context(NamedTuple):
 class TransactionMessage(
     msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="type"
 ):
-    """A request that changes accounts. `transaction_id` is unique per account, which makes a repetition harmless.
+    """A request that changes accounts. Its `transaction_id` is unique on its home, which makes a repetition harmless.
+
+    The home is the first of its accounts.
 
     `account_fields` names the fields that hold account ids, and `numbers` those that hold numbers, with their ranges.
     Fields that are optional may be absent from a message. `posted_event` is the detail type of the events that tell of
@@ -131,6 +134,11 @@ class TransactionMessage(
         named = [getattr(self, field) for field in self.account_fields]
         return tuple(named if None not in named else filter(None, named))
 
+    @property
+    def home_entry_id(self) -> EntryId:
+        """The id of its journal entry on its home."""
+        return EntryId(self.account_ids[0], self.transaction_id)
+
     def all_account_ids(self, context: Context) -> tuple[str, ...]:
         """The accounts that the message names, and after them those that only an entry names to which it refers.
 
@@ -149,6 +157,11 @@ class TransactionMessage(
 
         An entry that only some decisions depend on is read when such a decision asks its context for it.
         """
+        return ()
+
+    @property
+    def reversed_ids(self) -> tuple[EntryId, ...]:
+        """The ids, on their homes, of the transactions that it reverses. How much was reversed is read with them."""
         return ()
 
     @property

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Self
 
 from ledger.core.accounts import Account
+from ledger.core.entry_ids import TELLERS_OWN
 from ledger.core.rules import Decision, RejectionReason, moved, posted, rejected, rounded_to_unit
 from ledger.core.transaction_types.base import AccountMessage, Context, Range
 
@@ -26,7 +27,7 @@ class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):
 
     numbers = (("annual_rate", Range.RATE),)
 
-    job_prefix = "overdraft-interest-"
+    job_prefix = f"{TELLERS_OWN}overdraft-interest-"
 
     annual_rate: Decimal
 

@@ -8,6 +8,7 @@ from typing import Self
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import Time
+from ledger.core.entry_ids import TELLERS_OWN
 from ledger.core.holds import OpenHold, expiry
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import Decision, RejectionReason, posted, rejected
@@ -18,7 +19,7 @@ class ExpireHold(HoldResolution, frozen=True, tag="expire_hold"):
     """The hold has expired if its `expires_at` is at `as_of` or before: the decision depends on no clock."""
 
     posted_event = "HoldExpired"
-    job_prefix = "expire-hold-"
+    job_prefix = f"{TELLERS_OWN}expire-hold-"
 
     as_of: Time
 

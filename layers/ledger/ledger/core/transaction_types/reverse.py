@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from decimal import Decimal, Inexact
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import Id
-from ledger.core.journal import EntryId, JournalEntry
+from ledger.core.entry_ids import EntryId
+from ledger.core.journal import JournalEntry
 from ledger.core.money import EXACT, WIDE, normalized
 from ledger.core.reason_codes import UnknownTransaction
 from ledger.core.reversals import Reversal, Reversed
@@ -16,7 +17,8 @@ from ledger.core.transaction_types.base import AccountMessage, Context, Range
 
 
 class Reverse(AccountMessage, frozen=True, tag="reverse"):
-    """`account_id` is the reversed transaction's account, or one of its two.
+    """`account_id` is the reversed transaction's account, or one of its two. `of_account_id` is that one's home,
+    if it isn't `account_id`.
 
     `amount` is above 0, in whichever direction it goes back; all that is left to reverse, if it isn't given.
     """
@@ -25,16 +27,24 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
     posted_event = "TransactionReversed"
 
     of_transaction_id: Id
+    of_account_id: Id | None = None
     amount: Decimal | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.of_transaction_id == self.transaction_id:
+        if self.of_account_id == self.account_id:
+            force_setattr(self, "of_account_id", None)  # it says as much as none
+        if self.of_account_id is None and self.of_transaction_id == self.transaction_id:
             raise ValueError("of_transaction_id: expected the id of another transaction, got the message's own")
 
     @property
     def referred_entries(self) -> tuple[EntryId, ...]:
-        return (EntryId(self.account_id, self.of_transaction_id),)
+        [home_id] = self.reversed_ids
+        return (EntryId.on(self.account_id, *home_id),)
+
+    @property
+    def reversed_ids(self) -> tuple[EntryId, ...]:
+        return (EntryId(self.of_account_id or self.account_id, self.of_transaction_id),)
 
     def all_account_ids(self, context: Context) -> tuple[str, ...]:
         return tuple(dict.fromkeys((self.account_id, *self._reversed_entry(context).account_ids)))
@@ -73,11 +83,13 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
         return all_rejected(accounts, reason) if reason else decisions
 
     def _reversed_before(self, context: Context) -> Reversed:
-        return context.find_reversed(self._reversed_entry(context).first_entry_id)
+        [home_id] = self.reversed_ids
+        return context.find_reversed(home_id)
 
     def _reversed_entry(self, context: Context) -> JournalEntry:
         [entry_id] = self.referred_entries
-        sentence = f"of_transaction_id: account {self.account_id!r} has no transaction {self.of_transaction_id!r}"
+        of = f" of account {self.of_account_id!r}" if self.of_account_id else ""
+        sentence = f"of_transaction_id: account {self.account_id!r} has no transaction {self.of_transaction_id!r}{of}"
         return context.entry(entry_id, UnknownTransaction(sentence))
 
 
