@@ -75,7 +75,9 @@ def charging(aws: Endpoint, dynamodb: Endpoint, balances: Mapping[str, int], **h
     messages = [*accounts, *(payment("first", amount, name) for name, amount in balances.items())]
 
     def check(books: Books, sent: Sequence[str]) -> list[str]:
-        charged = [entry.account_id for entry in books.entries if entry.transaction_id.startswith("overdraft-interest")]
+        charged = [
+            entry.account_id for entry in books.entries if entry.transaction_id.startswith("teller:overdraft-interest")
+        ]
         wrong = [f"charged: {sorted(charged)}"] if len(charged) != len(set(charged)) else []
         return wrong + [
             f"sent, but not charged: {each}" for each in sent if json.loads(each)["account_id"] not in charged
