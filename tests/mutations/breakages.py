@@ -125,7 +125,7 @@ BREAKAGES = [
     Breakage(
         "an id with a changed payload is taken for a repetition",
         f"{LEDGER}/fold.py",
-        "            if entry.request != request:\n",
+        "        if entry and entry.request != request:\n",
         "            if False:\n",
     ),
     Breakage(
@@ -148,9 +148,9 @@ BREAKAGES = [
     ),
     Breakage(
         "what was reversed is counted apart on the payer's side and on the payee's",
-        f"{LEDGER}/core/journal.py",
-        "return EntryId(self.account_ids[0], self.transaction_id)",
-        "return self.entry_id",
+        f"{LEDGER}/core/transaction_types/reverse.py",
+        "return (EntryId(self.of_account_id or self.account_id, self.of_transaction_id),)",
+        "return (EntryId(self.account_id, self.of_transaction_id),)",
     ),
     Breakage(
         "a resolved hold can be resolved again",
