@@ -126,7 +126,7 @@ BREAKAGES = [
         "an id with a changed payload is taken for a repetition",
         f"{LEDGER}/fold.py",
         "        if entry and entry.request != request:\n",
-        "            if False:\n",
+        "        if False:\n",
     ),
     Breakage(
         "a rejection isn't recorded",
