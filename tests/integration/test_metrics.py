@@ -17,6 +17,7 @@ from tools.local_aws.functions import (
     charge_overdraft_interest,
     expire_holds,
     invoke,
+    post_transactions,
     process_transactions,
     publish_outcomes,
     read_accounts,
@@ -48,6 +49,7 @@ def emitted(aws: Endpoint, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     found: Emitted = set()
     for name, run, load in (
         ("process_transactions", post, partial(process_transactions, aws, tables)),
+        ("post_transactions", ask, partial(post_transactions, aws, tables, locks)),
         ("upsert_profiles", upsert, partial(upsert_profiles, aws, profiles)),
         ("reconcile_accounts", run_in_each_way, partial(reconcile_accounts, aws, tables, locks)),
         (
@@ -79,6 +81,12 @@ def post(function: ModuleType) -> None:
     lines.mark_as_contended(alice, deadline)
     assert lines.take_ticket(alice, Line(), deadline), "of a worker that dies"
     invoke(function, [record(payment | {"transaction_id": "t-3"})])
+
+
+def ask(function: ModuleType) -> None:
+    payments = [{"transaction_id": f"asked-{amount}", "account_id": "alice", "amount": amount} for amount in (1, -99)]
+    for transactions in (payments, []):
+        function.lambda_handler({"transactions": transactions}, Context())
 
 
 def upsert(function: ModuleType) -> None:
