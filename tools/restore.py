@@ -1,6 +1,7 @@
 """Restores the eight tables of a stack to one second, as new tables, and stops its queues meanwhile: docs/restoring.md.
 
-Each command may be run again: what was done before is left as it is.
+Each command may be run again: what was done before is left as it is. Why a parameter names the restored tables:
+docs/decisions/restored-tables.md.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Charges a day's overdraft interest: sends a message to the transactions queue for each account below zero.
 
 The message of an account, a day and a rate is always the same, and its amount is decided when the message is posted.
+docs/decisions/interest-as-a-message.md
 """
 
 from workers import cold_start  # isort: split

@@ -1,4 +1,4 @@
-"""Each decision page is in the index, and the tests that it names exist. Figures that can be computed are computed."""
+"""The index and the code name each decision page, and the tests that it names exist. Some figures are computed."""
 
 import re
 from decimal import Decimal
@@ -11,6 +11,7 @@ from ledger.core.accounts import Account, AccountStatus, account_item
 from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold, total
 from tools.local_aws.server import PROJECT
 
+TEMPLATE = PROJECT / "template.yaml"
 DECISIONS = PROJECT / "docs" / "decisions"
 PAGES = sorted(page for page in DECISIONS.glob("*.md") if page.name != "README.md")
 TESTS = {
@@ -26,10 +27,14 @@ def test_a_decision_names_tests_that_are_there(page) -> None:
     assert named <= TESTS, f"no such tests: {', '.join(sorted(named - TESTS))}"
 
 
-def test_the_index_has_a_row_for_each_decision() -> None:
-    index = (DECISIONS / "README.md").read_text()
+def test_the_index_and_the_code_name_each_decision_and_no_other() -> None:
     assert PAGES
-    assert [page.name for page in PAGES if f"({page.name})" not in index] == []
+    pages = {page.name for page in PAGES}
+    assert set(re.findall(r"\(([\w-]+\.md)\)", (DECISIONS / "README.md").read_text())) == pages
+    code = [TEMPLATE, *PROJECT.glob("tools/*.py"), *PROJECT.glob("functions/*/app.py")]
+    code += PROJECT.glob("layers/*/*/**/*.py")
+    named = {name for path in code for name in re.findall(r"docs/decisions/([\w-]+\.md)", path.read_text())}
+    assert named == pages
 
 
 @pytest.mark.parametrize(("number", "id_letters"), [(0, 36), (8, 36), (9, 36), (20, 36), (20, 128)])
@@ -38,7 +43,7 @@ def test_open_holds_take_the_bytes_that_their_page_says(number: int, id_letters:
     holds = {f"{each:0{id_letters}}": OpenHold(Decimal("12.34"), "2026-03-05T12:00:00+00:00") for each in range(number)}
     account = Account(36 * "a", Decimal("123.45"), Decimal(-50), "EUR", AccountStatus.OPEN, 1234)
     at = "2026-02-28T12:00:00.000+00:00"
-    account = replace(account, posted_at=at, held=total(holds), holds=holds or None, decimal_places=2)
+    account = replace(account, posted_at=at, held=total(holds), holds=holds or None, decimal_places=2, seal=43 * "s")
     item = account_item(account) | {"cw:version_id": 32 * "x"}
     assert re.search(rf"\b{item_bytes(item):,}\b", page), item_bytes(item)
     assert f"at most {MOST_OPEN_HOLDS}" in page

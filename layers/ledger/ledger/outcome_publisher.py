@@ -2,7 +2,7 @@
 
 An entry commits with its effect, and the table's stream carries it here. An entry that can never be published goes to
 the dead-letter queue, and holds up no other; so does an entry that was changed. After any other failure an entry comes
-again from the stream, for hours.
+again from the stream, for hours: docs/decisions/outcomes.md.
 """
 
 import json

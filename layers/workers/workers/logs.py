@@ -11,9 +11,11 @@ LIBRARIES = ("boto3", "botocore", "urllib3")
 def function_logger() -> Logger:
     """The logger of the function that POWERTOOLS_SERVICE_NAME names.
 
-    Lambda's filter lets all lines pass, because it would drop those with metrics. At that level, TRACE, Powertools'
-    logger has no level of its own, whatever POWERTOOLS_LOG_LEVEL is. It follows the root logger, as all others do, and
-    Lambda's runtime has set that to DEBUG. So the root logger's level is set here: docs/decisions/log-level.md.
+    Lambda's filter lets all lines pass: at WARN it would drop those without a level, such as metrics, and those without
+    an RFC 3339 time; and Powertools would take its level instead of POWERTOOLS_LOG_LEVEL. At TRACE, Powertools' logger
+    has no level of its own. It follows the root logger, as all others do, and Lambda's runtime has set that to DEBUG.
+    So the root logger's level is set here.
+    https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-log-level.html
     """
     logger = Logger(use_rfc3339=True)
     if "AWS_LAMBDA_LOG_LEVEL" in os.environ:

@@ -78,8 +78,9 @@ def _load_authorities_once(client: Any) -> None:
     """Loads the file of certificate authorities for the client's first connection, and again when the file changes.
 
     urllib3 loads the file for each connection, into the context that all of them share: 15 ms of CPU time each
-    (urllib3 #3623). The context keeps what it has loaded, and checks certificates and host names as before. There is no
-    public way to it: if botocore changes, each connection loads the file again, as without this function.
+    (urllib3 #3623), so that a cold start's batch took 753 ms instead of 182. The context keeps what it has loaded, and
+    checks certificates and host names as before. A file with Amazon's roots alone would be as quick, until AWS uses
+    another. There is no public way to the context: if botocore changes, each connection loads the file again.
     """
     try:
         context = client._endpoint.http_session._manager.connection_pool_kw["ssl_context"]

@@ -1,7 +1,7 @@
 """Functions that run exactly once per key, however often they are called.
 
 A function plans its writes, and they commit in one transaction with the record of its result. So they are both there,
-or neither is, whenever the process dies.
+or neither is, whenever the process dies: docs/decisions/exactly-once-functions.md.
 """
 
 import copy

@@ -1,7 +1,8 @@
 """The minor units of the currencies in ISO 4217: the decimals that an amount may have.
 
 https://www.six-group.com/en/products-services/financial-information/data-standards.html, list one. A code that isn't
-in the list, such as one of points, has no rule, and neither has one of which the list says "N.A.", such as XAU.
+in the list, such as one of points, has no rule, and neither has one of which the list says "N.A.", such as XAU. Only an
+opening looks here: docs/decisions/minor-units.md.
 """
 
 _WITHOUT_DECIMALS = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"

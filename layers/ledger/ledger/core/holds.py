@@ -12,7 +12,8 @@ from ledger.core.decoding import attribute
 from ledger.core.money import EXACT, WIDE
 
 MOST_OPEN_HOLDS = 20
-"""Of one account. They are on the account's item, and each KB of it costs 2 write units more in each commit."""
+"""Of one account. They are on the account's item, and each KB of it costs 2 write units more in each commit:
+docs/decisions/holds.md."""
 
 
 class OpenHold(Struct, frozen=True):

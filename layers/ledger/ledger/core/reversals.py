@@ -1,7 +1,8 @@
 """Reversals: how much of a posted transaction was reversed, in its journal entries and in the Reversals table.
 
 The table has an item for each transaction that was ever reversed, under its first account. The item is written in the
-commit of each reversal, under its version, so no two reversals can count on the same remainder.
+commit of each reversal, under its version, so no two reversals can count on the same remainder:
+docs/decisions/reversals.md.
 """
 
 from decimal import Decimal

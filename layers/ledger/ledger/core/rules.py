@@ -21,7 +21,8 @@ class Status(StrEnum):
 
 
 class RejectionReason(StrEnum):
-    """Why a transaction was rejected. A rejection is recorded, and never decided again."""
+    """Why a transaction was rejected. A rejection is recorded, and never decided again:
+    docs/decisions/a-rejection-is-recorded.md."""
 
     ACCOUNT_CLOSED = "ACCOUNT_CLOSED"
     ACCOUNT_EXISTS = "ACCOUNT_EXISTS"
