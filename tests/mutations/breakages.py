@@ -389,7 +389,7 @@ BREAKAGES = [
     Breakage(
         "a damaged entry ends the publisher, and the shard stands still",
         f"{LEDGER}/outcome_publisher.py",
-        "except NotAnEntry as error:",
+        "except NotAJournalEntry as error:",
         "except NotImplementedError as error:",
     ),
     Breakage(

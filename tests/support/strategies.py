@@ -19,7 +19,7 @@ from conditional_writes.upserts import REMOVED
 from ledger.core.decoding import INVISIBLE, Id, Time
 from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, ProfileUpdate
 from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, ExpireHold, Hold, OpenAccount
-from ledger.core.transaction_types.base import Currency, Description, Metadata, Range, TransactionMessage
+from ledger.core.transaction_types.base import Currency, Description, Metadata, NumberRange, TransactionMessage
 from tests.checkers.profile_oracle import EVERYTHING, Write
 from tests.support.numbers import exact_numbers
 
@@ -94,10 +94,10 @@ def _fields_of(
     rates: st.SearchStrategy[Decimal],
 ) -> dict[str, Any]:
     numbers = {
-        Range.NOT_ZERO: amounts,
-        Range.ABOVE_ZERO: amounts.map(Decimal.copy_abs),
-        Range.ZERO_OR_LESS: limits,
-        Range.RATE: rates,
+        NumberRange.NOT_ZERO: amounts,
+        NumberRange.ABOVE_ZERO: amounts.map(Decimal.copy_abs),
+        NumberRange.ZERO_OR_LESS: limits,
+        NumberRange.RATE: rates,
     }
     optional = {field.name for field in msgspec.structs.fields(message_type) if field.default is None}
     number = len(message_type.account_fields)
@@ -115,7 +115,7 @@ def _fields_of(
 def _weight(message_type: type[TransactionMessage]) -> int:
     if message_type in (OpenAccount, CloseAccount):
         return 1
-    amounts = {Range.NOT_ZERO, Range.ABOVE_ZERO} & {expected for _, expected in message_type.numbers}
+    amounts = {NumberRange.NOT_ZERO, NumberRange.ABOVE_ZERO} & {expected for _, expected in message_type.numbers}
     return 4 if amounts else 2
 
 

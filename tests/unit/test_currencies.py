@@ -16,7 +16,7 @@ from ledger.core.money import decimal_places
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import Status
 from ledger.core.transaction_types import TRANSACTION_TYPES
-from ledger.core.transaction_types.base import Context, Range, TransactionMessage
+from ledger.core.transaction_types.base import Context, NumberRange, TransactionMessage
 from tests.support.samples import (
     ALICE,
     BOB,
@@ -92,7 +92,7 @@ def after(message: TransactionMessage, currency: str, places: int | None, contex
 
 
 def test_each_type_with_an_amount_or_a_limit_is_tried() -> None:
-    numbered = {kind for kind in TRANSACTION_TYPES.values() if {each for _, each in kind.numbers} - {Range.RATE}}
+    numbered = {kind for kind in TRANSACTION_TYPES.values() if {each for _, each in kind.numbers} - {NumberRange.RATE}}
     assert {type(message) for message, _ in messages_with(Decimal(1), "EUR")} == numbered
 
 

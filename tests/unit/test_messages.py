@@ -25,7 +25,7 @@ from ledger.core.transaction_types import (
     decode,
     from_payload,
 )
-from ledger.core.transaction_types.base import Range, TransactionMessage
+from ledger.core.transaction_types.base import NumberRange, TransactionMessage
 from tests.support import refusals
 from tests.support.numbers import exact_numbers
 from tests.support.refusals import NOT_FOR_SQS, REASON_CHARACTERS, as_sent
@@ -187,17 +187,21 @@ NO_NUMBERS = {
     "1.5e-130": "expected at most 130 decimal places",
 }
 OUT_OF_RANGE = {
-    Range.NOT_ZERO: ["0"],
-    Range.ABOVE_ZERO: ["0", "0.00", '"-1"'],
-    Range.ZERO_OR_LESS: ['"0.01"'],
-    Range.RATE: ["0.0", '"-0.12"', "1.0001", "12"],
+    NumberRange.NOT_ZERO: ["0"],
+    NumberRange.ABOVE_ZERO: ["0", "0.00", '"-1"'],
+    NumberRange.ZERO_OR_LESS: ['"0.01"'],
+    NumberRange.RATE: ["0.0", '"-0.12"', "1.0001", "12"],
 }
 
 
 @pytest.mark.parametrize(("name", "field", "expected"), NUMBERS)
-def test_a_number_of_any_message_is_in_its_range_and_spelled_as_in_json(name: str, field: str, expected: Range) -> None:
+def test_a_number_of_any_message_is_in_its_range_and_spelled_as_in_json(
+    name: str, field: str, expected: NumberRange
+) -> None:
     """A field that fails here may be missing in the envelope, which is decoded first."""
-    misspelled = [each.replace('"', '"-', 1) for each in MISSPELLED] if expected is Range.ZERO_OR_LESS else MISSPELLED
+    misspelled = (
+        [each.replace('"', '"-', 1) for each in MISSPELLED] if expected is NumberRange.ZERO_OR_LESS else MISSPELLED
+    )
     wrong = NO_NUMBERS | dict.fromkeys(misspelled, NUMBER)
     wrong |= dict.fromkeys(OUT_OF_RANGE[expected], f"expected {expected.value}")
     reasons = {value: reason_of(body_with(name, field, value)) for value in wrong}

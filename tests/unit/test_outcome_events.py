@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core.journal import JournalEntry, Outcome, entry_item
-from ledger.core.outcome_events import NotAnEntry, outcome_event, refusal_event
+from ledger.core.outcome_events import NotAJournalEntry, outcome_event, refusal_event
 from ledger.core.transaction_types import TRANSACTION_TYPES, decode
 from ledger.core.transaction_types.base import TransactionMessage
 from tests.checkers.outcomes import POSTED_EVENTS
@@ -131,7 +131,7 @@ DAMAGED: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("name", "value", "sentence"), DAMAGED, ids=lambda value: repr(value)[:60])
 def test_an_item_that_is_no_entry_is_refused_with_a_sentence(name: str, value: Any, sentence: str) -> None:
     item = {other: each for other, each in (SOUND | {name: value}).items() if each is not None}
-    with pytest.raises(NotAnEntry) as refused:
+    with pytest.raises(NotAJournalEntry) as refused:
         outcome_event(item)
     assert str(refused.value).startswith(sentence)
     assert len(str(refused.value)) <= 300
@@ -150,7 +150,7 @@ def test_an_item_that_is_no_entry_is_refused_with_a_sentence(name: str, value: A
 def test_any_damage_is_refused_or_leaves_an_event(changes: dict[str, Any]) -> None:
     try:
         event = outcome_event(SOUND | changes)
-    except NotAnEntry:
+    except NotAJournalEntry:
         return
     assert json.loads(event.detail)["status"] in {"POSTED", "REJECTED"}
 

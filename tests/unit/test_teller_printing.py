@@ -19,14 +19,14 @@ from tools.teller.failures import Failure
 from tools.teller.job_records import LockRecord, RunOfJob
 from tools.teller.letters import Letter
 from tools.teller.operator import Operator
-from tools.teller.tables import fields_table, lines, table
+from tools.teller.printed_tables import fields_table, lines, table
 
 HOSTILE = "h\x1b[2J\x07\x7f\x9b1A\u202e\u2066\u2028\U000e0041\r\nFORGED"
 """It clears the screen, goes up a line, turns the direction, and forges a line."""
 
 
 def test_only_the_operator_prints() -> None:
-    own = {"operator.py", "progress.py", "tables.py", "pictures.py"}
+    own = {"operator.py", "progress.py", "printed_tables.py", "pictures.py"}
     for path in (PROJECT / "tools/teller").rglob("*.py"):
         found = re.findall(r"\bprint\(|rich\.table|sys\.std(?:out|err)|remarks\.|\bTable\(", path.read_text())
         assert path.name in own or found == [], path

@@ -14,7 +14,7 @@ from rich.text import Text
 from tools.teller.failures import WrongUse, failure_in
 from tools.teller.money import money, most_places
 from tools.teller.operator import Operator, subcommand
-from tools.teller.tables import Rows, fields_table, lines, table
+from tools.teller.printed_tables import Rows, fields_table, lines, table
 from tools.teller.times import TO_THE_MINUTE, moment, shown
 from workers.queue_messages import printable
 

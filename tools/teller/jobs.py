@@ -24,8 +24,8 @@ from tools.teller.job_release import Release
 from tools.teller.job_release import release as release_lock
 from tools.teller.job_runs import Progress, begin, event_of, follow
 from tools.teller.operator import Operator, YesOption, subcommand
+from tools.teller.printed_tables import Rows, fields_table, lines, table
 from tools.teller.progress import at_work
-from tools.teller.tables import Rows, fields_table, lines, table
 from tools.teller.times import moment, shown
 from tools.teller.words import counted
 from workers.job_events import why_not_begun

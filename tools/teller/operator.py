@@ -19,7 +19,7 @@ from rich.text import Text
 from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure, WrongUse, failure_of
 from tools.teller.plain import as_json
-from tools.teller.tables import Rows
+from tools.teller.printed_tables import Rows
 from workers.queue_messages import printable
 
 StackOption = Annotated[

@@ -9,7 +9,7 @@ from ledger.core.post_requests import MOST_TRANSACTIONS
 from ledger.synchronous import State
 from tools.teller.failures import Failure, WrongUse, failure_in
 from tools.teller.operator import Operator, YesOption, subcommand
-from tools.teller.tables import Rows, table
+from tools.teller.printed_tables import Rows, table
 from tools.teller.words import counted
 
 File = Annotated[

@@ -14,7 +14,7 @@ from tools.teller.accounts import AccountId
 from tools.teller.failures import NotFound
 from tools.teller.operator import Operator, subcommand
 from tools.teller.plain import as_json
-from tools.teller.tables import table
+from tools.teller.printed_tables import table
 from tools.teller.times import shown
 
 READING_SECONDS = 30

@@ -27,7 +27,7 @@ class ErrorCode(StrEnum):
     """The account, an entry, the count of what was reversed, or a refusal was damaged by another program."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """There is no answer to the request. The text is a sentence for people."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
@@ -41,7 +41,7 @@ def answer_or_error(answer: Callable[[], Answer]) -> Answer:
         return answer()
     except InvalidMessage as error:
         return _error(ErrorCode.INVALID_REQUEST, error)
-    except Refused as error:
+    except RequestRefused as error:
         return _error(error.code, error)
 
 
@@ -50,15 +50,15 @@ def _error(code: ErrorCode, reason: Exception) -> Answer:
 
 
 def read_account(client: "DynamoDBClient", tables: LedgerTables, account_id: str, deadline: Deadline) -> Account:
-    """The account as it is now. Raises Refused, DeadlinePassed and botocore's errors of the table."""
+    """The account as it is now. Raises RequestRefused, DeadlinePassed and botocore's errors of the table."""
     item = read_one(client, tables.account_key(account_id), deadline, Account.__struct_fields__)
     if item is None:
-        raise Refused(ErrorCode.UNKNOWN_ACCOUNT, f"account_id: no account {account_id!r} has been opened")
+        raise RequestRefused(ErrorCode.UNKNOWN_ACCOUNT, f"account_id: no account {account_id!r} has been opened")
     return account_in(item)
 
 
 def account_in(item: Item) -> Account:
-    """The account in an item. Raises Refused for an item that is none, or whose version no journal reaches."""
+    """The account in an item. Raises RequestRefused for an item that is none, or whose version no journal reaches."""
     try:
         account = account_from_item(item)
     except (KeyError, TypeError, ValueError) as error:
@@ -68,5 +68,5 @@ def account_in(item: Item) -> Account:
     return account
 
 
-def unreadable(item: str, error: Exception) -> Refused:
-    return Refused(ErrorCode.UNREADABLE, f"{item} can't be read: {type(error).__name__}: {error}"[:300])
+def unreadable(item: str, error: Exception) -> RequestRefused:
+    return RequestRefused(ErrorCode.UNREADABLE, f"{item} can't be read: {type(error).__name__}: {error}"[:300])

@@ -252,7 +252,7 @@ def _sender_of(message: QueuedTransaction) -> Sender:
     return Sender(Sent(**message.sending.as_json()), Sent(**first.as_json()) if first else None)
 
 
-class Once[**Facts, Decided](IdempotencyHandler):
+class Once[**Facts, Answer](IdempotencyHandler):
     """Powertools' handler of a function that decides a transaction, for many transactions and one thread:
     `once.of(entry, *facts).handle()`.
 
@@ -262,7 +262,7 @@ class Once[**Facts, Decided](IdempotencyHandler):
 
     # Not `idempotent_function`: if POWERTOOLS_IDEMPOTENCY_DISABLED is set, it looks for no record.
 
-    def __init__(self, decide: Callable[Facts, Decided], replay: Callable[[JournalEntry], Decided]) -> None:
+    def __init__(self, decide: Callable[Facts, Answer], replay: Callable[[JournalEntry], Answer]) -> None:
         self._journal = _Journal()
         super().__init__(
             function=decide,

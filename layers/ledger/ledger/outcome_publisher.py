@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from conditional_writes import Deadline, Item
 from conditional_writes.core.client import SLOWEST_CALL_SECONDS
-from ledger.core.outcome_events import NotAnEntry, OutcomeEvent, outcome_event
+from ledger.core.outcome_events import NotAJournalEntry, OutcomeEvent, outcome_event
 from ledger.core.republish_requests import RepublishAccount, republish_event
 from ledger.tables import LARGEST
 from workers.dead_letters import reason_attributes
@@ -154,7 +154,7 @@ class _Entry(Struct):
             return cls(item, unpublishable=item.why)
         try:
             return cls(item, event=outcome_event(item))
-        except NotAnEntry as error:
+        except NotAJournalEntry as error:
             return cls(item, unpublishable=_Unpublishable(UnpublishedCode.NOT_AN_ENTRY, str(error)))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from conditional_writes.core.items import to_dynamodb
 from ledger.core.accounts import AccountStatus
 from ledger.core.money import exact, is_json_number
-from ledger.core.transaction_types.base import Range
+from ledger.core.transaction_types.base import NumberRange
 
 OVERDRAWN: dict[str, Any] = {
     "FilterExpression": "#balance < :zero AND #status = :open",
@@ -23,6 +23,6 @@ def annual_rate_of(setting: str) -> Decimal:
         rate = exact("annual_rate", Decimal(setting))
     except InvalidOperation:
         rate = Decimal(0)
-    if not (is_json_number(setting) and Range.RATE.holds(rate)):
-        raise ValueError(f"annual_rate: expected {Range.RATE.value}, got {setting[:40]!r}")
+    if not (is_json_number(setting) and NumberRange.RATE.holds(rate)):
+        raise ValueError(f"annual_rate: expected {NumberRange.RATE.value}, got {setting[:40]!r}")
     return rate

@@ -13,7 +13,7 @@ import msgspec
 from conditional_writes import Deadline
 from conditional_writes.core.client import CONNECTIONS, SLOWEST_CALL_SECONDS
 from ledger.account_pages import AccountsInTurn
-from ledger.account_reading import Answer, ErrorCode, Refused, account_in, answer_or_error, read_account
+from ledger.account_reading import Answer, ErrorCode, RequestRefused, account_in, answer_or_error, read_account
 from ledger.core.accounts import Account
 from ledger.core.republish_requests import (
     RepublishAccount,
@@ -128,7 +128,7 @@ class _Work:
                     wanted = RepublishAccount(account_id=name, from_time=begin, to_time=end)
                     try:
                         self.publish_account(account_in(item), wanted)
-                    except Refused as error:
+                    except RequestRefused as error:
                         self._name(name, [range(0)], str(error))
             except AWS_ERRORS as error:
                 self.trouble = error
@@ -138,7 +138,7 @@ class _Work:
             self.left.append(msgspec.structs.replace(request, after=accounts.taken))
 
     def publish_account(self, account: Account, request: RepublishAccount) -> None:
-        """Publishes the account's entries of the request, page by page. Raises Refused."""
+        """Publishes the account's entries of the request, page by page. Raises RequestRefused."""
         left: RepublishAccount | None = request
         try:
             versions = self._versions(account, request)
@@ -159,7 +159,7 @@ class _Work:
             self.left.append(left)
 
     def _versions(self, account: Account, request: RepublishAccount) -> range:
-        """The versions of the request, and those that may be of it. Raises Refused and AWS_ERRORS."""
+        """The versions of the request, and those that may be of it. Raises RequestRefused and AWS_ERRORS."""
         if request.from_time is None:
             return range(request.from_version or 1, min(request.to_version or account.version, account.version) + 1)
         begin, end = Boundary(0, 1), Boundary(account.version, account.version + 1)
@@ -168,7 +168,7 @@ class _Work:
             if request.to_time and begin.before < account.version:
                 end = boundary(self.journal, account, request.to_time, self.until, self.most_table_pages)
         except ValueError as error:
-            raise Refused(ErrorCode.UNREADABLE, str(error)) from None
+            raise RequestRefused(ErrorCode.UNREADABLE, str(error)) from None
         if not (begin.is_certain and end.is_certain):
             self.until.check("searching the journal for a time")
             self._end_unless_alone()

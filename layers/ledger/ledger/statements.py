@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 
 from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.core.reading import read, read_one
-from ledger.account_reading import Answer, ErrorCode, Refused, answer_or_error, read_account, unreadable
+from ledger.account_reading import Answer, ErrorCode, RequestRefused, answer_or_error, read_account, unreadable
 from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, Account, time_of
 from ledger.core.entry_ids import EntryId
 from ledger.core.holds import OpenHold
@@ -188,7 +188,7 @@ class AccountReader(NamedTuple):
         try:
             return boundary(self._versions, account, time, deadline, MOST_TABLE_PAGES)
         except ValueError as error:
-            raise Refused(ErrorCode.UNREADABLE, str(error)) from None
+            raise RequestRefused(ErrorCode.UNREADABLE, str(error)) from None
 
     @property
     def _versions(self) -> JournalVersions:
@@ -196,12 +196,12 @@ class AccountReader(NamedTuple):
 
 
 def _last_entry(found: Boundary) -> Answer | None:
-    """The entry of the version before the boundary; None before the opening. Raises Refused."""
+    """The entry of the version before the boundary; None before the opening. Raises RequestRefused."""
     if found.before == 0:
         return None
     if len(found.entries) > 1:
         names = " and ".join(repr(item["transaction_id"]) for item in found.entries)
-        raise Refused(ErrorCode.UNREADABLE, f"of version {found.before} are two entries: {names}")
+        raise RequestRefused(ErrorCode.UNREADABLE, f"of version {found.before} are two entries: {names}")
     return entry_to_json(_entry(found.entries[0]))
 
 
@@ -247,7 +247,7 @@ def _by_expiry(hold: tuple[str, OpenHold]) -> tuple[bool, datetime, str]:
 
 
 def _entry(item: Item) -> JournalEntry:
-    """The entry in an item. Raises Refused for an item that is none."""
+    """The entry in an item. Raises RequestRefused for an item that is none."""
     try:
         entry = entry_from_item(item)
         json.dumps(entry.request)
@@ -257,7 +257,7 @@ def _entry(item: Item) -> JournalEntry:
 
 
 def _reversed_json(item: Item | None) -> Answer | None:
-    """What was reversed of a transaction; None if nothing was. Raises Refused for a damaged item."""
+    """What was reversed of a transaction; None if nothing was. Raises RequestRefused for a damaged item."""
     if item is None:
         return None
     try:
@@ -268,7 +268,7 @@ def _reversed_json(item: Item | None) -> Answer | None:
 
 
 def _refusal_json(item: Item) -> Answer:
-    """Raises Refused for a damaged item."""
+    """Raises RequestRefused for a damaged item."""
     try:
         return asdict(refusal_from_item(item))
     except (KeyError, TypeError, ValueError) as error:

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tools import template
+from tools.teller.verify.resources import ARNS
 from tools.teller.verify.run import Run
-from tools.teller.verify.stack import ARNS
 from tools.teller.verify.steps import Step
 
 DENIED: Mapping[str, tuple[str, ...]] = {

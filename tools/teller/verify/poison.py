@@ -3,7 +3,7 @@
 import json
 
 from tools.teller.letters import QueueName
-from tools.teller.verify.dead_letters import take_own
+from tools.teller.verify.own_letters import take_own
 from tools.teller.verify.run import Run, payment
 from tools.teller.verify.steps import Step, different
 

@@ -8,7 +8,7 @@ from typing import Any
 from tools.teller.verify.run import USUAL_SECONDS, Run, opening, payment, problems_of
 from tools.teller.verify.steps import Step, different
 
-type Outcome = tuple[str, str, str | None]
+type EntryOutcome = tuple[str, str, str | None]
 """A journal entry's status, amount and reason."""
 
 
@@ -28,7 +28,7 @@ def each_outcome(run: Run, step: Step) -> None:
     ]
     run.send("Transactions", others)
     run.wait_for_version(payer, 5)
-    expected: Mapping[str, Mapping[str, Outcome]] = {
+    expected: Mapping[str, Mapping[str, EntryOutcome]] = {
         payer: {
             "open": ("POSTED", "0", None),
             "credit": ("POSTED", "100", None),
@@ -44,7 +44,7 @@ def each_outcome(run: Run, step: Step) -> None:
     _later_wins(run, step)
 
 
-def check_account(run: Run, step: Step, account_id: str, expected: Mapping[str, Outcome]) -> None:
+def check_account(run: Run, step: Step, account_id: str, expected: Mapping[str, EntryOutcome]) -> None:
     entries = run.entries(account_id)
     found = {entry["transaction_id"]: outcome_of(entry) for entry in entries}
     problems = [
@@ -76,7 +76,7 @@ def _check_statement(run: Run, step: Step, account_id: str, entries: int) -> Non
     step.check(f"{account_id}: the statement is complete", *problems)
 
 
-def outcome_of(entry: Mapping[str, Any]) -> Outcome:
+def outcome_of(entry: Mapping[str, Any]) -> EntryOutcome:
     return entry["status"], format(entry["amount"].normalize(), "f"), entry.get("reason")
 
 

@@ -19,7 +19,7 @@ from tools.teller.deployment import Deployment
 from tools.teller.failures import Failure
 from tools.teller.queues import counts_of
 from tools.teller.times import time_of_answer
-from tools.teller.verify.stack import Resources
+from tools.teller.verify.resources import Resources
 from workers.sending import Message, NotSent, send_all
 
 type Item = dict[str, Any]

@@ -8,7 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from conditional_writes.core.items import to_dynamodb
 from tools.teller.failures import Failure, failure_of
 from tools.teller.letters import QueueName
-from tools.teller.verify.dead_letters import take_those_there
+from tools.teller.verify.own_letters import take_those_there
 from tools.teller.verify.run import USUAL_SECONDS, Run, TimeIsUp, opening, payment
 
 MOST_ATTEMPTS = 10

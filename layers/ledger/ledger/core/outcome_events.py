@@ -43,7 +43,7 @@ class OutcomeEvent(NamedTuple):
     time: datetime
 
 
-class NotAnEntry(Exception):
+class NotAJournalEntry(Exception):
     """An item of the Journal table is no journal entry that can be told of.
 
     The text names the attribute, and what was expected. It has at most 300 characters.
@@ -51,7 +51,7 @@ class NotAnEntry(Exception):
 
 
 def outcome_event(item: Mapping[str, Any]) -> OutcomeEvent:
-    """The event of a journal entry, which is the same each time it is published. Raises NotAnEntry."""
+    """The event of a journal entry, which is the same each time it is published. Raises NotAJournalEntry."""
     try:
         entry = _entry(item)
         detail = {
@@ -63,11 +63,11 @@ def outcome_event(item: Mapping[str, Any]) -> OutcomeEvent:
         }
         return OutcomeEvent(_detail_type(entry), _as_json(detail), _posting_time(entry.outcome.posted_at))
     except KeyError as error:
-        raise NotAnEntry(f"{error.args[0]}: missing") from None
+        raise NotAJournalEntry(f"{error.args[0]}: missing") from None
     except (TypeError, ValueError) as error:
-        raise NotAnEntry(str(error)[:300]) from None
+        raise NotAJournalEntry(str(error)[:300]) from None
     except ArithmeticError:
-        raise NotAnEntry("account_version, amount or another number: expected one of DynamoDB's") from None
+        raise NotAJournalEntry("account_version, amount or another number: expected one of DynamoDB's") from None
 
 
 def refusal_event(

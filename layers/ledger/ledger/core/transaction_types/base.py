@@ -36,7 +36,7 @@ NO_LIMIT = Decimal(f"-1E+{EXACT.Emax + 1}")
 """Below the overdraft limit of any account."""
 
 
-class Range(Enum):
+class NumberRange(Enum):
     """The range of a number in a message; the value says what is expected, for people."""
 
     NOT_ZERO = "a number other than zero"
@@ -46,13 +46,13 @@ class Range(Enum):
 
     def holds(self, number: Decimal) -> bool:
         match self:
-            case Range.NOT_ZERO:
+            case NumberRange.NOT_ZERO:
                 return number != 0
-            case Range.ABOVE_ZERO:
+            case NumberRange.ABOVE_ZERO:
                 return number > 0
-            case Range.ZERO_OR_LESS:
+            case NumberRange.ZERO_OR_LESS:
                 return number <= 0
-            case Range.RATE:
+            case NumberRange.RATE:
                 return 0 < number <= 1
 
 
@@ -108,7 +108,7 @@ class TransactionMessage(
     account_fields: ClassVar[tuple[str, ...]]
     posted_event: ClassVar[str] = "TransactionPosted"
     job_prefix: ClassVar[str] = ""
-    numbers: ClassVar[tuple[tuple[str, Range], ...]] = ()
+    numbers: ClassVar[tuple[tuple[str, NumberRange], ...]] = ()
 
     transaction_id: Id
     occurred_at: Time | None = None
@@ -220,7 +220,7 @@ class TransactionMessage(
         after = replace(account, balance=decision.balance, version=account.version + 1, posted_at=posted_at)
         return after if decision.reason else replace(after, **self.changes(after))
 
-    def _given_numbers(self) -> Iterator[tuple[str, Decimal, Range]]:
+    def _given_numbers(self) -> Iterator[tuple[str, Decimal, NumberRange]]:
         for field, expected in self.numbers:
             if (number := getattr(self, field)) is not None:
                 yield field, number, expected
@@ -230,7 +230,7 @@ class TransactionMessage(
         if most is None:
             return
         for field, number, expected in self._given_numbers():
-            if expected is not Range.RATE:
+            if expected is not NumberRange.RATE:
                 check_decimals(field, number, most, currency)
 
     def _known(self, accounts: Sequence[Account | None], context: Context) -> list[Account]:

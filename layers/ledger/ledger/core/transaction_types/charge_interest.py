@@ -13,7 +13,7 @@ from typing import Self
 from ledger.core.accounts import Account
 from ledger.core.entry_ids import TELLERS_OWN
 from ledger.core.rules import Decision, RejectionReason, moved, posted, rejected, rounded_to_unit
-from ledger.core.transaction_types.base import AccountMessage, Context, Range
+from ledger.core.transaction_types.base import AccountMessage, Context, NumberRange
 
 DAYS_PER_YEAR = 365
 """In a leap year, too."""
@@ -25,7 +25,7 @@ class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):
     Interest of zero, or of less than half a unit, is posted with the amount 0.
     """
 
-    numbers = (("annual_rate", Range.RATE),)
+    numbers = (("annual_rate", NumberRange.RATE),)
 
     job_prefix = f"{TELLERS_OWN}overdraft-interest-"
 

@@ -8,13 +8,13 @@ from ledger.core.accounts import Account
 from ledger.core.decoding import Time
 from ledger.core.holds import MOST_OPEN_HOLDS, Holds, OpenHold, expiry, fit, total
 from ledger.core.rules import Decision, RejectionReason, posted, rejected
-from ledger.core.transaction_types.base import AccountMessage, Context, Range
+from ledger.core.transaction_types.base import AccountMessage, Context, NumberRange
 
 
 class Hold(AccountMessage, frozen=True, tag="hold"):
     """Its `transaction_id` is the hold's id."""
 
-    numbers = (("amount", Range.ABOVE_ZERO),)
+    numbers = (("amount", NumberRange.ABOVE_ZERO),)
     posted_event = "HoldPlaced"
 
     amount: Decimal

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.rules import Decision, RejectionReason, posted, rejected
-from ledger.core.transaction_types.base import AccountMessage, Context, Currency, Door, Range
+from ledger.core.transaction_types.base import AccountMessage, Context, Currency, Door, NumberRange
 
 
 class OpenAccount(AccountMessage, frozen=True, tag="open_account"):
     door = Door.ADMINISTRATION
-    numbers = (("overdraft_limit", Range.ZERO_OR_LESS),)
+    numbers = (("overdraft_limit", NumberRange.ZERO_OR_LESS),)
     posted_event = "AccountOpened"
 
     currency: Currency

@@ -13,7 +13,7 @@ from ledger.core.accounts import Account
 from ledger.core.decoding import Id
 from ledger.core.holds import Holds, OpenHold, after_taking, fit, total, without_hold
 from ledger.core.rules import Decision, RejectionReason, all_rejected, moved, moved_whatever_the_limit
-from ledger.core.transaction_types.base import Range, check_decimals
+from ledger.core.transaction_types.base import NumberRange, check_decimals
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 
 
@@ -21,7 +21,7 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
     """`amount` is all that remains, if it isn't given. What remains after it is released if the posting is `final`."""
 
     account_fields = ("account_id", "to_account_id")
-    numbers = (("amount", Range.ABOVE_ZERO),)
+    numbers = (("amount", NumberRange.ABOVE_ZERO),)
     posted_event = "HoldPosted"
 
     amount: Decimal | None = None

@@ -13,7 +13,7 @@ from ledger.core.money import EXACT, WIDE, normalized
 from ledger.core.reason_codes import UnknownTransaction
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Decision, RejectionReason, all_rejected, moved
-from ledger.core.transaction_types.base import AccountMessage, Context, Range
+from ledger.core.transaction_types.base import AccountMessage, Context, NumberRange
 
 
 class Reverse(AccountMessage, frozen=True, tag="reverse"):
@@ -23,7 +23,7 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
     `amount` is above 0, in whichever direction it goes back; all that is left to reverse, if it isn't given.
     """
 
-    numbers = (("amount", Range.ABOVE_ZERO),)
+    numbers = (("amount", NumberRange.ABOVE_ZERO),)
     posted_event = "TransactionReversed"
 
     of_transaction_id: Id

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account
 from ledger.core.rules import Decision, RejectionReason, posted, rejected
-from ledger.core.transaction_types.base import AccountMessage, Context, Door, Range
+from ledger.core.transaction_types.base import AccountMessage, Context, Door, NumberRange
 
 
 class SetOverdraftLimit(AccountMessage, frozen=True, tag="set_overdraft_limit"):
     door = Door.ADMINISTRATION
-    numbers = (("overdraft_limit", Range.ZERO_OR_LESS),)
+    numbers = (("overdraft_limit", NumberRange.ZERO_OR_LESS),)
     posted_event = "OverdraftLimitSet"
 
     overdraft_limit: Decimal

@@ -5,13 +5,13 @@ from decimal import Decimal
 
 from ledger.core.accounts import Account
 from ledger.core.rules import Decision, RejectionReason, moved, rejected
-from ledger.core.transaction_types.base import AccountMessage, Context, Currency, Range
+from ledger.core.transaction_types.base import AccountMessage, Context, Currency, NumberRange
 
 
 class Transaction(AccountMessage, frozen=True, tag="transaction"):
     """`currency` is optional; if it is given, it must be the account's."""
 
-    numbers = (("amount", Range.NOT_ZERO),)
+    numbers = (("amount", NumberRange.NOT_ZERO),)
 
     amount: Decimal
     currency: Currency | None = None

@@ -6,12 +6,12 @@ from decimal import Decimal
 from ledger.core.accounts import Account
 from ledger.core.decoding import Id
 from ledger.core.rules import Decision, RejectionReason, all_rejected, moved
-from ledger.core.transaction_types.base import Context, Range, TransactionMessage
+from ledger.core.transaction_types.base import Context, NumberRange, TransactionMessage
 
 
 class Transfer(TransactionMessage, frozen=True, tag="transfer"):
     account_fields = ("from_account_id", "to_account_id")
-    numbers = (("amount", Range.ABOVE_ZERO),)
+    numbers = (("amount", NumberRange.ABOVE_ZERO),)
 
     from_account_id: Id
     to_account_id: Id
