@@ -33,10 +33,9 @@ app = typer.Typer(cls=ListByDefault)
 def dead_letters() -> None:
     """Look at the dead letters, redrive them, or drop them.
 
-    A dead letter is a message that no delivery can process. There are five dead-letter queues: of transactions, of
-    profiles, of outcomes that couldn't be published, of the jobs' messages, and of events that the bus couldn't
-    deliver. Without a subcommand the letters are counted: teller
-    dead-letters [QUEUE].
+    A dead letter is a message that no delivery can process. There are six dead-letter queues: of transactions, of
+    the administration, of profiles, of outcomes that couldn't be published, of the jobs' messages, and of events that
+    the bus couldn't deliver. Without a subcommand the letters are counted: teller dead-letters [QUEUE].
     """
 
 
