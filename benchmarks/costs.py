@@ -82,7 +82,7 @@ def fixed_dollars(alarm_metrics: int, custom_metrics: int) -> Mapping[str, float
     return {
         "alarms": alarm_metrics * prices.ALARM_METRICS.dollars,
         "metrics": custom_metrics * prices.CUSTOM_METRICS.dollars,
-        "polling of three queues": 3 * POLLING_REQUESTS / 1e6 * prices.QUEUE_REQUESTS.dollars,
+        "polling of six queues": 6 * POLLING_REQUESTS / 1e6 * prices.QUEUE_REQUESTS.dollars,
         "traces, a function": TRACED_SECONDS / 1e6 * prices.TRACES.dollars,
         "dashboard": prices.DASHBOARDS.dollars,
     }

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from conditional_writes.core.items import to_dynamodb
 from conditional_writes.core.own_attributes import WRITE_ID
 from ledger.core.accounts import Account, account_item, timestamp
-from ledger.core.journal import JournalEntry, Sender, Sent, entry_item, outcome_of
+from ledger.core.journal import JournalEntry, Sender, Sent, entry_item, outcome_of, seal_of
 from ledger.core.rules import RULES
-from ledger.core.seals import sealed
 from ledger.core.transaction_types import OpenAccount, Transaction
 from ledger.core.transaction_types.base import Context
 from tools.local_aws.server import Endpoint
@@ -56,7 +55,7 @@ class Ledger:
         outcome, request = outcome_of(decision, account, self.time_of(version)), message.canonical_payload()
         sender = Sender(Sent("AROA4EXAMPLE7PAYMENTS:payments-api", str(uuid.UUID(int=version)), self.time_of(version)))
         entry = JournalEntry(name, *message.home_entry_id, request, outcome, sender, RULES)
-        entry = sealed(account.seal, entry)
+        entry = replace(entry, seal=seal_of(account.seal, entry))
         return replace(account, seal=entry.seal), entry
 
     def _put(self, table: str, items: list[dict[str, Any]]) -> None:

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, example, given, settings
 from conditional_writes.core.items import to_dynamodb
 from ledger.core import profile_messages as profiles
 from ledger.core import transaction_types as messages
-from ledger.core.entry_ids import EntryId
+from ledger.core.journal import EntryId
 from tests.checkers import profiles as profiles_checker
 from tests.checkers.books import violations
 from tests.checkers.poison import is_invalid

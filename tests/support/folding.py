@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from conditional_writes import Check, Key, Observed, Put, Write
 from ledger.core.accounts import Account, account_item
-from ledger.core.entry_ids import EntryId
-from ledger.core.journal import Outcome
+from ledger.core.journal import EntryId, Outcome
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.fold import Commit, QueuedTransaction
 from ledger.tables import LedgerTables

@@ -19,8 +19,7 @@ from botocore.awsrequest import AWSResponse
 from conditional_writes.core.items import from_dynamodb, item_bytes
 from conditional_writes.testing import Engine
 from ledger.core.accounts import Account, AccountStatus, account_item
-from ledger.core.journal import entry_from_item
-from ledger.core.seals import seal_of
+from ledger.core.journal import entry_from_item, seal_of
 from tests.support.answers import answer
 from tests.support.in_process import Aws, answered_by
 from tests.support.ledger import Ledger

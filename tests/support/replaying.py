@@ -8,8 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account
-from ledger.core.entry_ids import EntryId
-from ledger.core.journal import JournalEntry
+from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.mismatches import Mismatch
 from ledger.core.reason_codes import NotYet, Refusal
 from ledger.core.replay import Replay

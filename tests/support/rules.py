@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
-from ledger.core.entry_ids import EntryId
-from ledger.core.journal import JournalEntry, Outcome, outcome_of
+from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of
 from ledger.core.money import EXACT
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Status

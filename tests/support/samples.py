@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.holds import OpenHold, total
-from ledger.core.journal import JournalEntry, Outcome, Sender, Sent
+from ledger.core.journal import JournalEntry, Outcome, Sender, Sent, seal_of
 from ledger.core.rules import RULES
-from ledger.core.seals import sealed
 from ledger.core.transaction_types import (
     ChargeInterest,
     CloseAccount,
@@ -40,7 +39,7 @@ def entry_of(
     """The transaction's entry on its home, or on this account. `before` is the seal of the entry before."""
     home_id, request = message.home_entry_id, message.canonical_payload()
     entry = JournalEntry(account_id or home_id.account_id, *home_id, request, outcome, SENDER, RULES)
-    return sealed(before, entry)
+    return replace(entry, seal=seal_of(before, entry))
 
 
 def changed(account: Account, **fields: Any) -> Account:

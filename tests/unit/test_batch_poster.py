@@ -20,7 +20,7 @@ from conditional_writes.core.requests import as_request
 from ledger import fold as folding
 from ledger.batch_poster import BatchPoster, grouped_by_account
 from ledger.core.accounts import CLOCK_SKEW, timestamp
-from ledger.core.entry_ids import EntryId
+from ledger.core.journal import EntryId
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.rules import Decision
 from ledger.core.transaction_types.base import TransactionMessage

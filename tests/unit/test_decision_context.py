@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from conditional_writes import Check, Condition, Deadline, Key, Put, Update, absent, key, version_is
 from conditional_writes.core.items import to_dynamodb
 from ledger.batch_poster import BatchPoster
-from ledger.core.entry_ids import EntryId
-from ledger.core.journal import JournalEntry, Outcome, entry_item
+from ledger.core.journal import EntryId, JournalEntry, Outcome, entry_item
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.fold import Commit, QueuedTransaction

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from conditional_writes import key
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from ledger.core.accounts import Account, account_from_item, account_item
-from ledger.core.entry_ids import EntryId
 from ledger.core.holds import OpenHold
 from ledger.core.journal import (
     ACCOUNT_FIELDS,
     FORMAT,
+    EntryId,
     Outcome,
     Sender,
     Sent,

@@ -15,7 +15,7 @@ from conditional_writes.core.requests import as_request
 from conditional_writes.testing import Clock
 from ledger import batch_poster
 from ledger.batch_poster import BatchPoster
-from ledger.core.entry_ids import EntryId
+from ledger.core.journal import EntryId
 from ledger.core.transaction_types import Transaction
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.dispositions import disposition_of

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from conditional_writes import Deadline, DeadlinePassed
 from conditional_writes.core.items import from_dynamodb
-from ledger.core.entry_ids import EntryId
+from ledger.core.journal import EntryId
 from ledger.core.reason_codes import PayloadChanged, ReasonCode
 from ledger.core.transaction_types.base import TransactionMessage
 from ledger.dispositions import disposition_of

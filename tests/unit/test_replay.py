@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ledger.core.accounts import Account
-from ledger.core.journal import JournalEntry, outcome_of
-from ledger.core.seals import sealed
+from ledger.core.journal import JournalEntry, outcome_of, seal_of
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.support.replaying import mismatches
 from tests.support.samples import NOW, entry_of, opening, payment
@@ -147,7 +146,8 @@ NO_AMOUNT = {"type": "transaction", "transaction_id": "t-1", "account_id": "alic
 )
 def test_a_request_that_is_none_is_described_by_its_field(request_: dict[str, Any], sentence: str) -> None:
     account, [entry] = journal_of(opening())
-    damaged = sealed("", replace(entry, request=request_))
+    damaged = replace(entry, request=request_)
+    damaged = replace(damaged, seal=seal_of("", damaged))
     assert found(account, [damaged]) == [f"unreadable entry: version 1, open: its request: {sentence}"]
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ledger.core.currencies import MINOR_UNITS
-from ledger.core.entry_ids import EntryId
 from ledger.core.holds import OpenHold
+from ledger.core.journal import EntryId
 from ledger.core.mismatches import LONGEST_SENTENCE, difference
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.transaction_types.base import TransactionMessage

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 
 from conditional_writes import EXACT
 from ledger.core.accounts import Account, AccountStatus
-from ledger.core.entry_ids import EntryId
 from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold
-from ledger.core.journal import JournalEntry, Outcome
+from ledger.core.journal import EntryId, JournalEntry, Outcome
 from ledger.core.money import normalized
 from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount, UnknownHold, UnknownTransaction
 from ledger.core.reversals import Reversal, Reversed

@@ -13,8 +13,9 @@ from conditional_writes.core.client import CONNECTIONS
 from tools.teller.deployment import Deployment
 from tools.teller.times import time_of_answer
 from workers.dead_letters import OWN_ATTRIBUTES
-from workers.origins import ORIGIN, Origin, Sending
+from workers.origins import ORIGIN, Origin
 from workers.parallel import in_parallel
+from workers.queue_messages import Sending
 
 HIDDEN_SECONDS = 60
 """If the command is killed, the letters that it has received are hidden for so long."""

@@ -21,16 +21,25 @@ from conditional_writes.core.own_attributes import VERSION_ID
 from conditional_writes.core.requests import replacing, unchanged
 from ledger.core.accounts import Account, account_item, posting_time, sound_account
 from ledger.core.currencies import MINOR_UNITS, no_minor_units
-from ledger.core.entry_ids import EntryId
-from ledger.core.journal import JournalEntry, Outcome, Sender, Sent, entry_from_item, entry_item, outcome_of
+from ledger.core.journal import (
+    EntryId,
+    JournalEntry,
+    Outcome,
+    Sender,
+    Sent,
+    entry_from_item,
+    entry_item,
+    outcome_of,
+    seal_of,
+)
 from ledger.core.reason_codes import PayloadChanged
 from ledger.core.reversals import Reversed, reversed_from_item, reversed_item
 from ledger.core.rules import RULES, Status, check_effects
-from ledger.core.seals import sealed
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from ledger.dispositions import disposition_of
 from ledger.lines import Mark, Ticket
 from ledger.tables import LedgerTables, Line
+from workers.origins import ORIGIN, first_sending_of
 from workers.queue_messages import Disposition, Done, QueueMessage
 
 if TYPE_CHECKING:
@@ -177,8 +186,8 @@ class Fold(Struct):
             assert after is not None, "a decision is about an account that exists, or that it opens"
             outcome = outcome_of(decision, after, posted_at)
             entry = JournalEntry(after.account_id, *home_id, request, outcome, sender, RULES)
-            entry = sealed(after.seal, entry)
-            sides.append(Side(replace(after, seal=entry.seal), entry))
+            seal = seal_of(after.seal, entry)
+            sides.append(Side(replace(after, seal=seal), replace(entry, seal=seal)))
         check_effects(decisions, accounts, [side.account for side in sides])
         return Decided(sides[0].entry.outcome, sides, reversed_before)
 
@@ -212,9 +221,11 @@ class Fold(Struct):
 
     def _own_entry(self, transaction: TransactionMessage, account_ids: Sequence[str]) -> JournalEntry | None:
         """The first of the transaction's entries that was read. The first account is its home."""
-        entry_ids = (EntryId.on(each, *transaction.home_entry_id) for each in account_ids)
-        entries = (self.after.get(self.tables.entry_key(entry_id)) for entry_id in entry_ids)
-        return next((entry_from_item(item) for item in entries if item), None)
+        for account_id in account_ids:
+            entry_id = EntryId.on(account_id, account_ids[0], transaction.transaction_id)
+            if item := self.after.get(self.tables.entry_key(entry_id)):
+                return entry_from_item(item)
+        return None
 
     def _accounts(self, account_ids: Sequence[str]) -> list[Account | None]:
         keys = [self.tables.account_key(account_id) for account_id in account_ids]
@@ -248,7 +259,7 @@ class Fold(Struct):
 
 
 def _sender_of(message: QueuedTransaction) -> Sender:
-    first = message.first_sending
+    first = first_sending_of(message) if ORIGIN in message.attributes else None
     return Sender(Sent(**message.sending.as_json()), Sent(**first.as_json()) if first else None)
 
 

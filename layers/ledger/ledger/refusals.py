@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from conditional_writes import Deadline
 from conditional_writes.core.items import to_dynamodb
 from ledger.core.accounts import timestamp
-from ledger.core.entry_ids import EntryId
+from ledger.core.journal import EntryId
 from ledger.core.outcome_events import SOURCE, ids_in, refusal_event
 from ledger.core.refusals import RefusalRecord, refusal_item
 from ledger.core.transaction_types.base import TransactionMessage

@@ -16,9 +16,8 @@ from conditional_writes import Deadline, DeadlinePassed, Item
 from conditional_writes.core.reading import read, read_one
 from ledger.account_reading import Answer, ErrorCode, RequestRefused, answer_or_error, read_account, unreadable
 from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, Account, time_of
-from ledger.core.entry_ids import EntryId
 from ledger.core.holds import OpenHold
-from ledger.core.journal import JournalEntry, entry_from_item, entry_to_json
+from ledger.core.journal import EntryId, JournalEntry, entry_from_item, entry_to_json
 from ledger.core.money import format_decimal
 from ledger.core.read_requests import (
     DEFAULT_ENTRIES,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from conditional_writes import Deadline, Item, Key, Observed, read
 from ledger.core.accounts import Account, account_from_item
-from ledger.core.entry_ids import EntryId
-from ledger.core.journal import JournalEntry, entry_from_item
+from ledger.core.journal import EntryId, JournalEntry, entry_from_item
 from ledger.core.replay import other_account_id, referred_entry_ids, reversed_ids
 from ledger.core.reversals import Reversed, reversed_from_item
 from ledger.tables import LedgerTables

@@ -4,10 +4,10 @@ import time
 from decimal import Decimal
 from typing import NamedTuple, Self
 
-from conditional_writes import Item, Key, key
+from conditional_writes import Item, Key
 from conditional_writes.core.own_attributes import VERSION_ID
 from ledger.core.accounts import Account
-from ledger.core.entry_ids import EntryId
+from ledger.core.journal import EntryId
 
 CONTENDED_SECONDS = 10
 """How long an account is contended after a group of messages lost it twice, or had to wait in its line."""
@@ -52,15 +52,19 @@ class LedgerTables(NamedTuple):
     refusals: str = ""
 
     def account_key(self, account_id: str) -> Key:
-        return key(self.accounts, account_id=account_id)
+        return Key(self.accounts, (("account_id", account_id),))
 
     def entry_key(self, entry_id: EntryId) -> Key:
-        return key(self.journal, account_id=entry_id.account_id, transaction_id=entry_id.transaction_id)
+        return _entry_key(self.journal, entry_id)
 
     def reversed_key(self, entry_id: EntryId) -> Key:
         """The key of what was reversed of a transaction. The entry is that on its home."""
-        return key(self.reversals, account_id=entry_id.account_id, transaction_id=entry_id.transaction_id)
+        return _entry_key(self.reversals, entry_id)
 
     def refusal_key(self, entry_id: EntryId) -> Key:
         """The key of the last refusal of a message that would have made this entry."""
-        return key(self.refusals, account_id=entry_id.account_id, transaction_id=entry_id.transaction_id)
+        return _entry_key(self.refusals, entry_id)
+
+
+def _entry_key(table: str, entry_id: EntryId) -> Key:
+    return Key(table, (("account_id", entry_id.account_id), ("transaction_id", entry_id.transaction_id)))

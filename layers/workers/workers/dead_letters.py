@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from conditional_writes import Deadline
-from workers.origins import ORIGIN, Origin
+from workers.origins import ORIGIN, Origin, first_sending_of
 from workers.queue_messages import Again, Dead, QueueMessage
 from workers.sending import Message, send
 
@@ -43,7 +43,7 @@ def _dead_letter(message: QueueMessage[Any], disposition: Dead, request_id: str)
     room = MAXIMUM_ATTRIBUTES - len(OWN_ATTRIBUTES)
     left_out = ", ".join(name for name, _ in given[room:])
     reason = disposition.reason + (f" (left out, as SQS allows ten message attributes: {left_out})" if left_out else "")
-    origin = Origin(message.sending, request_id, message.first_sending)
+    origin = Origin(message.sending, request_id, first_sending_of(message))
     own = reason_attributes(disposition.code, reason) | origin.as_attribute()
     attributes = {name: _as_sent(value) for name, value in given[:room]} | own
     return Message(message.body, attributes, message.group_id)

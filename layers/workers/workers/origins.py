@@ -6,34 +6,12 @@ send a message can write such an attribute: it is worth as much as its sender, w
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
+
+from workers.queue_messages import QueueMessage, Sending
 
 ORIGIN = "origin"
 """The message attribute."""
-
-
-class Sending(NamedTuple):
-    """The sending of a message: the principal's id as SQS reports it, the message's id, and when."""
-
-    sent_by: str
-    message_id: str
-    sent_at: datetime
-
-    @classmethod
-    def from_json(cls, fields: Any) -> Self | None:
-        """None for anything else than the JSON of a sending."""
-        match fields:
-            case {"sent_by": str(by), "message_id": str(message_id), "sent_at": str(at)}:
-                try:
-                    return cls(by, message_id, datetime.fromisoformat(at).astimezone(UTC))
-                except (ValueError, OverflowError):
-                    pass
-        return None
-
-    def as_json(self) -> dict[str, str]:
-        sent_at = self.sent_at.isoformat(timespec="milliseconds")
-        return {"sent_by": self.sent_by, "message_id": self.message_id, "sent_at": sent_at}
 
 
 class Origin(NamedTuple):
@@ -61,7 +39,7 @@ class Origin(NamedTuple):
     @classmethod
     def in_attributes(cls, attributes: Mapping[str, Any]) -> Self | None:
         """That of a redriven letter, in the message attributes of an event."""
-        return cls.from_text(attributes.get(ORIGIN, {}).get("stringValue"))
+        return cls.from_text(attributes[ORIGIN].get("stringValue")) if ORIGIN in attributes else None
 
     def as_json(self) -> dict[str, Any]:
         first = {"first": self.first.as_json()} if self.first else {}
@@ -74,3 +52,9 @@ class Origin(NamedTuple):
     @property
     def first_sending(self) -> Sending:
         return self.first or self.sending
+
+
+def first_sending_of(message: QueueMessage[Any]) -> Sending | None:
+    """If the message is a redriven letter, the sending of the first message, as its sender says."""
+    origin = Origin.in_attributes(message.attributes)
+    return origin and origin.first_sending

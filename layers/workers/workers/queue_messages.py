@@ -11,8 +11,6 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, Self
 
-from workers.origins import Origin, Sending
-
 logger = logging.getLogger(__name__)
 
 
@@ -139,6 +137,29 @@ class NotAnSqsEvent(Exception):
     """The event has no list of records, or a record without an id, so Lambda can't be told which messages failed."""
 
 
+class Sending(NamedTuple):
+    """The sending of a message: the principal's id as SQS reports it, the message's id, and when."""
+
+    sent_by: str
+    message_id: str
+    sent_at: datetime
+
+    @classmethod
+    def from_json(cls, fields: Any) -> Self | None:
+        """None for anything else than the JSON of a sending."""
+        match fields:
+            case {"sent_by": str(by), "message_id": str(message_id), "sent_at": str(at)}:
+                try:
+                    return cls(by, message_id, datetime.fromisoformat(at).astimezone(UTC))
+                except (ValueError, OverflowError):
+                    pass
+        return None
+
+    def as_json(self) -> dict[str, str]:
+        sent_at = self.sent_at.isoformat(timespec="milliseconds")
+        return {"sent_by": self.sent_by, "message_id": self.message_id, "sent_at": sent_at}
+
+
 @dataclass(slots=True, eq=False)
 class QueueMessage[Content: Loggable]:
     """A message of an SQS batch.
@@ -174,12 +195,6 @@ class QueueMessage[Content: Loggable]:
     @property
     def sending(self) -> Sending:
         return Sending(self.sent_by, self.message_id, self.sent_at)
-
-    @property
-    def first_sending(self) -> Sending | None:
-        """If it is a redriven letter, the sending of the first message, as its sender says."""
-        origin = Origin.in_attributes(self.attributes)
-        return origin and origin.first_sending
 
     @property
     def goes_back(self) -> bool:

@@ -13,13 +13,16 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ledger.core.entry_ids import OTHER_SIDE
 from ledger.core.reason_codes import InvalidMessage
 
 MAXIMUM_BODY_BYTES = 131_072
 """More than any valid transaction has, a third of what a profile holds, and so little that hostile input is cheap to
 refuse."""
 
+TELLERS_OWN = "teller:"
+"""The beginning of ids that no message of a producer may give to a transaction: those of the jobs, and the keys."""
+OTHER_SIDE = f"{TELLERS_OWN}side:"
+"""The beginning of the key of an entry that isn't on its home."""
 MOST_ID_CHARACTERS = 128
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_ID_CHARACTERS)]
 """At most 512 bytes in UTF-8; DynamoDB takes 1,024 in a sort key. `decode_json` checks that it can be seen."""

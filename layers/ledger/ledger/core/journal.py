@@ -1,17 +1,28 @@
 """A journal entry: the outcome of a transaction on one account, and its idempotency record. Entries never change.
 
-As the rules see it, as an item of the Journal table, and the outcome in JSON.
+As the rules see it, as an item of the Journal table, the outcome in JSON, and the entry's seal.
+
+A transaction's id is unique under its home account: the one that its message names first, which pays in a transfer. On
+its home the entry's sort key is the id. On any other account it is made of home and id, in a namespace that no id has:
+whatever ids producers choose, no transaction can take the key of another one's entry.
+
+A seal is a hash over the account's seal before and the entry's canonical form. So an entry can't be changed, removed,
+swapped or put elsewhere without a change of all seals after it, and of the account, which has the newest one.
+docs/seals.md defines the canonical form, with test vectors.
 """
 
+import base64
+import hashlib
+import json
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from ledger.core.accounts import Account
-from ledger.core.decoding import attribute, version
-from ledger.core.entry_ids import EntryId
+from ledger.core.decoding import OTHER_SIDE, attribute, version
 from ledger.core.money import format_decimal
 from ledger.core.reversals import Reversal, reversal_from_item, reversal_item
 from ledger.core.rules import Decision
@@ -22,6 +33,22 @@ FORMAT = 2
 
 ACCOUNT_FIELDS = ("account_id", "from_account_id", "to_account_id")
 """The fields that hold account ids, in the order of a transaction's accounts. No type has others."""
+
+
+class EntryId(NamedTuple):
+    """The key of a journal entry. `transaction_id` is the transaction's own only on its home."""
+
+    account_id: str
+    transaction_id: str
+
+    @classmethod
+    def on(cls, account_id: str, home_account_id: str, transaction_id: str) -> "EntryId":
+        """The key of a transaction's entry on this account."""
+        if account_id == home_account_id:
+            return cls(account_id, transaction_id)
+        named = json.dumps([home_account_id, transaction_id]).encode()
+        digest = base64.urlsafe_b64encode(hashlib.sha256(named).digest()).decode().rstrip("=")
+        return cls(account_id, OTHER_SIDE + digest)
 
 
 class Outcome(Struct, frozen=True):
@@ -80,8 +107,7 @@ class Sender(Struct, frozen=True):
 class JournalEntry(Struct, frozen=True):
     """The transaction `transaction_id` of its home account, on one of its accounts.
 
-    `request` is the message's canonical payload, `rules` the number of the rule set that decided. `seal` is that of
-    `seals.py`.
+    `request` is the message's canonical payload, `rules` the number of the rule set that decided.
     """
 
     account_id: str
@@ -243,3 +269,24 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
         reversed_after = format_decimal(outcome.reversal.reversed_after)
         fields["reversal"] = reversal_item(outcome.reversal) | {"reversed_after": reversed_after}
     return fields
+
+
+def canonical_form(entry: JournalEntry) -> bytes:
+    """The entry as it is sealed: as readers get it, without its seal, in one spelling of JSON.
+
+    Raises TypeError or ValueError for a request of values that no message has.
+    """
+    return _encoder.encode(sealed_fields(entry))
+
+
+def seal_of(before: str, entry: JournalEntry) -> str:
+    """The entry's seal, 43 characters. `before` is the account's until then, empty before its first entry.
+
+    Raises as `canonical_form`.
+    """
+    digest = hashlib.sha256(before.encode() + canonical_form(entry)).digest()
+    return base64.urlsafe_b64encode(digest)[:43].decode()
+
+
+_encoder = msgspec.json.Encoder(order="sorted")
+"""Names in the order of their code points, no blanks, UTF-8: as Python's own `json` with `sort_keys`."""

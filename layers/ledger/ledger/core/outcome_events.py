@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 
 from ledger.core.accounts import time_of, timestamp
-from ledger.core.decoding import MOST_ID_CHARACTERS, attribute
-from ledger.core.entry_ids import OTHER_SIDE
+from ledger.core.decoding import MOST_ID_CHARACTERS, OTHER_SIDE, attribute
 from ledger.core.journal import JournalEntry, entry_from_item, entry_to_json
 from ledger.core.rules import Status
 from ledger.core.transaction_types import TRANSACTION_TYPES

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from ledger.core.decoding import attribute
-from ledger.core.entry_ids import EntryId
+from ledger.core.journal import EntryId
 
 
 class RefusalRecord(Struct, frozen=True):

@@ -19,14 +19,12 @@ from msgspec.structs import replace
 
 from ledger.core.accounts import CLOCK_SKEW, Account, time_of
 from ledger.core.decoding import MOST_ID_CHARACTERS
-from ledger.core.entry_ids import EntryId
-from ledger.core.journal import JournalEntry, Outcome, outcome_of
+from ledger.core.journal import EntryId, JournalEntry, Outcome, outcome_of, seal_of
 from ledger.core.mismatches import Mismatch, difference, quoted, quoted_id, why_unreadable
 from ledger.core.money import WIDE
 from ledger.core.reason_codes import NotYet, Refusal
 from ledger.core.reversals import Reversal, Reversed
 from ledger.core.rules import Decision, RejectionReason, Status
-from ledger.core.seals import seal_of
 from ledger.core.sums import ReversalSum
 from ledger.core.transaction_types import RULE_SETS, from_payload
 from ledger.core.transaction_types.base import Context, TransactionMessage

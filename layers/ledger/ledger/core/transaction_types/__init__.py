@@ -4,8 +4,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.core.decoding import Time, check_names, check_time, decode_json
-from ledger.core.entry_ids import TELLERS_OWN
+from ledger.core.decoding import TELLERS_OWN, Time, check_names, check_time, decode_json
 from ledger.core.money import is_json_number
 from ledger.core.reason_codes import InvalidMessage, WrongQueue
 from ledger.core.rules import RULES

@@ -16,8 +16,7 @@ from msgspec.structs import force_setattr, replace
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.currencies import MINOR_UNITS
 from ledger.core.decoding import Id, Time
-from ledger.core.entry_ids import EntryId
-from ledger.core.journal import JournalEntry
+from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.money import EXACT, decimal_places, exact, format_decimal
 from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount
 from ledger.core.reversals import Reversed

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Self
 
 from ledger.core.accounts import Account
-from ledger.core.entry_ids import TELLERS_OWN
+from ledger.core.decoding import TELLERS_OWN
 from ledger.core.rules import Decision, RejectionReason, moved, posted, rejected, rounded_to_unit
 from ledger.core.transaction_types.base import AccountMessage, Context, NumberRange
 

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from ledger.core.accounts import Account
-from ledger.core.decoding import Time
-from ledger.core.entry_ids import TELLERS_OWN
+from ledger.core.decoding import TELLERS_OWN, Time
 from ledger.core.holds import OpenHold, expiry
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import Decision, RejectionReason, posted, rejected

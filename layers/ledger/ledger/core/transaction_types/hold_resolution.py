@@ -5,8 +5,8 @@ from typing import Any
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import Id
-from ledger.core.entry_ids import EntryId
 from ledger.core.holds import OpenHold, total, without_hold
+from ledger.core.journal import EntryId
 from ledger.core.reason_codes import UnknownHold
 from ledger.core.rules import Decision, RejectionReason, all_rejected
 from ledger.core.transaction_types.base import AccountMessage, Context

@@ -7,8 +7,7 @@ from msgspec.structs import force_setattr, replace
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import Id
-from ledger.core.entry_ids import EntryId
-from ledger.core.journal import JournalEntry
+from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.money import EXACT, WIDE, normalized
 from ledger.core.reason_codes import UnknownTransaction
 from ledger.core.reversals import Reversal, Reversed
