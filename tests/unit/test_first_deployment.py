@@ -21,6 +21,7 @@ ARNS = {
     "AdministratorRoleArns": [ROLE, "arn:aws-cn:iam::*:role/branch-*", f"{ROLE},arn:aws:iam::1:user/u"],
     "PermissionsBoundaryArn": ["arn:aws:iam::123456789012:policy/b", "arn:aws:iam::aws:policy/PowerUserAccess"],
     "KmsKeyArn": ["arn:aws:kms:eu-west-1:123456789012:key/1a-2b", "arn:aws-us-gov:kms:r:123456789012:key/mrk-1a"],
+    "BackupCopyVaultArn": ["arn:aws:backup:eu-west-1:123456789012:backup-vault:Teller_copies-1"],
 }
 ALIAS = "arn:aws:kms:eu-west-1:123456789012:alias/teller"
 """Log groups refuse an alias, and IAM grants nothing by it."""
@@ -94,7 +95,13 @@ def what_holds_data_is_kept_in_prod_but_not_of_a_creation_that_fails(
 def a_key_of_kms_is_used_if_one_is_given(resources: Resources, given: dict[str, str]) -> Iterator[str]:
     for name, each in resources.items():
         uses = "KmsKeyArn" in json.dumps(each["Properties"])
-        encrypted = each["Type"] in (*KEPT, "AWS::Events::EventBus", "AWS::Events::Archive", "AWS::IAM::Role")
+        encrypted = each["Type"] in (
+            *KEPT,
+            "AWS::Events::EventBus",
+            "AWS::Events::Archive",
+            "AWS::IAM::Role",
+            "AWS::Backup::BackupVault",
+        )
         own = each["Type"] == "AWS::SQS::QueuePolicy" or name == "BusDeadLetterQueue"  # that takes what the key doesn't
         if uses != ("KmsKeyArn" in given and encrypted and not own):
             yield f"{name}: uses a key, or doesn't, unlike what is given"

@@ -519,6 +519,7 @@ def as_the_own(text: str) -> str:
 
 
 KEY = "arn:aws:kms:eu-west-1:1:key/k"
+VAULT = "arn:aws:backup:eu-west-1:1:backup-vault:copies"
 
 
 @pytest.mark.parametrize("role", resources("AWS::IAM::Role"))
@@ -535,7 +536,9 @@ def test_a_role_may_use_the_key_if_there_is_one_and_only_by_dynamodb_and_sqs(rol
 
 
 def test_a_boundary_bounds_every_role() -> None:
-    bounded = resources("AWS::IAM::Role", PermissionsBoundaryArn="arn:aws:iam::1:policy/boundary")
+    boundary = "arn:aws:iam::1:policy/boundary"
+    bounded = resources("AWS::IAM::Role", PermissionsBoundaryArn=boundary, BackupCopyVaultArn=VAULT)
+    assert "BackupRole" in bounded
     assert {str(role["PermissionsBoundary"]) for role in bounded.values()} == {"{'Ref': 'PermissionsBoundaryArn'}"}
     assert not [role for role in resources("AWS::IAM::Role").values() if "PermissionsBoundary" in role]
 
@@ -695,6 +698,36 @@ def test_the_schedules_role_sends_to_the_jobs_queues_and_their_dead_letter_queue
     [trusted] = resources("AWS::IAM::Role")[role]["AssumeRolePolicyDocument"]["Statement"]
     assert trusted["Principal"] == {"Service": "scheduler.amazonaws.com"}
     assert trusted["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+
+
+def test_every_table_is_copied_to_the_given_vault_every_day_by_a_role_that_can_do_no_more() -> None:
+    [selection] = resources("AWS::Backup::BackupSelection", BackupCopyVaultArn=VAULT).values()
+    assert {named(arn) for arn in selection["BackupSelection"]["Resources"]} == resources("AWS::DynamoDB::Table").keys()
+    assert named(selection["BackupSelection"]["IamRoleArn"]) == "BackupRole"
+    tables = {
+        (f"dynamodb:{action}", table)
+        for action in ("DescribeTable", "ListTagsOfResource", "StartAwsBackupJob")
+        for table in resources("AWS::DynamoDB::Table")
+    }
+    vaults = {
+        (f"backup:{action}", vault)
+        for action in ("DescribeBackupVault", "CopyIntoBackupVault")
+        for vault in ("BackupVault.BackupVaultArn", "BackupCopyVaultArn")
+    }
+    [copied] = [each for each in granted("BackupRole", BackupCopyVaultArn=VAULT) if "CopyFrom" in each[0]]
+    assert copied[1].endswith(":recovery-point:*'}")
+    assert granted("BackupRole", BackupCopyVaultArn=VAULT) == {*tables, *vaults, copied}
+    with_key = granted("BackupRole", BackupCopyVaultArn=VAULT, KmsKeyArn=KEY)
+    key = {(f"kms:{action}", "KmsKeyArn") for action in ("Decrypt", "DescribeKey", "GenerateDataKey", "CreateGrant")}
+    assert with_key == {*tables, *vaults, copied, *key}
+    [plan] = resources("AWS::Backup::BackupPlan", BackupCopyVaultArn=VAULT).values()
+    [rule] = plan["BackupPlan"]["BackupPlanRule"]
+    assert rule["ScheduleExpression"] == "cron(0 4 * * ? *)"
+    assert [copy["DestinationBackupVaultArn"] for copy in rule["CopyActions"]] == [{"Ref": "BackupCopyVaultArn"}]
+
+
+def test_without_a_vault_for_the_copies_there_is_nothing_of_aws_backup() -> None:
+    assert not [name for name, each in deployed().items() if "Backup" in name or "AWS::Backup" in each["Type"]]
 
 
 @pytest.mark.parametrize("role", resources("AWS::IAM::Role"))
