@@ -137,6 +137,8 @@ def of_the_whole(text: str, source: dict[str, Any]) -> Iterator[str]:
         pattern = source["Parameters"][name]["AllowedPattern"]
         if {each for each in every if re.fullmatch(pattern, each)} != {"", *arns}:
             yield f"{name}: takes other ARNs than its kind's"
+    for name in source["Parameters"].keys() & Template(text).deployed().keys():
+        yield f"{name}: a parameter and a resource have one name"
     function = source["Globals"]["Function"]
     if (function["AutoPublishAlias"], function["AutoPublishAliasAllProperties"]) != ("live", True):
         yield "functions: a changed setting publishes no version"
@@ -188,6 +190,7 @@ PLANTED = {
     "F10": ('!Equals [!Ref BatchWindowSeconds, "0"]', "!Equals [!Ref BatchWindowSeconds, 0]", "compared to a number"),
     "F11": ("FILL(done, 0)", "done", "older values in place of missing ones"),
     "F12": ("SSEEnabled: !If [HasKey, true, false]", "SSEEnabled: true", "AWS's managed key costs its requests"),
+    "one name": ("ExpiredHoldsSchedule:", "ExpireHoldsSchedule:", "a parameter and a resource have one name"),
     "plain HTTP": ("Sid: TlsOnly", "Sid: Nothing", "takes plain HTTP"),
     "any sender": ("- HasAdministrators\n", "- HasProducers\n", "senders aren't those of AdministratorRoleArns"),
 }
