@@ -1,7 +1,9 @@
 """Charges a day's overdraft interest: sends a message to the transactions queue for each account below zero.
 
 The message of an account, a day and a rate is always the same, and its amount is decided when the message is posted.
-docs/decisions/interest-as-a-message.md
+So a second run asks for nothing new, even without the lock. With an amount in it, a message that is made again after
+the balance has moved would be another payload under its id. A job that wrote the accounts itself would be a second way
+to change a balance, with a role that may write every account.
 """
 
 from workers import cold_start  # isort: split
