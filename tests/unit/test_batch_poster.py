@@ -1,6 +1,7 @@
 """The batch poster's fold: a pure function from messages and observed items to writes and outcomes."""
 
 import copy
+import dataclasses
 import itertools
 import re
 from collections.abc import Sequence
@@ -20,11 +21,11 @@ from conditional_writes.core.requests import as_request
 from ledger import fold as folding
 from ledger.batch_poster import BatchPoster, grouped_by_account
 from ledger.core.accounts import CLOCK_SKEW, timestamp
-from ledger.core.journal import EntryId
+from ledger.core.journal import EntryId, entry_from_item
 from ledger.core.reason_codes import ReasonCode
 from ledger.core.rules import Decision
 from ledger.core.transaction_types.base import TransactionMessage
-from ledger.fold import QueuedTransaction
+from ledger.fold import Commit, QueuedTransaction
 from ledger.lines import Lines
 from tests.support.folding import (
     ALICE_AND_BOB,
@@ -118,6 +119,24 @@ def test_what_is_in_the_journal_is_replayed_as_it_was_and_writes_nothing() -> No
     plan = fold(messages, as_written(first.writes, {}))
     assert not plan.writes
     assert plan.outcomes == [replace(outcome, replayed=True) for outcome in first.outcomes]
+
+
+@pytest.mark.parametrize(
+    ("origin", "first"),
+    [
+        (None, None),
+        ("nonsense", None),
+        ('{"sent_by": "AROAEXAMPLE:shop", "message_id": "m-0", "sent_at": "2026-01-30T10:00:00+00:00",'
+         ' "request_id": "r-1"}', "m-0"),
+    ],
+)  # fmt: skip
+def test_an_entry_has_its_sender_and_that_of_the_message_that_died(origin: str | None, first: str | None) -> None:
+    attributes = {"origin": {"dataType": "String", "stringValue": origin}} if origin else {}
+    message = dataclasses.replace(message_of(payment(-30)), attributes=attributes)
+    after = Commit(TABLES, True, [message], {}, AT).plan(items_of(ALICE)).result.after
+    entry = entry_from_item(after[TABLES.entry_key(EntryId("alice", "t-1"))] or {})
+    assert entry.sender.sent.message_id == "m-1"
+    assert (entry.sender.first and entry.sender.first.message_id) == first
 
 
 def test_before_its_account_is_open_a_payment_is_not_decided() -> None:
