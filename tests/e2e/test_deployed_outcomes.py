@@ -54,7 +54,8 @@ def test_each_outcome_is_heard_of_by_its_type_with_what_a_read_of_it_says(bank: 
         "back": "TransactionReversed",
     }
     for detail in (event["detail"] for event in events):
-        request = {"read": "transaction", **{name: detail[name] for name in ("account_id", "transaction_id")}}
+        ids = {name: detail[name] for name in ("account_id", "home_account_id", "transaction_id")}
+        request = {"read": "transaction", **ids}
         answer = bank.invoke(bank.stack["ReadAccountsFunctionName"], request)
         assert detail.items() >= answer["entry"].items()
 

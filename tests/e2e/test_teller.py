@@ -51,7 +51,7 @@ def without_next(answer: dict[str, Any]) -> dict[str, Any]:
 # --- A file ------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_checked_sent_to_both_queues_and_posted_once(bank: Bank, command: Command, tmp_path: Path) -> None:
+def test_a_file_is_checked_sent_to_its_queues_and_posted_once(bank: Bank, command: Command, tmp_path: Path) -> None:
     update = {"account_id": "sent", "path": ["preferences"], "entries": {"theme": "dark"}}
     file, wrong = tmp_path / "day.jsonl", tmp_path / "wrong.jsonl"
     lines = [opening("sent", "-1"), *(payment(f"t-{n}", "0.01", "sent") for n in range(25)), update]
@@ -59,11 +59,11 @@ def test_a_file_is_checked_sent_to_both_queues_and_posted_once(bank: Bank, comma
     wrong.write_text('{"transaction_id": "t", "account_id": "unsent"}')
     ended = command.run("send", str(wrong))
     assert (ended.status, "line 1: body: object missing required field `amount`" in ended.err) == (1, True)
-    valid = {"transactions": 26, "profiles": 1}
+    valid = {"administration": 1, "transactions": 25, "profiles": 1}
     assert command.json("send", str(file), "--dry-run") == {"valid": valid}
     assert bank.transactions.waiting() == 0
     assert command.json("send", str(file)) == {"sent": valid}
-    assert "sent: 27 messages (transactions 26, profiles 1)" in command.shown("send", str(file))
+    assert "sent: 27 messages (transactions 25, administration 1, profiles 1)" in command.shown("send", str(file))
     bank.transactions.wait_until_drained()
     bank.profiles.wait_until_drained()
     assert command.json("account", "sent")["balance"] == "0.25"

@@ -91,7 +91,8 @@ def client_of(_: object) -> Any:
 
 def _message(body: Body, receive_count: int) -> QueueMessage[Any]:
     text = json.dumps(body)
-    return QueueMessage(f"m-{body['transaction_id']}", "receipt", text, receive_count, NOW, {}, content=decode(text))
+    message_id, content = f"m-{body['transaction_id']}", decode(text)
+    return QueueMessage(message_id, "receipt", text, receive_count, NOW, {}, sent_by="producer", content=content)
 
 
 class Opened:

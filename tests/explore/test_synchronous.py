@@ -54,7 +54,7 @@ def once(*bodies: Body) -> Callable[[Bank, Sequence[Outcome]], None]:
 
 
 def _contradictions(asked: Sequence[dict[str, Any]], bank: Bank) -> list[str]:
-    entries = {name: entry.outcome for (_, name), entry in entries_of(bank.books).items()}
+    entries = {entry.transaction_id: entry.outcome for entry in entries_of(bank.books).values()}
     found = []
     for answer in asked:
         entry, state = entries.get(answer["transaction_id"]), answer["state"]

@@ -46,7 +46,7 @@ def each_outcome(run: Run, step: Step) -> None:
 
 def check_account(run: Run, step: Step, account_id: str, expected: Mapping[str, EntryOutcome]) -> None:
     entries = run.entries(account_id)
-    found = {entry["transaction_id"]: outcome_of(entry) for entry in entries}
+    found = {entry["request"]["transaction_id"]: outcome_of(entry) for entry in entries}
     problems = [
         problem
         for transaction_id in sorted(expected.keys() | found.keys())
