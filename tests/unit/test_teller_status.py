@@ -134,8 +134,8 @@ def test_what_the_command_knows_of_the_template_is_there() -> None:
         alarm = alarms[f"{function.removesuffix('Function')}UnfinishedAlarm"]
         [_, done] = alarm["Metrics"]
         assert timedelta(seconds=done["MetricStat"]["Period"] * alarm["EvaluationPeriods"]) == LATE_AFTER
-        schedule = resources("AWS::Scheduler::Schedule")[f"{function.removesuffix('Function')}Schedule"]
-        assert schedule["ScheduleExpression"] == {"Ref": job.schedule_parameter}
+        schedules, expression = resources("AWS::Scheduler::Schedule").values(), {"Ref": job.schedule_parameter}
+        [schedule] = [each for each in schedules if each["ScheduleExpression"] == expression]
         assert schedule["State"] == {"Ref": job.state_parameter}
         timezone = {"Ref": job.timezone_parameter} if job.timezone_parameter else "UTC"
         assert schedule["ScheduleExpressionTimezone"] == timezone
