@@ -15,6 +15,7 @@ from tests.support.ledger import Ledger
 from tools.local_aws.functions import Context, post_transactions
 from tools.local_aws.server import Endpoint
 
+CALLER = "AROAEXAMPLE:shop"
 PAYMENT: Body = {"transaction_id": "t-1", "account_id": "a", "amount": "-12.50"}
 
 
@@ -48,7 +49,8 @@ def states(found: list[dict[str, Any]]) -> list[str]:
 def by_url(function: ModuleType, body: str, *, encoded: bool = False) -> tuple[int, Any]:
     http = {"method": "POST", "path": "/"}
     text = b64encode(body.encode()).decode() if encoded else body
-    event = {"version": "2.0", "requestContext": {"http": http}, "body": text, "isBase64Encoded": encoded}
+    context = {"http": http, "authorizer": {"iam": {"callerId": CALLER}}}
+    event = {"version": "2.0", "requestContext": context, "body": text, "isBase64Encoded": encoded}
     response = invoke(function, event)
     return response["statusCode"], json.loads(response["body"])
 
@@ -74,6 +76,16 @@ def test_each_transaction_is_answered_in_its_place_with_its_entry(ledger: Ledger
         *((f"t-{number}", "a") for number in (1, 2, 5)),
         ("t-5", "b"),
     }
+
+
+def test_the_entry_names_the_caller_of_the_url_and_says_lambda_for_a_direct_invocation(
+    ledger: Ledger, function: ModuleType
+) -> None:
+    by_url(function, json.dumps({"transactions": [PAYMENT]}))
+    outcomes(function, PAYMENT, PAYMENT | {"transaction_id": "t-2"})
+    sent = {entry["transaction_id"]: entry["sent"] for entry in ledger.items(ledger.tables.journal)}
+    assert (sent["t-1"]["sent_by"], sent["t-2"]["sent_by"]) == (CALLER, "lambda")
+    assert [sent[each]["message_id"].rpartition("#")[2] for each in ("t-1", "t-2")] == ["0", "1"]
 
 
 def test_an_id_is_posted_once_by_both_ways_and_has_one_answer(ledger: Ledger, function: ModuleType) -> None:

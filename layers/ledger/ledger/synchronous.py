@@ -57,7 +57,7 @@ class Answer(NamedTuple):
 
 
 UNKNOWN = "lambda"
-"""In place of the sender's id: Lambda doesn't tell a function who invoked it."""
+"""In place of the sender's id: Lambda tells a function who called its URL, but not who invoked it directly."""
 
 
 class SynchronousPoster(NamedTuple):
@@ -66,10 +66,10 @@ class SynchronousPoster(NamedTuple):
     decode: Callable[[str], TransactionMessage]
     poster: Poster
 
-    def answer(self, request: PostRequest, request_id: str, deadline: Deadline) -> Answer:
+    def answer(self, request: PostRequest, request_id: str, deadline: Deadline, caller: str = UNKNOWN) -> Answer:
         """Posts the request's transactions, or with `dry_run` says what would become of them now."""
         now = datetime.now(UTC)
-        messages = [self._message(body, f"{request_id}#{n}", now) for n, body in enumerate(request.bodies)]
+        messages = [self._message(body, f"{request_id}#{n}", now, caller) for n, body in enumerate(request.bodies)]
         decoded = [message for message in messages if message.disposition is None]
         measurements: list[Measurement] = []
         if request.dry_run:
@@ -80,8 +80,8 @@ class SynchronousPoster(NamedTuple):
             measurements = self.poster.post(decoded, deadline)
         return Answer(list(map(_outcome, messages)), measurements)
 
-    def _message(self, body: str, message_id: str, now: datetime) -> QueuedTransaction:
-        message: QueuedTransaction = QueueMessage(message_id, "", body, 1, now, {}, UNKNOWN)
+    def _message(self, body: str, message_id: str, now: datetime, caller: str) -> QueuedTransaction:
+        message: QueuedTransaction = QueueMessage(message_id, "", body, 1, now, {}, caller)
         try:
             message.content = self.decode(body)
         except Exception as error:  # noqa: BLE001 (an error of any type is this message's alone)
