@@ -31,7 +31,7 @@ build: .venv-tools/made
 	PATH="$(CURDIR)/.venv-tools/bin:$$PATH" SAM_CLI_TELEMETRY=0 SAM_CLI_ENABLE_LANGUAGE_EXTENSIONS=1 sam build
 
 up: setup
-	@.venv/bin/python -m tools.local_aws.up --port $(PORT) $(if $(HOST),--host $(HOST))
+	@.venv/bin/python -m tools.local_aws.up --port $(PORT) $(if $(HOST),--host $(HOST)) $(PARAMETERS)
 
 down:
 	@.venv/bin/python -m tools.local_aws.down

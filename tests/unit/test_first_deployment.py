@@ -121,7 +121,20 @@ def a_job_that_is_not_done_is_missed_in_time(resources: Resources, _: dict[str, 
             yield f"{name}: CloudWatch takes older values in place of missing ones"
 
 
+NAMES = re.compile(r"(Table|Queue|Role|Alarm|Dashboard|Layer|LogGroup|ManagedPolicy|Backup(Vault|Plan))?Name")
+
+
+def two_stacks_of_an_account_have_no_name_in_common(resources: Resources, _: dict[str, str]) -> Iterator[str]:
+    for name, each in resources.items():
+        for key, value in each["Properties"].items():
+            if NAMES.fullmatch(key) and "AWS::Stack" not in json.dumps(value):
+                yield f"{name}.{key}: another stack has the same name"
+        if each["Type"] == "AWS::Serverless::Function" and "FunctionName" in each["Properties"]:
+            yield f"{name}.FunctionName: another stack has the same name"
+
+
 OF_RESOURCES: list[Rule] = [
+    two_stacks_of_an_account_have_no_name_in_common,
     a_statement_of_a_queue_has_one_resource,
     queues_take_tls_alone_and_named_senders,
     what_holds_data_is_kept_in_prod_but_not_of_a_creation_that_fails,
@@ -190,6 +203,7 @@ PLANTED = {
     "F10": ('!Equals [!Ref BatchWindowSeconds, "0"]', "!Equals [!Ref BatchWindowSeconds, 0]", "compared to a number"),
     "F11": ("FILL(done, 0)", "done", "older values in place of missing ones"),
     "F12": ("SSEEnabled: !If [HasKey, true, false]", "SSEEnabled: true", "AWS's managed key costs its requests"),
+    "a fixed name": ("Name: !Sub ${AWS::StackName}-outcomes", "Name: outcomes", "another stack has the same name"),
     "one name": ("ExpiredHoldsSchedule:", "ExpireHoldsSchedule:", "a parameter and a resource have one name"),
     "plain HTTP": ("Sid: TlsOnly", "Sid: Nothing", "takes plain HTTP"),
     "any sender": ("- HasAdministrators\n", "- HasProducers\n", "senders aren't those of AdministratorRoleArns"),

@@ -23,9 +23,11 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--port", type=port_number, default=4566)
     arguments.add_argument("--host", default=LOOPBACK, help="the address to listen on")
+    arguments.add_argument("parameters", nargs="*", metavar="NAME=VALUE", help="the template's parameters")
     options = arguments.parse_args()
     try:
-        deployed = _deployed_again() or _deployed_anew(options.host, options.port)
+        parameters = dict(each.split("=", 1) for each in options.parameters)
+        deployed = _deployed_again(parameters) or _deployed_anew(options.host, options.port, parameters)
     except LocalAwsError as error:
         console.print(str(error), style="red")
         return 1
@@ -37,31 +39,31 @@ def main() -> int:
     return 0
 
 
-def _deployed_again() -> stack.Stack | None:
+def _deployed_again(parameters: dict[str, str]) -> stack.Stack | None:
     running = left_running.found()
     if running is None:
         return None
     console.print(f"A local AWS is running on {running.url}. The stack is deployed on it again, and keeps its data")
     left_running.leave(running._replace(left_by=COMMAND))
-    return _deployed(running.endpoint)
+    return _deployed(running.endpoint, parameters)
 
 
-def _deployed_anew(host: str, port: int) -> stack.Stack:
+def _deployed_anew(host: str, port: int, parameters: dict[str, str]) -> stack.Stack:
     left_running.down()  # one that has already stopped
     try:
         with at_work(console, f"Starting a local AWS on {host}:{port} (ministack, IAM enforced)"):
             running = left_running.start(host, port, COMMAND)
-        return _deployed(running.endpoint)
+        return _deployed(running.endpoint, parameters)
     except BaseException:
         left_running.down()
         raise
 
 
-def _deployed(endpoint: Endpoint) -> stack.Stack:
+def _deployed(endpoint: Endpoint, parameters: dict[str, str]) -> stack.Stack:
     with at_work(console, "Building the functions and layers (sam build)") as say:
         stack.build(say)
     with at_work(console, "Deploying the stack (sam deploy)") as say:
-        return stack.deploy(endpoint, say)
+        return stack.deploy(endpoint, say, **parameters)
 
 
 def first_commands(deployed: stack.Stack, *commands: str) -> str:
