@@ -19,6 +19,13 @@ CALLER = "AROAEXAMPLE:shop"
 PAYMENT: Body = {"transaction_id": "t-1", "account_id": "a", "amount": "-12.50"}
 
 
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 @pytest.fixture
 def ledger(aws: Endpoint, dynamodb: Endpoint) -> Ledger:
     ledger = Ledger(aws, dynamodb)
@@ -46,9 +53,9 @@ def states(found: list[dict[str, Any]]) -> list[str]:
     return [outcome["state"] for outcome in found]
 
 
-def by_url(function: ModuleType, body: str, *, encoded: bool = False) -> tuple[int, Any]:
+def by_url(function: ModuleType, body: str | bytes, *, encoded: bool = False) -> tuple[int, Any]:
     http = {"method": "POST", "path": "/"}
-    text = b64encode(body.encode()).decode() if encoded else body
+    text = b64encode(body.encode() if isinstance(body, str) else body).decode() if encoded else body
     context = {"http": http, "authorizer": {"iam": {"callerId": CALLER}}}
     event = {"version": "2.0", "requestContext": context, "body": text, "isBase64Encoded": encoded}
     response = invoke(function, event)
@@ -95,8 +102,15 @@ def test_an_id_is_posted_once_by_both_ways_and_has_one_answer(ledger: Ledger, fu
     assert outcomes(function, PAYMENT, PAYMENT) == [again, again]
     ledger.post(PAYMENT)
     assert ledger.account("a").version == 2
-    [other] = outcomes(function, PAYMENT | {"amount": "-13"})
-    assert (other["state"], other["reason_code"], other["original_status"]) == ("invalid", "PAYLOAD_CHANGED", "POSTED")
+    for changed in (
+        {"amount": "-13"},
+        {"amount": "-12.505"},  # it would be invalid anyway
+        {"type": "post_hold", "hold_id": "none", "amount": 1},  # it would be waiting: nothing is written that conflicts
+    ):
+        for dry_run in (True, False):
+            [other] = outcomes(function, PAYMENT | changed, dry_run=dry_run)
+            found = other["state"], other["reason_code"], other["original_status"]
+            assert found == ("invalid", "PAYLOAD_CHANGED", "POSTED")
 
 
 def test_a_transaction_takes_two_requests_and_five_write_units(ledger: Ledger, function: ModuleType) -> None:
@@ -166,6 +180,8 @@ def test_what_isnt_known_is_said_as_unknown_and_what_wasnt_tried_as_busy(
         ({"transactions": [PAYMENT] * 101}, "transactions: expected `array` of length <= 100"),
         ({"transactions": [PAYMENT], "dry": True}, "body: object contains unknown field `dry`"),
         ({"transactions": [PAYMENT | {"amount": 1234567890.1234567}]}, "transactions[0].amount: expected a number"),
+        ({"transactions": [PAYMENT | {"amount": -562949953421312.01}]}, "transactions[0].amount: expected a number"),
+        ({"transactions": [PAYMENT | {"metadata": nested(100_000)}]}, "body: expected JSON; it is nested too deeply"),
         ("text", "body: expected `object`, got `str`"),
     ],
 )
@@ -180,6 +196,9 @@ def test_the_url_takes_the_same_request_with_all_digits(ledger: Ledger, function
         status, answer = by_url(function, body, encoded=encoded)
         assert (status, states(answer["outcomes"])) == (200, ["posted"])
     assert by_url(function, "junk") == (400, {"error": mock.ANY})
+    for byte in (b"\xff", b"\xfe"):  # replaced by one character, both would be one id
+        damaged = body.encode().replace(b"t-1", byte)
+        assert by_url(function, damaged, encoded=True) == (400, {"error": mock.ANY})
     twice = '{"transactions": [{"transaction_id": "t-2", "account_id": "a", "amount": 1, "amount": 2}]}'
     assert by_url(function, twice) == (
         400,

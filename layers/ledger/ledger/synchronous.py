@@ -60,6 +60,11 @@ UNKNOWN = "lambda"
 """In place of the sender's id: Lambda tells a function who called its URL, but not who invoked it directly."""
 
 
+PERHAPS_POSTED = 2
+"""The receive count of a message that was delivered before, so that its own entry is read with its accounts: nobody
+knows whether a call is a repetition, and what is waiting or invalid writes nothing that would meet the entry."""
+
+
 class SynchronousPoster(NamedTuple):
     """Posts what `decode` makes of a message's body. Its messages are on no queue, so that none comes again."""
 
@@ -73,15 +78,13 @@ class SynchronousPoster(NamedTuple):
         decoded = [message for message in messages if message.disposition is None]
         measurements: list[Measurement] = []
         if request.dry_run:
-            for message in decoded:
-                message.receive_count = 2  # so that its own entry is looked for
             self.poster.decide(decoded, deadline)
         elif decoded:
             measurements = self.poster.post(decoded, deadline)
         return Answer(list(map(_outcome, messages)), measurements)
 
     def _message(self, body: str, message_id: str, now: datetime, caller: str) -> QueuedTransaction:
-        message: QueuedTransaction = QueueMessage(message_id, "", body, 1, now, {}, caller)
+        message: QueuedTransaction = QueueMessage(message_id, "", body, PERHAPS_POSTED, now, {}, caller)
         try:
             message.content = self.decode(body)
         except Exception as error:  # noqa: BLE001 (an error of any type is this message's alone)

@@ -25,9 +25,10 @@ def caller_of(event: dict[str, Any]) -> str | None:
 
 
 def body_of(event: dict[str, Any]) -> str:
-    """The request's body. Bytes that are no UTF-8 are replaced: no field of a valid body has the replacement."""
+    """The request's body. Bytes that are no UTF-8 become lone surrogates, which no JSON decoder takes: if each were
+    replaced by the same character, two ids could become one."""
     body: str = event.get("body") or ""
-    return base64.b64decode(body).decode(errors="replace") if event.get("isBase64Encoded") else body
+    return base64.b64decode(body).decode(errors="surrogateescape") if event.get("isBase64Encoded") else body
 
 
 def http_response(answer: dict[str, Any], *, is_well: bool) -> dict[str, Any]:

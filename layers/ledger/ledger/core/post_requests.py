@@ -1,6 +1,7 @@
 """Requests to post transactions and to answer with their outcomes: each transaction as the text of its message."""
 
 import json
+import math
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -14,6 +15,9 @@ MAXIMUM_REQUEST_BYTES = 6_291_456
 """Lambda takes no more."""
 EXACT_FLOAT_DIGITS = 15
 """A number of up to so many digits comes out of a floating-point number as it went in."""
+LARGEST_FLOAT = 10**11
+"""Below it, a number of up to four decimals, as currencies have, has no more than those digits. Above it the decimals
+may be gone, and nothing shows that they were there: 1000000000000000.01 is 1000000000000000.0."""
 
 
 class PostRequest(NamedTuple):
@@ -41,22 +45,28 @@ def decode_text(body: str) -> PostRequest:
 def decode_event(event: Any) -> PostRequest:
     """The request in an event, whose numbers Lambda has made floating-point numbers. Raises InvalidMessage.
 
-    A number that may have lost digits by that is refused.
+    A number that may have lost one of its first four decimals by that is refused.
     """
     if isinstance(event, dict) and isinstance(event.get("transactions"), list):
         for number, transaction in enumerate(event["transactions"]):
             _check_floats(f"transactions[{number}]", transaction)
-    return decode_text(json.dumps(event))
+    try:
+        body = json.dumps(event)
+    except RecursionError:
+        raise InvalidMessage("body: expected JSON; it is nested too deeply") from None
+    return decode_text(body)
 
 
 def _check_floats(field: str, value: Any) -> None:
     """Looks at the values of one object: no number of a message is further inside."""
     for name, each in value.items() if isinstance(value, dict) else ():
-        if (
-            isinstance(each, float)
-            and len(repr(each).partition("e")[0].strip("-0.").replace(".", "")) > EXACT_FLOAT_DIGITS
-        ):
+        if isinstance(each, float) and _may_be_rounded(each):
             raise InvalidMessage(
-                f"{field}.{name[:40]}: expected a number of more than {EXACT_FLOAT_DIGITS} digits as a text, because"
-                " Lambda would round it"
+                f"{field}.{name[:40]}: expected a number of more than {EXACT_FLOAT_DIGITS} digits, or with a fraction"
+                f" from {LARGEST_FLOAT:,} on, as a text, because Lambda would round it"
             )
+
+
+def _may_be_rounded(number: float) -> bool:
+    digits = repr(number).partition("e")[0].strip("-0.").replace(".", "")
+    return math.isfinite(number) and (abs(number) >= LARGEST_FLOAT or len(digits) > EXACT_FLOAT_DIGITS)
