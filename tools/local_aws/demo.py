@@ -94,11 +94,11 @@ def _run(port: int, messages: int) -> int:
         name: new_consumer(endpoint, deployed["OutcomesBusName"], name, pattern) for name, pattern in CONSUMERS.items()
     }
     console.print(f"[bold]4[/]  Sending the day: {len(transactions):,} transactions, {len(updates):,} profile updates")
-    day = (
-        [(queue_of(body.encode()), body) for body in transactions],
-        [(MessageQueue.PROFILES, body) for body in updates],
-    )
-    seconds = _send_and_wait(deployed, *day)
+    # Closings have a queue of their own: sent with the day, they would come before payments that were sent earlier.
+    closings = [body for body in transactions if "close_account" in body]
+    before = [(queue_of(body.encode()), body) for body in transactions if body not in closings]
+    seconds = _send_and_wait(deployed, before, [(MessageQueue.PROFILES, body) for body in updates])
+    seconds += _send_and_wait(deployed, [(queue_of(body.encode()), body) for body in closings])
     accounts, journal, reversals = (deployed[f"{name}TableName"] for name in ("Accounts", "Journal", "Reversals"))
     tables = Tables(accounts, journal, reversals=reversals)
     before_interest = read_books(endpoint, tables)
