@@ -20,9 +20,9 @@ from ledger.core.post_requests import decode_event, decode_text
 from ledger.core.transaction_types import decode_from
 from ledger.core.transaction_types.base import Door
 from ledger.lines import Lines
-from ledger.synchronous import UNKNOWN, State, SynchronousPoster
+from ledger.synchronous import State, SynchronousPoster
 from ledger.tables import LedgerTables
-from workers.function_url import body_of, caller_of, http_response, is_http
+from workers.function_url import body_of, http_response, is_http
 from workers.invocation import deadline_of
 from workers.logs import function_logger
 
@@ -53,8 +53,7 @@ def lambda_handler(event: Any, context: LambdaContext) -> dict[str, Any]:
 
 def answer_to(event: Any, context: LambdaContext) -> dict[str, Any]:
     request = decode_text(body_of(event)) if is_http(event) else decode_event(event)
-    caller = (caller_of(event) if is_http(event) else None) or UNKNOWN
-    answer = synchronous.answer(request, context.aws_request_id, deadline_of(context), caller)
+    answer = synchronous.answer(request, context.aws_request_id, deadline_of(context))
     for measured in answer.measurements:
         measured.emit(metrics)
     metrics.add_metric("Unknown", MetricUnit.Count, answer.count(State.UNKNOWN))

@@ -85,13 +85,11 @@ def test_each_transaction_is_answered_in_its_place_with_its_entry(ledger: Ledger
     }
 
 
-def test_the_entry_names_the_caller_of_the_url_and_says_lambda_for_a_direct_invocation(
-    ledger: Ledger, function: ModuleType
-) -> None:
+def test_the_entry_says_lambda_whatever_caller_the_event_names(ledger: Ledger, function: ModuleType) -> None:
     by_url(function, json.dumps({"transactions": [PAYMENT]}))
     outcomes(function, PAYMENT, PAYMENT | {"transaction_id": "t-2"})
     sent = {entry["transaction_id"]: entry["sent"] for entry in ledger.items(ledger.tables.journal)}
-    assert (sent["t-1"]["sent_by"], sent["t-2"]["sent_by"]) == (CALLER, "lambda")
+    assert (sent["t-1"]["sent_by"], sent["t-2"]["sent_by"]) == ("lambda", "lambda")
     assert [sent[each]["message_id"].rpartition("#")[2] for each in ("t-1", "t-2")] == ["0", "1"]
 
 

@@ -16,14 +16,6 @@ def is_http(event: Any) -> bool:
     return False
 
 
-def caller_of(event: dict[str, Any]) -> str | None:
-    """The id of the principal that signed the request, in the form of SQS's `SenderId`."""
-    match event:
-        case {"requestContext": {"authorizer": {"iam": {"callerId": str(caller)}}}}:
-            return caller
-    return None
-
-
 def body_of(event: dict[str, Any]) -> str:
     """The request's body. Bytes that are no UTF-8 become lone surrogates, which no JSON decoder takes: if each were
     replaced by the same character, two ids could become one."""
