@@ -11,7 +11,6 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import ClientError
 
 from conditional_writes.testing import Clock
 from tests.support.new_tables import definition, index
@@ -161,5 +160,5 @@ def _remove_bus(events: Any, name: str) -> None:
         lambda: events.delete_rule(Name=name, EventBusName=name),
         lambda: events.delete_event_bus(Name=name),
     ):
-        with contextlib.suppress(ClientError):
+        with contextlib.suppress(events.exceptions.ResourceNotFoundException):
             call()

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from conditional_writes.testing import Engine
 from tests.assumptions import test_dynamodb
 from tests.assumptions.page import PAGE, page
-from tests.assumptions.places import Place, table
+from tests.assumptions.places import Place, heard, table
+from tools.local_aws.server import Endpoint
 
 
 def _reverse_reasons(parsed: dict[str, Any]) -> None:
@@ -52,6 +54,18 @@ def test_a_wrong_answer_is_named(
             client.meta.events.register("after-call.dynamodb", lambda parsed, **_: wrong(parsed))
             with pytest.raises((AssertionError, KeyError)):
                 assumption(test_dynamodb.Items(client, name), *case)
+
+
+def test_a_bus_that_cant_be_removed_isnt_passed_over(aws: Endpoint) -> None:
+    client = aws.client("events")
+
+    def deny(**_: Any) -> None:
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no right"}}, "DeleteEventBus")
+
+    client.meta.events.register("before-call.events.DeleteEventBus", deny)
+    place = Place("denied", lambda service: client if service == "events" else aws.client(service))
+    with pytest.raises(ClientError, match="no right"), heard(place, {"source": ["s"]}):
+        pass
 
 
 def test_the_page_has_each_assumption_and_each_difference() -> None:
