@@ -8,7 +8,7 @@ PYTHON ?= python3.13
 $(foreach environment,.venv .venv-tools,$(shell \
   cd $(environment) 2>/dev/null && { [ "$$(cat made 2>/dev/null)" = "$$(pwd -P)" ] || rm -f made; }))
 
-.PHONY: demo test test-all build up down verify bench soak mutations assumptions check lock clean
+.PHONY: demo test test-all build up down verify bench soak mutations assumptions site release check lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -65,6 +65,22 @@ assumptions: setup
 mutations: setup
 	@.venv/bin/python -m tests.mutations --workers $(WORKERS) $(if $(SINCE),--since $(SINCE))
 
+# In an environment of its own, that is cached: uv's.
+RELEASE = .venv/bin/uv --system-certs run --quiet --isolated --no-project --python .venv/bin/python \
+  --with-requirements tools/release/requirements.txt
+
+# The pages of both products as a site with search, every link checked: .cache/site/html/index.html
+site: setup
+	@$(RELEASE) python -m tools.release.site
+
+# The library's wheel and sdist, the bill of materials of the functions' packages, and the hashes of all three: dist/
+release: setup
+	@rm -rf dist
+	@.venv/bin/uv --system-certs build --quiet --python .venv/bin/python --out-dir dist layers/conditional_writes
+	@$(RELEASE) cyclonedx-py requirements --output-reproducible --index-url https://pypi.org/simple \
+	  --output-file dist/functions.cdx.json layers/dependencies/requirements.txt
+	@cd dist && sha256sum *.whl *.tar.gz *.json > SHA256SUMS && cat SHA256SUMS
+
 check: setup
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -75,7 +91,7 @@ check: setup
 
 # Pins the newest versions that the requirements.in files allow, with the hashes of their files on PyPI.
 lock: setup
-	for folder in layers/dependencies tests tools/local_aws; do \
+	for folder in layers/dependencies tests tools/local_aws tools/release; do \
 	  .venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.13 --generate-hashes \
 	    --no-header --no-emit-index-url --no-emit-find-links $$folder/requirements.in --output-file $$folder/requirements.txt || exit 1; \
 	done

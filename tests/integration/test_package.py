@@ -88,6 +88,13 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"sdist": next(folder.glob("*.tar.gz")), "wheel": next(folder.glob("*.whl"))}
 
 
+def test_a_copy_elsewhere_makes_the_same_bytes(distributions: dict[str, Path], tmp_path: Path) -> None:
+    copy = shutil.copytree(LIBRARY, tmp_path / "copied" / "library")
+    run(*UV, "build", "--quiet", "--python", sys.executable, "--out-dir", tmp_path / "dist", copy)
+    for built in distributions.values():
+        assert (tmp_path / "dist" / built.name).read_bytes() == built.read_bytes()
+
+
 MODULES = {str(path.relative_to(LIBRARY)) for path in (LIBRARY / "conditional_writes").rglob("*.py")}
 
 
@@ -105,9 +112,9 @@ def test_the_sdist_has_the_guide_the_changelog_and_the_examples_too(distribution
     beside = {
         str(path.relative_to(LIBRARY)) for folder in ("docs", "examples") for path in LIBRARY.glob(f"{folder}/*.*")
     }
-    around = {"README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "PKG-INFO"}
+    around = {".gitignore", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "PKG-INFO"}
     assert "docs/errors.md" in beside
-    assert names - {".gitignore"} == MODULES | beside | around | {"conditional_writes/py.typed"}
+    assert names == MODULES | beside | around | {"conditional_writes/py.typed"}
 
 
 def metadata(wheel: Path) -> Message:

@@ -16,6 +16,7 @@ from ledger.core.transaction_types import base
 from ledger.outcome_publisher import UnpublishedCode
 from tests.support.template import TEMPLATE, resources
 from tools.local_aws.server import PROJECT
+from tools.release.site import menu, pages
 from workers.batches import GivenUp
 
 OF_LAYERS = [page for pattern in ("*.md", "docs/*.md", "examples/*.md") for page in PROJECT.glob(f"layers/*/{pattern}")]
@@ -35,6 +36,11 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         target = page.parent / path if path else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_the_sites_menu_has_each_page_once() -> None:
+    in_menu = [page for section in menu() for found in section.values() for page in [*found]]
+    assert sorted(in_menu) == sorted({*pages()} - {"docs/README.md"})
 
 
 def anchors(target: Path) -> set[str]:
