@@ -1,4 +1,4 @@
-"""Charges a day's overdraft interest: sends a message to the transactions queue for each account below zero.
+"""Charges a day's overdraft interest: sends a message to the administration's queue for each account below zero.
 
 The message of an account, a day and a rate is always the same, and its amount is decided when the message is posted.
 So a second run asks for nothing new, even without the lock. With an amount in it, a message that is made again after
@@ -38,7 +38,7 @@ sending = SendingJob(
     dynamodb,
     os.environ["ACCOUNTS_TABLE"],
     queue.client,
-    os.environ["TRANSACTIONS_QUEUE_URL"],
+    os.environ["ADMINISTRATION_QUEUE_URL"],
     logger,
     metrics,
 )

@@ -1,4 +1,4 @@
-"""Releases expired holds: sends a message to the transactions queue for each open hold whose time is over.
+"""Releases expired holds: sends a message to the administration's queue for each open hold whose time is over.
 
 The message of a hold is always the same, and it is decided when it is posted. So a run that finds a hold before its
 first message is posted changes nothing.
@@ -35,7 +35,7 @@ sending = SendingJob(
     dynamodb,
     os.environ["ACCOUNTS_TABLE"],
     queue.client,
-    os.environ["TRANSACTIONS_QUEUE_URL"],
+    os.environ["ADMINISTRATION_QUEUE_URL"],
     logger,
     metrics,
 )

@@ -201,7 +201,7 @@ def sam_local_invoke(folder: Path) -> Iterator[EventRunner]:
     with running(ministack(free_port(), folder / "ministack.log", host)) as endpoint:
         deployed = stack.deploy(endpoint)
         settings = write_settings(deployed, folder)
-        sqs, queue_url = endpoint.client("sqs"), deployed["TransactionsQueueUrl"]
+        sqs, queue_url = endpoint.client("sqs"), deployed["AdministrationQueueUrl"]
         tables = Tables(deployed["AccountsTableName"], deployed["JournalTableName"])
         consumer = new_consumer(endpoint, deployed["OutcomesBusName"], "events")
 

@@ -53,7 +53,7 @@ process_transactions/31-reverse-in-part: POSTED
 process_transactions/32-reverse-both-sides: POSTED
 process_transactions/33-reverse-too-much: REVERSAL_EXCEEDED, ALREADY_REVERSED
 process_transactions/34-too-many-decimals: INVALID_MESSAGE
-process_transactions/35-opening-by-the-transactions-queue: WRONG_QUEUE
+process_transactions/35-opening-and-expiry-by-the-transactions-queue: 2 WRONG_QUEUE
 process_transactions/36-payment-by-the-administration-queue: WRONG_QUEUE
 process_transactions/37-ids-that-nobody-may-give: 5 INVALID_MESSAGE
 post_transactions/01-what-would-become-of-it: posted

@@ -1,4 +1,4 @@
-"""Ledgers whose scheduled job sends messages about their accounts to the transactions queue."""
+"""Ledgers whose scheduled job sends messages about their accounts to the administration queue."""
 
 import json
 from abc import abstractmethod

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from ledger.core.transaction_types import CloseAccount, OpenAccount, SetOverdraftLimit
+from ledger.core.transaction_types.base import Door, TransactionMessage
 from tests.support.faults import Killed
 from tests.support.strategies import any_message, profile_updates
 from tools.teller import send as sending
@@ -32,8 +32,8 @@ def written(directory: Path, *lines: str | bytes) -> Path:
 
 
 @given(any_message(), profile_updates())
-def test_the_queue_of_a_message_is_told_from_its_content(message: object, update: object) -> None:
-    administrative = isinstance(message, OpenAccount | CloseAccount | SetOverdraftLimit)
+def test_the_queue_of_a_message_is_told_from_its_content(message: TransactionMessage, update: object) -> None:
+    administrative = message.door is Door.ADMINISTRATION
     assert queue_of(msgspec.json.encode(message)) is (MessageQueue.ADMINISTRATION if administrative else TRANSACTIONS)
     assert queue_of(msgspec.json.encode(update)) is PROFILES
 

@@ -60,7 +60,7 @@ SENTENCES = {
 
 @pytest.mark.parametrize(("setting", "sentence"), SENTENCES.items())
 def test_a_function_with_a_rate_that_is_none_does_not_start_and_says_why(setting: str, sentence: str) -> None:
-    others = dict.fromkeys(["ACCOUNTS_TABLE", "LOCKS_TABLE", "TRANSACTIONS_QUEUE_URL"], "x")
+    others = dict.fromkeys(["ACCOUNTS_TABLE", "LOCKS_TABLE", "ADMINISTRATION_QUEUE_URL"], "x")
     with pytest.raises(ValueError, match="annual_rate") as caught:
         load_function("charge_overdraft_interest", Endpoint("http://127.0.0.1:9"), others | {"ANNUAL_RATE": setting})
     assert str(caught.value) == sentence

@@ -562,7 +562,7 @@ OF_JOBS_RECORDS = "dynamodb:UpdateItem dynamodb:PutItem"
 OF_SENDING_JOB = {
     "AccountsTable": "dynamodb:Scan",
     "LocksTable": OF_JOBS_RECORDS,
-    "TransactionsQueue": "sqs:SendMessage*",
+    "AdministrationQueue": "sqs:SendMessage*",
     "JobsDeadLetterQueue": "sqs:SendMessage*",
 }
 BY_VERSION = str({"Sub": "${JournalTable.Arn}/index/by_version"})

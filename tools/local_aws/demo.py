@@ -205,7 +205,7 @@ def _run_jobs_twice(deployed: stack.Stack) -> list[str]:
         console.print(f"   {name:<27}done, and the second message did nothing")
         if reports[0] != reports[1]:
             found.append(f"{name}: two messages for one time left two reports: {reports}")
-        _wait_until_empty(deployed, MessageQueue.TRANSACTIONS)
+        _wait_until_empty(deployed, MessageQueue.ADMINISTRATION)
     report = jobs.read_report(deployed, NIGHT)
     console.print(f"   Reconciled {report['accounts_checked']} accounts: {report['mismatches']} mismatches")
     return found + [f"reconciliation: {sentence}" for sentence in report["first_mismatches"]]

@@ -184,7 +184,7 @@ def _sending_job(
     dynamodb: Endpoint | None,
     variables: Mapping[str, str],
 ) -> ModuleType:
-    fixed = {"ACCOUNTS_TABLE": tables.accounts, "LOCKS_TABLE": locks_table, "TRANSACTIONS_QUEUE_URL": queue_url}
+    fixed = {"ACCOUNTS_TABLE": tables.accounts, "LOCKS_TABLE": locks_table, "ADMINISTRATION_QUEUE_URL": queue_url}
     fixed |= {"AWS_ENDPOINT_URL_DYNAMODB": (dynamodb or aws).url, "ANNUAL_RATE": "0.12"}
     return load_function(name, aws, fixed | JOB_QUEUES | dict(variables))
 

@@ -1,4 +1,4 @@
-"""The work of the jobs that send messages about accounts to the transactions queue: interest, and expired holds.
+"""The work of the jobs that send messages about accounts to the administration's queue: interest, and expired holds.
 
 A message is made of its account and the scheduled time alone, and what it does is decided when it is posted. So a page
 that is sent again changes nothing, even without the job's lock.
@@ -29,13 +29,13 @@ class SkippedAccount(Exception):
 
 
 class Sent(Protocol):
-    """A message of the transactions queue."""
+    """A message of the administration's queue."""
 
     def canonical_payload(self) -> dict[str, Any]: ...
 
 
 class SendingJob(NamedTuple):
-    """A job that sends to this queue. Its messages have the `group` by which SQS lets payments pass them.
+    """A job that sends to this queue. Its messages have the `group` by which SQS lets other messages pass them.
 
     `metric` counts the messages, `AccountsSkipped` the accounts of which none can be made.
     """

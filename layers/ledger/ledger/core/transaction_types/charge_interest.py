@@ -13,7 +13,7 @@ from typing import Self
 from ledger.core.accounts import Account
 from ledger.core.decoding import TELLERS_OWN
 from ledger.core.rules import Decision, RejectionReason, moved, posted, rejected, rounded_to_unit
-from ledger.core.transaction_types.base import AccountMessage, Context, NumberRange
+from ledger.core.transaction_types.base import AccountMessage, Context, Door, NumberRange
 
 DAYS_PER_YEAR = 365
 """In a leap year, too."""
@@ -25,6 +25,7 @@ class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):
     Interest of zero, or of less than half a unit, is posted with the amount 0.
     """
 
+    door = Door.ADMINISTRATION
     numbers = (("annual_rate", NumberRange.RATE),)
 
     job_prefix = f"{TELLERS_OWN}overdraft-interest-"

@@ -11,12 +11,14 @@ from ledger.core.decoding import TELLERS_OWN, Time
 from ledger.core.holds import OpenHold, expiry
 from ledger.core.reason_codes import InvalidMessage
 from ledger.core.rules import Decision, RejectionReason, posted, rejected
+from ledger.core.transaction_types.base import Door
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 
 
 class ExpireHold(HoldResolution, frozen=True, tag="expire_hold"):
     """The hold has expired if its `expires_at` is at `as_of` or before: the decision depends on no clock."""
 
+    door = Door.ADMINISTRATION
     posted_event = "HoldExpired"
     job_prefix = f"{TELLERS_OWN}expire-hold-"
 
