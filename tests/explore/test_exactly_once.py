@@ -7,9 +7,20 @@ from typing import Any
 
 import pytest
 
-from conditional_writes import Observed, OutcomeUnknown, Plan, Update, VersionedTable, key, write_together
+from conditional_writes import (
+    Deadline,
+    Observed,
+    OutcomeUnknown,
+    Plan,
+    Update,
+    VersionedTable,
+    key,
+    read,
+    write,
+    write_together,
+)
 from conditional_writes.exactly_once import Records, exactly_once
-from conditional_writes.testing import Engine, Outcome
+from conditional_writes.testing import Engine, Outcome, replay
 from tests.explore.bank import client_of, raised_none
 from tests.explore.scenario import Scenario
 from tests.support.new_tables import definition
@@ -22,7 +33,8 @@ def tables(engine: Engine) -> None:
     engine.attach(CLIENT)
     for name, key_name in {"Accounts": "account_id", "Records": "id"}.items():
         CLIENT.create_table(**definition(name, {key_name: "S"}))
-    ACCOUNTS.save({"account_id": "bob", "balance": 100})
+    for name in ("bob", "carol"):
+        ACCOUNTS.save({"account_id": name, "balance": 100})
 
 
 @exactly_once(RECORDS, key=lambda payment: payment["id"], items=lambda _: [ACCOUNTS.key("bob")], prefix="pay")
@@ -47,6 +59,15 @@ def add_to_both(_: None) -> None:
     """A transaction without conditions of its own: its token alone says that it was made."""
     both = [Update(key("Accounts", account_id=name), {}, added={"balance": 1}) for name in ("bob", "carol")]
     write_together(CLIENT, both)
+
+
+def change_both(_: None) -> None:
+    def plan(observed: Observed) -> Plan[None]:
+        both = [ACCOUNTS.get_from(observed, name) for name in ("bob", "carol")]
+        return Plan(None, [ACCOUNTS.saving(account | {"balance": account["balance"] + 1}) for account in both])
+
+    deadline = Deadline.after(60)
+    write(CLIENT, plan, read(CLIENT, map(ACCOUNTS.key, ("bob", "carol")), deadline), deadline)
 
 
 def balance() -> int:
@@ -109,6 +130,14 @@ SCENARIOS = [
     ),
     Scenario("two changes of one item both count", [change, change], tables, none_is_lost),
     Scenario("two additions in one transaction count once", [add_to_both, add_to_both], tables, none_is_lost),
+    Scenario(
+        "a transaction that is delayed and then cancelled counts once",
+        [change_both, change_both],
+        tables,
+        none_is_lost,
+        most_faults=2,
+        completes=False,
+    ),
     Scenario("three changes of one item all count", [change] * 3, tables, none_is_lost, completes=False),
 ]
 
@@ -116,3 +145,9 @@ SCENARIOS = [
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_in_every_order(scenario: Scenario, holds_in_every_order: Callable[[Scenario], None]) -> None:
     holds_in_every_order(scenario)
+
+
+def test_a_delayed_transaction_takes_no_effect_beside_a_later_try_that_was_cancelled() -> None:
+    """The cancellation counted as the answer to both tries once, and the next try had a token of its own."""
+    script = "a a:delayed a a a:conflict a' b"
+    replay(script, change_both, change_both, setup=tables, check=none_is_lost)

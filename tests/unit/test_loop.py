@@ -222,7 +222,7 @@ def test_a_cancellation_after_a_try_without_an_answer_leaves_the_token_as_it_is(
     stubbed_dynamodb.answers("transact_write_items")
     assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (8, 2)
     tokens = [sent["ClientRequestToken"] for sent in stubbed_dynamodb.parameters]
-    assert tokens == [FIRST_ID, FIRST_ID, SECOND_ID]
+    assert tokens == [FIRST_ID, FIRST_ID, FIRST_ID]
 
 
 IN_PROGRESS = ("transact_write_items", "TransactionInProgressException")
@@ -241,16 +241,19 @@ def test_a_transaction_in_progress_is_sent_again_with_its_token_and_is_no_confli
 
 
 @pytest.mark.parametrize(
-    ("reason", "written"), [({"Code": "TransactionConflict"}, 8), (failed(at(9)), 10)], ids=["cancelled", "refused"]
+    ("reason", "written", "last_token"),
+    [({"Code": "TransactionConflict"}, 8, FIRST_ID), (failed(at(9)), 10, SECOND_ID)],
+    ids=["cancelled", "refused"],
 )
-def test_a_transaction_in_progress_that_ends_otherwise_is_written_with_a_fresh_token(
-    stubbed_dynamodb: Stubbed, reason: dict[str, Any], written: int
+def test_after_a_transaction_in_progress_the_next_plan_alone_has_a_fresh_token(
+    stubbed_dynamodb: Stubbed, reason: dict[str, Any], written: int, last_token: str
 ) -> None:
+    """A cancellation for the timing is one try's alone: the one in progress may end otherwise."""
     stubbed_dynamodb.refuses(*IN_PROGRESS)
     stubbed_dynamodb.cancels(reason, NO_ERROR)
     stubbed_dynamodb.answers("transact_write_items")
     assert write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())[:2] == (written, 1)
-    assert [sent["ClientRequestToken"] for sent in stubbed_dynamodb.parameters] == [FIRST_ID, FIRST_ID, SECOND_ID]
+    assert [sent["ClientRequestToken"] for sent in stubbed_dynamodb.parameters] == [FIRST_ID, FIRST_ID, last_token]
 
 
 @pytest.mark.usefixtures("longest_pauses")
@@ -321,6 +324,14 @@ def test_what_no_plan_can_mend_is_raised(stubbed_dynamodb: Stubbed) -> None:
         stubbed_dynamodb.cancels(failed(at(9)), {"Code": code})
         with pytest.raises(ClientError, match="TransactionCanceledException"):
             write(stubbed_dynamodb.client, count_event, {COUNTER: at(7)}, plenty())
+
+
+def test_an_error_after_a_try_without_an_answer_leaves_the_outcome_unknown(stubbed_dynamodb: Stubbed) -> None:
+    for plan, operation in ((count_up, "update_item"), (count_event, "transact_write_items")):
+        stubbed_dynamodb.first_fails()
+        stubbed_dynamodb.refuses(operation, "ValidationException")
+        with pytest.raises(OutcomeUnknown, match="another ended in An error occurred"):
+            write(stubbed_dynamodb.client, plan, {COUNTER: at(7)}, plenty())
 
 
 def test_a_plan_that_is_refused_by_the_item_it_was_made_from_is_not_sent_again(stubbed_dynamodb: Stubbed) -> None:

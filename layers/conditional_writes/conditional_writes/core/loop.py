@@ -32,8 +32,10 @@ type Observed = Mapping[Key, Item | None]
 class Plan[Result](NamedTuple):
     """Writes, and the result once they took effect. A plan without writes is done at once.
 
-    At most 100 writes, which take effect together, or none does. With `once` a write that may already have taken effect
-    isn't made again: OutcomeUnknown is raised. Writes with an `expected` version are never made again.
+    At most 100 writes, which take effect together, or none does. With `once` a single write that was refused, and that
+    may have taken effect before, isn't planned again: OutcomeUnknown is raised. Nor is one with an `expected` version.
+    The SDK's own second try of a write that got no answer isn't refused if the condition holds still: what must be made
+    once has a condition that it makes false, or is in a transaction.
     """
 
     result: Result
@@ -56,9 +58,9 @@ class Written[Result](NamedTuple):
 class OutcomeUnknown(Exception):
     """A write got no answer, and nothing in the item says whether it took effect.
 
-    A transaction's outcome is unknown only at the deadline: it was still in progress, or a try of it got no answer.
-    `key` is the item's; of a transaction, the first item's. `found` is the item as it is now; None if it is gone, or if
-    it isn't known.
+    A transaction's outcome is unknown only at the deadline, or if an error ended its tries: it was still in progress,
+    or a try of it got no answer. `key` is the item's; of a transaction, the first item's. `found` is the item as it is
+    now; None if it is gone, or if it isn't known.
     """
 
     def __init__(self, key: Key, found: Item | None, why: str) -> None:
@@ -240,12 +242,19 @@ class _Sending:
         except ClientError as error:
             refusal = _refusal(error, writes)
             if refusal is None:
+                self._raise_if_unanswered(error)
                 explain(client, error, [write.key for write in writes])
                 raise
             return refusal
         except prepared.NoTurn:  # at the deadline
             return _Answer(refused=True, found={}, unanswered=prepared.this_thread.unanswered)
         return _DONE
+
+    def _raise_if_unanswered(self, error: ClientError) -> None:
+        """Raises OutcomeUnknown if DynamoDB says that this try wrote nothing, and an earlier one got no answer."""
+        wrote_nothing = error.response["ResponseMetadata"].get("HTTPStatusCode") == 400
+        if wrote_nothing and (self.unanswered or prepared.this_thread.unanswered):
+            raise OutcomeUnknown(self.plan.writes[0].key, None, f"another ended in {error}") from error
 
     def took_effect(self, answer: _Answer) -> bool:
         """Also if its condition failed on its own effect: then the item has its mark."""
@@ -257,8 +266,8 @@ class _Sending:
         Raises OutcomeUnknown if it is a single write that may have taken effect, and may have been overwritten since.
         """
         alone = _sent_alone(self.plan.writes)
-        # To a transaction's tries with one token DynamoDB repeats its answer, so the last answer is true of all.
-        self.unanswered = answer.unanswered or (self.unanswered and alone is not None)
+        # A refusal says nothing of an earlier try that may still be on its way, be it one with the same token.
+        self.unanswered |= answer.unanswered
         if not self.unanswered or alone is None or alone.key not in answer.found:
             return
         item = answer.found[alone.key]
