@@ -347,6 +347,7 @@ def state_of(account: Account) -> oracle.State:
         "held": account.held,
         "holds": {name: (hold.remaining, hold.expires_at) for name, hold in account.open_holds.items()},
         "decimal_places": account.decimal_places,
+        "frozen": {"debits": account.frozen.debits, "credits": account.frozen.credits},
     }
 
 

@@ -11,7 +11,8 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 type State = dict[str, Any]
-"""An account's `balance`, `overdraft_limit`, `currency`, `status`, `version`, `held`, `holds` and `decimal_places`.
+"""An account's `balance`, `overdraft_limit`, `currency`, `status`, `version`, `held`, `holds`, `decimal_places`
+and `frozen`, which says of `debits` and of `credits` whether they are.
 
 `holds` has what remains of each open hold, and the time of its expiry or None, by the hold's id. `decimal_places` are
 None if the account's amounts have no rule.
@@ -25,6 +26,7 @@ ACCOUNT_FIELDS = {
     "transaction": ["account_id"],
     "transfer": ["from_account_id", "to_account_id"],
     "set_overdraft_limit": ["account_id"],
+    "freeze_account": ["account_id"],
     "close_account": ["account_id"],
     "charge_interest": ["account_id"],
     "hold": ["account_id"],
@@ -191,6 +193,7 @@ def _new(payload: Mapping[str, Any], *, minor_units: bool) -> State:
         "held": Decimal(0),
         "holds": {},
         "decimal_places": DECIMALS.get(payload["currency"]) if minor_units else None,
+        "frozen": {"debits": False, "credits": False},
     }
 
 
@@ -241,12 +244,15 @@ def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others:
             limit = Decimal(payload["overdraft_limit"])
             is_above = account["overdraft_limit"] < limit and account["balance"] - account["held"] < limit
             return Decided("OVERDRAFT_LIMIT" if is_above else None, changes={"overdraft_limit": limit})
+        case "freeze_account":
+            return Decided(changes={"frozen": {each: payload[each] for each in ("debits", "credits")}})
         case "close_account":
             reason = "BALANCE_NOT_ZERO" if account["balance"] != 0 else "HOLDS_OPEN" if account["holds"] else None
             return Decided(reason, changes={"status": "CLOSED"})
         case "charge_interest":
             interest = _interest(account, Decimal(payload["annual_rate"]))
-            return Decided(_refusal(account, -interest) if _fits(interest) else "BALANCE_OUT_OF_RANGE", [-interest])
+            reason = _refusal_of_the_limit(account, -interest) if _fits(interest) else "BALANCE_OUT_OF_RANGE"
+            return Decided(reason, [-interest])
         case "hold" | "post_hold" | "void_hold" | "expire_hold":
             return _rule_of_holds(payload, journal, account, *others)
         case "reverse":
@@ -267,8 +273,10 @@ def _hold(payload: Mapping[str, Any], account: State) -> Decided:
     amount = Decimal(payload["amount"])
     placed = {payload["transaction_id"]: (amount, payload.get("expires_at"))}
     holds = account["holds"] | placed
-    if len(account["holds"]) >= MOST_OPEN_HOLDS:
-        reason: str | None = "TOO_MANY_HOLDS"
+    if account["frozen"]["debits"]:
+        reason: str | None = "ACCOUNT_FROZEN"
+    elif len(account["holds"]) >= MOST_OPEN_HOLDS:
+        reason = "TOO_MANY_HOLDS"
     elif not _can_be_summed(holds):
         reason = "BALANCE_OUT_OF_RANGE"
     else:
@@ -301,8 +309,10 @@ def _resolution(payload: Mapping[str, Any], account: State, *payees: State) -> D
     holds = others | rest
     if not _can_be_summed(holds):
         return Decided("BALANCE_OUT_OF_RANGE")
-    out_of_range = None if _fits(account["balance"] - amount) else "BALANCE_OUT_OF_RANGE"
-    reasons = [out_of_range, *(_refusal(payee, amount) for payee in payees)]
+    of_payer = None if _fits(account["balance"] - amount) else "BALANCE_OUT_OF_RANGE"
+    if account["frozen"]["debits"]:
+        of_payer = "ACCOUNT_FROZEN"
+    reasons = [of_payer, *(_refusal(payee, amount) for payee in payees)]
     return Decided(_first(reasons), [-amount, *(amount for _ in payees)], _with_holds(holds))
 
 
@@ -343,7 +353,14 @@ def _can_be_summed(holds: State) -> bool:
 
 
 def _refusal(account: State, amount: Decimal) -> str | None:
-    """The rejection reason for this amount, or None. The overdraft limit applies to debits alone."""
+    """The rejection reason for this amount, or None."""
+    if account["frozen"]["debits" if amount < 0 else "credits"]:
+        return "ACCOUNT_FROZEN"
+    return _refusal_of_the_limit(account, amount)
+
+
+def _refusal_of_the_limit(account: State, amount: Decimal) -> str | None:
+    """As `_refusal`, of an account that isn't frozen. The overdraft limit applies to debits alone."""
     balance = account["balance"] + amount
     if not _fits(balance):
         return "BALANCE_OUT_OF_RANGE"

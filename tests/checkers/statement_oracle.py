@@ -28,8 +28,11 @@ class Journal(NamedTuple):
         held = sum((amount for amount, _ in holds.values()), Decimal(0))
         amounts = {name: self.account[name] for name in ("balance", "overdraft_limit")} | {"held": held}
         spendable = amounts["balance"] - held - amounts["overdraft_limit"]
-        amounts["available"] = spendable if shown["status"] == "OPEN" else Decimal(0)
-        rest = {"version": int(self.account["version"])} | {name: self.account[name] for name in ("posted_at", "seal")}
+        frozen = self.account.get("frozen", {"debits": False, "credits": False})
+        amounts["available"] = spendable if shown["status"] == "OPEN" and not frozen["debits"] else Decimal(0)
+        rest = {"version": int(self.account["version"]), "frozen": frozen} | {
+            name: self.account[name] for name in ("posted_at", "seal")
+        }
         places = self.account.get("decimal_places")
         rest["decimal_places"] = None if places is None else int(places)
         in_order = sorted(holds.items(), key=lambda hold: (hold[1][1] is None, hold[1][1] or "", hold[0]))

@@ -56,6 +56,8 @@ process_transactions/34-too-many-decimals: INVALID_MESSAGE
 process_transactions/35-opening-and-expiry-by-the-transactions-queue: 2 WRONG_QUEUE
 process_transactions/36-payment-by-the-administration-queue: WRONG_QUEUE
 process_transactions/37-ids-that-nobody-may-give: 5 INVALID_MESSAGE
+process_transactions/38-freeze: POSTED
+process_transactions/39-a-frozen-account: 2 ACCOUNT_FROZEN, POSTED
 post_transactions/01-what-would-become-of-it: posted
 post_transactions/02-a-payment: posted, acc-frank s-0001=POSTED
 post_transactions/03-every-state: posted, rejected, invalid, waiting, acc-frank s-0002=OVERDRAFT_LIMIT

@@ -42,7 +42,7 @@ class Stack(page.Answers):
         sums = {"balance": "12.5", "held": "2", "available": "110.5", "overdraft_limit": "-100"}
         hold = {"hold_id": HOSTILE, "remaining": "2", "expires_at": None}
         about = {"account_id": account_id, "currency": "EUR", "decimal_places": 2, "status": "OPEN", "version": LAST}
-        return {**about, **sums, "holds": [hold]}
+        return {**about, **sums, "frozen": {"debits": True, "credits": False}, "holds": [hold]}
 
     def statement(self, account_id: str, to_version: str, limit: str = "200") -> dict[str, Any]:
         last = int(to_version)

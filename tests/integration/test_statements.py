@@ -16,7 +16,7 @@ from conditional_writes import DeadlinePassed
 from ledger import statements
 from ledger.core.accounts import CLOCK_SKEW, LONGEST_POSTING, timestamp
 from tests.checkers.statement_oracle import Journal
-from tests.support.bodies import Body, closing, hold, opening, payment, post_hold, reverse, transfer, void_hold
+from tests.support.bodies import Body, closing, freeze, hold, opening, payment, post_hold, reverse, transfer, void_hold
 from tests.support.histories import (
     HOUR,
     INDEXES,
@@ -126,12 +126,14 @@ def test_an_account_has_its_holds_and_what_they_leave(bank: Read) -> None:
     ]
 
 
-def test_what_is_available_has_all_its_digits_and_is_nothing_of_a_closed_account(bank: Read) -> None:
+def test_what_is_available_has_all_its_digits_and_is_nothing_of_a_closed_account_or_a_frozen_one(bank: Read) -> None:
     """It may have more of them than DynamoDB's numbers have."""
     bank.post(OPENING)
     bank.change_account(balance=Decimal("1E+60"), overdraft_limit=Decimal("-0.01"), decimal_places=None)
     assert chosen(bank.read("account"), "available", "decimal_places") == (f"1{'0' * 60}.01", None)
     bank.change_account(balance=0, status="OPEN")
+    bank.post(freeze(credits=False))
+    assert chosen(bank.read("account"), "frozen", "available") == ({"debits": True, "credits": False}, "0")
     bank.post(closing())
     assert chosen(bank.read("account"), "status", "overdraft_limit", "available") == ("CLOSED", "-0.01", "0")
 

@@ -48,4 +48,5 @@ expire_hold = _builder(
 )
 reverse = _builder("reverse", transaction_id="r-1", amount=None, account_id="alice", of_transaction_id="t-1")
 interest = _builder("charge_interest", transaction_id="i-1", annual_rate="0.12", account_id="alice")
+freeze = _builder("freeze_account", transaction_id="freeze", debits=True, credits=True, account_id="alice")
 closing = _builder("close_account", transaction_id="close", account_id="alice")

@@ -18,6 +18,7 @@ from ledger.core.transaction_types import (
     ChargeInterest,
     CloseAccount,
     ExpireHold,
+    FreezeAccount,
     Hold,
     OpenAccount,
     PostHold,
@@ -74,6 +75,7 @@ opening = _builder(OpenAccount, overdraft_limit=0, currency="EUR", transaction_i
 payment = _builder(Transaction, amount=1, currency=None, transaction_id="t-1", account_id="alice")
 transfer = _builder(Transfer, amount=1, transaction_id="t-1", from_account_id="alice", to_account_id="bob")
 limit = _builder(SetOverdraftLimit, overdraft_limit=0, transaction_id="t-1", account_id="alice")
+freeze = _builder(FreezeAccount, debits=True, credits=True, transaction_id="f-1", account_id="alice")
 closing = _builder(CloseAccount, transaction_id="t-1", account_id="alice")
 interest = _builder(ChargeInterest, annual_rate="0.12", transaction_id="t-1", account_id="alice")
 hold = _builder(Hold, amount=1, transaction_id="h-1", account_id="alice", expires_at=None)
@@ -154,6 +156,7 @@ def life_of(account_id: str) -> list[dict[str, Any]]:
         {"type": "reverse", "of_transaction_id": "8"},
         {"type": "charge_interest", "annual_rate": "0.12"},
         {"type": "transaction", "amount": -50},
+        {"type": "freeze_account", "debits": True, "credits": True},
         {"type": "close_account"},
     ]
     return [{"account_id": account_id, "transaction_id": str(number)} | step for number, step in enumerate(steps)]

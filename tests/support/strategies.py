@@ -18,7 +18,7 @@ from conditional_writes import EXACT
 from conditional_writes.upserts import REMOVED
 from ledger.core.decoding import INVISIBLE, Id, Time
 from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, ProfileUpdate
-from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, ExpireHold, Hold, OpenAccount
+from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, ExpireHold, FreezeAccount, Hold, OpenAccount
 from ledger.core.transaction_types.base import Currency, Description, Metadata, NumberRange, TransactionMessage
 from tests.checkers.profile_oracle import EVERYTHING, Write
 from tests.support.numbers import exact_numbers
@@ -71,7 +71,7 @@ def messages_of(
 ) -> TransactionMessage:
     """Messages of all types in the registry, with all fields of their types and the required shared fields.
 
-    Most messages move money. Few open or close an account, so that most of a sequence is about open accounts.
+    Most messages move money. Few open, freeze or close an account: most of a sequence is about those that are open.
     """
     types = [each for each in TRANSACTION_TYPES.values() for _ in range(_weight(each))]
     for _ in range(MOST_TRIES):
@@ -113,7 +113,7 @@ def _fields_of(
 
 
 def _weight(message_type: type[TransactionMessage]) -> int:
-    if message_type in (OpenAccount, CloseAccount):
+    if message_type in (OpenAccount, FreezeAccount, CloseAccount):
         return 1
     amounts = {NumberRange.NOT_ZERO, NumberRange.ABOVE_ZERO} & {expected for _, expected in message_type.numbers}
     return 4 if amounts else 2

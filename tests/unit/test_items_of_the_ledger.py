@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from conditional_writes import key
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
-from ledger.core.accounts import Account, account_from_item, account_item
+from ledger.core.accounts import Account, Frozen, account_from_item, account_item
 from ledger.core.holds import OpenHold
 from ledger.core.journal import (
     ACCOUNT_FIELDS,
@@ -46,6 +46,7 @@ ACCOUNTS = {
     "posted": replace(ALICE, posted_at=NOW),
     "with holds": HELD,
     "without holds, after it had some": replace(HELD, held=Decimal(0), holds={}),
+    "frozen": replace(ALICE, frozen=Frozen(credits=True)),
     "of a currency without decimals": replace(ALICE, decimal_places=0),
 }
 

@@ -171,7 +171,8 @@ def body_with(name: str, field: str, value: str | None) -> str:
     """A body of this type with a valid value in each other field that it must have. `value` is JSON."""
     kind = TRANSACTION_TYPES[name]
     required = {each.name: each.name for each in msgspec.structs.fields(kind) if each.required}
-    values = {"currency": "EUR", "as_of": "2026-03-01T12:00:00Z"} | {number: "0.12" for number, _ in kind.numbers}
+    values: dict[str, Any] = {"currency": "EUR", "as_of": "2026-03-01T12:00:00Z", "debits": True, "credits": True}
+    values |= {number: "0.12" for number, _ in kind.numbers}
     fields = {each: json.dumps(values.get(each, each)) for each in required} | {field: value}
     return transaction_body(type=json.dumps(name), **dict.fromkeys(("account_id", "amount")) | fields)
 

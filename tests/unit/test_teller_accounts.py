@@ -23,6 +23,7 @@ ACCOUNT = {
     "currency": "EUR",
     "decimal_places": 2,
     "status": "OPEN",
+    "frozen": {"debits": True, "credits": False},
     "version": 4,
     "posted_at": TIME,
     "holds": [
@@ -83,7 +84,8 @@ def rows(text: str) -> list[list[str]]:
 
 def test_an_account_is_shown_with_what_is_available_and_its_holds() -> None:
     found = rows(shown(ACCOUNT, "account", "acc-1"))
-    for row in ("balance 609.50", "held 52.75", "available 1356.75", "overdraft_limit -800.00", "decimal_places 2"):
+    fields = ("held 52.75", "available 1356.75", "overdraft_limit -800.00", "decimal_places 2", "frozen debits")
+    for row in ("balance 609.50", *fields):
         assert row.split() in found
     holds = found.index(["h-2", "12.75", "2026-11-29", "12:00:00"])
     assert found[holds + 1] == ["h-1", "40.00", "never"]

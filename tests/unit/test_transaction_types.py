@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from conditional_writes import EXACT
-from ledger.core.accounts import Account, AccountStatus
+from ledger.core.accounts import Account, AccountStatus, Frozen
 from ledger.core.holds import MOST_OPEN_HOLDS, OpenHold
 from ledger.core.journal import EntryId, JournalEntry, Outcome
 from ledger.core.money import normalized
@@ -38,6 +38,7 @@ from tests.support.samples import (
     changed,
     closing,
     expiring,
+    freeze,
     hold,
     interest,
     limit,
@@ -55,6 +56,7 @@ REST = {"h-2": 10}
 HELD = alice(holds={"h-1": OpenHold(Decimal(60), EXPIRY), **REST})
 """100 with a limit of -50, of which 70 are held: 80 are available."""
 FULL = alice(holds={f"h-{number}": 1 for number in range(MOST_OPEN_HOLDS)})
+ICED, NO_DEBITS, NO_CREDITS = (alice(frozen=Frozen(*each)) for each in ((True, True), (True, False), (False, True)))
 IN_DEBT = changed(HELD, balance=-100)
 
 POSTED: dict[str, tuple[TransactionMessage, Account, dict[str, Any]]] = {
@@ -66,6 +68,20 @@ POSTED: dict[str, tuple[TransactionMessage, Account, dict[str, Any]]] = {
     "a higher limit": (limit(0), ALICE, {"overdraft_limit": 0}),
     "a lower limit that is still above the balance": (limit(-80), alice(balance=-100), {"overdraft_limit": -80}),
     "a limit at the balance": (limit(-20), alice(balance=-20), {"overdraft_limit": -20}),
+    "a freeze": (freeze(credits=False), ALICE, {"frozen": Frozen(debits=True)}),
+    "the end of a freeze": (freeze(debits=False, credits=False), ICED, {"frozen": Frozen()}),
+    "interest on a frozen account": (interest("0.365"), changed(ICED, balance=-10), {"balance": "-10.01"}),
+    "a void on a frozen account": (voiding(), changed(ICED, holds={"h-1": 60}), {"holds": {}}),
+    "an expiry on a frozen account": (
+        expiring(),
+        changed(ICED, holds={"h-1": OpenHold(Decimal(60), NOW)}),
+        {"holds": {}},
+    ),
+    "a limit of a frozen account": (limit(-80), ICED, {"overdraft_limit": -80}),
+    "a credit of an account that is frozen for debits": (payment(1), NO_DEBITS, {"balance": 101}),
+    "a debit of an account that is frozen for credits": (payment(-1), NO_CREDITS, {"balance": 99}),
+    "a hold on an account that is frozen for credits": (hold(1), NO_CREDITS, {"holds": {"h-1": 1}}),
+    "a closing of a frozen account": (closing(), changed(ICED, balance=0), {"status": AccountStatus.CLOSED}),
     "a closing at zero": (closing(), alice(balance=0), {"status": AccountStatus.CLOSED}),
     "interest down to the limit": (interest("0.365"), alice(balance="-49.95"), {"balance": -50}),
     "interest of nothing, below the limit": (interest("0.001"), alice(balance=-60), {}),
@@ -119,6 +135,15 @@ REJECTED = {
     "a debit in another currency, below the limit": (payment(-999, "CHF"), ALICE, "CURRENCY_MISMATCH"),
     "a credit of a closed account": (payment(1), CLOSED, "ACCOUNT_CLOSED"),
     "another currency on a closed account": (payment(1, "CHF"), CLOSED, "ACCOUNT_CLOSED"),
+    "a freeze of a closed account": (freeze(), CLOSED, "ACCOUNT_CLOSED"),
+    "a debit of a frozen account, below the limit": (payment(-999), NO_DEBITS, "ACCOUNT_FROZEN"),
+    "a credit of a frozen account": (payment(1), NO_CREDITS, "ACCOUNT_FROZEN"),
+    "a hold on a frozen account that has too many": (
+        hold(1, "h-20"),
+        replace(FULL, frozen=Frozen(debits=True)),
+        "ACCOUNT_FROZEN",
+    ),
+    "a posting of a hold of a frozen account": (posting(), replace(HELD, frozen=Frozen(debits=True)), "ACCOUNT_FROZEN"),
     "a limit of a closed account": (limit(-1), CLOSED, "ACCOUNT_CLOSED"),
     "a closing of a closed account": (closing(), CLOSED, "ACCOUNT_CLOSED"),
     "interest on a closed account": (interest(), CLOSED, "ACCOUNT_CLOSED"),
@@ -183,6 +208,9 @@ CLOSED_BOB = bob(balance=0, status=AccountStatus.CLOSED)
 CLOSED_FRANCS = changed(CLOSED_BOB, currency="CHF")
 TRANSFERS = {
     "within the balance": (transfer(25), ALICE, BOB, None),
+    "of a frozen payer": (transfer(1), NO_DEBITS, BOB, "ACCOUNT_FROZEN"),
+    "to a frozen payee": (transfer(1), ALICE, bob(frozen=Frozen(credits=True)), "ACCOUNT_FROZEN"),
+    "to a payee frozen for debits": (transfer(25), NO_CREDITS, bob(frozen=Frozen(debits=True)), None),
     "down to the payer's limit": (transfer(150), ALICE, BOB, None),
     "to one in debt": (transfer(25), ALICE, bob(balance=-90, overdraft_limit=-90), None),
     "of 38 digits": (transfer(MOST), alice(balance=MOST), bob(balance=0), None),
@@ -294,6 +322,7 @@ POSTED_TO_BOB = {
     "another currency": (posting(to_account_id="bob"), FRANCS, 0, "CURRENCY_MISMATCH"),
     "more than is held, another currency": (posting(61, to_account_id="bob"), FRANCS, 0, "HOLD_EXCEEDED"),
     "a closed account": (posting(to_account_id="bob"), CLOSED_BOB, 0, "ACCOUNT_CLOSED"),
+    "a frozen account": (posting(to_account_id="bob"), bob(frozen=Frozen(credits=True)), 0, "ACCOUNT_FROZEN"),
     "to 39 digits": (posting("0.1", to_account_id="bob"), bob(balance=MOST), 0, "BALANCE_OUT_OF_RANGE"),
 }
 
@@ -357,6 +386,8 @@ def test_a_reversal_waits_for_its_transaction() -> None:
 
 
 SIDES = {
+    "a payer that is frozen for credits": ("-30", (NO_CREDITS, bob(balance=30)), "ACCOUNT_FROZEN"),
+    "a payee that is frozen for debits": ("-30", (ALICE, bob(frozen=Frozen(debits=True))), "ACCOUNT_FROZEN"),
     "the payer's side": ("-30", (ALICE, BOB), "OVERDRAFT_LIMIT"),
     "the payee's side": ("30", (BOB, ALICE), "OVERDRAFT_LIMIT"),
     "a closed payer": ("30", (BOB, CLOSED), "ACCOUNT_CLOSED"),

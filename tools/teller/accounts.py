@@ -61,8 +61,8 @@ def add_to(app: typer.Typer) -> None:
 def account(operator: Operator, account_id: AccountId) -> None:
     """Show an account as it is now, with its open holds.
 
-    What is available is the largest debit or hold that the overdraft limit allows: the balance less what is held, down
-    to the limit. The hold that expires first is the first one.
+    What is available is the largest debit or hold that the account allows: the balance less what is held, down to the
+    overdraft limit, and nothing if debits are frozen. The hold that expires first is the first one.
     """
     answer = read_account(operator, account_id)
     places = most_places((answer[name] for name in SUMS), answer["decimal_places"])
@@ -70,6 +70,7 @@ def account(operator: Operator, account_id: AccountId) -> None:
     width = max(map(len, sums.values()))
     fields = {name: value for name, value in answer.items() if name != "holds"}
     fields |= {name: amount.rjust(width) for name, amount in sums.items()}
+    fields["frozen"] = " and ".join(name for name, is_frozen in answer["frozen"].items() if is_frozen) or "no"
     operator.show(answer, fields_table(fields), *([_holds_table(answer)] if answer["holds"] else []))
 
 

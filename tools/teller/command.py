@@ -2,7 +2,19 @@
 
 import typer
 
-from tools.teller import accounts, dead_letters, jobs, outcomes, page, post, profile, send, status, transaction
+from tools.teller import (
+    accounts,
+    controls,
+    dead_letters,
+    jobs,
+    outcomes,
+    page,
+    post,
+    profile,
+    send,
+    status,
+    transaction,
+)
 from tools.teller.verify import command as verification
 
 app = typer.Typer(
@@ -33,4 +45,5 @@ jobs.add_to(app)
 outcomes.add_to(app)
 page.add_to(app)
 post.add_to(app)
+controls.add_to(app)
 verification.add_to(app)

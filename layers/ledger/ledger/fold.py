@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 type QueuedTransaction = QueueMessage[TransactionMessage]
 
 NO_ENTRY = absent("transaction_id")
+OWN_ATTRIBUTES = frozenset((*Account.__struct_fields__, VERSION_ID))
+"""What a commit writes anew of an account: an attribute that the account has no more is removed. Each commit has a
+version id of its own."""
 
 
 class Commit(NamedTuple):
@@ -244,9 +247,9 @@ class Fold(Struct):
 
     def _changed_account(self, side: Side) -> tuple[Key, Item]:
         key = self.tables.account_key(side.account.account_id)
-        changed = (self.after[key] or {}) | account_item(side.account)
-        changed.pop(VERSION_ID, None)  # of the commit before: this one writes its own
-        return key, changed
+        before = self.after[key] or {}
+        of_others = {name: value for name, value in before.items() if name not in OWN_ATTRIBUTES}
+        return key, of_others | account_item(side.account)
 
     def _changed_reversals(self, decided: Decided) -> Iterator[tuple[Key, Item]]:
         """What was reversed, as the decision leaves it. A rejection leaves it as it was."""

@@ -7,6 +7,7 @@ names the versions without one. So no transaction that was acknowledged before i
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -222,11 +223,12 @@ def _account_json(account: Account) -> Answer:
         "account_id": account.account_id,
         "balance": format_decimal(account.balance),
         "held": format_decimal(account.held),
-        "available": format_decimal(account.available),
+        "available": format_decimal(Decimal(0) if account.frozen.debits else account.available),
         "overdraft_limit": format_decimal(account.overdraft_limit),
         "currency": account.currency,
         "decimal_places": account.decimal_places,
         "status": str(account.status),
+        "frozen": asdict(account.frozen),
         "version": account.version,
         "posted_at": account.posted_at,
         "seal": account.seal or None,

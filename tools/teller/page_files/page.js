@@ -77,6 +77,7 @@ async function showAccount(id) {
   const account = await ask("account", { account_id: id });
   const places = account.decimal_places ?? Math.max(...[account.balance, account.held, account.overdraft_limit].map((each) => each.split(".")[1]?.length ?? 0));
   const sum = (name) => [name.replace("_", " "), money(account[name], places)];
+  const frozen = ["debits", "credits"].filter((name) => account.frozen[name]).join(" and ");
   const holds = account.holds.map((hold) => ({ cells: [visible(hold.hold_id), money(hold.remaining, places), time(hold.expires_at) || "never"] }));
   const heads = ["#version", "posted at (UTC)", "transaction", "type", "#amount", "#balance", "what"];
   const entries = [], list = element("tbody"), chart = element("div"), more = element("button", "Older entries");
@@ -92,7 +93,7 @@ async function showAccount(id) {
   await load(FIRST);
   const head = element("tr", heads.map((name) => element("th", name.replace(/^#/, ""), name.startsWith("#") ? { class: "number" } : {})));
   return [
-    element("h1", [visible(id), " ", element("span", `${visible(account.currency)}, ${visible(account.status)}`, { class: "faint" })]),
+    element("h1", [visible(id), " ", element("span", `${visible(account.currency)}, ${visible(account.status)}${frozen && `, frozen for ${frozen}`}`, { class: "faint" })]),
     cards([...["balance", "held", "available", "overdraft_limit"].map(sum), ["version", account.version]]),
     chart,
     ...(holds.length ? [element("h2", "Open holds"), table(["hold", "#remaining", "expires at (UTC)"], holds)] : []),

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from ledger.core.decoding import attribute, version
 from ledger.core.holds import Holds, OpenHold, holds_from_item, holds_item, total
@@ -26,13 +27,20 @@ class AccountStatus(StrEnum):
     CLOSED = "CLOSED"
 
 
+class Frozen(Struct, frozen=True):
+    """Whether an account takes no debits, or no credits, but for those that come by the administration's queue."""
+
+    debits: bool = False
+    credits: bool = False
+
+
 class Account(Struct, frozen=True):
     """`overdraft_limit` is at most 0, and no debit takes `balance - held` below it. Each journal entry takes the next
     `version`.
 
     `posted_at` is that of the last journal entry. `held` is the sum of the open `holds`, which are None if the account
     never had one. Its amounts have at most so many `decimal_places`; None for any number of them. `seal` is that of the
-    last journal entry, empty before the first.
+    last journal entry, empty before the first. `frozen` says what it doesn't take.
     """
 
     account_id: str
@@ -46,6 +54,7 @@ class Account(Struct, frozen=True):
     holds: Mapping[str, OpenHold] | None = None
     decimal_places: int | None = None
     seal: str = ""
+    frozen: Frozen = Frozen()
 
     @property
     def open_holds(self) -> Holds:
@@ -53,8 +62,8 @@ class Account(Struct, frozen=True):
 
     @property
     def available(self) -> Decimal:
-        """The largest debit or hold that the account allows. Below 0 the account is below its limit, as an imported one
-        may be. It may have more than 38 digits.
+        """The largest debit or hold that the overdraft limit allows. Below 0 the account is below its limit, as an
+        imported one may be. It may have more than 38 digits.
         """
         if self.status is AccountStatus.CLOSED:
             return Decimal(0)
@@ -79,6 +88,8 @@ def account_item(account: Account) -> dict[str, Any]:
         item["decimal_places"] = account.decimal_places
     if account.seal:
         item["seal"] = account.seal
+    if account.frozen != Frozen():
+        item["frozen"] = asdict(account.frozen)
     return item
 
 
@@ -96,7 +107,12 @@ def account_from_item(item: dict[str, Any]) -> Account:
         holds=holds_from_item(attribute(item, "holds", dict)) if "holds" in item else None,
         decimal_places=version(item, "decimal_places") if "decimal_places" in item else None,
         seal=attribute(item, "seal", str) if "seal" in item else "",
+        frozen=_frozen(attribute(item, "frozen", dict)) if "frozen" in item else Frozen(),
     )
+
+
+def _frozen(item: dict[str, Any]) -> Frozen:
+    return Frozen(*(attribute(item, name, bool) for name in Frozen.__struct_fields__))
 
 
 def sound_account(item: dict[str, Any]) -> Account:

@@ -26,6 +26,7 @@ class RejectionReason(StrEnum):
 
     ACCOUNT_CLOSED = "ACCOUNT_CLOSED"
     ACCOUNT_EXISTS = "ACCOUNT_EXISTS"
+    ACCOUNT_FROZEN = "ACCOUNT_FROZEN"
     ALREADY_REVERSED = "ALREADY_REVERSED"
     BALANCE_NOT_ZERO = "BALANCE_NOT_ZERO"
     BALANCE_OUT_OF_RANGE = "BALANCE_OUT_OF_RANGE"  # the balance, or the sum of the holds, would need over 38 digits
@@ -81,7 +82,19 @@ def all_rejected(accounts: Sequence[Account], reason: str) -> tuple[Decision, ..
 
 
 def moved(account: Account, amount: Decimal) -> Decision:
-    """A debit (`amount` < 0) or a credit.
+    """A debit (`amount` < 0) or a credit: as `moved_within_limit`, unless the account is frozen for it."""
+    if is_frozen_for(account, amount):
+        return rejected(account, RejectionReason.ACCOUNT_FROZEN)
+    return moved_within_limit(account, amount)
+
+
+def is_frozen_for(account: Account, amount: Decimal) -> bool:
+    """Whether the account takes no debits, if the amount is one, or else no credits."""
+    return account.frozen.debits if amount < 0 else account.frozen.credits
+
+
+def moved_within_limit(account: Account, amount: Decimal) -> Decision:
+    """A debit or a credit of Teller's own, which no freeze stops.
 
     A debit below the overdraft limit, or of held money, is rejected. So is a balance that DynamoDB can't hold exactly.
     A credit is posted below the limit, too.
@@ -93,7 +106,7 @@ def moved(account: Account, amount: Decimal) -> Decision:
 
 
 def moved_whatever_the_limit(account: Account, amount: Decimal) -> Decision:
-    """As `moved`, of money that the account has promised: the limit was kept when the money was held."""
+    """As `moved_within_limit`, of money that the account has promised: the limit was kept when it was held."""
     try:
         return Decision(amount, normalized(EXACT.add(account.balance, amount)))
     except (Inexact, Overflow):

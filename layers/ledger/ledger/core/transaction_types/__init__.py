@@ -12,6 +12,7 @@ from ledger.core.transaction_types.base import CURRENCY_PATTERN, Door, Transacti
 from ledger.core.transaction_types.charge_interest import ChargeInterest
 from ledger.core.transaction_types.close_account import CloseAccount
 from ledger.core.transaction_types.expire_hold import ExpireHold
+from ledger.core.transaction_types.freeze_account import FreezeAccount
 from ledger.core.transaction_types.hold import Hold
 from ledger.core.transaction_types.open_account import OpenAccount
 from ledger.core.transaction_types.post_hold import PostHold
@@ -26,6 +27,7 @@ TRANSACTION_TYPES: dict[str, type[TransactionMessage]] = {
     "transaction": Transaction,
     "transfer": Transfer,
     "set_overdraft_limit": SetOverdraftLimit,
+    "freeze_account": FreezeAccount,
     "close_account": CloseAccount,
     "charge_interest": ChargeInterest,
     "hold": Hold,

@@ -12,7 +12,7 @@ from typing import Self
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import TELLERS_OWN
-from ledger.core.rules import Decision, RejectionReason, moved, posted, rejected, rounded_to_unit
+from ledger.core.rules import Decision, RejectionReason, moved_within_limit, posted, rejected, rounded_to_unit
 from ledger.core.transaction_types.base import AccountMessage, Context, Door, NumberRange
 
 DAYS_PER_YEAR = 365
@@ -63,4 +63,4 @@ class ChargeInterest(AccountMessage, frozen=True, tag="charge_interest"):
             interest = rounded_to_unit(account, exactly)
         except (Inexact, Overflow):
             return (rejected(account, RejectionReason.BALANCE_OUT_OF_RANGE),)
-        return (moved(account, interest.copy_negate()) if interest else posted(account),)
+        return (moved_within_limit(account, interest.copy_negate()) if interest else posted(account),)

@@ -22,6 +22,8 @@ class Hold(AccountMessage, frozen=True, tag="hold"):
 
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
         [account] = accounts
+        if account.frozen.debits:
+            return (rejected(account, RejectionReason.ACCOUNT_FROZEN),)
         if len(account.open_holds) >= MOST_OPEN_HOLDS:
             return (rejected(account, RejectionReason.TOO_MANY_HOLDS),)
         if not fit(self._with_others(account)):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ledger.core.accounts import Account
 from ledger.core.decoding import Id
 from ledger.core.holds import Holds, OpenHold, after_taking, fit, total, without_hold
-from ledger.core.rules import Decision, RejectionReason, all_rejected, moved, moved_whatever_the_limit
+from ledger.core.rules import Decision, RejectionReason, all_rejected, moved, moved_whatever_the_limit, rejected
 from ledger.core.transaction_types.base import NumberRange, check_decimals
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 
@@ -51,6 +51,8 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
             if payee.decimal_places is not None:
                 check_decimals("amount", amount, payee.decimal_places, payee.currency)
         taken = moved_whatever_the_limit(payer, amount.copy_negate())
+        if payer.frozen.debits:
+            taken = rejected(payer, RejectionReason.ACCOUNT_FROZEN)
         decisions = (taken, *(moved(payee, amount) for payee in payees))
         reason = next((decision.reason for decision in decisions if decision.reason), None)
         return all_rejected(accounts, reason) if reason else decisions

@@ -1,0 +1,92 @@
+"""`teller freeze`: an account that is stopped, by a message of the administration's queue."""
+
+import json
+import time
+import uuid
+from typing import Annotated, Any
+
+import typer
+
+from ledger.core.reason_codes import InvalidMessage
+from ledger.core.transaction_types import decode_from
+from ledger.core.transaction_types.base import Door
+from tools.teller.accounts import AccountId, read
+from tools.teller.failures import WrongUse
+from tools.teller.operator import Operator, YesOption, subcommand
+from tools.teller.queues import MessageQueue
+
+DescriptionOption = Annotated[
+    str | None, typer.Option("--description", help="Why: it stays in the journal.", metavar="TEXT")
+]
+IdOption = Annotated[
+    str | None, typer.Option("--id", help="The transaction's id. Otherwise a new one is made.", metavar="ID")
+]
+
+WAITING_SECONDS = 30
+"""In which the outcome is asked for."""
+PAUSE_SECONDS = 0.5
+
+
+def add_to(app: typer.Typer) -> None:
+    subcommand(app)(freeze)
+
+
+def freeze(
+    operator: Operator,
+    account_id: AccountId,
+    debits: Annotated[bool, typer.Option("--debits", help="No money leaves, and nothing is held.")] = False,
+    credits_: Annotated[bool, typer.Option("--credits", help="No money comes in.")] = False,
+    end: Annotated[bool, typer.Option("--end", help="End the freeze.")] = False,
+    description: DescriptionOption = None,
+    transaction_id: IdOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Freeze an account for debits, for credits or for both, or end that.
+
+    The account is frozen for what is named, and for nothing else. Open holds can still be voided, and expire. The
+    command sends the message to the administration's queue, and waits for its outcome. Exit status 1: it was rejected
+    or refused, or isn't known after half a minute.
+    """
+    if end == (debits or credits_):
+        raise WrongUse("expected --debits, --credits or both, or else --end")
+    named = " and ".join(name for name, is_named in (("debits", debits), ("credits", credits_)) if is_named)
+    change = f"freeze {account_id} for {named}" if named else f"end the freeze of {account_id}"
+    fields = {"type": "freeze_account", "debits": debits, "credits": credits_}
+    _administer(operator, fields, account_id, description, transaction_id, change, yes=yes)
+
+
+def _administer(
+    operator: Operator,
+    fields: dict[str, Any],
+    account_id: str,
+    description: str | None,
+    transaction_id: str | None,
+    change: str,
+    *,
+    yes: bool,
+) -> None:
+    """Sends a message of these fields to the administration's queue, and shows its outcome."""
+    message = fields | {"transaction_id": transaction_id or f"teller-{uuid.uuid4()}", "account_id": account_id}
+    message |= {"description": description} if description else {}
+    body = json.dumps(message)
+    try:
+        decode_from(Door.ADMINISTRATION, body)
+    except InvalidMessage as error:
+        raise WrongUse(str(error)) from None
+    operator.agree(change, yes=yes)
+    deployment = operator.deployment
+    deployment.client("sqs").send_message(QueueUrl=deployment[MessageQueue.ADMINISTRATION.output], MessageBody=body)
+    ids = {"account_id": account_id, "transaction_id": message["transaction_id"]}
+    answer = _outcome(operator, {"read": "transaction"} | ids)
+    reason = (answer["entry"] or answer["refusal"] or {}).get("reason")
+    operator.show(answer, f"{ids['transaction_id']}: {answer['state']}{f', {reason}' if reason else ''}")
+    if answer["state"] != "posted":
+        raise typer.Exit(1)
+
+
+def _outcome(operator: Operator, request: dict[str, Any]) -> dict[str, Any]:
+    """The answer of read_accounts, once the transaction is known, or after half a minute."""
+    end = time.monotonic() + WAITING_SECONDS
+    while (answer := read(operator, request))["state"] == "unknown" and time.monotonic() < end:
+        time.sleep(PAUSE_SECONDS)
+    return answer
