@@ -109,6 +109,7 @@ def test_a_statement_of_hostile_texts_is_harmless_in_each_form(form: str, monkey
 CHANGES = [
     "send FILE",
     "post FILE",
+    "freeze a --debits",
     "dead-letters redrive transactions",
     "dead-letters drop transactions --id l-1",
     "jobs run reconcile_accounts",
