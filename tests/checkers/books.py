@@ -231,7 +231,11 @@ def _resolve(left: dict[str, Decimal], entry: JournalEntry) -> Iterator[str]:
     if entry.outcome.status != "POSTED":
         return
     if request["type"] == "hold":
+        if entry.transaction_id in left:
+            yield f"{entry.account_id}: {entry.transaction_id} takes the place of an open hold"
         left[entry.transaction_id] = Decimal(request["amount"])
+    elif request["type"] == "import_account":
+        left |= {name: Decimal(hold["amount"]) for name, hold in request.get("holds", {}).items()}
     elif hold_id is not None and request["account_id"] == entry.account_id:
         if hold_id not in left:
             yield f"{entry.account_id}: {entry.transaction_id} resolves {hold_id}, which isn't open"
@@ -368,7 +372,8 @@ def _compare(entry: JournalEntry, effect: oracle.Effect, before: oracle.State | 
     if reversal != effect.reversal:
         yield f"{entry.account_id}: version {after['version']} should have {effect.reversal}, and has {reversal}"
     lowest = min(Decimal(0), _available(before)) if before else Decimal(0)
-    if _available(after | {"balance": found.balance_after, "held": found.held_after}) < lowest:
+    available = _available(after | {"balance": found.balance_after, "held": found.held_after})
+    if entry.request["type"] != "import_account" and available < lowest:
         is_below = found.balance_after < after["overdraft_limit"]
         what = f"is below its limit {after['overdraft_limit']}" if is_below else f"has spent held money: {found}"
         yield f"{entry.account_id}: version {after['version']} {what}"

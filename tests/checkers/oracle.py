@@ -23,6 +23,7 @@ type EntryId = tuple[str, str, str]
 
 ACCOUNT_FIELDS = {
     "open_account": ["account_id"],
+    "import_account": ["account_id"],
     "transaction": ["account_id"],
     "transfer": ["from_account_id", "to_account_id"],
     "set_overdraft_limit": ["account_id"],
@@ -36,6 +37,7 @@ ACCOUNT_FIELDS = {
     "reverse": ["account_id"],
 }
 """The fields that name accounts. A `to_account_id` of a `post_hold` may be absent."""
+OPENINGS = ("open_account", "import_account")
 DECIMALS = {"CHF": 2, "EUR": 2, "GBP": 2, "JPY": 0, "KRW": 0, "KWD": 3, "TND": 3, "USD": 2, "UYW": 4}
 """By ISO 4217, of the currencies in use here. Another code has no rule."""
 MOST_OPEN_HOLDS = 20
@@ -144,16 +146,16 @@ def effects(
     """
     names = account_ids(payload, journal)
     assert len(states) == len(names)
-    if payload["type"] == "open_account" and states == [None]:
+    if payload["type"] in OPENINGS and states == [None]:
         known = [_new(payload, minor_units=minor_units)]
     else:
         known = [state for state in states if state]
     if len(known) < len(states) or (payload["type"] == "reverse" and not _is_known(payload, journal)):
         return None
-    if payload["type"] != "open_account" or known[0]["version"] == 0:
+    if payload["type"] not in OPENINGS or known[0]["version"] == 0:
         _check_decimals(payload, known)
     with localcontext(EXACTLY):
-        if payload["type"] != "open_account" and any(each["status"] == "CLOSED" for each in known):
+        if payload["type"] not in OPENINGS and any(each["status"] == "CLOSED" for each in known):
             decided: Decided | None = Decided("ACCOUNT_CLOSED")
         else:
             decided = _rule(payload, journal, *known)
@@ -207,13 +209,14 @@ def _is_known(payload: Mapping[str, Any], journal: Journal) -> bool:
 
 
 def _check_decimals(payload: Mapping[str, Any], accounts: Sequence[State]) -> None:
-    for field in ("amount", "overdraft_limit"):
-        if payload.get(field) is not None:
-            unit_exponent = EXACTLY.normalize(Decimal(payload[field])).as_tuple().exponent
+    held = [hold["amount"] for hold in payload.get("holds", {}).values()]
+    for number in (*(payload.get(field) for field in ("amount", "overdraft_limit", "balance")), *held):
+        if number is not None:
+            unit_exponent = EXACTLY.normalize(Decimal(number)).as_tuple().exponent
             if any(
                 each["decimal_places"] is not None and -int(unit_exponent) > each["decimal_places"] for each in accounts
             ):
-                raise Invalid(f"{field}: {payload[field]}")
+                raise Invalid(f"{number}")
 
 
 def _reversal(payload: Mapping[str, Any], journal: Journal, others: Sequence[str], amount: Decimal) -> Reversal | None:
@@ -227,8 +230,13 @@ def _reversal(payload: Mapping[str, Any], journal: Journal, others: Sequence[str
 def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others: State) -> Decided | None:
     """The type's own rule, for accounts that aren't closed. None if the transaction must wait for a hold."""
     match payload["type"]:
-        case "open_account":
-            return Decided("ACCOUNT_EXISTS" if account["version"] else None)
+        case "open_account" | "import_account":
+            holds = {
+                name: (Decimal(each["amount"]), each.get("expires_at"))
+                for name, each in payload.get("holds", {}).items()
+            }
+            reason = "ACCOUNT_EXISTS" if account["version"] else None
+            return Decided(reason, [Decimal(payload.get("balance", 0))], _with_holds(holds))
         case "transaction":
             amount = Decimal(payload["amount"])
             same_currency = payload.get("currency") in {None, account["currency"]}
@@ -275,6 +283,8 @@ def _hold(payload: Mapping[str, Any], account: State) -> Decided:
     holds = account["holds"] | placed
     if account["frozen"]["debits"]:
         reason: str | None = "ACCOUNT_FROZEN"
+    elif payload["transaction_id"] in account["holds"]:
+        reason = "HOLD_EXISTS"
     elif len(account["holds"]) >= MOST_OPEN_HOLDS:
         reason = "TOO_MANY_HOLDS"
     elif not _can_be_summed(holds):

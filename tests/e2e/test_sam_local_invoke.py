@@ -58,6 +58,7 @@ process_transactions/36-payment-by-the-administration-queue: WRONG_QUEUE
 process_transactions/37-ids-that-nobody-may-give: 5 INVALID_MESSAGE
 process_transactions/38-freeze: POSTED
 process_transactions/39-a-frozen-account: 2 ACCOUNT_FROZEN, POSTED
+process_transactions/40-import-account: POSTED
 post_transactions/01-what-would-become-of-it: posted
 post_transactions/02-a-payment: posted, acc-frank s-0001=POSTED
 post_transactions/03-every-state: posted, rejected, invalid, waiting, acc-frank s-0002=OVERDRAFT_LIMIT
@@ -92,9 +93,9 @@ expire_holds/01-an-hour: acc-frank teller:expire-hold-8fe8eeb9dced22bf6ca3eafaaa
   expire_holds 2026-01-01T00:01:00+00:00=1 sent
 expire_holds/02-the-same-hour-again:
 expire_holds/03-the-next-hour: expire_holds 2026-01-01T01:01:00+00:00=0 sent
-reconcile_accounts/01-a-night: reconcile_accounts 2026-01-01T02:01:00+00:00=5 accounts, 0 mismatches
+reconcile_accounts/01-a-night: reconcile_accounts 2026-01-01T02:01:00+00:00=6 accounts, 0 mismatches
 reconcile_accounts/02-the-same-night-again:
-reconcile_accounts/03-the-next-night: reconcile_accounts 2026-01-02T02:01:00+00:00=5 accounts, 0
+reconcile_accounts/03-the-next-night: reconcile_accounts 2026-01-02T02:01:00+00:00=6 accounts, 0
   mismatches
 read_accounts/01-an-account: balance -450.3, available 49.7
 read_accounts/02-the-last-entries: complete true, t-0040 t-0041

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import costs, counted, locks, mesh, night, outcomes, upserts, versioned
 from benchmarks.filled import Ledger
+from tests.support.samples import IMPORTED
 from tests.support.template import resources
 from tools import prices
 from tools.local_aws.functions import record
@@ -108,6 +109,22 @@ def test_a_hold_and_its_resolution_cost_what_two_transactions_cost(costs_of: Cos
     assert costs_of.of(message("hold", "h-6", amount=1)) == one
     assert costs_of.of(TRANSFER | {"transaction_id": "t-7"}) == (1, 1, 10, 2)
     assert costs_of.of(message("post_hold", "p-6", hold_id="h-6", to_account_id="bob")) == (1, 1, 10, 2)
+
+
+def test_an_import_costs_five_units(costs_of: Costs) -> None:
+    """With two holds and ids of 36 characters, too. A third one makes the entry larger than a kilobyte."""
+    costs = [
+        costs_of.of(message("import_account", "i", uuid_of(number), **IMPORTED | {"holds": holds}))
+        for number, holds in enumerate(({}, {uuid_of(hold): HELD for hold in range(2)}))
+    ]
+    assert costs == [(1, 1, 5, 1)] * 2
+
+
+def uuid_of(number: int) -> str:
+    return str(uuid.UUID(int=number))
+
+
+HELD = {"amount": "12.34", "expires_at": EXPIRES_AT}
 
 
 def test_a_reversal_costs_two_units_more_and_reads_the_entry_and_what_was_reversed(costs_of: Costs) -> None:

@@ -20,6 +20,7 @@ from ledger.core.transaction_types import (
     ExpireHold,
     FreezeAccount,
     Hold,
+    ImportAccount,
     OpenAccount,
     PostHold,
     Reverse,
@@ -72,6 +73,16 @@ def _builder[Message: TransactionMessage](message_type: type[Message], **default
 
 
 opening = _builder(OpenAccount, overdraft_limit=0, currency="EUR", transaction_id="open", account_id="alice")
+importing = _builder(
+    ImportAccount,
+    balance=0,
+    overdraft_limit=0,
+    currency="EUR",
+    transaction_id="import",
+    account_id="alice",
+    source_reference="core/1",
+    as_of=NOW,
+)
 payment = _builder(Transaction, amount=1, currency=None, transaction_id="t-1", account_id="alice")
 transfer = _builder(Transfer, amount=1, transaction_id="t-1", from_account_id="alice", to_account_id="bob")
 limit = _builder(SetOverdraftLimit, overdraft_limit=0, transaction_id="t-1", account_id="alice")
@@ -138,8 +149,21 @@ def in_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+IMPORTED: dict[str, Any] = {
+    "currency": "EUR",
+    "balance": -30,
+    "overdraft_limit": -10,
+    "holds": {"hotel": {"amount": "5.50", "expires_at": "2026-01-31T00:00:00Z"}, "fuel": {"amount": 2}},
+    "source_reference": "core/00417",
+    "as_of": "2026-01-30T23:00:00Z",
+}
+"""An account below its limit, which another system left so."""
+
+
 def life_of(account_id: str) -> list[dict[str, Any]]:
     """The messages of an account from its opening to its closing, of all types with one account: all are posted.
+
+    The import is of another account.
 
     A message has the number of its step as its id, unless the step gives another.
     """
@@ -158,5 +182,6 @@ def life_of(account_id: str) -> list[dict[str, Any]]:
         {"type": "transaction", "amount": -50},
         {"type": "freeze_account", "debits": True, "credits": True},
         {"type": "close_account"},
+        {"type": "import_account", "account_id": f"{account_id}'s twin"} | IMPORTED,
     ]
     return [{"account_id": account_id, "transaction_id": str(number)} | step for number, step in enumerate(steps)]

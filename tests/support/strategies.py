@@ -17,9 +17,11 @@ from msgspec.structs import replace
 from conditional_writes import EXACT
 from conditional_writes.upserts import REMOVED
 from ledger.core.decoding import INVISIBLE, Id, Time
+from ledger.core.holds import MOST_OPEN_HOLDS
 from ledger.core.profile_messages import MAXIMUM_NAMES, RESERVED_PREFIX, ProfileUpdate
 from ledger.core.transaction_types import TRANSACTION_TYPES, CloseAccount, ExpireHold, FreezeAccount, Hold, OpenAccount
 from ledger.core.transaction_types.base import Currency, Description, Metadata, NumberRange, TransactionMessage
+from ledger.core.transaction_types.import_account import ImportedHold, ImportedHolds, Reference
 from tests.checkers.profile_oracle import EVERYTHING, Write
 from tests.support.numbers import exact_numbers
 
@@ -94,6 +96,7 @@ def _fields_of(
     rates: st.SearchStrategy[Decimal],
 ) -> dict[str, Any]:
     numbers = {
+        NumberRange.ANY: amounts | st.just(Decimal(0)),
         NumberRange.NOT_ZERO: amounts,
         NumberRange.ABOVE_ZERO: amounts.map(Decimal.copy_abs),
         NumberRange.ZERO_OR_LESS: limits,
@@ -108,12 +111,12 @@ def _fields_of(
     for field in msgspec.structs.fields(message_type):
         if field.name not in fields and (field.required or field.name not in _SHARED):
             named = account_ids if field.name == "of_account_id" else transaction_ids
-            fields[field.name] = draw(_values_of(field.type, named))
+            fields[field.name] = draw(_values_of(field.type, named, amounts))
     return fields
 
 
 def _weight(message_type: type[TransactionMessage]) -> int:
-    if message_type in (OpenAccount, FreezeAccount, CloseAccount):
+    if issubclass(message_type, (OpenAccount, FreezeAccount, CloseAccount)):
         return 1
     amounts = {NumberRange.NOT_ZERO, NumberRange.ABOVE_ZERO} & {expected for _, expected in message_type.numbers}
     return 4 if amounts else 2
@@ -122,10 +125,13 @@ def _weight(message_type: type[TransactionMessage]) -> int:
 _SHARED = {field.name for field in msgspec.structs.fields(TransactionMessage)}
 
 
-def _values_of(kind: Any, transaction_ids: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+def _values_of(
+    kind: Any, transaction_ids: st.SearchStrategy[str], amounts: st.SearchStrategy[Decimal]
+) -> st.SearchStrategy[Any]:
     """The values of a field that is neither an account nor a number. Raises LookupError for an unknown field type."""
     if get_origin(kind) in (Union, UnionType):
-        return st.one_of(*(_values_of(each, transaction_ids) for each in get_args(kind)))
+        return st.one_of(*(_values_of(each, transaction_ids, amounts) for each in get_args(kind)))
+    imported_holds = st.builds(ImportedHold, amount=amounts.map(Decimal.copy_abs), expires_at=st.none() | times)
     known: list[tuple[Any, st.SearchStrategy[Any]]] = [
         (NoneType, st.none()),
         (bool, st.booleans()),
@@ -134,6 +140,8 @@ def _values_of(kind: Any, transaction_ids: st.SearchStrategy[str]) -> st.SearchS
         (Time, times),
         (Description, descriptions),
         (Metadata, metadata),
+        (Reference, st.text(st.characters(codec="utf-8"), min_size=1, max_size=256)),
+        (ImportedHolds, st.dictionaries(transaction_ids, imported_holds, max_size=MOST_OPEN_HOLDS)),
     ]
     for each, values in known:
         if kind == each:

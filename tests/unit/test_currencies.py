@@ -26,6 +26,7 @@ from tests.support.samples import (
     changed,
     entry_of,
     hold,
+    importing,
     interest,
     limit,
     opening,
@@ -69,6 +70,8 @@ AROUND = Context({CREDIT.entry_id: CREDIT}.get)
 def messages_with(number: Decimal, currency: str) -> Iterator[tuple[TransactionMessage, str]]:
     """Messages of each type that may have the number, and the field that has it."""
     yield opening(-number, currency), "overdraft_limit"
+    yield importing(-number, currency=currency), "balance"
+    yield importing(0, currency=currency, holds={"h": {"amount": number}}), "holds: h: amount"
     yield payment(number), "amount"
     yield payment(-number), "amount"
     yield transfer(number), "amount"

@@ -187,7 +187,8 @@ NO_NUMBERS = {
     **dict.fromkeys(["1e126", "1e-131"], RANGE),
     "1.5e-130": "expected at most 130 decimal places",
 }
-OUT_OF_RANGE = {
+OUT_OF_RANGE: dict[NumberRange, list[str]] = {
+    NumberRange.ANY: [],
     NumberRange.NOT_ZERO: ["0"],
     NumberRange.ABOVE_ZERO: ["0", "0.00", '"-1"'],
     NumberRange.ZERO_OR_LESS: ['"0.01"'],

@@ -4,6 +4,8 @@
 """
 
 import contextlib
+import json
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -21,7 +23,7 @@ from ledger.core.journal import EntryId, JournalEntry, Outcome
 from ledger.core.money import normalized
 from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount, UnknownHold, UnknownTransaction
 from ledger.core.reversals import Reversal, Reversed
-from ledger.core.transaction_types import ExpireHold, PostHold, Reverse, Transfer
+from ledger.core.transaction_types import ExpireHold, PostHold, Reverse, Transfer, decode, from_payload
 from ledger.core.transaction_types.base import Context, TransactionMessage
 from tests.checkers.books import Books
 from tests.checkers.small_books import post_messages
@@ -32,6 +34,7 @@ from tests.support.samples import (
     ALICE,
     BOB,
     CLOSED,
+    IMPORTED,
     NOW,
     alice,
     bob,
@@ -40,6 +43,7 @@ from tests.support.samples import (
     expiring,
     freeze,
     hold,
+    importing,
     interest,
     limit,
     opening,
@@ -169,6 +173,8 @@ REJECTED = {
     "a hold of more than is available": (hold("150.01"), ALICE, "OVERDRAFT_LIMIT"),
     "a hold of more than other holds leave": (hold("80.01", "h-3"), HELD, "OVERDRAFT_LIMIT"),
     "a hold on a closed account": (hold(), CLOSED, "ACCOUNT_CLOSED"),
+    "an import of an account that is open": (importing(9, holds={"h": {"amount": 1}}), ALICE, "ACCOUNT_EXISTS"),
+    "a hold under the id of an imported one": (hold(1, "h-2"), HELD, "HOLD_EXISTS"),
     "a 21st hold": (hold(999, "h-20"), FULL, "TOO_MANY_HOLDS"),
     "holds whose sum has 39 digits": (
         hold("1e-37", "h-3"),
@@ -260,6 +266,38 @@ def test_a_transfer_is_not_decided_before_both_its_accounts_are_open(
 def test_an_account_opens_empty_at_version_1() -> None:
     opened = Account("alice", Decimal(0), Decimal(-50), "CHF", AccountStatus.OPEN, 1, decimal_places=2)
     assert decide(opening(-50, "CHF"), None) == (Decided(opened, Decimal(0)),)
+
+
+def test_an_account_is_imported_with_its_balance_below_its_limit_and_its_holds() -> None:
+    message = decode(json.dumps({"type": "import_account", "transaction_id": "i", "account_id": "alice"} | IMPORTED))
+    holds = {"hotel": OpenHold(Decimal("5.5"), "2026-01-31T00:00:00+00:00"), "fuel": OpenHold(Decimal(2))}
+    empty = Account("alice", Decimal(0), Decimal(-10), "EUR", AccountStatus.OPEN, 1, decimal_places=2)
+    [decided] = decide(message, None)
+    assert decided == Decided(changed(empty, balance=-30, holds=holds), Decimal(-30))
+    assert decided.account.available == Decimal("-27.5")
+    assert from_payload(message.canonical_payload()) == message
+
+
+HOLDS = {
+    "an id that can't be seen": ({"a\u200b": {"amount": 1}}, "holds: U+200B at character 2 can't be seen"),
+    "nothing held": ({"h": {"amount": 0}}, "holds: h: amount: expected a number greater than zero"),
+    "39 digits": ({"h": {"amount": "1" * 39}}, "holds: h: amount: 39 digits, expected at most 38"),
+    "a sum of 39 digits": ({"a": {"amount": 1}, "b": {"amount": "1e-38"}}, "holds: their sum would need"),
+    "another spelling": ({"h": {"amount": "1_0"}}, "holds: h: amount: expected a decimal number"),
+    "no time in UTC": (
+        {"h": {"amount": 1, "expires_at": "0001-01-01T00:00:00+01:00"}},
+        "holds: h: expires_at: expected a time between",
+    ),
+    "21 holds": ({str(number): {"amount": 1} for number in range(21)}, "holds: expected `object` of length <= 20"),
+    "a field that a hold doesn't have": ({"h": {"amount": 1, "final": True}}, "holds"),
+}
+
+
+@pytest.mark.parametrize(("holds", "sentence"), HOLDS.values(), ids=HOLDS)
+def test_the_holds_of_an_import_are_checked_as_a_message_is(holds: dict[str, Any], sentence: str) -> None:
+    body = {"type": "import_account", "transaction_id": "i", "account_id": "a"} | IMPORTED | {"holds": holds}
+    with pytest.raises(InvalidMessage, match="^" + re.escape(sentence)):
+        decode(json.dumps(body))
 
 
 @pytest.mark.parametrize("message", [payment(), limit(0), closing(), interest()], ids=lambda each: type(each).__name__)

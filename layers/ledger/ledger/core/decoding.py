@@ -51,7 +51,7 @@ def decode_json[Message](
     kind: Any = decoder.type
     for field in _id_fields(kind):
         if (text := getattr(message, field)) is not None:
-            _check_id(field, text)
+            check_id(field, text)
     return message
 
 
@@ -139,7 +139,7 @@ def _id_fields(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in msgspec.structs.fields(kind) if field.type in (Id, Id | None))
 
 
-def _check_id(field: str, text: str) -> None:
+def check_id(field: str, text: str) -> None:
     """Raises InvalidMessage unless each character can be seen, none at an end is a blank, and the text is in NFC.
 
     Inside of an id, U+0020 is the one blank. No id is the key of an entry that isn't on its home.

@@ -32,6 +32,7 @@ class RejectionReason(StrEnum):
     BALANCE_OUT_OF_RANGE = "BALANCE_OUT_OF_RANGE"  # the balance, or the sum of the holds, would need over 38 digits
     CURRENCY_MISMATCH = "CURRENCY_MISMATCH"
     HOLDS_OPEN = "HOLDS_OPEN"
+    HOLD_EXISTS = "HOLD_EXISTS"
     HOLD_EXCEEDED = "HOLD_EXCEEDED"
     HOLD_NOT_EXPIRED = "HOLD_NOT_EXPIRED"
     HOLD_NOT_OPEN = "HOLD_NOT_OPEN"
@@ -136,12 +137,13 @@ def check_effects(decisions: Sequence[Decision], before: Sequence[Account | None
     zero, and no account is left below its limit with less available than before.
 
     A guard against a wrong rule: what an account below its limit gets is posted, and what it has may not become less.
+    An account that is opened may be below its limit: it may be imported so.
     """
     for decision, one, other in zip(decisions, before, after, strict=True):
-        balance, available = (one.balance, one.available) if one else (Decimal(0), Decimal(0))
+        balance = one.balance if one else Decimal(0)
         if decision.balance != WIDE.add(balance, decision.amount):
             raise UnsoundDecision(f"account {other.account_id!r}: its balance wouldn't change by the entry's amount")
-        if other.available < min(available, Decimal(0)):
+        if one and other.available < min(one.available, Decimal(0)):
             raise UnsoundDecision(f"account {other.account_id!r} would be below its limit, with less than before")
     if len(decisions) > 1 and WIDE.add(decisions[0].amount, decisions[1].amount) != 0:
         raise UnsoundDecision("the amounts on the transaction's two accounts wouldn't sum to zero")

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.core.decoding import TELLERS_OWN, Time, check_names, check_time, decode_json
+from ledger.core.decoding import TELLERS_OWN, Time, check_id, check_names, check_time, decode_json
 from ledger.core.money import is_json_number
 from ledger.core.reason_codes import InvalidMessage, WrongQueue
 from ledger.core.rules import RULES
@@ -14,6 +14,7 @@ from ledger.core.transaction_types.close_account import CloseAccount
 from ledger.core.transaction_types.expire_hold import ExpireHold
 from ledger.core.transaction_types.freeze_account import FreezeAccount
 from ledger.core.transaction_types.hold import Hold
+from ledger.core.transaction_types.import_account import ImportAccount, ImportedHold
 from ledger.core.transaction_types.open_account import OpenAccount
 from ledger.core.transaction_types.post_hold import PostHold
 from ledger.core.transaction_types.reverse import Reverse
@@ -24,6 +25,7 @@ from ledger.core.transaction_types.void_hold import VoidHold
 
 TRANSACTION_TYPES: dict[str, type[TransactionMessage]] = {
     "open_account": OpenAccount,
+    "import_account": ImportAccount,
     "transaction": Transaction,
     "transfer": Transfer,
     "set_overdraft_limit": SetOverdraftLimit,
@@ -52,6 +54,8 @@ def decode(body: str) -> TransactionMessage:
             _check_spelling(field, getattr(envelope, field))
     for field in _TIMES:
         check_time(field, getattr(message, field, None))
+    for hold_id, hold in (message.holds or {}).items() if isinstance(message, ImportAccount) else ():
+        _check_imported_hold(hold_id, hold, envelope.holds[hold_id].amount)
     _check_job(message)
     check_names(body)
     return message
@@ -86,9 +90,14 @@ _TIMES = sorted(
         if field.type in (Time, Time | None)
     }
 )
+_HoldEnvelope = msgspec.defstruct("_HoldEnvelope", [("amount", msgspec.Raw, msgspec.Raw(b"0"))])
 _Envelope: Any = msgspec.defstruct(
     "_Envelope",
-    [("type", str, "transaction"), *((field, msgspec.Raw, msgspec.Raw(b"0")) for field in _NUMBERS)],
+    [
+        ("type", str, "transaction"),
+        ("holds", dict[str, _HoldEnvelope] | None, None),  # type: ignore[valid-type]
+        *((field, msgspec.Raw, msgspec.Raw(b"0")) for field in _NUMBERS),
+    ],
 )
 """A message's type, and its numbers as the producer spelled them."""
 _envelope_decoder = msgspec.json.Decoder(_Envelope)
@@ -99,6 +108,12 @@ def _check_job(message: TransactionMessage) -> None:
     """Raises InvalidMessage for an id of Teller's own that isn't on a job's own message: it would keep that one out."""
     if message.transaction_id.startswith(TELLERS_OWN) and message != message.of_job:
         raise InvalidMessage(f"transaction_id: only a job's own message has one that begins with {TELLERS_OWN}")
+
+
+def _check_imported_hold(hold_id: str, hold: ImportedHold, amount: msgspec.Raw) -> None:
+    check_id("holds", hold_id)
+    check_time(f"holds: {hold_id}: expires_at", hold.expires_at)
+    _check_spelling(f"holds: {hold_id}: amount", amount)
 
 
 def _check_spelling(field: str, raw: msgspec.Raw) -> None:

@@ -38,6 +38,7 @@ NO_LIMIT = Decimal(f"-1E+{EXACT.Emax + 1}")
 class NumberRange(Enum):
     """The range of a number in a message; the value says what is expected, for people."""
 
+    ANY = "a number"
     NOT_ZERO = "a number other than zero"
     ABOVE_ZERO = "a number greater than zero"
     ZERO_OR_LESS = "zero or less: how far below zero the balance may go"
@@ -45,6 +46,8 @@ class NumberRange(Enum):
 
     def holds(self, number: Decimal) -> bool:
         match self:
+            case NumberRange.ANY:
+                return True
             case NumberRange.NOT_ZERO:
                 return number != 0
             case NumberRange.ABOVE_ZERO:
@@ -262,5 +265,7 @@ def _canonical(value: Any) -> Any:
             return format_decimal(value)
         case datetime():
             return value.astimezone(UTC).isoformat()
+        case dict():
+            return {name: _canonical(each) for name, each in value.items()}
         case _:
             return value

@@ -24,6 +24,8 @@ class Hold(AccountMessage, frozen=True, tag="hold"):
         [account] = accounts
         if account.frozen.debits:
             return (rejected(account, RejectionReason.ACCOUNT_FROZEN),)
+        if self.transaction_id in account.open_holds:  # an imported one: it has no entry
+            return (rejected(account, RejectionReason.HOLD_EXISTS),)
         if len(account.open_holds) >= MOST_OPEN_HOLDS:
             return (rejected(account, RejectionReason.TOO_MANY_HOLDS),)
         if not fit(self._with_others(account)):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import ClassVar
 
 from msgspec.structs import replace
 
@@ -12,7 +13,7 @@ from ledger.core.transaction_types.base import AccountMessage, Context, Currency
 
 class OpenAccount(AccountMessage, frozen=True, tag="open_account"):
     door = Door.ADMINISTRATION
-    numbers = (("overdraft_limit", NumberRange.ZERO_OR_LESS),)
+    numbers: ClassVar[tuple[tuple[str, NumberRange], ...]] = (("overdraft_limit", NumberRange.ZERO_OR_LESS),)
     posted_event = "AccountOpened"
 
     currency: Currency

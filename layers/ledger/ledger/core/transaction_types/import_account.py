@@ -1,0 +1,75 @@
+"""Opens an account as another system left it: with its balance, which may be below its limit, and its open holds."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Annotated, Any, override
+
+import msgspec
+from msgspec.structs import force_setattr, replace
+
+from ledger.core.accounts import Account
+from ledger.core.decoding import Id, Time
+from ledger.core.holds import MOST_OPEN_HOLDS, Holds, OpenHold, expiry, fit, total
+from ledger.core.money import exact
+from ledger.core.rules import Decision
+from ledger.core.transaction_types.base import Context, NumberRange, check_decimals
+from ledger.core.transaction_types.open_account import OpenAccount
+
+Reference = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+
+
+class ImportedHold(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`amount` is what remains of the hold, above 0."""
+
+    amount: Decimal
+    expires_at: Time | None = None
+
+
+ImportedHolds = Annotated[dict[Id, ImportedHold], msgspec.Meta(max_length=MOST_OPEN_HOLDS)]
+"""By the hold's id, by which a message resolves it."""
+
+
+class ImportAccount(OpenAccount, kw_only=True, frozen=True, tag="import_account"):
+    """`source_reference` names the account in the other system, `as_of` is when it had the balance there."""
+
+    numbers = (("balance", NumberRange.ANY), *OpenAccount.numbers)
+    posted_event = "AccountImported"
+
+    balance: Decimal
+    source_reference: Reference
+    as_of: Time
+    holds: ImportedHolds | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        holds = {name: self._exact(name, hold) for name, hold in (self.holds or {}).items()}
+        if not fit({name: OpenHold(hold.amount) for name, hold in holds.items()}):
+            raise ValueError("holds: their sum would need more than 38 digits")
+        force_setattr(self, "holds", holds or None)
+
+    @override
+    def decide(self, accounts: Sequence[Account | None], context: Context) -> tuple[Decision, ...]:
+        [decision] = super().decide(accounts, context)
+        return (decision if decision.reason else replace(decision, amount=self.balance, balance=self.balance),)
+
+    @override
+    def changes(self, account: Account) -> Mapping[str, Any]:
+        holds = _open(self.holds or {})
+        return {"holds": holds, "held": total(holds)} if holds else {}
+
+    @override
+    def _check_decimals(self, most: int | None, currency: str) -> None:
+        super()._check_decimals(most, currency)
+        for name, hold in (self.holds or {}).items() if most is not None else ():
+            check_decimals(f"holds: {name}: amount", hold.amount, most or 0, currency)
+
+    @staticmethod
+    def _exact(name: str, hold: ImportedHold) -> ImportedHold:
+        amount = exact(f"holds: {name}: amount", hold.amount)
+        if amount <= 0:
+            raise ValueError(f"holds: {name}: amount: expected {NumberRange.ABOVE_ZERO.value}")
+        return replace(hold, amount=amount)
+
+
+def _open(holds: Mapping[str, ImportedHold]) -> Holds:
+    return {name: OpenHold(hold.amount, expiry(hold.expires_at)) for name, hold in holds.items()}
