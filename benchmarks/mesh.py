@@ -40,7 +40,7 @@ FAST, SLOW = (0.02, 0.06), (0.1, 0.3)
 """Seconds that a request takes."""
 TIMED = (
     *("ledger.batch_poster", "ledger.lines", "ledger.tables"),
-    *("conditional_writes.core.deadline", "conditional_writes.core.loop", "conditional_writes.core.reading"),
+    *("conditional_writes.core.deadline", "conditional_writes.core.loop", "conditional_writes.core.steps"),
 )
 """The modules that look at the clock, or pause."""
 

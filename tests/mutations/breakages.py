@@ -82,9 +82,11 @@ BREAKAGES = [
     Breakage(
         "an account is committed apart from its journal entries",
         f"{LIBRARY}/core/loop.py",
-        "                if alone is not None:\n",
-        "                for each in writes[:-1]:\n                    _send_alone(client, each, self.write_id)\n"
-        "                if alone := writes[-1]:\n",
+        "        if alone is None:\n",
+        "        for each in writes[:-1]:\n"
+        "            method = {Put: 'put_item', Update: 'update_item'}[type(each)]\n"
+        "            getattr(self._client, method)(**as_request(each, self.write_id))\n"
+        "        if (alone := writes[-1]) is None:\n",
     ),
     Breakage(
         "a refused write doesn't ask for the current item",
@@ -101,8 +103,8 @@ BREAKAGES = [
     Breakage(
         "a write whose answer came damaged is made a second time",
         f"{LIBRARY}/core/prepared.py",
-        "    if context.pop(_WAS_200, False):\n",
-        "    if context.pop(_WAS_200, False) and False:\n",
+        "    unanswered = context.pop(_WAS_200, False)\n",
+        "    unanswered = context.pop(_WAS_200, False) and False\n",
     ),
     Breakage(
         "a transaction in progress is sent again with another token, and may take effect beside the first",
@@ -276,8 +278,8 @@ BREAKAGES = [
     Breakage(
         "the report is written apart from the window's completion",
         f"{LIBRARY}/locks/lock.py",
-        "        self._release(self._with_this_window_done(), finished, writes)\n",
-        "        self._release(self._with_this_window_done(), finished)\n"
+        "        return self._release(self._with_this_window_done(), finished, writes)\n",
+        "        yield from self._release(self._with_this_window_done(), finished)\n"
         "        if writes:\n            write_together(self._locks.client, writes)\n",
     ),
     Breakage(
@@ -323,8 +325,8 @@ BREAKAGES = [
     Breakage(
         "all threads of a batch have large items at the same time",
         f"{LIBRARY}/core/prepared.py",
-        "    this_thread.is_taken = True\n",
-        "    _turns.release()\n",
+        "        _thread.has_turn = True\n",
+        "        _turns.release()\n",
     ),
     Breakage(
         "a thread that changes an item again and again leaves the others no time",

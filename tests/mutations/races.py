@@ -185,10 +185,10 @@ RACES = [
     Race(
         "a window completed before its last writes are made",
         LOCKS,
-        "            write_together(self._locks.client, [update, *writes], deadline=Deadline.after(CALL_SECONDS))\n",
-        "            write_together(self._locks.client, [update], deadline=Deadline.after(CALL_SECONDS))\n"
+        "            yield from steps(write_together)(self._locks.client, [update, *writes], deadline=deadline)\n",
+        "            yield from steps(write_together)(self._locks.client, [update], deadline=deadline)\n"
         "            if writes:\n"
-        "                write_together(self._locks.client, [*writes], deadline=Deadline.after(CALL_SECONDS))\n",
+        "                yield from steps(write_together)(self._locks.client, [*writes], deadline=deadline)\n",
         "two workers do a window's steps",
     ),
     Race(
@@ -242,17 +242,17 @@ RACES = [
         LOCKS,
         "        while True:\n"
         "            try:\n"
-        "                written = write(\n"
+        "                written = yield from steps(write)(\n"
         "                    self.client,\n"
         "                    lambda observed: self._plan(wanted, observed.get(wanted.key)),\n"
         "                    {},\n"
         "                    Deadline.after(CALL_SECONDS),\n"
         "                )\n"
-        "                return self._made(wanted, written.result, written.found[wanted.key] or {})\n",
+        "                return (yield from self._made(wanted, written.result, written.found[wanted.key] or {}))\n",
         "        seen = {}\n"
         "        while True:\n"
         "            try:\n"
-        "                written = write(\n"
+        "                written = yield from steps(write)(\n"
         "                    self.client,\n"
         "                    lambda observed: [\n"
         "                        seen or seen.update(observed), self._plan(wanted, observed.get(wanted.key))\n"
@@ -262,7 +262,7 @@ RACES = [
         "                )\n"
         "                record = written.found[wanted.key] or {}\n"
         '                earlier = {"checkpoint": seen[wanted.key].get("checkpoint")} if seen.get(wanted.key) else {}\n'
-        "                return self._made(wanted, written.result, record | earlier)\n",
+        "                return (yield from self._made(wanted, written.result, record | earlier))\n",
         "a worker that waits for the lock",
     ),
     Race(
@@ -275,8 +275,8 @@ RACES = [
     Race(
         "a refused call isn't asked about: another call for its request may have been first",
         ONCE,
-        "        return self._recorded_or_raise(call, ran.error, deadline) if isinstance(ran, _Failed) else ran\n",
-        "        if isinstance(ran, _Failed):\n            raise ran.error\n        return ran\n",
+        "            return (yield from self._recorded_or_raise(call, ran.error, deadline))\n",
+        "            raise ran.error\n",
         "two calls of a function",
     ),
     Race(
@@ -339,8 +339,8 @@ RACES = [
     Race(
         "a token is kept after a conflict",
         LOOP,
-        "            sending = _Sending(plan(observed))\n",
-        "            before, sending = sending, _Sending(plan(observed))\n"
+        "            sending = _Sending(client, plan(observed), deadline)\n",
+        "            before, sending = sending, _Sending(client, plan(observed), deadline)\n"
         "            sending.write_id, sending.token = before.write_id, before.token\n",
         "two calls of a function",
     ),

@@ -292,6 +292,7 @@ def scenario_after_scenario() -> Iterator[None]:
     with (
         no_logs(),
         mock.patch("conditional_writes.core.loop.time", paused),
+        mock.patch("conditional_writes.core.steps.time", paused),
         mock.patch("workers.sending.time", paused),
         mock.patch("workers.attempts.time", paused),
         unlimited_retries(),

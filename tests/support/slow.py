@@ -15,6 +15,7 @@ from tests.support.faults import internal_error
 MODULES = (
     "conditional_writes.core.deadline",
     "conditional_writes.core.loop",
+    "conditional_writes.core.steps",
     "workers.attempts",
     "tools.local_aws.functions",
     "botocore.endpoint",

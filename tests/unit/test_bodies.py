@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditional_writes import Deadline, Item, dynamodb_client, key
-from conditional_writes.core import bodies
+from conditional_writes.core import reading
 from conditional_writes.core.items import from_dynamodb, to_dynamodb
 from conditional_writes.core.reading import read_one
 from tests.support.answers import answer
@@ -51,11 +51,11 @@ def read(answers: Answers) -> Item | None:
 
 @given(st.data())
 def test_any_item_is_read_as_botocore_and_boto3_read_it(answers: Answers, data: st.DataObject) -> None:
-    """If this fails after an update of botocore: items are right, but cost more time. Mend `get_item`."""
+    """If this fails after an update of botocore: items are right, but cost more time. Mend `take_read_item`."""
     stored = to_dynamodb({"order_id": "o-1"} | data.draw(items))
     answers.answer = 200, {"Item": stored}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(bodies, "from_dynamodb", None)
+        patched.setattr(reading, "from_dynamodb", None)
         assert read(answers) == from_dynamodb(stored)
 
 

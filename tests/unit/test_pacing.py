@@ -6,6 +6,7 @@ import pytest
 
 from conditional_writes import Deadline, VersionedTable, key
 from conditional_writes.core.items import to_dynamodb
+from conditional_writes.core.steps import blocking, steps
 from conditional_writes.versioned import pacing
 from conditional_writes.versioned.pacing import LONGEST_WAIT_SECONDS, MAXIMUM_ITEMS, ROUND_TRIPS, Pace
 from tests.support.clock import plenty
@@ -125,7 +126,8 @@ def test_modify_waits_before_it_reads_the_item_again(
     """The second `modify` meets four conflicts without a pause: a paced writer steps aside later."""
     orders = VersionedTable(stubbed_dynamodb.client, "Orders", "order_id")
     log: list[str] = []
-    monkeypatch.setattr(pacing.Pace, "wait", lambda *_, wait=pacing.Pace.wait: log.append("wait") or wait(*_))
+    wait = steps(pacing.Pace.wait)
+    monkeypatch.setattr(pacing.Pace, "wait", blocking(lambda *given: log.append("wait") or wait(*given)))
     stubbed_dynamodb.client.meta.events.register(
         "before-parameter-build.dynamodb", lambda model, **_: log.append(model.name)
     )

@@ -168,7 +168,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     paused: list[float] = []
-    monkeypatch.setattr("conditional_writes.versioned.queries.time.sleep", paused.append)
+    monkeypatch.setattr("time.sleep", paused.append)
     monkeypatch.setattr("conditional_writes.core.pauses.random.uniform", lambda _, longest: longest)
     return paused
 

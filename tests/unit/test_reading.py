@@ -13,7 +13,7 @@ from tests.unit.stubs import Stubbed
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conditional_writes.core.reading.time.sleep", lambda _: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)
 
 
 def order(number: int) -> Key:
@@ -90,7 +90,7 @@ def test_before_it_is_asked_for_again_the_pauses_grow_up_to_a_second_and_end_at_
         pauses.append(seconds)
 
     monkeypatch.setattr("conditional_writes.core.deadline.time.monotonic", lambda: now)
-    monkeypatch.setattr("conditional_writes.core.reading.time.sleep", sleep)
+    monkeypatch.setattr("time.sleep", sleep)
     monkeypatch.setattr("conditional_writes.core.pauses.random.uniform", lambda _, longest: longest)
     for _ in range(8):
         finds(stubbed_dynamodb, unprocessed=(order(1),))

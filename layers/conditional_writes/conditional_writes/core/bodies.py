@@ -6,59 +6,9 @@ botocore makes DynamoDB's types of the JSON, by its model, and boto3 Python's ty
 import base64
 import functools
 import json
-import threading
 from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
-
-from conditional_writes.core.items import Item, from_dynamodb
-
-if TYPE_CHECKING:
-    from types_boto3_dynamodb import DynamoDBClient
-
-_ITEM = "conditional_writes.item"
-"""In botocore's answer: the item that was taken out of the body."""
-
-
-class _Thread(threading.local):
-    """Whether this thread is in `get_item`. Answers to a caller's own requests stay as they are."""
-
-    is_getting = False
-
-
-_thread = _Thread()
-
-
-def get_item(client: "DynamoDBClient", **parameters: Any) -> Item | None:
-    """The item of a prepared client's `get_item`, None if there is none.
-
-    If botocore changes the event that is used here, botocore and boto3 read the item: as correctly, and more slowly.
-    """
-    _thread.is_getting = True
-    try:
-        answer: Any = client.get_item(**parameters)
-    finally:
-        _thread.is_getting = False
-    if _ITEM in answer:
-        item: Item = answer[_ITEM]
-        return item
-    return from_dynamodb(answer["Item"]) if "Item" in answer else None
-
-
-def take_read_item(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
-    """A handler of botocore's event `before-parse`: takes the item out of the body, and leaves the rest to botocore."""
-    if not _thread.is_getting or not response_dict or customized_response_dict is None:
-        return
-    if response_dict["status_code"] != 200:
-        return
-    try:
-        answer = read_body(response_dict["body"])
-        item = answer.pop("Item", None)
-    except Exception:  # noqa: BLE001 (botocore says what is wrong with it)
-        return
-    if item:
-        customized_response_dict[_ITEM] = item
-        response_dict["body"] = json.dumps(answer).encode()
+from typing import Any
 
 
 def read_body(body: bytes) -> Any:

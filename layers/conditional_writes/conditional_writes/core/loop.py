@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from botocore.exceptions import ClientError
 
-from conditional_writes.core import prepared
 from conditional_writes.core.deadline import Deadline, DeadlinePassed, deadline_or_default
 from conditional_writes.core.items import Item, Key, from_dynamodb, same
 from conditional_writes.core.own_attributes import VERSION_ID, WRITE_ID
+from conditional_writes.core.prepared import NoTurn, Request, in_turn, items_of
 from conditional_writes.core.requests import MAXIMUM_WRITES, Check, Delete, Put, Update, Write, as_request
+from conditional_writes.core.steps import Pause, Steps, blocking
 from conditional_writes.core.table_errors import explain
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def write[Result](
 ) -> Written[Result] | Stopped: ...
 
 
+@blocking
 def write[Result](  # noqa: PLR0913 (by name, all but the first four)
     client: "DynamoDBClient",
     plan: Callable[[Observed], Plan[Result]],
@@ -128,7 +130,7 @@ def write[Result](  # noqa: PLR0913 (by name, all but the first four)
     *,
     conflicts_before_pause: int = CONFLICTS_BEFORE_PAUSE,
     stop: Callable[[Observed], bool] = lambda _: False,
-) -> Written[Result] | Stopped:
+) -> Steps[Written[Result] | Stopped]:
     """Writes the plan for `observed`. After each conflict the next plan is made from the items that came back.
 
     `plan` must be a pure function of its argument, because it is called again after each conflict. A conflict costs the
@@ -141,30 +143,32 @@ def write[Result](  # noqa: PLR0913 (by name, all but the first four)
     Raises DeadlinePassed if no time is left for another try and nothing was written, UnsatisfiableCondition if another
     try can't help, OutcomeUnknown if a single write that must not be made twice may have been made already, or if no
     time is left and a write may have taken effect, ValueError for writes that no transaction takes, NoSuchTable,
-    WrongKey, and botocore's other errors for what no retry can mend.
+    WrongKey, and botocore's other errors for what no retry can mend. If the call is interrupted, as by
+    KeyboardInterrupt or a cancelled task, and a write may have taken effect, OutcomeUnknown is the cause.
     """
     deadline = deadline_or_default(deadline)
-    with prepared.in_turn(deadline):
-        conflicts, answer = 0, _DONE
-        sending = _Sending(plan(observed))
+    conflicts, answer = 0, _DONE
+    sending = _Sending(client, plan(observed), deadline)
+    with in_turn():
         while sending.plan.writes:
-            sending.check_time(deadline, conflicts)
+            sending.check_time(conflicts)
             sent_at = time.monotonic()
-            answer = sending.send(client)
+            answer = yield from sending.send(sending.request())
             if sending.took_effect(answer):
                 break
             sending.note_refusal(answer)
             _check_satisfiable(observed, answer.found)
             conflicts += not answer.in_progress
-            _back_off(conflicts, conflicts_before_pause, answer, time.monotonic() - sent_at, deadline)
+            if _is_turn_to_pause(conflicts, conflicts_before_pause) or answer.throttled or answer.in_progress:
+                yield from sending.pause(time.monotonic() - sent_at)
             if not answer.found:
                 sending.begin_next_try()
                 continue
             observed = {**observed, **answer.found}
             if stop(answer.found):
                 return Stopped(conflicts, answer.found, observed)
-            sending = _Sending(plan(observed))
-        return Written(sending.plan.result, conflicts, sending.write_id, answer.found)
+            sending = _Sending(client, plan(observed), deadline)
+    return Written(sending.plan.result, conflicts, sending.write_id, answer.found)
 
 
 def checked[Result](planned: Plan[Result]) -> Plan[Result]:
@@ -213,48 +217,75 @@ class _Sending:
     try got no answer, so the plan may have taken effect.
     """
 
-    def __init__(self, plan: Plan[Any]) -> None:
+    def __init__(self, client: "DynamoDBClient", plan: Plan[Any], deadline: Deadline) -> None:
         self.plan = checked(plan)
+        self._client, self._deadline = client, deadline
         self.write_id = self.token = uuid.uuid4().hex
         self.unanswered = False
 
-    def check_time(self, deadline: Deadline, conflicts: int) -> None:
+    def check_time(self, conflicts: int) -> None:
         """Raises DeadlinePassed, or OutcomeUnknown if the plan may have taken effect."""
-        if deadline.remaining_seconds > 0:
+        if self._deadline.remaining_seconds > 0:
             return
-        first = self.plan.writes[0].key
         if self.unanswered:
-            raise OutcomeUnknown(first, None, "no time is left for another")
-        raise DeadlinePassed(f"no time is left: writing {first}, {conflicts} conflicts")
+            raise self._unknown("no time is left for another")
+        raise DeadlinePassed(f"no time is left: writing {self.plan.writes[0].key}, {conflicts} conflicts")
 
-    def send(self, client: "DynamoDBClient") -> _Answer:
-        """Raises ValueError for writes that no transaction takes, and errors that aren't about conditions."""
+    def request(self) -> Request:
+        """A write alone costs half of a transaction's write units. Raises ValueError for what no transaction takes."""
         writes, alone = self.plan.writes, _sent_alone(self.plan.writes)
-        _check_transaction(writes)
+        if alone is None:
+            _check_transaction(writes)
+            transaction = {
+                "TransactItems": [{_ACTIONS[type(each)]: as_request(each, self.write_id)} for each in writes],
+                "ClientRequestToken": self.token,  # The SDK's retries repeat it.
+            }
+            return Request(self._client, "transact_write_items", transaction, self._deadline)
+        request = as_request(alone, self.write_id)
+        if isinstance(alone, Update) and alone.return_new:
+            request["ReturnValues"] = "ALL_NEW"
+        return Request(self._client, _METHODS[type(alone)], request, self._deadline)
+
+    def send(self, request: Request) -> Steps[_Answer]:
+        """Raises errors that aren't about conditions."""
         try:
-            with prepared.sending(client):
-                if alone is not None:
-                    return _send_alone(client, alone, self.write_id)
-                client.transact_write_items(
-                    TransactItems=[{_ACTIONS[type(each)]: as_request(each, self.write_id)} for each in writes],  # type: ignore[misc]
-                    ClientRequestToken=self.token,  # The SDK's retries repeat it.
-                )
+            answer = yield request
         except ClientError as error:
-            refusal = _refusal(error, writes)
+            refusal = _refusal(error, self.plan.writes, unanswered=request.unanswered)
             if refusal is None:
-                self._raise_if_unanswered(error)
-                explain(client, error, [write.key for write in writes])
+                self._raise_if_unanswered(error, request)
+                explain(self._client, error, [write.key for write in self.plan.writes])
                 raise
             return refusal
-        except prepared.NoTurn:  # at the deadline
-            return _Answer(refused=True, found={}, unanswered=prepared.this_thread.unanswered)
+        except NoTurn:  # at the deadline
+            return _Answer(refused=True, found={}, unanswered=request.unanswered)
+        except Exception:
+            raise
+        except BaseException as interruption:
+            raise interruption from self._unknown("it was interrupted")
+        alone = _sent_alone(self.plan.writes)
+        if isinstance(alone, Update) and alone.return_new:
+            return _DONE._replace(found={alone.key: from_dynamodb(answer["Attributes"])})
         return _DONE
 
-    def _raise_if_unanswered(self, error: ClientError) -> None:
+    def pause(self, request_seconds: float) -> Steps[None]:
+        """A random pause, up to 64 times as long as the request took, and at most a second."""
+        longest = min(64 * request_seconds, LONGEST_PAUSE_SECONDS, max(0.0, self._deadline.remaining_seconds))
+        try:
+            yield Pause(random.uniform(0, longest))
+        except BaseException as interruption:
+            if self.unanswered:
+                raise interruption from self._unknown("it was interrupted")
+            raise
+
+    def _raise_if_unanswered(self, error: ClientError, request: Request) -> None:
         """Raises OutcomeUnknown if DynamoDB says that this try wrote nothing, and an earlier one got no answer."""
         wrote_nothing = error.response["ResponseMetadata"].get("HTTPStatusCode") == 400
-        if wrote_nothing and (self.unanswered or prepared.this_thread.unanswered):
-            raise OutcomeUnknown(self.plan.writes[0].key, None, f"another ended in {error}") from error
+        if wrote_nothing and (self.unanswered or request.unanswered):
+            raise self._unknown(f"another ended in {error}") from error
+
+    def _unknown(self, why: str) -> OutcomeUnknown:
+        return OutcomeUnknown(self.plan.writes[0].key, None, why)
 
     def took_effect(self, answer: _Answer) -> bool:
         """Also if its condition failed on its own effect: then the item has its mark."""
@@ -317,6 +348,7 @@ def _sent_alone(writes: Sequence[Write]) -> Put | Update | Delete | None:
     return writes[0] if len(writes) == 1 and not isinstance(writes[0], Check) else None
 
 
+_METHODS = {Put: "put_item", Update: "update_item", Delete: "delete_item"}
 _ACTIONS = {Put: "Put", Update: "Update", Delete: "Delete", Check: "ConditionCheck"}
 
 
@@ -329,28 +361,12 @@ def _check_transaction(writes: Sequence[Write]) -> None:
         raise ValueError(f"{twice}: two writes to one item, and a transaction of DynamoDB's takes one: make them one")
 
 
-def _send_alone(client: "DynamoDBClient", write: Put | Update | Delete, write_id: str) -> _Answer:
-    """Costs half the write units of a transaction."""
-    request = as_request(write, write_id)
-    match write:
-        case Put():
-            client.put_item(**request)
-        case Delete():
-            client.delete_item(**request)
-        case Update(return_new=True):
-            response = client.update_item(**request, ReturnValues="ALL_NEW")
-            return _DONE._replace(found={write.key: from_dynamodb(response["Attributes"])})
-        case Update():
-            client.update_item(**request)
-    return _DONE
-
-
 _THROTTLING_REASONS = {"ThrottlingError", "ProvisionedThroughputExceeded"}
 _TIMING_REASONS = {"TransactionConflict", *_THROTTLING_REASONS}
 """Reasons that say nothing of the items. botocore retries none of them inside a cancelled transaction."""
 
 
-def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
+def _refusal(error: ClientError, writes: Sequence[Write], *, unanswered: bool) -> _Answer | None:
     """The answer in the error, or None if the error isn't about conditions or contention."""
     response: Any = error.response
     match response["Error"]["Code"]:
@@ -368,7 +384,7 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
             return _Answer(refused=True, found={}, in_progress=True, unanswered=True)
         case _:
             return None
-    items = prepared.items_of(response, reasons)
+    items = items_of(response, reasons)
     if any(reason["Code"] not in {"None", "ConditionalCheckFailed", *_TIMING_REASONS} for reason in reasons):
         return None
     return _Answer(
@@ -379,22 +395,14 @@ def _refusal(error: ClientError, writes: Sequence[Write]) -> _Answer | None:
             if reason["Code"] == "ConditionalCheckFailed"
         },
         throttled=any(reason["Code"] in _THROTTLING_REASONS for reason in reasons),
-        unanswered=prepared.this_thread.unanswered,
+        unanswered=unanswered,
     )
 
 
-def _back_off(
-    conflicts: int, conflicts_before_pause: int, answer: _Answer, request_seconds: float, deadline: Deadline
-) -> None:
-    """Pauses after the 2nd, 6th, 12th, 20th, … conflict, and after each try that was throttled or is in progress.
+def _is_turn_to_pause(conflicts: int, conflicts_before_pause: int) -> bool:
+    """After the 2nd, 6th, 12th, 20th, … conflict, but not after fewer than `conflicts_before_pause`.
 
-    After any other conflict, and after fewer than `conflicts_before_pause`, it returns at once. The pause is random, up
-    to 64 times as long as the request took, and at most a second. Pauses that start short and grow would make every
-    writer's item stale: docs/decisions/back-off.md.
+    Pauses that start short and grow would make every writer's item stale: docs/decisions/back-off.md.
     """
     root = math.isqrt(conflicts)  # 2 is 1 * 2, 6 is 2 * 3, 12 is 3 * 4
-    is_turn_to_pause = root * (root + 1) == conflicts and conflicts >= conflicts_before_pause
-    if not is_turn_to_pause and not answer.throttled and not answer.in_progress:
-        return
-    longest = min(64 * request_seconds, LONGEST_PAUSE_SECONDS, max(0.0, deadline.remaining_seconds))
-    time.sleep(random.uniform(0, longest))
+    return root * (root + 1) == conflicts and conflicts >= conflicts_before_pause

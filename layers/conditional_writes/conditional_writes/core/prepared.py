@@ -12,11 +12,12 @@ import json
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
-from conditional_writes.core.bodies import read_body, take_read_item
+from conditional_writes.core.bodies import read_body
 from conditional_writes.core.deadline import Deadline
 from conditional_writes.core.items import Item, from_dynamodb
 
@@ -31,6 +32,12 @@ MAXIMUM_THREADS = 2
 ITEMS = "conditional_writes.items"
 """In botocore's answer: the items that were taken out of the body."""
 
+ITEM = "conditional_writes.item"
+"""In botocore's answer to `get_item`: the item that was taken out of the body."""
+
+_BODY = "conditional_writes.body"
+"""In botocore's answer, until it was looked at: the body of an answer 200."""
+
 _WAS_200 = "conditional_writes.was_200"
 """In botocore's context of a request: its latest try had this status."""
 
@@ -42,20 +49,42 @@ class NoTurn(Exception):
     """A write was refused, and until its deadline too many other threads had large items: nobody read its own."""
 
 
-class _Thread(threading.local):
-    """This thread's writing. `is_sending`: the request is a write of the library's, and not one that a plan makes.
+class Request:
+    """A request to DynamoDB: a client's method, as "put_item", and its parameters.
 
-    `unanswered`: a try of the latest request got no answer. `is_taken`: the thread may have large items. It waits for
-    that until the `deadline`, which is None if the thread isn't writing.
+    `deadline` is that of a write: a thread that is handed back a large item waits for its turn until then. A read has
+    none. `is_awaited`: it isn't a thread's, and doesn't wait. `unanswered`: a try of the request got no answer.
     """
 
-    is_sending = False
-    unanswered = False
-    is_taken = False
-    deadline: Deadline | None = None
+    __slots__ = ("client", "deadline", "is_awaited", "method", "parameters", "unanswered")
+
+    def __init__(
+        self, client: "DynamoDBClient", method: str, parameters: dict[str, Any], deadline: Deadline | None = None
+    ) -> None:
+        self.client, self.method, self.parameters, self.deadline = client, method, parameters, deadline
+        self.is_awaited = self.unanswered = False
+
+    def take(self) -> Any:
+        """DynamoDB's answer. Raises botocore's errors, NoTurn, and TypeError for the client of a resource."""
+        prepare(self.client)
+        before = current.set(self)
+        try:
+            return getattr(self.client, self.method)(**self.parameters)
+        finally:
+            current.reset(before)
 
 
-this_thread = _Thread()
+current: ContextVar[Request | None] = ContextVar("current", default=None)
+"""The library's request that is being made. A caller's own, as in a plan, is none."""
+
+
+class _Thread(threading.local):
+    """`has_turn`: the thread may have large items."""
+
+    has_turn = False
+
+
+_thread = _Thread()
 _turns = threading.Semaphore(MAXIMUM_THREADS)
 _prepared: "weakref.WeakSet[DynamoDBClient]" = weakref.WeakSet()
 
@@ -69,43 +98,46 @@ def prepare(client: "DynamoDBClient") -> None:
         return
     _check_plain(client)
     events = client.meta.events
-    events.register("before-parse.dynamodb.GetItem", take_read_item)
-    events.register_first("before-parse.dynamodb", take_from_body)
-    events.register_first("needs-retry.dynamodb", note_try)
+    # A handler with an id is registered once, be it by two objects that share the events.
+    events.register("before-parse.dynamodb.GetItem", take_read_item, unique_id=ITEM)
+    events.register_first("before-parse.dynamodb", take_from_body, unique_id=ITEMS)
+    events.register_first("needs-retry.dynamodb", note_try, unique_id=_WAS_200)
     _prepared.add(client)
 
 
 @contextlib.contextmanager
-def sending(client: "DynamoDBClient") -> Iterator[None]:
-    """The request in the block is a write of the library's. Answers to a caller's own, as in a plan, stay as they are.
-
-    Raises TypeError for the client of a resource.
-    """
-    prepare(client)
-    this_thread.is_sending, this_thread.unanswered = True, False
+def in_turn() -> Iterator[None]:
+    """The turn that the thread gets in the block, because it is handed back a large item, ends with the block."""
+    had_turn = _thread.has_turn
     try:
         yield
     finally:
-        this_thread.is_sending = False
-
-
-@contextlib.contextmanager
-def in_turn(deadline: Deadline) -> Iterator[None]:
-    """The thread waits for its turn if it is handed back a large item, and its turn ends at the end of the block."""
-    outer = this_thread.deadline, this_thread.is_taken
-    this_thread.deadline = deadline
-    try:
-        yield
-    finally:
-        if this_thread.is_taken and not outer[1]:
+        if _thread.has_turn and not had_turn:
             _turns.release()
-        this_thread.deadline, this_thread.is_taken = outer
+        _thread.has_turn = had_turn
 
 
 def items_of(response: dict[str, Any], reasons: Sequence[dict[str, Any]]) -> list[Item | None]:
     """The item of each of the error's reasons, None if a reason has none. Takes large items out of the response."""
     large: list[Item | None] | None = response.pop(ITEMS, None)
     return large or [from_dynamodb(reason["Item"]) if reason.get("Item") else None for reason in reasons]
+
+
+def take_read_item(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
+    """A handler of botocore's event `before-parse`: takes the item out of the body, and leaves the rest to botocore."""
+    request = current.get()
+    if request is None or request.method != "get_item" or not response_dict or customized_response_dict is None:
+        return
+    if response_dict["status_code"] != 200:
+        return
+    try:
+        answer = read_body(response_dict["body"])
+        item = answer.pop("Item", None)
+    except Exception:  # noqa: BLE001 (botocore says what is wrong with it)
+        return
+    if item:
+        customized_response_dict[ITEM] = item
+        response_dict["body"] = json.dumps(answer).encode()
 
 
 def take_from_body(response_dict: Any = None, customized_response_dict: Any = None, **_: object) -> None:
@@ -121,19 +153,24 @@ def take_from_body(response_dict: Any = None, customized_response_dict: Any = No
         with contextlib.suppress(ValueError):
             if not isinstance(json.loads(body), dict):
                 response_dict["body"] = b""
-    elif response_dict["status_code"] == 400 and len(body) > LARGE_BYTES and customized_response_dict is not None:
+    if customized_response_dict is None:
+        return
+    if response_dict["status_code"] == 200:
+        customized_response_dict[_BODY] = response_dict["body"]
+    elif response_dict["status_code"] == 400 and len(body) > LARGE_BYTES:
         _take_refused_items(response_dict, customized_response_dict)
 
 
 def _take_refused_items(response_dict: Any, customized_response_dict: Any) -> None:
-    """Takes the items out of the body. Only if the thread is inside of `in_turn` and `sending`."""
-    if not this_thread.is_sending or this_thread.deadline is None:
+    """Takes the items out of the body of an answer to a write of the library's."""
+    request = current.get()
+    if request is None or request.deadline is None:
         return
-    if not this_thread.is_taken:
-        seconds = min(max(0.0, this_thread.deadline.remaining_seconds), threading.TIMEOUT_MAX)
+    if not request.is_awaited and not _thread.has_turn:
+        seconds = min(max(0.0, request.deadline.remaining_seconds), threading.TIMEOUT_MAX)
         if not _turns.acquire(timeout=seconds):
             raise NoTurn
-    this_thread.is_taken = True
+        _thread.has_turn = True
     try:
         error = read_body(response_dict["body"])
         items = [reason.pop("Item", None) for reason in error.get("CancellationReasons", [error])]
@@ -156,19 +193,22 @@ def note_try(
     handler comes before the SDK's own, which tries again after a 502.
     """
     context = {} if request_dict is None else request_dict["context"]
-    if context.pop(_WAS_200, False):
-        this_thread.unanswered = True
+    unanswered = context.pop(_WAS_200, False)
     if response is None:
-        this_thread.unanswered |= not isinstance(caught_exception, _NEVER_SENT)
-        return
-    http, parsed = response
-    if http.status_code == 200 and operation.output_shape is not None and not _is_object(http.content, parsed):
-        http.status_code = 502
-        parsed["Error"] = {"Code": "502", "Message": "the answer's body is no JSON object, so it isn't DynamoDB's"}
-    if http.status_code == 200:
-        context[_WAS_200] = True
-    elif http.status_code != 400:
-        this_thread.unanswered = True
+        unanswered |= not isinstance(caught_exception, _NEVER_SENT)
+    else:
+        http, parsed = response
+        body = parsed.pop(_BODY, b"{}")
+        if http.status_code == 200 and operation.output_shape is not None and not _is_object(body, parsed):
+            http.status_code = 502
+            parsed["Error"] = {"Code": "502", "Message": "the answer's body is no JSON object, so it isn't DynamoDB's"}
+        if http.status_code == 200:
+            context[_WAS_200] = True
+        elif http.status_code != 400:
+            unanswered = True
+    request = current.get()
+    if request is not None:
+        request.unanswered |= unanswered
 
 
 def _is_object(body: bytes, parsed: dict[str, Any]) -> bool:

@@ -1,17 +1,16 @@
 """Strongly consistent reads of the items that a plan starts from, many in one request."""
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from conditional_writes.core.bodies import get_item
 from conditional_writes.core.deadline import Deadline, deadline_or_default
 from conditional_writes.core.items import Item, Key, from_dynamodb, to_dynamodb
 from conditional_writes.core.loop import Observed
 from conditional_writes.core.pauses import growing_pauses
-from conditional_writes.core.prepared import prepare
+from conditional_writes.core.prepared import ITEM, Request
+from conditional_writes.core.steps import Pause, Steps, blocking, steps
 from conditional_writes.core.table_errors import explain
 
 if TYPE_CHECKING:
@@ -21,9 +20,10 @@ MAXIMUM_KEYS = 100
 """DynamoDB's limit for the keys of one BatchGetItem."""
 
 
+@blocking
 def read(
     client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline, attributes: Mapping[str, Sequence[str]] = {}
-) -> Observed:
+) -> Steps[Observed]:
     """The items as they are now, None for each that doesn't exist. One request per 100 keys.
 
     `attributes` has names by table, those of its key among them: of that table's items only these attributes are read.
@@ -37,20 +37,20 @@ def read(
     pauses = growing_pauses()
     while unread:
         batch = unread[:MAXIMUM_KEYS]
-        found = read_once(client, batch, deadline, attributes)
+        found = yield from steps(read_once)(client, batch, deadline, attributes)
         observed.update(found)
         unread = [wanted for wanted in unread if wanted not in found]
         if len(found) < len(batch):  # throttled, or more than 16 MB: DynamoDB's documentation asks for a pause
-            time.sleep(min(next(pauses), max(0.0, deadline.remaining_seconds)))
+            yield Pause(min(next(pauses), max(0.0, deadline.remaining_seconds)))
     return observed
 
 
+@blocking
 def read_once(
     client: "DynamoDBClient", keys: Iterable[Key], deadline: Deadline, attributes: Mapping[str, Sequence[str]] = {}
-) -> Observed:
+) -> Steps[Observed]:
     """As `read`, but one request for at most 100 keys: those that DynamoDB left unprocessed are missing."""
     deadline.check("reading")
-    prepare(client)
     batch = list(dict.fromkeys(keys))
     tables: dict[str, Any] = {}
     for wanted in batch:
@@ -58,7 +58,7 @@ def read_once(
             tables[wanted.table] = {"Keys": [], "ConsistentRead": True} | projection(attributes.get(wanted.table, ()))
         tables[wanted.table]["Keys"].append(to_dynamodb(dict(wanted.attributes)))
     try:
-        response = client.batch_get_item(RequestItems=tables)
+        response = yield Request(client, "batch_get_item", {"RequestItems": tables})
     except ClientError as error:
         explain(client, error, batch)
         raise
@@ -75,7 +75,10 @@ def read_once(
     return found
 
 
-def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline, attributes: Sequence[str] = ()) -> Item | None:
+@blocking
+def read_one(
+    client: "DynamoDBClient", key: Key, deadline: Deadline, attributes: Sequence[str] = ()
+) -> Steps[Item | None]:
     """The item as it is now, None if it doesn't exist. Takes less CPU time than a batch of one key.
 
     If `attributes` has names, only these attributes are read.
@@ -83,14 +86,17 @@ def read_one(client: "DynamoDBClient", key: Key, deadline: Deadline, attributes:
     Raises DeadlinePassed, NoSuchTable, WrongKey, and botocore's other errors.
     """
     deadline.check("reading")
-    prepare(client)
     key_attributes = to_dynamodb(dict(key.attributes))
     request = {"TableName": key.table, "Key": key_attributes, "ConsistentRead": True, **projection(attributes)}
     try:
-        return get_item(client, **request)
+        answer = yield Request(client, "get_item", request)
     except ClientError as error:
         explain(client, error, [key])
         raise
+    if ITEM in answer:
+        item: Item = answer[ITEM]
+        return item
+    return from_dynamodb(answer["Item"]) if "Item" in answer else None  # if botocore has changed its event
 
 
 def projection(names: Sequence[str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from conditional_writes.core.items import Item, copied
 from conditional_writes.core.loop import Observed, Plan, Written, write
 from conditional_writes.core.own_attributes import VERSION_ID, is_own
 from conditional_writes.core.requests import Expected, Write
+from conditional_writes.core.steps import Steps, blocking, steps
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -73,7 +74,10 @@ def _named(version: object) -> str:
     return f"version {version}" if version else "no version"
 
 
-def write_together(client: "DynamoDBClient", writes: Sequence[Write], *, deadline: Deadline | None = None) -> None:
+@blocking
+def write_together(
+    client: "DynamoDBClient", writes: Sequence[Write], *, deadline: Deadline | None = None
+) -> Steps[None]:
     """Makes all these writes, or none: at most 100, each to another item. A single write goes without a transaction.
 
     `VersionedTable`'s `saving`, `deleting` and `checking` make the writes of versioned items. An item that was saved
@@ -82,10 +86,11 @@ def write_together(client: "DynamoDBClient", writes: Sequence[Write], *, deadlin
     Raises Conflict for the first item that isn't what its write assumed, and ValueError, before anything is sent, for
     writes that no transaction takes.
     """
-    write_once(client, writes, deadline_or_default(deadline))
+    yield from steps(write_once)(client, writes, deadline_or_default(deadline))
 
 
-def write_once(client: "DynamoDBClient", writes: Sequence[Write], deadline: Deadline) -> Written[None]:
+@blocking
+def write_once(client: "DynamoDBClient", writes: Sequence[Write], deadline: Deadline) -> Steps[Written[None]]:
     """As `write`, but raises Conflict instead of planning again."""
 
     def plan(observed: Observed) -> Plan[None]:
@@ -94,4 +99,4 @@ def write_once(client: "DynamoDBClient", writes: Sequence[Write], deadline: Dead
                 raise Conflict(refused, observed[refused.key])
         return Plan(None, writes, once=True)
 
-    return write(client, plan, {}, deadline)
+    return steps(write)(client, plan, {}, deadline)

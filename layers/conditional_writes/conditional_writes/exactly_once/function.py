@@ -19,6 +19,7 @@ from conditional_writes.core.loop import Observed, Plan, UnsatisfiableCondition,
 from conditional_writes.core.own_attributes import WRITE_ID_BYTES
 from conditional_writes.core.reading import read
 from conditional_writes.core.requests import MAXIMUM_WRITES, Check, Put
+from conditional_writes.core.steps import Steps, blocking, steps
 from conditional_writes.exactly_once.record import Call, PlainRecording, Recorded, Recording, Records, free
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class ExactlyOnce[Request, Result]:
         """
         return self.run(request, deadline=deadline).result
 
-    def run(self, request: Request, *, deadline: Deadline | None = None) -> Ran[Result]:
+    @blocking
+    def run(self, request: Request, *, deadline: Deadline | None = None) -> Steps[Ran[Result]]:
         """As a call, and says whether the result is an earlier call's."""
         deadline = deadline_or_default(deadline)
         call = self._recording.begin(copy.deepcopy(request))
@@ -108,13 +110,15 @@ class ExactlyOnce[Request, Result]:
 
         keys = self._keys_of(request)
         client = self._records.client
-        observed = read(client, [record_key, *keys], deadline) if keys else {}
+        observed = (yield from steps(read)(client, [record_key, *keys], deadline)) if keys else {}
         ran: Ran[Result] | _Failed
         try:
-            ran = write(client, plan, observed, deadline).result
+            ran = (yield from steps(write)(client, plan, observed, deadline)).result
         except UnsatisfiableCondition as error:
             ran = _Failed(error)
-        return self._recorded_or_raise(call, ran.error, deadline) if isinstance(ran, _Failed) else ran
+        if isinstance(ran, _Failed):
+            return (yield from self._recorded_or_raise(call, ran.error, deadline))
+        return ran
 
     def _keys_of(self, request: Request) -> list[Key]:
         keys = self._items(copy.deepcopy(request)) if self._items else []
@@ -140,7 +144,7 @@ class ExactlyOnce[Request, Result]:
             )
         return planned
 
-    def _recorded_or_raise(self, call: Call, error: Exception, deadline: Deadline) -> Ran[Result]:
+    def _recorded_or_raise(self, call: Call, error: Exception, deadline: Deadline) -> Steps[Ran[Result]]:
         """The recorded result, if there is a record by now. Otherwise raises the error.
 
         Items are read one after another. If another call for the same request commits meanwhile, this one may have seen
@@ -155,7 +159,7 @@ class ExactlyOnce[Request, Result]:
             return Plan(call.recorded_in(observed[record_key]))
 
         try:
-            recorded = write(self._records.client, plan, {}, deadline).result
+            recorded = (yield from steps(write)(self._records.client, plan, {}, deadline)).result
         except Exception as unchecked:
             raise unchecked from error
         if recorded is None:

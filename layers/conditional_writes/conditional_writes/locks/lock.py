@@ -23,6 +23,7 @@ from conditional_writes.core.deadline import Deadline
 from conditional_writes.core.items import Item, Key, copied
 from conditional_writes.core.loop import OutcomeUnknown, Plan, write
 from conditional_writes.core.requests import Check, Condition, Update, Write
+from conditional_writes.core.steps import Pause, Steps, blocking, steps
 from conditional_writes.core.together import Conflict, write_together
 from conditional_writes.locks.record import READABLE, why_unreadable
 
@@ -146,7 +147,8 @@ class Lock:
     def leased_until(self) -> float:
         return self._held.leased_until
 
-    def refresh(self, lease_seconds: float) -> None:
+    @blocking
+    def refresh(self, lease_seconds: float) -> Steps[None]:
         """Prolongs the lease, so that it lasts at least this long from now. Raises LockLost.
 
         No call makes the lease shorter, even if its request arrives after that of a later call or another thread.
@@ -154,26 +156,29 @@ class Lock:
         _check_lease(lease_seconds)
         until = max(self._locks.now() + lease_seconds, self.leased_until)
         values = {"leased_until": _timestamp(until), "expires_at": _expiry(until)}
-        self._write(values, unless=more_than("leased_until", values["leased_until"]))
+        yield from self._write(values, unless=more_than("leased_until", values["leased_until"]))
         self._held = self._held._replace(leased_until=max(until, self.leased_until))
 
-    def save_checkpoint(self, checkpoint: Item, *writes: Write) -> None:
+    @blocking
+    def save_checkpoint(self, checkpoint: Item, *writes: Write) -> Steps[None]:
         """Saves a checkpoint so that the next holder can resume.
 
         The checkpoint and the `writes` take effect together, or none does. The record has one checkpoint, which
         replaces that of another window. Raises LockLost, and Conflict if a condition of the writes doesn't hold.
         """
-        self._write({"checkpoint": {"window": self._held.window, "saved": checkpoint}}, writes=writes)
+        yield from self._write({"checkpoint": {"window": self._held.window, "saved": checkpoint}}, writes=writes)
         self.checkpoint = copied(checkpoint)
 
-    def release(self) -> None:
+    @blocking
+    def release(self) -> Steps[None]:
         """Releases the lock; the window isn't completed. A second call does nothing.
 
         Raises LockLost if another holder took the lock over.
         """
-        self._release({})
+        return self._release({})
 
-    def complete(self, *writes: Write) -> None:
+    @blocking
+    def complete(self, *writes: Write) -> Steps[None]:
         """Releases the lock with its window completed. The `writes` take effect together with that, or none does.
 
         Raises Conflict if a condition of the writes doesn't hold, and LockLost: then this holder doesn't complete the
@@ -183,7 +188,7 @@ class Lock:
         """
         # Another window's checkpoint stays: that window isn't completed.
         finished = () if self.checkpoint is None else ("checkpoint",)
-        self._release(self._with_this_window_done(), finished, writes)
+        return self._release(self._with_this_window_done(), finished, writes)
 
     def condition_check(self) -> Check:
         """A check for a transaction that only this holder may write: it fails if the holder has lost the lock."""
@@ -197,11 +202,11 @@ class Lock:
         done = {"windows_done": windows[-REMEMBERED_WINDOWS:]}
         return done | ({"windows_done_through": forgotten[-1]} if forgotten else {})
 
-    def _release(self, values: Item, removed: tuple[str, ...] = (), writes: Sequence[Write] = ()) -> None:
+    def _release(self, values: Item, removed: tuple[str, ...] = (), writes: Sequence[Write] = ()) -> Steps[None]:
         if self._released and not writes:
             return
         values = values | {"released_at": _timestamp(self._locks.now()), "last_released": self._number}
-        self._write(values, ("owner", "leased_until", *removed), writes)
+        yield from self._write(values, ("owner", "leased_until", *removed), writes)
         self._released = True
 
     def _write(
@@ -210,14 +215,15 @@ class Lock:
         removed: tuple[str, ...] = (),
         writes: Sequence[Write] = (),
         unless: Condition | None = None,
-    ) -> None:
+    ) -> Steps[None]:
         """Writes to the record if it is still this holder's. If `unless` holds, the record needs no write."""
         if self._released:
             raise self._lost(None, "it was released before")
         mine = equals("owner", self._held.owner)
         update = Update(self._key, values, mine if unless is None else mine & ~unless, removed)
         try:
-            write_together(self._locks.client, [update, *writes], deadline=Deadline.after(CALL_SECONDS))
+            deadline = Deadline.after(CALL_SECONDS)
+            yield from steps(write_together)(self._locks.client, [update, *writes], deadline=deadline)
         except (Conflict, OutcomeUnknown) as error:
             if error.key != self._key:  # one of the caller's own writes
                 raise
@@ -296,6 +302,7 @@ class Locks:
         self.client, self.table, self.now = client, table, now
         self.clock_skew_seconds = clock_skew_seconds
 
+    @blocking
     def acquire(
         self,
         name: str,
@@ -304,7 +311,7 @@ class Locks:
         why: str = "",
         window: str | None = None,
         deadline: Deadline | None = None,
-    ) -> Lock:
+    ) -> Steps[Lock]:
         """Takes the lock at once, or raises LockTaken.
 
         With a deadline the call waits until then for a release, and then tries once more, for at most `CALL_SECONDS`.
@@ -325,19 +332,19 @@ class Locks:
         pause_seconds = 0.05
         while True:
             try:
-                written = write(
+                written = yield from steps(write)(
                     self.client,
                     lambda observed: self._plan(wanted, observed.get(wanted.key)),
                     {},
                     Deadline.after(CALL_SECONDS),
                 )
-                return self._made(wanted, written.result, written.found[wanted.key] or {})
+                return (yield from self._made(wanted, written.result, written.found[wanted.key] or {}))
             except LockTaken as taken:
                 if deadline is None or deadline.remaining_seconds <= 0:
                     raise
                 lapses_in = taken.leased_until.timestamp() + self.clock_skew_seconds - self.now()
                 longest = min(pause_seconds, max(0.01, lapses_in), deadline.remaining_seconds)
-                time.sleep(max(0.0, random.uniform(longest / 2, longest)))  # the deadline may pass in between
+                yield Pause(max(0.0, random.uniform(longest / 2, longest)))  # the deadline may pass in between
                 pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
     @contextlib.contextmanager
@@ -368,10 +375,10 @@ class Locks:
         with _completed_unless_failed(lock):
             yield lock
 
-    def _made(self, wanted: "_Wanted", held: _Held, record: Item) -> Lock:
+    def _made(self, wanted: "_Wanted", held: _Held, record: Item) -> Steps[Lock]:
         lock = Lock(self, wanted.key, held, record)
         if wrong := why_unreadable(record):  # DynamoDB has no condition for all elements of a list
-            lock.release()
+            yield from steps(Lock.release)(lock)
             raise LockUnreadable(wanted.name, self.table, wrong)
         return lock
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from conditional_writes.core.deadline import Deadline
 from conditional_writes.core.items import Key
+from conditional_writes.core.steps import Steps, blocking, steps
 from conditional_writes.upserts.entries import REMOVED, MapEntry, erasure
 from conditional_writes.upserts.errors import ItemTooLarge, NotAMap, NotAnEntry
-from conditional_writes.upserts.plan import Progress, upsert_in_requests
+from conditional_writes.upserts.plan import Progress, Upserting, upsert_in_requests
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -36,6 +37,7 @@ class Upserted(NamedTuple):
     conflicts: int
 
 
+@blocking
 def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
     client: "DynamoDBClient",
     key: Key,
@@ -44,7 +46,7 @@ def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
     version_attribute: str | None = None,
     forget_after: timedelta | None = None,
     deadline: Deadline | None = None,
-) -> Upserted:
+) -> Steps[Upserted]:
     """Sets these entries of an item. Missing maps are created, and so is a missing item.
 
     One request takes 100 entries of one map, or 27 of a map 16 levels deep. If an upsert of several requests fails,
@@ -68,19 +70,22 @@ def upsert(  # noqa: PLR0913 (three have defaults that are seldom changed)
     """
     entries = list(entries)
     written = conflicts = 0
-    for progress in upsert_in_requests(
+    upserting = Upserting(
         client,
         key,
         entries,
         version_attribute=version_attribute,
         forget_after=forget_after,
         deadline=deadline,
-    ):
+    )
+    while upserting.pending:
+        progress = yield from steps(Upserting.next_request)(upserting)
         written += len(progress.written)
         conflicts += progress.conflicts
     return Upserted(written, len(entries) - written, conflicts)
 
 
+@blocking
 def erase(
     client: "DynamoDBClient",
     key: Key,
@@ -88,7 +93,7 @@ def erase(
     *,
     version_attribute: str | None = None,
     deadline: Deadline | None = None,
-) -> Upserted:
+) -> Steps[Upserted]:
     """Removes from an item all that isn't later than `as_of`: entries, clocks, and whatever has no clock.
 
     Only the key and a mark stay, and with `version_attribute` the version. An upsert as of the same time or an earlier
@@ -101,4 +106,4 @@ def erase(
 
     Raises DeadlinePassed, ValueError for a time without its offset from UTC, and botocore's errors.
     """
-    return upsert(client, key, [erasure(as_of)], version_attribute=version_attribute, deadline=deadline)
+    return steps(upsert)(client, key, [erasure(as_of)], version_attribute=version_attribute, deadline=deadline)

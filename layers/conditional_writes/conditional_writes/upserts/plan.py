@@ -19,6 +19,7 @@ from conditional_writes.core.deadline import Deadline, deadline_or_default
 from conditional_writes.core.items import Item, Key, item_bytes
 from conditional_writes.core.loop import Observed, Plan, write
 from conditional_writes.core.own_attributes import REMOVED_BYTES, VERSION_ID
+from conditional_writes.core.steps import Steps, blocking, steps
 from conditional_writes.upserts.clocks import (
     MAP_MARK,
     Standing,
@@ -116,15 +117,44 @@ def upsert_in_requests(  # noqa: PLR0913 (three have defaults that are seldom ch
     Its entries are done, even if a later request fails. An upsert of several requests begins with a random one of them.
     So a repetition gets further, even if most requests fail.
     """
-    deadline = deadline_or_default(deadline)
-    latest = winning(key, entries)
-    if any(entry.path[:1] == (version_attribute,) for entry in latest):
-        raise ValueError(f"{key}: {version_attribute} can't hold entries: it is the version")
-    planner = _Planner(key, version_attribute, _forgotten_before(forget_after))
-    pending = in_requests_from_any_on(latest)
-    while pending:
+    upserting = Upserting(
+        client,
+        key,
+        entries,
+        version_attribute=version_attribute,
+        forget_after=forget_after,
+        deadline=deadline,
+    )
+    while upserting.pending:
+        yield upserting.next_request()
+
+
+class Upserting:
+    """An upsert on its way: the entries of each `pending` request."""
+
+    def __init__(  # noqa: PLR0913 (the parameters of an upsert)
+        self,
+        client: "DynamoDBClient",
+        key: Key,
+        entries: Iterable[MapEntry],
+        *,
+        version_attribute: str | None,
+        forget_after: timedelta | None,
+        deadline: Deadline | None,
+    ) -> None:
+        latest = winning(key, entries)
+        if any(entry.path[:1] == (version_attribute,) for entry in latest):
+            raise ValueError(f"{key}: {version_attribute} can't hold entries: it is the version")
+        self._client, self._deadline = client, deadline_or_default(deadline)
+        self._planner = _Planner(key, version_attribute, _forgotten_before(forget_after))
+        self.pending = in_requests_from_any_on(latest)
+
+    @blocking
+    def next_request(self) -> Steps[Progress]:
+        """Makes a request with entries that fit into one, which are then no more pending."""
+        key, plan = self._planner.key, partial(self._planner.plan, self.pending)
         try:
-            written = write(client, partial(planner.plan, pending), {}, deadline)
+            written = yield from steps(write)(self._client, plan, {}, self._deadline)
         except ClientError as error:
             if "Item size" in error.response["Error"].get("Message", ""):
                 raise ItemTooLarge(key, None) from error
@@ -132,10 +162,10 @@ def upsert_in_requests(  # noqa: PLR0913 (three have defaults that are seldom ch
         done = written.result
         for path, depth in done.depths.items():
             recent_depths.learn(key.table, path, depth)
-        yield Progress(done.written, done.superseded, written.conflicts)
         paths = {entry.path for entry in (*done.written, *done.superseded)}
-        rests = ([entry for entry in request if entry.path not in paths] for request in pending)
-        pending = [rest for rest in rests if rest]
+        rests = ([entry for entry in request if entry.path not in paths] for request in self.pending)
+        self.pending = [rest for rest in rests if rest]
+        return Progress(done.written, done.superseded, written.conflicts)
 
 
 def now() -> datetime:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from conditional_writes.core.deadline import Deadline
 from conditional_writes.core.items import Key
+from conditional_writes.core.steps import Pause, Steps, blocking
 
 ROUND_TRIPS = 1.25
 """The time that each other writer is left: a round trip for its write, and a quarter more, because no two requests
@@ -34,7 +35,8 @@ class Pace(threading.local):
     def __init__(self) -> None:
         self._last: OrderedDict[Key, _LastWrite] = OrderedDict()
 
-    def wait(self, key: Key, deadline: Deadline) -> bool:
+    @blocking
+    def wait(self, key: Key, deadline: Deadline) -> Steps[bool]:
         """Waits until others had their time, but for half of the remaining time at most. Returns whether there are any.
 
         Called before the item is read, so that what was read doesn't age.
@@ -44,7 +46,7 @@ class Pace(threading.local):
             return False
         seconds = min(last.next_at - time.monotonic(), deadline.remaining_seconds / 2)
         if seconds > 0:
-            time.sleep(seconds)
+            yield Pause(seconds)
         return True
 
     def note(self, key: Key, version: int, conflicts: int, request_seconds: float) -> None:

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,8 +11,9 @@ from botocore.exceptions import ClientError
 from conditional_writes.core.deadline import Deadline, deadline_or_default
 from conditional_writes.core.items import Item, from_dynamodb
 from conditional_writes.core.pauses import growing_pauses
-from conditional_writes.core.prepared import prepare
+from conditional_writes.core.prepared import Request
 from conditional_writes.core.requests import AttributePath, Condition, expression, placeholders
+from conditional_writes.core.steps import Pause, Steps, blocking
 from conditional_writes.core.table_errors import explain_key, explain_table
 
 if TYPE_CHECKING:
@@ -61,19 +61,19 @@ def found(
 _THROTTLING_ERRORS = {"ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"}
 
 
-def _page(client: "DynamoDBClient", operation: Operation, request: dict[str, Any], deadline: Deadline) -> Any:
-    prepare(client)
+@blocking
+def _page(client: "DynamoDBClient", operation: Operation, request: dict[str, Any], deadline: Deadline) -> Steps[Any]:
     pauses = growing_pauses()
     while True:
         deadline.check(f"reading {request['TableName']}")
         try:
-            return client.query(**request) if operation == "query" else client.scan(**request)
+            return (yield Request(client, operation, request))
         except ClientError as error:
             _explain(client, error, request)
             pause_seconds = next(pauses)
             if error.response["Error"]["Code"] not in _THROTTLING_ERRORS or deadline.remaining_seconds < pause_seconds:
                 raise
-        time.sleep(pause_seconds)
+        yield Pause(pause_seconds)
 
 
 def _explain(client: "DynamoDBClient", error: ClientError, request: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ from conditional_writes.core.requests import (
     version_condition,
     version_of,
 )
+from conditional_writes.core.steps import Steps, blocking, steps
 from conditional_writes.core.together import VersionedItem, write_once
 from conditional_writes.versioned import queries
 from conditional_writes.versioned.pacing import Pace
@@ -109,15 +110,20 @@ class VersionedTable:
                 raise ValueError(f"{self._name}: an item without {name}, which is part of its key")
         return self.key(*(source[name] for name in self._key_names))
 
-    def load(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> VersionedItem | None:
+    @blocking
+    def load(
+        self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None
+    ) -> Steps[VersionedItem | None]:
         """The item as it is now (a consistent read), None if it doesn't exist."""
         key = self.key(*key_values)
-        found = read_one(self._client, key, deadline_or_default(deadline))
+        found = yield from steps(read_one)(self._client, key, deadline_or_default(deadline))
         return None if found is None else VersionedItem(found)
 
-    def get(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> VersionedItem:
+    @blocking
+    def get(self, *key_values: str | int | Decimal | bytes, deadline: Deadline | None = None) -> Steps[VersionedItem]:
         """As `load`, but raises NoSuchItem if the item doesn't exist."""
-        return _existing(self.key(*key_values), self.load(*key_values, deadline=deadline))
+        found = yield from steps(VersionedTable.load)(self, *key_values, deadline=deadline)
+        return _existing(self.key(*key_values), found)
 
     def load_from(self, observed: Observed, *key_values: str | int | Decimal | bytes) -> VersionedItem | None:
         """The item as a plan's `observed` has it, None if it doesn't exist. Raises ValueError if it wasn't read."""
@@ -186,13 +192,14 @@ class VersionedTable:
         request |= self._pages(index, consistent=consistent, page_size=page_size, after=after)
         return self._found("scan", request, deadline)
 
+    @blocking
     def upsert(
         self,
         *key_values: str | int | Decimal | bytes,
         entries: "Iterable[MapEntry]",
         forget_after: timedelta | None = None,
         deadline: Deadline | None = None,
-    ) -> "Upserted":
+    ) -> "Steps[Upserted]":
         """Sets entries of maps in the item, which may be missing: `upserts.upsert`, with its parameters and errors.
 
         No version is asserted: of two entries the later one wins. Each request that writes makes a version, so that the
@@ -200,7 +207,7 @@ class VersionedTable:
         """
         from conditional_writes.upserts import upsert  # noqa: PLC0415 (a function without upserts starts faster)
 
-        return upsert(
+        return steps(upsert)(
             self._client,
             self.key(*key_values),
             entries,
@@ -209,6 +216,7 @@ class VersionedTable:
             deadline=deadline,
         )
 
+    @blocking
     def save(
         self,
         item: Item,
@@ -216,7 +224,7 @@ class VersionedTable:
         when: Condition | None = None,
         checked: bool | None = None,
         deadline: Deadline | None = None,
-    ) -> VersionedItem:
+    ) -> Steps[VersionedItem]:
         """Saves an item that was loaded, or creates one that wasn't. Returns it with its new version.
 
         Only the attributes that changed are written, each as a whole. Other attributes stay as they are, so writers
@@ -226,10 +234,11 @@ class VersionedTable:
         Raises Conflict, and ValueError for an item that can't be saved.
         """
         saving = self.saving(item, when=when, checked=checked)
-        written = write_once(self._client, [saving], deadline_or_default(deadline))
+        written = yield from steps(write_once)(self._client, [saving], deadline_or_default(deadline))
         returned = written.found.get(saving.key)
         return VersionedItem(returned) if returned else self._as_saved(_loaded(item), item, saving, written.write_id)
 
+    @blocking
     def update(
         self,
         *key_values: str | int | Decimal | bytes,
@@ -238,7 +247,7 @@ class VersionedTable:
         removed: Collection[str] = (),
         when: Condition | None = None,
         deadline: Deadline | None = None,
-    ) -> int:
+    ) -> Steps[int]:
         """Sets and removes attributes of an item of which only the version is known. Returns its new version.
 
         For a version that a client sends back, as in HTTP's If-Match. `version` is 0 for an item that has none yet.
@@ -256,9 +265,10 @@ class VersionedTable:
         expected, still_same = version_condition(key, before, self._version)
         values = {name: value for name, value in values.items() if name not in dict(key.attributes)}
         update = Update(key, values | {self._version: version + 1}, both(still_same, when), removed, expected=expected)
-        write_once(self._client, [update], deadline_or_default(deadline))
+        yield from steps(write_once)(self._client, [update], deadline_or_default(deadline))
         return version + 1
 
+    @blocking
     def delete(
         self,
         item: Item,
@@ -266,20 +276,22 @@ class VersionedTable:
         when: Condition | None = None,
         checked: bool | None = None,
         deadline: Deadline | None = None,
-    ) -> None:
+    ) -> Steps[None]:
         """Deletes an item that was loaded. If the delete is unchecked, an item that is gone already is no error.
 
         Raises Conflict. A deleted item can't carry the mark of its write: if the response is lost, and the item is gone
         at the second try, this delete or another may have done it, and OutcomeUnknown is raised.
         """
-        write_once(self._client, [self.deleting(item, when=when, checked=checked)], deadline_or_default(deadline))
+        deleting = self.deleting(item, when=when, checked=checked)
+        yield from steps(write_once)(self._client, [deleting], deadline_or_default(deadline))
 
+    @blocking
     def modify(
         self,
         *key_values: str | int | Decimal | bytes,
         change: Callable[[VersionedItem | None], Item],
         deadline: Deadline | None = None,
-    ) -> VersionedItem:
+    ) -> Steps[VersionedItem]:
         """Reads the item, changes it and saves it; after each conflict it changes and saves the newer item.
 
         `change` gets the item, None if it doesn't exist, and returns the item as it should be. It must be a pure
@@ -303,12 +315,14 @@ class VersionedTable:
                 return Plan(_Change(found, found))
             return Plan(_Change(found, after, saving), [saving])
 
-        is_paced = self._pace.wait(key, deadline)
+        is_paced = yield from steps(Pace.wait)(self._pace, key, deadline)
         asked_at = time.monotonic()
-        observed = {key: read_one(self._client, key, deadline)}
+        found = yield from steps(read_one)(self._client, key, deadline)
         request_seconds = time.monotonic() - asked_at
         conflicts_before_pause = CONFLICTS_BEFORE_PAUSE_IF_PACED if is_paced else CONFLICTS_BEFORE_PAUSE
-        written = write(self._client, plan, observed, deadline, conflicts_before_pause=conflicts_before_pause)
+        written = yield from steps(write)(
+            self._client, plan, {key: found}, deadline, conflicts_before_pause=conflicts_before_pause
+        )
         before, after, saving = written.result
         if saving is None:
             return VersionedItem(after)
