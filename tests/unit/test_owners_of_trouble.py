@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from conditional_writes import Deadline, Item, Key, Observed, Plan, Put, Write, Written
 from conditional_writes.core import reading
 from conditional_writes.core.requests import as_request
+from conditional_writes.core.steps import Steps, blocking
 from conditional_writes.testing import Clock
 from ledger import batch_poster
 from ledger.batch_poster import BatchPoster
@@ -49,6 +50,14 @@ def engine(items: dict[Key, Item], refuses: Callable[[Sequence[Write]], None]) -
     return write
 
 
+def without_steps[Result](function: Callable[..., Result]) -> Callable[..., Steps[Result]]:
+    def steps(*arguments: object) -> Steps[Result]:
+        yield from ()
+        return function(*arguments)
+
+    return steps
+
+
 def posted(
     items: dict[Key, Item],
     transactions: Iterable[TransactionMessage],
@@ -64,8 +73,8 @@ def posted(
     messages = [message_of(transaction, receive_count) for transaction in transactions]
     with pytest.MonkeyPatch.context() as patching:
         patching.setattr(batch_poster, "write", engine(items, refuses))
-        for module in (batch_poster, reading):
-            patching.setattr(module, "read_once", read_once or read_all)
+        patching.setattr(batch_poster, "read_once", read_once or read_all)
+        patching.setattr(reading, "read_once", blocking(without_steps(read_once or read_all)))
         BatchPoster(NOBODY, TABLES, Lines(NOBODY, "locks")).post(messages, Deadline.after(60))
     return [message.disposition for message in messages]
 
