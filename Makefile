@@ -44,17 +44,17 @@ bench: setup
 	@.venv/bin/python -m benchmarks
 
 # Tests that take hours, or could go on for ever: every pair of faults, and a million entries; the properties with new and
-# more examples; the whole system at random for SOAK_SECONDS on each engine; and the deployed stack with its functions
-# killed.
+# more examples; the whole system at random for SOAK_SECONDS on each engine; the deployed stack with its functions killed;
+# and with OTHER=revision this version beside that one.
 SOAK_SECONDS ?= 600
 SOAK_MESSAGES ?= 20000
 
 soak: setup
 	@$(PYTEST) --all --soak tests/faults/test_every_pair.py tests/faults/test_outages.py tests/faults/test_slow_profiles.py \
-	  tests/integration/test_planted_night.py
+	  tests/faults/test_flood.py tests/integration/test_planted_night.py
 	@.venv/bin/python -m pytest --hypothesis-profile=searching --timeout=1800 tests/unit tests/checkers tests/faults/test_hostile_input.py tests/integration/test_any_order_of_profiles.py
 	@TELLER_SOAK_SECONDS=$(SOAK_SECONDS) .venv/bin/python -m pytest tests/faults/test_machine.py
-	@TELLER_SOAK_MESSAGES=$(SOAK_MESSAGES) .venv/bin/python -m pytest --all tests/soak
+	@TELLER_SOAK_MESSAGES=$(SOAK_MESSAGES) TELLER_OTHER_VERSION=$(OTHER) .venv/bin/python -m pytest --all tests/soak
 
 # Tries what is assumed of AWS on each engine of this machine, or with AWS=1 on an account. docs/assumptions.md
 assumptions: setup

@@ -11,10 +11,13 @@ BATCH = 10
 
 
 class EventSource:
-    """Delivers a queue's messages to a function whenever they are visible. `deliveries` counts its invocations."""
+    """Delivers a queue's messages to a function whenever they are visible, one batch after another.
 
-    def __init__(self, sqs: Sqs, clock: Clock, function: ModuleType) -> None:
-        self._sqs, self._clock, self._function = sqs, clock, function
+    Each takes `batch_seconds`. `deliveries` counts invocations.
+    """
+
+    def __init__(self, sqs: Sqs, clock: Clock, function: ModuleType, batch_seconds: float = 0) -> None:
+        self._sqs, self._clock, self._function, self._batch_seconds = sqs, clock, function, batch_seconds
         self._queue = {"QueueUrl": function.worker.queue.url}
         self.messages = sqs.queues[function.worker.queue.url.rpartition("/")[2]].messages
         self.deliveries = 0
@@ -23,12 +26,16 @@ class EventSource:
         for body in bodies:
             self._ask("SendMessage", MessageBody=body)
 
-    def run(self, seconds: float) -> None:
-        """For so long, or until the queue is empty."""
+    def run(self, seconds: float, left: int = 0) -> None:
+        """For so long, or until only so many messages are on the queue."""
         end = self._clock.time() + seconds
-        while self.messages and (due := min(message.visible_at for message in self.messages)) <= end:
-            self._clock.advance(max(0.0, due - self._clock.time()))
-            self._deliver(self._ask("ReceiveMessage", MaxNumberOfMessages=BATCH, AttributeNames=["All"])["Messages"])
+        while len(self.messages) > left and (now := self._clock.time()) <= end:
+            if received := self._ask("ReceiveMessage", MaxNumberOfMessages=BATCH, AttributeNames=["All"]):
+                self._deliver(received["Messages"])
+                self._clock.advance(self._batch_seconds)
+            else:
+                due = min(message.visible_at for message in self.messages if message.visible_at > now)
+                self._clock.advance(min(due - now, end - now + 0.001))
 
     def _deliver(self, messages: list[dict[str, Any]]) -> None:
         records = [

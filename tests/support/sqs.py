@@ -22,6 +22,8 @@ https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quota
 """
 MAXIMUM_ATTRIBUTES = 10
 LONGEST_VISIBILITY_SECONDS, LONGEST_DELAY_SECONDS = 43_200, 900
+MAXIMUM_IN_FLIGHT = 120_000
+"""Of a standard queue: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-queues.html"""
 DEFAULTS = {
     "VisibilityTimeout": "30",
     "DelaySeconds": "0",
@@ -171,8 +173,11 @@ class Sqs:
             raise SqsError("InvalidParameterValue", f"Value {most} for parameter MaxNumberOfMessages is invalid.")
         visibility = int(request.get("VisibilityTimeout", queue.attributes["VisibilityTimeout"]))
         _check_range("VisibilityTimeout", visibility, LONGEST_VISIBILITY_SECONDS)
+        in_flight = sum(message.receives > 0 and message.visible_at > now for message in queue.messages)
+        most = min(most, MAXIMUM_IN_FLIGHT - in_flight)  # no error: as with long polling
         received: list[Message] = []
-        for message in [each for each in queue.messages if each.visible_at <= now]:
+        visible = [message for message in queue.messages if message.visible_at <= now]
+        for message in sorted(visible, key=lambda message: message.visible_at):  # AWS promises no order
             redrive = queue.redrive()
             if redrive and message.receives >= redrive[1]:
                 queue.messages.remove(message)

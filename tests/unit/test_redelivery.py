@@ -52,9 +52,11 @@ def test_after_the_deadline_or_without_messages_nothing_is_asked_of_sqs(
     assert caplog.messages == ["could not delay the redelivery of 1 messages", "could not acknowledge 1 messages"]
 
 
-def test_delays_grow_to_the_longest_and_are_up_to_a_twentieth_shorter() -> None:
-    for failures, longest in enumerate([2, 8, 32, 128, 512, 900, 900, 900], 1):
+def test_delays_grow_to_the_longest_each_between_the_most_of_two_before_and_its_own() -> None:
+    bounds = [(1, 2), (1, 8), (3, 32), (9, 128), (33, 512), (129, 900), (855, 900), (855, 900)]
+    for failures, (shortest, longest) in enumerate(bounds, 1):
         drawn = {growing_delay_seconds(failures, 900) for _ in range(1000)}
-        assert longest * 19 / 20 <= min(drawn) <= max(drawn) <= longest
-        assert len(drawn) > 1 or longest < 20
-    assert {growing_delay_seconds(failures, 1) for failures in (1, 2, 7, 999_999)} == {1}
+        assert shortest <= min(drawn) <= max(drawn) <= longest
+        assert len(drawn) > 1
+    for longest in (1, 6):
+        assert all(growing_delay_seconds(failures, longest) <= longest for failures in (1, 2, 3, 7, 999_999))

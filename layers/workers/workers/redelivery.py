@@ -21,13 +21,20 @@ logger = logging.getLogger(__name__)
 MAXIMUM_ENTRIES = 10
 """Of one request to SQS: its quota."""
 DELAYS_SECONDS = (2, 8, 32, 128, 512)
-"""After the first failure, the second and so on, each up to a twentieth shorter. Then the longest delay."""
+"""The most after the first failure, the second and so on. Then the longest delay."""
 
 
 def growing_delay_seconds(failures: int, longest: int) -> int:
-    """2, 8, 32, 128, 512, then `longest` seconds, each up to a twentieth shorter, so not all come back at once."""
-    delay = min(DELAYS_SECONDS[failures - 1], longest) if failures <= len(DELAYS_SECONDS) else longest
-    return random.randint(math.ceil(delay * 19 / 20), delay)
+    """At most 2, 8, 32, 128, 512, then `longest` seconds. The first six are at random more than the most of two steps
+    before, later ones up to a twentieth shorter than the longest.
+
+    So messages that came together don't come back together. If they did, and had taken all of a queue's places in
+    flight, it would deliver nothing else for minutes: docs/decisions/slow-lane.md
+    """
+    steps = [0, 0, *(min(delay, longest) for delay in DELAYS_SECONDS), longest]
+    if failures + 1 < len(steps):
+        return random.randint(min(steps[failures - 1] + 1, longest), steps[failures + 1])
+    return random.randint(math.ceil(longest * 19 / 20), longest)
 
 
 def delay_seconds_of(message: QueueMessage[Any], longest: int) -> int:
