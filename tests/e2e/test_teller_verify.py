@@ -19,6 +19,7 @@ from tools.teller.verify import command
 from tools.teller.verify.command import STEPS, perform
 from tools.teller.verify.configuration import configuration
 from tools.teller.verify.contention import contention
+from tools.teller.verify.events import events
 from tools.teller.verify.permissions import permissions
 from tools.teller.verify.poison import poison
 from tools.teller.verify.posting import each_outcome
@@ -56,11 +57,11 @@ def test_messages_are_sent_and_everything_is_tidied_up_but_for_letters_of_others
     bank.transactions.sqs.send_message(
         QueueUrl=bank.transactions.dead_letter_queue_url, MessageBody="a letter of another's"
     )
-    for work in (each_outcome, poison):
+    for work in (each_outcome, poison, events):
         assert problems(run, work) == []
     assert tidy_up(run) == []
     accounts = [run.item("AccountsTableName", account_id=account_id) for account_id in run.accounts]
-    assert [(account["status"], account["balance"]) for account in accounts if account] == [("CLOSED", 0)] * 3
+    assert [(account["status"], account["balance"]) for account in accounts if account] == [("CLOSED", 0)] * 4
     assert [run.item("ProfilesTableName", account_id=profile_id) for profile_id in run.profiles] == [None, None]
     assert [letter.body for letter in bank.transactions.take_dead_letters()] == ["a letter of another's"]
     assert bank.profiles.take_dead_letters() == []

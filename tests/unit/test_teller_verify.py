@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 
 from tools.teller.failures import Failure
 from tools.teller.verify.command import perform
+from tools.teller.verify.configuration import Compared
 from tools.teller.verify.quotas import quotas
 from tools.teller.verify.report import Report, without_account_numbers
 from tools.teller.verify.run import Run, problems_of
@@ -120,8 +121,11 @@ def test_a_report_has_no_number_of_an_aws_account() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"), [({}, None), ({"MaximumConcurrency": "500"}, "at least 1,018, got 1,000")]
 )
-def test_the_quota_of_concurrency_is_held_against_what_the_parameters_allow(given: Any, problem: str | None) -> None:
-    parameters = {"Stage": "dev", "MaximumConcurrency": "10"} | given
+def test_the_quota_of_concurrency_is_held_against_what_the_parameters_allow_and_topics_are_asked_for_subscriptions(
+    given: Any, problem: str | None
+) -> None:
+    topics = {"AlarmTopicArn": "arn:aws:sns:t:s", "WorkingHoursAlarmTopicArn": "PendingConfirmation"}
+    parameters = {"Stage": "dev", "MaximumConcurrency": "10"} | topics | given
     clients = {
         "cloudformation": SimpleNamespace(
             describe_stacks=lambda **_: {"Stacks": [{"StackStatus": "UPDATE_COMPLETE"}]},
@@ -129,6 +133,11 @@ def test_the_quota_of_concurrency_is_held_against_what_the_parameters_allow(give
         ),
         "lambda": SimpleNamespace(get_account_settings=lambda: {"AccountLimit": {"ConcurrentExecutions": 1000}}),
         "dynamodb": SimpleNamespace(describe_limits=lambda: {"TableMaxWriteCapacityUnits": 40_000}),
+        "sns": SimpleNamespace(
+            get_paginator=lambda _: SimpleNamespace(
+                paginate=lambda TopicArn: [{"Subscriptions": [{"SubscriptionArn": TopicArn}]}]  # noqa: N803 (botocore's)
+            )
+        ),
     }
 
     def work(run: Run, step: Step) -> None:
@@ -137,8 +146,34 @@ def test_the_quota_of_concurrency_is_held_against_what_the_parameters_allow(give
         quotas(run, step)
 
     step = done(work, **clients)
-    first, *others = problems(step)
+    first, *others, last = problems(step)
     assert first == "Q, DeletionPolicy: expected Retain, got Delete"
+    assert last == "WorkingHoursAlarmTopicArn, confirmed: expected True, got False"
     assert [problem in each for each in others] == [True] if problem else others == []
     if not problem:
         assert "1,000 concurrent executions, 38 needed; 40,000 write units" in step.measured[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            {"Principal": {"AWS": "*"}, "Action": ["sqs:*"], "Condition": {"Bool": {"aws:SecureTransport": "false"}}},
+            None,
+        ),
+        ({"Effect": "Allow"}, "Q.Policy.TlsOnly.Effect: expected Deny, got Allow"),
+        ({"Resource": "arn:aws:sqs:::other"}, "Q.Policy.TlsOnly.Resource: expected *, got arn:aws:sqs:::other"),
+        ({"Condition": {}}, "Q.Policy.TlsOnly.Condition.Bool.aws:SecureTransport: expected False, got nothing"),
+        ({"Sid": "Other"}, "Q.Policy.others: expected nothing, got ['Other']"),
+    ],
+)
+def test_a_queues_policy_is_compared_whole_in_any_spelling(change: Any, problem: str | None) -> None:
+    condition = {"Bool": {"aws:SecureTransport": False}}
+    statement = {"Sid": "TlsOnly", "Effect": "Deny", "Principal": "*", "Action": "sqs:*", "Resource": "*"}
+    statement |= {"Condition": condition}  # type: ignore[dict-item]
+    document = {"Statement": [statement]}
+    policy = {"Type": "AWS::SQS::QueuePolicy", "Properties": {"Queues": [{"Ref": "Q"}], "PolicyDocument": document}}
+    run = Run(FakeDeployment([], {}))  # type: ignore[arg-type]
+    run.resources = SimpleNamespace(expected={"P": policy}, resolved=lambda node: node)  # type: ignore[assignment]
+    found = list(Compared(run)._queue_policy("Q", {"Statement": [statement | change]}))
+    assert problem in found if problem else found == []

@@ -28,12 +28,31 @@ type Event = dict[str, Any]
 @contextlib.contextmanager
 def tail(deployment: Deployment, account_id: str | None, now: datetime) -> Iterator[Iterator[Event]]:
     """The events from now on, of all accounts or of one, as they come, in no order. They end after `LONGEST`."""
+    with listening(deployment, account_id, now) as url:
+        yield _events(deployment, url)
+
+
+@contextlib.contextmanager
+def listening(deployment: Deployment, account_id: str | None, now: datetime) -> Iterator[str]:
+    """The URL of a queue to which the events come from now on, of all accounts or of one."""
     remove_leftovers(deployment, now)
     name = f"{PREFIX}{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
     try:
-        yield _events(deployment, _begin(deployment, name, pattern(account_id)))
+        yield _begin(deployment, name, pattern(account_id))
     finally:
         _remove(deployment, name)
+
+
+def take(deployment: Deployment, url: str) -> list[Event]:
+    """Waits for up to ten events, and takes them off the queue. After POLL_SECONDS without one there are none."""
+    sqs = deployment.client("sqs")
+    messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=POLL_SECONDS).get(
+        "Messages", []
+    )
+    if messages:
+        handles = [{"Id": str(n), "ReceiptHandle": each["ReceiptHandle"]} for n, each in enumerate(messages)]
+        sqs.delete_message_batch(QueueUrl=url, Entries=handles)
+    return [json.loads(message["Body"]) for message in messages]
 
 
 def pattern(account_id: str | None) -> dict[str, Any]:
@@ -97,12 +116,6 @@ def _remove(deployment: Deployment, name: str) -> None:
 
 
 def _events(deployment: Deployment, url: str) -> Iterator[Event]:
-    sqs, end = deployment.client("sqs"), time.monotonic() + LONGEST.total_seconds()
+    end = time.monotonic() + LONGEST.total_seconds()
     while time.monotonic() < end:
-        response = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=POLL_SECONDS)
-        messages = response.get("Messages", [])
-        for message in messages:
-            yield json.loads(message["Body"])
-        if messages:
-            handles = [{"Id": str(n), "ReceiptHandle": each["ReceiptHandle"]} for n, each in enumerate(messages)]
-            sqs.delete_message_batch(QueueUrl=url, Entries=handles)
+        yield from take(deployment, url)

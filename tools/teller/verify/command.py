@@ -10,6 +10,7 @@ from tools.teller.failures import Failure, failure_of
 from tools.teller.operator import Operator, YesOption, subcommand
 from tools.teller.verify.configuration import configuration
 from tools.teller.verify.contention import contention
+from tools.teller.verify.events import events
 from tools.teller.verify.permissions import permissions
 from tools.teller.verify.poison import poison
 from tools.teller.verify.posting import a_payment_before_its_account, each_outcome
@@ -30,7 +31,8 @@ STEPS: Sequence[tuple[str, Work]] = (
     ("A one-off schedule, twice", schedule),
     ("Permissions", permissions),
     ("Configuration", configuration),
-    ("The stack and its quotas", quotas),
+    ("The stack, its quotas and its alarms", quotas),
+    ("Events", events),
 )
 REFUSED = {"AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation"}
 
@@ -42,7 +44,7 @@ def add_to(app: typer.Typer) -> None:
 def verify(operator: Operator, yes: YesOption = False) -> None:
     """Show that the stack does what the README says.
 
-    In eight steps it sends some 5,000 messages on accounts of its own, whose names begin with verify-, and closes them
+    In nine steps it sends some 5,000 messages on accounts of its own, whose names begin with verify-, and closes them
     at the end. Nothing of others is touched; consumers of events hear of these accounts, too. On AWS it takes some ten
     minutes and costs less than a dollar. The answer is a report in Markdown. Exit status 1 if a step failed.
     """

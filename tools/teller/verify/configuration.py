@@ -139,13 +139,16 @@ class Compared:
             yield from self._queue_policy(name, json.loads(found.get("Policy", "{}")))
 
     def _queue_policy(self, name: str, found: Any) -> Iterator[str]:
-        """Compares the ids of the statements: AWS may spell what they say otherwise."""
-        for policy in self.resources.expected.values():
-            if policy["Type"] == "AWS::SQS::QueuePolicy" and {"Ref": name} in policy["Properties"]["Queues"]:
-                document = policy["Properties"]["PolicyDocument"]
-                expected = [statement["Sid"] for statement in document["Statement"]]
-                sids = [statement.get("Sid") for statement in found.get("Statement", [])]
-                yield from self._differences(f"{name}.Policy", {"Statement": expected}, {"Statement": sids})
+        expected = [
+            statement
+            for policy in self.resources.expected.values()
+            if policy["Type"] == "AWS::SQS::QueuePolicy" and {"Ref": name} in policy["Properties"]["Queues"]
+            for statement in self.resources.resolved(policy["Properties"]["PolicyDocument"]["Statement"])
+        ]
+        by_sid, found_by_sid = _by_sid(expected), _by_sid(found.get("Statement", []))
+        yield from self._differences(f"{name}.Policy", by_sid, found_by_sid)
+        others = sorted(found_by_sid.keys() - by_sid.keys())
+        yield from self._differences(f"{name}.Policy", {"others": []}, {"others": others})
 
     def _table(self, name: str, expected: Any) -> Iterator[str]:
         dynamodb, table = self.run.client("dynamodb"), self.resources[name]
@@ -213,6 +216,22 @@ def _merged(common: Any, own: Any) -> Any:
     if isinstance(common, dict) and isinstance(own, dict):
         return common | {name: _merged(common.get(name), value) for name, value in own.items()}
     return own
+
+
+def _by_sid(statements: list[Any]) -> dict[str, Any]:
+    """A policy's statements in one spelling: AWS may answer a list of one as its member, and "*" as any principal."""
+    return {statement.get("Sid", "without a Sid"): _spelled(statement) for statement in statements}
+
+
+def _spelled(node: Any) -> Any:
+    match node:
+        case {"AWS": "*"}:
+            return "*"
+        case dict():
+            return {name: _spelled(value) for name, value in node.items()}
+        case [one]:
+            return _spelled(one)
+    return node
 
 
 def _plain(value: Any) -> str:

@@ -22,7 +22,7 @@ DENIED: Mapping[str, tuple[str, ...]] = {
     "LocksTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "AttemptsTable": ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:DeleteTable"),
     "TransactionsQueue": ("sqs:PurgeQueue", "sqs:DeleteQueue", "sqs:SetQueueAttributes"),
-    "AdministrationQueue": ("sqs:SendMessage", "sqs:PurgeQueue", "sqs:DeleteQueue", "sqs:SetQueueAttributes"),
+    "AdministrationQueue": ("sqs:PurgeQueue", "sqs:DeleteQueue", "sqs:SetQueueAttributes"),
     "TransactionsDeadLetterQueue": ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:PurgeQueue"),
     "ProfilesDeadLetterQueue": ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:PurgeQueue"),
     "OutcomesBus": ("events:PutRule", "events:DeleteEventBus"),
@@ -32,6 +32,8 @@ DENIED: Mapping[str, tuple[str, ...]] = {
 """The actions that no function may do, by the resource. Accounts, entries and counts are put in transactions alone."""
 OF_OTHERS = ("iam:CreateRole", "iam:PassRole", "sts:AssumeRole", "s3:GetObject", "kms:Decrypt", "dynamodb:PutItem")
 """The actions that no function may do on resources of others."""
+SENDERS_OF_ADMINISTRATION = {"ChargeOverdraftInterestRole", "ExpireHoldsRole"}
+"""The jobs' messages come by the administration's queue. No other function may send to it."""
 
 
 class Question(NamedTuple):
@@ -59,6 +61,8 @@ def permissions(run: Run, step: Step) -> None:
             continue
         denied = [Question(action, resources.arn(name)) for name, actions in DENIED.items() for action in actions]
         denied += [Question(action, "*") for action in OF_OTHERS]
+        if role not in SENDERS_OF_ADMINISTRATION:
+            denied.append(Question("sqs:SendMessage", resources.arn("AdministrationQueue")))
         step.check(f"{role} may do nothing else of {len(denied)} actions", *simulated.unlike("denied", role, denied))
         others = [need._replace(leading_key="another's") for need in needs if need.leading_key]
         claim = f"{role} may write no record of another function"

@@ -1,4 +1,4 @@
-"""Step 8: the stack is what its last deployment left, and the account's quotas have room for it."""
+"""Step 8: the stack is what its last deployment left, the quotas have room for it, and its alarms reach somebody."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +10,8 @@ UNITS_PER_TRANSACTION = 5
 """Write units of a transaction that is alone in its batch, its index included."""
 OF_OTHERS = 10
 """Concurrent executions for what the parameters don't bound: the stream, readers, and who publishes again."""
+TOPICS = ("AlarmTopicArn", "WorkingHoursAlarmTopicArn")
+REACHED = "an alarm's topic has a confirmed subscription"
 
 
 def quotas(run: Run, step: Step) -> None:
@@ -18,8 +20,8 @@ def quotas(run: Run, step: Step) -> None:
     step.check("the last deployment succeeded", *different("stack, status", True, is_sound))
     claims = ("the account has the concurrency that the parameters allow", "DynamoDB's quotas are known")
     if run.deployment.is_local:
-        for claim in (*claims, "what prod keeps is kept in the processed template"):
-            step.only_on_aws(claim, "a local AWS has no quotas, and no processed template")
+        for claim in (*claims, "what prod keeps is kept in the processed template", REACHED):
+            step.only_on_aws(claim, "a local AWS has no quotas, no processed template and no alarms that ring")
         return
     if run.resources.parameters.get("Stage") == "prod":
         protected = stack.get("EnableTerminationProtection", False)
@@ -36,6 +38,21 @@ def quotas(run: Run, step: Step) -> None:
         f"{limit:,} concurrent executions, {needed:,} needed; {units:,} write units a second of a table: "
         f"{units // UNITS_PER_TRANSACTION:,} transactions, each alone"
     )
+    _check_alarms(run, step)
+
+
+def _check_alarms(run: Run, step: Step) -> None:
+    """Whether CloudWatch may publish to a topic is seen when an alarm rings: `aws cloudwatch set-alarm-state`."""
+    sns = run.client("sns")
+    for parameter in TOPICS:
+        topic, claim = run.resources.parameters.get(parameter), f"{parameter}: {REACHED}"
+        if not topic:
+            step.not_tried(claim, f"{parameter} is empty: these alarms notify nobody")
+            continue
+        pages = sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=topic)
+        arns = [each["SubscriptionArn"] for page in pages for each in page["Subscriptions"]]
+        confirmed = [arn for arn in arns if arn.startswith("arn:")]
+        step.check(claim, *different(f"{parameter}, confirmed", True, bool(confirmed)))
 
 
 def concurrency_of(parameters: dict[str, str]) -> int:
