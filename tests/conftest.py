@@ -16,10 +16,12 @@ from xdist.scheduler import LoadScopeScheduling
 import conditional_writes
 from conditional_writes.testing import Engine
 from conditional_writes.upserts import plan
+from tests.support.by_asyncio import driver  # noqa: F401 (a fixture)
 from tests.support.clock import RanTooLong
 from tests.support.deployed import PARAMETERS, Bank
 from tests.support.every_event import SeenEvents
 from tests.support.in_process import Aws, answered_by
+from tests.support.paying import Way
 from tests.support.reporting import Say
 from tools.local_aws import server, stack
 from tools.local_aws.server import PROJECT, Endpoint, LocalAwsError, free_port, running
@@ -61,18 +63,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items
         if (_is_exhaustive(item) and not config.getoption("--all"))
         or (item.get_closest_marker("soak") and not config.getoption("--soak"))
+        or _is_left_to_the_engine(item)
     }
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=[*left_out])
 
 
-def _engine_of(item: pytest.Item) -> str | None:
+def _case_of(item: pytest.Item) -> dict[str, Any]:
     case = getattr(item, "callspec", None)
-    return case.params.get("dynamodb") if case else None
+    return case.params if case else {}
+
+
+def _engine_of(item: pytest.Item) -> str | None:
+    return _case_of(item).get("dynamodb")
+
+
+def _driver_of(item: pytest.Item) -> str | None:
+    return _case_of(item).get("driver")
 
 
 def _is_exhaustive(item: pytest.Item) -> bool:
-    return bool(item.get_closest_marker("exhaustive") or _engine_of(item) in ENGINES[1:])
+    return bool(
+        item.get_closest_marker("exhaustive")
+        or _engine_of(item) in ENGINES[1:]
+        or (_driver_of(item) == "asyncio" and _case_of(item).get("way") == Way.POWERTOOLS)
+    )
+
+
+def _is_left_to_the_engine(item: pytest.Item) -> bool:
+    """On servers, a test that runs by both drivers runs by one."""
+    return _engine_of(item) in ENGINES[1:] and _driver_of(item) == "asyncio"
 
 
 def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:

@@ -41,6 +41,8 @@ from tools.local_aws.server import Endpoint
 READ, COMMIT = "BatchGetItem", "TransactWriteItems"
 MANY = 8
 
+pytestmark = pytest.mark.usefixtures("driver")
+
 
 @pytest.fixture(params=Way, ids=lambda way: way.name.lower())
 def way(request: pytest.FixtureRequest) -> Way:

@@ -32,6 +32,8 @@ from tests.support.faults import Fault, Faults, between_tries
 from tests.support.new_tables import calls_of, new_table
 from tools.local_aws.server import Endpoint
 
+pytestmark = pytest.mark.usefixtures("driver")
+
 
 class Table:
     def __init__(self, dynamodb: Endpoint) -> None:

@@ -22,7 +22,7 @@ from tools.local_aws.server import PROJECT
 
 LIBRARY = PROJECT / "layers" / "conditional_writes"
 UV = (Path(sys.executable).with_name("uv"), "--system-certs")  # as pip: a network may have a certificate of its own
-EXTRAS = ("msgspec", "pydantic", "powertools")
+EXTRAS = ("msgspec", "pydantic", "powertools", "asyncio")
 LOWEST_MOTO = "5.0.28"
 
 PROGRAM = """
@@ -56,6 +56,7 @@ TESTS = [
     "exactly_once.py::test_a_second_call_has_the_first_ones_result_and_writes_nothing",
     "exactly_once.py::test_the_key_with_another_payload_is_refused",
     "exactly_once.py::test_a_record_of_stock_powertools_is_replayed_and_ours_by_stock",
+    "asyncio.py",
     "upserts.py::test_a_fault_changes_nothing",
     "locks.py::test_a_fault_never_makes_one_lose_to_oneself",
     "locks.py::test_a_window_is_done_once_and_a_failed_one_is_given_back",

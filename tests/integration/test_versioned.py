@@ -30,6 +30,8 @@ from tests.support.faults import Fault, Faults, between_tries
 from tests.support.new_tables import calls_of, new_table
 from tools.local_aws.server import Endpoint
 
+pytestmark = pytest.mark.usefixtures("driver")
+
 
 class Orders(VersionedTable):
     """The table under test, with direct access to its items."""

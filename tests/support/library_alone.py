@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from conditional_writes.testing import Engine
+from tests.support.by_asyncio import driver  # noqa: F401 (a fixture)
 from tests.support.in_process import Aws, answered_by
 from tools.local_aws.server import Endpoint
 

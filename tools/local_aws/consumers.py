@@ -4,11 +4,13 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ledger.core.journal import JournalEntry
 from tools.local_aws.queues import waiting_messages
 from tools.local_aws.server import Endpoint, shared_client
+
+if TYPE_CHECKING:  # the library's own tests run without the application
+    from ledger.core.journal import JournalEntry
 
 EVERYTHING: Mapping[str, Any] = {"source": ["teller"]}
 """The pattern of a rule for all of Teller's events."""
@@ -38,7 +40,7 @@ class Consumer:
         """The number of events on the queue."""
         return waiting_messages(shared_client(self.endpoint, "sqs"), self.queue_url)
 
-    def take_until_heard(self, entries: Iterable[JournalEntry], longest_silence_seconds: float = 20) -> list[Event]:
+    def take_until_heard(self, entries: "Iterable[JournalEntry]", longest_silence_seconds: float = 20) -> list[Event]:
         """Takes events until each of these entries was told of, or until no event has come for so long."""
         events, heard_at = list[Event](), time.monotonic()
         missing = {f"{entry.account_id}#{entry.outcome.account_version}" for entry in entries}

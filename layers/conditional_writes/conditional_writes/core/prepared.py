@@ -8,6 +8,7 @@ memory, but as correctly.
 """
 
 import contextlib
+import inspect
 import json
 import threading
 import weakref
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from botocore.client import BaseClient
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
 from conditional_writes.core.bodies import read_body
@@ -66,7 +68,7 @@ class Request:
 
     def take(self) -> Any:
         """DynamoDB's answer. Raises botocore's errors, NoTurn, and TypeError for the client of a resource."""
-        prepare(self.client)
+        prepare(self.client, is_awaited=False)
         before = current.set(self)
         try:
             return getattr(self.client, self.method)(**self.parameters)
@@ -86,23 +88,28 @@ class _Thread(threading.local):
 
 _thread = _Thread()
 _turns = threading.Semaphore(MAXIMUM_THREADS)
-_prepared: "weakref.WeakSet[DynamoDBClient]" = weakref.WeakSet()
+_prepared: "tuple[weakref.WeakSet[DynamoDBClient], weakref.WeakSet[DynamoDBClient]]" = (
+    weakref.WeakSet(),
+    weakref.WeakSet(),
+)
+"""The clients whose calls block, and those whose calls are awaited."""
 
 
-def prepare(client: "DynamoDBClient") -> None:
+def prepare(client: "DynamoDBClient", *, is_awaited: bool) -> None:
     """Called before each request, because a client may be the user's own.
 
-    Raises TypeError for the client of a resource.
+    Raises TypeError for the client of a resource, and for one whose calls are awaited, or aren't, although they should.
     """
-    if client in _prepared:
+    if client in _prepared[is_awaited]:
         return
     _check_plain(client)
+    _check_calls(client, is_awaited=is_awaited)
     events = client.meta.events
     # A handler with an id is registered once, be it by two objects that share the events.
     events.register("before-parse.dynamodb.GetItem", take_read_item, unique_id=ITEM)
     events.register_first("before-parse.dynamodb", take_from_body, unique_id=ITEMS)
     events.register_first("needs-retry.dynamodb", note_try, unique_id=_WAS_200)
-    _prepared.add(client)
+    _prepared[is_awaited].add(client)
 
 
 @contextlib.contextmanager
@@ -240,3 +247,12 @@ def _check_plain(client: "DynamoDBClient") -> None:
             "this client belongs to boto3.resource('dynamodb'), which converts the values of each request and answer:"
             " give the library boto3.client('dynamodb'), or dynamodb_client(), and keep the resource beside it"
         )
+
+
+def _check_calls(client: Any, *, is_awaited: bool) -> None:
+    """Raises TypeError for a client of the other kind: a write would never be made, or its caller told of an error."""
+    call = getattr(client, "_make_api_call", None)
+    if inspect.iscoroutinefunction(call) and not is_awaited:
+        raise TypeError("the calls of this client are awaited: use conditional_writes.asyncio, or give boto3's client")
+    if is_awaited and isinstance(client, BaseClient) and not inspect.iscoroutinefunction(call):
+        raise TypeError("the calls of this client block: give conditional_writes.asyncio a client of aiobotocore's")

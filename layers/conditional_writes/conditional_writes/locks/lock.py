@@ -327,7 +327,7 @@ class Locks:
         """
         _check_lease(lease_seconds)
         if window is not None:
-            _check_window(window)
+            check_window(window)
         wanted = _Wanted(Key(self.table, (("lock_key", name),)), name, lease_seconds, why, window)
         pause_seconds = 0.05
         while True:
@@ -370,7 +370,7 @@ class Locks:
         texts. If a window isn't among them, and isn't later than the latest forgotten one, nobody knows whether it was
         completed: the block doesn't run, and WindowForgotten is raised.
         """
-        _check_window(window)
+        check_window(window)
         lock = self.acquire(name, lease_seconds=lease_seconds, why=why, window=window, deadline=deadline)
         with _completed_unless_failed(lock):
             yield lock
@@ -416,7 +416,7 @@ def _check_lease(lease_seconds: float) -> None:
         raise ValueError(f"lease_seconds: expected more than 0, got {lease_seconds}")
 
 
-def _check_window(window: str) -> None:
+def check_window(window: str) -> None:
     if not isinstance(window, str):
         raise TypeError(f"window: expected a text that sorts by time, such as an ISO date, got {window!r}")
     if not window:

@@ -1,8 +1,10 @@
-"""How a boto3 client's requests come to the engine: in place of the connections that the client would open.
+"""How a client's requests come to the engine: in place of the connections that the client would open.
 
 All else of botocore is as ever: its validation, its serializing, its retries, its checksums, its parsing.
 """
 
+import importlib
+import inspect
 import json
 import zlib
 from collections.abc import Callable, Iterator
@@ -47,6 +49,20 @@ class Connection:
         pass
 
 
+class AwaitedConnection(Connection):
+    """In place of aiobotocore's HTTP session `before`, which ends with the client."""
+
+    def __init__(self, handle: Handle, read_timeout_seconds: float, before: Any) -> None:
+        super().__init__(handle, read_timeout_seconds)
+        self.__aexit__ = before.__aexit__
+
+    async def send(self, request: Any) -> Any:  # type: ignore[override]
+        answer = importlib.import_module("aiobotocore.awsrequest").AioAWSResponse  # who has such a client has it
+        given = super().send(request)
+        given.raw.raw_headers = [(name.encode(), value.encode()) for name, value in given.headers.items()]
+        return answer(given.url, given.status_code, given.headers, given.raw)
+
+
 class Attached(NamedTuple):
     """A client whose requests come to the engine, and the connections that it had before."""
 
@@ -57,7 +73,12 @@ class Attached(NamedTuple):
     def to(cls, client: Any, handle: Handle) -> "Attached":
         client = getattr(getattr(client, "meta", None), "client", client)  # of a resource
         attached = cls(client, client._endpoint.http_session)
-        client._endpoint.http_session = Connection(handle, client.meta.config.read_timeout)
+        before, read_timeout_seconds = attached.connections, client.meta.config.read_timeout
+        client._endpoint.http_session = (
+            AwaitedConnection(handle, read_timeout_seconds, before)
+            if inspect.iscoroutinefunction(before.send)
+            else Connection(handle, read_timeout_seconds)
+        )
         # Nobody checks a signature here, and so the client needs no credentials.
         client.meta.events.register_first("choose-signer", _unsigned)
         return attached
@@ -96,3 +117,6 @@ class _Content:
 
     def stream(self, *_: object, **__: object) -> Iterator[bytes]:
         yield self._content
+
+    async def read(self) -> bytes:
+        return self._content

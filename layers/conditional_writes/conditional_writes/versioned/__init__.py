@@ -1,5 +1,6 @@
 """Versioned items of any table, and queries and scans of them."""
 
-from conditional_writes.versioned.table import NoSuchItem, VersionedTable
+from conditional_writes.versioned.table import VersionedTable
+from conditional_writes.versioned.writes import NoSuchItem
 
 __all__ = ["NoSuchItem", "VersionedTable"]

@@ -48,21 +48,29 @@ def found(
 
     Without a `deadline` each page has ten seconds. A throttled page is read again until then.
     """
-    while True:
-        page = _page(client, operation, request, deadline_or_default(deadline))
-        for item in page["Items"]:
-            yield from_dynamodb(item)
-        if "LastEvaluatedKey" not in page:
-            return
-        # A page may be empty, and not the last: its items didn't match, or its partition has none.
-        request = request | {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+    following: dict[str, Any] | None = request
+    while following is not None:
+        page = page_of(client, operation, following, deadline_or_default(deadline))
+        yield from items_of(page)
+        following = following_of(following, page)
+
+
+def items_of(page: Any) -> Iterator[Item]:
+    """The items of a page. It may have none, and not be the last: its items didn't match, or its partition is empty."""
+    return map(from_dynamodb, page["Items"])
+
+
+def following_of(request: dict[str, Any], page: Any) -> dict[str, Any] | None:
+    """The request of the next page; None after the last one."""
+    return request | {"ExclusiveStartKey": page["LastEvaluatedKey"]} if "LastEvaluatedKey" in page else None
 
 
 _THROTTLING_ERRORS = {"ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"}
 
 
 @blocking
-def _page(client: "DynamoDBClient", operation: Operation, request: dict[str, Any], deadline: Deadline) -> Steps[Any]:
+def page_of(client: "DynamoDBClient", operation: Operation, request: dict[str, Any], deadline: Deadline) -> Steps[Any]:
+    """DynamoDB's answer. A throttled page is read again until the deadline."""
     pauses = growing_pauses()
     while True:
         deadline.check(f"reading {request['TableName']}")

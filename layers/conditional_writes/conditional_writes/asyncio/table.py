@@ -1,0 +1,84 @@
+"""Versioned items, by a client whose calls are awaited."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from decimal import Decimal
+from typing import Any, Concatenate, cast
+from weakref import WeakValueDictionary
+
+from conditional_writes.asyncio.driver import awaitable
+from conditional_writes.core.deadline import Deadline, DeadlinePassed, deadline_or_default
+from conditional_writes.core.items import Item, Key
+from conditional_writes.core.together import VersionedItem
+from conditional_writes.versioned import queries
+from conditional_writes.versioned.table import VersionedTable
+from conditional_writes.versioned.writes import VersionedWrites
+
+
+def _of_pages[**Parameters](
+    function: Callable[Concatenate[VersionedTable, Parameters], Iterator[VersionedItem]],
+) -> Callable[Concatenate[Any, Parameters], AsyncIterator[VersionedItem]]:
+    """The method itself: it returns what the table's own `_found` makes."""
+    return cast("Callable[Concatenate[Any, Parameters], AsyncIterator[VersionedItem]]", function)
+
+
+_page_of, _modify = awaitable(queries.page_of), awaitable(VersionedTable.modify)
+
+
+class AsyncVersionedTable(VersionedWrites):
+    """A `VersionedTable` whose calls are awaited: `await orders.save(order)`, `async for order in orders.scan()`.
+
+    Its parameters, its methods and their errors are those of `VersionedTable`. `saving`, `deleting`, `checking` and all
+    other methods that make no request are as there.
+
+    Tasks of one event loop that modify an item do it one after the other: they would refuse each other's writes.
+    """
+
+    def __init__(self, client: Any, name: str, *key_names: str, version: str = "version", checked: bool = True) -> None:
+        super().__init__(client, name, *key_names, version=version, checked=checked)
+        self._lines: WeakValueDictionary[tuple[int, Key], asyncio.Lock] = WeakValueDictionary()
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, key: Key, deadline: Deadline) -> AsyncIterator[None]:
+        """A turn at the item, among the tasks of this event loop."""
+        line = self._lines.setdefault((id(asyncio.get_running_loop()), key), asyncio.Lock())
+        try:
+            async with asyncio.timeout(deadline.remaining_seconds):
+                await line.acquire()
+        except TimeoutError:
+            raise DeadlinePassed(f"no time is left: {key}, other tasks were first") from None
+        try:
+            yield
+        finally:
+            line.release()
+
+    async def modify(
+        self,
+        *key_values: str | int | Decimal | bytes,
+        change: Callable[[VersionedItem | None], Item],
+        deadline: Deadline | None = None,
+    ) -> VersionedItem:
+        """As `VersionedTable.modify`, one task after the other. `change` is a plain function."""
+        deadline = deadline_or_default(deadline)
+        async with self._turn(self.key(*key_values), deadline):
+            return await _modify(self, *key_values, change=change, deadline=deadline)
+
+    load = awaitable(VersionedTable.load)
+    get = awaitable(VersionedTable.get)
+    save = awaitable(VersionedTable.save)
+    update = awaitable(VersionedTable.update)
+    delete = awaitable(VersionedTable.delete)
+    upsert = awaitable(VersionedTable.upsert)
+    query = _of_pages(VersionedTable.query)
+    scan = _of_pages(VersionedTable.scan)
+
+    async def _found(
+        self, operation: queries.Operation, request: dict[str, Any], deadline: Deadline | None
+    ) -> AsyncIterator[VersionedItem]:
+        following: dict[str, Any] | None = request
+        while following is not None:
+            page = await _page_of(self._client, operation, following, deadline_or_default(deadline))
+            for item in queries.items_of(page):
+                yield VersionedItem(item, request.get("IndexName"))
+            following = queries.following_of(following, page)

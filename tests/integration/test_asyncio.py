@@ -1,0 +1,249 @@
+"""Calls that are awaited: by aiobotocore's client where it is installed, and else by boto3's with awaited answers.
+
+What the calls do is tested by both drivers where it is tested at all: the fixture `driver`.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from conditional_writes import (
+    Conflict,
+    Deadline,
+    DeadlinePassed,
+    Observed,
+    OutcomeUnknown,
+    Plan,
+    Put,
+    VersionedItem,
+    VersionedTable,
+    equals,
+    key,
+)
+from conditional_writes.asyncio import (
+    AsyncExactlyOnce,
+    AsyncLocks,
+    AsyncVersionedTable,
+    read,
+    upsert,
+    write,
+    write_together,
+)
+from conditional_writes.exactly_once import Records, exactly_once
+from conditional_writes.locks import LockTaken, WindowDone
+from conditional_writes.testing import Engine
+from conditional_writes.upserts import MapEntry
+from tests.support.new_tables import definition
+
+try:
+    from aiobotocore.session import get_session
+except ImportError:
+    get_session = None
+
+REGION: Any = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
+
+TABLES = {"Orders": "order_id", "Flights": "flight_id", "Records": "id", "Locks": "lock_key"}
+PAGE = Path(__file__).parents[2] / "layers" / "conditional_writes" / "docs" / "asyncio.md"
+
+
+class Awaited:
+    """boto3's client, whose calls are awaited. `calls` has them; `lost` are made, and their answers never come."""
+
+    def __init__(self, client: Any) -> None:
+        self.client, self.meta, self.exceptions = client, client.meta, client.exceptions
+        self.calls: list[str] = []
+        self.lost: set[str] = set()
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        async def call(**parameters: Any) -> Any:
+            self.calls.append(method)
+            await asyncio.sleep(0)
+            answer = getattr(self.client, method)(**parameters)
+            if asyncio.iscoroutine(answer):
+                answer = await answer
+            if method in self.lost:
+                await asyncio.Event().wait()
+            return answer
+
+        return call
+
+
+class World:
+    """The tables of a test, and a client of them."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = Awaited(client)
+        self.orders = AsyncVersionedTable(self.client, "Orders", "order_id")
+
+
+@contextlib.asynccontextmanager
+async def made() -> AsyncIterator[World]:
+    async with contextlib.AsyncExitStack() as stack:
+        engine = stack.enter_context(Engine())
+        if get_session:
+            client = await stack.enter_async_context(get_session().create_client("dynamodb", **REGION))
+        else:
+            client = boto3.client("dynamodb", **REGION)
+        world = World(engine.attach(client))
+        for name, key_name in TABLES.items():
+            await world.client.create_table(**definition(name, {key_name: "S"}))
+        yield world
+
+
+def awaited(test: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """The test in an event loop, with its tables."""
+
+    async def run() -> None:
+        async with made() as world:
+            await test(world)
+
+    def call() -> None:
+        asyncio.run(run())
+
+    call.__name__ = test.__name__
+    return call
+
+
+def one_more(order: VersionedItem | None) -> VersionedItem:
+    assert order is not None
+    return order | {"lines": order["lines"] + 1}
+
+
+@awaited
+async def test_items_are_saved_changed_found_and_deleted(world: World) -> None:
+    order = await world.orders.save({"order_id": "o-1", "lines": 1})
+    assert (await world.orders.modify("o-1", change=one_more))["lines"] == 2
+    with pytest.raises(Conflict, match="expected version 1, found version 2"):
+        await world.orders.save(order)
+    assert [each["order_id"] async for each in world.orders.scan(page_size=1)] == ["o-1"]
+    assert [each["lines"] async for each in world.orders.query(equals("order_id", "o-1"))] == [2]
+    assert await world.orders.update("o-1", version=2, values={"lines": 5}) == 3
+    assert (await world.orders.upsert("o-1", entries=[MapEntry(("notes", "a"), "b")])).written == 1
+    order = await world.orders.get("o-1")
+    assert (order["lines"], order["notes"]) == (5, {"a": "b"})
+    await world.orders.delete(order)
+    assert await world.orders.load("o-1") is None
+
+
+@awaited
+async def test_the_pages_example_does_what_it_says(world: World) -> None:
+    [example] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(example, names)
+    booked = await names["book"](world.client)
+    assert booked["boarding"] == 2
+    assert booked["flights"] == [{"flight_id": "TL1", "passengers": ["ann", "bob"], "closed": True, "version": 4}]
+
+
+@awaited
+async def test_plans_and_upserts_are_awaited(world: World) -> None:
+    first, second = key("Orders", order_id="o-1"), key("Orders", order_id="o-2")
+    await write_together(world.client, [Put(first, {"lines": 1}), Put(second, {"lines": 2})])
+
+    def plan(observed: Observed) -> Plan[int]:
+        return Plan(len(observed), [Put(first, {"lines": 3})])
+
+    deadline = Deadline.after(10)
+    written = await write(world.client, plan, await read(world.client, [first, second], deadline), deadline)
+    assert written.result == 2
+    assert (await upsert(world.client, second, [MapEntry(("notes", "a"), "b")])).written == 1
+    found = await read(world.client, [first, second], deadline)
+    assert [(item or {}).get("lines") for item in found.values()] == [3, 2]
+
+
+@awaited
+async def test_a_function_runs_once(world: World) -> None:
+    @AsyncExactlyOnce
+    @exactly_once(Records(world.client, "Records"), key=lambda order: order["order_id"], prefix="place")
+    def place(order: dict[str, Any], _: Observed) -> Plan[str]:
+        return Plan(f"placed {order['order_id']}", [Put(key("Orders", **order), {"lines": 1})])
+
+    ran = [await place.run({"order_id": "o-1"}) for _ in range(2)]
+    assert ran == [("placed o-1", False), ("placed o-1", True)]
+    assert await asyncio.gather(*(place({"order_id": "o-2"}) for _ in range(8))) == ["placed o-2"] * 8
+
+
+@awaited
+async def test_a_lock_is_held_for_a_block_also_of_a_cancelled_task(world: World) -> None:
+    locks, taken = AsyncLocks(world.client, "Locks"), asyncio.Event()
+
+    async def work() -> None:
+        async with locks.hold("nightly", lease_seconds=60) as lock:
+            await lock.refresh(90)
+            await lock.save_checkpoint({"at": 7})
+            taken.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await taken.wait()
+    with pytest.raises(LockTaken):
+        await locks.acquire("nightly", lease_seconds=60)
+    task.cancel()
+    await asyncio.wait([task])
+    lock = await locks.acquire("nightly", lease_seconds=60)
+    assert (lock.taken_over, lock.checkpoint) == (False, {"at": 7})
+    await lock.release()
+    async with locks.once("nightly", "2026-03-01", lease_seconds=60) as lock:
+        assert lock.token > 0
+    with pytest.raises(WindowDone):
+        await locks.acquire("nightly", lease_seconds=60, window="2026-03-01")
+
+
+@awaited
+async def test_tasks_that_change_an_item_take_turns_and_refuse_each_other_nothing(world: World) -> None:
+    await world.orders.save({"order_id": "o-1", "lines": 0})
+    world.client.calls.clear()
+    await asyncio.gather(*(world.orders.modify("o-1", change=one_more) for _ in range(50)))
+    assert (await world.orders.get("o-1"))["lines"] == 50
+    assert len(world.client.calls) == 2 * 50 + 1
+    world.client.lost = {"get_item"}
+    first = asyncio.create_task(world.orders.modify("o-1", change=one_more))
+    await asyncio.sleep(0)
+    with pytest.raises(DeadlinePassed, match="other tasks were first"):
+        await world.orders.modify("o-1", change=one_more, deadline=Deadline.after(0.01))
+    first.cancel()
+    await asyncio.wait([first])
+
+
+@pytest.mark.parametrize(
+    ("lost", "is_unknown"), [("get_item", False), ("update_item", True), ("put_item", True)], ids=str
+)
+def test_a_cancelled_task_has_written_nothing_or_says_that_nobody_knows(lost: str, *, is_unknown: bool) -> None:
+    @awaited
+    async def test(world: World) -> None:
+        await world.orders.save({"order_id": "o-1", "lines": 0})
+        world.client.lost = {lost}
+        orders = world.orders
+        with pytest.raises(TimeoutError) as late:
+            async with asyncio.timeout(0.05):
+                await (
+                    orders.save({"order_id": "o-2"}) if lost == "put_item" else orders.modify("o-1", change=one_more)
+                )
+        cancelled = late.value.__cause__
+        assert isinstance(cancelled, asyncio.CancelledError)
+        assert isinstance(cancelled.__cause__, OutcomeUnknown) is is_unknown
+        world.client.lost = set()
+        versions = [(order["order_id"], order["version"]) async for order in world.orders.scan()]
+        assert len(versions) == 1 + (lost == "put_item")
+        assert dict(versions)["o-1"] == 1 + (lost == "update_item")
+
+    test()
+
+
+def test_a_client_of_the_other_kind_is_refused_before_anything_is_sent() -> None:
+    class OfAiobotocore(type(boto3.client("dynamodb", **REGION))):  # type: ignore[misc]
+        async def _make_api_call(self, *_: object) -> Any:
+            raise AssertionError
+
+    client = boto3.client("dynamodb", **REGION)
+    with pytest.raises(TypeError, match="the calls of this client block"):
+        asyncio.run(AsyncVersionedTable(client, "Orders", "order_id").save({"order_id": "o-1"}))
+    client.__class__ = OfAiobotocore
+    with pytest.raises(TypeError, match="the calls of this client are awaited"):
+        VersionedTable(client, "Orders", "order_id").save({"order_id": "o-1"})

@@ -1,0 +1,110 @@
+"""The library's calls by its driver for asyncio: the same tests, and each call is awaited in an event loop."""
+
+import asyncio
+import contextlib
+import functools
+import time
+from asyncio import events
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from typing import Any, Self
+from unittest import mock
+
+import pytest
+from botocore.client import BaseClient
+
+from conditional_writes.asyncio import AsyncExactlyOnce, AsyncLock, AsyncLocks, AsyncVersionedTable
+from conditional_writes.core import prepared
+from conditional_writes.exactly_once import ExactlyOnce
+from conditional_writes.locks import Lock, Locks
+from conditional_writes.versioned import VersionedTable
+
+CALLS = {
+    VersionedTable: ["load", "get", "save", "update", "delete", "modify", "upsert"],
+    ExactlyOnce: ["run"],
+    Lock: ["refresh", "save_checkpoint", "release", "complete"],
+}
+
+
+class Answer(dict[str, Any]):
+    """A client's answer that can be awaited, too."""
+
+    def __await__(self) -> Generator[None, None, Self]:
+        yield from ()
+        return self
+
+
+@contextlib.contextmanager
+def calls_are_awaited() -> Iterator[None]:
+    """Each call of a table, a function or a lock is that of its counterpart in `conditional_writes.asyncio`."""
+    call = BaseClient._make_api_call  # type: ignore[attr-defined]
+    with contextlib.ExitStack() as patched:
+        for owner, names in CALLS.items():
+            for name in names:
+                patched.enter_context(mock.patch.object(owner, name, _awaited(owner, name)))
+        for patch in (
+            mock.patch.object(BaseClient, "_make_api_call", lambda *given: Answer(call(*given))),
+            mock.patch.object(VersionedTable, "_found", _found),
+            mock.patch.object(Locks, "acquire", _acquire),
+            mock.patch.object(prepared, "_check_calls"),  # such a client is of both kinds
+            mock.patch("asyncio.sleep", _sleep),
+        ):
+            patched.enter_context(patch)
+        yield
+
+
+def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Its result, also within a call: what a test does in a plan, as another writer, has an event loop of its own."""
+    outer = events._get_running_loop()
+    events._set_running_loop(None)
+    try:
+        return asyncio.run(coroutine)
+    finally:
+        events._set_running_loop(outer)
+
+
+def _awaited(owner: Any, name: str) -> Callable[..., Any]:
+    blocking = getattr(owner, name)
+
+    @functools.wraps(blocking)
+    def call(of: Any, *arguments: Any, **named: Any) -> Any:
+        return _run(getattr(_counterpart(of), name)(*arguments, **named))
+
+    vars(call)["__wrapped__"] = vars(blocking)["__wrapped__"]
+    return call
+
+
+def _counterpart(of: Any) -> Any:
+    match of:
+        case VersionedTable():
+            table = AsyncVersionedTable(of._client, of._name, *of._key_names, version=of._version, checked=of._checked)
+            table._pace = of._pace
+            return table
+        case ExactlyOnce():
+            return AsyncExactlyOnce(of)
+    return AsyncLock(of)
+
+
+def _found(table: Any, *given: Any) -> Iterator[Any]:
+    pages = AsyncVersionedTable._found(table, *given)
+    with contextlib.suppress(StopAsyncIteration):
+        while True:
+            yield _run(anext(pages))
+
+
+def _acquire(locks: Locks, name: str, **named: Any) -> Lock:
+    counterpart = AsyncLocks(locks.client, locks.table, clock_skew_seconds=locks.clock_skew_seconds, now=locks.now)
+    lock = _run(counterpart.acquire(name, **named))
+    lock._lock._locks = locks
+    return lock._lock
+
+
+async def _sleep(seconds: float) -> None:
+    """The pause of a test that has its own clock, too."""
+    time.sleep(seconds)
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def driver(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs a test by both of the library's drivers."""
+    with calls_are_awaited() if request.param == "asyncio" else contextlib.nullcontext():
+        yield
