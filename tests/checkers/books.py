@@ -196,12 +196,16 @@ def _two_sides(books: Books) -> Iterator[str]:
         one, other = sides
         if one.request != other.request:
             yield f"{transfer}: its sides are of different requests, {one.request} and {other.request}"
-        if (one.outcome.status, one.outcome.reason) != (other.outcome.status, other.outcome.reason):
+        if _decision(one) != _decision(other):
             yield f"{transfer}: its sides have different outcomes, {one.outcome} and {other.outcome}"
         if one.outcome.posted_at != other.outcome.posted_at:
             yield f"{transfer}: its sides were posted at {one.outcome.posted_at} and {other.outcome.posted_at}"
         if one.outcome.amount + other.outcome.amount != 0:
             yield f"{transfer}: its sides' amounts are {one.outcome.amount:f} and {other.outcome.amount:f}"
+
+
+def _decision(side: JournalEntry) -> tuple[str | None, ...]:
+    return side.outcome.status, side.outcome.reason, side.outcome.rejecting_account_id
 
 
 def _holds(books: Books) -> Iterator[str]:
@@ -358,8 +362,8 @@ def state_of(account: Account) -> oracle.State:
 def _compare(entry: JournalEntry, effect: oracle.Effect, before: oracle.State | None) -> Iterator[str]:
     """`before` is the account's state before the entry, None before the first one."""
     found, after = entry.outcome, effect.after
-    expected = (effect.status, effect.reason, effect.amount, after["balance"])
-    if (found.status, found.reason, found.amount, found.balance_after) != expected:
+    expected = (effect.status, effect.reason, effect.rejecting_account_id, effect.amount, after["balance"])
+    if (found.status, found.reason, found.rejecting_account_id, found.amount, found.balance_after) != expected:
         yield f"{entry.account_id}: version {after['version']} should be {expected}, and is {found}"
     if found.currency != after["currency"]:
         yield f"{entry.account_id}: version {after['version']} should be in {after['currency']}, and is {found}"

@@ -160,9 +160,9 @@ def wrong_dispositions(
 def _fields(outcome: Outcome) -> tuple[object, ...]:
     reversal = outcome.reversal and oracle.Reversal(*astuple(outcome.reversal))
     amounts = outcome.amount, outcome.balance_after, outcome.held_after
-    return outcome.status, outcome.reason, *amounts, outcome.account_version, reversal
+    return outcome.status, outcome.reason, outcome.rejecting_account_id, *amounts, outcome.account_version, reversal
 
 
 def _predicted_fields(effect: oracle.Effect) -> tuple[object, ...]:
     amounts = effect.amount, effect.after["balance"], effect.after["held"]
-    return effect.status, effect.reason, *amounts, effect.after["version"], effect.reversal
+    return effect.status, effect.reason, effect.rejecting_account_id, *amounts, effect.after["version"], effect.reversal

@@ -64,12 +64,16 @@ class Reversal(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """The effect on one account: the rejection reason (None if posted), the amount, and the next state."""
+    """The effect on one account: the rejection reason (None if posted), the amount, and the next state.
+
+    `rejecting_account_id` is the one of several accounts whose state gave the reason.
+    """
 
     reason: str | None
     amount: Decimal
     after: State
     reversal: Reversal | None = None
+    rejecting_account_id: str | None = None
 
     @property
     def status(self) -> str:
@@ -155,13 +159,15 @@ def effects(
     if payload["type"] not in OPENINGS or known[0]["version"] == 0:
         _check_decimals(payload, known)
     with localcontext(EXACTLY):
-        if payload["type"] not in OPENINGS and any(each["status"] == "CLOSED" for each in known):
-            decided: Decided | None = Decided("ACCOUNT_CLOSED")
+        closed = [at for at, each in enumerate(known) if each["status"] == "CLOSED"]
+        if payload["type"] not in OPENINGS and closed:
+            decided: Decided | None = Decided("ACCOUNT_CLOSED", by=closed[0])
         else:
             decided = _rule(payload, journal, *known)
         if decided is None:
             return None
-        reason, amounts, changes = decided
+        reason, amounts, changes, by = decided
+        rejecting_account_id = names[by] if reason and by is not None and len(names) > 1 else None
         if reason or not amounts:
             amounts = [Decimal(0) for _ in known]
         return [
@@ -171,17 +177,22 @@ def effects(
                 # The first account alone has other fields that change.
                 _next(state, amount, changes if name == names[0] and not reason else {}),
                 _reversal(payload, journal, [each for each in names if each != name], amount),
+                rejecting_account_id,
             )
             for name, state, amount in zip(names, known, amounts, strict=True)
         ]
 
 
 class Decided(NamedTuple):
-    """The rejection reason or None, the amount for each account if there is one, and the other fields that change."""
+    """The rejection reason or None, the amount for each account if there is one, and the other fields that change.
+
+    `by` is the place of the account whose state gave the reason. None if no single account's did.
+    """
 
     reason: str | None = None
     amounts: Sequence[Decimal] = ()
     changes: State = {}  # noqa: RUF012 (it is never changed)
+    by: int | None = None
 
 
 def _new(payload: Mapping[str, Any], *, minor_units: bool) -> State:
@@ -244,10 +255,8 @@ def _rule(payload: Mapping[str, Any], journal: Journal, account: State, *others:
         case "transfer":
             [payee] = others
             amount = Decimal(payload["amount"])
-            reason = _refusal(account, -amount) or _refusal(payee, amount)
-            return Decided(
-                reason if account["currency"] == payee["currency"] else "CURRENCY_MISMATCH", [-amount, amount]
-            )
+            moved = _first([_refusal(account, -amount), _refusal(payee, amount)], [-amount, amount])
+            return moved if account["currency"] == payee["currency"] else Decided("CURRENCY_MISMATCH")
         case "set_overdraft_limit":
             limit = Decimal(payload["overdraft_limit"])
             is_above = account["overdraft_limit"] < limit and account["balance"] - account["held"] < limit
@@ -274,7 +283,7 @@ def _rule_of_holds(payload: Mapping[str, Any], journal: Journal, account: State,
     if payload["hold_id"] in account["holds"]:
         return _resolution(payload, account, *payees)
     hold_id = payload["account_id"], payload["account_id"], payload["hold_id"]
-    return Decided("HOLD_NOT_OPEN") if journal.has(hold_id) else None
+    return Decided("HOLD_NOT_OPEN", by=0) if journal.has(hold_id) else None
 
 
 def _hold(payload: Mapping[str, Any], account: State) -> Decided:
@@ -308,7 +317,7 @@ def _resolution(payload: Mapping[str, Any], account: State, *payees: State) -> D
         return Decided(None if is_expired else "HOLD_NOT_EXPIRED", changes=_with_holds(others))
     amount = Decimal(payload.get("amount", remaining))
     if amount > remaining:
-        return Decided("HOLD_EXCEEDED")
+        return Decided("HOLD_EXCEEDED", by=0)
     if any(payee["currency"] != account["currency"] for payee in payees):
         return Decided("CURRENCY_MISMATCH")
     rest = (
@@ -318,12 +327,12 @@ def _resolution(payload: Mapping[str, Any], account: State, *payees: State) -> D
     )
     holds = others | rest
     if not _can_be_summed(holds):
-        return Decided("BALANCE_OUT_OF_RANGE")
+        return Decided("BALANCE_OUT_OF_RANGE", by=0)
     of_payer = None if _fits(account["balance"] - amount) else "BALANCE_OUT_OF_RANGE"
     if account["frozen"]["debits"]:
         of_payer = "ACCOUNT_FROZEN"
     reasons = [of_payer, *(_refusal(payee, amount) for payee in payees)]
-    return Decided(_first(reasons), [-amount, *(amount for _ in payees)], _with_holds(holds))
+    return _first(reasons, [-amount, *(amount for _ in payees)])._replace(changes=_with_holds(holds))
 
 
 def _reverse(payload: Mapping[str, Any], journal: Journal, *accounts: State) -> Decided:
@@ -341,12 +350,16 @@ def _reverse(payload: Mapping[str, Any], journal: Journal, *accounts: State) -> 
         return Decided("BALANCE_OUT_OF_RANGE")
     back = -amount if whole > 0 else amount
     amounts = [back, -back][: len(accounts)]
-    by_amount = sorted(zip(amounts, accounts, strict=True), key=lambda each: each[0])
-    return Decided(_first([_refusal(account, each) for each, account in by_amount]), amounts)
+    by_amount = sorted(range(len(amounts)), key=lambda at: amounts[at])
+    return _first(
+        [_refusal(account, each) for each, account in zip(amounts, accounts, strict=True)], amounts, by_amount
+    )
 
 
-def _first(reasons: Sequence[str | None]) -> str | None:
-    return next(filter(None, reasons), None)
+def _first(reasons: Sequence[str | None], amounts: Sequence[Decimal], order: Sequence[int] | None = None) -> Decided:
+    """Posted, or rejected for the first account's reason in this order of their places."""
+    by = next((at for at in order or range(len(reasons)) if reasons[at]), None)
+    return Decided(None if by is None else reasons[by], amounts, by=by)
 
 
 def _with_holds(holds: State) -> State:

@@ -107,8 +107,9 @@ def _differences(event: Event, entry: JournalEntry) -> Iterator[str]:
         told = detail.get("reversal", {}).get("reversed_after")
         numbers["reversal.reversed_after"] = told, outcome.reversal.reversed_after
     yield from _reversal_differences(detail, outcome.reversal)
-    if detail.get("decimal_places") != outcome.decimal_places:
-        yield f"decimal_places should be {outcome.decimal_places!r}, and is {detail.get('decimal_places')!r}"
+    for field in ("decimal_places", "rejecting_account_id"):
+        if detail.get(field) != getattr(outcome, field):
+            yield f"{field} should be {getattr(outcome, field)!r}, and is {detail.get(field)!r}"
     for field, (text, number) in numbers.items():
         if not isinstance(text, str) or Decimal(text) != number:
             yield f"{field} should be {number:f}, and is {text!r}"

@@ -67,6 +67,7 @@ def post_messages(books: Books, messages: Iterable[TransactionMessage], rules: R
                 held_after=account.held,
                 decimal_places=account.decimal_places if account.version == 1 else None,
                 reversal=decided.reversal,
+                rejecting_account_id=decided.rejecting_account_id,
             )
             entry = entry_of(message, outcome, account.account_id, account.seal)
             accounts[account.account_id] = replace(account, seal=entry.seal)

@@ -140,7 +140,8 @@ def journals(accounts: Iterable[dict[str, Any]], entries: Iterable[dict[str, Any
 
 
 def shown(entry: dict[str, Any]) -> Answer:
-    names = ("account_id", "status", "reason", "posted_at", "currency", "request", "sent", "first_sent", "seal")
+    names = ("account_id", "status", "reason", "rejecting_account_id", "posted_at", "currency")
+    names += ("request", "sent", "first_sent", "seal")
     same = {name: entry[name] for name in names if name in entry}
     same["home_account_id"] = entry.get("home_account_id", entry["account_id"])
     same["transaction_id"] = entry["request"]["transaction_id"]

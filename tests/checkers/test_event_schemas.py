@@ -90,7 +90,8 @@ def entries(draw: st.DrawFn) -> JournalEntry:
             account_id, reversal = other, replace(reversal, other_account_id=account_id)
     is_opening = message.posted_event == "AccountOpened" and not reason
     decimal_places = draw(st.none() | st.integers(0, 4)) if is_opening else None
-    decision = Decision(amount, draw(balances), reason, decimal_places, reversal)
+    by = account_id if reason and draw(st.booleans()) else None
+    decision = Decision(amount, draw(balances), reason, decimal_places, reversal, by)
     return entry_of(message, account_id, decision, draw(st.integers(1, 10**12)), held)
 
 

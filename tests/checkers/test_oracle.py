@@ -114,7 +114,8 @@ def test_the_oracle_and_the_rules_agree(
             for account_id, effect in zip(account_ids, expected, strict=True):
                 outcome = books.journal[account_id][-1].outcome
                 reversal = outcome.reversal and oracle.Reversal(*astuple(outcome.reversal))
-                found = (outcome.reason, outcome.amount, state_of(books.accounts[account_id]), reversal)
+                by = outcome.rejecting_account_id
+                found = (outcome.reason, outcome.amount, state_of(books.accounts[account_id]), reversal, by)
                 assert found == effect
                 journal.add(account_id, request, effect.amount)
             seen.add((request["type"], expected[0].reason or "POSTED"))
@@ -141,7 +142,8 @@ def test_the_oracle_and_the_rules_agree_below_the_limit_too_and_never_make_it_wo
     if effects is None:
         return  # It waits for a hold or a transaction.
     for before, effect, decided in zip(accounts, effects, decide(message, *accounts), strict=True):
-        assert (decided.reason, decided.amount, state_of(decided.account), None) == effect
+        by = decided.rejecting_account_id
+        assert (decided.reason, decided.amount, state_of(decided.account), None, by) == effect
         assert decided.account.available >= min(before.available, 0)
 
 

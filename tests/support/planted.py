@@ -192,6 +192,10 @@ PLANTED: Planted = {
         reject("t-7", "bob", reason="OVERDRAFT_LIMIT", amount=0),
         "bob: broken seal, unlike sides, wrong decision; carol: unlike sides",
     ),
+    "a transfer that another account rejected": (
+        change_entry("t-8", "carol", rejecting_account_id="bob"),
+        "bob: unlike sides; carol: broken seal, unlike sides, wrong decision",
+    ),
     "an entry that can't be read": (
         change_entry("t-1", "alice", request={"type": "magic"}),
         "alice: broken seal, unreadable entry",

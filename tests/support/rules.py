@@ -24,6 +24,7 @@ class Decided(NamedTuple):
     amount: Decimal
     reason: str | None = None
     reversal: Reversal | None = None
+    rejecting_account_id: str | None = None
 
     @property
     def status(self) -> Status:
@@ -39,7 +40,8 @@ def decide(
         after = message.next_account(before, decision, NOW)
         assert after is not None
         after = replace(after, posted_at=None)
-        decided.append(Decided(after, decision.amount, decision.reason, decision.reversal))
+        by = decision.rejecting_account_id
+        decided.append(Decided(after, decision.amount, decision.reason, decision.reversal, by))
     return tuple(decided)
 
 

@@ -75,6 +75,7 @@ DAMAGES: dict[str, st.SearchStrategy[Any]] = {
     "decimal_places": st.sampled_from([None, 0, 2, 3, 10**120]),
     "reversal": REVERSALS,
     "status": st.sampled_from(["POSTED", "REJECTED", "\uffff" * 3_000]),
+    "rejecting_account_id": st.sampled_from([None, "alice", "bob", "\uffff" * 3_000]),
     "reason": st.sampled_from([None, "HOLD_NOT_OPEN", "HOLD_EXCEEDED", "REVERSAL_EXCEEDED", "\uffff" * 3_000]),
 }
 
@@ -86,15 +87,34 @@ def test_books_with_repeated_reversals_and_open_holds_are_sound() -> None:
     assert ledger.accounts["alice"].open_holds == {"h-1": OpenHold(Decimal(18), "2026-05-01T00:00:00+00:00")}
 
 
-@pytest.mark.parametrize("reason", ["OVERDRAFT_LIMIT", "CURRENCY_MISMATCH"])
-def test_a_transfer_that_both_sides_reject_without_a_reason_is_a_wrong_decision(reason: str) -> None:
-    ledger = Ledger.of([*BOOKS[:3], transfer(40, "x-1")])
+REASONS = [
+    "OVERDRAFT_LIMIT",
+    "CURRENCY_MISMATCH",
+    "ACCOUNT_CLOSED",
+    "BALANCE_OUT_OF_RANGE",
+    "HOLD_NOT_OPEN",
+    "HOLD_EXCEEDED",
+]
+
+
+@pytest.mark.parametrize("by", [None, "alice", "bob"])
+@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize(
+    ("home", "transaction_id"), [("alice", "p-1"), ("alice", "p-2"), ("alice", "x-1"), ("bob", "r-2"), ("alice", "x-2")]
+)
+def test_a_wrong_rejection_on_which_both_sides_agree_is_a_wrong_decision_on_one(
+    home: str, transaction_id: str, reason: str, by: str | None
+) -> None:
+    ledger = Ledger.of([*BOOKS, transfer(500, "x-2")])
     for name in ("alice", "bob"):
-        entry_id = EntryId.on(name, "alice", "x-1")
+        entry_id = EntryId.on(name, home, transaction_id)
         outcome = ledger.entries[entry_id].outcome
+        if (outcome.reason, outcome.rejecting_account_id) == (reason, by):
+            assert ledger.mismatches() == []
+            return
         before = outcome.balance_after - outcome.amount
-        rejected = {"status": "REJECTED", "reason": reason, "amount": Decimal(0), "balance_after": before}
-        ledger = ledger.damaged(entry_id, **rejected)
+        rejected = {"status": "REJECTED", "reason": reason, "rejecting_account_id": by, "amount": Decimal(0)}
+        ledger = ledger.damaged(entry_id, **rejected, balance_after=before)
     assert "wrong decision" in {mismatch.what for mismatch in ledger.mismatches()}
 
 

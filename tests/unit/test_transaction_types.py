@@ -214,35 +214,41 @@ CLOSED_BOB = bob(balance=0, status=AccountStatus.CLOSED)
 CLOSED_FRANCS = changed(CLOSED_BOB, currency="CHF")
 TRANSFERS = {
     "within the balance": (transfer(25), ALICE, BOB, None),
-    "of a frozen payer": (transfer(1), NO_DEBITS, BOB, "ACCOUNT_FROZEN"),
-    "to a frozen payee": (transfer(1), ALICE, bob(frozen=Frozen(credits=True)), "ACCOUNT_FROZEN"),
+    "of a frozen payer": (transfer(1), NO_DEBITS, BOB, "ACCOUNT_FROZEN by alice"),
+    "to a frozen payee": (transfer(1), ALICE, bob(frozen=Frozen(credits=True)), "ACCOUNT_FROZEN by bob"),
     "to a payee frozen for debits": (transfer(25), NO_CREDITS, bob(frozen=Frozen(debits=True)), None),
     "down to the payer's limit": (transfer(150), ALICE, BOB, None),
     "to one in debt": (transfer(25), ALICE, bob(balance=-90, overdraft_limit=-90), None),
     "of 38 digits": (transfer(MOST), alice(balance=MOST), bob(balance=0), None),
-    "below the payer's limit": (transfer("150.01"), ALICE, BOB, "OVERDRAFT_LIMIT"),
-    "from a closed account": (transfer(), CLOSED, BOB, "ACCOUNT_CLOSED"),
-    "to a closed account": (transfer(), ALICE, CLOSED_BOB, "ACCOUNT_CLOSED"),
-    "to a closed account, below the payer's limit": (transfer(999), ALICE, CLOSED_BOB, "ACCOUNT_CLOSED"),
-    "to a closed account in another currency": (transfer(), ALICE, CLOSED_FRANCS, "ACCOUNT_CLOSED"),
+    "below the payer's limit": (transfer("150.01"), ALICE, BOB, "OVERDRAFT_LIMIT by alice"),
+    "from a closed account": (transfer(), CLOSED, BOB, "ACCOUNT_CLOSED by alice"),
+    "to a closed account": (transfer(), ALICE, CLOSED_BOB, "ACCOUNT_CLOSED by bob"),
+    "to a closed account, below the payer's limit": (transfer(999), ALICE, CLOSED_BOB, "ACCOUNT_CLOSED by bob"),
+    "to a closed account in another currency": (transfer(), ALICE, CLOSED_FRANCS, "ACCOUNT_CLOSED by bob"),
     "into another currency": (transfer(), ALICE, FRANCS, "CURRENCY_MISMATCH"),
     "into another currency, below the payer's limit": (transfer(999), ALICE, FRANCS, "CURRENCY_MISMATCH"),
-    "leaving a balance of 39 digits": (transfer("1e-37"), ALICE, BOB, "BALANCE_OUT_OF_RANGE"),
-    "making a balance of 39 digits": (transfer("0.1"), ALICE, bob(balance=MOST), "BALANCE_OUT_OF_RANGE"),
-    "to a balance beyond DynamoDB's": (transfer("9e125"), LARGE, bob(balance="9e125"), "BALANCE_OUT_OF_RANGE"),
-    "below the payer's limit, to 39 digits": (transfer("150.1"), ALICE, bob(balance=MOST), "OVERDRAFT_LIMIT"),
+    "leaving a balance of 39 digits": (transfer("1e-37"), ALICE, BOB, "BALANCE_OUT_OF_RANGE by alice"),
+    "making a balance of 39 digits": (transfer("0.1"), ALICE, bob(balance=MOST), "BALANCE_OUT_OF_RANGE by bob"),
+    "to a balance beyond DynamoDB's": (transfer("9e125"), LARGE, bob(balance="9e125"), "BALANCE_OUT_OF_RANGE by bob"),
+    "below the payer's limit, to 39 digits": (transfer("150.1"), ALICE, bob(balance=MOST), "OVERDRAFT_LIMIT by alice"),
 }
 
 
-@pytest.mark.parametrize(("message", "payer", "payee", "reason"), TRANSFERS.values(), ids=TRANSFERS)
+def reason_and_account(rejection: str | None) -> tuple[str | None, str | None]:
+    reason, _, account_id = (rejection or "").partition(" by ")
+    return reason or None, account_id or None
+
+
+@pytest.mark.parametrize(("message", "payer", "payee", "rejection"), TRANSFERS.values(), ids=TRANSFERS)
 def test_a_transfer_takes_from_one_account_and_gives_to_another_or_is_rejected_on_both_for_one_reason(
-    message: Transfer, payer: Account, payee: Account, reason: str | None
+    message: Transfer, payer: Account, payee: Account, rejection: str | None
 ) -> None:
+    reason, by = reason_and_account(rejection)
     amount = Decimal(0) if reason else message.amount
     paid, received = EXACT.subtract(payer.balance, amount), EXACT.add(payee.balance, amount)
     assert decide(message, payer, payee) == (
-        Decided(replace(payer, balance=paid, version=8), amount.copy_negate(), reason),
-        Decided(replace(payee, balance=received, version=4), amount, reason),
+        Decided(replace(payer, balance=paid, version=8), amount.copy_negate(), reason, rejecting_account_id=by),
+        Decided(replace(payee, balance=received, version=4), amount, reason, rejecting_account_id=by),
     )
 
 
@@ -356,24 +362,32 @@ def test_a_resolution_waits_until_its_account_has_a_transaction_with_the_holds_i
 POSTED_TO_BOB = {
     "all": (posting(to_account_id="bob"), BOB, 60, None),
     "a part": (posting(1, to_account_id="bob"), BOB, 1, None),
-    "more than is held": (posting(61, to_account_id="bob"), BOB, 0, "HOLD_EXCEEDED"),
+    "more than is held": (posting(61, to_account_id="bob"), BOB, 0, "HOLD_EXCEEDED by alice"),
     "another currency": (posting(to_account_id="bob"), FRANCS, 0, "CURRENCY_MISMATCH"),
-    "more than is held, another currency": (posting(61, to_account_id="bob"), FRANCS, 0, "HOLD_EXCEEDED"),
-    "a closed account": (posting(to_account_id="bob"), CLOSED_BOB, 0, "ACCOUNT_CLOSED"),
-    "a frozen account": (posting(to_account_id="bob"), bob(frozen=Frozen(credits=True)), 0, "ACCOUNT_FROZEN"),
-    "to 39 digits": (posting("0.1", to_account_id="bob"), bob(balance=MOST), 0, "BALANCE_OUT_OF_RANGE"),
+    "more than is held, another currency": (posting(61, to_account_id="bob"), FRANCS, 0, "HOLD_EXCEEDED by alice"),
+    "a closed account": (posting(to_account_id="bob"), CLOSED_BOB, 0, "ACCOUNT_CLOSED by bob"),
+    "a frozen account": (posting(to_account_id="bob"), bob(frozen=Frozen(credits=True)), 0, "ACCOUNT_FROZEN by bob"),
+    "to 39 digits": (posting("0.1", to_account_id="bob"), bob(balance=MOST), 0, "BALANCE_OUT_OF_RANGE by bob"),
 }
 
 
-@pytest.mark.parametrize(("message", "payee", "amount", "reason"), POSTED_TO_BOB.values(), ids=POSTED_TO_BOB)
+@pytest.mark.parametrize(("message", "payee", "amount", "rejection"), POSTED_TO_BOB.values(), ids=POSTED_TO_BOB)
 def test_a_hold_is_posted_to_another_account_on_both_sides_or_neither(
-    message: PostHold, payee: Account, amount: int, reason: str | None
+    message: PostHold, payee: Account, amount: int, rejection: str | None
 ) -> None:
+    reason, by = reason_and_account(rejection)
     moved = Decimal(amount)
     payer = HELD if reason else changed(HELD, holds=REST)
     assert decide(message, HELD, payee) == (
-        Decided(replace(payer, balance=HELD.balance - moved, version=8), moved.copy_negate(), reason),
-        Decided(replace(payee, balance=EXACT.add(payee.balance, moved), version=4), moved, reason),
+        Decided(
+            replace(payer, balance=HELD.balance - moved, version=8),
+            moved.copy_negate(),
+            reason,
+            rejecting_account_id=by,
+        ),
+        Decided(
+            replace(payee, balance=EXACT.add(payee.balance, moved), version=4), moved, reason, rejecting_account_id=by
+        ),
     )
 
 

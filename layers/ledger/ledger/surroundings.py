@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from conditional_writes import Deadline, Item, Key, Observed, read
 from ledger.core.accounts import Account, account_from_item
 from ledger.core.journal import EntryId, JournalEntry, entry_from_item
-from ledger.core.replay import other_account_id, referred_entry_ids, reversed_ids
+from ledger.core.replay import other_account_ids, referred_entry_ids, reversed_ids
 from ledger.core.reversals import Reversed, reversed_from_item
 from ledger.tables import LedgerTables
 
@@ -62,8 +62,7 @@ class JournalSurroundings:
 
     def _keys(self, entry: JournalEntry) -> Iterator[Key]:
         """The keys of what each replay of the entry asks for."""
-        other_id = other_account_id(entry)
-        if other_id:
+        for other_id in other_account_ids(entry):
             yield self._tables.account_key(other_id)
             yield self._tables.entry_key(EntryId.on(other_id, *entry.home_entry_id))
         yield from map(self._tables.entry_key, referred_entry_ids(entry))

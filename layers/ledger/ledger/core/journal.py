@@ -54,7 +54,8 @@ class EntryId(NamedTuple):
 class Outcome(Struct, frozen=True):
     """A transaction's outcome on one account. `replayed`: an earlier delivery was decided, and this is its outcome.
 
-    `status` is POSTED, or REJECTED with a `reason`; `amount` is the effect on the balance; `account_version` is the
+    `status` is POSTED, or REJECTED with a `reason`. If one of the transaction's several accounts gave the reason by its
+    state, it is `rejecting_account_id`, on all of them. `amount` is the effect on the balance; `account_version` is the
     version that the decision made; `posted_at` is ISO 8601; `currency` is the account's. `held_after` is the sum of the
     open holds afterwards. `decimal_places` are those of the account, if the transaction opened it under the rule of
     minor units. `reversal` is that of a `reverse`.
@@ -70,6 +71,7 @@ class Outcome(Struct, frozen=True):
     held_after: Decimal = Decimal(0)
     decimal_places: int | None = None
     reversal: Reversal | None = None
+    rejecting_account_id: str | None = None
     replayed: bool = False
 
     @property
@@ -149,6 +151,7 @@ def outcome_of(decision: Decision, after: Account, posted_at: str) -> Outcome:
         held_after=after.held,
         decimal_places=decision.decimal_places,
         reversal=decision.reversal,
+        rejecting_account_id=decision.rejecting_account_id,
     )
 
 
@@ -177,6 +180,8 @@ def entry_item(entry: JournalEntry) -> dict[str, Any]:
         item["first_sent"] = asdict(entry.sender.first)
     if outcome.reason:
         item["reason"] = outcome.reason
+    if outcome.rejecting_account_id:
+        item["rejecting_account_id"] = outcome.rejecting_account_id
     if outcome.held_after:
         item["held_after"] = outcome.held_after
     if outcome.decimal_places is not None:
@@ -217,6 +222,9 @@ def entry_from_item(item: dict[str, Any]) -> JournalEntry:
             held_after=attribute(item, "held_after", Decimal) if "held_after" in item else Decimal(0),
             decimal_places=version(item, "decimal_places") if "decimal_places" in item else None,
             reversal=reversal_from_item(attribute(item, "reversal", dict)) if "reversal" in item else None,
+            rejecting_account_id=(
+                attribute(item, "rejecting_account_id", str) if "rejecting_account_id" in item else None
+            ),
         ),
     )
     if home_account_id != account_id and entry.entry_id.transaction_id != item["transaction_id"]:
@@ -263,6 +271,8 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
         "account_version": outcome.account_version,
         "posted_at": outcome.posted_at,
     }
+    if outcome.rejecting_account_id:
+        fields["rejecting_account_id"] = outcome.rejecting_account_id
     if outcome.decimal_places is not None:
         fields["decimal_places"] = outcome.decimal_places
     if outcome.reversal:

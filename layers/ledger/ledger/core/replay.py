@@ -1,8 +1,8 @@
 """The journal replay: each decision made again, in version order, and compared with what the journal records.
 
-Of a transfer's other side the replay knows the journal entry, and the account as it is now. If several earlier states
-of the other account are possible, a decision that follows from any of them is accepted. Whether a payer had the money,
-or the hold, is judged on the payer's own side.
+An entry is judged by its own account alone. If the transaction has other accounts, the replay takes from the entry what
+those did: they took their amounts, or one of them, which the entry names, rejected the transaction for the entry's
+reason. The other accounts' entries must say the same, and the replays of those accounts judge whether that was right.
 
 How much of a transaction was reversed before a reversal follows from the reversal's own entry. The item of the
 Reversals table says how much was reversed since, and `ReversalSum` compares the two over a whole journal.
@@ -11,7 +11,7 @@ Reversals table says how much was reversed since, and `ReversalSum` compares the
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
-from itertools import groupby
+from itertools import groupby, islice
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct, ValidationError
@@ -46,13 +46,13 @@ class Surroundings(Protocol):
         """How much was reversed of a transaction by now, by the id of its entry on its home."""
 
 
-def other_account_id(entry: JournalEntry) -> str | None:
-    """The other account of the entry's transaction. None if it has no other, or if the entry doesn't name it.
+def other_account_ids(entry: JournalEntry) -> tuple[str, ...]:
+    """The other accounts of the entry's transaction, as the entry names them.
 
     A damaged entry may name anything: an id that no account can have isn't looked for.
     """
     others = (account_id for account_id in entry.account_ids if account_id != entry.account_id)
-    return next((account_id for account_id in others if 0 < len(account_id) <= MOST_ID_CHARACTERS), None)
+    return tuple(account_id for account_id in others if 0 < len(account_id) <= MOST_ID_CHARACTERS)
 
 
 def referred_entry_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
@@ -60,9 +60,7 @@ def referred_entry_ids(entry: JournalEntry) -> tuple[EntryId, ...]:
     message_type = RULE_SETS.get(entry.rules, {}).get(str(entry.request.get("type")))
     if message_type is None:
         return ()
-    is_of_hold = issubclass(message_type, HoldResolution) and (
-        entry.outcome.reason == RejectionReason.HOLD_NOT_OPEN or other_account_id(entry) is not None
-    )
+    is_of_hold = issubclass(message_type, HoldResolution) and entry.outcome.reason == RejectionReason.HOLD_NOT_OPEN
     if not is_of_hold and message_type.referred_entries is TransactionMessage.referred_entries:
         return ()
     try:
@@ -219,36 +217,35 @@ def _wrong_time(entry: JournalEntry, before: datetime | None, now: datetime) -> 
 def _wrong_decision(
     entry: JournalEntry, message: TransactionMessage, before: Account | None, around: Surroundings
 ) -> Iterator[Mismatch]:
-    other_id = other_account_id(entry)
-    other = around.account(other_id) if other_id else None
-    other_entry = around.entry(EntryId.on(other_id, *entry.home_entry_id)) if other_id else None
+    other_ids = other_account_ids(entry)
+    accounts = {name: account for name in other_ids if (account := around.account(name))}
+    found = (around.entry(EntryId.on(name, *entry.home_entry_id)) for name in accounts)
+    others = [other for other in found if other]
     context = Context(
-        lambda entry_id: _earlier(entry, other_entry, around.entry(entry_id)),
+        lambda entry_id: _earlier([entry, *others], around.entry(entry_id)),
         lambda entry_id: _reversed_before(entry, entry_id),
         lambda _: entry.outcome.decimal_places,
     )
-    if wrong := _wrong_accounts(entry, message, other_id, context, is_one_sided=None in (other, other_entry)):
+    missing = [*set(other_ids) - {other.account_id for other in others}]
+    if wrong := _wrong_accounts(entry, message, other_ids, sorted(missing), context):
         yield wrong
         return
+    yield from islice(_unlike_sides(entry, others), 1)
     account_ids = message.all_account_ids(context)
-    others: Iterable[Account | None] = [None]
-    if other and other_entry:
-        yield from _unlike_sides(entry, other_entry)
-        theirs = other_entry.outcome
-        balance_before = WIDE.subtract(theirs.balance_after, theirs.amount)
-        others = message.possible_before(replace(other, balance=balance_before), theirs.amount)
-    mine = account_ids.index(entry.account_id)
-    possible = [
-        _decided(message, [before if name == entry.account_id else each for name in account_ids], mine, context)
-        for each in others
+    sides = [
+        before if name == entry.account_id else message.stand_in(accounts[name], entry.outcome) for name in account_ids
     ]
-    if _decision_in(entry.outcome) not in possible:
-        expected = " or ".join(sorted({_shown(each) for each in possible}))
-        yield _mismatch(entry, "wrong decision", f"it is {_shown(entry.outcome)}, expected {expected}")
+    expected = _decided(message, sides, account_ids.index(entry.account_id), context)
+    if _decision_in(entry.outcome) != expected:
+        yield _mismatch(entry, "wrong decision", f"it is {_shown(entry.outcome)}, expected {_shown(expected)}")
 
 
 def _wrong_accounts(
-    entry: JournalEntry, message: TransactionMessage, other_id: str | None, context: Context, *, is_one_sided: bool
+    entry: JournalEntry,
+    message: TransactionMessage,
+    other_ids: Sequence[str],
+    one_sided: Sequence[str],
+    context: Context,
 ) -> Mismatch | None:
     """The mismatch of an entry whose accounts aren't those of its request, or can't be known."""
     account_ids, missing = message.account_ids, None
@@ -258,26 +255,28 @@ def _wrong_accounts(
         missing = error
     is_another = message.home_entry_id != entry.home_entry_id
     if is_another or (entry.account_id not in account_ids and not missing):
-        of = f"{quoted_id(message.transaction_id)} on {' and '.join(map(quoted_id, account_ids))}"
+        of = f"{quoted_id(message.transaction_id)} on {_named(account_ids)}"
         return _mismatch(entry, "wrong request", f"its request is that of {of}")
-    if other_id and is_one_sided:
-        return _mismatch(entry, "one-sided transfer", f"on {quoted_id(other_id)} no entry of it can be read")
+    if one_sided:
+        return _mismatch(entry, "one-sided transfer", f"on {_named(one_sided)} no entry of it can be read")
     if missing:
         return _mismatch(entry, "wrong decision", f"it is {_shown(entry.outcome)}, expected nothing: {missing}")
-    if set(account_ids) != {entry.account_id, other_id or entry.account_id}:
-        expected = " and ".join(quoted_id(name) for name in account_ids if name != entry.account_id) or "none"
-        sentence = f"its other account is {quoted_id(other_id or 'none')}, expected {expected}"
+    if set(account_ids) != {entry.account_id, *other_ids}:
+        expected = _named([name for name in account_ids if name != entry.account_id])
+        sentence = f"its other account is {_named(other_ids)}, expected {expected}"
         return _mismatch(entry, "one-sided transfer", sentence)
     return None
 
 
-def _earlier(
-    entry: JournalEntry, other_entry: JournalEntry | None, referred: JournalEntry | None
-) -> JournalEntry | None:
-    """The referred entry, if it is on an account of the entry's, and was there when this one was decided."""
-    for decided in (entry, other_entry):
-        if referred and decided and referred.account_id == decided.account_id:
-            return referred if referred.outcome.account_version < decided.outcome.account_version else None
+def _named(account_ids: Sequence[str]) -> str:
+    return " and ".join(map(quoted_id, account_ids)) or "none"
+
+
+def _earlier(decided: Sequence[JournalEntry], referred: JournalEntry | None) -> JournalEntry | None:
+    """The referred entry, if it is on an account of the decided ones, and was there when they were decided."""
+    for entry in decided:
+        if referred and referred.account_id == entry.account_id:
+            return referred if referred.outcome.account_version < entry.outcome.account_version else None
     return None
 
 
@@ -291,19 +290,25 @@ def _reversed_before(entry: JournalEntry, reversed_entry: EntryId) -> Reversed:
     return Reversed(*reversed_entry, amount, number) if number > 0 and amount > 0 else Reversed(*reversed_entry)
 
 
-def _unlike_sides(one: JournalEntry, other: JournalEntry) -> Iterator[Mismatch]:
-    mine, theirs, account_id = one.outcome, other.outcome, quoted_id(other.account_id)
-    same = (one.request, mine.status, mine.reason) == (other.request, theirs.status, theirs.reason)
-    if not same or mine.amount != theirs.amount.copy_negate() or _count(mine.reversal) != _count(theirs.reversal):
-        yield _mismatch(one, "unlike sides", f"here {_shown(mine)}, on {account_id} {_shown(theirs)}")
-    elif mine.posted_at != theirs.posted_at:
-        times = f"here {quoted(mine.posted_at)}, on {account_id} {quoted(theirs.posted_at)}"
-        yield _mismatch(one, "unlike sides", times)
+def _unlike_sides(one: JournalEntry, others: Sequence[JournalEntry]) -> Iterator[Mismatch]:
+    mine, sums = one.outcome, {one.outcome.currency: one.outcome.amount}
+    for other in others:
+        theirs, account_id = other.outcome, quoted_id(other.account_id)
+        sums[theirs.currency] = WIDE.add(sums.get(theirs.currency, Decimal(0)), theirs.amount)
+        if (one.request, *_in_common(mine)) != (other.request, *_in_common(theirs)):
+            yield _mismatch(one, "unlike sides", f"here {_shown(mine)}, on {account_id} {_shown(theirs)}")
+        elif mine.posted_at != theirs.posted_at:
+            times = f"here {quoted(mine.posted_at)}, on {account_id} {quoted(theirs.posted_at)}"
+            yield _mismatch(one, "unlike sides", times)
+    for currency, amount in sums.items():
+        if others and amount:
+            yield _mismatch(one, "unlike sides", f"the amounts in {quoted(currency)} sum to {quoted(amount)}")
 
 
-def _count(reversal: Reversal | None) -> tuple[int, Decimal] | None:
-    """The part of a reversal that both sides have."""
-    return (reversal.number, reversal.reversed_after) if reversal else None
+def _in_common(outcome: Outcome) -> tuple[object, ...]:
+    """What the outcomes of all sides have alike, but for the time."""
+    count = (outcome.reversal.number, outcome.reversal.reversed_after) if outcome.reversal else None
+    return outcome.status, outcome.reason, outcome.rejecting_account_id, count
 
 
 class _NoDecision(NamedTuple):
@@ -335,7 +340,8 @@ def _decision_in(outcome: Outcome) -> Outcome:
 def _shown(outcome: Outcome | _NoDecision) -> str:
     if isinstance(outcome, _NoDecision):
         return f"nothing: {outcome.reason}"
-    because = f"{quoted(outcome.reason)}, " if outcome.reason else ""
+    by = f" by {quoted_id(outcome.rejecting_account_id)}" if outcome.rejecting_account_id else ""
+    because = f"{quoted(outcome.reason)}{by}, " if outcome.reason else ""
     held = f", held {quoted(outcome.held_after)}" if outcome.held_after else ""
     places = f", {quoted(Decimal(outcome.decimal_places))} decimals" if outcome.decimal_places is not None else ""
     return (

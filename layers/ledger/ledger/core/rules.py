@@ -6,6 +6,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ledger.core.accounts import Account, AccountStatus
 from ledger.core.money import EXACT, WIDE, normalized
@@ -45,8 +46,9 @@ class RejectionReason(StrEnum):
 class Decision(Struct, frozen=True):
     """`amount` is the effect on the balance (0 if rejected), `balance` the account's balance afterwards.
 
-    `reason` is a RejectionReason, or None if the transaction is posted. `decimal_places` are those of the account that
-    the transaction opens. `reversal` is that of a `reverse`, posted or rejected.
+    `reason` is a RejectionReason, or None if the transaction is posted. If one of several accounts gave the reason, it
+    is `rejecting_account_id`. `decimal_places` are those of the account that the transaction opens. `reversal` is that
+    of a `reverse`, posted or rejected.
     """
 
     amount: Decimal
@@ -54,6 +56,7 @@ class Decision(Struct, frozen=True):
     reason: str | None = None
     decimal_places: int | None = None
     reversal: Reversal | None = None
+    rejecting_account_id: str | None = None
 
     @property
     def status(self) -> Status:
@@ -62,8 +65,9 @@ class Decision(Struct, frozen=True):
 
 def common_rejection(accounts: Sequence[Account]) -> tuple[Decision, ...] | None:
     """The rules of every transaction type: a decision for each account, if one of these rules rejects."""
-    if any(account.status is AccountStatus.CLOSED for account in accounts):
-        return all_rejected(accounts, RejectionReason.ACCOUNT_CLOSED)
+    for account in accounts:
+        if account.status is AccountStatus.CLOSED:
+            return all_rejected(accounts, RejectionReason.ACCOUNT_CLOSED, account)
     return None
 
 
@@ -77,9 +81,20 @@ def rejected(account: Account, reason: str) -> Decision:
     return Decision(Decimal(0), account.balance, reason)
 
 
-def all_rejected(accounts: Sequence[Account], reason: str) -> tuple[Decision, ...]:
-    """Rejected on each of the accounts."""
-    return tuple(rejected(account, reason) for account in accounts)
+def all_rejected(accounts: Sequence[Account], reason: str, by: Account | None = None) -> tuple[Decision, ...]:
+    """Rejected on each of the accounts, `by` the one whose state gives the reason. None: that follows from the request,
+    from earlier entries, or from what never changes of the accounts.
+    """
+    rejecting_account_id = by.account_id if by and len(accounts) > 1 else None
+    return tuple(replace(rejected(each, reason), rejecting_account_id=rejecting_account_id) for each in accounts)
+
+
+def all_or_none(accounts: Sequence[Account], decisions: Sequence[Decision]) -> tuple[Decision, ...]:
+    """The accounts' own decisions. If any rejects, all are rejected by the first one that does."""
+    for account, decision in zip(accounts, decisions, strict=True):
+        if decision.reason:
+            return all_rejected(accounts, decision.reason, account)
+    return tuple(decisions)
 
 
 def moved(account: Account, amount: Decimal) -> Decision:
@@ -108,11 +123,33 @@ def moved_within_limit(account: Account, amount: Decimal) -> Decision:
 
 def moved_whatever_the_limit(account: Account, amount: Decimal) -> Decision:
     """As `moved_within_limit`, of money that the account has promised: the limit was kept when it was held."""
+    if isinstance(account, StandIn) and account.rejects:
+        return rejected(account, account.rejects)
     try:
         return Decision(amount, normalized(EXACT.add(account.balance, amount)))
     except (Inexact, Overflow):
         return rejected(account, RejectionReason.BALANCE_OUT_OF_RANGE)
 
+
+class StandIn(Account, frozen=True):
+    """Stands for an account that is elsewhere, in the replay of another one's journal.
+
+    It has what never changes of its account. It takes every amount, unless it `rejects` the transaction for a reason.
+    """
+
+    rejects: str | None = None
+
+    @classmethod
+    def of(cls, account: Account, rejects: str | None) -> "StandIn":
+        status = AccountStatus.CLOSED if rejects == RejectionReason.ACCOUNT_CLOSED else AccountStatus.OPEN
+        zero, places = Decimal(0), account.decimal_places
+        return cls(
+            account.account_id, zero, NO_LIMIT, account.currency, status, 0, decimal_places=places, rejects=rejects
+        )
+
+
+NO_LIMIT = Decimal(f"-1E+{EXACT.Emax + 1}")
+"""Below the overdraft limit of any account."""
 
 DECIMAL_PLACES = 2
 """Of what is computed for an account without a rule for its amounts, in every currency."""
@@ -133,17 +170,19 @@ class UnsoundDecision(Exception):
 
 
 def check_effects(decisions: Sequence[Decision], before: Sequence[Account | None], after: Sequence[Account]) -> None:
-    """Raises UnsoundDecision unless each balance changes by the decision's amount, the amounts on two accounts sum to
-    zero, and no account is left below its limit with less available than before.
+    """Raises UnsoundDecision unless each balance changes by the decision's amount, the amounts on several accounts sum
+    to zero in each currency, and no account is left below its limit with less available than before.
 
     A guard against a wrong rule: what an account below its limit gets is posted, and what it has may not become less.
     An account that is opened may be below its limit: it may be imported so.
     """
+    sums: dict[str, Decimal] = {}
     for decision, one, other in zip(decisions, before, after, strict=True):
+        sums[other.currency] = WIDE.add(sums.get(other.currency, Decimal(0)), decision.amount)
         balance = one.balance if one else Decimal(0)
         if decision.balance != WIDE.add(balance, decision.amount):
             raise UnsoundDecision(f"account {other.account_id!r}: its balance wouldn't change by the entry's amount")
         if one and other.available < min(one.available, Decimal(0)):
             raise UnsoundDecision(f"account {other.account_id!r} would be below its limit, with less than before")
-    if len(decisions) > 1 and WIDE.add(decisions[0].amount, decisions[1].amount) != 0:
-        raise UnsoundDecision("the amounts on the transaction's two accounts wouldn't sum to zero")
+    if len(decisions) > 1 and any(sums.values()):
+        raise UnsoundDecision("the amounts on the transaction's accounts wouldn't sum to zero in each currency")

@@ -7,20 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum, StrEnum
-from itertools import product
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, final
 
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from ledger.core.accounts import Account, AccountStatus
+from ledger.core.accounts import Account
 from ledger.core.currencies import MINOR_UNITS
 from ledger.core.decoding import Id, Time
-from ledger.core.journal import EntryId, JournalEntry
-from ledger.core.money import EXACT, decimal_places, exact, format_decimal
+from ledger.core.journal import EntryId, JournalEntry, Outcome
+from ledger.core.money import decimal_places, exact, format_decimal
 from ledger.core.reason_codes import InvalidMessage, NotYet, UnknownAccount
 from ledger.core.reversals import Reversed
-from ledger.core.rules import Decision, common_rejection
+from ledger.core.rules import Decision, StandIn, common_rejection
 
 CURRENCY_PATTERN = r"^[A-Z]{3}\Z"
 Currency = Annotated[str, msgspec.Meta(pattern=CURRENCY_PATTERN)]
@@ -29,10 +28,6 @@ MetadataName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 MetadataValue = Annotated[str, msgspec.Meta(max_length=256)]
 Metadata = Annotated[dict[MetadataName, MetadataValue], msgspec.Meta(max_length=20)]
 """With the description at most 28 kB of UTF-8: 99 journal entries fit into DynamoDB's 4 MB a transaction."""
-
-
-NO_LIMIT = Decimal(f"-1E+{EXACT.Emax + 1}")
-"""Below the overdraft limit of any account."""
 
 
 class NumberRange(Enum):
@@ -203,15 +198,11 @@ class TransactionMessage(
         """
         return {}
 
-    def possible_before(self, account: Account, amount: Decimal) -> Iterator[Account]:
-        """The states of this account, one of two, from which each possible decision on the other one follows.
-
-        `account` is as it is now, but for its balance, which is that before the transaction; `amount` is the effect on
-        it. An account that is open now was never closed. Its limit at the time is unknown: of the two that are tried,
-        one refuses every debit, and one allows every debit. So nothing was held, as far as the other one can tell.
+    def stand_in(self, account: Account, mine: Outcome) -> StandIn:
+        """What stands for this account in the replay of another one's entry: it does what that entry's outcome, `mine`,
+        says that it did.
         """
-        for status, limit in product({AccountStatus.OPEN, account.status}, (account.balance, NO_LIMIT)):
-            yield replace(account, status=status, overdraft_limit=limit, held=Decimal(0), holds=None)
+        return StandIn.of(account, mine.reason if mine.rejecting_account_id == account.account_id else None)
 
     @final
     def next_account(self, before: Account | None, decision: Decision, posted_at: str) -> Account | None:

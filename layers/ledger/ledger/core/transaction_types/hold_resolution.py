@@ -31,7 +31,7 @@ class HoldResolution(AccountMessage, frozen=True):
             return self.decide_hold(accounts, hold)
         missing = UnknownHold(f"hold_id: account {self.account_id!r} has no transaction {self.hold_id!r}")
         context.entry(EntryId(self.account_id, self.hold_id), missing)
-        return all_rejected(accounts, RejectionReason.HOLD_NOT_OPEN)
+        return all_rejected(accounts, RejectionReason.HOLD_NOT_OPEN, accounts[0])
 
     def decide_hold(self, accounts: Sequence[Account], hold: OpenHold) -> tuple[Decision, ...]:
         """The decision for each account. The hold is open, on the first of them."""

@@ -3,8 +3,8 @@
 The money was held for it, so the overdraft limit never refuses the posting.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, Inexact, Overflow
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,7 +12,18 @@ from msgspec.structs import replace
 from ledger.core.accounts import Account
 from ledger.core.decoding import Id
 from ledger.core.holds import Holds, OpenHold, after_taking, fit, total, without_hold
-from ledger.core.rules import Decision, RejectionReason, all_rejected, moved, moved_whatever_the_limit, rejected
+from ledger.core.journal import Outcome
+from ledger.core.money import EXACT
+from ledger.core.rules import (
+    Decision,
+    RejectionReason,
+    StandIn,
+    all_or_none,
+    all_rejected,
+    moved,
+    moved_whatever_the_limit,
+    rejected,
+)
 from ledger.core.transaction_types.base import NumberRange, check_decimals
 from ledger.core.transaction_types.hold_resolution import HoldResolution
 
@@ -41,21 +52,19 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
         payer, *payees = accounts
         amount = self.amount or hold.remaining
         if amount > hold.remaining:
-            return all_rejected(accounts, RejectionReason.HOLD_EXCEEDED)
+            return all_rejected(accounts, RejectionReason.HOLD_EXCEEDED, payer)
         if any(payee.currency != payer.currency for payee in payees):
             return all_rejected(accounts, RejectionReason.CURRENCY_MISMATCH)
         holds = self._holds_after(payer)
         if not fit(holds):
-            return all_rejected(accounts, RejectionReason.BALANCE_OUT_OF_RANGE)
+            return all_rejected(accounts, RejectionReason.BALANCE_OUT_OF_RANGE, payer)
         for payee in payees:
             if payee.decimal_places is not None:
                 check_decimals("amount", amount, payee.decimal_places, payee.currency)
         taken = moved_whatever_the_limit(payer, amount.copy_negate())
         if payer.frozen.debits:
             taken = rejected(payer, RejectionReason.ACCOUNT_FROZEN)
-        decisions = (taken, *(moved(payee, amount) for payee in payees))
-        reason = next((decision.reason for decision in decisions if decision.reason), None)
-        return all_rejected(accounts, reason) if reason else decisions
+        return all_or_none(accounts, [taken, *(moved(payee, amount) for payee in payees)])
 
     def changes(self, account: Account) -> Mapping[str, Any]:
         if account.account_id != self.account_id:
@@ -63,16 +72,19 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
         holds = self._holds_after(account)
         return {"holds": holds, "held": total(holds)}
 
-    def possible_before(self, account: Account, amount: Decimal) -> Iterator[Account]:
-        """The hold may have been open, with enough left or too little, or not open. Or the others don't fit."""
-        for before in super().possible_before(account, amount):
-            yield before
-            if account.account_id == self.account_id:
-                for remaining in (amount.copy_negate(), self.amount, _SMALLEST):
-                    if remaining and remaining > 0:
-                        yield replace(before, holds={self.hold_id: OpenHold(remaining)}, held=remaining)
-                hold = OpenHold(self.amount or _SMALLEST)
-                yield replace(before, holds={self.hold_id: hold, **_THAT_DO_NOT_FIT})
+    def stand_in(self, account: Account, mine: Outcome) -> StandIn:
+        """The payer's hold was open, with what was taken of it left, unless the payer rejects for its hold.
+
+        If the posting has no amount and was rejected, what was left isn't known here: it was too much for the payee, if
+        any amount is.
+        """
+        stand_in = super().stand_in(account, mine)
+        if account.account_id != self.account_id or stand_in.rejects == RejectionReason.HOLD_NOT_OPEN:
+            return stand_in
+        remaining = self.amount or mine.amount.copy_abs() or _too_much_for(mine)
+        if stand_in.rejects == RejectionReason.HOLD_EXCEEDED:
+            remaining = _SMALLEST
+        return replace(stand_in, holds={self.hold_id: OpenHold(remaining)})
 
     def _holds_after(self, payer: Account) -> Holds:
         if self.final or self.amount is None or self.hold_id not in payer.open_holds:
@@ -80,5 +92,13 @@ class PostHold(HoldResolution, frozen=True, tag="post_hold"):
         return after_taking(payer.open_holds, self.hold_id, self.amount)
 
 
-_SMALLEST = Decimal("1E-130")
-_THAT_DO_NOT_FIT = {"": OpenHold(_SMALLEST), " ": OpenHold(Decimal("1E+125"))}
+def _too_much_for(payee: Outcome) -> Decimal:
+    """An amount by which the payee's balance can't rise, if there is one. It has no decimals."""
+    try:
+        EXACT.add(payee.balance_after, _LARGE)
+    except (Inexact, Overflow):
+        return _LARGE
+    return Decimal(1)  # the balance has no digit below 1E+88
+
+
+_SMALLEST, _LARGE = Decimal("1E-130"), Decimal("1E+125")

@@ -11,7 +11,7 @@ from ledger.core.journal import EntryId, JournalEntry
 from ledger.core.money import EXACT, WIDE, normalized
 from ledger.core.reason_codes import UnknownTransaction
 from ledger.core.reversals import Reversal, Reversed
-from ledger.core.rules import Decision, RejectionReason, all_rejected, moved
+from ledger.core.rules import Decision, RejectionReason, all_or_none, all_rejected, moved
 from ledger.core.transaction_types.base import AccountMessage, Context, NumberRange
 
 
@@ -77,9 +77,8 @@ class Reverse(AccountMessage, frozen=True, tag="reverse"):
         effect = amount.copy_negate() if entry.outcome.amount > 0 else amount
         effects = (effect, effect.copy_negate())  # the first account has the reversed entry
         decisions = tuple(moved(account, each) for account, each in zip(accounts, effects, strict=False))
-        in_order = decisions if effect < 0 else reversed(decisions)
-        reason = next((decision.reason for decision in in_order if decision.reason), None)
-        return all_rejected(accounts, reason) if reason else decisions
+        debited_first = 1 if effect < 0 else -1
+        return all_or_none(accounts[::debited_first], decisions[::debited_first])[::debited_first]
 
     def _reversed_before(self, context: Context) -> Reversed:
         [home_id] = self.reversed_ids

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from ledger.core.accounts import Account
 from ledger.core.decoding import Id
-from ledger.core.rules import Decision, RejectionReason, all_rejected, moved
+from ledger.core.rules import Decision, RejectionReason, all_or_none, all_rejected, moved
 from ledger.core.transaction_types.base import Context, NumberRange, TransactionMessage
 
 
@@ -23,10 +23,8 @@ class Transfer(TransactionMessage, frozen=True, tag="transfer"):
             raise ValueError("to_account_id: expected another account than from_account_id")
 
     def decide_for(self, accounts: Sequence[Account], context: Context) -> tuple[Decision, ...]:
-        """If both sides have a reason to be rejected, the payer's counts."""
+        """If both accounts have a reason for a rejection, the payer's counts."""
         payer, payee = accounts
         if payer.currency != payee.currency:
             return all_rejected(accounts, RejectionReason.CURRENCY_MISMATCH)
-        debit, credit = moved(payer, self.amount.copy_negate()), moved(payee, self.amount)
-        reason = debit.reason or credit.reason
-        return all_rejected(accounts, reason) if reason else (debit, credit)
+        return all_or_none(accounts, [moved(payer, self.amount.copy_negate()), moved(payee, self.amount)])
