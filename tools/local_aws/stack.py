@@ -49,20 +49,18 @@ def deploy(endpoint: Endpoint, say: Say = _to_nobody, template: Path = BUILT, **
         say=say,
     )
     described = endpoint.client("cloudformation").describe_stacks(StackName=NAME)["Stacks"][0]
-    _set_concurrency(endpoint, described)
+    _set_concurrency(endpoint)
     _publish_what_changed(endpoint, described)
     return Stack(endpoint, {output["OutputKey"]: output["OutputValue"] for output in described["Outputs"]})
 
 
-def _set_concurrency(endpoint: Endpoint, described: dict) -> None:
+def _set_concurrency(endpoint: Endpoint) -> None:
     """Sets the concurrency as a number: ministack 1.5.33 stores a parameter's value as text, and then doesn't poll."""
-    parameters = {parameter["ParameterKey"]: parameter["ParameterValue"] for parameter in described["Parameters"]}
     lambda_ = endpoint.client("lambda")
     mappings = lambda_.list_event_source_mappings()["EventSourceMappings"]
     for mapping in (mapping for mapping in mappings if "ScalingConfig" in mapping):
-        lambda_.update_event_source_mapping(
-            UUID=mapping["UUID"], ScalingConfig={"MaximumConcurrency": int(parameters["MaximumConcurrency"])}
-        )
+        concurrency = int(mapping["ScalingConfig"]["MaximumConcurrency"])
+        lambda_.update_event_source_mapping(UUID=mapping["UUID"], ScalingConfig={"MaximumConcurrency": concurrency})
 
 
 def _publish_what_changed(endpoint: Endpoint, described: dict) -> None:

@@ -25,16 +25,19 @@ DELAYS_SECONDS = (2, 8, 32, 128, 512)
 
 
 def growing_delay_seconds(failures: int, longest: int) -> int:
-    """At most 2, 8, 32, 128, 512, then `longest` seconds. The first six are at random more than the most of two steps
-    before, later ones up to a twentieth shorter than the longest.
+    """2, 8, then at random 3 to 32, 9 to 128, 33 to 512 and 129 to `longest` seconds, then `longest`, up to a twentieth
+    shorter.
 
-    So messages that came together don't come back together. If they did, and had taken all of a queue's places in
-    flight, it would deliver nothing else for minutes: docs/decisions/slow-lane.md
+    Messages that came together come back together twice: a batch decides them in the order in which they were sent.
+    Then they scatter. If they didn't, and had taken all of a queue's places in flight, it would deliver nothing else
+    for minutes: docs/decisions/slow-lane.md
     """
-    steps = [0, 0, *(min(delay, longest) for delay in DELAYS_SECONDS), longest]
-    if failures + 1 < len(steps):
-        return random.randint(min(steps[failures - 1] + 1, longest), steps[failures + 1])
-    return random.randint(math.ceil(longest * 19 / 20), longest)
+    steps = [*(min(delay, longest) for delay in DELAYS_SECONDS), longest]
+    most = steps[min(failures, len(steps)) - 1]
+    if failures <= 2:
+        return most
+    least = steps[failures - 3] + 1 if failures <= len(steps) else math.ceil(most * 19 / 20)
+    return random.randint(min(least, most), most)
 
 
 def delay_seconds_of(message: QueueMessage[Any], longest: int) -> int:
