@@ -23,9 +23,10 @@ from tests.checkers.statement_oracle import Journal, journals
 from tests.support.bodies import hold, opening, payment, post_hold, reverse
 from tests.support.command import COLUMNS, Command
 from tests.support.deployed import Bank, until
+from tests.support.samples import IMPORTED
 from tools.local_aws.server import PROJECT
 from tools.local_aws.tables import scan
-from tools.teller import accounts, letters, tail
+from tools.teller import accounts, importing, letters, tail
 from tools.teller.deployment import Deployment
 
 
@@ -69,6 +70,39 @@ def test_a_file_is_checked_sent_to_its_queues_and_posted_once(bank: Bank, comman
     assert command.json("account", "sent")["balance"] == "0.25"
     assert command.json("profile", "sent")["profile"] == {"preferences": {"theme": "dark"}}
     assert set(tmp_path.iterdir()) == {file, wrong}, "the place is removed"
+
+
+def test_accounts_are_imported_once_and_proved_by_currency_and_each_that_differs_is_named(
+    bank: Bank, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, other = tmp_path / "accounts.jsonl", tmp_path / "accounts.csv"
+    rows = [
+        IMPORTED | {"account_id": f"imported-{number}", "currency": currency, "balance": f"{number}.25"}
+        for number, currency in enumerate(["EUR", "USD", "GBP"] * 4)
+    ]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    refused = command.run("import", str(file), "--totals", "EUR=19,USD=23.00,GBP=27.00,CHF=1")
+    sentences = ["CHF: expected 1, got none", "EUR:"]
+    assert (refused.status, [sentence in refused.err for sentence in sentences]) == (1, [True, False])
+    assert bank.transactions.waiting() == 0
+    totals = {"EUR": "19", "GBP": "27", "USD": "23"}
+    named = ("--totals", ",".join(f"{currency}={total}" for currency, total in totals.items()))
+    imported = {"imported": 12, "different": 0, "totals": totals}
+    assert command.json("import", str(file), "--dry-run") == {"valid": 12, "totals": totals}
+    assert command.json("import", str(file), *named) == imported
+    assert command.json("import", str(file), *named) == imported
+    assert set(tmp_path.iterdir()) == {file}, "the place is removed"
+    assert command.json("account", "imported-0")["available"] == "2.75"
+    other.write_text(
+        "account_id,currency,balance,source_reference,as_of\nimported-0,EUR,-2.75,core/other,2026-01-30T23:00:00Z\n"
+    )
+    ended = command.run("import", str(other), "--totals", "EUR=-2.75")
+    assert (ended.status, "line 2: account_id: the stack has 'imported-0' already" in ended.err) == (1, True)
+    other.write_text(other.read_text().replace("imported-0", "late"))
+    with monkeypatch.context() as patch:
+        patch.setattr(importing, "_check_new", lambda *_: bank.transactions.process(opening("late")))
+        ended = command.run("import", str(other), "--totals", "EUR=-2.75")
+    assert (ended.status, "line 2: account 'late': REJECTED, ACCOUNT_EXISTS" in ended.err) == (1, True)
 
 
 # --- Accounts, statements, transactions, profiles ---------------------------------------------------------------

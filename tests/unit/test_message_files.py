@@ -126,7 +126,7 @@ def payments(number: int) -> list[str]:
 def send_file(queues: Any, file: Path) -> None:
     found = checked(file)
     place = read_place(file, Place(found.sha256, dict(URLS)))
-    send_from(queues, file, place, sending._time_of_change(file), lambda number: None)
+    send_from(queues, file, place, sending.time_of_change(file), lambda number: None)
 
 
 @pytest.mark.usefixtures("one_call_at_a_time")

@@ -6,6 +6,7 @@ from tools.teller import (
     accounts,
     controls,
     dead_letters,
+    importing,
     jobs,
     outcomes,
     page,
@@ -46,4 +47,5 @@ outcomes.add_to(app)
 page.add_to(app)
 post.add_to(app)
 controls.add_to(app)
+importing.add_to(app)
 verification.add_to(app)

@@ -41,7 +41,7 @@ _decoder = msgspec.json.Decoder(_Envelope)
 _QUEUES = {msgspec.json.encode(profile_messages.ERASE_PROFILE): MessageQueue.PROFILES} | {
     msgspec.json.encode(name): MessageQueue(kind.door) for name, kind in transaction_types.TRANSACTION_TYPES.items()
 }
-_NOT_FOR_SQS = re.compile("[\ufffe\uffff]")
+NOT_FOR_SQS = re.compile("[\ufffe\uffff]")
 """SQS refuses these characters. JSON has the control characters that it refuses only as escapes."""
 
 
@@ -62,7 +62,7 @@ def check(queue: MessageQueue, body: str) -> None:
         profile_messages.check_as_of(profile_messages.decode(body), datetime.now(UTC))
     else:
         transaction_types.decode_from(Door(queue), body)
-    if _NOT_FOR_SQS.search(body):
+    if NOT_FOR_SQS.search(body):
         raise InvalidMessage("body: SQS takes no characters U+FFFE and U+FFFF. Write them as \\ufffe and \\uffff")
 
 
@@ -95,11 +95,15 @@ def checked(path: Path, progress: Callable[[int], None] = lambda number: None) -
             try:
                 _check_line(line, found)
             except InvalidMessage as error:
-                found.wrong += 1
-                if len(found.problems) < MOST_SENTENCES:
-                    found.problems.append(f"line {number:,}: {error}")
+                add_problem(found, f"line {number:,}: {error}")
     found.sha256 = content.hexdigest()
     return found
+
+
+def add_problem(found: Checked, sentence: str) -> None:
+    found.wrong += 1
+    if len(found.problems) < MOST_SENTENCES:
+        found.problems.append(sentence)
 
 
 _LONGEST_LINE = 4 * MAXIMUM_BODY_BYTES

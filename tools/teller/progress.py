@@ -2,18 +2,33 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import override
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from tools.teller.operator import Operator
 from workers.queue_messages import printable
 
 
+class _Rate(ProgressColumn):
+    @override
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:,.0f}/s" if task.speed else "")
+
+
 @contextmanager
 def progress_bar(operator: Operator, doing: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
     """A function that is told how many more are done. `doing` is the text before the bar."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn()
     terminal = operator.remarks.is_terminal
     with Progress(*columns, console=operator.remarks, transient=True, disable=not terminal) as progress:
         task = progress.add_task(doing, total=total, completed=done)

@@ -1,9 +1,9 @@
 """`teller send`: the messages of a file to their queues. Killed at any time and started again, it goes on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import typer
 from msgspec.structs import replace
@@ -55,7 +55,7 @@ def send(
     """
     if not file.is_file():
         raise WrongUse(f"{file}: expected a regular file, which can be read twice")
-    checked_at = _time_of_change(file)
+    checked_at = time_of_change(file)
     with progress_bar(operator, "checking", file.stat().st_size) as progress:
         found = checked(file, progress)
     if found.wrong:
@@ -71,10 +71,17 @@ def send(
     if place.messages:
         operator.remark(f"going on after {place.messages:,} of {total:,} messages, by {path_of(file)}")
     operator.agree(f"send {counts}", yes=yes)
+    send_rest(operator, file, place, total, partial(send_from, checked_at=checked_at))
+    remove_place(file)
+    operator.show({"sent": found.messages}, f"sent: {counts}")
+
+
+def send_rest(operator: Operator, file: Path, place: Place, total: int, sending: Callable[..., None]) -> None:
+    """Sends what comes after the place, by a `send_from`. Raises Failure, if it is interrupted, too."""
     write_place(file, place)
     with progress_bar(operator, "sending", total, place.messages) as progress:
         try:
-            send_from(operator.deployment, file, place, checked_at, progress)
+            sending(operator.deployment, file, place, progress=progress)
         except KeyboardInterrupt:
             sent = read_place(file, place).messages
             raise Failure(
@@ -82,22 +89,29 @@ def send(
                 "after them",
                 "INTERRUPTED",
             ) from None
-    remove_place(file)
-    operator.show({"sent": found.messages}, f"sent: {counts}")
 
 
 def send_from(
-    deployment: Deployment, file: Path, place: Place, checked_at: object, progress: Callable[[int], None]
+    deployment: Deployment,
+    file: Path,
+    place: Place,
+    checked_at: object,
+    progress: Callable[[int], None],
+    messages_of: Callable[[BinaryIO, int], Iterator[FileMessage]] = messages_from,
+    before_each: Callable[[], None] = lambda: None,
 ) -> None:
     """Sends what comes after the place, and writes the new place again and again.
+
+    `messages_of` gives a file's messages from a byte on. `before_each` is called before a thousand messages are sent.
 
     Raises Failure if a queue doesn't take a message for a minute, or if the file isn't as it was when it was checked.
     """
     sqs = deployment.new_client("sqs", max_pool_connections=CONNECTIONS)
     with file.open("rb") as lines:
-        messages = messages_from(lines, place.bytes)
+        messages = messages_of(lines, place.bytes)
         for part in packed(messages, lambda message: len(message.body), MOST_MESSAGES, MOST_BYTES):
-            if _time_of_change(file) != checked_at:
+            before_each()
+            if time_of_change(file) != checked_at:
                 raise Failure(f"{file} is being changed. {place.messages:,} of its messages were sent")
             if refusal := _refusal(sqs, place.queue_urls, part):
                 raise Failure(
@@ -120,7 +134,7 @@ def _refusal(sqs: Any, queue_urls: Mapping[str, str], part: Sequence[FileMessage
     return None
 
 
-def _time_of_change(file: Path) -> tuple[int, int]:
+def time_of_change(file: Path) -> tuple[int, int]:
     """Raises Failure if the file is gone."""
     try:
         status = file.stat()

@@ -43,7 +43,7 @@ class ImportAccount(OpenAccount, kw_only=True, frozen=True, tag="import_account"
     def __post_init__(self) -> None:
         super().__post_init__()
         holds = {name: self._exact(name, hold) for name, hold in (self.holds or {}).items()}
-        if not fit({name: OpenHold(hold.amount) for name, hold in holds.items()}):
+        if holds and not fit({name: OpenHold(hold.amount) for name, hold in holds.items()}):
             raise ValueError("holds: their sum would need more than 38 digits")
         force_setattr(self, "holds", holds or None)
 
