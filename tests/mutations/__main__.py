@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--judged", action="store_true", help="run the survivors that are judged, too")
     parser.add_argument("--by", choices=["machine", "hand"], help="only these (both)")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes at a time (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=10, help="of tests for one mutant (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=60, help="of tests for one mutant (%(default)s)")
     parser.add_argument("--tests", nargs="+", default=SUITES, help="where the tests are (the quick suite)")
     given = parser.parse_args()
     whole = [mutant for path in _mutated() for mutant in mutants(path, (PROJECT / path).read_text())]

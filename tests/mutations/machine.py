@@ -1,25 +1,26 @@
 """Runs mutants in a process that has imported all tests: each in a fork, with the quick suite's tests that reach it.
 
 A fork swaps the code of the functions that the mutant changes. What the module did while it was imported stays, so only
-the bodies of functions are mutated. The tests that need a server aren't run.
+the bodies of functions are mutated. What a test imports itself, as at a cold start, is the whole mutant. The tests that
+need a server aren't run.
 """
 
 import functools
 import gc
 import hashlib
-import importlib
+import itertools
 import os
 import pickle
 import resource
 import select
-import shutil
 import signal
 import sys
 import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ from tools.local_aws.server import PROJECT
 SUITES = ("tests/unit", "tests/checkers", "tests/integration", "tests/faults", "tests/explore")
 SERVERS = {"ministack", "dynamodb_local", "built"}
 """Fixtures that start one."""
-LAYERS = str(PROJECT / "layers")
+PRODUCT = tuple(str(PROJECT / folder) for folder in ("layers", "functions", "tools"))
 GENERATES = 0x20 | 0x80 | 0x100 | 0x200
 """CPython's flags of generators and coroutines: what a call of the function makes."""
 
@@ -75,8 +76,6 @@ class Runner:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items if not SERVERS & {*getattr(item, "fixturenames", ())}}
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one for all forks
-        for path in {mutant.path for mutant in self.mutants}:  # Some are imported late.
-            importlib.import_module(".".join(PurePath(path).with_suffix("").parts[2:]).removesuffix(".__init__"))
         self._functions = _live_functions()
         gc.freeze()  # Forks share what none of them changes.
         reaches = self._reaches([*items.values()])
@@ -95,7 +94,7 @@ class Runner:
                 file = str(PROJECT / mutant.path)
                 tests = self._in_order({name for line in mutant.lines for name in by_line[file, line]}, reaches, file)
                 planned = sum(reaches[name].cpu_seconds for name in tests)
-                run = functools.partial(self._run_mutant, swapped, [items[name] for name in tests])
+                run = functools.partial(self._run_mutant, mutant, swapped, [items[name] for name in tests])
                 yield mutant, tests, _Fork(run, cpu_seconds=3 * planned + 5)
 
         for (mutant, tests, _), answer in _in_forks(jobs(), self.workers, lambda job: job[2]):
@@ -117,9 +116,13 @@ class Runner:
                 spent += reaches[name].cpu_seconds
         return chosen
 
-    def _run_mutant(self, swapped: Mapping[FunctionType, CodeType], items: Sequence[pytest.Item]) -> bytes:
+    def _run_mutant(
+        self, mutant: Mutant | Breakage, swapped: Mapping[FunctionType, CodeType], items: Sequence[pytest.Item]
+    ) -> bytes:
         for function, code in swapped.items():
             function.__code__ = code
+        file = str(PROJECT / mutant.path)
+        _change_imported(lambda code: mutant.compiled(file) if code.co_filename == file else code)
         for item in self._run(items):
             if self._failed:
                 return item.nodeid.encode()
@@ -132,19 +135,22 @@ class Runner:
             yield item
 
     def _reaches(self, items: Sequence[pytest.Item]) -> dict[str, Reach]:
-        """Of the tests that pass. Kept until a file changes."""
-        kept = PROJECT / f".cache/mutations/{_fingerprint(items)}"
-        if not kept.exists():
-            share = -(-len(items) // (8 * self.workers))
-            shares = [items[first : first + share] for first in range(0, len(items), share)]
-            forks = (_Fork(functools.partial(self._watch, each), cpu_seconds=3600) for each in shares)
-            answers = [answer for _, answer in _in_forks(forks, self.workers, lambda fork: fork)]
-            found = {name: reach for answer in answers for name, reach in pickle.loads(answer).items()}
-            shutil.rmtree(kept.parent, ignore_errors=True)
-            kept.parent.mkdir(parents=True)
-            kept.write_bytes(pickle.dumps(found))
-        reaches: dict[str, Reach] = pickle.loads(kept.read_bytes())
-        return reaches
+        """Of the tests that pass. Those of a module are kept until it changes, or the product, or what tests share."""
+        shared, found = _shared_fingerprint(), dict[str, Reach]()
+        forks = []
+        for path, group in itertools.groupby(items, key=lambda item: item.path):
+            tests = [*group]
+            kept = PROJECT / ".cache/mutations" / str(path.relative_to(PROJECT)).replace("/", ".")
+            fingerprint = _fingerprint(shared, path, tests)
+            if kept.exists() and kept.read_bytes().startswith(fingerprint):
+                found |= pickle.loads(kept.read_bytes().removeprefix(fingerprint))
+            else:
+                forks.append((kept, fingerprint, _Fork(functools.partial(self._watch, tests), cpu_seconds=3600)))
+        for (kept, fingerprint, _), answer in _in_forks(forks, self.workers, lambda job: job[2]):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_bytes(fingerprint + answer)
+            found |= pickle.loads(answer)
+        return found
 
     def _watch(self, items: Sequence[pytest.Item]) -> bytes:
         reached: defaultdict[str, set[int]] = defaultdict(set)
@@ -156,8 +162,16 @@ class Runner:
         tool = sys.monitoring.OPTIMIZER_ID
         sys.monitoring.use_tool_id(tool, "mutations")
         sys.monitoring.register_callback(tool, sys.monitoring.events.LINE, note)
-        for code in {code for function in self._functions for code in _codes(function.__code__).values()}:
-            sys.monitoring.set_local_events(tool, code, sys.monitoring.events.LINE)
+
+        def watched(code: CodeType) -> CodeType:
+            if code.co_filename.startswith(PRODUCT):
+                for each in _codes(code).values():
+                    sys.monitoring.set_local_events(tool, each, sys.monitoring.events.LINE)
+            return code
+
+        _change_imported(watched)
+        for function in self._functions:
+            watched(function.__code__)
         found, before = {}, _cpu_seconds()
         for item in self._run(items):
             after = _cpu_seconds()
@@ -176,21 +190,38 @@ def _cpu_seconds() -> float:
     return time.process_time() + used.ru_utime + used.ru_stime
 
 
-def _fingerprint(items: Sequence[pytest.Item]) -> str:
-    whole = hashlib.sha256("\n".join(item.nodeid for item in items).encode())
+def _shared_fingerprint() -> bytes:
+    """Of the product, and of what is under `tests` but no module of tests."""
+    whole = hashlib.sha256()
     for folder in ("layers", "functions", "tools", "tests"):
         for path in sorted((PROJECT / folder).rglob("*.py")):
-            if path.parent.name != "mutations":
+            if path.parent.name != "mutations" and (folder != "tests" or not path.name.startswith("test_")):
                 whole.update(path.read_bytes())
-    return whole.hexdigest()[:16]
+    return whole.digest()
+
+
+def _fingerprint(shared: bytes, path: Path, tests: Sequence[pytest.Item]) -> bytes:
+    names = "\n".join(test.nodeid for test in tests)
+    return hashlib.sha256(shared + path.read_bytes() + names.encode()).digest()
 
 
 def _live_functions() -> list[FunctionType]:
     return [
         each
         for each in gc.get_objects()
-        if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(LAYERS)
+        if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(PRODUCT)
     ]
+
+
+def _change_imported(changed: Callable[[CodeType], CodeType]) -> None:
+    """Changes the code of each module that this process imports from now on."""
+    of_file = SourceFileLoader.get_code
+
+    def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
+        code = of_file(loader, name)
+        return code and changed(code)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
 
 
 type _Name = tuple[str, str, int]
