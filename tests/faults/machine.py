@@ -4,6 +4,7 @@ A fault is injected at one call of a step. The result is read from the tables. I
 compared with the model's prediction.
 """
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -324,6 +325,11 @@ class Machine(RuleBasedStateMachine):
         assert self.sound, "\n".join(found)
 
     def _deliver(self, queue: str, numbers: Sequence[str], fault_at: FaultAt, worker: int) -> None:
+        """A batch is of one queue of SQS: the administration's messages come in batches of their own."""
+        for _, batch in itertools.groupby(numbers, key=self.system.source_of):
+            self._deliver_batch(queue, [*batch], fault_at, worker)
+
+    def _deliver_batch(self, queue: str, numbers: Sequence[str], fault_at: FaultAt, worker: int) -> None:
         self._note(queue, numbers, "a worker gets")
         self.delivered += self._bodies(numbers)
         deliveries = self.system.next_deliveries(queue, numbers)

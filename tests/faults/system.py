@@ -122,12 +122,14 @@ class System:
         """Invokes the function with these messages. Returns whether each was acknowledged."""
         function = self.workers[queue][worker]
         records = [self._record(self.history.delivered(number)) for number in numbers]
-        sqs = function.worker.queue.client
+        workers = [getattr(function, name) for name in ("worker", "administration") if hasattr(function, name)]
+        clients = [each.queue.client for each in workers]
         failed = set(numbers)
-        with deleted_receipts(sqs) as deleted:
-            with self._injecting(injection, function.dynamodb, sqs), contextlib.suppress(Killed):
+        with contextlib.ExitStack() as noting:
+            deleted = [noting.enter_context(deleted_receipts(client)) for client in clients]
+            with self._injecting(injection, function.dynamodb, *clients), contextlib.suppress(Killed):
                 failed = invoke(function, records, Context())
-            failed -= {one["messageId"] for one in records if one["receiptHandle"] in deleted}
+            failed -= {one["messageId"] for one in records if any(one["receiptHandle"] in each for each in deleted)}
         for number in numbers:
             if number not in failed:
                 self.history.acknowledged(number)
@@ -136,6 +138,11 @@ class System:
         self._take_letters(queue)
         self.tally.done["deliveries"] += 1
         return {number: number not in failed for number in numbers}
+
+    def source_of(self, number: str) -> str:
+        """The ARN of the queue of SQS that has the message."""
+        arn: str = self._record(self.history.messages[number])["eventSourceARN"]
+        return arn
 
     def next_deliveries(self, queue: str, numbers: Sequence[str]) -> list[Delivery]:
         """The messages' next deliveries, with the counts of the Attempts table."""
